@@ -22,7 +22,8 @@ export PYTHONDONTWRITEBYTECODE :=
 # amount of evaluation that adds no coverage run with the others.
 COVERING := tests/unit/core tests/simulation/test_signals.py
 UNTRACED := tests/unit/core/expr/test_hostile.py tests/unit/core/expr/test_properties.py
-OTHERS   := $(filter-out tests/unit/core tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/))) $(wildcard tests/test_*.py)
+OTHERS   := $(patsubst %/,%,$(filter-out tests/unit/ tests/__pycache__/ tests/support/,$(wildcard tests/*/))) \
+            $(filter-out tests/unit/core/,$(wildcard tests/unit/[a-z]*/)) $(wildcard tests/unit/test_*.py)
 
 .PHONY: faults chaos-embedded chaos-cluster chaos-rabbitmq services-up services-down help setup stores lock run test test-long check lint type contracts generate unit sim mutants bench bench-cluster bench-rabbitmq bench-api audit format clean
 

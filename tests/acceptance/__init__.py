@@ -1,1 +1,1 @@
-"""Acceptance tests: Rune as its users see it."""
+"""Acceptance tests: Rune through its commands, API, status page and deployment files."""

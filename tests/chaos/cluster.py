@@ -1,4 +1,4 @@
-"""Faults of a cluster under load, then the verdict:
+"""Faults of a cluster under load, then checks:
 
 python -m tests.chaos.cluster --workers 200 --schedulers 50 --redis 50 --wiped 25 --cut 25 --postgres 50 --away 3
     [--scale 0.1] [--minutes 3] [--rebuild 2000] [--seed 1]
@@ -13,82 +13,82 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
-from tests.chaos.closing import announced, counting, rested, say, scaled
-from tests.chaos.cluster_verdict import TIDY, Verdict
-from tests.chaos.rebuild import rebuilt
-from tests.chaos.stand import Stand, pause, stand
+from tests.chaos.breakable_cluster import BreakableCluster, breakable_cluster, pause
+from tests.chaos.campaigns import campaign_parser, print_line, report, scaled_counts, settle_and_check
+from tests.chaos.cluster_checks import CLEANUP_TIMEOUT_S, Findings
+from tests.chaos.rebuild import measure_rebuild
 from tests.support.services.fleet import Role
 
 KINDS = ("workers", "schedulers", "redis", "wiped", "cut", "postgres", "away")
 COUNTS = dict(zip(KINDS, (200, 50, 50, 25, 25, 50, 3), strict=True))
 ROLES: tuple[Role, ...] = ("worker", "scheduler")
-EACH = 2  # so many of each role
-GOING = 3  # so many executions must end after a fault before the next
-REBUILT_WITHIN = 20.0  # s
-STUCK = 90.0  # s without an end after a fault: that is no recovery
+PER_ROLE = 2  # processes
+MIN_ENDED = 3  # executions that must end between two faults
+MAX_REBUILD_S = 20.0
+RECOVERY_TIMEOUT_S = 90.0  # until executions end again after a fault
 
 
 class Campaign:
-    """Faults of one kind after the other."""
+    """Causes faults of one kind after the other."""
 
-    def __init__(self, broken: Stand, rng: Random, minutes: float) -> None:
-        self._stand = broken
+    def __init__(self, cluster: BreakableCluster, rng: Random, minutes: float) -> None:
+        self._cluster = cluster
         self._rng = rng
         self._minutes = minutes
 
     def phase(self, kind: str, count: int) -> Iterator[str]:
-        """One kind, so often; yields what is worth a line."""
+        """Cause faults of one kind; yield a summary."""
         fault: Callable[[int], None] = getattr(self, f"_{kind}")
-        began, ended = time.monotonic(), self._stand.ended()
+        began, ended = time.monotonic(), self._cluster.ended()
         slowest = 0.0
         for number in range(count):
             pause(self._rng.uniform(0.05, 0.5))
             broke = time.monotonic()
             fault(number)
-            goal = self._stand.ended() + GOING
-            self._stand.wait_for(
-                lambda goal=goal: self._stand.ended() >= goal,
-                f"nothing goes on after {kind} number {number + 1}",
-                STUCK,
+            goal = self._cluster.ended() + MIN_ENDED
+            self._cluster.wait_for(
+                lambda goal=goal: self._cluster.ended() >= goal,
+                f"no execution ended after {kind} number {number + 1}",
+                RECOVERY_TIMEOUT_S,
             )
             slowest = max(slowest, time.monotonic() - broke)
-        self._stand.complete()  # who comes while a store is away is turned away
+        self._cluster.wait_ready()  # a process that starts while a store is unavailable is retried
         self._check_complete(kind)
-        took, ended = time.monotonic() - began, self._stand.ended() - ended
-        yield f"{kind}: {count} in {took:.0f} s, {ended} executions ended, at most {slowest:.1f} s until it went on"
+        took, ended = time.monotonic() - began, self._cluster.ended() - ended
+        yield f"{kind}: {count} in {took:.0f} s, {ended} executions ended, slowest recovery {slowest:.1f} s"
 
     def _check_complete(self, kind: str) -> None:
-        """Nobody leaves because of a fault: who does would leave the rest of the campaign easier than it says."""
+        """Check that no process has ended because of a fault."""
         for role in ROLES:
-            there = len(self._stand.fleet.of(role))
-            assert there == EACH, f"after {kind} {there} of {EACH} are there as {role}"
+            there = len(self._cluster.fleet.of(role))
+            assert there == PER_ROLE, f"after {kind} {there} of {PER_ROLE} {role}s are running"
 
     def _workers(self, number: int) -> None:
-        self._stand.kill("worker", self._rng.randrange(EACH))
+        self._cluster.kill("worker", self._rng.randrange(PER_ROLE))
 
     def _schedulers(self, number: int) -> None:
-        self._stand.kill("scheduler", self._rng.randrange(EACH))
+        self._cluster.kill("scheduler", self._rng.randrange(PER_ROLE))
 
     def _redis(self, number: int) -> None:
-        self._stand.redis.restart()
+        self._cluster.redis.restart()
 
     def _wiped(self, number: int) -> None:
         if number % 2:
-            self._stand.redis.ask("FLUSHALL")
+            self._cluster.redis.command("FLUSHALL")
         else:
-            self._stand.redis.wipe()
+            self._cluster.redis.wipe()
 
     def _cut(self, number: int) -> None:
-        self._stand.redis.cut(self._rng.uniform(0.8, 1.5))
+        self._cluster.redis.cut(self._rng.uniform(0.8, 1.5))
 
     def _postgres(self, number: int) -> None:
-        self._stand.database.down()
-        self._stand.database.up()
+        self._cluster.database.down()
+        self._cluster.database.up()
 
     def _away(self, number: int) -> None:
-        self._stand.database.down()
+        self._cluster.database.down()
         pause(self._minutes * 60)
-        self._stand.database.up()
+        self._cluster.database.up()
 
 
 def campaign(
@@ -98,47 +98,47 @@ def campaign(
     minutes: float,
     *,
     say: Callable[[str], None] = print,
-    tidy: float = TIDY,
-) -> Verdict:
-    """Break it, let it come to rest, judge."""
-    with stand(folder, workers=EACH, schedulers=EACH) as broken:
-        broken.load()
-        run = Campaign(broken, Random(seed), minutes)
-        wrong: list[str] = []
+    cleanup_timeout_s: float = CLEANUP_TIMEOUT_S,
+) -> Findings:
+    """Cause the faults, wait for the end of all executions, and check."""
+    with breakable_cluster(folder, workers=PER_ROLE, schedulers=PER_ROLE) as cluster:
+        cluster.load()
+        run = Campaign(cluster, Random(seed), minutes)
+        violations: list[str] = []
         try:
             for kind in KINDS:
                 for line in run.phase(kind, counts[kind]) if counts[kind] else ():
                     say(line)
-        except AssertionError as stuck:
-            wrong.append(str(stuck))
-        return rested(broken, wrong, "rune-chaos-logs", tidy=tidy)
+        except AssertionError as error:
+            violations.append(str(error))
+        return settle_and_check(cluster, violations, "rune-chaos-logs", cleanup_timeout_s=cleanup_timeout_s)
 
 
 def main() -> int:
-    parser = counting(__doc__, COUNTS)
-    parser.add_argument("--minutes", type=float, default=3.0, help="how long PostgreSQL is away")
+    parser = campaign_parser(__doc__, COUNTS)
+    parser.add_argument("--minutes", type=float, default=3.0, help="how long PostgreSQL is unavailable")
     parser.add_argument(
-        "--rebuild", type=int, default=0, help="only: so many running executions after a wipe"
+        "--rebuild", type=int, default=0, help="only measure the rebuild of so many executions after a wipe"
     )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="rune-chaos-") as folder:
         if options.rebuild:
             return _rebuild(Path(folder), options.rebuild)
         began = time.perf_counter()
-        counts = scaled(options, COUNTS)
-        found = campaign(Path(folder), counts, options.seed, options.minutes, say=say)
-    return announced("chaos-cluster", sum(counts.values()), found, began)
+        counts = scaled_counts(options, COUNTS)
+        found = campaign(Path(folder), counts, options.seed, options.minutes, say=print_line)
+    return report("chaos-cluster", sum(counts.values()), found, began)
 
 
 def _rebuild(folder: Path, count: int) -> int:
-    found = rebuilt(folder, count)
-    for each in found.wrong[:20]:
+    found = measure_rebuild(folder, count)
+    for each in found.violations[:20]:
         print(each)
     print(
-        f"rebuild: {count:,} running executions are there again {found.states:.1f} s after the wipe, and had ended"
-        f" after {found.ended:.1f} s; {len(found.wrong)} violations"
+        f"rebuild: {count:,} running executions were rebuilt {found.states:.1f} s after the wipe and had ended"
+        f" after {found.ended:.1f} s; {len(found.violations)} violations"
     )
-    return 1 if found.wrong or found.states > REBUILT_WITHIN else 0
+    return 1 if found.violations or found.states > MAX_REBUILD_S else 0
 
 
 if __name__ == "__main__":

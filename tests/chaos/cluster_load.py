@@ -1,8 +1,8 @@
-"""Somebody who loads a cluster and runs no node: `python -m tests.chaos.cluster_load FOLDER`.
+"""Starts executions on a cluster and runs no nodes: `python -m tests.chaos.cluster_load FOLDER`.
 
-Under client keys it starts executions of the whole mixture and sends them their signals, however often a store is
-away meanwhile. FOLDER/keys says `start KEY` before and `ack KEY ID` after each is accepted, and `ended KEY STATUS`.
-After SIGTERM nothing new is started, and it leaves when all have ended: 0, or 1 if one has not.
+It starts executions of the whole workload under client keys and sends their signals, and retries while a store is
+unavailable. FOLDER/keys contains `start KEY` before and `ack KEY ID` after each is accepted, and `ended KEY STATUS`.
+After SIGTERM it starts nothing new and exits when all have ended: with 0, or with 1 if one has not.
 """
 
 from __future__ import annotations
@@ -26,50 +26,49 @@ from rune.runtime.services.executions import RequestRefusedError
 from rune.settings import load_settings
 from rune.testing.harness import compiled
 from tests.chaos.load import Keys
-from tests.chaos.mixture import CHILD_DOCUMENT, MIXTURE, Shape
+from tests.chaos.workload import CHILD_DOCUMENT, WORKLOAD, Shape
 
 T = TypeVar("T")
 IN_FLIGHT = int(os.environ.get("RUNE_CHAOS_IN_FLIGHT", "16"))
-MOST = int(os.environ.get("RUNE_CHAOS_MOST", "0"))
-"""So many executions at most; 0: until told to stop."""
+MAX_EXECUTIONS = int(os.environ.get("RUNE_CHAOS_MOST", "0"))
+"""The number of executions; 0: until SIGTERM."""
 
 ONLY = os.environ.get("RUNE_CHAOS_ONLY", "")
-PAUSE = 0.2
-PATIENCE = 240.0
-"""How long after the last fault an execution may take, in seconds."""
+RETRY_DELAY_S = 0.2
+DRAIN_TIMEOUT_S = 240.0
 
 
 def shape_of(key: str) -> tuple[str, Shape]:
-    """What is started under a key."""
-    names = [each for each in MIXTURE if each == ONLY] or list(MIXTURE)
+    """Return the workflow that is started under a key."""
+    names = [each for each in WORKLOAD if each == ONLY] or list(WORKLOAD)
     name = names[int(key[1:]) % len(names)]
-    return name, MIXTURE[name]
+    return name, WORKLOAD[name]
 
 
-async def insisting(act: Callable[[], Awaitable[T]]) -> T:
-    """Do something as often as it takes."""
+async def with_retries(act: Callable[[], Awaitable[T]]) -> T:
+    """Repeat an action until the stores are available."""
     while True:
         try:
             return await act()
         except StoreUnavailableError:
             with suppress(TimeoutError):
-                async with asyncio.timeout(PAUSE):
+                async with asyncio.timeout(RETRY_DELAY_S):
                     await asyncio.Event().wait()
 
 
 class Load:
-    """Executions under way."""
+    """Starts executions and waits for their ends."""
 
     def __init__(self, engine: Engine, keys: Keys) -> None:
         self._engine = engine
         self._keys = keys
-        self._plans = {name: compiled(shape.document, engine.registry) for name, shape in MIXTURE.items()}
+        self._plans = {name: compiled(shape.document, engine.registry) for name, shape in WORKLOAD.items()}
         self.stopping = asyncio.Event()
         self._started = 0
 
     async def run(self) -> None:
-        """One after the other, until told to stop."""
-        while not self.stopping.is_set() and (not MOST or self._started < MOST):
+        """Run executions one after the other until stopped."""
+        while not self.stopping.is_set() and (not MAX_EXECUTIONS or self._started < MAX_EXECUTIONS):
             self._started += 1
             await self.one()
 
@@ -81,26 +80,26 @@ class Load:
         async def start() -> tuple[ExecutionRecord, asyncio.Future[msgspec.Struct]]:
             return await self._engine.start(self._plans[name], b"{}", key=key, fake_time=shape.fake_time)  # type: ignore[return-value]
 
-        accepted, ending = await insisting(start)
+        accepted, ending = await with_retries(start)
         self._keys.note(f"ack {key} {accepted.id}")
-        for number, said in enumerate(shape.signals):
-            await self._say(accepted.id, said, number)
+        for number, signal_name in enumerate(shape.signals):
+            await self._signal(accepted.id, signal_name, number)
         end = await ending
         self._keys.note(f"ended {key} {getattr(end, 'status', '')}")
 
-    async def _say(self, execution: str, name: str, number: int) -> None:
+    async def _signal(self, execution: str, name: str, number: int) -> None:
         value = msgspec.json.encode({"n": number})
 
-        async def say() -> None:
+        async def send() -> None:
             await self._engine.services.executions.signal(execution, name, value, key=f"{name}{number}")
 
         try:
-            await insisting(say)
+            await with_retries(send)
         except (
             ExecutionEndedError,
             RequestRefusedError,
-        ) as ended:  # it was heard: what broke off was only the answer
-            self._keys.note(f"unheard {execution} {type(ended).__name__}")
+        ) as ended:  # the signal was received and only its response was lost
+            self._keys.note(f"rejected {execution} {type(ended).__name__}")
 
 
 async def main(folder: Path) -> int:
@@ -111,9 +110,9 @@ async def main(folder: Path) -> int:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, load.stopping.set)
         print("the load is ready", flush=True)
         running = [asyncio.create_task(load.run()) for _ in range(IN_FLIGHT)]
-        if not MOST:
+        if not MAX_EXECUTIONS:
             await load.stopping.wait()
-        done, pending = await asyncio.wait(running, timeout=PATIENCE)
+        done, pending = await asyncio.wait(running, timeout=DRAIN_TIMEOUT_S)
         for each in done:
             each.result()
         for each in pending:

@@ -1,4 +1,4 @@
-"""An effect that outlives every crash and says when it was made: a line in a file, outside of all stores."""
+"""A node type whose effect is a line with its time in a file outside of all stores."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from rune.nodes.custom import NodeContext, node
 LEDGER = "RUNE_CHAOS_LEDGER"
 
 
-class Made(NamedTuple):
-    """One effect: when (epoch s), under which key, at which attempt."""
+class Effect(NamedTuple):
+    """An effect: its time (epoch seconds), idempotency key and attempt."""
 
     at: float
     key: str
@@ -21,18 +21,18 @@ class Made(NamedTuple):
 
 @node("chaos.effect")
 async def effect(ctx: NodeContext, did: str, fail_attempts: int = 0) -> dict[str, Any]:
-    """Writes a line, in one act, then fails as often as it is told to."""
+    """Append a line in one write, then fail the first `fail_attempts` attempts."""
     handle = os.open(os.environ[LEDGER], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         os.write(handle, f"{time.time():.6f} {ctx.attempt} {ctx.idempotency_key}\n".encode())
     finally:
         os.close(handle)
     if ctx.attempt <= fail_attempts:
-        raise RuntimeError("told to fail")
+        raise RuntimeError("failed on purpose")
     return {"did": did}
 
 
-def made(text: str) -> list[Made]:
-    """What a ledger says."""
+def read_effects(text: str) -> list[Effect]:
+    """Parse a ledger."""
     lines = (line.split(" ", 2) for line in text.splitlines())
-    return [Made(float(at), key, int(attempt)) for at, attempt, key in lines]
+    return [Effect(float(at), key, int(attempt)) for at, attempt, key in lines]

@@ -1,4 +1,4 @@
-"""Kill -9 at random instants: `python -m tests.chaos.embedded --kills 1000 [--seed 1]`."""
+"""Random SIGKILLs of a loaded embedded engine: `python -m tests.chaos.embedded --kills 1000 [--seed 1]`."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from random import Random
 from typing import Any
 
 from tests.chaos.load import NODES, SLOTS, Keys
-from tests.integration.embedded.forks import PATHS, Forks
+from tests.support.forked_rune import PATHS, ForkedRune
 from tests.support.paths import ROOT
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": PATHS, "RUNE_NODES": ",".join(NODES)}
 
 
 def spawn(home: Path, *options: str) -> subprocess.Popen[bytes]:
-    """A loaded engine in a process of its own."""
+    """Start a loaded engine in a separate process."""
     command = [sys.executable, "-m", "tests.chaos.load", str(home), *options]
     environment = {**ENVIRONMENT, "RUNE_TEST_LEDGER": str(home / "ledger")}
     return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE)
 
 
 def kill_once(home: Path, rng: Random) -> int:
-    """Let it work until it reports progress, and a random moment longer; then it is gone. How many it ended."""
+    """Kill the engine a random moment after it has reported progress; return how many executions ended."""
     with spawn(home) as process:
         assert process.stdout is not None
         if not process.stdout.readline():
@@ -40,29 +40,29 @@ def kill_once(home: Path, rng: Random) -> int:
         return 1 + len(process.stdout.read().splitlines())
 
 
-def verdict(home: Path, kills: int) -> tuple[int, list[str]]:
-    """After the last restart everything runs to its end; how many executions there are, and what is wrong."""
+def check(home: Path, kills: int) -> tuple[int, list[str]]:
+    """Run all executions to their end; return their number and the violations."""
     with spawn(home, "--drain") as process:
         if process.wait(timeout=180) != 0:
-            return 0, ["not everything that was acknowledged came to an end"]
+            return 0, ["acknowledged executions did not end"]
     acked = Keys(home).acked
-    report = audited(home)
-    wrong = [f"{each}" for each in report["problems"]] if "problems" in report else []
+    report = audit(home)
+    violations = [f"{each}" for each in report["problems"]] if "problems" in report else []
     if report["violations"]:
-        wrong.append(f"the audit found {report['violations']} violations: {report}")
+        violations.append(f"the audit found {report['violations']} violations: {report}")
     if report["open"]:
-        wrong.append(f"{report['open']} tokens are open in executions that have ended")
+        violations.append(f"{report['open']} tokens are open in executions that have ended")
     if report["executions"] != len(acked):
-        wrong.append(
+        violations.append(
             f"{len(acked)} starts were acknowledged, the file holds {report['executions']} executions"
         )
-    return len(acked), wrong + _effects(home, set(acked.values()), kills)
+    return len(acked), violations + _effects(home, set(acked.values()), kills)
 
 
-def audited(home: Path) -> dict[str, Any]:
-    """What `rune audit --all` says of a home."""
-    with tempfile.TemporaryDirectory(prefix="rune-said-") as folder:
-        _, out, _ = Forks(Path(folder)).rune(
+def audit(home: Path) -> dict[str, Any]:
+    """Return the report of `rune audit --all` for a home."""
+    with tempfile.TemporaryDirectory(prefix="rune-audit-") as folder:
+        _, out, _ = ForkedRune(Path(folder)).rune(
             "audit", "--all", "--json", **{**ENVIRONMENT, "RUNE_HOME": str(home)}
         )
     report: dict[str, Any] = json.loads(out)
@@ -70,22 +70,22 @@ def audited(home: Path) -> dict[str, Any]:
 
 
 def _effects(home: Path, executions: set[str], kills: int) -> list[str]:
-    """An effect may repeat only if a kill fell between it and its row: so many at most as can be under way."""
+    """Check the number of repeated effects: at most one per slot and kill, if the kill came between effect and row."""
     calls = Counter((home / "ledger").read_text().split())
-    strangers = {key.split(":", 1)[0] for key in calls} - executions
+    unknown = {key.split(":", 1)[0] for key in calls} - executions
     repeats = sum(count - 1 for count in calls.values())
-    wrong = [f"effects of executions that nobody started: {sorted(strangers)[:5]}"] if strangers else []
+    violations = [f"effects of executions that were not started: {sorted(unknown)[:5]}"] if unknown else []
     if repeats > kills * SLOTS:
-        wrong.append(f"{repeats} effects were repeated by {kills} kills of {SLOTS} slots")
-    return wrong
+        violations.append(f"{repeats} effects were repeated by {kills} kills of {SLOTS} slots")
+    return violations
 
 
 def chaos(home: Path, kills: int, seed: int) -> tuple[int, list[str]]:
-    """Kill, restart, kill; then judge."""
+    """Kill and restart the engine repeatedly, then check."""
     rng = Random(seed)
     for _ in range(kills):
         kill_once(home, rng)
-    return verdict(home, kills)
+    return check(home, kills)
 
 
 def main() -> int:
@@ -95,12 +95,14 @@ def main() -> int:
     options = parser.parse_args()
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="rune-chaos-") as folder:
-        executions, wrong = chaos(Path(folder), options.kills, options.seed)
-    for each in wrong[:10]:
+        executions, violations = chaos(Path(folder), options.kills, options.seed)
+    for each in violations[:10]:
         print(each)
     took = time.perf_counter() - began
-    print(f"chaos: {options.kills:,} kills, {executions:,} executions, {len(wrong)} violations, {took:.0f} s")
-    return 1 if wrong else 0
+    print(
+        f"chaos: {options.kills:,} kills, {executions:,} executions, {len(violations)} violations, {took:.0f} s"
+    )
+    return 1 if violations else 0
 
 
 if __name__ == "__main__":

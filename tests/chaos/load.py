@@ -1,8 +1,8 @@
 """A loaded engine: `python -m tests.chaos.load HOME [--drain]`.
 
-It starts executions of every shape under client keys, says `start KEY` before and `ack KEY ID` after each is accepted
-(in HOME/keys), and prints a line for each that ends. With `--drain` it starts nothing and runs what is there
-to its end.
+It starts executions of every shape under client keys, writes `start KEY` before and `ack KEY ID` after each is accepted
+to HOME/keys, and prints a line for each that ends. With `--drain` it starts nothing and runs the existing executions to
+their end.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from rune.nodes.registry import full_registry
 from rune.runtime.engine import Engine
 from rune.settings import Settings
 from rune.testing.harness import compiled
-from tests.integration.embedded.shapes import PAYLOAD, SHAPES
+from tests.support.ledger_workflows import PAYLOAD, SHAPES
 
-NODES = ("tests.integration.embedded.ledger_nodes",)
+NODES = ("tests.support.ledger_nodes",)
 IN_FLIGHT = 12
 SLOTS = 8
 DEADLINE = 120.0
 
 
 class Keys:
-    """Which keys were tried and which acknowledged, on disk before anybody is told."""
+    """The client keys that were tried and acknowledged, written to disk first."""
 
     def __init__(self, home: Path) -> None:
         self._path = home / "keys"
         lines = self._path.read_text().splitlines() if self._path.exists() else []
-        said = [line.split() for line in lines]
-        self.acked = {words[1]: words[2] for words in said if words[0] == "ack"}
-        tried = [words[1] for words in said if words[0] == "start"]
+        entries = [line.split() for line in lines]
+        self.acked = {words[1]: words[2] for words in entries if words[0] == "ack"}
+        tried = [words[1] for words in entries if words[0] == "start"]
         self.open = [key for key in dict.fromkeys(tried) if key not in self.acked]
         self._next = len(set(tried))
         self._handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     def take(self) -> str:
-        """A key that was tried and not acknowledged, else a new one."""
+        """Return a key that was tried and not acknowledged, otherwise a new one."""
         if self.open:
             return self.open.pop()
         self._next += 1

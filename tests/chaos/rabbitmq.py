@@ -1,4 +1,4 @@
-"""Faults of the broker under a cluster's load, then the verdict:
+"""Faults of the broker under load, then checks:
 
 python -m tests.chaos.rabbitmq --killed 50 --restarted 50 --emptied 10 --deleted 25 --alarm 10 --cut 20 --overlong 2
     [--scale 0.1] [--least 10] [--most 60] [--seed 1]
@@ -16,11 +16,11 @@ from random import Random
 
 import aio_pika
 
-from tests.chaos.closing import announced, counting, rested, say, scaled
-from tests.chaos.cluster_verdict import Verdict
-from tests.chaos.rabbitmq_overlong import CONFIG, overlong
-from tests.chaos.stand import Stand, pause, stand
-from tests.chaos.wire import Wire, wire
+from tests.chaos.breakable_cluster import BreakableCluster, breakable_cluster, pause
+from tests.chaos.campaigns import campaign_parser, print_line, report, scaled_counts, settle_and_check
+from tests.chaos.cluster_checks import Findings
+from tests.chaos.cuttable_proxy import CuttableProxy, running_proxy
+from tests.chaos.rabbitmq_overlong import CONFIG, run_overlong_node
 from tests.support.services.rabbitmq import Broker, new_broker
 
 COUNTS = {"killed": 50, "restarted": 50, "emptied": 10, "deleted": 25, "alarm": 10, "cut": 20, "overlong": 2}
@@ -31,45 +31,52 @@ QUEUES = (
     "workflow.node.status",
 )
 WORKERS = 2
-GOING = 3  # so many executions must end after a fault before the next
-BACK = 30.0  # s after a fault is over within which every worker consumes again
-STUCK = (
-    120.0  # s without an end after a fault: hints that were lost with a queue are sent again after a minute
-)
-ALARM = 12.0  # s, longer than the deadline of a publish
+MIN_ENDED = 3  # executions that must end between two faults
+RECONNECT_TIMEOUT_S = 30.0  # until every worker consumes again
+# Until executions end again after a fault: tokens that were lost with a queue are sent again after a minute.
+RECOVERY_TIMEOUT_S = 120.0
+ALARM_S = 12.0  # longer than the timeout of a publish
 
 
 class Campaign:
-    """Faults of one kind after the other. Each answers when it is over."""
+    """Causes faults of one kind after the other. Each method returns when its fault is over."""
 
     def __init__(
-        self, broken: Stand, broker: Broker, line: Wire, rng: Random, cut: tuple[float, float]
+        self,
+        cluster: BreakableCluster,
+        broker: Broker,
+        proxy: CuttableProxy,
+        rng: Random,
+        cut: tuple[float, float],
     ) -> None:
-        self._stand = broken
+        self._cluster = cluster
         self._broker = broker
-        self._wire = line
+        self._proxy = proxy
         self._rng = rng
         self._cut_for = cut
 
     def phase(self, kind: str, count: int) -> Iterator[tuple[str, float]]:
-        """One kind, so often; yields a line, and the longest time until all workers consumed again."""
+        """Cause faults of one kind; yield a summary and the longest time until all workers consumed again."""
         fault: Callable[[int], None] = getattr(self, f"_{kind}")
-        began, ended = time.monotonic(), self._stand.ended()
+        began, ended = time.monotonic(), self._cluster.ended()
         slowest = back = 0.0
         for number in range(count):
             pause(self._rng.uniform(0.05, 0.5))
             fault(number)
-            over, goal = time.monotonic(), self._stand.ended() + GOING
+            over, goal = time.monotonic(), self._cluster.ended() + MIN_ENDED
             back = max(
-                back, self._stand.wait_for(self._consume, f"no consumers after {kind} {number + 1}", STUCK)
+                back,
+                self._cluster.wait_for(
+                    self._consume, f"no consumers after {kind} {number + 1}", RECOVERY_TIMEOUT_S
+                ),
             )
-            self._stand.wait_for(
-                lambda goal=goal: self._stand.ended() >= goal,
-                f"nothing goes on after {kind} number {number + 1}",
-                STUCK,
+            self._cluster.wait_for(
+                lambda goal=goal: self._cluster.ended() >= goal,
+                f"no execution ended after {kind} number {number + 1}",
+                RECOVERY_TIMEOUT_S,
             )
             slowest = max(slowest, time.monotonic() - over)
-        took, ended = time.monotonic() - began, self._stand.ended() - ended
+        took, ended = time.monotonic() - began, self._cluster.ended() - ended
         yield (
             f"{kind}: {count} in {took:.0f} s, {ended} executions ended, consumers were back within {back:.1f} s,"
             f" executions ended again within {slowest:.1f} s",
@@ -77,7 +84,7 @@ class Campaign:
         )
 
     def _consume(self) -> bool:
-        """Whether every worker reads its queue."""
+        """Return whether every worker consumes."""
         return asyncio.run(_consumers(self._broker.url())) >= WORKERS
 
     def _killed(self, number: int) -> None:
@@ -95,20 +102,20 @@ class Campaign:
 
     def _alarm(self, number: int) -> None:
         self._broker.alarm(memory_low=True)
-        pause(ALARM)
+        pause(ALARM_S)
         self._broker.alarm(memory_low=False)
 
     def _overlong(self, number: int) -> None:
-        overlong(self._stand, number)
+        run_overlong_node(self._cluster, number)
 
     def _cut(self, number: int) -> None:
-        self._wire.cut()
+        self._proxy.cut()
         pause(self._rng.uniform(*self._cut_for))
-        self._wire.mend()
+        self._proxy.restore()
 
 
 async def _consumers(url: str) -> int:
-    """How many read the main queue; none if it cannot be asked."""
+    """Count the consumers of the main queue; 0 if the broker does not respond."""
     try:
         async with asyncio.timeout(5.0), await aio_pika.connect(url) as connection:
             channel = await connection.channel()
@@ -125,43 +132,47 @@ def campaign(
     cut: tuple[float, float] = (10.0, 60.0),
     *,
     say: Callable[[str], None] = print,
-) -> Verdict:
-    """Break it, let it come to rest, judge."""
+) -> Findings:
+    """Cause the faults, wait for the end of all executions, and check."""
     broker = new_broker(CONFIG)
-    with wire(broker.port) as line:
-        url = f"amqp://guest:guest@127.0.0.1:{line.port}/%2F?heartbeat=5"
+    with running_proxy(broker.port) as proxy:
+        url = f"amqp://guest:guest@127.0.0.1:{proxy.port}/%2F?heartbeat=5"
         try:
-            with stand(folder, environment={"RUNE_QUEUE": url, "RUNE_HTTP_ALLOW": "127.0.0.1"}) as broken:
-                broken.load()
-                return _broken(broken, Campaign(broken, broker, line, Random(seed), cut), counts, say)
+            with breakable_cluster(
+                folder, environment={"RUNE_QUEUE": url, "RUNE_HTTP_ALLOW": "127.0.0.1"}
+            ) as cluster:
+                cluster.load()
+                return _run_phases(cluster, Campaign(cluster, broker, proxy, Random(seed), cut), counts, say)
         finally:
             broker.stop()
 
 
-def _broken(broken: Stand, run: Campaign, counts: dict[str, int], say: Callable[[str], None]) -> Verdict:
-    wrong: list[str] = []
+def _run_phases(
+    cluster: BreakableCluster, run: Campaign, counts: dict[str, int], say: Callable[[str], None]
+) -> Findings:
+    violations: list[str] = []
     try:
         for kind, count in counts.items():
-            for told, back in run.phase(kind, count) if count else ():
-                say(told)
-                if back > BACK:
-                    wrong.append(f"{kind}: it took {back:.1f} s until the consumers were back")
-    except AssertionError as stuck:
-        wrong.append(str(stuck))
-    return rested(broken, wrong, "rune-chaos-rabbitmq-logs", tidy=0.0)
+            for summary, back in run.phase(kind, count) if count else ():
+                say(summary)
+                if back > RECONNECT_TIMEOUT_S:
+                    violations.append(f"{kind}: it took {back:.1f} s until the consumers were back")
+    except AssertionError as error:
+        violations.append(str(error))
+    return settle_and_check(cluster, violations, "rune-chaos-rabbitmq-logs", cleanup_timeout_s=0.0)
 
 
 def main() -> int:
-    parser = counting(__doc__, COUNTS)
+    parser = campaign_parser(__doc__, COUNTS)
     parser.add_argument("--least", type=float, default=10.0, help="seconds for which the network is cut")
     parser.add_argument("--most", type=float, default=60.0, help="the same")
     options = parser.parse_args()
     began = time.perf_counter()
-    counts = scaled(options, COUNTS)
+    counts = scaled_counts(options, COUNTS)
     with tempfile.TemporaryDirectory(prefix="rune-chaos-") as folder:
         cut = (options.least, options.most)
-        found = campaign(Path(folder), counts, options.seed, cut, say=say)
-    return announced("chaos-rabbitmq", sum(counts.values()), found, began)
+        found = campaign(Path(folder), counts, options.seed, cut, say=print_line)
+    return report("chaos-rabbitmq", sum(counts.values()), found, began)
 
 
 if __name__ == "__main__":

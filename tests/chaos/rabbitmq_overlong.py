@@ -1,4 +1,4 @@
-"""A node that takes longer than the broker waits for an acknowledgement: it must be run once, and complete."""
+"""A node that runs longer than the acknowledgement timeout of the broker must run once and complete."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from tests.chaos.stand import Stand, pause
+from tests.chaos.breakable_cluster import BreakableCluster, pause
 from tests.support.paths import ROOT
 
-TIMEOUT = 75.0  # s that the broker waits; a worker lets go of what it holds after 60
-CONFIG = f"consumer_timeout = {int(TIMEOUT * 1000)}\n"
-LASTS = 150.0  # s: the broker looks once a minute
+ACK_TIMEOUT_S = 75.0  # a worker releases its messages after 60 s
+CONFIG = f"consumer_timeout = {int(ACK_TIMEOUT_S * 1000)}\n"
+NODE_DURATION_S = 150.0  # the broker checks timeouts once a minute
 PATIENCE = 600.0
 
 
-class Slow:
-    """A server that takes its time, and counts who calls."""
+class SlowServer:
+    """An HTTP server with slow responses that counts its calls."""
 
     def __init__(self, seconds: float) -> None:
         self.calls = 0
@@ -53,34 +53,34 @@ class Slow:
             self._server.server_close()
 
 
-def _rune(stand: Stand, *arguments: str) -> Any:
+def _rune(cluster: BreakableCluster, *arguments: str) -> Any:
     command = [sys.executable, "-m", "rune", *arguments, "--json"]
     done = subprocess.run(
-        command, cwd=ROOT, env=stand.fleet.environment, capture_output=True, text=True, check=True
+        command, cwd=ROOT, env=cluster.fleet.environment, capture_output=True, text=True, check=True
     )
     return json.loads(done.stdout)
 
 
-def overlong(stand: Stand, number: int) -> None:
-    """Raises what is wrong."""
-    slow = Slow(LASTS)
-    call = {"id": "call", "type": "http", "parameters": {"url": slow.url, "timeout": LASTS + 60}}
+def run_overlong_node(cluster: BreakableCluster, number: int) -> None:
+    """Run such a node; fail if it does not complete with one call."""
+    slow = SlowServer(NODE_DURATION_S)
+    call = {"id": "call", "type": "http", "parameters": {"url": slow.url, "timeout": NODE_DURATION_S + 60}}
     document = {
         "id": f"overlong-{number}",
         "nodes": [{"id": "start", "type": "manual"}, call],
         "edges": [{"src": "start", "dst": "call"}],
     }
-    path = stand.folder / f"overlong-{number}.json"
+    path = cluster.folder / f"overlong-{number}.json"
     path.write_text(json.dumps(document))
     with slow.running():
-        _rune(stand, "deploy", str(path))
-        execution = _rune(stand, "start", f"overlong-{number}")["execution_id"]
-        stand.wait_for(
-            lambda: _rune(stand, "show", execution)["completed_at"] is not None,
+        _rune(cluster, "deploy", str(path))
+        execution = _rune(cluster, "start", f"overlong-{number}")["execution_id"]
+        cluster.wait_for(
+            lambda: _rune(cluster, "show", execution)["completed_at"] is not None,
             f"overlong node {number} has not ended",
             PATIENCE,
         )
-    status = _rune(stand, "show", execution)["status"]
+    status = _rune(cluster, "show", execution)["status"]
     assert (status, slow.calls) == ("completed", 1), f"overlong node {number}: {status}, {slow.calls} calls"
-    said = [each.said() for each in stand.fleet.processes if "PRECONDITION_FAILED" in each.said()]
-    assert not said, f"overlong node {number}: the broker closed a channel"
+    closed = [each.output() for each in cluster.fleet.processes if "PRECONDITION_FAILED" in each.output()]
+    assert not closed, f"overlong node {number}: the broker closed a channel"

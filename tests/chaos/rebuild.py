@@ -1,4 +1,4 @@
-"""How long it takes until every execution that was running is there again after Redis was wiped."""
+"""Measures how long the rebuild of running executions takes after Redis has lost its data."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from rune.bootstrap import open_reader, running_engine
 from rune.core.execution.fact import ExecutionEnded
 from rune.nodes.registry import full_registry
 from rune.testing.harness import compiled
-from tests.chaos.effects import made
-from tests.chaos.stand import Stand, stand
-from tests.hazards.building import Fields, kind, sets, splits, workflow
+from tests.chaos.breakable_cluster import BreakableCluster, breakable_cluster
+from tests.chaos.effects import read_effects
+from tests.support.workflows import Fields, edit, of_type, split, workflow
 
-LATER = "later"
-"""A queue that nobody reads until the wipe is over."""
+UNSERVED_QUEUE = "later"
+"""A queue that no worker serves until the wipe is over."""
 
-AT_ONCE = 50
+CONCURRENCY = 50
 PATIENCE = 600.0
 
 
-class Rebuilt(NamedTuple):
-    """Seconds from the wipe until every state was there, and until all had ended once somebody ran them."""
+class RebuildResult(NamedTuple):
+    """Seconds from the wipe until all states were rebuilt and until all executions had ended, and the violations."""
 
     states: float
     ended: float
-    wrong: list[str]
+    violations: list[str]
 
 
 def _document() -> Fields:
-    effect = kind("chaos.effect", did="e")
+    effect = of_type("chaos.effect", did="e")
     return workflow(
         "start>a a>s s>e e>i i>g g>c c>out",
-        a=effect, s=splits("{{ range(4) }}"), e=effect, i=sets(v="{{ $item }}"), g=kind("aggregator"),
-        c={**effect, "queue": LATER}, out=kind("output", value="{{ [x.v for x in $g] }}"),
+        a=effect, s=split("{{ range(4) }}"), e=effect, i=edit(v="{{ $item }}"), g=of_type("aggregator"),
+        c={**effect, "queue": UNSERVED_QUEUE}, out=of_type("output", value="{{ [x.v for x in $g] }}"),
     )  # fmt: skip
 
 
-async def _start(broken: Stand, count: int) -> list[str]:
-    settings = broken.fleet.settings
+async def _start(cluster: BreakableCluster, count: int) -> list[str]:
+    settings = cluster.fleet.settings
     async with running_engine(settings, registry=full_registry(settings.nodes), working=False) as engine:
         plan = compiled(_document(), engine.registry)
-        window = asyncio.Semaphore(AT_ONCE)
+        window = asyncio.Semaphore(CONCURRENCY)
 
         async def one() -> str:
             async with window:
@@ -53,47 +53,47 @@ async def _start(broken: Stand, count: int) -> list[str]:
         return await asyncio.gather(*(one() for _ in range(count)))
 
 
-def _queued(broken: Stand) -> int:
-    lanes = broken.redis.ask("--scan", "--pattern", f"*:stream:{LATER}:*").split()
-    return sum(int(broken.redis.ask("XLEN", each)) for each in lanes)
+def _queue_length(cluster: BreakableCluster) -> int:
+    lanes = cluster.redis.command("--scan", "--pattern", f"*:stream:{UNSERVED_QUEUE}:*").split()
+    return sum(int(cluster.redis.command("XLEN", each)) for each in lanes)
 
 
-def _there(broken: Stand) -> int:
-    keys = broken.redis.ask("--scan", "--pattern", "*:x:*").split()
+def _state_count(cluster: BreakableCluster) -> int:
+    keys = cluster.redis.command("--scan", "--pattern", "*:x:*").split()
     return sum(key.rpartition(":x:")[2].isalnum() for key in keys)
 
 
-def _ended(broken: Stand) -> int:
+def _ended_count(cluster: BreakableCluster) -> int:
     return int(
-        broken.database.server.sql("SELECT count(*) FROM execution WHERE ended_at IS NOT NULL", "chaos")
+        cluster.database.server.sql("SELECT count(*) FROM execution WHERE ended_at IS NOT NULL", "chaos")
     )
 
 
-async def _outcomes(broken: Stand, executions: Sequence[str]) -> list[str]:
-    async with open_reader(broken.fleet.settings) as look:
-        wrong = []
+async def _outcomes(cluster: BreakableCluster, executions: Sequence[str]) -> list[str]:
+    async with open_reader(cluster.fleet.settings) as reader:
+        violations = []
         for each in executions:
-            ends = [row.fact for row in await look.facts(each) if isinstance(row.fact, ExecutionEnded)]
+            ends = [row.fact for row in await reader.facts(each) if isinstance(row.fact, ExecutionEnded)]
             if [end.status for end in ends] != ["completed"]:
-                wrong.append(f"{each} ended as {ends}")
-        return wrong
+                violations.append(f"{each} ended as {ends}")
+        return violations
 
 
-def rebuilt(folder: Path, count: int) -> Rebuilt:
-    """So many executions in the middle of their work; then the wipe."""
-    with stand(folder) as broken:
-        executions = asyncio.run(_start(broken, count))
-        broken.wait_for(lambda: _queued(broken) >= count, "not all came half way", PATIENCE)
-        before = len(made(broken.ledger))
-        broken.redis.wipe()
+def measure_rebuild(folder: Path, count: int) -> RebuildResult:
+    """Wipe Redis while `count` executions are half way, and measure."""
+    with breakable_cluster(folder) as cluster:
+        executions = asyncio.run(_start(cluster, count))
+        cluster.wait_for(lambda: _queue_length(cluster) >= count, "not all executions are half way", PATIENCE)
+        before = len(read_effects(cluster.ledger))
+        cluster.redis.wipe()
         began = time.monotonic()
-        broken.wait_for(lambda: _there(broken) >= count, "not all are there again", PATIENCE)
+        cluster.wait_for(lambda: _state_count(cluster) >= count, "not all executions are rebuilt", PATIENCE)
         states = time.monotonic() - began
-        broken.fleet.start("worker", "--queues", f"{LATER},default").wait_ready()
-        broken.wait_for(lambda: _ended(broken) >= count, "not all have ended", PATIENCE)
+        cluster.fleet.start("worker", "--queues", f"{UNSERVED_QUEUE},default").wait_ready()
+        cluster.wait_for(lambda: _ended_count(cluster) >= count, "not all executions have ended", PATIENCE)
         ended = time.monotonic() - began
-        wrong = asyncio.run(_outcomes(broken, executions))
-        extra = len(made(broken.ledger)) - before - count
+        violations = asyncio.run(_outcomes(cluster, executions))
+        extra = len(read_effects(cluster.ledger)) - before - count
         if extra:
-            wrong.append(f"{extra} effects more than one for each were made after the wipe")
-        return Rebuilt(states, ended, wrong)
+            violations.append(f"{extra} effects beyond one per execution were made after the wipe")
+        return RebuildResult(states, ended, violations)

@@ -1,4 +1,4 @@
-"""Blobs outside of the database keep the same contract, beside a journal that lies elsewhere."""
+"""Contract tests of the blob stores outside of the database."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pytest
 from rune.adapters.blobs.filesystem import FilesystemBlobs
 from rune.adapters.blobs.s3 import S3Blobs
 from rune.adapters.sqlite.journal import SqliteJournal
-from tests.contract.suites.blob import BlobContract
-from tests.contract.test_embedded import left_on_disk, opened
-from tests.integration.blobs.s3_server import KEYS, s3_server
+from tests.contract.suites.blobs import BlobContract
+from tests.support.services.s3_server import KEYS, s3_server
+from tests.support.sqlite_stores import copy_sqlite_files, sqlite_stores
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -27,11 +27,11 @@ class TestFiles(BlobContract):
     @asynccontextmanager
     async def make_stores(self, folder: Path) -> AsyncIterator[tuple[SqliteJournal, FilesystemBlobs]]:
         (folder / "blobs").mkdir(exist_ok=True)
-        async with opened(folder) as embedded:
-            yield embedded.journal, FilesystemBlobs(folder / "blobs")
+        async with sqlite_stores(folder) as stores:
+            yield stores.journal, FilesystemBlobs(folder / "blobs")
 
-    def crashed(self, folder: Path) -> Path:
-        copy = left_on_disk(folder)
+    def make_crash_copy(self, folder: Path) -> Path:
+        copy = copy_sqlite_files(folder)
         shutil.copytree(folder / "blobs", copy / "blobs")
         return copy
 
@@ -39,11 +39,11 @@ class TestFiles(BlobContract):
 class TestS3(BlobContract):
     @asynccontextmanager
     async def make_stores(self, folder: Path) -> AsyncIterator[tuple[SqliteJournal, S3Blobs]]:
-        # A crash of ours leaves the bucket as it is.
-        whole = folder.parent if folder.name == "left" else folder
-        prefix = f"contract/{hashlib.sha256(str(whole).encode()).hexdigest()[:16]}"
-        async with opened(folder) as embedded:
-            yield embedded.journal, S3Blobs(s3_server().bucket(prefix), KEYS)
+        # A crash of this process leaves the bucket unchanged.
+        original = folder.parent if folder.name == "left" else folder
+        prefix = f"contract/{hashlib.sha256(str(original).encode()).hexdigest()[:16]}"
+        async with sqlite_stores(folder) as stores:
+            yield stores.journal, S3Blobs(s3_server().bucket(prefix), KEYS)
 
-    def crashed(self, folder: Path) -> Path:
-        return left_on_disk(folder)
+    def make_crash_copy(self, folder: Path) -> Path:
+        return copy_sqlite_files(folder)

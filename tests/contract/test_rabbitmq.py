@@ -1,4 +1,4 @@
-"""The queue on RabbitMQ keeps the contract, on a real broker, and so does the same port over another client."""
+"""Contract tests of the RabbitMQ queue on a real broker, with its own client and with aio-pika."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 
 from rune.adapters.rabbitmq.queue import RabbitQueue
 from tests.contract.suites.queue import QueueContract
-from tests.integration.rabbitmq.aio_pika_queue import AioPikaQueue
+from tests.support.aio_pika_queue import AioPikaQueue
 from tests.support.services.rabbitmq import broker
 
 
 @pytest.fixture(autouse=True, scope="module")
 def started() -> None:
-    """Before the first test has a deadline."""
+    """Start the broker outside of the timeout of a test."""
     broker()
 
 
@@ -42,8 +42,8 @@ class TestQuorumQueue(QueueContract):
                 await queue.close()
 
 
-class TestOverAnotherClient(QueueContract):
-    """Shows that the contract asks nothing that only our client could give."""
+class TestAioPikaQueue(QueueContract):
+    """Shows that the contract does not depend on the project's own client."""
 
     @asynccontextmanager
     async def make_queue(self, folder: Path) -> AsyncIterator[AioPikaQueue]:

@@ -22,16 +22,17 @@ from tests.faults.change import StaleFaultError, check
 from tests.faults.hook import ROOT, environment
 from tests.faults.registry import ALL_FAULTS
 
-PATIENCE = 180.0  # s; whatever takes longer hangs without saying so
+PATIENCE = 180.0  # s; a test that takes longer hangs
+BACKENDS = ("embedded", "redis", "rabbitmq")
 
 _REASON = re.compile(r"^E\s+(.*)$", re.MULTILINE)
-_SAYS = ("assert ", "AssertionError", "Failed: DID NOT RAISE")
+_ASSERTIONS = ("assert ", "AssertionError", "Failed: DID NOT RAISE")
 _HUNG = re.compile(r"\bTimeoutError\b|waited \d+ s in vain|nothing will ever happen")
 _FAILED = re.compile(r"^(?:FAILED|ERROR) ([^[\s]+)", re.MULTILINE)
 
 
 class Verdict(NamedTuple):
-    """What became of one fault."""
+    """The result of one fault."""
 
     key: str
     word: str
@@ -44,14 +45,20 @@ class Verdict(NamedTuple):
 
 
 def path_of(test: str) -> str:
-    """The name of a test as pytest takes it; those without a folder are in `tests/hazards`."""
+    """Return the path of a test; tests without a folder are in `tests/hazards`."""
     return test if test.startswith("tests/") else f"tests/hazards/{test}"
 
 
-def run_tests(
-    table: str, name: str, tests: Iterable[str], *options: str, patience: float
-) -> tuple[int | None, str]:
-    """The exit status of pytest with the fault `name` of `table`, and its output; None if it was stopped."""
+def selection_of(test: str) -> list[str]:
+    """Return the arguments of pytest that select a test; `name[redis]` selects all its cases on that backend."""
+    name, _, case = test.partition("[")
+    if case.rstrip("]") in BACKENDS:
+        return [path_of(name), "-k", f"[{case.rstrip(']')}"]
+    return [path_of(test)]
+
+
+def run_tests(table: str, name: str, arguments: Iterable[str], *, patience: float) -> tuple[int | None, str]:
+    """Run pytest with the fault `name` of `table`; return its exit status (None if it was stopped) and its output."""
     with tempfile.TemporaryDirectory(prefix="rune-fault-") as made:
         folder = Path(made)
         variables = {
@@ -60,9 +67,11 @@ def run_tests(
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
             "HYPOTHESIS_STORAGE_DIRECTORY": str(folder / "hypothesis"),
         }
-        command = [sys.executable, "-m", "pytest", "-q", "--tb=short", "-o", f"cache_dir={folder / 'pytest'}"]
+        # pyproject.toml sets options of pytest-xdist, so that plugin has to be loaded.
+        command = [sys.executable, "-m", "pytest", "-p", "xdist", "-q", "--tb=short"]
+        command += ["-o", f"cache_dir={folder / 'pytest'}"]
         with subprocess.Popen(
-            [*command, *options, *map(path_of, tests)],
+            [*command, *arguments],
             cwd=ROOT,
             env=variables,
             stdout=subprocess.PIPE,
@@ -86,7 +95,9 @@ def judge(key: str) -> Verdict:
         check(entry.changes)
     except (StaleFaultError, ImportError) as error:
         return Verdict(key, "STALE", time.perf_counter() - began, str(error))
-    status, output = run_tests("tests.faults.registry:ALL_FAULTS", key, [entry.test], "-x", patience=PATIENCE)
+    status, output = run_tests(
+        "tests.faults.registry:ALL_FAULTS", key, ["-x", *selection_of(entry.test)], patience=PATIENCE
+    )
     reasons = [each.strip() for each in _REASON.findall(output) if each.strip()]
     reason = reasons[0] if reasons else output.strip()[-200:]
     waited = next((each for each in reasons if _HUNG.search(each)), None)
@@ -95,18 +106,18 @@ def judge(key: str) -> Verdict:
         word = "hung" if entry.hangs and status is not None else "HANGS"
     else:
         word = {0: "GREEN", 1: "red"}.get(status, "ERROR")
-        if word == "red" and not reason.startswith(_SAYS):
-            word = "ERROR"  # it broke down: a test must say what is wrong
+        if word == "red" and not reason.startswith(_ASSERTIONS):
+            word = "ERROR"  # an assertion has to state the reason
         if word == "red" and entry.hangs:
             word, reason = "HANGS", "marked as hanging, but it fails at once"
     return Verdict(key, word, time.perf_counter() - began, reason)
 
 
 def find_failing(keys: Iterable[str]) -> dict[str, Verdict]:
-    """The faults whose test fails already without any fault."""
+    """Return the faults whose test fails without any fault."""
     tests = {key: ALL_FAULTS[key].test for key in keys}
-    distinct = dict.fromkeys(tests.values())
-    status, output = run_tests("tests.faults.registry:NO_FAULT", "none", distinct, patience=10 * PATIENCE)
+    paths = dict.fromkeys(selection_of(each)[0] for each in tests.values())
+    status, output = run_tests("tests.faults.registry:NO_FAULT", "none", paths, patience=10 * PATIENCE)
     if status == 0:
         return {}
     failed = set(_FAILED.findall(output))
@@ -118,7 +129,7 @@ def find_failing(keys: Iterable[str]) -> dict[str, Verdict]:
     return found or {key: Verdict(key, "ILL", 0.0, output.strip()[-200:]) for key in tests}
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
@@ -141,9 +152,9 @@ def main() -> int:
     with ThreadPoolExecutor(options.jobs) as pool:
         for each in pool.map(lambda key: failing.get(key) or judge(key), keys):
             detail = " ".join(each.detail.split())[:110]
-            _say(f"{each.word:5}  {each.key:14} {each.seconds:5.1f} s  {detail}")
+            _print(f"{each.word:5}  {each.key:14} {each.seconds:5.1f} s  {detail}")
             bad += [] if each.good else [each.key]
-    _say(f"faults: {len(keys) - len(bad)} of {len(keys)} detected")
+    _print(f"faults: {len(keys) - len(bad)} of {len(keys)} detected")
     return 1 if bad else 0
 
 

@@ -1,4 +1,4 @@
-"""C, D and F where a server stands between the processes."""
+"""Faults of hazards C, D and F in RabbitMQ and Redis."""
 
 from __future__ import annotations
 
@@ -12,10 +12,6 @@ from tests.faults import delivery
 from tests.faults.change import Change, edit, replace, skip
 from tests.faults.cluster import NO_RECOVERY, RUN_AGAIN, edit_script
 from tests.faults.fault import Fault, fault, same
-
-_RABBIT = "test_hazards_rabbitmq.py::test_h_"
-_CARRIED = "test_hazards_rabbitmq_c.py::test_h_"
-_REDIS = "test_hazards_redis.py::test_h_"
 
 
 def _post_unconfirmed(in_turn: Any) -> Any:
@@ -68,8 +64,8 @@ def _acknowledge_given_up(put_aside: Any) -> Any:
     return changed
 
 
-def _ignore_unknown_node(book: Any) -> Any:
-    return lambda self, execution, token: book(self, execution, msgspec.structs.replace(token, node=0))
+def _ignore_unknown_node(load: Any) -> Any:
+    return lambda self, execution, token: load(self, execution, msgspec.structs.replace(token, node=0))
 
 
 def _write_in_full(serve: Any) -> Any:
@@ -92,62 +88,71 @@ def _separate_keys(of: Any) -> Any:
 
 TABLE: dict[str, Fault] = {
     "c1": fault(
-        _RABBIT + "c1_a_token_is_sent_when_the_broker_says_so",
+        "test_rabbitmq_queue.py::test_h_c1_unconfirmed_send_fails",
         replace("rune.adapters.rabbitmq.publisher:Publisher._in_turn", _post_unconfirmed),
     ),
     "c2": fault(
-        _RABBIT + "c2_what_cannot_be_routed_is_not_taken_for_sent",
+        "test_rabbitmq_queue.py::test_h_c2_unroutable_send_fails",
         replace("rune.adapters.rabbitmq.amqp.frames:publish_command", _accept_unroutable),
     ),
     "c9": fault(
-        _RABBIT + "c9_what_runs_for_long_is_not_handed_out_again",
+        "test_rabbitmq_queue.py::test_h_c9_long_running_token_is_not_redelivered",
         skip("rune.adapters.rabbitmq.queue:RabbitQueue._release"),
     ),
     "c11": fault(
-        _RABBIT + "c11_a_short_delay_does_not_wait_behind_a_long_one",
+        "test_rabbitmq_queue.py::test_h_c11_short_delay_is_not_blocked_by_long_one",
         _change_delay(lambda delay: math.inf if delay > 0 else delay),
     ),
     "c13": fault(
-        _RABBIT + "c13_a_backlog_has_no_time_to_live",
+        "test_rabbitmq_queue.py::test_h_c13_work_queues_have_no_time_to_live",
         _change_work_queues(lambda arguments: {**arguments, "x-message-ttl": 86_400_000}),
     ),
-    "c3-broker": fault(
-        _CARRIED + "c3_what_nobody_can_read_is_kept_with_its_reason",
+    "c3-rabbitmq": fault(
+        "test_rabbitmq_queue.py::test_h_c3_unreadable_message_is_dead_lettered",
         replace("rune.adapters.rabbitmq.queue:RabbitQueue._dead_letter_message", _drop_dead_letter),
     ),
     "c3-givenup": fault(
-        _CARRIED + "c3_what_the_engine_gives_up_is_kept_with_its_reason",
+        "test_delivery.py::test_h_c3_message_given_up_by_engine_is_dead_lettered",
         replace("rune.runtime.worker.worker:Worker._dead_letter", _acknowledge_given_up),
     ),
     "c3-node": fault(
-        _CARRIED + "c3_a_message_for_a_node_that_is_not_there_ends_no_execution",
+        "test_delivery.py::test_h_c3_message_for_unknown_node_does_not_end_execution",
         replace("rune.runtime.worker.executor:Executor._load_execution", _ignore_unknown_node),
     ),
     "c3-rejected": fault(
-        _CARRIED + "c3_what_somebody_rejects_is_kept",
+        "test_rabbitmq_queue.py::test_h_c3_rejected_message_is_dead_lettered",
         _change_work_queues(
             lambda arguments: {
                 name: value for name, value in arguments.items() if name != "x-dead-letter-exchange"
             }
         ),
     ),
-    "c4-broker": fault(
-        _CARRIED + "c4_what_is_to_come_later_does_not_come_at_once", _change_delay(lambda delay: 0.0)
+    "c4-rabbitmq": fault(
+        "test_rabbitmq_queue.py::test_h_c4_delayed_message_is_not_redelivered_at_once",
+        _change_delay(lambda delay: 0.0),
     ),
-    "c5-broker": same(_CARRIED + "c5_what_is_not_json_loops_through_no_queue", delivery.TABLE["c5"]),
-    "c6-broker": same(_CARRIED + "c6_an_error_in_an_expression_harms_nobody_else", delivery.TABLE["c6"]),
-    "c7-broker": same(_CARRIED + "c7_a_worker_that_stops_fails_no_node", delivery.TABLE["c7"]),
-    "c8-broker": fault(_CARRIED + "c8_a_message_that_comes_again_runs_nothing_again", RUN_AGAIN),
-    "c10-broker": fault(
-        _CARRIED + "c10_what_waits_behind_a_slow_call_goes_to_who_is_idle",
+    "c5-rabbitmq": same(
+        "test_delivery.py::test_h_c5_non_json_output_fails_node_once[rabbitmq]", delivery.TABLE["c5"]
+    ),
+    "c6-rabbitmq": same(
+        "test_delivery.py::test_h_c6_expression_error_fails_only_its_node[rabbitmq]", delivery.TABLE["c6"]
+    ),
+    "c7-rabbitmq": same(
+        "test_delivery.py::test_h_c7_stopping_engine_fails_no_node[rabbitmq]", delivery.TABLE["c7"]
+    ),
+    "c8-rabbitmq": fault(
+        "test_delivery.py::test_h_c8_message_redelivered_by_broker_runs_nothing_again", RUN_AGAIN
+    ),
+    "c10-rabbitmq": fault(
+        "test_rabbitmq_queue.py::test_h_c10_prefetched_messages_of_busy_worker_go_to_idle_one",
         skip("rune.adapters.rabbitmq.consumer:Consumer._relieve"),
     ),
-    "c12-broker": fault(
-        _CARRIED + "c12_messages_stay_small_whatever_ran_before",
+    "c12-rabbitmq": fault(
+        "test_delivery.py::test_h_c12_messages_do_not_grow_along_chain",
         replace("rune.bootstrap.rabbitmq:RabbitComponents.serve", _write_in_full),
     ),
-    "c14-broker": fault(
-        _CARRIED + "c14_statuses_come_in_the_order_in_which_things_happened",
+    "c14-rabbitmq": fault(
+        "test_delivery.py::test_h_c14_statuses_are_published_in_order",
         edit(
             "rune.adapters.rabbitmq.status_publisher:RabbitEventPublisher.publish_status",
             ("self._pending or not self._post(body)", "True"),
@@ -158,11 +163,12 @@ TABLE: dict[str, Fault] = {
             ("self._pending.popleft()", "self._pending.pop()"),
         ),
     ),
-    "c15-broker": fault(
-        _CARRIED + "c15_a_message_of_an_execution_that_is_gone_goes_too", delivery.UNKNOWN_IS_TRIED_AGAIN
+    "c15-rabbitmq": fault(
+        "test_delivery.py::test_h_c15_message_of_unknown_execution_is_dead_lettered",
+        delivery.UNKNOWN_IS_TRIED_AGAIN,
     ),
     "d14": fault(
-        _REDIS + "d14_a_script_that_breaks_off_has_changed_nothing",
+        "test_redis_state.py::test_h_d14_failed_script_changes_nothing",
         edit_script(
             "shared/store",
             "cache[field] = value",
@@ -170,12 +176,14 @@ TABLE: dict[str, Fault] = {
         ),
     ),
     "d19": fault(
-        _REDIS + "d19_what_changes_together_lies_together",
+        "test_redis_state.py::test_h_d19_keys_of_execution_share_hash_tag",
         replace("rune.adapters.redis.keys:Keys._of", _separate_keys),
     ),
     "f2": fault(
-        _REDIS + "f2_what_a_timer_woke_and_nobody_sent_is_sent_again",
+        "test_redis_state.py::test_h_f2_unsent_token_of_timer_is_sent_again",
         edit_script("shared/store", "elseif each[6] ~= 'expire' then", "elseif false then"),
     ),
-    "f6": fault(_REDIS + "f6_a_timer_outlives_a_redis_that_keeps_nothing", NO_RECOVERY),
+    "f6": fault(
+        "test_redis_state.py::test_h_f6_timer_survives_restart_of_redis_without_persistence", NO_RECOVERY
+    ),
 }

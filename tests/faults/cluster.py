@@ -1,4 +1,4 @@
-"""D, E, F and I on a cluster: faults in the scripts, in the adapters, and in the rules that all backends share."""
+"""Faults of hazards D, E, F and I on Redis: in the scripts, in the adapters, and in the shared rules."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Any
 
 import msgspec
 
-from tests.faults import delivery, merge, split
+from tests.faults import delivery, merge, nodes, split
 from tests.faults.change import Change, StaleFaultError, edit, replace, skip
 from tests.faults.fault import Fault, fault, same
 
-_D, _E, _F, _I = (f"test_hazards_cluster_{letter}.py::test_h_" for letter in "defi")
 _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
 
 
@@ -117,8 +116,8 @@ def _ignore_rows_after_recovery(claimed: Any) -> Any:
 
 
 def _drop_result_without_journal(written: Any) -> Any:
-    def changed(self: Any, book: Any, run: Any, facts: Any, claim: Any) -> Any:
-        return written(self, book, run, facts, msgspec.structs.replace(claim, fence=None))
+    def changed(self: Any, data: Any, run: Any, facts: Any, claim: Any) -> Any:
+        return written(self, data, run, facts, msgspec.structs.replace(claim, fence=None))
 
     return changed
 
@@ -139,53 +138,53 @@ def _write_payload_again(written: Any) -> Any:
 
 
 TABLE: dict[str, Fault] = {
-    "cluster-d1": fault(
-        _D + "d1_on_a_cluster_inner_splits_of_different_items_share_nothing",
+    "d1-redis": fault(
+        "test_split.py::test_h_d1_inner_splits_of_outer_items_are_separate[redis]",
         edit_script(
             "shared/transition",
             "'k' .. name .. '|' .. math.floor(place / MARKS)",
             "'k|' .. split .. '|' .. math.floor(place / MARKS)",
         ),
     ),
-    "cluster-d2": fault(
-        _D + "d2_on_a_cluster_the_lineage_ends_at_the_aggregator",
+    "d2-redis": fault(
+        "test_split.py::test_h_d2_lineage_ends_at_aggregator[redis]",
         edit_script(
             "shared/transition", "act.open_aggregator(around, fixed)", "act.open_aggregator(path, fixed)"
         ),
         hangs=True,
     ),
-    "cluster-d3": fault(
-        _D + "d3_on_a_cluster_a_redelivered_item_is_counted_once",
+    "d3-redis": fault(
+        "test_split.py::test_h_d3_item_redelivered_in_cluster_is_counted_once",
         edit_script("claim", "return act.started(path) and 'done' or 'unknown' end", "return 'run' end"),
     ),
-    "cluster-d4": fault(
-        _D + "d4_on_a_cluster_a_redelivered_split_fans_out_once",
+    "d4-redis": fault(
+        "test_split.py::test_h_d4_split_redelivered_in_cluster_fans_out_once",
         RUN_AGAIN,
         DECIDE_AGAIN,
         COMPLETE_AGAIN,
     ),
-    "cluster-d5": fault(
-        _D + "d5_on_a_cluster_failed_and_dead_ending_items_are_counted",
+    "d5-redis": fault(
+        "test_split.py::test_h_d5_failed_and_dead_end_items_are_counted[redis]",
         edit_script(
             "shared/transition",
             "act.collect_item(path, e[2], e[3])",
             "if e[3] == 1 then act.collect_item(path, e[2], e[3]) end",
         ),
     ),
-    "cluster-d6": fault(
-        _D + "d6_on_a_cluster_the_order_of_arrival_changes_nothing",
+    "d6-redis": fault(
+        "test_split.py::test_h_d6_order_of_arrival_does_not_matter[redis]",
         edit_script(
             "shared/transition",
             "if fan.r == fixed.n * fixed.m then",
             "if fan.r == fixed.n * fixed.m and mark == 1 then",
         ),
     ),
-    "cluster-d7": fault(
-        _D + "d7_on_a_cluster_an_item_that_forks_is_one_item",
+    "d7-redis": fault(
+        "test_split.py::test_h_d7_forking_item_is_one_element[redis]",
         edit_script("shared/transition", "if fan.r == fixed.n * fixed.m then", "if fan.r == fixed.n then"),
     ),
-    "cluster-d8": fault(
-        _D + "d8_on_a_cluster_two_aggregators_share_nothing",
+    "d8-redis": fault(
+        "test_split.py::test_h_d8_two_aggregators_are_separate[redis]",
         edit(
             "rune.adapters.redis.encoding:EncodedPlan.fan",
             (
@@ -194,76 +193,76 @@ TABLE: dict[str, Fault] = {
             ),
         ),
     ),
-    "cluster-d9": same(_D + "d9_on_a_cluster_results_are_values_and_not_text", split.TABLE["d9"]),
-    "cluster-d10": same(_D + "d10_on_a_cluster_an_element_is_what_the_item_gave", split.TABLE["d10"]),
-    "cluster-d11": same(
-        _D + "d11_on_a_cluster_nothing_of_the_items_is_seen_behind_the_aggregator", split.TABLE["d11"]
+    "d9-redis": same("test_split.py::test_h_d9_elements_keep_their_types[redis]", split.TABLE["d9"]),
+    "d10-redis": same("test_split.py::test_h_d10_element_is_output_of_last_node[redis]", split.TABLE["d10"]),
+    "d11-redis": same(
+        "test_split.py::test_h_d11_item_values_are_not_visible_after_aggregator[redis]", split.TABLE["d11"]
     ),
-    "cluster-d12": fault(
-        _D + "d12_on_a_cluster_an_empty_list_skips_the_body_and_gathers_nothing",
+    "d12-redis": fault(
+        "test_split.py::test_h_d12_empty_split_skips_body_and_collects_nothing[redis]",
         edit_script("shared/transition", "elseif fixed.g >= 0 then act.open_aggregator(path, fixed)", ""),
     ),
-    "cluster-d13": same(_D + "d13_on_a_cluster_items_may_take_days", split.TABLE["d13"]),
-    "cluster-d15": same(_D + "d15_on_a_cluster_an_empty_list_stays_a_list", split.TABLE["d15"]),
-    "cluster-d16": fault(_D + "d16_a_list_outlives_the_loss_of_its_barrier", NO_RECOVERY, hangs=True),
-    "cluster-d17": same(_D + "d17_on_a_cluster_one_failing_item_stops_nobody", split.TABLE["d17"]),
-    "cluster-d18": fault(
-        _D + "d18_on_a_cluster_progress_is_part_of_the_explanation",
+    "d13-redis": same("test_split.py::test_h_d13_items_may_take_days[redis]", split.TABLE["d13"]),
+    "d15-redis": same("test_split.py::test_h_d15_empty_list_stays_a_list[redis]", split.TABLE["d15"]),
+    "d16": fault("test_split.py::test_h_d16_collected_items_survive_loss_of_redis", NO_RECOVERY, hangs=True),
+    "d17-redis": same(
+        "test_split.py::test_h_d17_failing_item_does_not_stop_others[redis]", split.TABLE["d17"]
+    ),
+    "d18-redis": fault(
+        "test_split.py::test_h_d18_explain_in_cluster_shows_split_progress",
         replace("rune.adapters.redis.snapshot:_decode_fan", _report_no_progress),
     ),
-    "cluster-d20": fault(
-        _D + "d20_on_a_cluster_nothing_grows_with_the_number_of_items",
+    "d20-redis": fault(
+        "test_split.py::test_h_d20_redis_fields_do_not_grow_with_item_count",
         edit_script("shared/transition", "MARKS = 128, 10, 3000, 512", "MARKS = 128, 10, 3000, 1000000"),
     ),
-    "cluster-d21": fault(
-        _D + "d21_on_a_cluster_a_slow_item_holds_up_only_its_place",
+    "d21-redis": fault(
+        "test_split.py::test_h_d21_slow_item_blocks_only_its_slot[redis]",
         edit_script(
             "shared/transition",
             "if fan.x < fan.n then act.start_items(around, split) end",
             "if fan.x < fan.n and fan.i == 0 then act.start_items(around, split) end",
         ),
     ),
-    "cluster-e1": fault(
-        _E + "e1_on_a_cluster_a_merge_behind_an_untaken_branch_does_not_wait",
+    "e1-redis": fault(
+        "test_merge.py::test_h_e1_merge_does_not_wait_for_untaken_branch[redis]",
         edit_script(
             "shared/transition",
             "if act.is_done(path, node) then return end local barrier",
             "if act.is_done(path, node) or not e[10] then return end local barrier",
         ),
     ),
-    "cluster-e2": fault(
-        _E + "e2_on_a_cluster_two_edges_of_one_source_are_two_parties",
+    "e2-redis": fault(
+        "test_merge.py::test_h_e2_two_edges_of_one_source_are_two_arrivals[redis]",
         edit_script(
             "shared/transition",
             "local arrival = 'a' .. name .. '|' .. e[3]",
             "local arrival = 'a' .. name .. '|' .. e[5]",
         ),
     ),
-    "cluster-e3": same(
-        _E + "e3_on_a_cluster_the_timeout_of_a_race_counts_from_its_scope_and_fires", merge.TABLE["e3"]
-    ),
-    "cluster-e4": fault(
-        _E + "e4_on_a_cluster_an_arrival_after_the_timeout_brings_nothing_back",
+    "e3-redis": same("test_merge.py::test_h_e3_race_timeout_starts_with_scope[redis]", merge.TABLE["e3"]),
+    "e4-redis": fault(
+        "test_merge.py::test_h_e4_arrival_after_timeout_has_no_effect[redis]",
         ARRIVE_AGAIN,
         edit_script("shared/decide", "act.drop_barrier(path, node)", ""),
         hangs=True,
     ),
-    "cluster-e5": fault(
-        _E + "e5_a_join_outlives_the_loss_of_what_it_has_sent",
+    "e5": fault(
+        "test_merge.py::test_h_e5_join_survives_loss_of_sent_tokens",
         replace("rune.adapters.redis.rebuild:WipeRecovery.__init__", _recover_late),
         hangs=True,
     ),
-    "cluster-e6": fault(
-        _E + "e6_on_a_cluster_a_merge_inside_a_split_keeps_its_items_apart",
+    "e6-redis": fault(
+        "test_merge.py::test_h_e6_merge_inside_split_keeps_items_apart[redis]",
         edit_script(
             "shared/transition",
             "local node, name = e[2], path .. '|' .. text(e[2])",
             "local node, name = e[2], '|' .. text(e[2])",
         ),
     ),
-    "cluster-e7": same(_E + "e7_on_a_cluster_a_wait_before_a_merge_is_known_by_name", merge.TABLE["e7"]),
-    "cluster-e8": fault(
-        _E + "e8_on_a_cluster_of_conflicting_keys_the_later_edge_wins_whoever_comes_first",
+    "e7-redis": same("test_merge.py::test_h_e7_wait_before_merge_keeps_its_name[redis]", merge.TABLE["e7"]),
+    "e8-redis": fault(
+        "test_merge.py::test_h_e8_later_edge_wins_conflict_in_any_order[redis]",
         edit_script(
             "shared/transition",
             "if cache[field] then found[#found + 1] = cache[field] end end return found",
@@ -271,58 +270,61 @@ TABLE: dict[str, Fault] = {
             "table.sort(found, function(a, b) return a[6] < b[6] end) return found",
         ),
     ),
-    "cluster-e9": same(_E + "e9_on_a_cluster_the_output_of_a_merge_is_seen_behind_it", merge.TABLE["e9"]),
-    "cluster-e10": same(
-        _E + "e10_on_a_cluster_waiting_and_untaken_branches_are_not_shown_as_done", merge.TABLE["e10"]
+    "e9-redis": same("test_merge.py::test_h_e9_merge_output_is_visible_downstream[redis]", merge.TABLE["e9"]),
+    "e10-redis": same(
+        "test_merge.py::test_h_e10_waiting_branches_in_cluster_are_not_shown_as_done", merge.TABLE["e10"]
     ),
-    "cluster-e11": fault(
-        _E + "e11_on_a_cluster_a_race_is_won_once_however_late_the_loser_comes",
+    "e11-redis": fault(
+        "test_merge.py::test_h_e11_late_loser_does_not_win_race_again[redis]",
         ARRIVE_AGAIN,
         edit_script("shared/transition", "barrier.o = true", ""),
         hangs=True,
     ),
-    "cluster-e12": fault(
-        _E + "e12_on_a_cluster_cancelled_losers_make_no_effects",
+    "e12-redis": fault(
+        "test_merge.py::test_h_e12_cancelled_losers_have_no_effects[redis]",
         edit_script(
             "claim", "return runs and act.is_pointless(node, path) and 'cancelled' or 'run'", "return 'run'"
         ),
     ),
-    "cluster-f1": fault(
-        _F + "f1_on_a_cluster_a_timer_survives_the_processes",
+    "f1-redis": fault(
+        "test_timers.py::test_h_f1_timer_survives_processes_of_cluster",
         edit_script("shared/store", "redis.call('ZADD', KEYS[4], whole(wakes - (meta.o or 0)), ARGV[3])", ""),
         hangs=True,
     ),
-    "cluster-f3": fault(
-        _F + "f3_on_a_cluster_timers_have_names_and_a_wait_resumes_once",
+    "f3-redis": fault(
+        "test_timers.py::test_h_f3_redelivered_wait_resumes_once",
         edit_script("claim", "if live.w or (live.t or 1) ~=", "if (live.t or 1) ~="),
     ),
-    "cluster-f4": fault(
-        _F + "f4_on_a_cluster_waits_that_end_a_split_complete_once",
+    "f4-redis": fault(
+        "test_timers.py::test_h_f4_waits_at_end_of_split_complete_once[redis]",
         edit_script(
             "shared/transition",
             "if scope.c == 0 then act.close(path, scope)",
             "if scope.c == 0 then act.finish(COMPLETED) act.close(path, scope)",
         ),
     ),
-    "cluster-f5": fault(
-        _F + "f5_on_a_cluster_an_ended_execution_has_no_timers",
+    "f5-redis": fault(
+        "test_timers.py::test_h_f5_ended_execution_has_no_timers",
         edit_script("end", "redis.call('ZREM', KEYS[4], ARGV[3])", ""),
     ),
-    "cluster-f6": fault(
-        _F + "f6_on_a_cluster_timers_outlive_a_redis_that_keeps_nothing", NO_RECOVERY, hangs=True
-    ),
-    "cluster-f6-own": fault(
-        _F + "f6_on_a_cluster_nor_does_a_clock_of_its_own_stand_still",
+    "f6-redis": fault("test_timers.py::test_h_f6_timers_survive_loss_of_redis", NO_RECOVERY, hangs=True),
+    "f6-own-redis": fault(
+        "test_timers.py::test_h_f6_virtual_time_continues_after_loss_of_redis",
         edit("rune.bootstrap.cluster:_engine", ("None if each.id in own else each.due", "each.due")),
         hangs=True,
     ),
-    "cluster-f8": same(_F + "f8_on_a_cluster_fractions_of_a_unit_count", delivery.TABLE["f8-fractions"]),
-    "cluster-f8-far": fault(
-        _F + "f8_on_a_cluster_an_amount_beyond_all_dates_fails_its_node",
+    "f7-redis": same(
+        "test_credentials.py::test_h_f7_node_after_wait_uses_rotated_credential[redis]", nodes.TABLE["f7"]
+    ),
+    "f8-fractions-redis": same(
+        "test_timers.py::test_h_f8_fractions_of_unit_count[redis]", delivery.TABLE["f8-fractions"]
+    ),
+    "f8-overflow-redis": fault(
+        "test_timers.py::test_h_f8_amount_beyond_all_dates_fails_node[redis]",
         replace("rune.nodes.control.wait:_interval", _limit_amount),
     ),
-    "cluster-f9": fault(
-        _F + "f9_on_a_cluster_more_timers_than_a_batch_all_fire",
+    "f9-redis": fault(
+        "test_timers.py::test_h_f9_more_timers_than_batch_all_fire_in_cluster",
         edit_script(
             "fire",
             "local fired = {}",
@@ -330,8 +332,8 @@ TABLE: dict[str, Fault] = {
         ),
         hangs=True,
     ),
-    "cluster-f10": fault(
-        _F + "f10_on_a_cluster_what_a_wait_wakes_is_sent_in_one_act",
+    "f10": fault(
+        "test_timers.py::test_h_f10_successors_of_wait_are_sent_together",
         edit_script(
             "shared/store",
             "if is_open(each) then if sends then",
@@ -339,65 +341,65 @@ TABLE: dict[str, Fault] = {
         ),
         hangs=True,
     ),
-    "cluster-f11": fault(
-        _F + "f11_on_a_cluster_many_due_timers_do_not_starve_fresh_work",
+    "f11-redis": fault(
+        "test_timers.py::test_h_f11_due_timers_do_not_starve_new_work_in_cluster",
         replace("rune.adapters.redis.queue:RedisQueue._order", _read_lowest_lane_first),
     ),
-    "cluster-i9": fault(
-        _I + "i9_a_result_that_comes_again_is_one_arrival",
+    "i9": fault(
+        "test_recovery.py::test_h_i9_repeated_result_is_one_arrival",
         DECIDE_AGAIN,
         COMPLETE_AGAIN,
         edit_script("shared/transition", "if barrier and store.get(arrival) then return end", ""),
     ),
-    "cluster-i10": fault(
-        _I + "i10_recovery_uses_up_no_retries",
+    "i10": fault(
+        "test_recovery.py::test_h_i10_recovery_consumes_no_retries",
         replace("rune.adapters.redis.state:RedisState._decode_claim", _count_recovery_as_attempt),
     ),
-    "cluster-i11": fault(
-        _I + "i11_what_has_a_row_is_not_done_again_after_a_loss",
+    "i11": fault(
+        "test_recovery.py::test_h_i11_journaled_node_is_not_run_again_after_loss",
         replace("rune.adapters.redis.rebuild:StateRebuilder._fold", _fold_no_facts),
         replace("rune.adapters.redis.state:RedisState._decode_claim", _ignore_rows_after_recovery),
     ),
-    "cluster-i12": fault(
-        _I + "i12_the_work_of_a_dead_worker_is_taken_over",
+    "i12": fault(
+        "test_recovery.py::test_h_i12_work_of_dead_worker_is_reclaimed",
         edit_script("sweep", "store.send(path, node, live)", ""),
         hangs=True,
     ),
-    "cluster-i15": fault(
-        _I + "i15_an_older_state_does_not_take_back_what_is_known",
+    "i15": fault(
+        "test_recovery.py::test_h_i15_restored_older_state_does_not_revert_progress",
         edit_script(
             "shared/store",
             "if not meta or meta.i ~= ARGV[1] then return false end",
             "if not meta then return false end",
         ),
     ),
-    "cluster-i16": fault(
-        _I + "i16_two_engines_with_the_same_message_run_it_once",
+    "i16": fault(
+        "test_recovery.py::test_h_i16_same_message_at_two_engines_runs_once",
         edit_script(
             "claim", "if claim and claim.u and claim.u > now then return 'held', false, true end", ""
         ),
     ),
-    "cluster-i17": fault(
-        _I + "i17_a_message_may_be_there_before_the_state",
+    "i17": fault(
+        "test_recovery.py::test_h_i17_message_before_state_is_handled",
         skip("rune.adapters.redis.rebuild:StateRebuilder.load"),
         hangs=True,
     ),
-    "cluster-i18": fault(
-        _I + "i18_a_result_waits_for_a_journal_that_is_away",
+    "i18": fault(
+        "test_recovery.py::test_h_i18_result_is_kept_until_journal_is_back",
         replace("rune.runtime.worker.executor:Executor._record_with_retry", _drop_result_without_journal),
     ),
-    "cluster-i19": same(_I + "i19_a_wrong_type_is_its_node_s_failure", delivery.TABLE["c6"]),
-    "cluster-i20": fault(
-        _I + "i20_one_slot_is_enough",
+    "i19": same("test_delivery.py::test_h_i19_wrong_type_in_template_fails_its_node", delivery.TABLE["c6"]),
+    "i20": fault(
+        "test_scaling.py::test_h_i20_one_slot_is_enough",
         replace("rune.adapters.redis.queue:RedisQueue._want", lambda want: lambda self: want(self) - 1),
         hangs=True,
     ),
-    "cluster-i21": fault(
-        _I + "i21_cost_grows_with_the_width_and_not_with_its_square",
+    "i21": fault(
+        "test_scaling.py::test_h_i21_cost_is_linear_in_split_width",
         replace("rune.adapters.redis.state:RedisState.apply", _read_state_before),
     ),
-    "cluster-i21-diamonds": fault(
-        _I + "i21_payloads_do_not_double_from_diamond_to_diamond",
+    "i21-diamonds": fault(
+        "test_scaling.py::test_h_i21_payloads_do_not_double_per_diamond",
         replace("rune.runtime.values:ExecutionData.store_output", _write_payload_again),
     ),
 }

@@ -9,9 +9,6 @@ import msgspec
 from tests.faults.change import adjust, edit, replace, skip
 from tests.faults.fault import NO_ENGINE_RETRY, RUN_FINISHED_TOKEN, Fault, fault
 
-_C = "test_hazards_c.py::test_h_"
-_F = "test_hazards_f.py::test_h_"
-
 
 def _drop_hopeless(_: Any) -> Any:
     """Drop a message that cannot be handled instead of ending its execution."""
@@ -50,7 +47,7 @@ def _raise_unknown_execution(original: Any) -> Any:
 UNKNOWN_IS_TRIED_AGAIN = replace(
     "rune.runtime.worker.executor:Executor._load_execution", _raise_unknown_execution
 )
-"""A message about an execution that nobody knows counts as an error of the engine."""
+"""A message of an unknown execution counts as an error of the engine."""
 
 
 def _retry_forever(*_: Any) -> float:
@@ -139,41 +136,44 @@ def _fire_without_pause(original: Any) -> Any:
 
 TABLE: dict[str, Fault] = {
     "c3": fault(
-        _C + "c3_a_message_that_cannot_be_handled_ends_its_execution",
+        "test_delivery.py::test_h_c3_unhandled_message_fails_its_execution",
         replace("rune.runtime.worker.worker:Worker._fail_execution", _drop_hopeless),
     ),
     "c4": fault(
-        _C + "c4_a_message_that_fails_comes_back_later_and_not_for_ever",
+        "test_delivery.py::test_h_c4_failed_message_is_redelivered_with_growing_delay",
         adjust(
             "rune.runtime.worker.worker:RedeliveryBackoff.delay",
             lambda delay, *_: None if delay is None else 0.0,
         ),
     ),
     "c5": fault(
-        _C + "c5_what_is_not_json_fails_its_node_once",
+        "test_delivery.py::test_h_c5_non_json_output_fails_node_once[embedded]",
         replace(
             "rune.nodes.base:_check_number",
             lambda original: lambda value, kind: None if kind is float else original(value, kind),
         ),
     ),
     "c6": fault(
-        _C + "c6_an_error_in_an_expression_is_its_node_s",
+        "test_delivery.py::test_h_c6_expression_error_fails_only_its_node[embedded]",
         replace("rune.runtime.worker.node_runner:failure_of", _reraise),
         NO_ENGINE_RETRY,
     ),
-    "c7": fault(_C + "c7_a_stop_fails_no_node", skip("rune.runtime.worker.worker:Worker.drain")),
+    "c7": fault(
+        "test_delivery.py::test_h_c7_stopping_engine_fails_no_node[embedded]",
+        skip("rune.runtime.worker.worker:Worker.drain"),
+    ),
     "c7-sigterm": fault(
-        "test_hazards_h.py::test_h_c7_sigterm_during_a_request_fails_no_node",
+        "test_http.py::test_h_c7_sigterm_during_request_fails_no_node",
         skip("rune.nodes.registry:_is_cancelled", result=False),
     ),
-    "c8": fault(_C + "c8_a_message_delivered_again_runs_nothing_again", RUN_FINISHED_TOKEN),
+    "c8": fault("test_delivery.py::test_h_c8_redelivered_message_runs_nothing_again", RUN_FINISHED_TOKEN),
     "c10": fault(
-        _C + "c10_a_slow_node_holds_one_slot_and_nothing_else",
+        "test_delivery.py::test_h_c10_slow_node_occupies_one_slot",
         replace("rune.runtime.worker.worker:Worker.run", _use_one_slot),
         hangs=True,
     ),
     "c12": fault(
-        _C + "c12_a_message_carries_neither_definition_nor_context",
+        "test_delivery.py::test_h_c12_token_contains_neither_definition_nor_context",
         edit(
             "rune.runtime.worker.executor:Executor._apply_and_send",
             (
@@ -183,49 +183,49 @@ TABLE: dict[str, Fault] = {
         ),
     ),
     "c14": fault(
-        _C + "c14_events_are_numbered_without_gaps_in_the_order_of_the_journal",
+        "test_delivery.py::test_h_c14_events_are_numbered_in_journal_order",
         replace(
             "rune.runtime.queries.history:History._event",
             lambda original: lambda history, _, stored: original(history, stored.fact.at, stored),
         ),
     ),
     "c15": fault(
-        _C + "c15_a_message_of_nothing_known_ends_with_its_last_try",
+        "test_delivery.py::test_h_c15_message_of_unknown_execution_is_dropped_after_last_try",
         UNKNOWN_IS_TRIED_AGAIN,
         adjust("rune.runtime.worker.worker:RedeliveryBackoff.delay", _retry_forever),
     ),
     "f1": fault(
-        _F + "f1_a_timer_survives_the_process",
+        "test_timers.py::test_h_f1_timer_survives_process",
         adjust("rune.core.execution.fold:_Fold.run", _arm_nothing),
         hangs=True,
     ),
     "f3": fault(
-        _F + "f3_timers_have_names_and_a_wait_resumes_once",
+        "test_timers.py::test_h_f3_timer_id_is_stable_and_wait_resumes_once",
         adjust("rune.runtime.worker.node_runner:NodeRunner._call", _give_random_timer_id),
     ),
     "f4": fault(
-        _F + "f4_waits_that_end_a_split_complete_once",
+        "test_timers.py::test_h_f4_waits_at_end_of_split_complete_once[embedded]",
         adjust("rune.core.execution.transition:Transition.propagate_counts", _complete_with_item),
     ),
     "f5": fault(
-        _F + "f5_timers_of_an_ended_execution_do_nothing",
+        "test_timers.py::test_h_f5_timer_of_ended_execution_does_nothing",
         replace("rune.core.execution.control:claim_verdict", _ignore_end),
         skip("rune.adapters.sqlite.state:SqliteState.end"),
     ),
     "f8-fractions": fault(
-        _F + "f8_fractions_of_a_unit_count",
+        "test_timers.py::test_h_f8_fractions_of_unit_count[embedded]",
         replace("rune.nodes.control.wait:_interval", _cut_fractions),
     ),
     "f8-overflow": fault(
-        _F + "f8_an_amount_beyond_all_dates_fails_its_node",
+        "test_timers.py::test_h_f8_amount_beyond_all_dates_fails_node[embedded]",
         replace("rune.nodes.control.wait:run", _ignore_limit),
     ),
     "f9": fault(
-        _F + "f9_more_timers_than_a_batch_all_fire",
+        "test_timers.py::test_h_f9_more_timers_than_batch_all_fire",
         replace("rune.adapters.sqlite.state:SqliteState.due_timers", _lose_timers_behind_batch),
     ),
     "f11": fault(
-        _F + "f11_many_due_timers_do_not_starve_fresh_work",
+        "test_timers.py::test_h_f11_due_timers_do_not_starve_new_work",
         replace("rune.runtime.maintenance.scheduler:Scheduler._turn", _fire_without_pause),
         replace(
             "rune.ports.queue:lane_of",

@@ -8,8 +8,6 @@ from typing import Any
 from tests.faults.change import Change, constant, replace, skip
 from tests.faults.fault import Fault, fault
 
-_G = "test_hazards_g.py::test_h_"
-
 
 def _ignore_bad_reference(evaluate: Any) -> Any:
     def changed(name: str, compiled: Any, scope: Any) -> Any:
@@ -125,49 +123,49 @@ INSERT_BARE = _insert_text("")
 
 TABLE: dict[str, Fault] = {
     "g1": fault(
-        _G + "g1_one_bad_reference_fails_the_node_and_nothing_is_sent",
+        "test_expressions.py::test_h_g1_bad_reference_fails_node_before_call",
         replace("rune.core.plan.parameters:evaluate", _ignore_bad_reference),
     ),
     "g2": fault(
-        _G + "g2_numbers_are_written_out",
+        "test_expressions.py::test_h_g2_numbers_are_written_without_exponent",
         replace("rune.core.expr.values:to_text", _write_scientific),
     ),
     "g3": fault(
-        _G + "g3_a_full_stop_behind_a_reference_stays",
+        "test_expressions.py::test_h_g3_full_stop_after_reference_is_kept",
         replace("rune.core.expr.names:path_at", _consume_full_stop),
     ),
     "g4": fault(
-        _G + "g4_a_dash_between_references_is_a_dash",
+        "test_expressions.py::test_h_g4_dash_separates_references",
         constant("rune.core.expr.names:_MEMBER", re.compile(r"\.([\w-]+)")),
     ),
-    "g5": fault(_G + "g5_data_is_never_read_as_an_expression", INSERT_QUOTED),
-    "g6": fault(_G + "g6_null_and_booleans_are_values_like_others", INSERT_BARE),
+    "g5": fault("test_expressions.py::test_h_g5_data_is_not_parsed_as_expression", INSERT_QUOTED),
+    "g6": fault("test_expressions.py::test_h_g6_null_and_booleans_compare_as_values", INSERT_BARE),
     "g7": fault(
-        _G + "g7_what_is_nothing_counts_as_false",
+        "test_expressions.py::test_h_g7_empty_values_count_as_false",
         replace(
             "rune.core.expr.values:truthy",
             lambda truthy: lambda value: value is not None and value is not False,
         ),
     ),
     "g8": fault(
-        _G + "g8_an_operator_inside_quotes_is_text",
+        "test_expressions.py::test_h_g8_operator_inside_quotes_is_text",
         replace("rune.nodes.control.conditional:_result", _split_at_operator),
     ),
-    "g9": fault(_G + "g9_any_text_may_be_data", INSERT_QUOTED),
+    "g9": fault("test_expressions.py::test_h_g9_any_text_is_valid_data", INSERT_QUOTED),
     "g10": fault(
-        _G + "g10_resolved_data_is_not_resolved_again",
+        "test_expressions.py::test_h_g10_resolved_data_is_not_resolved_again",
         replace("rune.core.expr.template:Template.resolve", _resolve_again),
     ),
     "g11": fault(
-        _G + "g11_text_is_compared_as_text",
+        "test_expressions.py::test_h_g11_text_is_compared_as_text",
         replace("rune.core.expr.values:json_equal", _compare_as_numbers),
     ),
     "g12": fault(
-        _G + "g12_values_of_every_type_arrive",
+        "test_expressions.py::test_h_g12_values_of_every_type_are_resolved",
         replace("rune.core.expr.template:_Container.__call__", _keep_only_text),
     ),
     "g13": fault(
-        _G + "g13_contains_looks_for_elements",
+        "test_expressions.py::test_h_g13_contains_compares_elements",
         replace("rune.core.expr.operators:contains", _search_in_text),
         replace(
             "rune.core.expr.operators:OPERATORS",
@@ -175,12 +173,12 @@ TABLE: dict[str, Fault] = {
         ),
     ),
     "g14": fault(
-        _G + "g14_there_is_no_way_out_of_an_expression",
+        "test_expressions.py::test_h_g14_expression_cannot_leave_sandbox",
         skip("rune.core.expr.names:refuse_dunder"),
         replace("rune.core.expr.values:look_up", _read_attribute),
     ),
     "g15": fault(
-        _G + "g15_bombs_are_defused[replace($trigger.v, 'a', $trigger.v)]",
+        "test_expressions.py::test_h_g15_expression_bomb_is_stopped[replace($trigger.v, 'a', $trigger.v)]",
         replace("rune.core.expr.budget:Evaluation.build", _count_without_limit),
     ),
 }

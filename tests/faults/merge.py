@@ -11,8 +11,6 @@ from tests.faults.change import adjust, edit, replace, skip
 from tests.faults.fault import REPEAT_FINISHED_NODE, TOLERATE_DUPLICATE_IN_FOLD, Fault, fault
 from tests.faults.routing import change_dead_ends
 
-_E = "test_hazards_e.py::test_h_"
-
 _set = msgspec.structs.replace
 
 _FORGET_FINISHED = ("node.index in scope.done", "False")
@@ -54,27 +52,27 @@ def _show_skipped_as_done(runs: Any, *_: Any) -> Any:
 
 TABLE: dict[str, Fault] = {
     "e1": fault(
-        _E + "e1_a_merge_behind_an_untaken_branch_does_not_wait",
+        "test_merge.py::test_h_e1_merge_does_not_wait_for_untaken_branch[embedded]",
         replace("rune.core.execution.routing:propagate_dead_edges", change_dead_ends(_drop_arrivals)),
     ),
     "e2": fault(
-        _E + "e2_two_edges_of_one_source_are_two_parties",
+        "test_merge.py::test_h_e2_two_edges_of_one_source_are_two_arrivals[embedded]",
         adjust("rune.core.execution.joins:opened_token", _count_sources),
     ),
     "e3": fault(
-        _E + "e3_the_timeout_of_a_race_counts_from_its_scope_and_fires",
+        "test_merge.py::test_h_e3_race_timeout_starts_with_scope[embedded]",
         adjust(
             "rune.core.plan.compiler:_timeout_from", lambda found, *_: "first" if found == "scope" else found
         ),
     ),
     "e4": fault(
-        _E + "e4_an_arrival_after_the_timeout_brings_nothing_back",
+        "test_merge.py::test_h_e4_arrival_after_timeout_has_no_effect[embedded]",
         edit("rune.core.execution.transition:Transition._arrive", _FORGET_FINISHED),
         edit("rune.core.execution.transition:_complete", ("scope.barriers.pop(decision.node, None)", "")),
         REPEAT_FINISHED_NODE,
     ),
     "e6": fault(
-        _E + "e6_a_merge_inside_a_split_keeps_its_items_apart",
+        "test_merge.py::test_h_e6_merge_inside_split_keeps_items_apart[embedded]",
         edit(
             "rune.core.execution.transition:Transition._arrive",
             ("scope.barriers.get(node.index)", "self.state.root.barriers.get(node.index)"),
@@ -85,23 +83,23 @@ TABLE: dict[str, Fault] = {
         ),
     ),
     "e7": fault(
-        _E + "e7_a_wait_before_a_merge_is_known_by_name",
+        "test_merge.py::test_h_e7_wait_before_merge_keeps_its_name[embedded]",
         replace("rune.core.execution.scope:ValueSource._arrived_values", _name_by_payload),
     ),
     "e8": fault(
-        _E + "e8_of_conflicting_keys_the_later_edge_wins_whoever_comes_first",
+        "test_merge.py::test_h_e8_later_edge_wins_conflict_in_any_order[embedded]",
         replace("rune.core.execution.joins:opened_token", _order_by_arrival),
     ),
     "e9": fault(
-        _E + "e9_the_output_of_a_merge_is_seen_behind_it",
+        "test_merge.py::test_h_e9_merge_output_is_visible_downstream[embedded]",
         adjust("rune.core.execution.scope:reference", _hide_merges),
     ),
     "e10": fault(
-        _E + "e10_waiting_and_untaken_branches_are_not_shown_as_done",
+        "test_merge.py::test_h_e10_waiting_and_untaken_branches_are_not_shown_as_done",
         adjust("rune.runtime.queries.history:History.node_runs", _show_skipped_as_done),
     ),
     "e11": fault(
-        _E + "e11_a_race_is_won_once_however_late_the_loser_comes",
+        "test_merge.py::test_h_e11_late_loser_does_not_win_race_again[embedded]",
         edit(
             "rune.core.execution.transition:Transition._arrive",
             _FORGET_FINISHED,
@@ -111,7 +109,7 @@ TABLE: dict[str, Fault] = {
         TOLERATE_DUPLICATE_IN_FOLD,
     ),
     "e12": fault(
-        _E + "e12_cancelled_losers_make_no_effects",
+        "test_merge.py::test_h_e12_cancelled_losers_have_no_effects[embedded]",
         skip("rune.core.execution.control:in_cancelled_region", result=False),
     ),
 }

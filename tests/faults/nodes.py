@@ -13,9 +13,6 @@ import msgspec
 from tests.faults.change import edit, replace, skip
 from tests.faults.fault import NO_ENGINE_RETRY, Fault, fault
 
-_H = "test_hazards_h.py::test_h_"
-_CREDENTIALS = "test_hazards_credentials.py::test_h_"
-
 SHORT_COMMANDS = replace("rune.nodes.io.smtp:deliver", lambda deliver: partial(deliver, seconds=1.0))
 """A mail server that does not answer is left after a second."""
 
@@ -101,18 +98,18 @@ def _ignore_unknown_fields(credentials: Any) -> Any:
 
 TABLE: dict[str, Fault] = {
     "h1": fault(
-        _H + "h1_numbers_and_booleans_in_query_and_headers_are_sent",
+        "test_http.py::test_h_h1_query_and_header_values_of_any_type_are_sent",
         replace("rune.nodes.io.http_client.request:_with_query", _drop_all_but_text),
     ),
     "h2": fault(
-        _CREDENTIALS + "h2_what_is_stored_is_what_is_sent",
+        "test_credentials.py::test_h_h2_stored_credential_is_sent",
         replace(
             "rune.nodes.io.http_client.auth:basic",
             lambda basic: lambda username, password: basic("", password),
         ),
     ),
     "h3-size": fault(
-        _H + "h3_an_answer_has_a_largest_size",
+        "test_http.py::test_h_h3_large_response_is_rejected",
         replace(
             "rune.nodes.io.http_client.response:read_decoded",
             lambda read_decoded: (
@@ -121,32 +118,33 @@ TABLE: dict[str, Fault] = {
         ),
     ),
     "h3-pool": fault(
-        _H + "h3_calls_share_a_pool", replace("rune.nodes.resources:Resources.http", _open_client_again)
+        "test_http.py::test_h_h3_calls_share_connection_pool",
+        replace("rune.nodes.resources:Resources.http", _open_client_again),
     ),
     "h3-private": fault(
-        _H + "h3_private_addresses_are_not_called[http://[::1]/]",
+        "test_http.py::test_h_h3_private_address_is_blocked[http://[::1]/]",
         skip("rune.nodes.io.http_client.ssrf:AddressGuard.permits", result=True),
     ),
     "h3-redirect": fault(
-        _H + "h3_nor_through_a_redirect",
+        "test_http.py::test_h_h3_redirect_to_private_address_is_blocked",
         skip("rune.nodes.io.http_client.ssrf:AddressGuard.check_target"),
     ),
     "h3-rebinding": fault(
-        _H + "h3_nor_through_a_name_that_changes_its_address",
+        "test_http.py::test_h_h3_rebound_name_is_blocked",
         replace("rune.nodes.io.http_client.ssrf:AddressGuard.addresses", _check_first_address),
         skip("rune.nodes.io.http_client.client:_Connector._expected", result=True),
     ),
     "h4-headers": fault(
-        _H + "h4_a_line_break_adds_no_header_and_no_recipient",
+        "test_nodes.py::test_h_h4_line_break_adds_no_header_or_recipient",
         replace("rune.nodes.io.smtp:_line", lambda line: lambda text: text),
     ),
     "h4-silence": fault(
-        _H + "h4_a_silent_mail_server_is_not_waited_for",
+        "test_nodes.py::test_h_h4_silent_mail_server_times_out",
         edit("rune.nodes.io.smtp:deliver", ("asyncio.timeout(DELIVERY_TIMEOUT_S)", "asyncio.timeout(None)")),
         SHORT_COMMANDS,
     ),
     "h4-tls": fault(
-        _H + "h4_implicit_tls_is_spoken",
+        "test_nodes.py::test_h_h4_smtps_starts_with_tls_handshake",
         replace(
             "rune.nodes.io.smtp:Server.options",
             lambda options: lambda self: {**options(self), "use_tls": False},
@@ -154,23 +152,23 @@ TABLE: dict[str, Fault] = {
         SHORT_COMMANDS,
     ),
     "h5": fault(
-        _H + "h5_a_number_is_the_date_it_says",
+        "test_nodes.py::test_h_h5_numeric_date_is_unix_time",
         replace("rune.nodes.data.datetime:_date", _take_number_for_now),
     ),
     "h6": fault(
-        _H + "h6_anything_can_be_logged",
+        "test_nodes.py::test_h_h6_any_value_can_be_logged",
         replace("rune.nodes.data.log:run", _append_message_to_text),
     ),
     "f7": fault(
-        _CREDENTIALS + "f7_who_wakes_up_uses_the_credential_of_today",
+        "test_credentials.py::test_h_f7_node_after_wait_uses_rotated_credential[embedded]",
         replace("rune.nodes.credentials:_resolve", _keep_credential),
     ),
     "i6-use": fault(
-        _CREDENTIALS + "i6_whether_a_credential_may_be_used_is_asked_when_it_is_used",
+        "test_credentials.py::test_h_i6_credential_is_authorized_when_used",
         replace("rune.nodes.credentials:CredentialUse.credential", _ignore_host),
     ),
     "i6-policy": fault(
-        _CREDENTIALS + "i6_a_failure_follows_the_policy_of_its_node",
+        "test_credentials.py::test_h_i6_forbidden_credential_follows_error_policy",
         edit(
             "rune.nodes.registry:execute_async",
             (
@@ -181,17 +179,17 @@ TABLE: dict[str, Fault] = {
         NO_ENGINE_RETRY,
     ),
     "i7-row": fault(
-        _CREDENTIALS + "i7_a_credential_is_in_no_row",
+        "test_credentials.py::test_h_i7_credential_is_not_journaled",
         replace(
             "rune.nodes.credentials:CredentialUse.close_run", lambda ended: lambda self, outcome: outcome
         ),
     ),
     "i7-document": fault(
-        _CREDENTIALS + "i7_a_document_names_a_credential_and_holds_none",
+        "test_credentials.py::test_h_i7_secret_in_document_is_rejected",
         replace("rune.core.definition.fields:credentials", _ignore_unknown_fields),
     ),
     "i7-expression": fault(
-        _CREDENTIALS + "i7_no_expression_reaches_a_credential",
+        "test_credentials.py::test_h_i7_expression_cannot_read_credential",
         replace("rune.core.expr.names:ROOTS", lambda roots: {**roots, "credentials": "$credentials"}),
     ),
 }

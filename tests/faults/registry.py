@@ -10,16 +10,17 @@ FAULTS: dict[str, Fault] = {
     **routing.TABLE,
     **delivery.TABLE,
     **broker.TABLE,
+    **cluster.TABLE,
     **split.TABLE,
     **merge.TABLE,
     **expressions.TABLE,
     **nodes.TABLE,
     **server.TABLE,
 }
-"""Each key stands beside its test in `tests/hazards`."""
+"""A comment in the test, in `tests/hazards`, names the key."""
 
-ALL_FAULTS: dict[str, Fault] = {**FAULTS, **cluster.TABLE, **server.ELSEWHERE}
-"""With the tests of the same hazards on a cluster, and with tests in other folders."""
+ALL_FAULTS: dict[str, Fault] = {**FAULTS, **server.ELSEWHERE}
+"""Including those of tests in other folders."""
 
 NO_FAULT: dict[str, tuple[Change, ...]] = {"none": SHORT_DEADLINES}
-"""What is installed to see whether a test passes without any fault."""
+"""Installed to check that a test passes without any fault."""

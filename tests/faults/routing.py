@@ -10,9 +10,6 @@ import msgspec
 from tests.faults.change import adjust, replace, skip
 from tests.faults.fault import REPEAT_FINISHED_NODE, TOLERATE_DUPLICATE_IN_FOLD, Fault, fault
 
-_A = "test_hazards_a.py::test_h_"
-_B = "test_hazards_b.py::test_h_"
-
 _set = msgspec.structs.replace
 
 
@@ -84,13 +81,13 @@ def _end_at_start(original: Any) -> Any:
 def _complete_at_leaf(original: Any) -> Any:
     """End the execution as soon as one node without successors has run."""
 
-    async def _follow(attempt: Any, book: Any, run: Any, decisions: Any) -> None:
+    async def _follow(attempt: Any, data: Any, run: Any, decisions: Any) -> None:
         from rune.core.execution.decision import FinishExecution
 
-        await original(attempt, book, run, decisions)
+        await original(attempt, data, run, decisions)
         last = decisions[-1]
-        if not book.plan.nodes[last.node].out:
-            await attempt._finisher.finish(book.accepted.id, FinishExecution("completed"), last.at)
+        if not data.plan.nodes[last.node].out:
+            await attempt._finisher.finish(data.accepted.id, FinishExecution("completed"), last.at)
 
     return _follow
 
@@ -116,28 +113,28 @@ def _keep_last_result(original: Any) -> Any:
 
 TABLE: dict[str, Fault] = {
     "a1": fault(
-        _A + "a1_every_out_edge_of_a_trigger_starts",
+        "test_routing.py::test_h_a1_trigger_starts_every_out_edge",
         adjust(
             "rune.core.execution.transition:decision_for_fact",
             lambda found, *_: _set(found, effects=found.effects[:1]),
         ),
     ),
     "a2": fault(
-        _A + "a2_an_ignored_failure_at_a_leaf_completes",
+        "test_routing.py::test_h_a2_ignored_failure_at_leaf_completes",
         adjust(
             "rune.core.plan.compiler:_node_plan",
             lambda node, *_: node if node.out else _set(node, policy="halt"),
         ),
     ),
     "a3": fault(
-        _A + "a3_successors_learn_what_failed",
+        "test_routing.py::test_h_a3_successor_can_read_the_error",
         adjust(
             "rune.core.execution.routing:routes",
             lambda found, _, fact: _set(found, error=None) if fact.status == "failed" else found,
         ),
     ),
     "a4": fault(
-        _A + "a4_error_edge_is_not_followed_on_success",
+        "test_routing.py::test_h_a4_error_edge_is_not_followed_on_success",
         replace(
             "rune.core.plan.compiler:_outlets",
             lambda original: (
@@ -146,47 +143,52 @@ TABLE: dict[str, Fault] = {
         ),
     ),
     "a5": fault(
-        _A + "a5_a_halt_stops_siblings_and_stays",
+        "test_routing.py::test_h_a5_halt_stops_siblings_and_is_final",
         adjust("rune.core.execution.routing:decision_for_fact", _drop_finish),
     ),
     "a6": fault(
-        _A + "a6_a_cycle_is_refused",
+        "test_routing.py::test_h_a6_cycle_is_rejected",
         adjust("rune.core.plan.graph:find_cycle", lambda cycle, graph: () if graph.order else cycle),
     ),
-    "a7": fault(_A + "a7_two_nodes_of_one_id_are_refused", skip("rune.core.validation.checks:_check_unique")),
+    "a7": fault(
+        "test_routing.py::test_h_a7_duplicate_node_id_is_rejected",
+        skip("rune.core.validation.checks:_check_unique"),
+    ),
     "a8": fault(
-        _A + "a8_the_tail_of_a_diamond_runs_once",
+        "test_routing.py::test_h_a8_tail_of_diamond_runs_once",
         adjust("rune.core.execution.routing:activate_edges", _emit_at_joins),
         REPEAT_FINISHED_NODE,
         TOLERATE_DUPLICATE_IN_FOLD,
     ),
     "a9": fault(
-        _A + "a9_what_the_engine_detects_is_failed_and_what_a_node_does_is_halted",
+        "test_routing.py::test_h_a9_engine_error_is_failed_and_node_error_is_halted",
         adjust("rune.core.execution.routing:decision_for_fact", _blame_engine),
     ),
     "a10": fault(
-        _A + "a10_a_halted_run_has_its_true_duration",
+        "test_routing.py::test_h_a10_halted_run_has_true_duration",
         replace("rune.runtime.lifecycle.finisher:Finisher.finish", _end_at_start),
     ),
     "a11": fault(
-        _A + "a11_a_failed_item_is_the_item_s_alone",
+        "test_routing.py::test_h_a11_failed_item_is_reported_for_that_item_only",
         adjust("rune.runtime.queries.history:History._node_run", lambda run, *_: _set(run, lineage=())),
     ),
     "b1": fault(
-        _B + "b1_one_completion_whatever_the_shape",
+        "test_completion.py::test_h_b1_execution_completes_once",
         replace("rune.runtime.worker.executor:Executor._apply_and_send", _complete_at_leaf),
     ),
     "b2": fault(
-        _B + "b2_completed_means_that_no_branch_runs",
+        "test_completion.py::test_h_b2_execution_does_not_complete_while_branch_runs",
         adjust("rune.core.execution.transition:Transition.propagate_counts", _finish_when_idle),
     ),
     "b3": fault(
-        _B + "b3_the_final_context_holds_every_branch",
+        "test_completion.py::test_h_b3_final_context_holds_every_branch",
         replace("rune.runtime.queries.history:History.context", _keep_last_result),
     ),
-    "b4": fault(_B + "b4_a_dead_end_inside_a_split_completes_nothing", DEAD_END_COMPLETES),
+    "b4": fault(
+        "test_completion.py::test_h_b4_dead_end_inside_split_does_not_complete_execution", DEAD_END_COMPLETES
+    ),
     "b5": fault(
-        _B + "b5_waiting_at_a_join_is_told_apart_from_dead",
+        "test_completion.py::test_h_b5_explain_lists_missing_arrivals_of_join",
         adjust(
             "rune.core.execution.explain:_explain_joins",
             lambda found, *_: [_set(each, missing=()) for each in found],

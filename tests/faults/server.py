@@ -1,4 +1,4 @@
-"""I: a server, its triggers, and who may ask it what. Some of these tests are beside others of the same subject."""
+"""Faults of hazards I: the server, its triggers and permissions. Some of the tests are in other folders."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from tests.faults.change import replace, skip
 from tests.faults.fault import Fault, fault, same
 from tests.faults.nodes import TABLE as NODES
 
-_I = "test_hazards_i.py::test_h_"
 _TICKS = "tests/integration/triggers/test_schedules.py::test_h_"
 
 
@@ -98,62 +97,62 @@ def _admit_without_key(admit: Any) -> Any:
         except ApiError as error:
             if error.code != "UNAUTHORIZED":
                 raise
-            return Principal("nobody", "viewer")
+            return Principal("anonymous", "viewer")
 
     return changed
 
 
 TABLE: dict[str, Fault] = {
     "i1": fault(
-        _I + "i1_what_was_accepted_and_never_opened_runs",
+        "test_recovery.py::test_h_i1_accepted_execution_that_was_not_opened_runs",
         replace("rune.runtime.maintenance.outbox_relay:OutboxRelay._serve", _serve_only_ends),
         hangs=True,
     ),
     "i3": fault(
-        _I + "i3_a_stream_ends_with_what_happened",
+        "test_events.py::test_h_i3_stream_ends_with_actual_status",
         replace("rune.runtime.queries.history:_execution_event", _report_completed),
     ),
     "i4": fault(
-        _I + "i4_who_never_saw_the_definition_is_told_everything",
+        "test_events.py::test_h_i4_server_without_definition_streams_all_events",
         replace("rune.runtime.plan_cache:PlanCache.plan", _know_only_plans_in_memory),
     ),
     "i5": fault(
-        _I + "i5_a_start_that_comes_again_wipes_nothing",
+        "test_recovery.py::test_h_i5_repeated_activation_deletes_nothing",
         replace("rune.adapters.sqlite.state:SqliteState.begin", _admit_again),
     ),
 }
 
 ELSEWHERE: dict[str, Fault] = {
     "i2-crowd": fault(
-        _TICKS + "i2_many_schedulers_at_once_start_each_tick_once",
+        _TICKS + "i2_concurrent_schedulers_start_each_tick_once",
         replace("rune.runtime.maintenance.trigger_scheduler:TriggeredStarts._start", _start_without_name),
     ),
     "i2-dies": fault(
-        _TICKS + "i2_a_scheduler_that_dies_anywhere_loses_no_tick_and_starts_none_twice",
+        _TICKS + "i2_crashed_scheduler_loses_no_tick_and_starts_none_twice",
         replace("rune.core.triggers:advance", _forget_starting_tick),
     ),
     "i6-key": fault(
-        "tests/acceptance/access/test_grants.py::test_h_i6_a_grant_to_one_key_is_nobody_elses",
+        "tests/acceptance/access/test_grants.py::test_h_i6_grant_to_key_denies_other_keys",
         replace("rune.core.permissions:permits", _grant_to_all_of_a_kind),
     ),
     "i6-workflow": fault(
-        "tests/acceptance/access/test_grants.py::test_h_i6_a_grant_to_a_workflow_is_for_its_stored_versions",
+        "tests/acceptance/access/test_grants.py::test_h_i6_grant_to_workflow_covers_stored_versions_only",
         replace("rune.core.permissions:permits", _take_for_stored),
     ),
     "i7-cluster": same(
-        "tests/integration/rabbitmq_cluster/test_canary.py::test_h_i7_no_secret_is_seen_anywhere_in_a_cluster",
+        "tests/integration/cluster/test_secret_leaks.py::test_h_i7_secrets_do_not_leak_from_cluster",
         NODES["i7-row"],
     ),
     "i8-routes": fault(
-        "tests/acceptance/access/test_matrix.py::test_h_i8_every_route_answers_everybody_as_the_table_says",
+        "tests/acceptance/access/test_matrix.py::test_h_i8_every_route_enforces_permission_matrix",
         replace("rune.server.auth:ApiKeyAuth.authenticate", _admit_without_key),
     ),
     "i8-scopes": fault(
-        "tests/acceptance/access/test_scopes.py::test_h_i8_a_scope_opens_its_workflows_and_no_others",
+        "tests/acceptance/access/test_scopes.py::test_h_i8_scope_allows_only_its_workflows",
         skip("rune.server.auth:_check_execution"),
     ),
     "i13": fault(
-        "tests/contract/test_retention.py::TestRetention::test_h_i13_removing_history_shrinks_the_file",
+        "tests/integration/sqlite/test_retention.py::TestRetention::test_h_i13_removing_history_shrinks_the_file",
         replace(
             "rune.adapters.sqlite.retention:_cut",
             lambda cut: lambda db, pages, leave: cut(db, pages, sys.maxsize),

@@ -11,8 +11,6 @@ from tests.faults.change import adjust, edit, replace, skip
 from tests.faults.fault import REPEAT_FINISHED_NODE, RUN_FINISHED_TOKEN, Fault, fault
 from tests.faults.routing import DEAD_END_COMPLETES, change_dead_ends
 
-_D = "test_hazards_d.py::test_h_"
-
 _set = msgspec.structs.replace
 
 
@@ -71,10 +69,10 @@ def _halt_by_default(node: Any, *_: Any) -> Any:
 def _write_into_row(original: Any) -> Any:
     """Keep a value in its row, however large it is."""
 
-    async def written(book: Any, *arguments: Any) -> Any:
+    async def written(data: Any, *arguments: Any) -> Any:
         from rune.core.limits import LIMITS
 
-        return await original(book, *arguments, _set(LIMITS, inline_bytes=1 << 40))
+        return await original(data, *arguments, _set(LIMITS, inline_bytes=1 << 40))
 
     return written
 
@@ -91,11 +89,11 @@ def _refill_when_empty(original: Any) -> Any:
 
 TABLE: dict[str, Fault] = {
     "d1": fault(
-        _D + "d1_inner_splits_of_different_items_share_nothing",
+        "test_split.py::test_h_d1_inner_splits_of_outer_items_are_separate[embedded]",
         replace("rune.core.execution.joins:item_entry", _mix_up_outer_items),
     ),
     "d2": fault(
-        _D + "d2_the_lineage_ends_at_the_aggregator",
+        "test_split.py::test_h_d2_lineage_ends_at_aggregator[embedded]",
         edit(
             "rune.core.execution.transition:Transition._collect_item",
             ("self._open_aggregator(enclosing, node, fan)", "self._open_aggregator(scope, node, fan)"),
@@ -103,7 +101,7 @@ TABLE: dict[str, Fault] = {
         skip("rune.core.execution.transition:_release"),
     ),
     "d3": fault(
-        _D + "d3_a_redelivered_item_is_counted_once",
+        "test_split.py::test_h_d3_redelivered_item_is_counted_once",
         adjust("rune.core.execution.control:claim_verdict", _run_ended_item),
         edit(
             "rune.adapters.sqlite.state:SqliteState.claim",
@@ -123,18 +121,18 @@ TABLE: dict[str, Fault] = {
         ),
     ),
     "d4": fault(
-        _D + "d4_a_redelivered_split_fans_out_once",
+        "test_split.py::test_h_d4_redelivered_split_fans_out_once",
         RUN_FINISHED_TOKEN,
         REPEAT_FINISHED_NODE,
         adjust("rune.core.execution.transition:_is_cancelled_by_rule", lambda _, node, *__: node.fans_out),
     ),
     "d5": fault(
-        _D + "d5_failed_and_dead_ending_items_are_counted",
+        "test_split.py::test_h_d5_failed_and_dead_end_items_are_counted[embedded]",
         replace("rune.core.execution.routing:propagate_dead_edges", change_dead_ends(_drop_gathers)),
     ),
-    "d6": fault(_D + "d6_the_order_of_arrival_changes_nothing", DEAD_END_COMPLETES),
+    "d6": fault("test_split.py::test_h_d6_order_of_arrival_does_not_matter[embedded]", DEAD_END_COMPLETES),
     "d7": fault(
-        _D + "d7_an_item_that_forks_is_one_item",
+        "test_split.py::test_h_d7_forking_item_is_one_element[embedded]",
         edit(
             "rune.core.execution.scope:ValueSource.entries",
             (
@@ -144,53 +142,53 @@ TABLE: dict[str, Fault] = {
         ),
     ),
     "d8": fault(
-        _D + "d8_two_aggregators_share_nothing",
+        "test_split.py::test_h_d8_two_aggregators_are_separate[embedded]",
         edit(
             "rune.core.execution.transition:Transition._collect_item",
             ("enclosing.fans[split]", "enclosing.fans[min(enclosing.fans)]"),
         ),
     ),
     "d9": fault(
-        _D + "d9_results_are_values_and_not_text",
+        "test_split.py::test_h_d9_elements_keep_their_types[embedded]",
         adjust("rune.core.execution.scope:ValueSource.entries", _turn_into_text),
     ),
     "d10": fault(
-        _D + "d10_an_element_is_what_the_item_gave",
+        "test_split.py::test_h_d10_element_is_output_of_last_node[embedded]",
         edit("rune.core.execution.scope:ValueSource.entries", ("len(entry.payloads) > 1", "entry.payloads")),
     ),
     "d11": fault(
-        _D + "d11_nothing_of_the_items_is_seen_behind_the_aggregator",
+        "test_split.py::test_h_d11_item_values_are_not_visible_after_aggregator[embedded]",
         edit("rune.runtime.queries.history:History.context", ("not path", "True")),
     ),
     "d12": fault(
-        _D + "d12_an_empty_list_skips_the_body_and_gathers_nothing",
+        "test_split.py::test_h_d12_empty_split_skips_body_and_collects_nothing[embedded]",
         replace("rune.core.execution.transition:Transition._open_aggregator", _ignore_empty_list),
     ),
     "d13": fault(
-        _D + "d13_items_may_take_days",
+        "test_split.py::test_h_d13_items_may_take_days[embedded]",
         adjust("rune.core.plan.analysis:_sleeps_upstream", lambda found, *_: [False] * len(found)),
     ),
     "d15": fault(
-        _D + "d15_an_empty_list_stays_a_list",
+        "test_split.py::test_h_d15_empty_list_stays_a_list[embedded]",
         adjust("rune.nodes.control.aggregator:run", lambda output, _: _set(output, value=output.value or {})),
     ),
     "d17": fault(
-        _D + "d17_one_failing_item_stops_nobody",
+        "test_split.py::test_h_d17_failing_item_does_not_stop_others[embedded]",
         adjust("rune.core.plan.compiler:_node_plan", _halt_by_default),
     ),
     "d18": fault(
-        _D + "d18_progress_is_part_of_the_explanation",
+        "test_split.py::test_h_d18_explain_shows_split_progress",
         adjust(
             "rune.core.execution.explain:_explain_fans",
             lambda found, *_: [_set(each, done=None) for each in found],
         ),
     ),
     "d20": fault(
-        _D + "d20_no_row_grows_with_the_number_of_items",
+        "test_split.py::test_h_d20_rows_do_not_grow_with_item_count",
         replace("rune.runtime.values:ExecutionData.store_output", _write_into_row),
     ),
     "d21": fault(
-        _D + "d21_a_slow_item_holds_up_only_its_place",
+        "test_split.py::test_h_d21_slow_item_blocks_only_its_slot[embedded]",
         replace("rune.core.execution.transition:Transition.start_items", _refill_when_empty),
     ),
 }

@@ -9,7 +9,7 @@ import pytest
 
 from tests.faults.change import check
 from tests.faults.hook import ROOT
-from tests.simulation.mutants import MUTANTS, SHY
+from tests.simulation.mutants import HANDWRITTEN_ONLY, MUTANTS
 
 
 @pytest.mark.parametrize("name", MUTANTS)
@@ -17,8 +17,8 @@ def test_mutant_fits_its_targets(name: str) -> None:
     check(MUTANTS[name])
 
 
-def test_shy_mutants_exist() -> None:
-    assert set(SHY) <= set(MUTANTS)
+def test_handwritten_only_mutants_exist() -> None:
+    assert set(HANDWRITTEN_ONLY) <= set(MUTANTS)
 
 
 def test_table_imports_no_target() -> None:

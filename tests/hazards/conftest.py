@@ -1,9 +1,7 @@
-"""What the hazards' tests share is asserted in modules of their own, and says as much when it fails."""
+"""Fixtures of the hazard tests."""
 
 from __future__ import annotations
 
-import pytest
+from tests.support.backends import backend
 
-pytest.register_assert_rewrite(
-    *(f"tests.hazards.{each}" for each in ("delivering", "merging", "splitting", "waiting"))
-)
+__all__ = ["backend"]

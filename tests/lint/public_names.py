@@ -1,6 +1,6 @@
 """The names that packages of Rune export, read from their `__all__`.
 
-`python -m tests.lint.public_names` writes the pinned list anew; do it when a change of the API is meant.
+`python -m tests.lint.public_names` rewrites the pinned list after an intended change of the API.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ PINNED = pathlib.Path(__file__).with_name("public_names.txt")
 
 
 def exported(tree: ast.Module) -> list[str]:
-    """The names in a module's `__all__`; none if it has none."""
+    """The names in `__all__` of a module."""
     for node in tree.body:
         targets = node.targets if isinstance(node, ast.Assign) else []
         if isinstance(node, ast.AnnAssign):

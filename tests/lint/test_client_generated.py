@@ -1,4 +1,4 @@
-"""Checks that the synchronous client is the generated one, and that the models of both match the OpenAPI document."""
+"""The synchronous client is generated, and the models of both clients match the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_generated_client_has_no_asynchronous_syntax() -> None:
     assert [node for node in ast.walk(tree) if isinstance(node, asynchronous)] == []
 
 
-def test_both_clients_have_the_same_methods_and_parameters() -> None:
+def test_both_clients_have_same_methods_and_parameters() -> None:
     def methods(client: type) -> dict[str, list[str]]:
         functions = inspect.getmembers(client, inspect.isfunction)
         return {
@@ -101,16 +101,14 @@ def test_every_model_is_compared_with_a_schema() -> None:
 
 
 @pytest.mark.parametrize("model", SCHEMAS, ids=lambda model: model.__name__)
-def test_fields_of_a_model_exist_in_its_schema(model: type[Model], schemas: dict[str, Any]) -> None:
+def test_model_fields_exist_in_schema(model: type[Model], schemas: dict[str, Any]) -> None:
     declared = {field.encode_name for field in msgspec.structs.fields(model)}
 
     assert declared - schemas[SCHEMAS[model][0]]["properties"].keys() == set()
 
 
 @pytest.mark.parametrize("model", SCHEMAS, ids=lambda model: model.__name__)
-def test_required_fields_of_a_model_are_required_in_its_schemas(
-    model: type[Model], schemas: dict[str, Any]
-) -> None:
+def test_required_model_fields_are_required_in_schemas(model: type[Model], schemas: dict[str, Any]) -> None:
     required = {field.encode_name for field in msgspec.structs.fields(model) if field.required}
 
     assert {name: required - set(schemas[name]["required"]) for name in SCHEMAS[model]} == {

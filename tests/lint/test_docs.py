@@ -1,4 +1,4 @@
-"""The documentation is true about itself: links lead somewhere, targets exist, decisions are complete."""
+"""Links, paths, commands, settings and hazards in the documentation exist."""
 
 from __future__ import annotations
 
@@ -63,23 +63,23 @@ def make_targets() -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_links_lead_somewhere(page: pathlib.Path) -> None:
+def test_links_resolve(page: pathlib.Path) -> None:
     assert list(broken_links(page)) == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_make_targets_exist(page: pathlib.Path) -> None:
+def test_named_make_targets_exist(page: pathlib.Path) -> None:
     assert set(MAKE.findall(page.read_text(encoding="utf-8"))) <= make_targets()
 
 
-def test_every_make_target_explains_itself() -> None:
+def test_every_make_target_has_help() -> None:
     text = (ROOT / "Makefile").read_text(encoding="utf-8")
 
     assert set(re.findall(r"^([a-z][a-z-]*):.*## \S", text, re.MULTILINE)) == make_targets()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_files_that_are_named_exist(page: pathlib.Path) -> None:
+def test_named_files_exist(page: pathlib.Path) -> None:
     text = page.read_text(encoding="utf-8")
     places = (ROOT, page.parent)
     missing = [path for path in PATH.findall(text) if not any(any(place.glob(path)) for place in places)]
@@ -90,7 +90,7 @@ def test_files_that_are_named_exist(page: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("page", CODE_PAGES)
-def test_classes_that_are_named_exist(page: str) -> None:
+def test_named_classes_exist(page: str) -> None:
     source = "\n".join(path.read_text(encoding="utf-8") for path in files(PACKAGE, ".py"))
     named = CLASS_NAME.findall(FENCE.sub("", (ROOT / page).read_text(encoding="utf-8")))
 
@@ -123,7 +123,7 @@ def drawn_tree() -> dict[str, set[str]]:
     return tree
 
 
-def test_the_tree_of_the_architecture_page_matches_the_package() -> None:
+def test_architecture_tree_matches_package() -> None:
     package: dict[str, set[str]] = {}
     for path in files(PACKAGE, ".py"):
         folder = path.parent.relative_to(PACKAGE).as_posix()
@@ -135,7 +135,7 @@ def test_the_tree_of_the_architecture_page_matches_the_package() -> None:
     assert tree == package
 
 
-def test_every_setting_is_in_the_table_of_settings() -> None:
+def test_settings_table_lists_every_setting() -> None:
     page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
     table = page.split("### Settings")[1].split("\n##")[0]
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `RUNE_")]
@@ -145,41 +145,43 @@ def test_every_setting_is_in_the_table_of_settings() -> None:
 
 
 def _commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Every command with the words that lead to it; a group is one that holds others."""
-    within = getattr(command, "commands", None)
-    if within is None:
+    """The words of every command, recursively through command groups."""
+    subcommands = getattr(command, "commands", None)
+    if subcommands is None:
         yield words
         return
-    for word, each in within.items():
+    for word, each in subcommands.items():
         yield from _commands(each, (*words, word))
 
 
-def test_every_command_is_described() -> None:
+def test_every_command_is_documented() -> None:
     page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
-    headed = set(re.findall(r"\w+", " ".join(re.findall(r"^## (.*)$", page, re.MULTILINE))))
-    headed |= {"backup", "restore"}  # of which a page of its own tells
-    told = set(re.findall(r"\w+", page))
+    headings = set(re.findall(r"\w+", " ".join(re.findall(r"^## (.*)$", page, re.MULTILINE))))
+    headings |= {"backup", "restore"}  # documented on their own page
+    words_of_page = set(re.findall(r"\w+", page))
     commands = list(_commands(typer.main.get_command(app)))
 
-    assert [words for words in commands if words[0] not in headed or not told.issuperset(words)] == []
+    assert [
+        words for words in commands if words[0] not in headings or not words_of_page.issuperset(words)
+    ] == []
 
 
 @pytest.mark.parametrize("adr", ADRS, ids=name)
-def test_a_decision_has_its_four_parts(adr: pathlib.Path) -> None:
+def test_decision_has_all_sections(adr: pathlib.Path) -> None:
     text = adr.read_text(encoding="utf-8")
 
     assert re.findall(r"^## (.+)$", text, re.MULTILINE) == HEADINGS
     assert re.match(rf"# {int(adr.name[:4])}\. \S", text), "the title carries the number of the file"
 
 
-def test_decisions_are_numbered_without_gap_and_listed() -> None:
+def test_decisions_are_numbered_and_listed() -> None:
     index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
 
     assert [int(adr.name[:4]) for adr in ADRS] == list(range(len(ADRS)))
     assert [adr.name for adr in ADRS if f"(adr/{adr.name})" not in index] == []
 
 
-def test_hazards_have_codes_without_gap() -> None:
+def test_hazard_codes_have_no_gap() -> None:
     codes = [code for code, _ in HAZARD.findall((ROOT / "docs" / "hazards.md").read_text(encoding="utf-8"))]
     counts = {letter: sum(code[0] == letter for code in codes) for letter in "ABCDEFGHI"}
 
@@ -189,7 +191,7 @@ def test_hazards_have_codes_without_gap() -> None:
     ]
 
 
-def test_hazard_tests_and_the_hazard_table_agree() -> None:
+def test_hazard_table_names_existing_tests() -> None:
     table = dict(HAZARD.findall((ROOT / "docs" / "hazards.md").read_text(encoding="utf-8")))
     written = "\n".join(path.read_text(encoding="utf-8") for path in files(TESTS, ".py"))
     tests = set(re.findall(r"def (test_\w+)", written))
@@ -200,7 +202,7 @@ def test_hazard_tests_and_the_hazard_table_agree() -> None:
     assert set(hazard_tests.values()) <= table.keys(), "a test names a hazard that does not exist"
 
 
-def test_the_changelog_knows_the_version() -> None:
+def test_changelog_has_current_version() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
     assert f"## [{project['version']}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")

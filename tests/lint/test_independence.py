@@ -1,4 +1,4 @@
-"""What judges the rules must not contain them: no rule in the simulator, no line of Rune in the oracle."""
+"""The simulator contains no rules of the core, and the oracle imports nothing from Rune."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import ast
 
 from tests.lint.tree import TESTS, files, imports, name, parsed
 
-SIMULATOR = TESTS / "sim"
-ORACLE = TESTS / "oracle"
-RULE_MATERIAL = {
+SIMULATOR = TESTS / "simulation" / "simulator.py"
+ORACLE = TESTS / "simulation" / "oracle"
+ORACLE_PACKAGE = "tests.simulation.oracle"
+RULE_ATTRIBUTES = {
     "edges",
     "outlets",
     "in_edges",
@@ -21,38 +22,33 @@ RULE_MATERIAL = {
 }
 
 
-def rules_read(tree: ast.AST) -> list[str]:
-    """Where code looks at what only rules may look at."""
+def rule_accesses(tree: ast.AST) -> list[str]:
+    """Attribute accesses that only rules need."""
     return [
         f"line {node.lineno}: .{node.attr}"
         for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and node.attr in RULE_MATERIAL
+        if isinstance(node, ast.Attribute) and node.attr in RULE_ATTRIBUTES
     ]
 
 
-def test_the_world_of_the_simulator_contains_no_rule() -> None:
-    worlds = [path for path in files(SIMULATOR, ".py") if path.name.startswith("world")]
-
-    found = {name(path): rules_read(parsed(path)) for path in worlds}
-
-    assert {where: lines for where, lines in found.items() if lines} == {}
-    assert worlds or not SIMULATOR.exists(), (
-        "the simulator's world moved: this test looks at tests/simulation/world*.py"
-    )
+def test_simulator_contains_no_rule() -> None:
+    assert rule_accesses(parsed(SIMULATOR)) == []
 
 
-def test_the_oracle_imports_nothing_of_rune() -> None:
+def test_oracle_imports_nothing_of_rune() -> None:
+    modules = [path for path in files(ORACLE, ".py") if not path.name.startswith("test_")]
     found = [
         f"{name(path)}:{line}: {target}"
-        for path in files(ORACLE, ".py")
-        if not path.name.startswith("test_")
+        for path in modules
         for target, line in imports(parsed(path))
-        if target.split(".")[0] == "rune" or target.startswith("tests.simulation")
+        if target.split(".")[0] == "rune"
+        or (target.startswith("tests.") and not f"{target}.".startswith(f"{ORACLE_PACKAGE}."))
     ]
 
+    assert modules
     assert found == []
 
 
-def test_the_check_sees_a_rule() -> None:
-    assert rules_read(ast.parse("for edge in plan.edges: pass")) == ["line 1: .edges"]
-    assert rules_read(ast.parse("state, opened = apply(plan, state, decision)")) == []
+def test_rule_access_is_detected() -> None:
+    assert rule_accesses(ast.parse("for edge in plan.edges: pass")) == ["line 1: .edges"]
+    assert rule_accesses(ast.parse("state, opened = apply(plan, state, decision)")) == []

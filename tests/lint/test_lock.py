@@ -1,4 +1,4 @@
-"""The lock file: complete, hashed, and silent about where packages come from."""
+"""The lock file is complete and every package in it is hashed."""
 
 from __future__ import annotations
 
@@ -11,31 +11,34 @@ LOCK = (ROOT / "requirements.lock").read_text(encoding="utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
-def plain(requirement: str) -> str:
-    """`ruamel-yaml` for `ruamel.yaml>=0.18`."""
+def normalized_name(requirement: str) -> str:
+    """Normalized name of a requirement: `ruamel-yaml` for `ruamel.yaml>=0.18`."""
     name = re.match(r"[A-Za-z0-9._-]+", requirement)
     assert name is not None
     return re.sub(r"[-_.]+", "-", name[0]).lower()
 
 
 def locked() -> dict[str, str]:
-    """Each locked package with everything that is said of it."""
     entries = re.split(r"^(?=[a-z0-9])", LOCK, flags=re.MULTILINE)
-    return {plain(entry): entry for entry in entries if entry.strip()}
+    return {normalized_name(entry): entry for entry in entries if entry.strip()}
 
 
-def test_everything_asked_for_is_locked() -> None:
-    wanted = {plain(each) for each in PROJECT["dependencies"] + PROJECT["optional-dependencies"]["dev"]}
+def test_all_requirements_are_locked() -> None:
+    required = {
+        normalized_name(each) for each in PROJECT["dependencies"] + PROJECT["optional-dependencies"]["dev"]
+    }
 
-    assert wanted - locked().keys() == set()
+    assert required - locked().keys() == set()
 
 
 def test_every_package_is_pinned_and_hashed() -> None:
-    loose = [each for each, entry in locked().items() if "==" not in entry or "--hash=sha256:" not in entry]
+    unpinned = [
+        each for each, entry in locked().items() if "==" not in entry or "--hash=sha256:" not in entry
+    ]
 
-    assert loose == []
+    assert unpinned == []
 
 
-def test_compiled_packages_have_wheels_for_more_than_one_machine() -> None:
+def test_compiled_packages_have_wheels_for_several_platforms() -> None:
     for compiled in ("msgspec", "google-re2"):
         assert locked()[compiled].count("--hash=") > 10

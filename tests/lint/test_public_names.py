@@ -1,4 +1,4 @@
-"""The names Rune exports are pinned: changing them is a decision, not a side effect."""
+"""The exported names of Rune are pinned in `public_names.txt`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import difflib
 from tests.lint.public_names import PINNED, exported, public_names
 
 
-def test_the_public_names_are_the_pinned_ones() -> None:
+def test_exported_names_equal_pinned_names() -> None:
     pinned = PINNED.read_text(encoding="utf-8").splitlines()
 
     diff = list(difflib.unified_diff(pinned, public_names(), "pinned", "exported", lineterm="", n=0))
@@ -17,12 +17,12 @@ def test_the_public_names_are_the_pinned_ones() -> None:
         [
             "The public names changed:",
             *diff,
-            "If that is meant: python -m tests.lint.public_names, and say it in CHANGELOG.md",
+            "If this is intended, run python -m tests.lint.public_names and update CHANGELOG.md",
         ]
     )
 
 
-def test_names_are_read_from_both_spellings() -> None:
+def test_exported_reads_plain_and_annotated_all() -> None:
     assert exported(ast.parse("__all__ = ['a', 'b']")) == ["a", "b"]
     assert exported(ast.parse("__all__: list[str] = ['a']")) == ["a"]
     assert exported(ast.parse("x = 1")) == []

@@ -1,4 +1,4 @@
-"""The core is pure: it waits for nothing, asks nobody for the time, touches nothing but its arguments."""
+"""The core is pure: no I/O, no clock, no global state, no asynchronous code."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ IMPURE_BUILTINS = {
     "hash",
 }
 CLOCKS = {"now", "today", "utcnow"}
-HARMLESS = {"sys.intern"}
+ALLOWED_MEMBERS = {"sys.intern"}
 
 
 def impurities(tree: ast.Module) -> Iterator[str]:
-    """What a pure module must not contain, each with its line."""
+    """Impure imports, statements and calls of a module, with their lines."""
     for target, line in imports(tree):
         top = target.split(".")[0]
-        if top in IMPURE and target not in HARMLESS and not (top == "sys" and target == "sys"):
+        if top in IMPURE and target not in ALLOWED_MEMBERS and not (top == "sys" and target == "sys"):
             yield f"line {line}: imports {target}"
         if target in IMPURE_MEMBERS:
             yield f"line {line}: imports {target}"
@@ -94,23 +94,17 @@ def _impure_call(node: ast.Call) -> Iterator[str]:
         yield f"line {node.lineno}: calls {called.id}()"
     if isinstance(called, ast.Attribute) and called.attr in CLOCKS:
         owner = called.value
-        said = (
-            owner.id
-            if isinstance(owner, ast.Name)
-            else owner.attr
-            if isinstance(owner, ast.Attribute)
-            else ""
-        )
-        if said in {"datetime", "date", "dt"}:
-            yield f"line {node.lineno}: reads the clock with {said}.{called.attr}()"
+        owner_name = owner.id if isinstance(owner, ast.Name) else getattr(owner, "attr", "")
+        if owner_name in {"datetime", "date", "dt"}:
+            yield f"line {node.lineno}: reads the clock with {owner_name}.{called.attr}()"
     if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name):
         dotted = f"{called.value.id}.{called.attr}"
-        if dotted in IMPURE_MEMBERS or (called.value.id == "sys" and dotted not in HARMLESS):
+        if dotted in IMPURE_MEMBERS or (called.value.id == "sys" and dotted not in ALLOWED_MEMBERS):
             yield f"line {node.lineno}: calls {dotted}()"
 
 
 @pytest.mark.parametrize("path", modules("rune.core"), ids=name)
-def test_the_core_is_pure(path: pathlib.Path) -> None:
+def test_core_module_is_pure(path: pathlib.Path) -> None:
     assert list(impurities(parsed(path))) == []
 
 
@@ -135,7 +129,7 @@ def test_the_core_is_pure(path: pathlib.Path) -> None:
         "hash('text is salted per process')",
     ],
 )
-def test_the_check_sees_impurity(source: str) -> None:
+def test_impure_code_is_detected(source: str) -> None:
     assert list(impurities(ast.parse(source)))
 
 
@@ -150,5 +144,5 @@ def test_the_check_sees_impurity(source: str) -> None:
         "class Clock:\n    def now(self): ...\ndef f(clock): clock.now()",
     ],
 )
-def test_the_check_lets_pure_code_through(source: str) -> None:
+def test_pure_code_is_accepted(source: str) -> None:
     assert list(impurities(ast.parse(source))) == []

@@ -1,4 +1,4 @@
-"""What the text of the project never says."""
+"""Patterns that must not occur in the text of the project."""
 
 from __future__ import annotations
 
@@ -8,36 +8,41 @@ import pytest
 
 from tests.lint.tree import TESTS, files, name, texts
 
-POSTPONED = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
+TODO_COMMENT = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
 BANNER = re.compile(r"^\s*(?:#|//|--)\s*[-=*#~_+]{4,}", re.MULTILINE)
-FOR_NOW = re.compile(r"\b(?:simplified|good enough|hack|workaround|stub(?:bed)?) for now", re.IGNORECASE)
+PROVISIONAL = re.compile(r"\b(?:simplified|good enough|hack|workaround|stub(?:bed)?) for now", re.IGNORECASE)
 MACHINE_PATH = re.compile(r"(?<![\w.:/}])/(?:work|home|root|Users|opt|mnt|private)/\w")
 PACKAGE_HOST = re.compile(
     r"\bpypi\.(?:org|io)|pythonhosted\.org|npmjs\.(?:org|com)|\b(?:deb|ftp|security)\.debian\.org"
     r"|crates\.io|(?<!emit-)index-url"
 )
-ELSEWHERE = re.compile(r"(?<![\w./-])shared/|\bseed document", re.IGNORECASE)
-LAZY = re.compile(r"\b(?:asyncio|time)\.sleep\((?!0\))|mark\.(?:skip|xfail)|pytest\.skip\(|importorskip")
+OUTSIDE_REFERENCE = re.compile(
+    r"(?<![\w./-])shared/(?!\{name|`|(?:decide|lease|store|timers|transition|waits)\b)|\bseed document",
+    re.IGNORECASE,
+)
+SLEEP_OR_SKIP = re.compile(
+    r"\b(?:asyncio|time)\.sleep\((?!0\))|mark\.(?:skip|xfail)|pytest\.skip\(|importorskip"
+)
 
-# The license is not ours to word, and this file has to name what it forbids.
-NOT_READ = {"LICENSE", "tests/lint/test_text.py"}
+# The license is third-party text, and this file contains the patterns.
+EXCLUDED = {"LICENSE", "tests/lint/test_text.py"}
 
 RULES = {
-    "nothing is postponed in a comment": POSTPONED,
-    "no banner": BANNER,
-    "nothing is provisional": FOR_NOW,
-    "no path of somebody's machine": MACHINE_PATH,
-    "no host of a package registry": PACKAGE_HOST,
-    "the project speaks of itself": ELSEWHERE,
+    "no TODO comments": TODO_COMMENT,
+    "no banner comments": BANNER,
+    "no provisional code": PROVISIONAL,
+    "no absolute paths of a machine": MACHINE_PATH,
+    "no hosts of package registries": PACKAGE_HOST,
+    "no references outside of the project": OUTSIDE_REFERENCE,
 }
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_the_text_keeps_the_rule(rule: str) -> None:
+def test_pattern_does_not_occur(rule: str) -> None:
     found = [
-        f"{where}:{text.count(chr(10), 0, match.start()) + 1}: {match[0].strip()}"
-        for where, text in texts()
-        if where not in NOT_READ
+        f"{path}:{text.count(chr(10), 0, match.start()) + 1}: {match[0].strip()}"
+        for path, text in texts()
+        if path not in EXCLUDED
         for match in RULES[rule].finditer(text)
     ]
 
@@ -47,21 +52,21 @@ def test_the_text_keeps_the_rule(rule: str) -> None:
 @pytest.mark.parametrize(
     ("rule", "text"),
     [
-        (POSTPONED, "# TODO later"),
+        (TODO_COMMENT, "# TODO later"),
         (BANNER, "    # ---- helpers"),
-        (FOR_NOW, "simplified for now"),
+        (PROVISIONAL, "simplified for now"),
         (MACHINE_PATH, "open('/home/me/x')"),
         (PACKAGE_HOST, "--index-url=x"),
-        (ELSEWHERE, "see shared/x"),
+        (OUTSIDE_REFERENCE, "see shared/x"),
     ],
 )
-def test_each_rule_can_be_broken(rule: re.Pattern[str], text: str) -> None:
+def test_pattern_matches_its_example(rule: re.Pattern[str], text: str) -> None:
     assert rule.search(text)
 
 
-def test_no_test_sleeps_or_is_skipped() -> None:
-    read = {name(path): path.read_text(encoding="utf-8") for path in files(TESTS, ".py")}
+def test_tests_do_not_sleep_or_skip() -> None:
+    sources = {name(path): path.read_text(encoding="utf-8") for path in files(TESTS, ".py")}
 
-    found = [where for where, text in read.items() if where not in NOT_READ and LAZY.search(text)]
+    found = [path for path, text in sources.items() if path not in EXCLUDED and SLEEP_OR_SKIP.search(text)]
 
     assert found == []

@@ -1,4 +1,4 @@
-"""The repository as the house tests see it: files, syntax trees, and who imports whom."""
+"""Files, syntax trees and imports of the repository."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SOURCE = ROOT / "src"
 PACKAGE = SOURCE / "rune"
 TESTS = ROOT / "tests"
 
-_MADE = {
+_GENERATED = {
     ".git",
     ".venv",
     ".cache",
@@ -26,7 +26,7 @@ _MADE = {
     "htmlcov",
     "node_modules",
 }
-_TEXT = {
+_TEXT_SUFFIXES = {
     ".py",
     ".md",
     ".toml",
@@ -45,18 +45,18 @@ _TEXT = {
 
 
 def files(below: pathlib.Path = ROOT, *suffixes: str) -> list[pathlib.Path]:
-    """All files of the project below a folder, without what tools have made."""
+    """All files of the project in a folder, without generated ones."""
     found = []
     for folder, names, leaves in os.walk(below):
-        names[:] = sorted(name for name in names if name not in _MADE and not name.endswith("_cache"))
+        names[:] = sorted(name for name in names if name not in _GENERATED and not name.endswith("_cache"))
         found += [pathlib.Path(folder, leaf) for leaf in sorted(leaves)]
     return [path for path in found if not suffixes or path.suffix in suffixes]
 
 
 def texts() -> Iterator[tuple[str, str]]:
-    """Every text file: its name in the repository, and what it says."""
+    """Every text file: its path in the repository and its content."""
     for path in files():
-        if path.suffix in _TEXT and not path.name.startswith(".coverage"):
+        if path.suffix in _TEXT_SUFFIXES and not path.name.startswith(".coverage"):
             yield name(path), path.read_text(encoding="utf-8")
 
 
@@ -76,13 +76,13 @@ def module_name(path: pathlib.Path) -> str:
 
 
 def modules(package: str = "rune") -> list[pathlib.Path]:
-    """The Python files of a package and of all below it."""
+    """The Python files of a package and its subpackages."""
     below = SOURCE.joinpath(*package.split("."))
     return files(below, ".py")
 
 
 def imports(tree: ast.AST) -> Iterator[tuple[str, int]]:
-    """Every module that is imported, with its line; `from a import b` counts as `a` and as `a.b`."""
+    """Imported modules with their lines; `from a import b` yields `a` and `a.b`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:

@@ -9,25 +9,25 @@ import traceback
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 
-from tests.simulation.known import EVERY
+from tests.simulation.handwritten import HANDWRITTEN_INTERVAL
 from tests.simulation.run import run_seed
 
-Lot = tuple[Counter[str], Counter[str], list[tuple[int, str]]]
+BatchResult = tuple[Counter[str], Counter[str], list[tuple[int, str]]]
 
 
-def batch(seeds: range, stop: bool = False) -> Lot:
-    """Run a range of seeds, to the first that breaks a promise if `stop`. How they ended, what occurred, what broke."""
+def batch(seeds: range, stop: bool = False) -> BatchResult:
+    """Run a range of seeds, up to the first violation if `stop`. Returns end statuses, event counts and violations."""
     ends: Counter[str] = Counter()
     tally: Counter[str] = Counter()
-    broken: list[tuple[int, str]] = []
+    violations: list[tuple[int, str]] = []
     for seed in seeds:
         try:
             ends[run_seed(seed, tally)] += 1
         except Exception:
-            broken.append((seed, traceback.format_exc(limit=-3)))
+            violations.append((seed, traceback.format_exc(limit=-3)))
             if stop:
                 break
-    return ends, tally, broken
+    return ends, tally, violations
 
 
 def main() -> int:
@@ -36,34 +36,35 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--stop", action="store_true", help="stop at the first violation (one job)")
-    parser.add_argument("--known", action="store_true", help="only seeds that run a definition made by hand")
+    parser.add_argument("--handwritten", action="store_true", help="only seeds that run a handwritten model")
     options = parser.parse_args()
-    began = time.perf_counter()
+    started = time.perf_counter()
     ends: Counter[str] = Counter()
     tally: Counter[str] = Counter()
-    broken: list[tuple[int, str]] = []
+    violations: list[tuple[int, str]] = []
     chunk = max(1, min(500, options.seeds // options.jobs))
     last = options.first + options.seeds
-    seeds = range(EVERY - 1, EVERY * last, EVERY) if options.known else range(last)
+    step = HANDWRITTEN_INTERVAL if options.handwritten else 1
+    seeds = range(step - 1, step * last, step)
     ranges = [seeds[i : min(i + chunk, last)] for i in range(options.first, last, chunk)]
     if options.stop:
-        ends, tally, broken = batch(seeds[options.first :], stop=True)
+        ends, tally, violations = batch(seeds[options.first :], stop=True)
         ranges = []
     with ProcessPoolExecutor(options.jobs) as pool:
-        for some_ends, some_tally, some_broken in pool.map(batch, ranges):
-            ends += some_ends
-            tally += some_tally
-            broken += some_broken
-    took = time.perf_counter() - began
-    for seed, what in broken[:5]:
-        print(f"seed {seed}: {what}")
-    rate = options.seeds / took * 60 / options.jobs
-    print(f"simulator: {options.seeds:,} seeds run, {len(broken)} violations, ends {dict(ends)}")
+        for batch_ends, batch_tally, batch_violations in pool.map(batch, ranges):
+            ends += batch_ends
+            tally += batch_tally
+            violations += batch_violations
+    seconds = time.perf_counter() - started
+    for seed, trace in violations[:5]:
+        print(f"seed {seed}: {trace}")
+    rate = options.seeds / seconds * 60 / options.jobs
+    print(f"simulator: {options.seeds:,} seeds run, {len(violations)} violations, ends {dict(ends)}")
     print(f"simulator: {', '.join(f'{name} {count:,}' for name, count in sorted(tally.items()))}")
-    print(f"simulator: {took:.1f} s, {rate:,.0f} executions a minute a core")
-    if broken:
-        print("broken seeds:", *(seed for seed, _ in broken[:20]))
-    return 1 if broken else 0
+    print(f"simulator: {seconds:.1f} s, {rate:,.0f} executions per minute and core")
+    if violations:
+        print("seeds with violations:", *(seed for seed, _ in violations[:20]))
+    return 1 if violations else 0
 
 
 if __name__ == "__main__":

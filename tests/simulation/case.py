@@ -1,4 +1,4 @@
-"""What one seed runs: a random definition, varied so that it waits for signals, starts children, is held to limits."""
+"""The definition of one seed: a random model varied with signals, children, limits and reruns."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from rune.core.plan.compiler import compile_definition
 from rune.core.plan.model import Plan
 from rune.nodes.registry import Registry
 from tests.simulation.effect import sim_registry
+from tests.simulation.handwritten import child_workflow, handwritten_model
 from tests.simulation.journal import Violation
-from tests.simulation.known import known_model, small
 from tests.simulation.oracle.document import to_document
 from tests.simulation.oracle.evaluate import evaluate
 from tests.simulation.oracle.generate import random_model
-from tests.simulation.oracle.model import Child, Effect, Hear, Model, Node, Retry
+from tests.simulation.oracle.model import Child, Effect, Model, Node, Retry, SignalWait
 
-THEMES = {"signals": 0.34, "once": 0.2, "children": 0.14, "deadline": 0.08, "parallel": 0.12, "again": 0.25}
-SHARED = "go"
+THEMES = {"signals": 0.34, "once": 0.2, "children": 0.14, "deadline": 0.08, "parallel": 0.12, "rerun": 0.25}
+SHARED_SIGNAL = "go"
 CHILD_SIZES = (2, 3, 4, 5)
-MOST_CHILDREN = 2
+MAX_CHILDREN = 2
 NESTING = 2
-PATIENCE = 20
+MAX_CHILD_DRAWS = 20
 
 
 @cache
@@ -35,73 +35,74 @@ def registry() -> Registry:
 
 @dataclass(frozen=True)
 class Case:
-    """A definition with its start payload, the workflows its nodes may start, and whether it is run again."""
+    """A definition with its start payload and its child workflows."""
 
     model: Model
     plan: Plan
     start: Any
     children: dict[str, Case]
-    again: bool = False
-    is_known: bool = False  # made by hand
+    reruns: bool = False
+    is_handwritten: bool = False
 
-    def mended(self) -> Case:
-        """The same, in a world where every effect succeeds."""
-        nodes = tuple(replace(node, params=_mended(node.params)) for node in self.model.nodes)
-        inner = {name: each.mended() for name, each in self.children.items()}
+    def without_failures(self) -> Case:
+        """The same case with effects that never fail."""
+        nodes = tuple(replace(node, params=_without_failures(node.params)) for node in self.model.nodes)
+        inner = {name: each.without_failures() for name, each in self.children.items()}
         return replace(self, model=replace(self.model, nodes=nodes), children=inner)
 
 
-def _mended(params: Any) -> Any:
+def _without_failures(params: Any) -> Any:
     return replace(params, fail_attempts=0, fail_items=()) if isinstance(params, Effect) else params
 
 
 def random_case(seed: int, size: int | None = None, level: int = 0) -> Case:
-    """The case of a seed; about a third of them is the plain random definition."""
-    known = None if level else known_model(seed)
-    if known is not None:
-        inner = small()
-        children = {inner.id: Case(inner, plan_of(inner), {}, {})}
-        return Case(known[0], plan_of(known[0]), known[1], children, again=True, is_known=True)
+    """The case of a seed; about a third of the cases are unmodified random models."""
+    handwritten = None if level else handwritten_model(seed)
+    if handwritten is not None:
+        model, start = handwritten
+        child = child_workflow()
+        children: dict[str, Case] = {child.id: Case(child, compile_model(child), {}, {})}
+        return Case(model, compile_model(model), start, children, reruns=True, is_handwritten=True)
     model, start = random_model(seed, size)
     rng = Random(f"case-{seed}-{level}")
     themes = {name for name, share in THEMES.items() if rng.random() < share}
     if level:
-        themes -= {"again"} | ({"children"} if level >= NESTING else set())
-    started: dict[str, Case] = {}
+        themes -= {"rerun"} | ({"children"} if level >= NESTING else set())
+    children = {}
     nodes = list(model.nodes)
     if "signals" in themes:
-        nodes = [_hearing(node, rng) for node in nodes]
+        nodes = [_as_signal_wait(node, rng) for node in nodes]
     if "once" in themes:
-        nodes = [replace(node, once=True) if _may_be_once(node, rng) else node for node in nodes]
+        nodes = [replace(node, at_most_once=True) if _may_run_once(node, rng) else node for node in nodes]
     if "children" in themes:
-        nodes = _parents(model, nodes, started, rng, level)
+        nodes = _with_child_workflows(model, nodes, children, rng, level)
     settings: dict[str, Any] = {}
     if "deadline" in themes:
         settings["timeout"] = rng.choice((4, 20, 60, 300))
     if "parallel" in themes:
         settings["max_parallel"] = rng.choice((1, 1, 2, 3))
     varied = replace(model, nodes=tuple(nodes), settings=tuple(settings.items()))
-    return Case(varied, plan_of(varied), start, started, "again" in themes)
+    return Case(varied, compile_model(varied), start, children, "rerun" in themes)
 
 
-def plan_of(model: Model) -> Plan:
-    """A model, compiled as the engine would."""
+def compile_model(model: Model) -> Plan:
+    """Compile a model as the engine does."""
     parsed = parse_data(Decoded(to_document(model)))
     if parsed.definition is None:
         raise Violation(f"the generator made an invalid document: {parsed.problems}")
     return compile_definition(parsed.definition, registry().catalogue)
 
 
-def _hearing(node: Node, rng: Random) -> Node:
-    """Some nodes that wait for a time, or only pass on, wait for a signal instead."""
+def _as_signal_wait(node: Node, rng: Random) -> Node:
+    """Turn some nodes into waits for a signal."""
     if rng.random() >= {"wait": 0.7, "noop": 0.3, "effect": 0.25, "log": 0.2}.get(node.kind, 0):
         return node
-    name = SHARED if rng.random() < 0.7 else node.id
-    return _patient(replace(node, params=Hear(name), retry=None), rng)
+    name = SHARED_SIGNAL if rng.random() < 0.7 else node.id
+    return _with_timeout(replace(node, params=SignalWait(name), retry=None), rng)
 
 
-def _patient(node: Node, rng: Random) -> Node:
-    """How long a node waits for the world, and what follows if it waits in vain."""
+def _with_timeout(node: Node, rng: Random) -> Node:
+    """Give some nodes a timeout, with an error policy and a retry."""
     if rng.random() >= 0.45:
         return node
     policy = node.error or ("ignore" if rng.random() < 0.8 else None)
@@ -109,32 +110,32 @@ def _patient(node: Node, rng: Random) -> Node:
     return replace(node, timeout=rng.choice((1, 3, 10, 40)), error=policy, retry=retry)
 
 
-def _may_be_once(node: Node, rng: Random) -> bool:
+def _may_run_once(node: Node, rng: Random) -> bool:
     return isinstance(node.params, Effect) and rng.random() < 0.6
 
 
-def _parents(
+def _with_child_workflows(
     model: Model, nodes: list[Node], children: dict[str, Case], rng: Random, level: int
 ) -> list[Node]:
-    """A few nodes run another workflow."""
-    fit = [n for n in nodes if n.kind in ("effect", "noop", "edit") and model.shape.depth[n.id] <= 1]
-    chosen = {node.id for node in rng.sample(fit, min(len(fit), rng.randint(1, MOST_CHILDREN)))}
-    return [_parent(node, children, rng, level) if node.id in chosen else node for node in nodes]
+    """Turn a few nodes into starts of a child workflow."""
+    candidates = [n for n in nodes if n.kind in ("effect", "noop", "edit") and model.shape.depth[n.id] <= 1]
+    chosen = {node.id for node in rng.sample(candidates, min(len(candidates), rng.randint(1, MAX_CHILDREN)))}
+    return [_with_child_workflow(node, children, rng, level) if node.id in chosen else node for node in nodes]
 
 
-def _parent(node: Node, children: dict[str, Case], rng: Random, level: int) -> Node:
+def _with_child_workflow(node: Node, children: dict[str, Case], rng: Random, level: int) -> Node:
     child = _child(rng, level + 1)
     children[child.model.id] = child
     retry = Retry(2, 1, 1) if rng.random() < 0.3 else None
     policy = node.error or ("ignore" if rng.random() < 0.5 else None)
-    asks = replace(node, params=Child(child.model.id, child.start), retry=retry, error=policy)
-    return _patient(asks, rng)
+    parent = replace(node, params=Child(child.model.id, child.start), retry=retry, error=policy)
+    return _with_timeout(parent, rng)
 
 
 def _child(rng: Random, level: int) -> Case:
-    """A small workflow, mostly one that completes."""
+    """A small workflow that completes in most cases."""
     fails = rng.random() < 0.2
-    for _ in range(PATIENCE):
+    for _ in range(MAX_CHILD_DRAWS):
         seed, size = rng.randrange(10**6), rng.choice(CHILD_SIZES)
         model, start = random_model(seed, size)
         if bool(evaluate(model, start).halting) is fails:

@@ -1,4 +1,4 @@
-"""Parents and children in the simulated world. Every `yield` lies between two acts on stores."""
+"""Parent and child executions. Every `yield` lies between two store operations."""
 
 from __future__ import annotations
 
@@ -12,114 +12,122 @@ from rune.core.execution.outcome import Error
 from rune.core.execution.scope import failure_value
 from rune.core.execution.token import Token, token_name
 from rune.ids import child_id
-from tests.simulation.desk import deliver
-from tests.simulation.execution import Execution, Parent, accept
-from tests.simulation.journal import Ended, Outage
+from tests.simulation.commands import send_signal
+from tests.simulation.execution import Execution, ParentLink, create_execution
+from tests.simulation.journal import AlreadyEnded, Outage
 
 if TYPE_CHECKING:
-    from tests.simulation.world import Realm
+    from tests.simulation.simulator import Simulator
 
-ABANDONED = FinishExecution(
+PARENT_ENDED = FinishExecution(
     "cancelled", Error("PARENT_ENDED", "the execution that waited for this one has ended")
 )
-SIGNAL = "child:"
+CHILD_SIGNAL_PREFIX = "child:"
 
 
-class Step:
-    """A place in a coroutine where its worker may die."""
+class CrashPoint:
+    """A point in a coroutine at which its worker may crash."""
 
     def __await__(self) -> Generator[None, None, None]:
         yield
 
 
-def child_of(execution: Execution, token: Token) -> str:
+def child_execution_id(execution: Execution, token: Token) -> str:
     name = token_name(token.node, token.path, execution.case.plan.ids)
     return child_id(execution.id, name, token.attempt)
 
 
-async def launch(world: Realm, execution: Execution, token: Token, workflow: str) -> str:
-    """Start the child of an attempt; if it was started before, that is the one."""
-    child = child_of(execution, token)
-    await Step()
-    _accept_child(world, execution, token, child, workflow)
-    await Step()
-    _, sent = world.executions[child].store.ready(world.now)
-    await Step()
+async def start_child(sim: Simulator, execution: Execution, token: Token, workflow: str) -> str:
+    """Start the child of an attempt, or return the one that exists."""
+    child = child_execution_id(execution, token)
+    await CrashPoint()
+    _create_child(sim, execution, token, child, workflow)
+    await CrashPoint()
+    _, sent = sim.executions[child].store.load(sim.now)
+    await CrashPoint()
     for each in sent:
-        world.send(world.executions[child], each)
+        sim.send(sim.executions[child], each)
     return child
 
 
-def _accept_child(world: Realm, parent: Execution, token: Token, child: str, workflow: str) -> None:
-    """One transaction: the parent must be found running, and the token without its end."""
-    if world.weather.journal:
+def _create_child(sim: Simulator, parent: Execution, token: Token, child: str, workflow: str) -> None:
+    """Create the child in one transaction that requires a running parent and an open attempt."""
+    if sim.outages.journal:
         raise Outage
-    if child in world.executions:
+    if child in sim.executions:
         return
-    if parent.journal.end is not None or _is_over(parent, token) or child in world.refused:
-        raise Ended
-    link = Parent(parent.id, token.node, token.path, token.attempt)
-    execution = accept(child, parent.case.children[workflow], world.weather, parent=link)
-    execution.journal.record([ExecutionStarted(world.now)])
-    world.admit(execution)
+    if parent.journal.end is not None or _has_attempt_ended(parent, token) or child in sim.refused_children:
+        raise AlreadyEnded
+    link = ParentLink(parent.id, token.node, token.path, token.attempt)
+    execution = create_execution(child, parent.case.children[workflow], sim.outages, parent=link)
+    execution.journal.record([ExecutionStarted(sim.now)])
+    sim.register(execution)
 
 
-def _is_over(parent: Execution, token: Token) -> bool:
-    """Whether the try that wants a child has ended: somebody slow is still at it."""
+def _has_attempt_ended(parent: Execution, token: Token) -> bool:
+    """Whether the attempt that starts the child has ended, so that a stale worker is still running it."""
     facts = parent.journal.facts
     return ("result", *token.key) in facts or ("attempt", *token.key, token.attempt) in facts
 
 
-def abandon(world: Realm, execution: Execution, token: Token) -> Iterator[None]:
-    """The token that waits will never look at its child again: the child ends before the token does. One that is not
-    there is refused from now on: somebody slow may still be about to start it."""
-    name = child_of(execution, token)
-    if world.weather.journal:
+def cancel_child_of(sim: Simulator, execution: Execution, token: Token) -> Iterator[None]:
+    """Cancel the child of an attempt before the attempt ends.
+
+    A child that does not exist yet is refused from now on, because a stale worker may still try to start it.
+    """
+    name = child_execution_id(execution, token)
+    if sim.outages.journal:
         raise Outage
-    if name in world.executions:
-        yield from cancel_child(world, world.executions[name])
+    if name in sim.executions:
+        yield from cancel_child(sim, sim.executions[name])
     else:
-        world.refused.add(name)
+        sim.refused_children.add(name)
 
 
-def cancel_child(world: Realm, child: Execution) -> Iterator[None]:
+def cancel_child(sim: Simulator, child: Execution) -> Iterator[None]:
     if child.journal.end is None:
-        yield from finish(world, child, ABANDONED)
+        yield from finish_execution(sim, child, PARENT_ENDED)
 
 
-def finish(world: Realm, execution: Execution, how: FinishExecution) -> Iterator[None]:
-    """Write the terminal row; whoever comes second finds it."""
+def finish_execution(sim: Simulator, execution: Execution, how: FinishExecution) -> Iterator[None]:
+    """Write the terminal row, or use the stored one."""
     row = execution.journal.end
     if row is None:
-        (row,) = execution.journal.record([ExecutionEnded(world.now, how.status, how.error)])  # type: ignore[assignment]
+        (row,) = execution.journal.record([ExecutionEnded(sim.now, how.status, how.error)])  # type: ignore[assignment]
     yield
     assert isinstance(row, ExecutionEnded)
-    execution.store.close(row, world.now)
+    execution.store.close(row, sim.now)
     yield
-    yield from ended(world, execution, row)
+    yield from propagate_end(sim, execution, row)
 
 
-def ended(world: Realm, execution: Execution, row: ExecutionEnded) -> Iterator[None]:
-    """An execution has its terminal row: those it waits for end too, and whoever waits for it is told."""
-    for child in [each for each in world.executions.values() if _is_child(each, execution)]:
-        yield from cancel_child(world, child)
-    if execution.parent is not None and not execution.told:
+def propagate_end(sim: Simulator, execution: Execution, row: ExecutionEnded) -> Iterator[None]:
+    """After the terminal row: cancel the children and send the end to the parent."""
+    for child in [each for each in sim.executions.values() if _is_unreported_child(each, execution)]:
+        yield from cancel_child(sim, child)
+    if execution.parent is not None and not execution.end_reported:
         yield
-        said = {"execution_id": execution.id, "status": row.status, "output": output(execution, row)}
-        said["error"] = {"code": row.error.code, "message": row.error.message} if row.error else None
-        signal = SignalReceived(row.at, execution.id, f"{SIGNAL}{execution.id}", execution.parent.path, said)
-        with suppress(Ended):
-            yield from deliver(world, world.executions[execution.parent.id], signal)
+        value = {
+            "execution_id": execution.id,
+            "status": row.status,
+            "output": execution_output(execution, row),
+        }
+        value["error"] = {"code": row.error.code, "message": row.error.message} if row.error else None
+        signal = SignalReceived(
+            row.at, execution.id, f"{CHILD_SIGNAL_PREFIX}{execution.id}", execution.parent.path, value
+        )
+        with suppress(AlreadyEnded):
+            yield from send_signal(sim, sim.executions[execution.parent.id], signal)
         yield
-        execution.told = True
+        execution.end_reported = True
 
 
-def _is_child(each: Execution, of: Execution) -> bool:
-    return each.parent is not None and each.parent.id == of.id and not each.told
+def _is_unreported_child(each: Execution, of: Execution) -> bool:
+    return each.parent is not None and each.parent.id == of.id and not each.end_reported
 
 
-def output(execution: Execution, row: ExecutionEnded) -> Any:
-    """The value of the output node that ran, or the outputs of the leaves."""
+def execution_output(execution: Execution, row: ExecutionEnded) -> Any:
+    """The value of the output node that ran, or the outputs of the leaf nodes."""
     if row.status != "completed":
         return None
     plan = execution.case.plan
@@ -135,22 +143,24 @@ def output(execution: Execution, row: ExecutionEnded) -> Any:
     return {plan.ids[node]: ran[node] for node in plan.leaves if node in ran}
 
 
-def untold(world: Realm) -> list[Execution]:
-    """Children that have ended without their parent knowing, and those whose parent has ended without them."""
-    return [each for each in world.executions.values() if each.parent is not None and _is_owed(world, each)]
+def unreported_children(sim: Simulator) -> list[Execution]:
+    """Children whose end, or whose parent's end, was not propagated yet."""
+    return [
+        each for each in sim.executions.values() if each.parent is not None and _is_end_unreported(sim, each)
+    ]
 
 
-def _is_owed(world: Realm, each: Execution) -> bool:
+def _is_end_unreported(sim: Simulator, each: Execution) -> bool:
     assert each.parent is not None
-    over = each.journal.end is not None or world.executions[each.parent.id].journal.end is not None
-    return over and not each.told
+    over = each.journal.end is not None or sim.executions[each.parent.id].journal.end is not None
+    return over and not each.end_reported
 
 
-def recover(world: Realm) -> Iterator[None]:
-    """What a process that died left undone between parents and children."""
-    for each in untold(world):
+def recover_children(sim: Simulator) -> Iterator[None]:
+    """Propagate ends that a crashed process did not."""
+    for each in unreported_children(sim):
         row = each.journal.end
         if row is None:
-            yield from finish(world, each, ABANDONED)
+            yield from finish_execution(sim, each, PARENT_ENDED)
         else:
-            yield from ended(world, each, row)
+            yield from propagate_end(sim, each, row)

@@ -1,4 +1,4 @@
-"""What people ask of executions in the simulated world: journal, then state, then queue; it may break off anywhere."""
+"""Signals, pause and resume: each writes journal, state and queue in this order and may crash at every `yield`."""
 
 from __future__ import annotations
 
@@ -9,51 +9,51 @@ from rune.core.execution.fact import PauseChanged, SignalReceived
 from tests.simulation.execution import Execution
 
 if TYPE_CHECKING:
-    from tests.simulation.world import Realm
+    from tests.simulation.simulator import Simulator
 
 
-def deliver(world: Realm, execution: Execution, signal: SignalReceived) -> Iterator[None]:
-    """The one way in which a signal reaches an execution, whoever sends it."""
+def send_signal(sim: Simulator, execution: Execution, signal: SignalReceived) -> Iterator[None]:
+    """Store a signal in the journal and apply it to the state."""
     (stored,) = execution.journal.record([signal])
     assert isinstance(stored, SignalReceived)
     yield
-    yield from attend(world, execution, stored)
+    yield from apply_fact(sim, execution, stored)
 
 
-def steer(world: Realm, execution: Execution, *, paused: bool) -> Iterator[None]:
-    """Pause or resume. Whoever was first under a number is applied first."""
+def set_paused(sim: Simulator, execution: Execution, *, paused: bool) -> Iterator[None]:
+    """Pause or resume. Of two commands with the same number the first one stored is applied."""
     while execution.journal.end is None:
-        number, is_paused = execution.store.controls(world.now)
+        number, is_paused = execution.store.pause_status(sim.now)
         if is_paused is paused:
             return
         yield
-        mine = PauseChanged(world.now, number + 1, paused)
-        (stored,) = execution.journal.record([mine])
+        change = PauseChanged(sim.now, number + 1, paused)
+        (stored,) = execution.journal.record([change])
         assert isinstance(stored, PauseChanged)
         yield
-        yield from attend(world, execution, stored)
-        if stored is mine:
+        yield from apply_fact(sim, execution, stored)
+        if stored is change:
             return
 
 
-def attend(world: Realm, execution: Execution, fact: SignalReceived | PauseChanged) -> Iterator[None]:
-    """Let the state hear of a row, and send what follows; only then is the row no longer marked."""
+def apply_fact(sim: Simulator, execution: Execution, fact: SignalReceived | PauseChanged) -> Iterator[None]:
+    """Apply a stored fact to the state, send the emitted tokens, then remove the fact from `unapplied`."""
     store = execution.store
     if execution.journal.end is None:
-        tell = (
-            store.signal(fact, world.now)
+        tokens = (
+            store.apply_signal(fact, sim.now)
             if isinstance(fact, SignalReceived)
-            else store.control(fact, world.now)
+            else store.apply_pause(fact, sim.now)
         )
         yield
-        for token in tell:
-            world.send(execution, token)
-    if fact in execution.journal.marks:
-        execution.journal.marks.remove(fact)
+        for token in tokens:
+            sim.send(execution, token)
+    if fact in execution.journal.unapplied:
+        execution.journal.unapplied.remove(fact)
 
 
-def catch_up(world: Realm, execution: Execution) -> Iterator[None]:
-    """Look at the rows that whoever wrote them left unattended."""
-    for fact in list(execution.journal.marks):
+def apply_missed_facts(sim: Simulator, execution: Execution) -> Iterator[None]:
+    """Apply facts whose writer crashed before it applied them."""
+    for fact in list(execution.journal.unapplied):
         yield
-        yield from attend(world, execution, fact)
+        yield from apply_fact(sim, execution, fact)

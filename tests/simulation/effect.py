@@ -1,4 +1,4 @@
-"""`test.effect`: a node with an outside effect, which fails when told to."""
+"""Node type `test.effect`: an effectful node that fails on the attempts and items in its parameters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rune.nodes.base import NodeCall, RunnableType
 from rune.nodes.registry import Registry, standard_registry
 from rune.nodes.schema import Model, declare
 
-FAILED = "told to fail"
+FAILURE_MESSAGE = "failed by parameter"
 
 
 class Parameters(Model, kw_only=True, frozen=True):
@@ -27,14 +27,14 @@ TYPE = declare(
 
 
 def run(call: NodeCall[Parameters]) -> Outcome:
-    asked = call.parameters
-    index: Any = call.scope["$index"] if _inside(call) else None
-    if call.attempt <= asked.fail_attempts or index in asked.fail_items:
-        return Failure(Error(asked.code, FAILED))
-    return Output({"did": asked.key, "json": call.payload})
+    parameters = call.parameters
+    index: Any = call.scope["$index"] if _is_in_split(call) else None
+    if call.attempt <= parameters.fail_attempts or index in parameters.fail_items:
+        return Failure(Error(parameters.code, FAILURE_MESSAGE))
+    return Output({"did": parameters.key, "json": call.payload})
 
 
-def _inside(call: NodeCall[Parameters]) -> bool:
+def _is_in_split(call: NodeCall[Parameters]) -> bool:
     try:
         call.scope["$index"]
     except KeyError:
@@ -43,5 +43,5 @@ def _inside(call: NodeCall[Parameters]) -> bool:
 
 
 def sim_registry() -> Registry:
-    """Every node that comes with Rune, and this one."""
+    """The standard node types and `test.effect`."""
     return standard_registry().extended([RunnableType(TYPE, Parameters, run)])

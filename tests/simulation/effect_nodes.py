@@ -1,4 +1,4 @@
-"""`test.effect` as a module that `--nodes` can name."""
+"""Module for `--nodes` that provides `test.effect`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from tests.simulation.effect import TYPE, Parameters, run
 
 
 def effect(call: NodeCall[Parameters]) -> Outcome:
-    """The node that fails when told to."""
     return run(call)
 
 
-# The decorator makes parameters of a function's arguments; this node needs the scope, so its kind is put on by hand.
+# The decorator derives parameters from function arguments; this node needs the scope, so its type is set directly.
 setattr(effect, custom._KIND, RunnableType(TYPE, Parameters, effect))

@@ -1,4 +1,4 @@
-"""One execution of the simulated world, and its place in a family."""
+"""A simulated execution and its link to its parent."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from rune.core.execution.fact import ExecutionEnded, Fact, fact_key
 from rune.core.execution.token import Path
 from tests.simulation.case import Case
-from tests.simulation.journal import Journal, Weather
+from tests.simulation.journal import Journal, Outages
 from tests.simulation.store import Store
 
 
 @dataclass(frozen=True)
-class Parent:
-    """Who waits for the end of an execution."""
+class ParentLink:
+    """The token of the parent execution that waits for a child."""
 
     id: str
     node: int
@@ -24,23 +24,23 @@ class Parent:
 
 @dataclass(eq=False)
 class Execution:
-    """Its journal, its state, and what was told of it."""
+    """An execution with its journal, its state store and its published completions."""
 
     id: str
     case: Case
     journal: Journal
     store: Store
-    parent: Parent | None = None
-    told: bool = False
-    is_again: bool = False  # it began with results of another one
+    parent: ParentLink | None = None
+    end_reported: bool = False  # the parent received the signal of its end
+    is_rerun: bool = False  # its journal starts with results of an earlier execution
     completions: list[ExecutionEnded] = field(default_factory=list)
 
 
-def accept(
-    id: str, case: Case, weather: Weather, kept: Iterable[Fact] = (), parent: Parent | None = None
+def create_execution(
+    id: str, case: Case, outages: Outages, kept_facts: Iterable[Fact] = (), parent: ParentLink | None = None
 ) -> Execution:
-    """An execution whose journal begins with these facts."""
-    journal = Journal(weather)
-    journal.facts = {fact_key(fact): fact for fact in kept}
-    store = Store(case.plan, journal, weather)
-    return Execution(id, case, journal, store, parent, is_again=bool(journal.facts))
+    """Create an execution whose journal starts with `kept_facts`."""
+    journal = Journal(outages)
+    journal.facts = {fact_key(fact): fact for fact in kept_facts}
+    store = Store(case.plan, journal, outages)
+    return Execution(id, case, journal, store, parent, is_rerun=bool(journal.facts))

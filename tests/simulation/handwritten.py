@@ -1,4 +1,4 @@
-"""Definitions made by hand: shapes in which something once went wrong, and which chance seldom makes."""
+"""Handwritten models: graphs that once failed and that the generator seldom produces."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from tests.simulation.oracle.model import (
     Edge,
     Edit,
     Effect,
-    Hear,
     Merge,
     Model,
     Node,
     Output,
     Retry,
+    SignalWait,
     Split,
     Trigger,
 )
 
-EVERY = 40
-"""One seed in so many runs one of these."""
+HANDWRITTEN_INTERVAL = 40
+"""Every n-th seed runs a handwritten model."""
 
 
 def _model(name: str, nodes: list[Node], *edges: str) -> Model:
@@ -34,16 +34,16 @@ def _model(name: str, nodes: list[Node], *edges: str) -> Model:
     return Model(name, (Node("start", Trigger()), *nodes), tuple(wires))
 
 
-def one_name() -> Model:
-    """Several wait for the same signal, some not for long."""
+def shared_signal() -> Model:
+    """Several nodes wait for the same signal, some with short timeouts."""
     waits = [
-        Node("a", Hear("go"), error="ignore", timeout=1),
-        Node("b", Hear("go"), error="ignore", timeout=3, retry=Retry(2, 1, 1)),
-        Node("c", Hear("go")),
-        Node("d", Hear("go"), error="ignore", timeout=2),
+        Node("a", SignalWait("go"), error="ignore", timeout=1),
+        Node("b", SignalWait("go"), error="ignore", timeout=3, retry=Retry(2, 1, 1)),
+        Node("c", SignalWait("go")),
+        Node("d", SignalWait("go"), error="ignore", timeout=2),
     ]
     return _model(
-        "one-name",
+        "shared-signal",
         [*waits, Node("all", Merge()), Node("out", Output(ref("all", default=None)))],
         *(f"start>{each.id}" for each in waits),
         *(f"{each.id}>all" for each in waits),
@@ -52,7 +52,7 @@ def one_name() -> Model:
 
 
 def side_branch() -> Model:
-    """A list that stands on nothing in its items, and an effect behind it; what fails is beside it."""
+    """An aggregator fed by the split itself, followed by an effect; a failing side branch is not collected."""
     return _model(
         "side-branch",
         [
@@ -71,18 +71,18 @@ def side_branch() -> Model:
 
 
 def lost_race() -> Model:
-    """Whoever loses waits for a signal, in items and beside them, when nobody needs it any more."""
+    """The losers of a race wait for signals, inside and outside of items, after the race was won."""
     return _model(
         "lost-race",
         [
             Node("each", Split(Ref("trigger", ("xs",)))),
-            Node("inside", Hear("go")),
+            Node("inside", SignalWait("go")),
             Node("list", Aggregator()),
-            Node("slow", Hear("go"), error="ignore", timeout=20),
+            Node("slow", SignalWait("go"), error="ignore", timeout=20),
             Node("quick", Effect("quick")),
-            Node("call", Child("small", {}), error="ignore", timeout=30),
+            Node("call", Child("child-workflow", {}), error="ignore", timeout=30),
             Node("race", Merge(wait_mode="any", cancel_losers=True)),
-            Node("own", Hear("own"), error="ignore", timeout=5),
+            Node("own", SignalWait("own"), error="ignore", timeout=5),
             Node("out", Output(ref("race", default=None))),
         ],
         "start>each",
@@ -100,24 +100,32 @@ def lost_race() -> Model:
     )
 
 
-def in_time() -> Model:
-    """The whole may not take long, pauses not counted."""
-    waits = [Node("a", Hear("go")), Node("b", Hear("go"), error="ignore", timeout=2), Node("c", Effect("c"))]
-    model = _model("in-time", waits, "start>a", "start>b", "b>c")
+def execution_timeout() -> Model:
+    """A short execution timeout, from which pauses are excluded."""
+    waits = [
+        Node("a", SignalWait("go")),
+        Node("b", SignalWait("go"), error="ignore", timeout=2),
+        Node("c", Effect("c")),
+    ]
+    model = _model("execution-timeout", waits, "start>a", "start>b", "b>c")
     return replace(model, settings=(("timeout", 6), ("max_parallel", 1)))
 
 
-def small() -> Model:
-    """What the others start."""
-    nodes = [Node("do", Effect("do")), Node("hear", Hear("go")), Node("out", Output(ref("do", default=None)))]
-    return _model("small", nodes, "start>do", "do>hear", "hear>out")
+def child_workflow() -> Model:
+    """The child workflow of the other models."""
+    nodes = [
+        Node("do", Effect("do")),
+        Node("wait", SignalWait("go")),
+        Node("out", Output(ref("do", default=None))),
+    ]
+    return _model("child-workflow", nodes, "start>do", "do>wait", "wait>out")
 
 
-SHAPES = (one_name, side_branch, lost_race, one_name, lost_race, in_time)
+MODELS = (shared_signal, side_branch, lost_race, shared_signal, lost_race, execution_timeout)
 
 
-def known_model(seed: int) -> tuple[Model, dict[str, Any]] | None:
-    """The definition of a seed that runs one made by hand."""
-    if seed % EVERY != EVERY - 1:
+def handwritten_model(seed: int) -> tuple[Model, dict[str, Any]] | None:
+    """The handwritten model and start payload of a seed, if it has one."""
+    if seed % HANDWRITTEN_INTERVAL != HANDWRITTEN_INTERVAL - 1:
         return None
-    return SHAPES[seed // EVERY % len(SHAPES)](), {"xs": [1, 2, 3]}
+    return MODELS[seed // HANDWRITTEN_INTERVAL % len(MODELS)](), {"xs": [1, 2, 3]}

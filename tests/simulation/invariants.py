@@ -1,4 +1,4 @@
-"""The verdict on one simulated execution: the invariants, and the oracle's second opinion."""
+"""Invariants of a simulation, and the comparison of its executions with the oracle."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from rune.core.execution.timers import OVERDUE, timers_of
 from rune.core.execution.token import Path, TokenPurpose, within
 from rune.core.execution.transition import apply
 from rune.core.plan.model import Plan
-from tests.simulation.answers import answers
 from tests.simulation.execution import Execution
+from tests.simulation.external_results import external_results
 from tests.simulation.journal import Violation
 from tests.simulation.oracle.choices import Expected
-from tests.simulation.oracle_check import Disagreement, Past, check_past
+from tests.simulation.oracle_check import EndedExecution, OracleMismatch, check_against_oracle
+from tests.simulation.simulator import Simulator
 from tests.simulation.store import Store
-from tests.simulation.values import calls, plain
-from tests.simulation.world import Realm
+from tests.simulation.values import collect_call_numbers, without_call_numbers
 
 
 def check_counts(state: State) -> None:
-    """Unfinished work exists if and only if it is counted, in every scope."""
+    """The counters of every scope equal its live tokens and items."""
     items: dict[Path, int] = {}
     busy: dict[Path, int] = {}
     for path, scope in state.scopes.items():
@@ -42,97 +42,106 @@ def check_counts(state: State) -> None:
             counted = f"{scope.count} of {expected}, active {scope.active} of {active}"
             raise Violation(f"counts of {path}: {counted}")
         if path and scope.count == 0:
-            raise Violation(f"scope {path} has ended and is still there")
+            raise Violation(f"scope {path} has ended but was not removed")
 
 
-def check_once(store: Store) -> None:
-    """A join opens once, a timer fires once."""
-    for key, times in store.openings.items():
-        if times > 1 and key[0] not in _dispatchers(store):
+def check_single_emission(store: Store) -> None:
+    """A token is emitted once, and a timer fires once per attempt."""
+    for key, times in store.emission_counts.items():
+        if times > 1 and key[0] not in _fan_outs(store):
             raise Violation(f"{key} was emitted {times} times")
-    for (timer, attempt), times in store.fired.items():
+    for (timer, attempt), times in store.fire_counts.items():
         if times > 1:
             raise Violation(f"{timer} of attempt {attempt} fired {times} times")
 
 
-def _dispatchers(store: Store) -> set[int]:
+def _fan_outs(store: Store) -> set[int]:
     return {node.index for node in store.plan.nodes if node.fans_out}
 
 
 def check_signals(plan: Plan, state: State) -> None:
-    """No signal is kept while somebody waits for it, who listens is who waits, and nobody waits in vain."""
+    """Signal waits are indexed, match no stored signal, and are not part of a cancelled region."""
     for scope in state.scopes.values():
         for node, live in scope.live.items():
             if live.waiting and in_cancelled_region(plan, state, node, scope.path):
-                raise Violation(f"{live} waits, and a race that others won makes it pointless")
-    listening = {
+                raise Violation(f"{live} waits in a region that was cancelled")
+    signal_waits = {
         (live.signal, scope.path, node)
         for scope in state.scopes.values()
         for node, live in scope.live.items()
         if live.waiting and live.signal is not None
     }
-    if listening != {(name, *who) for name, waiting in state.waiting_for_signal.items() for who in waiting}:
-        raise Violation(f"listening: {state.waiting_for_signal}, waiting: {listening}")
+    if signal_waits != {
+        (name, *wait) for name, waiting in state.waiting_for_signal.items() for wait in waiting
+    }:
+        raise Violation(f"index of waits: {state.waiting_for_signal}, waiting tokens: {signal_waits}")
     for signal in state.unheeded:
-        for name, path, node in listening:
+        for name, path, node in signal_waits:
             if name == signal.name and signal.path in (None, path):
-                raise Violation(f"{signal} is kept while {node}@{path} waits for it")
+                raise Violation(f"{signal} is undelivered while {node}@{path} waits for it")
 
 
-def check_owned(execution: Execution) -> None:
-    """Whatever the state waits for by the clock has its timer."""
+def check_timers(execution: Execution) -> None:
+    """Every due time of the state has an armed timer."""
     memory = execution.store.current
     if memory is None or memory.state.ended:
         return
     for timer, due in timers_of(execution.case.plan, memory.state):
         if timer not in memory.timers and (memory.state.finish is None or timer.kind == "finish"):
-            raise Violation(f"nothing will fire {timer}, due at {due}")
+            raise Violation(f"{timer}, due at {due}, is not armed")
 
 
-def check_parallel(world: Realm) -> None:
-    """No more tokens of an execution run than may run at once; who lost its token is not counted."""
-    for execution in world.executions.values():
-        most, memory = execution.case.plan.max_parallel, execution.store.current
-        if most is None or memory is None:
+def check_max_parallel(sim: Simulator) -> None:
+    """At most `max_parallel` tokens run; workers that lost their claim are not counted."""
+    for execution in sim.executions.values():
+        limit, memory = execution.case.plan.max_parallel, execution.store.current
+        if limit is None or memory is None:
             continue
         running = set()
-        for worker in world.workers:
+        for worker in sim.workers:
             if worker.execution is execution and worker.running is not None:
                 token, folds = worker.running
                 scope = memory.state.scopes.get(token.path)
                 live = scope.live.get(token.node) if scope is not None else None
-                same = live is not None and not live.waiting and _try(live.token) == _try(token)
-                if same and folds == execution.store.folds:
+                is_current = (
+                    live is not None and not live.waiting and _attempt_key(live.token) == _attempt_key(token)
+                )
+                if is_current and folds == execution.store.folds:
                     running.add(token.key)
-        if len(running) > most:
-            raise Violation(f"{len(running)} run at once, {most} may: {running}")
+        if len(running) > limit:
+            raise Violation(f"{len(running)} tokens run, max_parallel is {limit}: {running}")
 
 
-def _try(token: Any) -> tuple[int, bool]:
+def _attempt_key(token: Any) -> tuple[int, bool]:
     return token.attempt, token.resumed
 
 
 def check_fold(execution: Execution, now: int, rng: Random) -> None:
-    """The state is the fold of the journal, whatever order the facts are read in."""
+    """The state equals the fold of the journal, for any order of its facts."""
     memory, journal, plan = execution.store.current, execution.journal, execution.case.plan
     if memory is None or journal.end is not None:
         return
-    if journal.facts.keys() - execution.store.applied_facts - {("start",)} - _begun(journal.facts):
+    if (
+        journal.facts.keys()
+        - execution.store.applied_facts
+        - {("start",)}
+        - _facts_without_effect(journal.facts)
+    ):
         return
     facts = list(journal.facts.values())
     if any(_closes_items(plan, each) for each in facts):
-        return  # what a closed fan-out or a decided race had begun without a fact may never begin again: both are right
+        return  # tokens without facts in a closed fan-out or race may be missing from the fold
     if memory.state.finish is not None and memory.state.finish.error == OVERDUE:
-        return  # no fact but the terminal row says so
+        return  # only the terminal row records this
     rng.shuffle(facts)
     folded, _ = fold(plan, facts, now)
-    here = (picture(settled(plan, memory.state), now), controls(memory.state))
-    there = (picture(settled(plan, folded), now), controls(folded))
-    if here != there:
-        raise Violation(f"state is not the fold of the journal:\n  state {here}\n  fold  {there}")
+    actual = (state_summary(settled_state(plan, memory.state), now), pause_summary(memory.state))
+    expected = (state_summary(settled_state(plan, folded), now), pause_summary(folded))
+    if actual != expected:
+        raise Violation(f"state is not the fold of the journal:\n  state {actual}\n  fold  {expected}")
 
 
-def _begun(facts: dict[tuple[Any, ...], Fact]) -> set[tuple[Any, ...]]:
+def _facts_without_effect(facts: dict[tuple[Any, ...], Fact]) -> set[tuple[Any, ...]]:
     return {key for key in facts if key[0] == "begun"} | {
         key for key, each in facts.items() if isinstance(each, NodeResult) and each.kept
     }
@@ -146,8 +155,8 @@ def _closes_items(plan: Plan, fact: Fact) -> bool:
     return gave_up or bool(node.region)
 
 
-def settled(plan: Plan, state: State) -> State:
-    """A copy in which everything that follows without a fact has followed."""
+def settled_state(plan: Plan, state: State) -> State:
+    """A copy of the state after all steps that write no fact."""
     state = copy.deepcopy(state)
     state.paused_at = None
     while True:
@@ -164,24 +173,26 @@ def settled(plan: Plan, state: State) -> State:
             apply(plan, state, step_unrun(plan, token, token.at))
 
 
-def picture(state: State, now: int) -> Any:
-    """What two equal states have in common; leases, parking, who leads an open race and whom a signal that no
-    fact names as taken went to are left out."""
-    scopes = {path: _scope_picture(scope, now) for path, scope in state.scopes.items()}
+def state_summary(state: State, now: int) -> Any:
+    """The comparable part of a state.
+
+    Leases, parked tokens, the order in an open race and the receiver of a signal without a taking fact are left out.
+    """
+    scopes = {path: _scope_summary(scope, now) for path, scope in state.scopes.items()}
     finish = state.finish.status if state.finish else None
     given_out = {live.token.signal for scope in state.scopes.values() for live in scope.live.values()}
     untaken = {signal.id for signal in state.unheeded} | (given_out - {None})
     return (scopes, finish, sorted(state.cancelled), state.failures, untaken, state.heard)
 
 
-def controls(state: State) -> Any:
-    """How often and how long the execution was paused."""
+def pause_summary(state: State) -> Any:
+    """The comparable pause state."""
     return (state.pause_state, state.paused_at, state.pauses)
 
 
-def _scope_picture(scope: Scope, now: int) -> Any:
+def _scope_summary(scope: Scope, now: int) -> Any:
     live = {
-        node: (each.token.attempt, each.token.resumed, *_condition(each, now))
+        node: (each.token.attempt, each.token.resumed, *_wait_state(each, now))
         for node, each in scope.live.items()
     }
     waiting = {
@@ -193,17 +204,18 @@ def _scope_picture(scope: Scope, now: int) -> Any:
     return (scope.count, sorted(scope.done), live, waiting, fans)
 
 
-def _condition(live: LiveToken, now: int) -> tuple[Any, ...]:
-    """Whether a token sleeps. Of several that want one signal, and of a signal and a timeout, no fact says yet
-    which comes first."""
-    asks = live.signal is not None or live.token.signal is not None or live.token.fate is TokenPurpose.OVERDUE
-    if asks:
-        return ("asks",)
+def _wait_state(live: LiveToken, now: int) -> tuple[Any, ...]:
+    """Whether a token waits for time; waits for signals are equal, since the order of signals and timeouts is open."""
+    waits_for_signal = (
+        live.signal is not None or live.token.signal is not None or live.token.fate is TokenPurpose.OVERDUE
+    )
+    if waits_for_signal:
+        return ("signal",)
     return (live.token.fate, live.waiting and (live.due is None or live.due > now))
 
 
-def check_end(world: Realm, execution: Execution) -> Expected:
-    """One completion, one result per token, and all of it as the oracle says."""
+def check_end(sim: Simulator, execution: Execution) -> Expected:
+    """One kind of completion, and results as the oracle expects them."""
     kinds = {(row.status, row.error.code if row.error else None) for row in execution.completions}
     if len(kinds) != 1:
         raise Violation(f"completions: {kinds}")
@@ -211,23 +223,27 @@ def check_end(world: Realm, execution: Execution) -> Expected:
     assert end is not None
     facts: list[Fact] = [fact for fact in journal.facts.values() if not isinstance(fact, ExecutionEnded)]
     if end.error == OVERDUE:
-        end = _timed_out(execution, end)
-    model = replace(case.model, answers=answers(world, execution))
+        end = _check_timeout(execution, end)
+    model = replace(case.model, external_results=external_results(sim, execution))
     if end.status == "completed":
-        facts = _without_stragglers(case.plan, facts, world.now)
-    past = Past(case.plan, facts, end, case.start, world.now, lambda fact: plain(fact.value))
+        facts = _without_closed_items(case.plan, facts, sim.now)
+    ended = EndedExecution(
+        case.plan, facts, end, case.start, sim.now, lambda fact: without_call_numbers(fact.value)
+    )
     try:
-        expected = check_past(past, model)
-    except Disagreement as disagreement:
-        raise Violation(*disagreement.args) from None
+        expected = check_against_oracle(ended, model)
+    except OracleMismatch as mismatch:
+        raise Violation(*mismatch.args) from None
     if end.status == "completed" and expected.undecided:
         raise Violation(f"completed without {sorted(expected.undecided)[:5]}")
     return expected
 
 
-def _without_stragglers(plan: Plan, facts: list[Fact], now: int) -> list[Fact]:
-    """Once a list was given up, an item that had no fact yet is not started by a fold; whoever is still at it may
-    write its first one when the execution is about to complete. Nothing follows from it."""
+def _without_closed_items(plan: Plan, facts: list[Fact], now: int) -> list[Fact]:
+    """Drop facts of items in closed fan-outs.
+
+    A fold does not start such items, but a worker may still store a first fact of one before the execution completes.
+    """
     closing = [each for each in facts if _closes_items(plan, each)]
     state, _ = fold(plan, facts, now) if closing else (State(), None)
     open_items = [
@@ -242,37 +258,37 @@ def _without_stragglers(plan: Plan, facts: list[Fact], now: int) -> list[Fact]:
     ]
 
 
-def _timed_out(execution: Execution, end: ExecutionEnded) -> ExecutionEnded:
-    """An execution that took too long was stopped like one that is cancelled; and not before its time."""
+def _check_timeout(execution: Execution, end: ExecutionEnded) -> ExecutionEnded:
+    """Check that an execution timed out after its timeout plus pauses; the oracle sees it as cancelled."""
     facts = execution.journal.facts
-    controls = sorted(
+    pause_summary = sorted(
         (each for each in facts.values() if isinstance(each, PauseChanged)), key=lambda c: c.number
     )
     paused = sum(
         max(0, later.at - earlier.at)
-        for earlier, later in pairwise(controls)
+        for earlier, later in pairwise(pause_summary)
         if earlier.paused and later.at <= end.at
     )
-    took = end.at - facts[("start",)].at
-    if took < (execution.case.plan.timeout or 0) + paused:
-        raise Violation(f"timed out after {took} ms, of which {paused} in a pause")
+    elapsed = end.at - facts[("start",)].at
+    if elapsed < (execution.case.plan.timeout or 0) + paused:
+        raise Violation(f"timed out after {elapsed} ms, of which {paused} in a pause")
     return ExecutionEnded(end.at, "cancelled", Error("TIMEOUT", ""))
 
 
-def check_calls(world: Realm) -> None:
-    """Every value that carries the number of a physical call carries one whose result was journaled."""
+def check_calls(sim: Simulator) -> None:
+    """Every call number in a value belongs to a call whose result was journaled."""
     stored: set[int] = set()
     seen: set[int] = set()
-    for execution in world.executions.values():
+    for execution in sim.executions.values():
         for fact in execution.journal.facts.values():
             if isinstance(fact, NodeResult):
                 node = execution.case.plan.nodes[fact.node]
                 if node.type.launches:
-                    calls(fact.value, stored if fact.kept else seen)
+                    collect_call_numbers(fact.value, stored if fact.kept else seen)
                 elif not node.pure and isinstance(fact.value, dict):
                     stored.add(fact.value["call"])
-                calls(fact.value, seen)
+                collect_call_numbers(fact.value, seen)
             elif isinstance(fact, AttemptFailed) and fact.failure.code == "LOST":
-                raise Violation("a stale holder's failure was journaled")
+                raise Violation("the failure of an expired lease was journaled")
     if seen - stored:
         raise Violation(f"values of calls whose results were never journaled: {sorted(seen - stored)}")

@@ -1,4 +1,4 @@
-"""The journal of the simulated world: write once, first writer wins, never lost."""
+"""Simulated journal: rows are written once, the first writer wins, nothing is lost."""
 
 from __future__ import annotations
 
@@ -21,62 +21,62 @@ from rune.nodes.base import Interruption
 
 
 class Outage(Interruption):
-    """A store is away. Nobody's fault, and nothing is counted."""
+    """A store is unavailable; the attempt is not counted."""
 
 
 class Violation(Exception):
-    """A promise was broken."""
+    """An invariant does not hold."""
 
 
-class Ended(Exception):
-    """The terminal row is there: what came later is kept, marked late, and nothing follows from it."""
+class AlreadyEnded(Exception):
+    """The terminal row exists: later facts are stored as late and have no effect."""
 
 
-class Spent(Exception):
-    """The signal that a token was resumed by has been taken by another one."""
+class SignalTaken(Exception):
+    """The signal that resumed a token was already taken by another token."""
 
 
-class Weather:
-    """Which kinds of stores are away, and how many rows were written; all executions share it."""
+class Outages:
+    """Which stores are unavailable, and the number of rows written; shared by all executions."""
 
     def __init__(self) -> None:
         self.journal = False
         self.state = False
-        self.rows = 0
+        self.row_count = 0
 
 
 class Journal:
-    """Facts by key, in the order they were written. `marks` are rows that somebody must still look at."""
+    """Facts by key in write order. `unapplied` holds rows that the state has not applied yet."""
 
-    def __init__(self, weather: Weather) -> None:
+    def __init__(self, outages: Outages) -> None:
         self.facts: dict[tuple[Any, ...], Fact] = {}
-        self.order: dict[tuple[Any, ...], int] = {}  # which row of the world each fact was
+        self.row_numbers: dict[tuple[Any, ...], int] = {}  # row number of each fact, over all journals
         self.late: list[Fact] = []
         self.outbox: list[ExecutionEnded] = []
-        self.marks: list[SignalReceived | PauseChanged] = []
-        self.taken: dict[str, tuple[Any, ...]] = {}
-        self.weather = weather
+        self.unapplied: list[SignalReceived | PauseChanged] = []
+        self.signal_takers: dict[str, tuple[Any, ...]] = {}
+        self.outages = outages
 
-    def record(self, facts: Sequence[Fact], *, head: bool = True) -> list[Fact]:
-        """Write a run of facts. With `head` all hangs on the first: if that is lost, none is written."""
-        if self.weather.journal:
+    def record(self, facts: Sequence[Fact], *, require_first: bool = True) -> list[Fact]:
+        """Write facts in one transaction. With `require_first` none is written if the first key is taken."""
+        if self.outages.journal:
             raise Outage
-        if facts and head:
+        if facts and require_first:
             first = self.facts.get(fact_key(facts[0]))
             if first is not None and first is not facts[0]:
                 return [first]
-            if self._is_spent(facts[0]):
-                raise Spent
+            if self._is_signal_taken(facts[0]):
+                raise SignalTaken
         stored = [self._write(fact) for fact in facts]
         if any(fact in self.late for fact in stored):
-            raise Ended
+            raise AlreadyEnded
         return stored
 
-    def _is_spent(self, fact: Fact) -> bool:
-        """One signal resumes one wait: like a token's result, its taking is written once."""
+    def _is_signal_taken(self, fact: Fact) -> bool:
+        """Whether another token took the signal of this fact."""
         if not isinstance(fact, NodeResult | AttemptFailed) or fact.signal is None:
             return False
-        return self.taken.get(fact.signal, _taker(fact)) != _taker(fact)
+        return self.signal_takers.get(fact.signal, _taker(fact)) != _taker(fact)
 
     def _write(self, fact: Fact) -> Fact:
         key = fact_key(fact)
@@ -86,22 +86,22 @@ class Journal:
             self.late.append(fact)
             return fact
         self.facts[key] = fact
-        self.weather.rows += 1
-        self.order[key] = self.weather.rows
+        self.outages.row_count += 1
+        self.row_numbers[key] = self.outages.row_count
         if isinstance(fact, ExecutionEnded):
             self.outbox.append(fact)
         elif isinstance(fact, SignalReceived | PauseChanged):
-            self.marks.append(fact)
+            self.unapplied.append(fact)
         elif isinstance(fact, NodeResult | AttemptFailed) and fact.signal is not None:
-            self.taken[fact.signal] = _taker(fact)
+            self.signal_takers[fact.signal] = _taker(fact)
         return fact
 
     def result(self, node: int, path: Path) -> NodeResult | None:
         fact = self.facts.get(("result", node, path))
         return fact if isinstance(fact, NodeResult) else None
 
-    def newest(self, token: Token) -> TokenFact | None:
-        """What is known of the token as it was sent: its result, or how this try ended or was suspended."""
+    def latest(self, token: Token) -> TokenFact | None:
+        """The result of the token, or the failure or suspension of its attempt."""
         found: Fact | None = self.result(token.node, token.path)
         found = found or self.facts.get(("attempt", token.node, token.path, token.attempt))
         if found is None and not token.resumed:

@@ -1,6 +1,6 @@
 """Mutants: one defect each, in the rules or in the order of a commit. The simulator must detect all of them.
 
-python -m tests.simulation.mutants [--seeds 4000] [--jobs 2] [NAME…]
+python -m tests.simulation.mutants [--seeds 6000] [--jobs 2] [NAME…]
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from tests.faults.change import Change, edit, replace, skip
 from tests.faults.hook import ROOT, environment
-from tests.simulation.noticed import NOTICED
+from tests.simulation.detecting_seeds import DETECTING_SEEDS
 
 Function = Callable[..., Any]
 
@@ -73,8 +73,8 @@ def delete_open_barriers(original: Function) -> Function:
 
 
 def clear_outbox_first(original: Function) -> Function:
-    def relay(world: Any, execution: Any) -> Iterator[None]:
-        for _ in original(world, execution):
+    def relay(sim: Any, execution: Any) -> Iterator[None]:
+        for _ in original(sim, execution):
             execution.journal.outbox.clear()
             yield
 
@@ -82,16 +82,16 @@ def clear_outbox_first(original: Function) -> Function:
 
 
 def sleep_without_timer(original: Function) -> Function:
-    def sleep(self: Any, scope: Any, live: Any, due: int | None) -> None:
+    def wait_until(self: Any, scope: Any, live: Any, due: int | None) -> None:
         original(self, scope, live, None)
         live.due = due
 
-    return sleep
+    return wait_until
 
 
 def renew_always(_original: Function) -> Function:
     def renew(self: Any, _token: Any, _lease: Any, now: int) -> bool:
-        self.ready(now)
+        self.load(now)
         return True
 
     return renew
@@ -105,30 +105,30 @@ def finish_without_timer(original: Function) -> Function:
     return finish
 
 
-def forget_heard_signal(original: Function) -> Function:
-    def hear(plan: Any, state: Any, fact: Any) -> Any:
+def deliver_duplicate_signals(original: Function) -> Function:
+    def deliver(plan: Any, state: Any, fact: Any) -> Any:
         if not state.ended:
             state.heard.discard(fact.id)
         return original(plan, state, fact)
 
-    return hear
+    return deliver
 
 
-def forget_taken_signals(original: Function) -> Function:
-    def hear(self: Any) -> None:
+def deliver_taken_signals(original: Function) -> Function:
+    def deliver(self: Any) -> None:
         self._consumed_signals.clear()
         original(self)
 
-    return hear
+    return deliver
 
 
 def hide_early_signals(original: Function) -> Function:
-    def listen(self: Any, *arguments: Any) -> None:
+    def wait_for_signal(self: Any, *arguments: Any) -> None:
         unheeded, self.state.unheeded = self.state.unheeded, []
         original(self, *arguments)
         self.state.unheeded = unheeded
 
-    return listen
+    return wait_for_signal
 
 
 def keep_deadline(original: Function) -> Function:
@@ -162,14 +162,14 @@ def ignore_pause(original: Function) -> Function:
 
 
 def leave_tokens_parked(original: Function) -> Function:
-    def control(plan: Any, state: Any, fact: Any) -> Any:
+    def change_pause(plan: Any, state: Any, fact: Any) -> Any:
         tokens = [live for scope in state.scopes.values() for live in scope.live.values() if live.parked]
         applied = original(plan, state, fact)
         for live in tokens:
             live.parked = True
         return applied
 
-    return control
+    return change_pause
 
 
 def count_time_in_pauses(original: Function) -> Function:
@@ -179,12 +179,12 @@ def count_time_in_pauses(original: Function) -> Function:
     return deadline
 
 
-def begin_always(original: Function) -> Function:
-    def begins(self: Any, token: Any) -> bool:
+def start_effect_again(original: Function) -> Function:
+    def record_effect_start(self: Any, token: Any) -> bool:
         original(self, token)
         return True
 
-    return begins
+    return record_effect_start
 
 
 def admit_one_more(original: Function) -> Function:
@@ -194,31 +194,31 @@ def admit_one_more(original: Function) -> Function:
     return is_full
 
 
-def tell_ended_parents_only(original: Function) -> Function:
-    def is_owed(world: Any, each: Any) -> bool:
-        return bool(original(world, each)) and world.executions[each.parent.id].journal.end is not None
+def report_only_to_ended_parents(original: Function) -> Function:
+    def is_end_unreported(sim: Any, each: Any) -> bool:
+        return bool(original(sim, each)) and sim.executions[each.parent.id].journal.end is not None
 
-    return is_owed
+    return is_end_unreported
 
 
 def ignore_other_tokens(original: Function) -> Function:
-    def is_all_there_is(state: Any, decisions: Any) -> Any:
+    def is_only_activity(state: Any, decisions: Any) -> Any:
         root = state.scopes.get(())
         alone = state if root is None else copy_with(state, scopes={(): copy_with(root, count=1)})
         return original(alone, decisions)
 
-    return is_all_there_is
+    return is_only_activity
 
 
 def copy_with(value: Any, **fields: Any) -> Any:
-    """A copy of a struct with other values in some of its fields."""
+    """A copy of a struct with some fields replaced."""
     from msgspec import structs
 
     return structs.replace(value, **fields)
 
 
 RULES: dict[str, tuple[Change, ...]] = {
-    "no dedupe": (
+    "no deduplication": (
         edit(
             "rune.core.execution.transition:apply",
             (
@@ -228,7 +228,7 @@ RULES: dict[str, tuple[Change, ...]] = {
         ),
         skip("rune.core.execution.transition:_is_cancelled_by_rule", True),
     ),
-    "counter for set": (
+    "join counts arrivals instead of edges": (
         replace("rune.core.execution.transition:apply", apply_arrivals_of_twins),
         replace("rune.core.execution.transition:Transition._arrive", fill_any_free_edge),
     ),
@@ -239,7 +239,9 @@ RULES: dict[str, tuple[Change, ...]] = {
             lambda original: lambda self, node, path: original(self, node, path[:-1]),
         ),
     ),
-    "delete on fire": (replace("rune.core.execution.transition:Transition._arrive", delete_open_barriers),),
+    "barrier deleted when it opens": (
+        replace("rune.core.execution.transition:Transition._arrive", delete_open_barriers),
+    ),
     "no dead edges": (
         replace(
             "rune.core.execution.routing:routes",
@@ -251,39 +253,41 @@ RULES: dict[str, tuple[Change, ...]] = {
             "tests.simulation.worker:Worker._commit",
             (
                 """
-                decisions = [decision_for_fact(plan, stored)] if stored is not None else self._journal(run)
+                decisions = [decision_for_fact(plan, stored)] if stored is not None else self._store_run(run)
                 yield
-                applied = store.apply(decisions, world.now)
+                applied = store.apply(decisions, sim.now)
                 self.running = None
                 yield
                 """,
                 """
                 decisions = [decision_for_fact(plan, stored)] if stored is not None else run.decisions
-                applied = store.apply(decisions, world.now)
+                applied = store.apply(decisions, sim.now)
                 self.running = None
                 yield
-                decisions = decisions if stored is not None else self._journal(run)
+                decisions = decisions if stored is not None else self._store_run(run)
                 yield
                 """,
             ),
         ),
     ),
     "ack before publish": (replace("tests.simulation.worker:relay", clear_outbox_first),),
-    "no timer": (replace("rune.core.execution.transition:Transition.wait_until", sleep_without_timer),),
+    "wait without timer": (
+        replace("rune.core.execution.transition:Transition.wait_until", sleep_without_timer),
+    ),
     "no fence": (replace("tests.simulation.store:Store.renew", renew_always),),
     "no finish timer": (replace("rune.core.execution.transition:Transition.finish", finish_without_timer),),
-    "run without head check": (
+    "inline run without check of first fact": (
         edit(
-            "tests.simulation.worker:Worker._journal",
+            "tests.simulation.worker:Worker._store_run",
             (
                 "execution.journal.record([*facts, *end])",
-                "execution.journal.record([*facts, *end], head=False)",
+                "execution.journal.record([*facts, *end], require_first=False)",
             ),
         ),
     ),
-    "timeout without row": (
+    "timeout not journaled": (
         edit(
-            "tests.simulation.worker:Worker._journal",
+            "tests.simulation.worker:Worker._store_run",
             (
                 "[each.fact for each in run.decisions if each.fact is not None]",
                 """[
@@ -295,8 +299,8 @@ RULES: dict[str, tuple[Change, ...]] = {
             ),
         ),
     ),
-    "loser visible behind a race": (skip("rune.core.execution.scope:visible"),),
-    "window never slides": (
+    "race loser visible downstream": (skip("rune.core.execution.scope:visible"),),
+    "fan-out window never refills": (
         edit(
             "rune.core.execution.transition:Transition.propagate_counts",
             ("refill and fan.next < fan.count", "False"),
@@ -316,46 +320,48 @@ RULES: dict[str, tuple[Change, ...]] = {
             ),
         ),
     ),
-    "marks count arrivals, not items": (
+    "aggregator marks arrivals instead of items": (
         edit(
             "rune.core.execution.transition:Transition._collect_item",
             ("item * edges + self._plan.gather_position[effect.edge]", "fan.resolved"),
         ),
     ),
-    "fold forgets pauses": (skip("rune.core.execution.fold:_Fold._apply_pause"),),
+    "fold ignores pauses": (skip("rune.core.execution.fold:_Fold._apply_pause"),),
 }
 
 SIGNALS: dict[str, tuple[Change, ...]] = {
-    "signal heard twice": (replace("rune.core.execution.control:deliver_signal", forget_heard_signal),),
-    "signal taken twice": (skip("tests.simulation.journal:Journal._is_spent", False),),
-    "fold drops unheeded signals": (skip("rune.core.execution.fold:deliver_signal"),),
-    "fold gives signals out again": (
-        replace("rune.core.execution.fold:_Fold._deliver_signals", forget_taken_signals),
+    "duplicate signal delivered": (
+        replace("rune.core.execution.control:deliver_signal", deliver_duplicate_signals),
     ),
-    "signal for an item goes to any": (
+    "signal taken twice": (skip("tests.simulation.journal:Journal._is_signal_taken", False),),
+    "fold drops undelivered signals": (skip("rune.core.execution.fold:deliver_signal"),),
+    "fold delivers taken signals again": (
+        replace("rune.core.execution.fold:_Fold._deliver_signals", deliver_taken_signals),
+    ),
+    "signal path ignored": (
         edit(
             "rune.core.execution.transition:Transition.route_signal",
             ("signal.path is None or path == signal.path", "True"),
         ),
     ),
-    "signal goes to the youngest": (
+    "signal resumes the newest wait": (
         edit("rune.core.execution.transition:Transition.route_signal", ("min(waiting)", "max(waiting)")),
     ),
-    "early signal is not looked for": (
+    "early signal ignored": (
         replace("rune.core.execution.transition:Transition.wait_for_signal", hide_early_signals),
     ),
-    "given signal is not given back": (
+    "unused signal not returned": (
         edit("rune.core.execution.transition:apply", ("act.route_signal(delivered)", "None")),
     ),
-    "failed wait listens on": (
+    "failed wait still receives signals": (
         edit("rune.core.execution.transition:_retry", ("if live.waiting: _stop_waiting(act, live)", "")),
     ),
-    "timeout after the signal": (
+    "timeout after signal": (
         replace("rune.core.execution.transition:Transition.wake", keep_deadline),
         edit("rune.core.execution.transition:Transition.give_signal", ("self.disarm(live)", "")),
         replace("rune.core.execution.timers:_resume", expire_resumed_tokens),
     ),
-    "cancelled region lets waits be": (
+    "cancelled region keeps signal waits": (
         edit(
             "rune.core.execution.transition:Transition.cancel_region",
             (
@@ -367,86 +373,90 @@ SIGNALS: dict[str, tuple[Change, ...]] = {
 }
 
 OPERATIONS: dict[str, tuple[Change, ...]] = {
-    "pause does not park": (replace("rune.core.execution.transition:Transition.emit", ignore_pause),),
-    "woken in a pause": (replace("rune.core.execution.transition:Transition.wake", ignore_pause),),
-    "resume forgets what was parked": (
+    "pause does not park tokens": (replace("rune.core.execution.transition:Transition.emit", ignore_pause),),
+    "wake during pause": (replace("rune.core.execution.transition:Transition.wake", ignore_pause),),
+    "resume leaves tokens parked": (
         replace("rune.core.execution.control:change_pause", leave_tokens_parked),
     ),
-    "time stands not still in a pause": (
-        replace("rune.core.execution.timers:_deadline", count_time_in_pauses),
+    "pause counts toward timeout": (replace("rune.core.execution.timers:_deadline", count_time_in_pauses),),
+    "effect start ignored": (
+        replace("tests.simulation.worker:Worker._record_effect_start", start_effect_again),
     ),
-    "begun is ignored": (replace("tests.simulation.worker:Worker._begins", begin_always),),
-    "unknown outcome is tried again": (
+    "unknown outcome retried": (
         edit("rune.core.execution.step:is_retried", ('if error.code == "UNKNOWN_OUTCOME": return False', "")),
     ),
-    "no limit": (replace("tests.simulation.store:Store._is_full", admit_one_more),),
-    "held back for good": (
-        edit("tests.simulation.store:Store._let_in", ("len(found) >= free", "found or free > 0")),
+    "max_parallel exceeded by one": (replace("tests.simulation.store:Store._is_full", admit_one_more),),
+    "held-back token never released": (
+        edit("tests.simulation.store:Store._release_held_back", ("len(found) >= free", "found or free > 0")),
     ),
-    "child end not told after a crash": (
-        replace("tests.simulation.family:_is_owed", tell_ended_parents_only),
+    "child end not reported after crash": (
+        replace("tests.simulation.children:_is_end_unreported", report_only_to_ended_parents),
     ),
-    "child of an ended parent": (
+    "child started after end of parent": (
         edit(
-            "tests.simulation.family:_accept_child",
+            "tests.simulation.children:_create_child",
             (
-                "parent.journal.end is not None or _is_over(parent, token) or child in world.refused",
-                "_is_over(parent, token) or child in world.refused",
+                "parent.journal.end is not None or _has_attempt_ended(parent, token)"
+                " or child in sim.refused_children",
+                "_has_attempt_ended(parent, token) or child in sim.refused_children",
             ),
         ),
     ),
-    "child of an ended token": (
+    "child started after end of attempt": (
         edit(
-            "tests.simulation.family:_accept_child",
+            "tests.simulation.children:_create_child",
             (
-                "parent.journal.end is not None or _is_over(parent, token) or child in world.refused",
+                "parent.journal.end is not None or _has_attempt_ended(parent, token)"
+                " or child in sim.refused_children",
                 "parent.journal.end is not None",
             ),
         ),
     ),
-    "abandoned child goes on": (skip("tests.simulation.worker:abandon", ()),),
-    "kept stands on what runs again": (skip("rune.core.execution.rerun:_StaleTokens._edges_used", ()),),
-    "list kept although an item runs again": (
+    "child not cancelled with its attempt": (skip("tests.simulation.worker:cancel_child_of", ()),),
+    "kept result depends on rerun token": (skip("rune.core.execution.rerun:_StaleTokens._edges_used", ()),),
+    "aggregator kept although item runs again": (
         skip("rune.core.execution.rerun:_StaleTokens._mark_aggregators"),
     ),
-    "kept runs again": (skip("rune.core.execution.transition:_is_recorded", False),),
-    "end before the end": (replace("rune.core.execution.inline_run:_is_only_activity", ignore_other_tokens),),
+    "kept result runs again": (skip("rune.core.execution.transition:_is_recorded", False),),
+    "execution ends with open tokens": (
+        replace("rune.core.execution.inline_run:_is_only_activity", ignore_other_tokens),
+    ),
 }
 
 MUTANTS = {**RULES, **SIGNALS, **OPERATIONS}
-SHY = (
+HANDWRITTEN_ONLY = (
     "signal taken twice",
-    "given signal is not given back",
-    "kept runs again",
-    "child of an ended token",
-    "time stands not still in a pause",
+    "unused signal not returned",
+    "kept result runs again",
+    "child started after end of attempt",
+    "pause counts toward timeout",
 )
-"""Mutants that only seeds with a handwritten definition detect."""
+"""Mutants that only seeds with a handwritten model detect."""
 
 
-class Report(NamedTuple):
-    """What the simulator said about one mutant."""
+class MutantResult(NamedTuple):
+    """Result of the simulator for one mutant."""
 
     name: str
-    is_caught: bool
+    is_detected: bool
     seconds: float
     detail: str
 
 
-def run_mutant(name: str, seeds: int) -> Report:
+def run_mutant(name: str, seeds: int) -> MutantResult:
     """Run the simulator with one mutant: first the seed that detected it before, then all seeds."""
     start = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="rune-mutant-") as folder:
         variables = environment("tests.simulation.mutants:MUTANTS", name, Path(folder))
         variables["PYTHONDONTWRITEBYTECODE"] = "1"
-        process = run_simulator(name, variables, NOTICED.get(name, 0), 1)
-        if not is_caught(process):
+        process = run_simulator(name, variables, DETECTING_SEEDS.get(name, 0), 1)
+        if not is_detected(process):
             process = run_simulator(name, variables, 0, seeds)
     lines = process.stdout.splitlines()
     seed = next((line.partition(":")[0] for line in lines if line.startswith("seed ")), "")
     detail = next((line.strip() for line in lines if "Violation" in line or "Error" in line), "")
     seconds = time.perf_counter() - start
-    return Report(name, is_caught(process), seconds, f"{seed}: {detail or process.stderr[-300:]}")
+    return MutantResult(name, is_detected(process), seconds, f"{seed}: {detail or process.stderr[-300:]}")
 
 
 def run_simulator(
@@ -464,11 +474,11 @@ def run_simulator(
         "--jobs",
         "1",
     ]
-    command += ["--stop", *(["--known"] if name in SHY else [])]
+    command += ["--stop", *(["--handwritten"] if name in HANDWRITTEN_ONLY else [])]
     return subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False)
 
 
-def is_caught(process: subprocess.CompletedProcess[str]) -> bool:
+def is_detected(process: subprocess.CompletedProcess[str]) -> bool:
     return process.returncode == 1 and "simulator:" in process.stdout
 
 
@@ -481,15 +491,15 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     names = options.names or list(MUTANTS)
-    alive = []
+    undetected = []
     with ThreadPoolExecutor(options.jobs) as pool:
-        for report in pool.map(lambda name: run_mutant(name, options.seeds), names):
-            verdict = "caught" if report.is_caught else "ALIVE "
-            text = report.detail.strip()[:100]
-            print(f"{verdict}  {report.name:38} {report.seconds:5.1f} s  {text}", flush=True)
-            alive += [] if report.is_caught else [report.name]
-    print(f"mutants: {len(names) - len(alive)} of {len(names)} caught")
-    return 1 if alive else 0
+        for result in pool.map(lambda name: run_mutant(name, options.seeds), names):
+            outcome = "detected  " if result.is_detected else "UNDETECTED"
+            text = result.detail.strip()[:100]
+            print(f"{outcome}  {result.name:42} {result.seconds:5.1f} s  {text}", flush=True)
+            undetected += [] if result.is_detected else [result.name]
+    print(f"mutants: {len(names) - len(undetected)} of {len(names)} detected")
+    return 1 if undetected else 0
 
 
 if __name__ == "__main__":

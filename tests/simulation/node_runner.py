@@ -1,4 +1,4 @@
-"""How nodes run in the simulated world: the real behaviours, and one with a counted effect."""
+"""Runs nodes in the simulator with the product code and counts their effects."""
 
 from __future__ import annotations
 
@@ -7,63 +7,65 @@ from typing import TYPE_CHECKING, Any
 
 from rune.core.execution.decision import Decision
 from rune.core.execution.fact import AttemptFailed, NodeResult, SignalReceived
+from rune.core.execution.joins import Lookup
 from rune.core.execution.outcome import Error, Failure, Outcome, Output
 from rune.core.execution.scope import ValueSource
 from rune.core.execution.token import Path, Token, token_name
-from rune.core.execution.joins import Lookup
 from rune.nodes.base import NodeCall
 from rune.nodes.registry import Registry, execute, execute_async, prepare
-from tests.simulation.effect import FAILED
+from tests.simulation.children import start_child
+from tests.simulation.effect import FAILURE_MESSAGE
 from tests.simulation.execution import Execution
-from tests.simulation.family import launch
 from tests.simulation.journal import Violation
 from tests.simulation.store import Lease
 
 if TYPE_CHECKING:
-    from tests.simulation.world import Realm
+    from tests.simulation.simulator import Simulator
 
 
-class Nodes:
-    """Runs the tokens of one execution and keeps a ledger of effects."""
+class NodeRunner:
+    """Runs the tokens of one execution and counts effects per attempt."""
 
-    def __init__(self, world: Realm, execution: Execution, registry: Registry) -> None:
-        self._world = world
+    def __init__(self, sim: Simulator, execution: Execution, registry: Registry) -> None:
+        self._sim = sim
         self._execution = execution
         self._registry = registry
-        self.made: dict[tuple[str, int], int] = {}
+        self.call_counts: dict[tuple[str, int], int] = {}
 
     def run(self, token: Token, lease: Lease | None, decisions: list[Decision]) -> Outcome:
-        """The outcome of a token. `decisions` are those of its own run, which nobody else can see yet."""
+        """The outcome of a token. `decisions` are those of its inline run, which are not stored yet."""
         node = self._execution.case.plan.nodes[token.node]
         kind = self._registry[node.node.type]
         prepared = self._prepared(token, decisions)
         outcome = prepared if isinstance(prepared, Failure) else execute(kind, prepared)
         if node.pure:
             return outcome
-        if self._world.mended and isinstance(prepared, NodeCall) and _was_told_to_fail(outcome):
+        if self._sim.effects_succeed and isinstance(prepared, NodeCall) and _failed_by_parameter(outcome):
             outcome = Output({"did": prepared.parameters.key, "json": prepared.payload})
-        return self._effect(token, lease, outcome, once=node.node.at_most_once)
+        return self._count_call(token, lease, outcome, at_most_once=node.node.at_most_once)
 
     def launch(self, token: Token, decisions: list[Decision]) -> Generator[None, None, Outcome]:
-        """The outcome of a token whose node starts another execution."""
+        """The outcome of a token whose node starts a child execution."""
         node = self._execution.case.plan.nodes[token.node]
         prepared = self._prepared(token, decisions)
         if isinstance(prepared, Failure):
             return prepared
 
         async def start(workflow: str, which: str | None, input: Any, waits: bool) -> str:
-            return await launch(self._world, self._execution, token, workflow)
+            return await start_child(self._sim, self._execution, token, workflow)
 
         prepared.launch = start
         return (yield from execute_async(self._registry[node.node.type], prepared).__await__())
 
     def _prepared(self, token: Token, decisions: list[Decision]) -> NodeCall[Any] | Failure:
-        world, execution = self._world, self._execution
+        sim, execution = self._sim, self._execution
         plan = execution.case.plan
-        own = {(each.node, each.path): each.fact for each in decisions if isinstance(each.fact, NodeResult)}
+        uncommitted = {
+            (each.node, each.path): each.fact for each in decisions if isinstance(each.fact, NodeResult)
+        }
 
         def results(node: int, path: Path) -> NodeResult | None:
-            fact = own.get((node, path))
+            fact = uncommitted.get((node, path))
             return fact if isinstance(fact, NodeResult) else execution.journal.result(node, path)
 
         self._check_started(token, results)
@@ -73,19 +75,19 @@ class Nodes:
         return prepare(
             self._registry[node.node.type],
             node.parameters,
-            values.scope(token, world.now / 1000, name),
-            now=world.now,
+            values.scope(token, sim.now / 1000, name),
+            now=sim.now,
             node=node.id,
             arrivals=lambda: values.arrivals(token),
             entries=lambda: values.entries(token),
             attempt=token.attempt,
             resumed=token.resumed,
             timer_id=f"wait:{name}",
-            due=world.now,
-            signal=self._heard(token),
+            due=sim.now,
+            signal=self._signal_value(token),
         )
 
-    def _heard(self, token: Token) -> Any:
+    def _signal_value(self, token: Token) -> Any:
         if token.signal is None:
             return None
         fact = self._execution.journal.facts[("signal", token.signal)]
@@ -93,33 +95,35 @@ class Nodes:
         return fact.value
 
     def _check_started(self, token: Token, results: Lookup) -> None:
-        """No node starts before the commit of what it depends on, or if its result was kept."""
+        """No node starts before its inputs are committed, or if a rerun kept its result."""
         for ref in (token.payload, *(each.payload for each in token.arrived)):
             if ref.kind == "result" and results(ref.node, ref.path) is None:
                 raise Violation(f"{token} started before the commit of {ref}")
-        mine = self._execution.journal.result(token.node, token.path)
-        if mine is not None and mine.kept:
+        stored = self._execution.journal.result(token.node, token.path)
+        if stored is not None and stored.kept:
             raise Violation(f"{token} runs although its result was kept")
 
-    def _effect(self, token: Token, lease: Lease | None, outcome: Outcome, *, once: bool) -> Outcome:
-        """An effect happened in the world. Each physical call has a number, by which a lost one is known."""
-        world = self._world
-        world.calls += 1
-        made = (token_name(token.node, token.path, self._execution.case.plan.ids), token.attempt)
-        self.made[made] = self.made.get(made, 0) + 1
-        if once and (self.made[made] > 1 or self._is_unknown(token)):
-            raise Violation(f"the effect of {made} must not be made twice, and was")
-        if lease is not None and lease.until <= world.now and world.rng.random() < 0.5:
-            return Failure(Error("LOST", "the holder was cut off"))
+    def _count_call(
+        self, token: Token, lease: Lease | None, outcome: Outcome, *, at_most_once: bool
+    ) -> Outcome:
+        """Count a physical call and add its number to the output, so that lost results can be detected."""
+        sim = self._sim
+        sim.call_count += 1
+        attempt = (token_name(token.node, token.path, self._execution.case.plan.ids), token.attempt)
+        self.call_counts[attempt] = self.call_counts.get(attempt, 0) + 1
+        if at_most_once and (self.call_counts[attempt] > 1 or self._is_unknown(token)):
+            raise Violation(f"the at-most-once effect of {attempt} was made twice")
+        if lease is not None and lease.until <= sim.now and sim.rng.random() < 0.5:
+            return Failure(Error("LOST", "the lease expired"))
         if isinstance(outcome, Output):
-            return Output({**outcome.value, "call": world.calls}, outcome.outlet)
+            return Output({**outcome.value, "call": sim.call_count}, outcome.outlet)
         return outcome
 
     def _is_unknown(self, token: Token) -> bool:
-        """Whether nobody can know if an earlier try made the effect."""
-        earlier = self._execution.journal.facts.get(("attempt", *token.key, token.attempt - 1))
-        return isinstance(earlier, AttemptFailed) and earlier.failure.code == "UNKNOWN_OUTCOME"
+        """Whether the previous attempt ended with an unknown outcome."""
+        previous = self._execution.journal.facts.get(("attempt", *token.key, token.attempt - 1))
+        return isinstance(previous, AttemptFailed) and previous.failure.code == "UNKNOWN_OUTCOME"
 
 
-def _was_told_to_fail(outcome: Outcome) -> bool:
-    return isinstance(outcome, Failure) and outcome.error.message == FAILED
+def _failed_by_parameter(outcome: Outcome) -> bool:
+    return isinstance(outcome, Failure) and outcome.error.message == FAILURE_MESSAGE

@@ -1,4 +1,4 @@
-"""Reruns: what a later execution begins with, and whether that may be kept."""
+"""Reruns: the facts that a rerun keeps, and checks that it may keep them."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from tests.simulation.journal import Violation
 Key = tuple[int, Path]
 
 
-def beginning(execution: Execution, now: int, rng: Random) -> list[Fact] | None:
-    """What a rerun of an ended execution keeps; None if there is nothing of the kind to run again."""
+def facts_to_keep(execution: Execution, now: int, rng: Random) -> list[Fact] | None:
+    """The facts that a random rerun of an ended execution keeps; None if no token would run again."""
     facts = list(execution.journal.facts.values())
-    again = _chosen(execution, facts, rng)
-    if not again:
+    rerun = _tokens_to_rerun(execution, facts, rng)
+    if not rerun:
         return None
-    found = kept_results(execution.case.plan, facts, again, now)
-    _check_kept(_results(facts), _results(found), again)
+    found = kept_results(execution.case.plan, facts, rerun, now)
+    _check_kept(_results(facts), _results(found), rerun)
     return found
 
 
-def _chosen(execution: Execution, facts: Sequence[Fact], rng: Random) -> set[Key]:
+def _tokens_to_rerun(execution: Execution, facts: Sequence[Fact], rng: Random) -> set[Key]:
     plan = execution.case.plan
-    how = rng.choice(("retry", "retry", "items", "node", "node"))
-    if how == "retry":
+    mode = rng.choice(("retry", "retry", "items", "node", "node"))
+    if mode == "retry":
         return unfinished(plan, facts)
-    if how == "items":
+    if mode == "items":
         return failed_items(plan, facts)
     node, path = rng.choice(sorted(_results(facts)) or [(-1, ())])
     return from_node(plan, facts, node, path if rng.random() < 0.5 else ())
@@ -40,16 +40,16 @@ def _results(facts: Iterable[Fact]) -> dict[Key, NodeResult]:
     return {(each.node, each.path): each for each in facts if isinstance(each, NodeResult)}
 
 
-def _check_kept(old: dict[Key, NodeResult], new: dict[Key, NodeResult], again: set[Key]) -> None:
-    """Nothing is kept that is to run again, stands on what does, or is no longer what it was."""
+def _check_kept(old: dict[Key, NodeResult], new: dict[Key, NodeResult], rerun: set[Key]) -> None:
+    """No kept result runs again, depends on a token that does, or was changed."""
     for key, result in new.items():
-        if key in again:
-            raise Violation(f"{key} is to run again, and was kept")
+        if key in rerun:
+            raise Violation(f"{key} runs again and was kept")
         if (old[key].value, old[key].items) != (result.value, result.items):
-            raise Violation(f"{key} was kept as something else")
+            raise Violation(f"{key} was changed when it was kept")
         for ref in (result.payload, result.error, *(each.payload for each in result.arrived)):
             if ref is not None and _source(ref) in old.keys() - new.keys():
-                raise Violation(f"{key} was kept without {ref}, on which it stands")
+                raise Violation(f"{key} was kept without {ref}, on which it depends")
 
 
 def _source(ref: Ref) -> Key:

@@ -1,4 +1,4 @@
-"""One seed: a random definition in a world of random trouble, and the verdict on it; then, for some, a rerun."""
+"""Runs one seed: simulate a case with random faults, check it, and rerun some cases."""
 
 from __future__ import annotations
 
@@ -6,100 +6,104 @@ from collections import Counter
 from random import Random
 
 from rune.core.execution.fact import EffectStarted, NodeResult, PauseChanged, SignalReceived
-from tests.simulation.again import beginning
-from tests.simulation.answers import check_family
 from tests.simulation.case import Case, random_case, registry
-from tests.simulation.profile import harsh_profile, random_profile
-from tests.simulation.verdict import (
+from tests.simulation.external_results import check_child
+from tests.simulation.invariants import (
     check_calls,
     check_counts,
     check_end,
     check_fold,
-    check_once,
-    check_owned,
-    check_parallel,
+    check_max_parallel,
     check_signals,
+    check_single_emission,
+    check_timers,
 )
-from tests.simulation.world import Realm
+from tests.simulation.profile import harsh_profile, random_profile
+from tests.simulation.reruns import facts_to_keep
+from tests.simulation.simulator import Simulator
 
-__all__ = ["ProbedWorld", "registry", "run_seed"]
+__all__ = ["CheckedSimulator", "registry", "run_seed"]
 
-PROBE = 0.03
-CLOSELY = 0.3
-MOST_RERUNS = 2
-SHOWN = ("TIMEOUT", "UNKNOWN_OUTCOME", "CHILD_FAILED")
+FOLD_CHECK_RATE = 0.03
+HANDWRITTEN_FOLD_CHECK_RATE = 0.3
+MAX_RERUNS = 2
+COUNTED_CODES = ("TIMEOUT", "UNKNOWN_OUTCOME", "CHILD_FAILED")
 
 
-class ProbedWorld(Realm):
-    """A world whose invariants are looked at now and then while it runs."""
+class CheckedSimulator(Simulator):
+    """A simulator that checks invariants while it runs."""
 
-    def _act(self) -> None:
-        super()._act()
+    def _step(self) -> None:
+        super()._step()
         for execution in list(self.executions.values()):
             memory = execution.store.memory
             if memory is not None:
                 check_counts(memory.state)
                 check_signals(execution.case.plan, memory.state)
-                check_once(execution.store)
-        check_parallel(self)
-        if self.rng.random() < (CLOSELY if self.root.case.is_known else PROBE) and not self.workers:
+                check_single_emission(execution.store)
+        check_max_parallel(self)
+        if (
+            self.rng.random()
+            < (HANDWRITTEN_FOLD_CHECK_RATE if self.root.case.is_handwritten else FOLD_CHECK_RATE)
+            and not self.workers
+        ):
             for execution in self.executions.values():
-                check_owned(execution)
+                check_timers(execution)
                 check_fold(execution, self.now, self.rng)
 
 
 def run_seed(seed: int, tally: Counter[str] | None = None) -> str:
-    """Run one seed; raises Violation. Answers how its first execution ended; `tally` counts what occurred."""
+    """Run one seed and return the status of its first execution; raises Violation. `tally` counts events."""
     case = random_case(seed)
     rng = Random(f"world-{seed}")
-    harsh = case.is_known and rng.random() < 0.7
-    world = ProbedWorld(case, registry(), harsh_profile(rng) if harsh else random_profile(rng), rng)
-    _live(world, tally)
-    first = world.root.journal.end
+    harsh = case.is_handwritten and rng.random() < 0.7
+    sim = CheckedSimulator(case, registry(), harsh_profile(rng) if harsh else random_profile(rng), rng)
+    _run_and_check(sim, tally)
+    first = sim.root.journal.end
     assert first is not None
-    for number in range(MOST_RERUNS if case.again else 0):
-        again = _run_again(world, case.mended(), rng, f"sim+{number}")
-        if again is None:
+    for number in range(MAX_RERUNS if case.reruns else 0):
+        rerun = _start_rerun(sim, case.without_failures(), rng, f"sim+{number}")
+        if rerun is None:
             break
-        world = again
-        _live(world, tally)
-        if tally is not None and world.root.journal.end is not None:
-            tally[f"rerun {world.root.journal.end.status}"] += 1
+        sim = rerun
+        _run_and_check(sim, tally)
+        if tally is not None and sim.root.journal.end is not None:
+            tally[f"rerun {sim.root.journal.end.status}"] += 1
     return first.status
 
 
-def _run_again(world: Realm, case: Case, rng: Random, name: str) -> ProbedWorld | None:
-    """The same definition once more, beginning with what still holds, in a world where effects succeed."""
-    kept = beginning(world.root, world.now, rng)
-    if kept is None:
+def _start_rerun(sim: Simulator, case: Case, rng: Random, name: str) -> CheckedSimulator | None:
+    """A simulator for a rerun of the same definition with effects that succeed."""
+    kept_facts = facts_to_keep(sim.root, sim.now, rng)
+    if kept_facts is None:
         return None
-    return ProbedWorld(
+    return CheckedSimulator(
         case,
         registry(),
         random_profile(rng),
         rng,
         name=name,
-        kept=kept,
-        calls=world.calls,
-        mended=True,
-        now=world.now,
+        kept_facts=kept_facts,
+        call_count=sim.call_count,
+        effects_succeed=True,
+        now=sim.now,
     )
 
 
-def _live(world: Realm, tally: Counter[str] | None) -> None:
-    world.run()
-    for execution in world.executions.values():
-        check_family(world, execution)
-        check_end(world, execution)
-    check_calls(world)
+def _run_and_check(sim: Simulator, tally: Counter[str] | None) -> None:
+    sim.run()
+    for execution in sim.executions.values():
+        check_child(sim, execution)
+        check_end(sim, execution)
+    check_calls(sim)
     if tally is None:
         return
-    tally["children"] += len(world.executions) - 1
-    for execution in world.executions.values():
+    tally["children"] += len(sim.executions) - 1
+    for execution in sim.executions.values():
         facts = execution.journal.facts.values()
         tally["signals"] += sum(isinstance(fact, SignalReceived) for fact in facts)
-        tally["taken"] += len(execution.journal.taken)
-        tally["begun"] += sum(isinstance(fact, EffectStarted) for fact in facts)
-        tally["paused"] += any(isinstance(fact, PauseChanged) for fact in facts)
+        tally["signals taken"] += len(execution.journal.signal_takers)
+        tally["effects started"] += sum(isinstance(fact, EffectStarted) for fact in facts)
+        tally["paused executions"] += any(isinstance(fact, PauseChanged) for fact in facts)
         for code in (fact.failure.code for fact in facts if isinstance(fact, NodeResult) and fact.failure):
-            tally[code] += code in SHOWN
+            tally[code] += code in COUNTED_CODES

@@ -1,4 +1,4 @@
-"""Voices: who sends signals into the simulated world, when, under which key and to whom."""
+"""Sends random signals to simulated executions."""
 
 from __future__ import annotations
 
@@ -7,67 +7,69 @@ from typing import TYPE_CHECKING
 
 from rune.core.execution.fact import SignalReceived
 from rune.core.execution.token import Path
-from tests.simulation.desk import deliver
+from tests.simulation.children import CHILD_SIGNAL_PREFIX
+from tests.simulation.commands import send_signal
 from tests.simulation.execution import Execution
-from tests.simulation.family import SIGNAL
-from tests.simulation.oracle.model import Hear
+from tests.simulation.oracle.model import SignalWait
 
 if TYPE_CHECKING:
-    from tests.simulation.world import Realm
+    from tests.simulation.simulator import Simulator
 
-MOST_UNASKED = 12
-KEYS = 6
+MAX_UNSOLICITED = 12
+REUSED_KEYS = 6
 
 
-class Voices:
-    """Signals unasked, early, late, twice under one key, to an item or to whoever waits longest."""
+class SignalSource:
+    """Sends unsolicited, early, late and duplicate signals, to an item or to the longest wait."""
 
-    def __init__(self, world: Realm) -> None:
-        self._world = world
-        self._left = world.rng.randrange(MOST_UNASKED)
-        self._said = 0
+    def __init__(self, sim: Simulator) -> None:
+        self._sim = sim
+        self._left = sim.rng.randrange(MAX_UNSOLICITED)
+        self._sent = 0
 
-    def may_speak(self) -> bool:
-        return self._left > 0 and self._world.rng.random() < 0.1 and bool(self._names(self._world.root))
+    def may_send(self) -> bool:
+        return self._left > 0 and self._sim.rng.random() < 0.1 and bool(self._signal_names(self._sim.root))
 
-    def speak(self) -> Iterator[None]:
-        """A signal that nobody may be waiting for."""
-        world = self._world
+    def send_random(self) -> Iterator[None]:
+        """Send a signal that may have no waiting token."""
+        sim = self._sim
         self._left -= 1
-        execution = world.rng.choice([e for e in world.executions.values() if self._names(e)])
-        listening = self._listening(execution)
-        name = world.rng.choice(self._names(execution))
+        execution = sim.rng.choice([e for e in sim.executions.values() if self._signal_names(e)])
+        signal_waits = self._external_waits(execution)
+        name = sim.rng.choice(self._signal_names(execution))
         path: Path | None = None
-        if listening and world.rng.random() < 0.7:
-            name, path = world.rng.choice(listening)
-            path = world.rng.choice((None, path))
-        elif world.rng.random() < 0.3:
+        if signal_waits and sim.rng.random() < 0.7:
+            name, path = sim.rng.choice(signal_waits)
+            path = sim.rng.choice((None, path))
+        elif sim.rng.random() < 0.3:
             path = ()
-        return deliver(world, execution, self._signal(name, path, world.rng.random() < 0.3))
+        return send_signal(sim, execution, self._signal(name, path, sim.rng.random() < 0.3))
 
-    def is_awaited(self) -> bool:
-        """Whether somebody waits for a signal that only a voice can send."""
-        return any(self._listening(each) for each in self._world.executions.values())
+    def has_waits(self) -> bool:
+        """Whether a token waits for a signal that is not the end of a child."""
+        return any(self._external_waits(each) for each in self._sim.executions.values())
 
-    def answer(self) -> Iterator[None]:
-        """What somebody waits for."""
-        world = self._world
-        waiting = [(each, *who) for each in world.executions.values() for who in self._listening(each)]
-        execution, name, path = world.rng.choice(waiting)
-        return deliver(world, execution, self._signal(name, world.rng.choice((None, path)), False))
+    def send_awaited(self) -> Iterator[None]:
+        """Send a signal that a token waits for."""
+        sim = self._sim
+        waiting = [(each, *wait) for each in sim.executions.values() for wait in self._external_waits(each)]
+        execution, name, path = sim.rng.choice(waiting)
+        return send_signal(sim, execution, self._signal(name, sim.rng.choice((None, path)), False))
 
-    def _signal(self, name: str, path: Path | None, again: bool) -> SignalReceived:
-        """Keys of an earlier execution are used again in later ones, and some twice in one."""
-        self._said += 1
-        number = self._world.rng.randrange(KEYS) if again else self._said
-        value = {"t": f"{name}#{self._said}", "n": self._said % 3}
-        return SignalReceived(self._world.now, f"k{number}", name, path, value)
+    def _signal(self, name: str, path: Path | None, reuse_key: bool) -> SignalReceived:
+        """Build a signal; `reuse_key` takes a key that may have been used before."""
+        self._sent += 1
+        number = self._sim.rng.randrange(REUSED_KEYS) if reuse_key else self._sent
+        value = {"t": f"{name}#{self._sent}", "n": self._sent % 3}
+        return SignalReceived(self._sim.now, f"k{number}", name, path, value)
 
-    def _names(self, execution: Execution) -> list[str]:
-        return [node.params.name for node in execution.case.model.nodes if isinstance(node.params, Hear)]
+    def _signal_names(self, execution: Execution) -> list[str]:
+        return [
+            node.params.name for node in execution.case.model.nodes if isinstance(node.params, SignalWait)
+        ]
 
-    def _listening(self, execution: Execution) -> list[tuple[str, Path]]:
+    def _external_waits(self, execution: Execution) -> list[tuple[str, Path]]:
         if execution.journal.end is not None:
             return []
-        found = [(name, live.token.path) for name, live in execution.store.listening()]
-        return sorted(each for each in found if not each[0].startswith(SIGNAL))
+        found = [(name, live.token.path) for name, live in execution.store.signal_waits()]
+        return sorted(each for each in found if not each[0].startswith(CHILD_SIGNAL_PREFIX))

@@ -1,4 +1,4 @@
-"""The simulated world: stores, schedule and faults. It knows no rule: what happens next `rune.core` says."""
+"""The simulator: stores, schedule and faults. It contains no rules; `rune.core` decides what happens next."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from rune.core.execution.transition import start_execution
 from rune.core.plan.model import Plan
 from rune.nodes.registry import Registry
 from tests.simulation.case import Case
-from tests.simulation.desk import catch_up, steer
-from tests.simulation.execution import Execution, accept
-from tests.simulation.family import finish, recover, untold
-from tests.simulation.journal import Ended, Journal, Outage, Violation, Weather
-from tests.simulation.nodes import Nodes
+from tests.simulation.children import finish_execution, recover_children, unreported_children
+from tests.simulation.commands import apply_missed_facts, set_paused
+from tests.simulation.execution import Execution, create_execution
+from tests.simulation.journal import AlreadyEnded, Journal, Outage, Outages, Violation
+from tests.simulation.node_runner import NodeRunner
 from tests.simulation.oracle.model import Model
 from tests.simulation.profile import Profile
+from tests.simulation.signal_source import SignalSource
 from tests.simulation.store import LEASE
-from tests.simulation.voices import Voices
 from tests.simulation.worker import Worker, relay
 
 START_TIME = 1_700_000_000_000
 MAX_ACTS = 60_000
-SWEEP_PAUSE = 100  # ms: even a sweeper with nothing to wait for takes its time
+SWEEP_PAUSE = 100  # ms between two sweeps
 CANCELLED = FinishExecution("cancelled")
 
 
@@ -38,8 +38,8 @@ class Delivery:
     token: Token
 
 
-class Realm:
-    """An execution, those that it starts, and everything that can go wrong around them."""
+class Simulator:
+    """Runs an execution and its children with random scheduling and faults."""
 
     def __init__(
         self,
@@ -49,68 +49,68 @@ class Realm:
         rng: Random,
         *,
         name: str = "sim",
-        kept: Iterable[Fact] = (),
-        calls: int = 0,
-        mended: bool = False,
+        kept_facts: Iterable[Fact] = (),
+        call_count: int = 0,
+        effects_succeed: bool = False,
         now: int = START_TIME,
     ) -> None:
         self.profile = profile
         self.rng = rng
         self.now = now
-        self.weather = Weather()
+        self.outages = Outages()
         self.registry = registry
         self.executions: dict[str, Execution] = {}
-        self.nodes: dict[str, Nodes] = {}
-        self.refused: set[str] = set()  # children that must not be started any more
+        self.node_runners: dict[str, NodeRunner] = {}
+        self.refused_children: set[str] = set()  # ids that must not be started any more
         self.queue: list[Delivery] = []
         self.workers: list[Worker] = []
-        self.errands: list[Iterator[None]] = []  # whoever else is at work: people, timers, relays
+        self.tasks: list[Iterator[None]] = []  # work outside of workers: commands, timers, relays
         self.in_place = profile.in_place
-        self.foresees = profile.foresees
+        self.predicts_end = profile.predicts_end
         self.faults_left = profile.faults
-        self.numbers = 0
-        self.calls = calls
-        self.mended = mended
-        self.root = accept(name, case, self.weather, kept)
-        self.voices = Voices(self)
-        self.admit(self.root)
+        self.worker_count = 0
+        self.call_count = call_count
+        self.effects_succeed = effects_succeed
+        self.root = create_execution(name, case, self.outages, kept_facts)
+        self.signal_source = SignalSource(self)
+        self.register(self.root)
 
-    def admit(self, execution: Execution) -> None:
+    def register(self, execution: Execution) -> None:
         self.executions[execution.id] = execution
-        self.nodes[execution.id] = Nodes(self, execution, self.registry)
+        self.node_runners[execution.id] = NodeRunner(self, execution, self.registry)
 
     def run(self) -> None:
         self._start(self.root)
         for _ in range(MAX_ACTS):
-            if self._over():
+            if self._is_finished():
                 return
             try:
-                self._act()
+                self._step()
             except Outage:
                 self._end_outages()
         raise Violation("hung: the execution never ended")
 
     def _start(self, execution: Execution) -> None:
-        """The start row and its outbox are one act; the relay's part may be lost and found by the sweeper."""
+        """Write the start row and send the first tokens; lost messages are sent again by the sweeper."""
         execution.journal.record([ExecutionStarted(self.now)])
-        if execution.is_again:
-            for token in execution.store.ready(self.now)[1]:
+        if execution.is_rerun:
+            for token in execution.store.load(self.now)[1]:
                 self.send(execution, token)
             return
         state = State()
         applied = start_execution(execution.case.plan, state, self.now)
-        execution.store.begin(applied, state)
+        execution.store.initialize(applied, state)
         for token in applied.emitted:
             self.send(execution, token)
         if applied.finish is not None:
-            self.errands.append(finish(self, execution, applied.finish))
+            self.tasks.append(finish_execution(self, execution, applied.finish))
 
-    def _over(self) -> bool:
-        if self.workers or self.queue or self.errands or untold(self):
+    def _is_finished(self) -> bool:
+        if self.workers or self.queue or self.tasks or unreported_children(self):
             return False
         return all(each.completions and not each.journal.outbox for each in self.executions.values())
 
-    def _act(self) -> None:
+    def _step(self) -> None:
         rng = self.rng
         if self.faults_left and rng.random() < self.profile.fault_rate:
             self.faults_left -= 1
@@ -119,41 +119,41 @@ class Realm:
         self.now += rng.randrange(self.profile.pace)
         choices = []
         if self.workers:
-            choices += [self._advance] * 4
-        if self.errands:
-            choices += [self._errand] * 2
+            choices += [self._advance_worker] * 4
+        if self.tasks:
+            choices += [self._advance_task] * 2
         if self.queue and len(self.workers) < self.profile.workers:
             choices += [self._deliver] * 2
         if any(each.journal.outbox for each in self.executions.values()):
             choices.append(self._relay)
         if self._due():
             choices.append(self._fire)
-        if self.voices.may_speak():
-            choices.append(self._speak)
+        if self.signal_source.may_send():
+            choices.append(self._send_signal)
         if choices:
             rng.choice(choices)()
         else:
             self._idle()
 
-    def _advance(self) -> None:
+    def _advance_worker(self) -> None:
         worker = self.rng.choice(self.workers)
         try:
             next(worker.steps)
         except StopIteration:
             self.workers.remove(worker)
         except Outage:
-            # Gives back what it holds and counts nothing.
-            self._die(worker, lost=False)
+            # The delivery returns to the queue and the attempt is not counted.
+            self._stop_worker(worker, lost=False)
             raise
 
-    def _errand(self) -> None:
-        errand = self.rng.choice(self.errands)
+    def _advance_task(self) -> None:
+        task = self.rng.choice(self.tasks)
         try:
-            next(errand)
-        except (StopIteration, Ended):
-            self.errands.remove(errand)
+            next(task)
+        except (StopIteration, AlreadyEnded):
+            self.tasks.remove(task)
         except Outage:
-            self.errands.remove(errand)
+            self.tasks.remove(task)
             raise
 
     def _deliver(self) -> None:
@@ -163,19 +163,19 @@ class Realm:
             delivery = Delivery(delivery.execution, delivery.token)
         else:
             del self.queue[position]
-        self.numbers += 1
-        self.workers.append(Worker(self, self.numbers, delivery))
+        self.worker_count += 1
+        self.workers.append(Worker(self, self.worker_count, delivery))
 
     def send(self, execution: Execution, token: Token) -> None:
         if self.rng.random() >= self.profile.loss:
             self.queue.append(Delivery(execution, token))
 
     def _relay(self) -> None:
-        owing = [each for each in self.executions.values() if each.journal.outbox]
-        self.errands.append(relay(self, self.rng.choice(owing)))
+        candidates = [each for each in self.executions.values() if each.journal.outbox]
+        self.tasks.append(relay(self, self.rng.choice(candidates)))
 
     def _due(self) -> list[tuple[Execution, Timer]]:
-        if self.weather.state:
+        if self.outages.state:
             return []
         return [
             (each, timer)
@@ -187,7 +187,7 @@ class Realm:
 
     def _fire(self) -> None:
         execution, timer = self.rng.choice(sorted(self._due(), key=lambda each: (each[0].id, repr(each[1]))))
-        self.errands.append(self._fired(execution, timer))
+        self.tasks.append(self._fired(execution, timer))
 
     def _fired(self, execution: Execution, timer: Timer) -> Iterator[None]:
         applied = execution.store.fire(timer, self.now)
@@ -195,54 +195,54 @@ class Realm:
         for token in applied.emitted:
             self.send(execution, token)
         if applied.finish is not None:
-            yield from finish(self, execution, applied.finish)
+            yield from finish_execution(self, execution, applied.finish)
 
-    def _speak(self) -> None:
-        self.errands.append(self.voices.speak())
+    def _send_signal(self) -> None:
+        self.tasks.append(self.signal_source.send_random())
 
     def _idle(self) -> None:
-        """Nothing moves: end outages and pauses, sweep, and let time pass to what is due next."""
-        if self.weather.state or self.weather.journal:
+        """Nothing can advance: end outages and pauses, sweep, and move the clock to the next due time."""
+        if self.outages.state or self.outages.journal:
             self._end_outages()
             return
-        if self._take_up():
+        if self._resume_unfinished():
             return
         self.now += SWEEP_PAUSE
         if self._sweep() or self._due():
             return
         ahead = [
             moment
-            for memory in (each.store.ready(self.now)[0] for each in self.executions.values())
+            for memory in (each.store.load(self.now)[0] for each in self.executions.values())
             for moment in (*memory.timers.values(), *(lease.until for lease in memory.leases.values()))
             if moment > self.now
         ]
-        if self.voices.is_awaited() and (not ahead or self.rng.random() < self.profile.talkative):
-            self.errands.append(self.voices.answer())
+        if self.signal_source.has_waits() and (not ahead or self.rng.random() < self.profile.signal_rate):
+            self.tasks.append(self.signal_source.send_awaited())
         elif ahead:
             self.now = min(ahead)
         else:
-            raise Violation("lost: unfinished work that nobody owns")
+            raise Violation("lost: unfinished work without a message, timer or lease")
 
-    def _take_up(self) -> bool:
-        """What somebody left undone: rows that the state was not told of, families, pauses."""
-        unattended = [each for each in self.executions.values() if each.journal.marks]
+    def _resume_unfinished(self) -> bool:
+        """Apply unapplied facts, propagate ends, or resume a paused execution."""
+        unapplied = [each for each in self.executions.values() if each.journal.unapplied]
         paused = [each for each in self.executions.values() if self._is_paused(each)]
-        if unattended:
-            self.errands.append(catch_up(self, unattended[0]))
-        elif untold(self):
-            self.errands.append(recover(self))
+        if unapplied:
+            self.tasks.append(apply_missed_facts(self, unapplied[0]))
+        elif unreported_children(self):
+            self.tasks.append(recover_children(self))
         elif paused:
-            self.errands.append(steer(self, self.rng.choice(paused), paused=False))
-        return bool(unattended or untold(self) or paused)
+            self.tasks.append(set_paused(self, self.rng.choice(paused), paused=False))
+        return bool(unapplied or unreported_children(self) or paused)
 
     def _is_paused(self, execution: Execution) -> bool:
-        return execution.journal.end is None and execution.store.controls(self.now)[1]
+        return execution.journal.end is None and execution.store.pause_status(self.now)[1]
 
     def _sweep(self) -> bool:
-        """Send again what nobody holds."""
+        """Send tokens again that have no valid lease."""
         count = len(self.queue)
         for execution in list(self.executions.values()):
-            memory, sent = execution.store.ready(self.now)
+            memory, sent = execution.store.load(self.now)
             found = list(sent)
             back = memory.held_back.keys() - memory.claims.keys()
             for scope in memory.state.scopes.values():
@@ -255,44 +255,44 @@ class Realm:
         return len(self.queue) > count
 
     def _end_outages(self) -> None:
-        self.weather.state = self.weather.journal = False
+        self.outages.state = self.outages.journal = False
 
-    def _die(self, worker: Worker, *, lost: bool) -> None:
+    def _stop_worker(self, worker: Worker, *, lost: bool) -> None:
         self.workers.remove(worker)
         if not lost:
             self.queue.append(Delivery(worker.execution, worker.delivery.token))
 
     def _crash(self) -> None:
         if self.workers:
-            self._die(self.rng.choice(self.workers), lost=self.rng.random() < self.profile.loss)
+            self._stop_worker(self.rng.choice(self.workers), lost=self.rng.random() < self.profile.loss)
 
-    def _crash_errand(self) -> None:
-        if self.errands:
-            self.errands.remove(self.rng.choice(self.errands))
+    def _crash_task(self) -> None:
+        if self.tasks:
+            self.tasks.remove(self.rng.choice(self.tasks))
 
-    def _someone(self) -> Execution:
+    def _random_execution(self) -> Execution:
         return self.rng.choice(list(self.executions.values()))
 
     def _wipe(self) -> None:
-        self._someone().store.wipe()
+        self._random_execution().store.wipe()
 
     def _save(self) -> None:
-        self._someone().store.save()
+        self._random_execution().store.save()
 
     def _roll_back(self) -> None:
-        self._someone().store.roll_back()
+        self._random_execution().store.roll_back()
 
-    def _store_away(self) -> None:
-        self.weather.state = True
+    def _state_outage(self) -> None:
+        self.outages.state = True
 
-    def _journal_away(self) -> None:
-        self.weather.journal = True
+    def _journal_outage(self) -> None:
+        self.outages.journal = True
 
-    def _jump(self) -> None:
+    def _jump_clock(self) -> None:
         self.now += self.rng.randrange(20_000)
 
     def _zombie(self) -> None:
-        """Whoever works now is taken for dead and replaced, and goes on all the same."""
+        """Expire all leases: other workers take over while the current ones continue."""
         self.now += LEASE
         self._sweep_early()
 
@@ -300,31 +300,31 @@ class Realm:
         self.queue.clear()
 
     def _sweep_early(self) -> None:
-        if not self.weather.state:
+        if not self.outages.state:
             self._sweep()
 
     def _recover_early(self) -> None:
-        self.errands.append(recover(self))
+        self.tasks.append(recover_children(self))
 
     def _pause(self) -> None:
-        self.errands.append(steer(self, self._someone(), paused=True))
+        self.tasks.append(set_paused(self, self._random_execution(), paused=True))
 
     def _resume(self) -> None:
-        self.errands.append(steer(self, self._someone(), paused=False))
+        self.tasks.append(set_paused(self, self._random_execution(), paused=False))
 
     def _cancel(self) -> None:
-        self.errands.append(finish(self, self._someone(), CANCELLED))
+        self.tasks.append(finish_execution(self, self._random_execution(), CANCELLED))
 
     def ack(self, delivery: Delivery) -> None:
-        """Nothing is left of a delivery that was handled."""
+        """Acknowledge a handled delivery; the queue keeps nothing of it."""
 
     def bound(self) -> int:
-        """How far a run in place goes: workers differ, and are interrupted."""
+        """Random limit of tokens for an inline run."""
         return self.rng.choice((1, 2, 256))
 
 
-class World(Realm):
-    """A plan on its own: it starts nothing, and nobody says anything to it."""
+class PlanSimulator(Simulator):
+    """Simulates one plan without children and signals."""
 
     def __init__(self, plan: Plan, registry: Registry, start: Any, profile: Profile, rng: Random) -> None:
         super().__init__(Case(Model("alone", (), ()), plan, start, {}), registry, profile, rng)

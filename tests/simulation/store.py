@@ -1,4 +1,4 @@
-"""The state store of the simulated world: state, leases and timers; it may be lost, rolled back or away."""
+"""Simulated state store with state, leases and timers; it may be wiped, rolled back or unavailable."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rune.core.execution.timers import fire_timer
 from rune.core.execution.token import Token, TokenPurpose
 from rune.core.execution.transition import apply
 from rune.core.plan.model import Plan
-from tests.simulation.journal import Journal, Outage, Violation, Weather
+from tests.simulation.journal import Journal, Outage, Outages, Violation
 
 LEASE = 9_000
 Key = tuple[int, tuple[int, ...]]
@@ -31,32 +31,32 @@ class Lease:
 
 @dataclass
 class Memory:
-    """What is gone when the store is wiped."""
+    """The contents that a wipe removes."""
 
     state: State
     timers: dict[Timer, int] = field(default_factory=dict)
     leases: dict[Key, Lease] = field(default_factory=dict)
     claims: dict[Key, int] = field(default_factory=dict)
-    held_back: dict[Key, Token] = field(default_factory=dict)  # as many run as may run at once
-    numbers: int = 0
-    paused: bool = False  # by the controls that were told to this memory, whatever the state says
+    held_back: dict[Key, Token] = field(default_factory=dict)  # waiting because max_parallel is reached
+    lease_count: int = 0
+    paused: bool = False  # by the pause facts applied to this memory
 
 
 class Store:
-    """Answers every verb after making sure that the state is there; finding none, it folds the journal."""
+    """State store that folds the journal when its state is missing or stale."""
 
-    def __init__(self, plan: Plan, journal: Journal, weather: Weather) -> None:
+    def __init__(self, plan: Plan, journal: Journal, outages: Outages) -> None:
         self.plan = plan
         self.journal = journal
-        self.weather = weather
+        self.outages = outages
         self.memory: Memory | None = None
         self.snapshot: Memory | None = None
         self.incarnation = 0
         self.folded_under = -1
         self.folds = 0
         self.applied_facts: set[Any] = set()
-        self.openings: dict[Key, int] = {}
-        self.fired: dict[tuple[Timer, int], int] = {}
+        self.emission_counts: dict[Key, int] = {}
+        self.fire_counts: dict[tuple[Timer, int], int] = {}
 
     def wipe(self) -> None:
         self.memory, self.incarnation = None, self.incarnation + 1
@@ -71,12 +71,12 @@ class Store:
 
     @property
     def current(self) -> Memory | None:
-        """The memory, if it is of this incarnation."""
+        """The memory, if it was folded in this incarnation."""
         return self.memory if self.folded_under == self.incarnation else None
 
-    def ready(self, now: int) -> tuple[Memory, list[Token]]:
-        """The memory, folded anew if it belongs to another incarnation; and what a fold has to send."""
-        if self.weather.state:
+    def load(self, now: int) -> tuple[Memory, list[Token]]:
+        """The memory, folded again if it is stale, and the tokens that the fold emits."""
+        if self.outages.state:
             raise Outage
         if self.memory is not None and self.folded_under == self.incarnation:
             return self.memory, []
@@ -87,17 +87,17 @@ class Store:
         self.memory = Memory(state, paused=self.journal.paused)
         self.folded_under = self.incarnation
         self.folds += 1
-        self.openings.clear()
-        self.fired.clear()
+        self.emission_counts.clear()
+        self.fire_counts.clear()
         self.applied_facts = set(self.journal.facts)
-        self._keep(applied)
+        self._track(applied)
         return self.memory, applied.emitted
 
-    def begin(self, applied: Applied, state: State) -> None:
+    def initialize(self, applied: Applied, state: State) -> None:
         self.memory, self.folded_under = Memory(state), self.incarnation
-        self._keep(applied)
+        self._track(applied)
 
-    def _keep(self, applied: Applied) -> None:
+    def _track(self, applied: Applied) -> None:
         memory = self.memory
         assert memory is not None
         for timer in applied.disarmed:
@@ -106,15 +106,15 @@ class Store:
             memory.timers[timer] = due
         for token in applied.emitted:
             if token.attempt == 1 and not token.resumed and token.fate is not TokenPurpose.EXPIRE:
-                self.openings[token.key] = self.openings.get(token.key, 0) + 1
+                self.emission_counts[token.key] = self.emission_counts.get(token.key, 0) + 1
             if memory.paused and token.fate is not TokenPurpose.EXPIRE:
                 raise Violation(f"{token} was sent while the execution is paused")
 
     def claim(
         self, token: Token, owner: int, now: int, *, leases: bool
     ) -> tuple[Verdict | str, Token, Lease | None, bool]:
-        """Verdict, the token as the state has it, a lease where one is due, whether it was claimed before."""
-        memory, _ = self.ready(now)
+        """Verdict, the token as stored in the state, its lease if it needs one, and whether it was claimed before."""
+        memory, _ = self.load(now)
         verdict = claim_verdict(self.plan, memory.state, token)
         if verdict == "unknown":
             memory, _ = self.refold(now)
@@ -122,48 +122,48 @@ class Store:
         if verdict not in ("run", "cancelled"):
             return verdict, token, None, False
         if memory.state.ended:
-            raise Violation(f"{token} was let through after the terminal mark")
+            raise Violation(f"{token} was claimed after the end of the execution")
         if memory.paused:
-            raise Violation(f"{token} was let through while the execution is paused")
+            raise Violation(f"{token} was claimed while the execution is paused")
         live = memory.state.scopes[token.path].live.get(token.node)
-        mine = live.token if live else token
-        again = memory.claims.get(token.key, 0) > 0
-        if not again and self._is_full(memory, mine):
-            memory.held_back[mine.key] = mine
-            return "held back", mine, None, False
-        if not leases and not again:
+        stored = live.token if live else token
+        reclaimed = memory.claims.get(token.key, 0) > 0
+        if not reclaimed and self._is_full(memory, stored):
+            memory.held_back[stored.key] = stored
+            return "held back", stored, None, False
+        if not leases and not reclaimed:
             memory.claims[token.key] = 1
-            return verdict, mine, None, False
+            return verdict, stored, None, False
         held = memory.leases.get(token.key)
         if held is not None and held.until > now:
             return "held", token, None, True
-        memory.numbers += 1
+        memory.lease_count += 1
         memory.claims[token.key] = memory.claims.get(token.key, 0) + 1
-        lease = memory.leases[token.key] = Lease(owner, memory.numbers, now + LEASE)
-        return verdict, mine, lease, again
+        lease = memory.leases[token.key] = Lease(owner, memory.lease_count, now + LEASE)
+        return verdict, stored, lease, reclaimed
 
     def _is_full(self, memory: Memory, token: Token) -> bool:
-        most = self.plan.max_parallel
-        return most is not None and token.fate is TokenPurpose.RUN and len(memory.claims) >= most
+        limit = self.plan.max_parallel
+        return limit is not None and token.fate is TokenPurpose.RUN and len(memory.claims) >= limit
 
     def renew(self, token: Token, lease: Lease, now: int) -> bool:
-        """Whether the holder still has the lease; then it is longer."""
-        memory, _ = self.ready(now)
+        """Extend a lease; False if it is no longer held."""
+        memory, _ = self.load(now)
         held = memory.leases.get(token.key)
         if held is not lease or held.until <= now:
             return False
         held.until = now + LEASE
         return True
 
-    def certain_end(self, decisions: list[Decision], now: int) -> FinishExecution | None:
-        """The end that can be written together with what leads to it."""
+    def predicted_end(self, decisions: list[Decision], now: int) -> FinishExecution | None:
+        """The end that can be stored together with these decisions, if they complete the execution."""
         memory = self.current
-        if self.weather.state or memory is None:
+        if self.outages.state or memory is None:
             return None
         return predict_end(memory.state, decisions)
 
-    def apply(self, decisions: list[Decision], now: int, *, keeps: bool = False) -> Applied:
-        memory, sent = self.ready(now)
+    def apply(self, decisions: list[Decision], now: int, *, keep_claim: bool = False) -> Applied:
+        memory, sent = self.load(now)
         total = Applied()
         for decision in decisions:
             applied = apply(self.plan, memory.state, decision)
@@ -171,20 +171,22 @@ class Store:
                 memory, sent = self.refold(now)
                 applied = apply(self.plan, memory.state, decision)
                 assert applied.known, f"unknown after a fold: {decision}"
-            self._keep(applied)
+            self._track(applied)
             if decision.fact is not None:
                 self.applied_facts.add(fact_key(decision.fact))
             total.emitted += applied.emitted
             total.finish = total.finish or applied.finish
-            if applied.fresh and not keeps:  # a twin has no say in who runs the next step of its token
+            if applied.fresh and not keep_claim:  # a duplicate must not release the claim of the next step
                 memory.leases.pop((decision.node, decision.path), None)
                 memory.claims.pop((decision.node, decision.path), None)
-        total.emitted = sent + total.emitted + self._let_in(memory)
+        total.emitted = sent + total.emitted + self._release_held_back(memory)
         return total
 
-    def _let_in(self, memory: Memory) -> list[Token]:
-        """Somebody is done: whoever was held back may try again. One that came twice, or ended elsewhere, would take
-        the place of another and never give it back."""
+    def _release_held_back(self, memory: Memory) -> list[Token]:
+        """Release held-back tokens into free slots.
+
+        Duplicates and tokens that ended meanwhile are dropped: they would occupy a slot for ever.
+        """
         free = (self.plan.max_parallel or 0) - len(memory.claims)
         found: list[Token] = []
         for key, token in list(memory.held_back.items()):
@@ -196,8 +198,8 @@ class Store:
         return found
 
     def fire(self, timer: Timer, now: int) -> Applied:
-        """Move a due timer on. What has no token of its own yet stays armed until what follows is applied."""
-        memory, _ = self.ready(now)
+        """Fire a due timer. One without a token stays armed until its consequence is applied."""
+        memory, _ = self.load(now)
         if memory.timers.get(timer, now + 1) > now:
             return Applied()
         if timer.kind in ("wait", "retry"):
@@ -207,16 +209,16 @@ class Store:
         applied = fire_timer(self.plan, memory.state, timer, now)
         if timer.kind in ("wait", "retry"):
             for token in applied.emitted:
-                fired = (timer, token.attempt)
-                self.fired[fired] = self.fired.get(fired, 0) + 1
+                key = (timer, token.attempt)
+                self.fire_counts[key] = self.fire_counts.get(key, 0) + 1
                 memory.claims.pop(token.key, None)
         elif not applied.emitted and applied.finish is None:
             memory.timers.pop(timer, None)
-        self._keep(applied)
+        self._track(applied)
         return applied
 
-    def control(self, fact: PauseChanged, now: int) -> list[Token]:
-        memory, sent = self.ready(now)
+    def apply_pause(self, fact: PauseChanged, now: int) -> list[Token]:
+        memory, sent = self.load(now)
         applied = change_pause(self.plan, memory.state, fact)
         if applied.fresh:
             memory.paused = fact.paused
@@ -225,33 +227,33 @@ class Store:
             memory.timers[timer] = due
         return sent + applied.emitted
 
-    def controls(self, now: int) -> tuple[int, bool]:
-        """How often the execution was paused or resumed, and whether it is paused."""
-        state = self.ready(now)[0].state
+    def pause_status(self, now: int) -> tuple[int, bool]:
+        """The number of the last pause or resume, and whether the execution is paused."""
+        state = self.load(now)[0].state
         return state.pause_state, state.paused_at is not None
 
-    def signal(self, fact: SignalReceived, now: int) -> list[Token]:
-        _, sent = self.ready(now)
+    def apply_signal(self, fact: SignalReceived, now: int) -> list[Token]:
+        _, sent = self.load(now)
         assert self.memory is not None
         waiting = {
-            live.token.key: self._waits_since(live)
-            for name, live in self.listening()
+            live.token.key: self._waiting_since(live)
+            for name, live in self.signal_waits()
             if name == fact.name and fact.path in (None, live.token.path)
         }
         applied = deliver_signal(self.plan, self.memory.state, fact)
         self.applied_facts.add(fact_key(fact))
-        self._keep(applied)
+        self._track(applied)
         for token in applied.emitted:
             if waiting[token.key] != min(waiting.values()):
-                raise Violation(f"{fact} passed over who waited longest: {waiting}")
+                raise Violation(f"{fact} did not resume the longest wait: {waiting}")
         return sent + applied.emitted
 
-    def _waits_since(self, live: LiveToken) -> int:
+    def _waiting_since(self, live: LiveToken) -> int:
         row = self.journal.facts[("suspend", *live.token.key, live.token.attempt)]
         return row.at
 
-    def listening(self) -> list[tuple[str, LiveToken]]:
-        """Who waits for which signal."""
+    def signal_waits(self) -> list[tuple[str, LiveToken]]:
+        """Waiting tokens with the names of their signals."""
         memory = self.current
         if memory is None:
             return []
@@ -263,7 +265,7 @@ class Store:
         ]
 
     def close(self, fact: ExecutionEnded, now: int) -> None:
-        memory, _ = self.ready(now)
+        memory, _ = self.load(now)
         end_execution(memory.state, fact)
         memory.timers.clear()
         memory.leases.clear()

@@ -1,4 +1,4 @@
-"""The simulator in small: a few hundred worlds."""
+"""Runs a few hundred seeds of the simulator."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ BATCH = 25
 
 
 @pytest.mark.parametrize("first", range(0, 400, BATCH))
-def test_worlds_end_as_the_oracle_says(first: int) -> None:
+def test_seeds_end_as_oracle_expects(first: int) -> None:
     ends = {run_seed(seed) for seed in range(first, first + BATCH)}
 
     assert ends <= {"completed", "failed", "halted", "cancelled"}
 
 
-def test_the_same_seed_is_the_same_world() -> None:
+def test_same_seed_gives_same_end() -> None:
     assert [run_seed(seed) for seed in range(20)] == [run_seed(seed) for seed in range(20)]

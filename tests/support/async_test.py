@@ -1,26 +1,25 @@
-"""Scenarios: asynchronous test bodies, each in a loop and a folder of its own."""
+"""Decorator for asynchronous tests."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable, Coroutine
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ParamSpec
 
-S = TypeVar("S")
-DEADLINE = 120.0
+P = ParamSpec("P")
+TEST_TIMEOUT_S = 240.0  # generous: on a busy machine each command to a broker is slow
 
 
-def scenario(body: Callable[[S, Path], Coroutine[Any, Any, None]]) -> Callable[[S, Path], None]:
-    """A test method that runs the body under a deadline; `tmp_path` is pytest's."""
+def async_test(body: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Run the test in an event loop of its own, with a timeout."""
 
-    async def within(suite: S, folder: Path) -> None:
-        async with asyncio.timeout(DEADLINE):
-            await body(suite, folder)
+    @functools.wraps(body)
+    def test(*args: P.args, **kwargs: P.kwargs) -> None:
+        async def within_timeout() -> None:
+            async with asyncio.timeout(TEST_TIMEOUT_S):
+                await body(*args, **kwargs)
 
-    def test(self: S, tmp_path: Path) -> None:
-        asyncio.run(within(self, tmp_path))
+        asyncio.run(within_timeout())
 
-    test.__name__ = test.__qualname__ = body.__name__
-    test.__doc__ = body.__doc__
     return test

@@ -1,4 +1,4 @@
-"""Short ways to write documents in tests."""
+"""Builders for workflow documents, and their validation."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def node(id: str, type: str = "noop", parameters: Raw | None = None, **more: Any
     return found if parameters is None else found | {"parameters": parameters}
 
 
-def keep(id: str, value: Any, **more: Any) -> Raw:
-    """An `edit` node that makes one new object of `value`, and never binds `$item`."""
+def edit(id: str, value: Any, **more: Any) -> Raw:
+    """An `edit` node whose output is `{"k": value}`; it does not bind `$item`."""
     return node(id, "edit", {"mode": "keep_only", "assignments": [{"name": "k", "value": value}]}, **more)
 
 
@@ -54,12 +54,12 @@ def problems(raw: Raw) -> list[Problem]:
     return validate(parsed(raw), standard_catalogue())
 
 
-def found(raw: Raw, *, warnings: bool = False) -> list[tuple[str, str]]:
+def problem_codes(raw: Raw, *, warnings: bool = False) -> list[tuple[str, str]]:
     """Path and code of each error, or of each warning."""
-    wanted = "warning" if warnings else "error"
-    return [(each.path, each.code) for each in problems(raw) if each.severity == wanted]
+    expected = "warning" if warnings else "error"
+    return [(each.path, each.code) for each in problems(raw) if each.severity == expected]
 
 
-def only(raw: Raw) -> Problem:
+def only_problem(raw: Raw) -> Problem:
     (problem,) = problems(raw)
     return problem

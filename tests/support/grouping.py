@@ -11,38 +11,33 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-# The clusters of a folder. A cluster runs while tests of its folder follow each other in one process.
-_FLEET = re.compile(r"\[(in_place|travelling|quorum|inline)\]$")
+# The cluster of a test of tests/integration/cluster is part of its id.
+_CLUSTER = re.compile(r"^tests/integration/cluster/.*[\[-]((?:redis|rabbitmq)-[a-z_]+)[\]-]")
+
+# Other tests that share a cluster.
 FLEETS = {
-    "tests/integration/cluster/test_commands.py": "in_place",
-    "tests/integration/cluster/test_folding.py::test_what_is_at_rest": "in_place",
-    "tests/integration/cluster/test_folding.py": "travelling",
-    "tests/integration/rabbitmq_cluster/test_by_hand.py": "travelling",
-    "tests/integration/rabbitmq_cluster/test_commands.py": "travelling",
-    "tests/integration/rabbitmq_cluster/test_inline.py": "inline",
-    "tests/integration/telemetry/test_faults.py::test_a_queue_that_nobody_serves": "watched",
-    "tests/integration/telemetry/test_fleet.py": "watched",
+    "tests/integration/telemetry/test_fault_metrics.py::test_queue_without_worker": "watched",
+    "tests/integration/telemetry/test_cluster.py": "watched",
 }
-SAME = {"quorum": "inline"}  # both are short
+SAME = {"rabbitmq-quorum": "rabbitmq-inline", "rabbitmq-batched": "rabbitmq-inline"}  # all are short
 
 # Tests per group, for files whose tests share nothing.
 CUT = {
     "tests/unit/core/": 40,
     "tests/integration/embedded/test_crash.py": 12,
-    "tests/integration/embedded/test_acts_crash.py": 14,
-    "tests/integration/embedded/test_acts_races.py": 3,
+    "tests/integration/embedded/test_operation_crashes.py": 14,
+    "tests/integration/embedded/test_operation_races.py": 3,
     "tests/integration/embedded/test_differential.py": 2,
     "tests/acceptance/conformance/test_run.py": 70,
     "tests/acceptance/conformance/test_steps.py": 40,
-    "tests/contract/test_embedded.py": 50,
+    "tests/contract/test_sqlite.py": 50,
     "tests/contract/test_postgres.py": 50,
-    "tests/unit/nodes/io/test_guard.py": 130,
+    "tests/unit/nodes/io/test_address_guard.py": 130,
     "tests/lint/": 200,
 }
 
 # The folders that take longest start first; all others follow.
 FIRST = (
-    "tests/integration/rabbitmq_cluster/",
     "tests/integration/cluster/",
     "tests/integration/cluster_faults/",
     "tests/acceptance/api/",
@@ -54,6 +49,7 @@ FIRST = (
     "tests/acceptance/access/",
     "tests/acceptance/conformance/",
     "tests/contract/",
+    "tests/integration/postgres/",
     "tests/integration/rabbitmq/",
     "tests/acceptance/cli/",
 )
@@ -61,7 +57,7 @@ FIRST = (
 
 def grouped(tests: Iterable[str]) -> dict[str, str]:
     """Map each test to its group."""
-    met: Counter[str] = Counter()
+    seen: Counter[str] = Counter()
     found = {}
     for test in tests:
         file = test.partition("::")[0]
@@ -70,17 +66,18 @@ def grouped(tests: Iterable[str]) -> dict[str, str]:
         if fleet is not None:
             found[test] = f"{file.rpartition('/')[0]}/{SAME.get(fleet, fleet)}"
         elif piece is not None:
-            found[test] = f"{file} {met[file] // piece}"
-            met[file] += 1
+            found[test] = f"{file} {seen[file] // piece}"
+            seen[file] += 1
         else:
             found[test] = file
     return found
 
 
 def _fleet(test: str) -> str | None:
-    named = next((fleet for name, fleet in FLEETS.items() if test.startswith(name)), None)
-    told = _FLEET.search(test)
-    return named if told is None or named is not None else told[1]
+    found = _CLUSTER.search(test)
+    if found is not None:
+        return found[1]
+    return next((fleet for name, fleet in FLEETS.items() if test.startswith(name)), None)
 
 
 def rank(group: str) -> int:

@@ -1,4 +1,4 @@
-"""Where the processes that tests start find the product and the tests."""
+"""Paths of the product and the tests, for the processes that tests start."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ SOURCE = ROOT / "src"
 
 
 def python_path(*folders: Path) -> str:
-    """The PYTHONPATH of such a process. The inherited one comes first: `tests.faults` installs faults by it."""
+    """Return a PYTHONPATH. The inherited one comes first, because `tests.faults` installs faults with it."""
     inherited = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     return os.pathsep.join(dict.fromkeys([*inherited, *map(str, folders)]))

@@ -1,12 +1,11 @@
-"""A short way to write plans, and a driver that leads an execution by hand.
+"""Builders for plans, and a driver that runs an execution of a plan step by step.
 
-    life = Life(plan("start -> a -> m, start -> b -> m", m=merge()))
-    life.ok("a"); life.ok("b")
-    assert life.queue == {"m@/"}
+    execution = ExecutionDriver(plan("start -> a -> m, start -> b -> m", m=merge()))
+    execution.ok("a", "b")
+    assert execution.queue == {"m@/"}
 
-An edge is `->`, `-label->`, or `-!->` where it is an error edge; its id is `a-b`. Nodes that are not
-described are of type `step`: pure, without traits. `act` is the same with an effect. A node called `start` is
-the trigger.
+An edge is `->`, `-label->`, or `-!->` for an error edge; its id is `a-b`. A node without a description has type
+`step`: pure, without traits. Type `act` is the same with an effect. The node `start` is the trigger.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from rune.core.execution.fact import (
     NodeResult,
     PauseChanged,
     SignalReceived,
-    TokenFact,
 )
 from rune.core.execution.fold import fold
 from rune.core.execution.outcome import Cancelled, Error, Failure, FanOut, Outcome, Output, Suspend
@@ -42,7 +40,7 @@ from rune.core.plan.compiler import compile_definition
 from rune.core.plan.model import NodePlan, Plan
 from rune.core.validation.validate import validate_document
 from rune.nodes.registry import standard_catalogue
-from tests.simulation.verdict import check_counts, picture, settled
+from tests.simulation.invariants import check_counts, settled_state, state_summary
 
 Raw = dict[str, Any]
 NOW = 1_700_000_000_000
@@ -53,7 +51,7 @@ ARROW = re.compile(r"\s*-(?:([\w!]+)-)?>\s*")
 
 
 def node(type: str = "step", parameters: Raw | None = None, **fields: Any) -> Raw:
-    """A node of any type. `error="ignore"` is short for the policy of that name."""
+    """A node of any type. `error="ignore"` stands for `{"type": "ignore"}`."""
     if isinstance(fields.get("error"), str):
         fields["error"] = {"type": fields["error"]}
     return {"type": type, "parameters": parameters or {}, **fields}
@@ -67,7 +65,7 @@ def race(parameters: Raw | None = None, **fields: Any) -> Raw:
     return merge("wait_for_any", parameters, **fields)
 
 
-def most(count: int, parameters: Raw | None = None, **fields: Any) -> Raw:
+def quorum(count: int, parameters: Raw | None = None, **fields: Any) -> Raw:
     return merge({"at_least": count}, parameters, **fields)
 
 
@@ -75,11 +73,11 @@ def split(parameters: Raw | None = None, **fields: Any) -> Raw:
     return node("split", {"input_array": "{{ $trigger.xs }}", **(parameters or {})}, **fields)
 
 
-def gather(parameters: Raw | None = None, **fields: Any) -> Raw:
+def aggregator(parameters: Raw | None = None, **fields: Any) -> Raw:
     return node("aggregator", parameters, **fields)
 
 
-def choose(**fields: Any) -> Raw:
+def conditional(**fields: Any) -> Raw:
     return node("conditional", {"expression": True}, **fields)
 
 
@@ -89,7 +87,7 @@ def switch(rules: int = 2, **fields: Any) -> Raw:
 
 
 def document(chains: str, nodes: dict[str, Raw | str], settings: Raw | None = None) -> Raw:
-    """The document of these chains of edges, nodes in the order in which they are first named."""
+    """The document of these chains of edges; nodes are in order of first mention."""
     edges: list[Raw] = []
     names: dict[str, None] = {}
     for chain in chains.replace("\n", " ").split(","):
@@ -102,8 +100,8 @@ def document(chains: str, nodes: dict[str, Raw | str], settings: Raw | None = No
 
 
 def _edge(edges: list[Raw], src: str, dst: str, label: str | None) -> Raw:
-    twins = sum(each["src"] == src and each["dst"] == dst for each in edges)
-    edge: Raw = {"id": f"{src}-{dst}" + (f"-{twins + 1}" if twins else ""), "src": src, "dst": dst}
+    parallel = sum(each["src"] == src and each["dst"] == dst for each in edges)
+    edge: Raw = {"id": f"{src}-{dst}" + (f"-{parallel + 1}" if parallel else ""), "src": src, "dst": dst}
     if label == "!":
         edge["is_error"] = True
     elif label:
@@ -111,8 +109,8 @@ def _edge(edges: list[Raw], src: str, dst: str, label: str | None) -> Raw:
     return edge
 
 
-def _node(name: str, said: Raw | str, edges: list[Raw]) -> Raw:
-    raw = {"id": name, **(node(said) if isinstance(said, str) else copy.deepcopy(said))}
+def _node(name: str, given: Raw | str, edges: list[Raw]) -> Raw:
+    raw = {"id": name, **(node(given) if isinstance(given, str) else copy.deepcopy(given))}
     if raw.get("error") == {"type": "branch"}:
         raw["error"]["error_edge"] = next(
             each["id"] for each in edges if each["src"] == name and "is_error" in each
@@ -129,13 +127,13 @@ def plan(chains: str, settings: Raw | None = None, **nodes: Raw | str) -> Plan:
     return compile_definition(parsed.definition, CATALOGUE)
 
 
-def at(plan: Plan, name: str) -> NodePlan:
-    """A node of a plan by its id."""
+def node_plan(plan: Plan, name: str) -> NodePlan:
+    """The compiled node with this id."""
     return plan.nodes[plan.index[name]]
 
 
-def edge(plan: Plan, name: str) -> int:
-    """The index of an edge by its id."""
+def edge_index(plan: Plan, name: str) -> int:
+    """The index of the edge with this id."""
     return next(i for i, each in enumerate(plan.definition.edges) if each.id == name)
 
 
@@ -143,13 +141,14 @@ def edge_names(plan: Plan, edges: tuple[int, ...] | list[int]) -> list[str]:
     return [plan.definition.edges[each].id for each in edges]
 
 
-class Life:
-    """One execution led by hand. Tokens are named as in `x@/s:0`; `@/` may be left out.
+class ExecutionDriver:
+    """Runs one execution in memory. Tokens are named as in `x@/s:0`; `@/` may be left out.
 
-    What ends by the rules alone is decided at once. Every fact is applied twice: its twin changes nothing.
+    Tokens that do not run are decided at once unless `auto_decide` is off. Every fact is applied twice; the
+    duplicate must change nothing.
     """
 
-    def __init__(self, plan: Plan, *, limits: Limits = LIMITS, begins: bool = True) -> None:
+    def __init__(self, plan: Plan, *, limits: Limits = LIMITS) -> None:
         self.plan = plan
         self.now = NOW
         self.state = State(limits=limits)
@@ -160,9 +159,8 @@ class Life:
         self.waiting: list[tuple[str, int, int]] = []
         self.finish: FinishExecution | None = None
         self.controls = 0
-        self.auto = True
-        if begins:
-            self.take(start_execution(plan, self.state, NOW))
+        self.auto_decide = True
+        self.record(start_execution(plan, self.state, NOW))
 
     @property
     def queue(self) -> set[str]:
@@ -171,8 +169,8 @@ class Life:
     def name(self, node: int, path: Path) -> str:
         return token_name(node, path, self.plan.ids)
 
-    def take(self, applied: Applied) -> Applied:
-        """What the world around does with what followed."""
+    def record(self, applied: Applied) -> Applied:
+        """Keep the emitted tokens, timers, skips and the finish of a transition."""
         for timer in applied.disarmed:
             self.timers.pop(timer, None)
         self.timers.update(applied.armed)
@@ -182,7 +180,7 @@ class Life:
         self.waiting += [(self.name(node, path), k, n) for node, path, k, n in applied.waiting]
         self.finish = self.finish or applied.finish
         check_counts(self.state)
-        while self.auto and (unrun := self._unrun()) is not None:
+        while self.auto_decide and (unrun := self._unrun()) is not None:
             self.decide(unrun)
         return applied
 
@@ -196,12 +194,12 @@ class Life:
         return self.tokens[self._full(name)]
 
     def decide(self, name: str) -> Applied:
-        """End a token that never runs."""
+        """Decide a token that does not run: skip, expiry, dispatch."""
         token = self.tokens.pop(self._full(name))
         return self.apply(step_unrun(self.plan, token, self.now))
 
-    def ends(self, name: str, outcome: Outcome) -> Applied:
-        """End the run of a token."""
+    def step(self, name: str, outcome: Outcome) -> Applied:
+        """Complete the run of a token with an outcome."""
         token = self.tokens.pop(self._full(name))
         return self.apply(step(self.plan, token, outcome, self.now, self.state.limits))
 
@@ -212,46 +210,47 @@ class Life:
         assert applied.known, decision
         after = copy.deepcopy(self.state)
         if decision.fact is not None:
-            twin = apply(self.plan, self.state, decision)
-            assert (twin.fresh, twin.emitted, twin.armed, twin.disarmed) == (False, [], [], [])
-            assert self.state == after, "a twin changed the state"
-        return self.take(applied)
+            duplicate = apply(self.plan, self.state, decision)
+            assert not duplicate.fresh
+            assert (duplicate.emitted, duplicate.armed, duplicate.disarmed) == ([], [], [])
+            assert self.state == after, "a duplicate changed the state"
+        return self.record(applied)
 
     def ok(self, *names: str, value: Any = None, outlet: str | None = None) -> Applied:
         for name in names:
-            applied = self.ends(name, Output(value, outlet))
+            applied = self.step(name, Output(value, outlet))
         return applied
 
     def fail(self, *names: str, code: str = "BROKEN", **details: Any) -> Applied:
         for name in names:
-            applied = self.ends(name, Failure(Error(code, f"{name} failed", details)))
+            applied = self.step(name, Failure(Error(code, f"{name} failed", details)))
         return applied
 
-    def fan(self, name: str, count: int) -> Applied:
-        return self.ends(name, FanOut(count, list(range(count))))
+    def fan_out(self, name: str, count: int) -> Applied:
+        return self.step(name, FanOut(count, list(range(count))))
 
-    def sleep(self, name: str, until: int | None = None, signal: str | None = None) -> Applied:
-        return self.ends(name, Suspend(until, signal))
+    def suspend(self, name: str, until: int | None = None, signal: str | None = None) -> Applied:
+        return self.step(name, Suspend(until, signal))
 
     def cancel(self, name: str) -> Applied:
-        return self.ends(name, Cancelled())
+        return self.step(name, Cancelled())
 
     def fire(self, kind: Any, name: str = "", *, at: int | None = None) -> Applied:
-        """Let a timer fire, at its time unless another is given."""
+        """Fire a timer at its due time, or at the given time."""
         timer = self.timer(kind, name)
         self.now = self.timers.pop(timer) if at is None else at
-        return self.take(fire_timer(self.plan, self.state, timer, self.now))
+        return self.record(fire_timer(self.plan, self.state, timer, self.now))
 
     def timer(self, kind: Any, name: str = "") -> Timer:
-        wanted = [each for each in self.timers if each.kind == kind and self._timer_fits(each, name)]
-        assert len(wanted) == 1, (kind, name, self.timers)
-        return wanted[0]
+        matches = [each for each in self.timers if each.kind == kind and self._timer_fits(each, name)]
+        assert len(matches) == 1, (kind, name, self.timers)
+        return matches[0]
 
     def _timer_fits(self, timer: Timer, name: str) -> bool:
         return not name or self.name(timer.node, timer.path) == self._full(name)
 
     def due(self, kind: Any, name: str = "") -> int:
-        """When a timer is due, in ms from the start."""
+        """Due time of a timer in ms since the start."""
         return self.timers[self.timer(kind, name)] - NOW
 
     def pause(self) -> Applied:
@@ -266,19 +265,19 @@ class Life:
         self.facts.append(fact)
         applied = change_pause(self.plan, self.state, fact)
         if not paused:
-            # The timers of joins were dropped when they fired; a resume arms what is needed.
+            # Join timers that fired during the pause were dropped; the resume arms the timers that are needed.
             self.timers.update(applied.armed)
-        return self.take(applied)
+        return self.record(applied)
 
-    def say(self, name: str, id: str = "", *, path: Path | None = None) -> Applied:
-        """Give the execution a signal; its twin changes nothing."""
+    def signal(self, name: str, id: str = "", *, path: Path | None = None) -> Applied:
+        """Deliver a signal twice; the duplicate must change nothing."""
         fact = SignalReceived(self.now, id or f"signal-{len(self.facts)}", name, path)
         self.facts.append(fact)
         applied = deliver_signal(self.plan, self.state, fact)
         after = copy.deepcopy(self.state)
-        twin = deliver_signal(self.plan, self.state, fact)
-        assert (twin.fresh, twin.emitted, self.state == after) == (False, [], True)
-        return self.take(applied)
+        duplicate = deliver_signal(self.plan, self.state, fact)
+        assert (duplicate.fresh, duplicate.emitted, self.state == after) == (False, [], True)
+        return self.record(applied)
 
     def scope(self, path: Path = ()) -> Scope:
         return self.state.scopes[path]
@@ -303,21 +302,16 @@ class Life:
     def values(self, start: Any = None) -> ValueSource:
         return ValueSource(self.plan, start, self.lookup, {"id": "x"}, lambda value: value)
 
-    def sight(self, name: str, start: Any = None) -> Any:
-        """What the expressions of a queued token see."""
+    def expression_scope(self, name: str, start: Any = None) -> Any:
+        """The scope in which the expressions of a queued token are evaluated."""
         return self.values(start).scope(self.token(name), self.now / 1000, "seed")
 
     def fold(self, facts: list[Fact] | None = None) -> tuple[State, Applied]:
-        given = self.facts if facts is None else facts
-        return fold(self.plan, given, self.now, self.state.limits)
+        return fold(self.plan, self.facts if facts is None else facts, self.now, self.state.limits)
 
     def check_fold(self) -> None:
-        """The state is what follows from the facts, also read backwards."""
-        here = picture(settled(self.plan, self.state), self.now)
+        """Check that folding the facts, in order and reversed, gives the current state."""
+        expected = state_summary(settled_state(self.plan, self.state), self.now)
         for facts in (self.facts, self.facts[::-1]):
             folded, _ = self.fold(facts)
-            assert picture(settled(self.plan, folded), self.now) == here
-
-
-def token_facts(facts: list[Fact]) -> list[TokenFact]:
-    return [each for each in facts if isinstance(each, TokenFact)]
+            assert state_summary(settled_state(self.plan, folded), self.now) == expected

@@ -1,4 +1,4 @@
-"""Patience that ends, for what happens elsewhere and tells nobody."""
+"""Waiting for conditions that other processes or tasks bring about."""
 
 from __future__ import annotations
 
@@ -9,24 +9,30 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-LEAST_LOOK, MOST_LOOK = 0.01, 0.2  # s between two looks: what takes long is not looked at all the time
+MIN_PAUSE_S, MAX_PAUSE_S = 0.01, 0.2
 PATIENCE = 240.0  # s
 
 
-async def until(holds: Callable[[], Any], what: object = "it holds", patience: float = PATIENCE) -> None:
-    """Look again and again until something holds; a look may have to be awaited."""
+async def until(
+    holds: Callable[[], Any],
+    what: object = "it holds",
+    patience: float = PATIENCE,
+    *,
+    max_pause: float = MAX_PAUSE_S,
+) -> None:
+    """Poll a condition, awaitable or not, until it holds; fail after `patience` seconds."""
     never = asyncio.Event()
     deadline = time.monotonic() + patience
-    pause = LEAST_LOOK
-    while not await _seen(holds):
+    pause = MIN_PAUSE_S
+    while not await _evaluate(holds):
         if time.monotonic() > deadline:
             raise AssertionError(f"waited {patience:.0f} s in vain until {what}")
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause):
                 await never.wait()
-        pause = min(MOST_LOOK, pause * 1.25)
+        pause = min(max_pause, pause * 1.25)
 
 
-async def _seen(holds: Callable[[], Any]) -> Any:
+async def _evaluate(holds: Callable[[], Any]) -> Any:
     found = holds()
     return await found if inspect.isawaitable(found) else found

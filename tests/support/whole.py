@@ -1,4 +1,4 @@
-"""How much of a large matrix is run: a part of it that touches everything once, or with RUNE_WHOLE=1 all of it."""
+"""Whether large test matrices run in full (RUNE_WHOLE=1) or in part, with every row and column at least once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents from files: YAML beside JSON, and start payloads against their schema."""
+"""Loading of YAML and JSON documents, and start payloads checked against their schema."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rune.core.limits import Limits
 from rune.documents.loader import check_document, check_input, load_document
 from rune.documents.yaml import decode_yaml
 from rune.nodes.registry import standard_catalogue
-from tests.unit.core.documents import document, node, parsed
+from tests.support.documents import document, node, parsed
 
 YAML = """
 id: order   # a comment
@@ -42,11 +42,11 @@ def definition_of(raw: dict[str, Any]) -> Definition:
     return definition
 
 
-def plain(text: str) -> Any:
+def decode(text: str) -> Any:
     return decode_yaml(text, max_bytes=10_000, max_depth=50)
 
 
-def test_yaml_and_json_are_equal() -> None:
+def test_yaml_and_json_give_same_content_hash() -> None:
     raw = document(
         [
             node("start", "input"),
@@ -90,8 +90,8 @@ def test_yaml_and_json_are_equal() -> None:
         ("18446744073709551615", 18446744073709551615),
     ],
 )
-def test_plain_words_have_the_types_of_the_core_schema(text: str, value: Any) -> None:
-    result = plain(f"- {text}")
+def test_yaml_scalars_follow_core_schema(text: str, value: Any) -> None:
+    result = decode(f"- {text}")
 
     assert result.problems == ()
     assert result.value == [value]
@@ -124,22 +124,22 @@ def test_plain_words_have_the_types_of_the_core_schema(text: str, value: Any) ->
         ("a: " + "x" * 10_000, "", codes.TOO_LARGE),
     ],
 )
-def test_yaml_that_is_more_than_data_is_refused(text: str, path: str, code: str | None) -> None:
-    found = [(each.path, each.code) for each in plain(text).problems]
+def test_unsafe_or_malformed_yaml_is_rejected(text: str, path: str, code: str | None) -> None:
+    found = [(each.path, each.code) for each in decode(text).problems]
 
     assert found == ([(path, code)] if code else [])
 
 
-def test_yaml_is_utf_8() -> None:
+def test_yaml_that_is_not_utf8_is_rejected() -> None:
     assert [each.code for each in decode_yaml(b"\xff", max_bytes=9, max_depth=9).problems] == [codes.NOT_TEXT]
 
 
 @given(st.text("ab:-[]{},&*!|>'\"\n #%@`?~.1e\t", max_size=40))
-def test_any_text_gives_a_result_and_never_an_exception(text: str) -> None:
+def test_load_document_never_raises_on_any_text(text: str) -> None:
     load_document(text, "yaml")
 
 
-def test_the_suffix_of_a_file_says_how_it_is_read(tmp_path: pathlib.Path) -> None:
+def test_file_suffix_selects_format(tmp_path: pathlib.Path) -> None:
     for name, text in [
         ("a.yaml", YAML),
         ("b.YML", YAML),
@@ -150,7 +150,7 @@ def test_the_suffix_of_a_file_says_how_it_is_read(tmp_path: pathlib.Path) -> Non
         assert load_document(path).problems == ()
 
 
-def test_files_that_cannot_be_used_are_refused(tmp_path: pathlib.Path) -> None:
+def test_unreadable_or_oversized_files_are_rejected(tmp_path: pathlib.Path) -> None:
     (tmp_path / "a.toml").write_text("x = 1", encoding="utf-8")
     (tmp_path / "big.json").write_text('"' + "x" * 100 + '"', encoding="utf-8")
 
@@ -177,7 +177,7 @@ def test_files_that_cannot_be_used_are_refused(tmp_path: pathlib.Path) -> None:
         ({"unevaluatedProperties": False}, "inputs.unevaluatedProperties"),
     ],
 )
-def test_a_schema_that_cannot_be_used_refuses_the_document(schema: dict[str, Any], path: str) -> None:
+def test_unusable_input_schema_is_rejected(schema: dict[str, Any], path: str) -> None:
     result = check_document(parsed(document([node("a")], inputs=schema)), standard_catalogue())
 
     assert [(each.path, each.code) for each in result.problems] == [(path, codes.BAD_SCHEMA)]
@@ -207,7 +207,7 @@ SCHEMA: dict[str, Any] = {
         '{"id": 7, "map": 5, "open": [], "tags": "aa"}',
     ],
 )
-def test_a_payload_that_fits_is_taken(payload: str) -> None:
+def test_payload_matching_schema_is_accepted(payload: str) -> None:
     definition = definition_of(document([node("a")], inputs=SCHEMA))
 
     value, problems = check_input(definition, payload)
@@ -229,7 +229,7 @@ def test_a_payload_that_fits_is_taken(payload: str) -> None:
         ('{"id": 7, "open": {"a": 1}}', ["input.open.a"]),
     ],
 )
-def test_a_payload_that_does_not_fit_is_refused_where_it_differs(payload: str, paths: list[str]) -> None:
+def test_payload_mismatch_is_reported_at_its_path(payload: str, paths: list[str]) -> None:
     definition = definition_of(document([node("a")], inputs=SCHEMA))
 
     value, problems = check_input(definition, payload)
@@ -238,27 +238,27 @@ def test_a_payload_that_does_not_fit_is_refused_where_it_differs(payload: str, p
     assert [(each.path, each.code) for each in problems] == [(path, codes.INPUT_MISMATCH) for path in paths]
 
 
-def test_a_schema_that_can_be_used_is_no_problem() -> None:
+def test_usable_input_schema_is_accepted() -> None:
     assert check_document(parsed(document([node("a")], inputs=SCHEMA)), standard_catalogue()).problems == ()
 
 
-def test_a_payload_must_be_sound_json_before_anything_else() -> None:
+def test_malformed_payload_is_rejected_before_schema_check() -> None:
     definition = definition_of(document([node("a")], inputs=SCHEMA))
 
     assert [each.code for each in check_input(definition, b'{"x": NaN}')[1]] == [codes.BAD_NUMBER]
 
 
-def test_without_a_schema_any_json_will_do() -> None:
+def test_any_json_payload_is_accepted_without_schema() -> None:
     assert check_input(definition_of(document([node("a")])), b"[1]") == ([1], [])
 
 
-def test_a_flood_of_differences_is_cut_short() -> None:
+def test_payload_mismatches_are_capped_at_fifty() -> None:
     definition = definition_of(document([node("a")], inputs={"items": {"type": "null"}}))
 
     assert len(check_input(definition, str(list(range(1000))))[1]) == 50
 
 
-def test_a_schema_that_was_never_checked_is_an_error_and_no_crash() -> None:
+def test_recursive_schema_at_input_check_is_bad_schema() -> None:
     definition = definition_of(document([node("a")], inputs={"$ref": "#"}))
 
     value, problems = check_input(definition, b"1")
@@ -267,7 +267,7 @@ def test_a_schema_that_was_never_checked_is_an_error_and_no_crash() -> None:
     assert [each.code for each in problems] == [codes.BAD_SCHEMA]
 
 
-def test_a_pattern_cannot_take_for_ever() -> None:
+def test_payload_check_of_catastrophic_pattern_terminates() -> None:
     definition = definition_of(document([node("a")], inputs={"pattern": "^(a+)+$"}))
 
     value, problems = check_input(definition, '"' + "a" * 5000 + '!"')
@@ -276,7 +276,7 @@ def test_a_pattern_cannot_take_for_ever() -> None:
     assert len(problems) == 1
 
 
-def test_too_many_nodes_are_one_problem_whatever_names_them() -> None:
+def test_too_many_nodes_are_reported_once() -> None:
     raw = {
         "nodes": [{"id": f"n{at}", "type": "noop"} for at in range(2_001)],
         "edges": [{"src": "n0", "dst": f"n{at}"} for at in range(1, 2_001)],
@@ -287,7 +287,7 @@ def test_too_many_nodes_are_one_problem_whatever_names_them() -> None:
     assert [(each.path, each.code) for each in problems] == [("nodes", "TOO_MANY")]
 
 
-def test_a_number_out_of_range_is_told_without_an_exponent() -> None:
+def test_out_of_range_number_is_printed_without_exponent() -> None:
     raw = {"nodes": [{"id": "a", "type": "noop", "timeout": 40_000_000}]}
 
     (problem,) = check_document(load_document(json.dumps(raw), "json"), standard_catalogue()).problems

@@ -1,4 +1,4 @@
-"""Several servers on one cluster: a key is known to all of them, and revoked for all of them."""
+"""Keys and grants on several servers of one cluster."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pathlib import Path
 import msgspec
 
 from rune.bootstrap import open_access
-from tests.acceptance.access.asking import API, BOOTSTRAP, Crowd
 from tests.acceptance.access.test_grants import ended, grants, shop, uses
-from tests.acceptance.api.running import DEADLINE, served
-from tests.integration.cluster.standing import stores
+from tests.support.api_clients import API, BOOTSTRAP, Crowd
+from tests.support.api_server import DEADLINE, served
+from tests.support.backends import stores
 
 LIST = f"{API}/executions"
 
 
-def test_a_key_is_known_and_revoked_everywhere_and_grants_hold_for_every_worker(tmp_path: Path) -> None:
-    settings = msgspec.structs.replace(stores(tmp_path), nodes=("tests.acceptance.access.use_nodes",))
+def test_keys_and_grants_hold_on_every_server(tmp_path: Path) -> None:
+    settings = msgspec.structs.replace(stores(tmp_path), nodes=("tests.acceptance.access.credential_nodes",))
 
     async def go() -> None:
         async with (
@@ -37,7 +37,7 @@ def test_a_key_is_known_and_revoked_everywhere_and_grants_hold_for_every_worker(
             assert await ended(one, started) == ("halted", "CREDENTIAL_DENIED")
             await one.client.revoke_key(made.id)
             while (await there.get(LIST)).status_code == 200:
-                pass  # it is believed for half a second at most; the deadline of the test ends what is not
+                pass  # the key is cached for half a second at most; the deadline of the test bounds the loop
             assert (await ada.get(LIST)).status_code == 401
             async with open_access(settings) as opened:
                 actions = [each.action for each in await opened.log.read()]

@@ -1,16 +1,16 @@
-"""`rune keys`, `rune log` and `rune credentials grant`, over the file and over a server."""
+"""`rune keys`, `rune log` and `rune credentials grant`, on a local file and against a server."""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
 
-from tests.acceptance.access.asking import BOOTSTRAP
-from tests.acceptance.api.running import HELLO, Served, run
-from tests.acceptance.cli.here import Here
+from tests.support.api_clients import BOOTSTRAP
+from tests.support.api_server import HELLO, Served, run
+from tests.support.in_process_cli import Here
 
 
-def test_keys_are_made_listed_and_revoked_over_the_file(tmp_path: Path) -> None:
+def test_keys_commands_on_local_file(tmp_path: Path) -> None:
     rune = Here(tmp_path)
     assert rune.said("keys", "list") == "no keys\n"
     made = rune.json("keys", "create", "ada", "--role", "runner", "--workflow", "imp-*", "--days", "2")
@@ -41,7 +41,7 @@ def test_keys_are_made_listed_and_revoked_over_the_file(tmp_path: Path) -> None:
     ]
 
 
-def test_grants_are_changed_over_the_file(tmp_path: Path) -> None:
+def test_credential_grant_commands_on_local_file(tmp_path: Path) -> None:
     rune = Here(tmp_path)
     rune("credentials", "add", "shop", "--type", "bearer", stdin="secret-token\n")
     assert rune.said("credentials", "grant", "shop", "queue") == "shop is granted to everyone, queue\n"
@@ -54,7 +54,7 @@ def test_grants_are_changed_over_the_file(tmp_path: Path) -> None:
     assert rune.said("log", "--of", "nothing") == "no entries\n"
 
 
-def test_keys_and_the_log_are_asked_of_a_server(tmp_path: Path) -> None:
+def test_keys_and_log_commands_against_server(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         await server.deploy(HELLO)
         await asyncio.to_thread(asked, server.url)
@@ -74,7 +74,7 @@ def test_keys_and_the_log_are_asked_of_a_server(tmp_path: Path) -> None:
     run(tmp_path, work, key=BOOTSTRAP)
 
 
-def test_limits_of_a_key_are_changed_by_the_owner_of_the_file(tmp_path: Path) -> None:
+def test_keys_limit_command_is_forwarded_to_owner(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         made = await server.client.create_key("ada", "runner")
         rune = Here(tmp_path)

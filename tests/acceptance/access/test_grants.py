@@ -1,4 +1,4 @@
-"""Credentials are used by those whom they were granted to, and that is decided when they are used."""
+"""Grants of credentials are checked when a node uses the credential."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import msgspec
 
 from rune.codec.messages import NodeExecutionMessage
 from rune.runtime.messaging.foreign_messages import ForeignMessages
-from tests.acceptance.access.asking import API, BOOTSTRAP, Crowd
-from tests.acceptance.api.running import Served, run
+from tests.support.api_clients import API, BOOTSTRAP, Crowd
+from tests.support.api_server import Served, run
 
-NODES = ("tests.acceptance.access.use_nodes",)
+NODES = ("tests.acceptance.access.credential_nodes",)
 
 
 def uses(id: str, credential: str = "shop") -> dict[str, Any]:
@@ -47,7 +47,7 @@ PARENT: dict[str, Any] = {
 
 
 async def grants(server: Served, *grant: str, withdraw: tuple[str, ...] = ()) -> list[str]:
-    """Who may use it, afterwards."""
+    """Change the grants of the credential and return them."""
     body = {"grant": list(grant), "withdraw": list(withdraw)}
     found = await server.post("/credentials/shop/grants", body)
     granted: list[str] = found["granted"]
@@ -68,7 +68,7 @@ async def ended(server: Served, execution: str) -> tuple[str, str | None]:
 
 
 async def by_queue(server: Served, document: dict[str, Any], execution: str) -> None:
-    """A start that somebody wrote to the broker by hand."""
+    """Start an execution by a message at the broker."""
     engine = server.engine
     message = NodeExecutionMessage(
         workflow_id=document["id"],
@@ -80,7 +80,7 @@ async def by_queue(server: Served, document: dict[str, Any], execution: str) -> 
     await ForeignMessages(engine.backend, engine.plans, engine.launcher).take(message, b"")
 
 
-def test_unless_said_otherwise_everyone_may_and_the_queue_may_not(tmp_path: Path) -> None:
+def test_default_grant_includes_everyone_but_not_queue(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         await shop(server, uses("orders"))
         async with AsyncExitStack() as stack:
@@ -97,7 +97,7 @@ def test_unless_said_otherwise_everyone_may_and_the_queue_may_not(tmp_path: Path
     run(tmp_path, work, key=BOOTSTRAP, nodes=NODES)
 
 
-def test_h_i6_a_grant_to_one_key_is_nobody_elses(tmp_path: Path) -> None:
+def test_h_i6_grant_to_key_denies_other_keys(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         await shop(server, uses("orders"))
         async with AsyncExitStack() as stack:
@@ -115,7 +115,7 @@ def test_h_i6_a_grant_to_one_key_is_nobody_elses(tmp_path: Path) -> None:
     run(tmp_path, work, key=BOOTSTRAP, nodes=NODES)
 
 
-def test_h_i6_a_grant_to_a_workflow_is_for_its_stored_versions(tmp_path: Path) -> None:
+def test_h_i6_grant_to_workflow_covers_stored_versions_only(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         await shop(server, uses("orders"))
         await grants(server, "workflow:ord*", withdraw=("everyone",))
@@ -130,7 +130,7 @@ def test_h_i6_a_grant_to_a_workflow_is_for_its_stored_versions(tmp_path: Path) -
     run(tmp_path, work, nodes=NODES)
 
 
-def test_it_is_decided_when_the_node_runs(tmp_path: Path) -> None:
+def test_grant_is_checked_when_node_runs(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         await shop(server, WAITS_THEN_USES)
         first, second = [(await server.client.start("later")).execution_id for _ in range(2)]
@@ -147,7 +147,7 @@ def test_it_is_decided_when_the_node_runs(tmp_path: Path) -> None:
     run(tmp_path, work, nodes=NODES)
 
 
-def test_children_act_for_whoever_started_the_first(tmp_path: Path) -> None:
+def test_child_inherits_principal_of_parent(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         await shop(server, uses("child"), PARENT)
         async with AsyncExitStack() as stack:
@@ -165,7 +165,7 @@ def test_children_act_for_whoever_started_the_first(tmp_path: Path) -> None:
     run(tmp_path, work, key=BOOTSTRAP, nodes=NODES)
 
 
-def test_what_cannot_be_granted_is_refused(tmp_path: Path) -> None:
+def test_invalid_grantee_is_rejected(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         await shop(server, uses("orders"))
         for whom in ("nobody", "key:", "role:admin", "*"):

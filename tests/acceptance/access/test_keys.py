@@ -1,4 +1,4 @@
-"""Keys: shown once, kept as digests, over when they are revoked or their time is."""
+"""API keys are shown once, stored as digests, and can be revoked or expire."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from rune.client import ApiError
 from rune.ports.access import new_key
 from rune.runtime.clock import SystemClock
 from rune.server import auth
-from tests.acceptance.access.asking import API, BOOTSTRAP, Crowd, filled
-from tests.acceptance.api.running import Served, run
+from tests.support.api_clients import API, BOOTSTRAP, Crowd, filled
+from tests.support.api_server import Served, run
 
 LIST = f"{API}/executions"
 
 
-def test_a_key_is_told_once_and_nothing_of_it_is_kept(tmp_path: Path) -> None:
+def test_key_secret_is_shown_once_and_never_stored(tmp_path: Path) -> None:
     async def work(server: Served) -> str:
         made = await server.client.create_key("ada", "viewer", expires_in=3_600)
         secret = made.key.rpartition("_")[2]
@@ -42,7 +42,7 @@ def test_a_key_is_told_once_and_nothing_of_it_is_kept(tmp_path: Path) -> None:
             assert secret.encode() not in path.read_bytes(), path
 
 
-def test_a_revoked_key_opens_nothing_at_once(tmp_path: Path) -> None:
+def test_revoked_key_is_rejected_immediately(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         async with AsyncExitStack() as stack:
             ada = await Crowd(server, stack).join("ada", "admin")
@@ -61,7 +61,7 @@ def test_a_revoked_key_opens_nothing_at_once(tmp_path: Path) -> None:
     run(tmp_path, work, key=BOOTSTRAP)
 
 
-def test_a_key_ends_when_its_time_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expired_key_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def work(server: Served) -> None:
         async with AsyncExitStack() as stack:
             ada = await Crowd(server, stack).join("ada", "viewer", expires_in=60)
@@ -73,7 +73,7 @@ def test_a_key_ends_when_its_time_is_over(tmp_path: Path, monkeypatch: pytest.Mo
     run(tmp_path, work, key=BOOTSTRAP)
 
 
-def test_what_is_nearly_a_key_is_none(tmp_path: Path) -> None:
+def test_malformed_keys_are_rejected(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         made = (await server.client.create_key("ada", "admin")).key
         other = (await server.client.create_key("bob", "admin")).key
@@ -116,7 +116,7 @@ NO_KEYS: list[dict[str, Any]] = [
 ]
 
 
-def test_a_key_that_makes_no_sense_is_not_made(tmp_path: Path) -> None:
+def test_invalid_key_request_is_rejected(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         for body in NO_KEYS:
             assert (await server.http.post(f"{API}/keys", json=body)).status_code == 422, body
@@ -125,7 +125,7 @@ def test_a_key_that_makes_no_sense_is_not_made(tmp_path: Path) -> None:
     run(tmp_path, work)
 
 
-def test_on_loopback_the_first_key_ends_the_time_without(tmp_path: Path) -> None:
+def test_first_key_ends_anonymous_access_on_loopback(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         assert (await server.http.get(f"{API}/me")).json()["principal"] == "local"
         made = await server.client.create_key("ada", "admin")
@@ -138,7 +138,7 @@ def test_on_loopback_the_first_key_ends_the_time_without(tmp_path: Path) -> None
     run(tmp_path, work)
 
 
-def test_an_open_stream_is_told_nothing_after_its_key_was_revoked(tmp_path: Path) -> None:
+def test_open_stream_receives_nothing_after_revocation(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         ids = await filled(server)
         async with AsyncExitStack() as stack:
@@ -177,11 +177,11 @@ async def _messages(socket: Any) -> AsyncIterator[str]:
             yield str(each)
 
 
-def test_a_process_of_a_cluster_believes_a_key_for_less_than_a_second() -> None:
+def test_key_cache_lasts_at_most_one_second() -> None:
     assert 0 < auth.CACHE_S <= 1
 
 
-def test_many_keys_at_once_are_each_their_own(tmp_path: Path) -> None:
+def test_concurrent_requests_keep_their_principals(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         async with AsyncExitStack() as stack:
             crowd = Crowd(server, stack)

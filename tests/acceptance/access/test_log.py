@@ -1,4 +1,4 @@
-"""The log: every change has its entry, with who, what and of what, and without anything secret."""
+"""The audit log has an entry for every change, with actor, action and target but without secrets."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any, get_type_hints
 from rune.ports.journal import StoreUnavailableError
 from rune.ports.processes import RPC_METHODS
 from rune.runtime.components import Services
-from tests.acceptance.access.asking import API, BOOTSTRAP, Crowd, filled
-from tests.acceptance.api.running import HELLO, Served, run
+from tests.support.api_clients import API, BOOTSTRAP, Crowd, filled
+from tests.support.api_server import HELLO, Served, run
 
 QUIET = {
     "executions.start_definition",
@@ -20,10 +20,10 @@ QUIET = {
     "triggers.list",
     "triggers.find",
 }
-"""Methods that change nothing, or whose executions record who started them."""
+"""Methods that change nothing, or whose executions record their principal."""
 
 
-def test_every_service_method_is_audited_or_known_to_be_quiet() -> None:
+def test_every_service_method_is_audited_or_exempt() -> None:
     kinds = get_type_hints(Services)
 
     def is_audited(name: str) -> bool:
@@ -37,7 +37,7 @@ def told(entries: list[dict[str, Any]]) -> list[tuple[str, str, str, str]]:
     return [(each["actor"], each["action"], each["target"], each["outcome"]) for each in entries]
 
 
-def test_who_changed_what_is_told_newest_first(tmp_path: Path) -> None:
+def test_changes_are_logged_newest_first_without_secrets(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         ids = await filled(server)
         async with AsyncExitStack() as stack:
@@ -79,7 +79,7 @@ def test_who_changed_what_is_told_newest_first(tmp_path: Path) -> None:
     run(tmp_path, work, key=BOOTSTRAP)
 
 
-def test_the_log_is_read_in_pages(tmp_path: Path) -> None:
+def test_log_is_paged(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         for number in range(5):
             await server.client.deploy({**HELLO, "name": f"n{number}"})
@@ -96,7 +96,7 @@ def test_the_log_is_read_in_pages(tmp_path: Path) -> None:
     run(tmp_path, work)
 
 
-def test_nothing_is_changed_that_cannot_be_written_down(tmp_path: Path) -> None:
+def test_change_fails_if_log_write_fails(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         await server.deploy(HELLO)
         log = server.engine.backend.log
@@ -112,7 +112,7 @@ def test_nothing_is_changed_that_cannot_be_written_down(tmp_path: Path) -> None:
     run(tmp_path, work)
 
 
-def test_requests_at_once_are_each_their_askers(tmp_path: Path) -> None:
+def test_concurrent_requests_are_logged_under_their_actor(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         await server.deploy(HELLO)
         async with AsyncExitStack() as stack:

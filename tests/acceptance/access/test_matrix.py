@@ -1,4 +1,4 @@
-"""Every route, asked by everybody: exactly those pass whom the table names."""
+"""Every route admits exactly the roles of the permission matrix."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from rune.server.auth import UndeclaredPermissionError, authorize
 from rune.server.endpoints import Router, gated
 from rune.server.monitoring import HEALTH
 from rune.server.permissions import PRINCIPALS, allowed, check_declared, rows
-from tests.acceptance.access.asking import API, BOOTSTRAP, NONE, Crowd, filled, status
 from tests.acceptance.access.write_matrix import DOCS, matrix, written
-from tests.acceptance.api.running import WAITS, Served, run
+from tests.support.api_clients import API, BOOTSTRAP, NONE, Crowd, filled, status
+from tests.support.api_server import WAITS, Served, run
 
 METHODS = ("GET", "HEAD", "POST", "DELETE", "OPTIONS")
 
 
 def expected(need: str | None, who: str, got: int) -> bool:
-    """Whether an answer is what the table says; what somebody may do can still fail, but not for being who they are."""
+    """Whether a status agrees with the matrix; a permitted request may fail for other reasons than authorization."""
     if allowed(need, who):  # type: ignore[arg-type]
         return got not in (401, 403)
     return got == (401 if who == NONE else 403)
 
 
 def placed(path: str) -> str:
-    """A path of a route that leads to nothing that is there."""
+    """The path of a route with ids that do not exist."""
     return re.sub(r"{(\w+)(:path)?}", lambda found: "k" + "0" * 16 if found[1] == "id" else "nothing", path)
 
 
-def test_h_i8_every_route_answers_everybody_as_the_table_says(tmp_path: Path) -> None:
+def test_h_i8_every_route_enforces_permission_matrix(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         wrong: list[str] = []
         async with AsyncExitStack() as stack:
@@ -71,12 +71,12 @@ async def _socket(server: Served, path: str, crowd: Crowd, who: str) -> int:
         return refused.response.status_code
 
 
-def test_the_table_in_the_docs_is_the_table(tmp_path: Path) -> None:
+def test_documented_matrix_is_current(tmp_path: Path) -> None:
     page = DOCS.read_text(encoding="utf-8")
     assert page == written(page, run(tmp_path, matrix)), "python -m tests.acceptance.access.write_matrix"
 
 
-def test_exactly_three_routes_are_exempt_and_each_other_says_what_it_takes(tmp_path: Path) -> None:
+def test_only_health_routes_skip_authorization(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         exempt = []
         for route in make_app(server.master).routes:
@@ -89,7 +89,7 @@ def test_exactly_three_routes_are_exempt_and_each_other_says_what_it_takes(tmp_p
     run(tmp_path, work)
 
 
-def test_a_route_that_says_nothing_is_not_built() -> None:
+def test_route_without_permission_is_rejected() -> None:
     async def nothing(request: Request) -> Response:
         return Response()
 
@@ -123,7 +123,7 @@ def _gated(endpoint: object) -> APIRouter:
     return router
 
 
-def test_no_trick_with_method_or_path_gets_past_the_gate(tmp_path: Path) -> None:
+def test_unusual_methods_and_paths_do_not_bypass_auth(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         ids = await filled(server)
         found: list[str] = []
@@ -178,5 +178,5 @@ def _tricks(execution: str) -> list[str]:
     ]
 
 
-def test_the_rights_of_routes_are_rights_that_somebody_has() -> None:
+def test_roles_cover_all_permissions() -> None:
     assert set().union(*RIGHTS.values()) == {"view", "run", "edit", "admin"}

@@ -1,4 +1,4 @@
-"""Made-up requests by everybody: no defect is found, and nobody gets further than the table says."""
+"""Generated requests by every role respect the permission matrix and cause no server error."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from hypothesis import strategies as st
 
 from rune.core.permissions import ROLES
 from rune.server.permissions import PRINCIPALS
-from tests.acceptance.access.asking import BOOTSTRAP, NONE, filled
 from tests.acceptance.access.test_matrix import expected
-from tests.acceptance.api.madeup import ask_until
-from tests.acceptance.api.running import Served, in_thread
+from tests.support.api_clients import BOOTSTRAP, NONE, filled
+from tests.support.api_server import Served, in_thread
+from tests.support.generated_requests import ask_until
 from tests.support.whole import WHOLE
 
 EACH = int(os.environ.get("RUNE_REQUESTS", "10000" if WHOLE else "25"))
-"""Requests of each role, and of somebody without a key."""
+"""Requests per role, and without a key."""
 
 BY_CONTENT = {("POST", "/api/v1/executions"): "edit"}
-"""What takes more than its route says, where a request brings a definition along."""
+"""Routes that need another permission if the request contains a definition."""
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict[str, str]]]:
-    """A server, and a key of each role."""
+    """A server and a key of each role."""
     keys: dict[str, str] = {}
 
     async def made(running: Served) -> None:
@@ -40,7 +40,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict
 
 
 class Asker:
-    """Sends made-up requests, now as this one, now as that one."""
+    """Sends generated requests as different roles."""
 
     def __init__(self, url: str, keys: dict[str, str]) -> None:
         self._url = url
@@ -58,17 +58,17 @@ class Asker:
         assert as_said, (operation.label, who, got)
 
     def lacking(self) -> int:
-        """How many requests are missing, of all who have not asked often enough."""
+        """The number of requests that are missing, over all roles."""
         return sum(max(0, EACH - self.asked[who]) for who in PRINCIPALS)
 
     def turns(self, turn: int) -> dict[str, st.SearchStrategy[Any]]:
-        """Who asks: one of those who have not asked often enough, another first in each turn."""
+        """A strategy for the role: one with too few requests, starting with another one in each turn."""
         late = [who for who in PRINCIPALS if self.asked[who] < EACH] or list(PRINCIPALS)
         first = turn % len(late)
         return {"who": st.sampled_from(late[first:] + late[:first])}
 
 
-def test_made_up_requests_by_everybody_get_as_far_as_the_table_says(
+def test_generated_requests_respect_permission_matrix(
     server: tuple[str, dict[str, str]],
 ) -> None:
     asker = Asker(*server)

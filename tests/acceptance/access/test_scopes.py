@@ -1,4 +1,4 @@
-"""A key with a scope: what lies outside is not there."""
+"""Workflows outside the scope of a key are invisible to it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 import httpx
 
-from tests.acceptance.access.asking import API, BOOTSTRAP, Crowd, filled
-from tests.acceptance.api.running import HELLO, ITEMS, Served, run
+from tests.support.api_clients import API, BOOTSTRAP, Crowd, filled
+from tests.support.api_server import HELLO, ITEMS, Served, run
 from tests.support.waiting import until
 
 
-def test_h_i8_a_scope_opens_its_workflows_and_no_others(tmp_path: Path) -> None:
+def test_h_i8_scope_allows_only_its_workflows(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         ids = await filled(server)
         async with AsyncExitStack() as stack:
@@ -47,7 +47,7 @@ def _outside(server: Served, execution: str) -> list[str]:
     ]
 
 
-def test_what_is_outside_is_refused_in_the_words_of_what_is_not_there(tmp_path: Path) -> None:
+def test_out_of_scope_resource_looks_nonexistent(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         ids = await filled(server)
         async with AsyncExitStack() as stack:
@@ -79,7 +79,7 @@ async def _said(asks: httpx.AsyncClient, method: str, path: str) -> dict[str, An
     return {**said, "detail": said["detail"].replace(name, "ID"), "status": answer.status_code}
 
 
-def test_nothing_is_stored_or_run_under_a_name_outside(tmp_path: Path) -> None:
+def test_out_of_scope_workflow_cannot_be_stored_or_run(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         await server.deploy(HELLO)
         async with AsyncExitStack() as stack:
@@ -96,7 +96,7 @@ def test_nothing_is_stored_or_run_under_a_name_outside(tmp_path: Path) -> None:
     run(tmp_path, work, key=BOOTSTRAP)
 
 
-def test_a_definition_is_found_by_its_hash_inside_only(tmp_path: Path) -> None:
+def test_definition_by_hash_respects_scope(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         await server.deploy(HELLO, ITEMS)
         hashes = {name: (await server.client.workflow(name)).hash for name in ("hello", "items")}
@@ -109,7 +109,7 @@ def test_a_definition_is_found_by_its_hash_inside_only(tmp_path: Path) -> None:
     run(tmp_path, work, key=BOOTSTRAP)
 
 
-def test_the_stream_of_all_executions_tells_of_those_inside(tmp_path: Path) -> None:
+def test_fleet_stream_respects_scope(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         await server.deploy(HELLO, ITEMS)
         async with AsyncExitStack() as stack:
@@ -129,7 +129,7 @@ def test_the_stream_of_all_executions_tells_of_those_inside(tmp_path: Path) -> N
     run(tmp_path, work, key=BOOTSTRAP)
 
 
-def test_a_runner_starts_what_is_stored_and_brings_no_definition(tmp_path: Path) -> None:
+def test_runner_starts_stored_workflows_only(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         await server.deploy(HELLO)
         async with AsyncExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Writes the matrix into the docs: `python -m tests.acceptance.access.write_matrix`."""
+"""Writes the permission matrix to docs/access.md: `python -m tests.acceptance.access.write_matrix`."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from pathlib import Path
 
 from rune.server.app import make_app
 from rune.server.permissions import table
-from tests.acceptance.api.running import Served, run
+from tests.support.api_server import Served, run
 
 DOCS = Path(__file__).parents[3] / "docs" / "access.md"
 BEGINNING = "| request | right |"
 
 
 async def matrix(server: Served) -> str:
-    """The table of all routes."""
+    """The permission matrix of all routes."""
     return table(list(make_app(server.master).routes))
 
 
 def written(text: str, made: str) -> str:
-    """The page with the matrix in it."""
+    """The text of the page with the matrix inserted."""
     return f"{text[: text.index(BEGINNING)]}{made}\n"
 
 

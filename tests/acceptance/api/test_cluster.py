@@ -1,4 +1,4 @@
-"""Two servers on one cluster: whoever is asked knows what the other was told."""
+"""Two servers on one cluster share executions, events, keys and queues."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from rune.adapters.redis import queue
-from tests.acceptance.api.running import DEADLINE, HELLO, WAITS, Served, served
-from tests.integration.cluster.standing import stores
+from tests.support.api_server import DEADLINE, HELLO, WAITS, Served, served
+from tests.support.backends import stores
 
 
-def test_a_client_of_one_server_sees_in_order_and_without_gaps_what_the_other_started(tmp_path: Path) -> None:
+def test_executions_of_one_server_are_visible_on_the_other(tmp_path: Path) -> None:
     settings = msgspec.structs.replace(stores(tmp_path), nodes=())
 
     async def watched(server: Served, execution: str) -> list[int]:
@@ -51,7 +51,7 @@ def test_a_client_of_one_server_sees_in_order_and_without_gaps_what_the_other_st
     asyncio.run(bounded())
 
 
-def test_a_queue_that_nobody_serves_is_seen_to_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_depth_of_unserved_queue_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue, "DISCOVERY_PERIOD_S", 0.0)
     settings = msgspec.structs.replace(stores(tmp_path), nodes=())
     sent = {"id": "call", "type": "noop", "queue": "gpu", "parameters": {"effectful": True}}

@@ -1,4 +1,4 @@
-"""Two servers on one cluster: limits are one for both."""
+"""Limits are shared by two servers on one cluster."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rune.core.definition.parser import parse_document
 from rune.core.plan.compiler import compile_definition
 from rune.nodes.registry import full_registry
 from rune.runtime.services.limits import first_queues
-from tests.acceptance.access.asking import BOOTSTRAP
-from tests.acceptance.api.running import DEADLINE, HELLO, WAITS, Served, served
-from tests.integration.cluster.standing import stores
+from tests.support.api_clients import BOOTSTRAP
+from tests.support.api_server import DEADLINE, HELLO, WAITS, Served, served
+from tests.support.backends import stores
 
 
-def test_running_holds_exactly_over_both(tmp_path: Path) -> None:
+def test_running_limit_is_exact_across_servers(tmp_path: Path) -> None:
     settings = msgspec.structs.replace(stores(tmp_path), nodes=())
 
     async def go() -> None:
@@ -48,11 +48,11 @@ def test_running_holds_exactly_over_both(tmp_path: Path) -> None:
 
 
 async def limits_of_a_key(one: Served, two: Served) -> None:
-    """Those that are changed by one server hold on the other."""
+    """Limits that are changed on one server apply on the other."""
     made = await one.client.create_key("ada", "runner", limits=Limits(rate="1/h"))
     async with AsyncClient(two.url, key=made.key) as ada:
         async with asyncio.timeout(DEADLINE):
-            while await started(ada):  # a server may believe for a second what it knew before
+            while await started(ada):  # a server may cache limits for a second
                 pass
             await one.client.limit_key(made.id, Limits(running=50))
             while not await started(ada):
@@ -71,14 +71,14 @@ async def started(client: AsyncClient) -> bool:
 
 
 async def crowd(*servers: Served) -> tuple[list[Started], list[ApiError]]:
-    """Many starts, by turns of each server."""
+    """Start 40 executions, alternating between the servers."""
     wanted = [servers[number % len(servers)].client.start("waits") for number in range(40)]
     answers = await asyncio.gather(*wanted, return_exceptions=True)
     through = [each for each in answers if isinstance(each, Started)]
     return through, [each for each in answers if isinstance(each, ApiError)]
 
 
-def test_the_queues_of_the_first_nodes_are_those_behind_the_triggers() -> None:
+def test_first_queues_are_those_behind_triggers() -> None:
     nodes = [HELLO["nodes"][0], {"id": "a", "type": "log", "parameters": {"message": "x"}, "queue": "slow"}]
     document = {**HELLO, "nodes": [*nodes, {**nodes[1], "id": "b", "queue": "far"}]}
     document["edges"] = [{"src": "in", "dst": "a"}, {"src": "a", "dst": "b"}]

@@ -1,4 +1,4 @@
-"""The commands of this machine against a server elsewhere."""
+"""`rune` commands against a server named by RUNE_URL."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ import pytest
 
 from rune.core.execution.decision import FinishExecution
 from rune.core.execution.outcome import Error
-from tests.acceptance.api.running import WAITS, Served, run
 from tests.acceptance.api.test_up import Up
-from tests.acceptance.cli.here import Here
-from tests.acceptance.cli.process import Rune, until
-from tests.integration.cluster.commands import GATED, HALTS, named
+from tests.support.api_server import WAITS, Served, run
+from tests.support.cli_process import Rune, until
+from tests.support.cluster_cli import GATED, HALTS, with_id
+from tests.support.in_process_cli import Here
 
 KEY = "s3cret"
 
 
 class Place:
-    """A server with a key, and commands that know it and have nothing else."""
+    """A server with a key, and a command line that uses it with an empty home."""
 
     def __init__(self, url: str, home: pathlib.Path) -> None:
         self.url = url
@@ -33,14 +33,14 @@ class Place:
         self.rune = Here(home, RUNE_URL=url, RUNE_API_KEY=KEY)
 
     def file(self, raw: dict[str, Any], name: str) -> str:
-        """A document of its own, in a file."""
+        """Write a document with this id to a file."""
         self.home.mkdir(exist_ok=True)
         path = self.home / f"{name}.json"
-        path.write_text(json.dumps(named(raw, name)))
+        path.write_text(json.dumps(with_id(raw, name)))
         return str(path)
 
     def started(self, name: str, *arguments: str) -> str:
-        """An execution that waits for its signal."""
+        """Start an execution and wait until it waits for its signal."""
         self.rune.json("deploy", self.file(GATED, name))
         id = str(self.rune.json("start", name, "-i", '{"n": 7}', *arguments)["execution_id"])
         until(lambda: "signal" in self.rune.said("explain", id) or None, f"{id} waits")
@@ -55,7 +55,7 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     up.stop(signal.SIGKILL)
 
 
-def test_an_execution_from_its_start_to_its_end(there: Place) -> None:
+def test_execution_commands_from_start_to_end(there: Place) -> None:
     rune = there.rune
     id = there.started("ends", "--label", "customer=7", "--priority", "3")
     assert rune.json("list", "--workflow", "ends")["executions"][0]["labels"] == {"customer": "7"}
@@ -78,7 +78,7 @@ def test_an_execution_from_its_start_to_its_end(there: Place) -> None:
     assert "completed" in rune.said("explain", id)
 
 
-def test_ids_may_be_abbreviated_and_unknown_ones_are_said(there: Place) -> None:
+def test_ids_can_be_abbreviated_and_unknown_ids_fail(there: Place) -> None:
     id = there.started("short")
     assert there.rune.json("show", id[:-1])["execution_id"] == id
     for wrong in ("x0nothing", "not an id", "x" * 300):
@@ -106,7 +106,7 @@ def test_pause_resume_cancel_retry_and_rerun(there: Place) -> None:
     assert rune("rerun", id, "--from", "nowhere").exit_code == 2
 
 
-def test_start_and_wait_exits_like_a_run(there: Place) -> None:
+def test_start_wait_exits_like_run(there: Place) -> None:
     rune = there.rune
     rune.json("deploy", there.file(HALTS, "halts"))
     failed = rune.json("start", "halts", "--wait", code=1)
@@ -118,7 +118,7 @@ def test_start_and_wait_exits_like_a_run(there: Place) -> None:
     assert (refused.exit_code, "RUNE_URL" in refused.stderr) == (2, True)
 
 
-def test_who_stops_looking_on_stops_nothing_else(there: Place) -> None:
+def test_interrupting_start_wait_leaves_execution_running(there: Place) -> None:
     there.rune.json("deploy", there.file(GATED, "goeson"))
     outside = Rune(there.home, RUNE_URL=there.url, RUNE_API_KEY=KEY)
     process = outside.begin("start", "goeson", "-i", '{"n": 1}', "--wait")
@@ -158,7 +158,7 @@ def test_workflows_versions_and_aliases(there: Place) -> None:
     assert rune("workflows", "show", "nobody").exit_code == 2
 
 
-def test_dead_letters_are_looked_at_requeued_and_dropped(tmp_path: pathlib.Path) -> None:
+def test_dead_letter_commands(tmp_path: pathlib.Path) -> None:
     async def work(server: Served) -> None:
         rune = Here(tmp_path / "nothing", RUNE_URL=server.url)
 
@@ -182,7 +182,7 @@ def test_dead_letters_are_looked_at_requeued_and_dropped(tmp_path: pathlib.Path)
     run(tmp_path, work)
 
 
-def test_problems_of_a_payload_come_back_one_by_one(there: Place) -> None:
+def test_invalid_input_is_reported_with_paths(there: Place) -> None:
     schema = {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}
     there.rune.json("deploy", there.file({**GATED, "inputs": schema}, "typed"))
     told = there.rune.json("start", "typed", "-i", '{"n": "seven"}', code=2)
@@ -190,7 +190,7 @@ def test_problems_of_a_payload_come_back_one_by_one(there: Place) -> None:
     assert "n" in told["problems"][0]["path"]
 
 
-def test_a_wrong_key_and_no_server_are_told_apart(there: Place) -> None:
+def test_wrong_key_and_unreachable_server_exit_differently(there: Place) -> None:
     wrong = Here(there.home, RUNE_URL=there.url, RUNE_API_KEY="other")("list")
     assert (wrong.exit_code, "RUNE_API_KEY" in wrong.stderr) == (2, True)
     nobody = Here(there.home, RUNE_URL="http://127.0.0.1:9")("list")
@@ -199,7 +199,7 @@ def test_a_wrong_key_and_no_server_are_told_apart(there: Place) -> None:
     assert (senseless.exit_code, "RUNE_URL" in senseless.stderr) == (2, True)
 
 
-def test_a_server_that_is_no_rune_is_told_by_its_address(tmp_path: pathlib.Path) -> None:
+def test_foreign_server_is_reported_with_its_address(tmp_path: pathlib.Path) -> None:
     class Other(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_error(404)
@@ -217,7 +217,7 @@ def test_a_server_that_is_no_rune_is_told_by_its_address(tmp_path: pathlib.Path)
     assert done.stderr == f"rune: {url} does not respond like a Rune server: status 404\n"
 
 
-def test_a_path_behind_the_address_is_told(there: Place) -> None:
+def test_url_with_path_reports_unmatched_route(there: Place) -> None:
     done = Here(there.home, RUNE_URL=f"{there.url}/api/v1", RUNE_API_KEY=KEY)("list")
 
     assert (done.exit_code, done.stderr) == (2, "rune: no route matches /api/v1/api/v1/executions\n")

@@ -1,4 +1,4 @@
-"""Executions over HTTP: started, seen, steered."""
+"""Executions over HTTP: starting, reading and controlling them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from tests.acceptance.api.running import DEADLINE, HELLO, ITEMS, WAITS, Served, run
+from tests.support.api_server import DEADLINE, HELLO, ITEMS, WAITS, Served, run
 
 
-def test_a_stored_workflow_is_started_and_seen_to_its_end(tmp_path: Path) -> None:
+def test_start_of_stored_workflow_completes(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         await server.deploy(HELLO)
         answer = await server.http.post(
@@ -29,7 +29,7 @@ def test_a_stored_workflow_is_started_and_seen_to_its_end(tmp_path: Path) -> Non
     run(tmp_path, work)
 
 
-def test_a_definition_is_started_without_being_stored(tmp_path: Path) -> None:
+def test_inline_definition_starts_without_being_stored(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         started = await server.post("/executions", {"definition": HELLO, "input": {"name": "you"}}, 202)
         ended = await server.client.wait(started["execution_id"], DEADLINE)
@@ -39,7 +39,7 @@ def test_a_definition_is_started_without_being_stored(tmp_path: Path) -> None:
     run(tmp_path, work)
 
 
-def test_a_key_starts_once_and_another_payload_under_it_is_refused(tmp_path: Path) -> None:
+def test_idempotency_key_replays_and_rejects_other_payload(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         await server.deploy(HELLO)
         path, key = "/workflows/hello/executions", {"Idempotency-Key": "order-7"}
@@ -55,7 +55,7 @@ def test_a_key_starts_once_and_another_payload_under_it_is_refused(tmp_path: Pat
     run(tmp_path, work)
 
 
-def test_the_list_is_filtered_searched_and_paged(tmp_path: Path) -> None:
+def test_execution_list_is_filtered_and_paged(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         await server.deploy(HELLO, WAITS)
         made = [
@@ -84,7 +84,7 @@ def test_the_list_is_filtered_searched_and_paged(tmp_path: Path) -> None:
     run(tmp_path, work)
 
 
-def test_signal_pause_resume_cancel(tmp_path: Path) -> None:
+def test_signal_pause_resume_and_cancel(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         await server.deploy(WAITS)
         id = (await server.client.start("waits")).execution_id
@@ -131,7 +131,7 @@ def test_retry_failed_items_and_rerun_start_new_executions(tmp_path: Path) -> No
     run(tmp_path, work)
 
 
-def test_node_runs_are_paged_by_lineage_and_outputs_are_asked_for_alone(tmp_path: Path) -> None:
+def test_node_runs_are_paged_and_filtered_by_lineage(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         await server.deploy(ITEMS)
         id = await server.ended("items", {"items": list(range(30))})
@@ -169,7 +169,7 @@ def test_node_runs_are_paged_by_lineage_and_outputs_are_asked_for_alone(tmp_path
     run(tmp_path, work)
 
 
-def test_a_large_output_is_left_out_of_the_list(tmp_path: Path) -> None:
+def test_large_output_is_omitted_from_node_list(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         await server.deploy(HELLO)
         id = await server.ended("hello", {"name": "x" * 100_000})
@@ -181,7 +181,7 @@ def test_a_large_output_is_left_out_of_the_list(tmp_path: Path) -> None:
     run(tmp_path, work)
 
 
-def test_two_executions_are_compared(tmp_path: Path) -> None:
+def test_diff_of_two_executions(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         await server.deploy(HELLO)
         first = await server.ended("hello", {"name": "a"})
@@ -200,7 +200,7 @@ def test_two_executions_are_compared(tmp_path: Path) -> None:
     run(tmp_path, work)
 
 
-def test_what_is_not_there_is_said_so(tmp_path: Path) -> None:
+def test_unknown_resources_return_404(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         for path in ("", "/nodes", "/events", "/history", "/explain", "/document", "/timers", "/blobs/a/b"):
             found = await server.get(f"/executions/nobody{path}", 404)
@@ -213,7 +213,7 @@ def test_what_is_not_there_is_said_so(tmp_path: Path) -> None:
     run(tmp_path, work)
 
 
-def test_many_starts_at_once_are_all_accepted(tmp_path: Path) -> None:
+def test_concurrent_starts_are_all_accepted(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         await server.deploy(HELLO)
         started = await asyncio.gather(*(server.client.start("hello", {"name": "x"}) for _ in range(100)))

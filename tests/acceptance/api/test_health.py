@@ -1,4 +1,4 @@
-"""Health of processes without an API: on a port of their own, and true."""
+"""Health endpoints of workers and schedulers on a separate port."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 import rune
-from tests.acceptance.cli.process import until
-from tests.integration.cluster.standing import stores
+from tests.support.backends import stores
+from tests.support.cli_process import until
 from tests.support.services.fleet import Fleet, Process, fleet
 from tests.support.services.postgres import free_port
 from tests.support.services.redis_server import RedisServer
@@ -55,7 +55,7 @@ def crew(tmp_path_factory: pytest.TempPathFactory, redis: RedisServer) -> Iterat
 
 
 @pytest.mark.parametrize("role", ["worker", "scheduler"])
-def test_a_process_without_an_api_says_how_it_is(crew: Fleet, role: str) -> None:
+def test_worker_and_scheduler_serve_health(crew: Fleet, role: str) -> None:
     port = free_port()
     process = crew.start(role, "--health-port", str(port))  # type: ignore[arg-type]
     process.wait_ready()
@@ -70,9 +70,7 @@ def test_a_process_without_an_api_says_how_it_is(crew: Fleet, role: str) -> None
     assert _ask(port, "/healthz") is None
 
 
-def test_a_worker_whose_store_is_away_is_unready_after_two_heartbeats_and_ready_again_with_it(
-    crew: Fleet, redis: RedisServer
-) -> None:
+def test_worker_readiness_follows_its_store(crew: Fleet, redis: RedisServer) -> None:
     port = free_port()
     worker = crew.start("worker", RUNE_HEALTH_PORT=str(port))
     worker.wait_ready()
@@ -90,9 +88,9 @@ def test_a_worker_whose_store_is_away_is_unready_after_two_heartbeats_and_ready_
     worker.kill()
 
 
-def test_a_worker_that_drains_is_alive_and_unready(crew: Fleet, tmp_path: Path) -> None:
+def test_draining_worker_is_alive_but_not_ready(crew: Fleet, tmp_path: Path) -> None:
     from rune.client import Client
-    from tests.integration.cluster.test_serving import GATED
+    from tests.integration.cluster.test_workers import GATED
 
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -103,7 +101,7 @@ def test_a_worker_that_drains_is_alive_and_unready(crew: Fleet, tmp_path: Path) 
         client.run({**GATED, "id": "drains"}, {"pipe": str(pipe)})
     with pipe.open("w") as gate:
         worker.process.terminate()
-        worker.wait_said("1 nodes still running")
+        worker.wait_for_output("1 nodes still running")
         _is(port, 503)
         told = _ask(port, "/readyz")
         assert told is not None

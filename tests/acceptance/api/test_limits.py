@@ -1,4 +1,4 @@
-"""Limits over HTTP: what is refused, for how long, and what is not."""
+"""Limits of workflows and keys over HTTP and on the command line."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from rune.core.execution.fact import Fact
 from rune.ports.access import AppliedLimits
 from rune.ports.inspection import QueueDepth
 from rune.ports.journal import ExecutionRecord
-from tests.acceptance.access.asking import BOOTSTRAP, Crowd
-from tests.acceptance.api.running import API, DEADLINE, HELLO, WAITS, Served, run
-from tests.acceptance.cli.here import Here
+from tests.support.api_clients import BOOTSTRAP, Crowd
+from tests.support.api_server import API, DEADLINE, HELLO, WAITS, Served, run
+from tests.support.in_process_cli import Here
 
 HOOKED: dict[str, Any] = {
     "id": "hooked",
@@ -41,7 +41,7 @@ TICKS: dict[str, Any] = {
 
 
 class Later:
-    """The clock of those who accept starts, ahead by as much as a test says."""
+    """A clock for accepting starts that the test can set ahead."""
 
     def __init__(self, server: Served) -> None:
         self._clock = server.engine.backend.clock
@@ -66,7 +66,7 @@ async def count(server: Served, workflow: str) -> int:
 
 
 def refused(answer: httpx.Response, name: str) -> int:
-    """Checks a refusal; after how many seconds one may try again."""
+    """Check a rejection by a limit and return its Retry-After in seconds."""
     assert answer.status_code == 429, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
     said = answer.json()
@@ -75,7 +75,7 @@ def refused(answer: httpx.Response, name: str) -> int:
     return int(answer.headers["retry-after"])
 
 
-def test_limits_are_set_shown_and_lifted(tmp_path: Path) -> None:
+def test_limits_are_set_shown_and_cleared(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         await server.deploy(HELLO)
         none = {"rate": None, "burst": None, "running": None, "waiting": None}
@@ -96,7 +96,7 @@ def test_limits_are_set_shown_and_lifted(tmp_path: Path) -> None:
     run(tmp_path, work)
 
 
-def test_a_rate_refuses_and_says_when_to_come_again(tmp_path: Path) -> None:
+def test_rate_limit_rejects_with_retry_after(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         clock = Later(server)
         await server.deploy(HELLO)
@@ -118,7 +118,7 @@ def test_a_rate_refuses_and_says_when_to_come_again(tmp_path: Path) -> None:
     run(tmp_path, work)
 
 
-def test_running_holds_for_starts_hooks_and_retries(tmp_path: Path) -> None:
+def test_running_limit_covers_starts_hooks_and_retries(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         await server.deploy(HOOKED)
         await limit(server, "hooked", running=2)
@@ -148,7 +148,7 @@ def test_running_holds_for_starts_hooks_and_retries(tmp_path: Path) -> None:
     run(tmp_path, work)
 
 
-def test_ticks_are_not_held_up(tmp_path: Path) -> None:
+def test_schedule_ticks_bypass_limits(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         await server.deploy(TICKS)
         await limit(server, "ticks", rate="1/h", running=1)
@@ -162,7 +162,7 @@ def test_ticks_are_not_held_up(tmp_path: Path) -> None:
     run(tmp_path, work)
 
 
-def test_nothing_is_started_into_a_queue_that_is_too_long(tmp_path: Path) -> None:
+def test_start_is_rejected_while_queue_is_too_long(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         depth = 0
 
@@ -188,7 +188,7 @@ def test_nothing_is_started_into_a_queue_that_is_too_long(tmp_path: Path) -> Non
     run(tmp_path, work, max_waiting=50)
 
 
-def test_a_key_has_limits_of_its_own(tmp_path: Path) -> None:
+def test_key_limits_apply_to_one_key(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         await server.deploy(HELLO, WAITS)
         async with AsyncExitStack() as stack:
@@ -218,7 +218,7 @@ def test_a_key_has_limits_of_its_own(tmp_path: Path) -> None:
     run(tmp_path, work, key=BOOTSTRAP)
 
 
-def test_limits_of_a_key_are_changed_while_it_is_used(tmp_path: Path) -> None:
+def test_key_limits_change_takes_effect_immediately(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         await server.deploy(WAITS)
         async with AsyncExitStack() as stack:
@@ -236,7 +236,7 @@ def test_limits_of_a_key_are_changed_while_it_is_used(tmp_path: Path) -> None:
             refused(await ada.post(path, json={}), "rate")
             await server.client.limit_key(
                 id, Limits(rate="1/h", running=9)
-            )  # the same rate: nothing is filled up
+            )  # an unchanged rate does not refill the bucket
             refused(await ada.post(path, json={}), "rate")
             assert await server.client.limit_key(id, Limits()) == Limits()
             assert (await ada.post(path, json={})).status_code == 202
@@ -259,7 +259,7 @@ def test_limits_of_a_key_are_changed_while_it_is_used(tmp_path: Path) -> None:
     run(tmp_path, work, key=BOOTSTRAP)
 
 
-def test_without_limits_a_start_is_held_to_nothing_and_nobody_is_asked(tmp_path: Path) -> None:
+def test_start_without_limits_rarely_reads_limit_store(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         await server.deploy(HELLO, WAITS)
         await limit(server, "waits", running=1)
@@ -290,7 +290,7 @@ def test_without_limits_a_start_is_held_to_nothing_and_nobody_is_asked(tmp_path:
     run(tmp_path, work)
 
 
-def test_limits_on_the_command_line(tmp_path: Path) -> None:
+def test_limit_commands_on_local_file(tmp_path: Path) -> None:
     rune = Here(tmp_path)
     (tmp_path / "hello.json").write_text(httpx.Request("POST", "http://x", json=HELLO).content.decode())
     rune.said("deploy", str(tmp_path / "hello.json"))
@@ -315,7 +315,7 @@ def test_limits_on_the_command_line(tmp_path: Path) -> None:
 
 
 def walk_key(rune: Here, id: str) -> None:
-    """The limits of a key, shown, changed and lifted, wherever they are kept."""
+    """Show, change and clear the limits of a key."""
     shown = rune.said("keys", "limit", id)
     assert rune.said("keys", "limit", id, "--rate", "9/m", "--burst", "3") == f"{id}: rate 9/m, burst 3\n"
     assert shown != rune.said("keys", "limit", id) == f"{id}: rate 9/m, burst 3\n"
@@ -329,7 +329,7 @@ def walk_key(rune: Here, id: str) -> None:
     assert [each["details"].get("limits") for each in done][-2:] == [None, "rate 9/m, burst 3"]
 
 
-def test_limits_on_the_command_line_of_a_server(tmp_path: Path) -> None:
+def test_limit_commands_against_server(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         await server.deploy(HELLO)
         await asyncio.to_thread(asked, server.url)

@@ -1,4 +1,4 @@
-"""What the README says about curl, done exactly as it is written there."""
+"""The shell commands of the README work as written."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ import pytest
 
 from rune.client import Client
 from rune.errors import RuneError
-from tests.acceptance.api.printing import printed
 from tests.acceptance.api.test_up import Up
-from tests.acceptance.cli.process import PATIENCE, Rune
+from tests.support.cli_process import PATIENCE, Rune
+from tests.support.documented_commands import printed
 
 
 def _documents(line: str) -> Iterator[Any]:
-    """What is JSON in a line: curl ends no line, so one answer may follow another."""
+    """The JSON documents of a line: curl prints no newline between responses."""
     while line.startswith("{"):
         found, end = json.JSONDecoder().raw_decode(line)
         yield found
         line = line[end:]
 
 
-def test_the_lines_with_curl_create_start_watch_explain_and_cancel(tmp_path: Path) -> None:
+def test_readme_curl_section_works_as_written(tmp_path: Path) -> None:
     up = Up(tmp_path)
     try:
         url = up.start()
@@ -47,7 +47,7 @@ def test_the_lines_with_curl_create_start_watch_explain_and_cancel(tmp_path: Pat
         up.stop(signal.SIGKILL)
 
 
-def test_the_lines_make_a_key_a_hook_that_is_called_signed_and_a_schedule(tmp_path: Path) -> None:
+def test_readme_keys_hooks_schedules_section_works_as_written(tmp_path: Path) -> None:
     up = Up(tmp_path)
     try:
         url = up.start()
@@ -65,6 +65,6 @@ def test_the_lines_make_a_key_a_hook_that_is_called_signed_and_a_schedule(tmp_pa
             assert clock.schedule.next_at is not None
             told = re.findall(r'"next_at":"([^"]+)"', said)
             assert told, said
-            assert told[-1] <= clock.schedule.next_at  # a minute may have passed meanwhile
+            assert told[-1] <= clock.schedule.next_at  # a minute may have passed
     finally:
         up.stop(signal.SIGKILL)

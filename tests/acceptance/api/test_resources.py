@@ -1,4 +1,4 @@
-"""The smaller resources: credentials, node types, machinery, health, the page, the document."""
+"""Credentials, node types, workers, queues, dead letters, blobs, health and the status page."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import rune
 from rune.core.execution.decision import FinishExecution
 from rune.core.execution.outcome import Error
 from rune.ports.journal import StoreUnavailableError
-from tests.acceptance.api.running import HELLO, WAITS, Served, run
+from tests.support.api_server import HELLO, WAITS, Served, run
 from tests.support.waiting import until
 
 
-def test_credentials_go_in_and_never_come_out(tmp_path: Path) -> None:
+def test_credential_values_are_never_returned(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         body = {"name": "shop", "type": "bearer", "values": {"token": "hunter2"}, "hosts": ["api.example"]}
         made = await server.http.post("/api/v1/credentials", json=body)
@@ -39,7 +39,7 @@ def test_credentials_go_in_and_never_come_out(tmp_path: Path) -> None:
     run(tmp_path, work)
 
 
-def test_node_types_come_with_their_schemas(tmp_path: Path) -> None:
+def test_node_types_include_schemas(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         names = [each["type"] for each in (await server.get("/nodes"))["nodes"]]
         assert {"input", "http", "merge", "wait"} <= set(names)
@@ -51,7 +51,7 @@ def test_node_types_come_with_their_schemas(tmp_path: Path) -> None:
     run(tmp_path, work)
 
 
-def test_the_machinery_shows_itself(tmp_path: Path) -> None:
+def test_workers_queues_and_timers_are_listed(tmp_path: Path) -> None:
     wait = {"id": "w", "type": "wait", "parameters": {"amount": 1, "unit": "hours"}}
     waits = {
         "id": "later",
@@ -96,7 +96,7 @@ def test_dead_letters_are_listed_requeued_and_dropped(tmp_path: Path) -> None:
     run(tmp_path, work)
 
 
-def test_blobs_and_definitions_are_fetched_by_their_names(tmp_path: Path) -> None:
+def test_blobs_are_served_per_execution(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         await server.deploy(HELLO)
         id = await server.ended("hello", {"name": "x" * 100_000})
@@ -111,7 +111,7 @@ def test_blobs_and_definitions_are_fetched_by_their_names(tmp_path: Path) -> Non
     run(tmp_path, work)
 
 
-def test_health_knows_whether_the_stores_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readiness_reflects_store_availability(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def work(server: Served) -> None:
         assert (await server.http.get("/healthz")).json() == {"status": "ok"}
         await until(lambda: server.master.probe.ready)
@@ -134,7 +134,7 @@ def test_health_knows_whether_the_stores_answer(tmp_path: Path, monkeypatch: pyt
     run(tmp_path, work)
 
 
-def test_the_page_runs_nothing_from_elsewhere(tmp_path: Path) -> None:
+def test_status_page_loads_only_own_files(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         page = await server.http.get("/")
         policy = page.headers["content-security-policy"]
@@ -151,7 +151,7 @@ def test_the_page_runs_nothing_from_elsewhere(tmp_path: Path) -> None:
     run(tmp_path, work)
 
 
-def test_a_defect_is_a_problem_without_details(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_internal_error_hides_details(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def work(server: Served) -> None:
         async def broken(*_: object, **__: object) -> None:
             raise ZeroDivisionError("secret inside")

@@ -1,4 +1,4 @@
-"""The API does what its document says: made-up requests, good and bad, and no answer that is not described."""
+"""Generated requests get only responses that the OpenAPI document describes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from rune.server.app import document
-from tests.acceptance.api.madeup import ask_until
-from tests.acceptance.api.running import HELLO, ITEMS, WAITS, Served, in_thread
+from tests.support.api_server import HELLO, ITEMS, WAITS, Served, in_thread
+from tests.support.generated_requests import ask_until
 from tests.support.whole import WHOLE
 
 REQUESTS = int(os.environ.get("RUNE_REQUESTS", "10000" if WHOLE else "300"))
@@ -25,7 +25,7 @@ CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance,
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server with something in it."""
+    """A server with workflows and executions."""
 
     async def filled(running: Served) -> None:
         await running.deploy(HELLO, WAITS, ITEMS)
@@ -37,7 +37,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-def test_the_document_is_whole() -> None:
+def test_openapi_document_is_complete() -> None:
     made = document()
     assert made["openapi"].startswith("3.1")
     ids = [each["operationId"] for path in made["paths"].values() for each in path.values()]
@@ -48,7 +48,7 @@ def test_the_document_is_whole() -> None:
                 assert each["requestBody"]["content"]["application/json"]["examples"]
 
 
-def test_made_up_requests_find_no_defect(server: str) -> None:
+def test_generated_requests_conform_to_schema(server: str) -> None:
     count = 0
 
     def check(operation: Any, case: Any) -> None:

@@ -1,4 +1,4 @@
-"""`rune up` as a process of its own: killed without a word, and stopped politely."""
+"""`rune up` as a separate process that is killed, stopped and restarted."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import pytest
 
 import rune
 from rune.client import AsyncClient, Client, ClientError, ConnectionFailedError
-from tests.acceptance.api.running import DEADLINE, HELLO, WAITS
-from tests.acceptance.cli.process import PATIENCE
+from tests.support.api_server import DEADLINE, HELLO, WAITS
+from tests.support.cli_process import PATIENCE
 from tests.support.paths import SOURCE, python_path
 from tests.support.whole import WHOLE
 
@@ -62,7 +62,7 @@ class Up:
 
 
 async def starting(url: str, acknowledged: dict[str, str], prefix: str, enough: asyncio.Event) -> None:
-    """Start until the server is gone; what it acknowledged is written down."""
+    """Start executions until the server is gone; record those that it acknowledged."""
     async with AsyncClient(url, timeout=DEADLINE) as client:
         number = 0
         while True:
@@ -78,7 +78,7 @@ async def starting(url: str, acknowledged: dict[str, str], prefix: str, enough: 
 
 
 async def watching(url: str, execution: str, seen: list[int]) -> None:
-    """Follow through every kill, until the end."""
+    """Follow an execution across kills of the server until its end."""
     async with AsyncClient(url, timeout=DEADLINE) as client:
         while True:
             try:
@@ -89,7 +89,7 @@ async def watching(url: str, execution: str, seen: list[int]) -> None:
                 continue
 
 
-def test_of_acknowledged_starts_none_is_lost_by_kills_and_watchers_miss_nothing(tmp_path: Path) -> None:
+def test_kills_lose_no_acknowledged_starts_or_events(tmp_path: Path) -> None:
     up = Up(tmp_path)
 
     async def go() -> None:
@@ -135,7 +135,7 @@ def test_of_acknowledged_starts_none_is_lost_by_kills_and_watchers_miss_nothing(
         up.stop(signal.SIGKILL)
 
 
-def test_sigterm_is_heard_while_somebody_watches(tmp_path: Path) -> None:
+def test_sigterm_stops_server_with_open_stream(tmp_path: Path) -> None:
     up = Up(tmp_path)
     url = up.start("--no-examples")
     try:
@@ -151,7 +151,7 @@ def test_sigterm_is_heard_while_somebody_watches(tmp_path: Path) -> None:
         up.stop(signal.SIGKILL)
 
 
-def test_the_examples_are_there_at_the_first_start_and_not_again(tmp_path: Path) -> None:
+def test_examples_are_deployed_on_first_start_only(tmp_path: Path) -> None:
     up = Up(tmp_path)
     try:
         url = up.start()
@@ -172,7 +172,7 @@ def test_the_examples_are_there_at_the_first_start_and_not_again(tmp_path: Path)
         up.stop(signal.SIGKILL)
 
 
-def test_elsewhere_it_needs_a_key(tmp_path: Path) -> None:
+def test_up_on_public_address_requires_key(tmp_path: Path) -> None:
     up = Up(tmp_path)
     refused = up.start("--host", "0.0.0.0")
     assert "NOT_SERVED" in refused
@@ -191,7 +191,7 @@ def test_elsewhere_it_needs_a_key(tmp_path: Path) -> None:
         locked.stop()
 
 
-def test_a_second_one_on_the_same_folder_is_told_who_is_there(tmp_path: Path) -> None:
+def test_second_server_on_same_home_reports_owner(tmp_path: Path) -> None:
     up = Up(tmp_path)
     try:
         up.start("--no-examples")

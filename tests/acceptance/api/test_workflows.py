@@ -1,4 +1,4 @@
-"""Workflows over HTTP: versions that never change, aliases that move, starts that are spread."""
+"""Workflows over HTTP: versions, aliases and weighted starts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rune.client import ApiError
-from tests.acceptance.api.running import DEADLINE, HELLO, WAITS, Served, run
+from tests.support.api_server import DEADLINE, HELLO, WAITS, Served, run
 
 
 def saying(text: str) -> dict[str, Any]:
@@ -18,7 +18,7 @@ def saying(text: str) -> dict[str, Any]:
     return {**HELLO, "nodes": [HELLO["nodes"][0], out]}
 
 
-def test_create_update_list_get_compare(tmp_path: Path) -> None:
+def test_create_update_list_get_and_diff(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         made = await server.http.post("/api/v1/workflows", json=saying("one"))
         assert (made.status_code, made.json()["version"], made.json()["change"]) == (201, 1, "created")
@@ -43,7 +43,7 @@ def test_create_update_list_get_compare(tmp_path: Path) -> None:
     run(tmp_path, work)
 
 
-def test_an_edit_of_what_somebody_else_changed_is_refused(tmp_path: Path) -> None:
+def test_stale_etag_is_rejected(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         await server.deploy(saying("one"))
         read = await server.http.get("/api/v1/workflows/hello")
@@ -67,7 +67,7 @@ def test_an_edit_of_what_somebody_else_changed_is_refused(tmp_path: Path) -> Non
     run(tmp_path, work)
 
 
-def test_yaml_is_taken_and_problems_are_all_told_without_storing(tmp_path: Path) -> None:
+def test_validate_accepts_yaml_and_reports_all_problems(tmp_path: Path) -> None:
     text = (
         "id: y\nnodes:\n  - {id: in, type: input}\n  - {id: n, type: noop}\nedges:\n  - {src: in, dst: n}\n"
     )
@@ -93,7 +93,7 @@ def test_yaml_is_taken_and_problems_are_all_told_without_storing(tmp_path: Path)
     run(tmp_path, work)
 
 
-def test_executions_keep_their_version_while_stable_moves_and_going_back_is_one_call(tmp_path: Path) -> None:
+def test_executions_keep_version_when_alias_moves(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         await server.deploy(WAITS)
         first = await server.client.workflow("waits")
@@ -115,7 +115,7 @@ def test_executions_keep_their_version_while_stable_moves_and_going_back_is_one_
     run(tmp_path, work)
 
 
-def test_a_weighted_alias_spreads_starts_and_the_same_key_always_gets_the_same_version(
+def test_weighted_alias_spreads_starts_by_key(
     tmp_path: Path,
 ) -> None:
     async def work(server: Served) -> None:
@@ -133,7 +133,7 @@ def test_a_weighted_alias_spreads_starts_and_the_same_key_always_gets_the_same_v
         assert (again.execution_id, again.replayed) == (given[7].execution_id, True)
         assert (await server.get("/workflows/hello/aliases/stable"))["weights"] == {"2": 30.0}
         assert [each.workflow_id async for each in server.client.workflows()] == ["hello"]
-        # Moved by whatever means, the alias is an ordinary one again.
+        # Moving the alias clears its weights.
         await server.engine.services.workflows.set_alias("hello", "stable", 2)
         assert (await server.get("/workflows/hello/aliases/stable"))["weights"] == {}
         await server.client.point("hello", "stable", weights={1: 100})
@@ -151,7 +151,7 @@ def test_a_weighted_alias_spreads_starts_and_the_same_key_always_gets_the_same_v
     run(tmp_path, work)
 
 
-def test_delete_hides_and_restore_brings_back(tmp_path: Path) -> None:
+def test_delete_hides_and_restore_unhides(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         await server.deploy(HELLO)
         id = await server.ended("hello", {"name": "x"})
@@ -167,7 +167,7 @@ def test_delete_hides_and_restore_brings_back(tmp_path: Path) -> None:
     run(tmp_path, work)
 
 
-def test_a_refusal_says_what_would_have_been_taken(tmp_path: Path) -> None:
+def test_rejection_lists_accepted_values(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         form = {"Content-Type": "application/x-www-form-urlencoded"}
         media = await server.ask("POST", "/workflows", 415, content=b"id=a", headers=form)

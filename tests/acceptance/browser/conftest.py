@@ -1,4 +1,4 @@
-"""A real browser."""
+"""The browser of the tests: Chromium, started once per module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The status page in a real browser: live, usable without a mouse, and within its policy."""
+"""The status page in a browser: live updates, keyboard use and content security policy."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from rune.client import Client
-from tests.acceptance.api.running import ITEMS
 from tests.acceptance.api.test_up import Up
+from tests.support.api_server import ITEMS
 
 DEADLINE_MS = 120_000
 
@@ -47,7 +47,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def page(browser: Browser, server: str) -> Iterator[Page]:
-    """The page; whatever the browser complains about fails the test."""
+    """The page; errors and warnings of the browser fail the test."""
     expect.set_options(timeout=DEADLINE_MS)
     opened = browser.new_page(color_scheme="light")
     opened.set_default_timeout(DEADLINE_MS)
@@ -66,7 +66,7 @@ def _node(page: Page, name: str) -> Any:
     return page.locator(f'#nodes li[data-node="{name}"]')
 
 
-def test_the_nodes_of_an_execution_change_colour_live(page: Page, server: str) -> None:
+def test_node_colours_update_live(page: Page, server: str) -> None:
     with Client(server) as client:
         execution = client.start("steps").execution_id
         page.get_by_role("button", name=execution).click()
@@ -88,7 +88,7 @@ def test_the_nodes_of_an_execution_change_colour_live(page: Page, server: str) -
         assert numbers == list(range(len(numbers), 0, -1))
 
 
-def test_everything_can_be_done_with_the_keyboard(page: Page) -> None:
+def test_page_is_usable_by_keyboard(page: Page) -> None:
     page.locator("body").press("Tab")
     for _ in range(20):
         if page.evaluate("document.activeElement.id") == "workflow":
@@ -123,7 +123,7 @@ def _tab_to(page: Page, text: str) -> None:
     raise AssertionError(f"`{text}` cannot be reached with the Tab key")
 
 
-def test_the_chosen_row_keeps_the_focus_while_others_come(page: Page, server: str) -> None:
+def test_selected_row_keeps_focus_on_updates(page: Page, server: str) -> None:
     with Client(server) as client:
         mine = client.start("steps").execution_id
         button = page.get_by_role("button", name=mine)
@@ -137,7 +137,7 @@ def test_the_chosen_row_keeps_the_focus_while_others_come(page: Page, server: st
         client.cancel(other)
 
 
-def test_splits_are_shown_in_counts(page: Page, server: str) -> None:
+def test_splits_are_shown_as_counts(page: Page, server: str) -> None:
     with Client(server) as client:
         execution = client.start("items", {"items": list(range(30))}).execution_id
     page.goto(f"{server}/#{execution}")
@@ -146,7 +146,7 @@ def test_splits_are_shown_in_counts(page: Page, server: str) -> None:
     expect(_node(page, "bad")).to_contain_text("15 failed")
 
 
-def test_what_a_document_is_called_is_text(page: Page, server: str) -> None:
+def test_workflow_name_is_escaped(page: Page, server: str) -> None:
     with Client(server) as client:
         execution = client.start("steps").execution_id
         page.get_by_role("button", name=execution).click()
@@ -155,13 +155,13 @@ def test_what_a_document_is_called_is_text(page: Page, server: str) -> None:
         client.cancel(execution)
 
 
-def test_refusals_are_said(page: Page) -> None:
+def test_invalid_input_is_reported(page: Page) -> None:
     page.locator("#input").fill("{not json")
     page.get_by_role("button", name="Start", exact=True).click()
     expect(page.locator("#said")).to_contain_text("JSON")
 
 
-def test_the_policy_holds_against_what_is_put_into_the_page(browser: Browser, server: str) -> None:
+def test_content_security_policy_blocks_injected_elements(browser: Browser, server: str) -> None:
     page = browser.new_page()
     page.goto(server)
     expect(page.locator("#link")).to_have_text("live", timeout=DEADLINE_MS)

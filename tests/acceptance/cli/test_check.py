@@ -1,4 +1,4 @@
-"""`rune check` as its user sees it."""
+"""`rune check`: output, JSON reports and exit codes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typer.testing import CliRunner, Result
 
 from rune import __version__
 from rune.cli.main import app
-from tests.acceptance.cli.process import interpreted
-from tests.unit.core.documents import document, node
+from tests.support.cli_process import interpreted
+from tests.support.documents import document, node
 
 GOOD = document([node("a", "input"), node("b")], "a>b")
 WARNED = document([node("a", "input"), node("b", join="any")], "a>b")
@@ -25,22 +25,22 @@ def rune(*arguments: str, stdin: str | None = None) -> Result:
 
 @pytest.fixture
 def write(tmp_path: pathlib.Path) -> Any:
-    def written(name: str, raw: Any) -> str:
+    def write_file(name: str, raw: Any) -> str:
         path = tmp_path / name
         path.write_text(raw if isinstance(raw, str) else json.dumps(raw), encoding="utf-8")
         return str(path)
 
-    return written
+    return write_file
 
 
-def test_a_valid_file_is_summed_up(write: Any) -> None:
+def test_valid_file_prints_summary(write: Any) -> None:
     result = rune("check", write("good.json", GOOD))
 
     assert result.exit_code == 0
     assert "valid: 2 nodes, 1 edge, " in result.output
 
 
-def test_an_invalid_file_lists_every_problem_with_a_hint(write: Any) -> None:
+def test_invalid_file_lists_every_problem(write: Any) -> None:
     result = rune("check", write("bad.json", BAD))
 
     assert result.exit_code == 2
@@ -51,7 +51,7 @@ def test_an_invalid_file_lists_every_problem_with_a_hint(write: Any) -> None:
     assert "invalid: 3 problems" in result.output
 
 
-def test_warnings_do_not_refuse(write: Any) -> None:
+def test_warnings_do_not_fail_check(write: Any) -> None:
     result = rune("check", write("warned.json", WARNED))
 
     assert result.exit_code == 0
@@ -59,7 +59,7 @@ def test_warnings_do_not_refuse(write: Any) -> None:
     assert "1 warning" in result.output
 
 
-def test_several_files_are_summed_up_together(write: Any) -> None:
+def test_several_files_print_total(write: Any) -> None:
     result = rune("check", write("good.json", GOOD), write("bad.json", BAD))
 
     assert result.exit_code == 2
@@ -78,7 +78,7 @@ def test_json_of_one_file_is_one_document(write: Any) -> None:
     assert [set(each) for each in report["problems"]] == [{"path", "code", "message", "hint", "severity"}]
 
 
-def test_json_of_several_files_lists_them(write: Any) -> None:
+def test_json_of_several_files_lists_reports(write: Any) -> None:
     result = rune("check", "--json", write("good.json", GOOD), write("bad.json", BAD))
 
     report = json.loads(result.stdout)
@@ -88,29 +88,29 @@ def test_json_of_several_files_lists_them(write: Any) -> None:
 
 
 @pytest.mark.parametrize("text", [json.dumps(GOOD), "nodes:\n  - {id: a, type: noop}\n"])
-def test_stdin_may_be_json_or_yaml(text: str) -> None:
+def test_stdin_accepts_json_and_yaml(text: str) -> None:
     result = rune("check", "-", stdin=text)
 
     assert result.exit_code == 0
     assert "stdin valid" in result.output
 
 
-def test_a_file_that_cannot_be_read_is_told_plainly(tmp_path: pathlib.Path) -> None:
+def test_missing_file_is_reported(tmp_path: pathlib.Path) -> None:
     result = rune("check", str(tmp_path / "none.json"))
 
     assert result.exit_code == 2
     assert "cannot be read: no such file or directory" in result.output
 
 
-def test_a_file_without_suffix_is_taken_for_json(write: Any) -> None:
+def test_file_without_suffix_is_read_as_json(write: Any) -> None:
     assert rune("check", write("workflow", GOOD)).exit_code == 0
 
 
-def test_the_version_is_told() -> None:
+def test_version_option_prints_version() -> None:
     assert rune("--version").output.strip() == f"rune {__version__}"
 
 
-def test_help_needs_nothing_slow() -> None:
+def test_cli_import_loads_no_slow_modules() -> None:
     code = (
         "import sys, rune.cli.main; print(sorted({'ruamel', 'jsonschema', 'rich.table'} & set(sys.modules)))"
     )

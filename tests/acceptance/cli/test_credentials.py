@@ -1,4 +1,4 @@
-"""`rune credentials`: values go in by ways that nobody sees, and come out by none."""
+"""`rune credentials`: secret values are read without being visible and are never printed."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from tests.acceptance.cli.here import Here
-from tests.acceptance.cli.process import PATIENCE, Rune, until
+from tests.support.cli_process import PATIENCE, Rune, until
+from tests.support.documents import document, node
+from tests.support.in_process_cli import Here
 from tests.support.paths import SOURCE, python_path
-from tests.unit.core.documents import document, node
 
 TOKEN = "kanari-9f3d0c7-e51b"
 
@@ -26,25 +26,25 @@ def rune(tmp_path: pathlib.Path) -> Here:
     return Here(tmp_path / "home")
 
 
-def added(rune: Here, name: str = "shop", *options: str, stdin: str | None = TOKEN) -> dict[str, Any]:
+def add(rune: Here, name: str = "shop", *options: str, stdin: str | None = TOKEN) -> dict[str, Any]:
     done = rune("credentials", "add", name, "--type", "bearer", "--json", *options, stdin=stdin)
     assert done.exit_code == 0, done.output
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
-def refused(done: Result) -> tuple[int, str, str]:
+def problem_of(done: Result) -> tuple[int, str, str]:
     (problem,) = json.loads(done.stdout)["problems"]
     return done.exit_code, problem["code"], problem["message"]
 
 
-def test_from_standard_input_as_a_line_or_an_object(rune: Here) -> None:
-    assert added(rune, "line", stdin=f"{TOKEN}\n")["fields"] == ["token"]
+def test_add_reads_line_or_object_from_stdin(rune: Here) -> None:
+    assert add(rune, "line", stdin=f"{TOKEN}\n")["fields"] == ["token"]
     given = json.dumps({"type": "bearer", "token": TOKEN, "base_url": "https://x.example"})
-    assert added(rune, "object", stdin=given)["fields"] == ["base_url", "token"]
+    assert add(rune, "object", stdin=given)["fields"] == ["base_url", "token"]
 
 
-def test_from_a_file(rune: Here, tmp_path: pathlib.Path) -> None:
+def test_add_reads_values_from_file(rune: Here, tmp_path: pathlib.Path) -> None:
     file = tmp_path / "mail.json"
     file.write_text(
         json.dumps({"host": "mail.example", "port": 587, "security": "starttls", "password": TOKEN})
@@ -64,11 +64,11 @@ def test_from_a_file(rune: Here, tmp_path: pathlib.Path) -> None:
     ]
 
 
-def test_from_a_terminal_without_echo(rune: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+def test_add_prompts_on_terminal_without_echo(rune: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    prompts: list[str] = []
 
     def answer(prompt: str) -> str:
-        asked.append(prompt)
+        prompts.append(prompt)
         return TOKEN
 
     class Terminal:
@@ -80,24 +80,24 @@ def test_from_a_terminal_without_echo(rune: Here, monkeypatch: pytest.MonkeyPatc
     from rune.cli.commands.credentials import values_of
 
     assert values_of("basic", ["username=me"], None) == {"username": "me", "password": TOKEN}
-    assert asked == ["password: "]
+    assert prompts == ["password: "]
 
 
 @pytest.mark.parametrize(
     ("type", "field"),
     [("bearer", "token"), ("basic", "password"), ("oauth2", "client_secret"), ("custom", "any")],
 )
-def test_never_from_the_arguments(type: str, field: str, rune: Here) -> None:
+def test_secret_in_arguments_is_rejected(type: str, field: str, rune: Here) -> None:
     done = rune("credentials", "add", "x", "--type", type, "--field", f"{field}={TOKEN}", "--json", stdin="")
 
-    code, reason, message = refused(done)
+    code, reason, message = problem_of(done)
     assert (code, reason) == (2, "SECRET_IN_ARGUMENTS")
     assert TOKEN not in message
     assert rune.json("credentials", "list") == {"credentials": []}
 
 
-def test_no_command_shows_a_value(rune: Here) -> None:
-    shown = [str(added(rune, "shop", "--host", "*.shop.example"))]
+def test_no_command_prints_secret_value(rune: Here) -> None:
+    shown = [str(add(rune, "shop", "--host", "*.shop.example"))]
     for command in (
         ("list",),
         ("list", "--json"),
@@ -139,19 +139,19 @@ def test_no_command_shows_a_value(rune: Here) -> None:
         (("add", "taken", "-t", "bearer"), TOKEN, "CREDENTIAL_EXISTS"),
     ],
 )
-def test_refusals_name_the_problem_and_no_value(
+def test_errors_name_problem_but_not_value(
     arguments: tuple[str, ...], stdin: str | None, code: str, rune: Here
 ) -> None:
-    added(rune, "taken")
+    add(rune, "taken")
 
-    exit_code, found, message = refused(rune("credentials", *arguments, "--json", stdin=stdin))
+    exit_code, found, message = problem_of(rune("credentials", *arguments, "--json", stdin=stdin))
 
     assert (exit_code, found) == (2, code)
     assert TOKEN not in message
 
 
-def test_rotating_keeps_what_is_not_given(rune: Here) -> None:
-    before = added(rune, "shop", "--host", "a.example")
+def test_rotate_keeps_unspecified_fields(rune: Here) -> None:
+    before = add(rune, "shop", "--host", "a.example")
     done = rune("credentials", "rotate", "shop", stdin="another-token")
     assert done.stdout == "rotated shop (bearer, version 2)\n"
 
@@ -159,45 +159,45 @@ def test_rotating_keeps_what_is_not_given(rune: Here) -> None:
     assert (after["id"], after["version"], after["hosts"]) == (before["id"], 2, ["a.example"])
 
 
-def test_the_life_of_keys(rune: Here) -> None:
-    first = added(rune)["key"]
+def test_key_rotation_and_rekey(rune: Here) -> None:
+    first = add(rune)["key"]
     made = rune.json("credentials", "key", "new")
     assert made["key"] != first
     assert rune.json("credentials", "rekey") == {"status": "ok", "rekeyed": 1}
     assert rune.json("credentials", "show", "shop")["key"] == made["key"]
     lines = (rune.home / "secret.key").read_text().splitlines()
-    (rune.home / "secret.key").write_text("\n".join(lines[:2]) + "\n")  # the older one goes
+    (rune.home / "secret.key").write_text("\n".join(lines[:2]) + "\n")  # remove the older key
     assert rune.json("credentials", "rekey") == {"status": "ok", "rekeyed": 0}
 
 
-def test_keys_from_the_environment(tmp_path: pathlib.Path) -> None:
+def test_secret_key_from_environment(tmp_path: pathlib.Path) -> None:
     plain = Here(tmp_path / "home")
     one, two = (plain.said("credentials", "key", "new", "--print").strip() for _ in range(2))
     assert not plain.home.exists()
-    added(Here(plain.home, RUNE_SECRET_KEY=one))
+    add(Here(plain.home, RUNE_SECRET_KEY=one))
     assert not (plain.home / "secret.key").exists()
 
     both = Here(plain.home, RUNE_SECRET_KEY=f"{two},{one}")
     assert both.json("credentials", "rekey")["rekeyed"] == 1
     old = Here(plain.home, RUNE_SECRET_KEY=one)
-    assert refused(old("credentials", "rekey", "--json"))[1] == "CREDENTIAL_UNREADABLE"
-    assert refused(old("credentials", "key", "new", "--json"))[1] == "SECRET_KEY_ENVIRONMENT"
+    assert problem_of(old("credentials", "rekey", "--json"))[1] == "CREDENTIAL_UNREADABLE"
+    assert problem_of(old("credentials", "key", "new", "--json"))[1] == "SECRET_KEY_ENVIRONMENT"
     broken = Here(plain.home, RUNE_SECRET_KEY="kanari")
-    code, reason, message = refused(broken("credentials", "rekey", "--json"))
+    code, reason, message = problem_of(broken("credentials", "rekey", "--json"))
     assert (code, reason, "kanari" in message) == (2, "SECRET_KEY_INVALID", False)
 
 
-def test_a_lost_key_is_told_and_not_replaced(rune: Here) -> None:
-    added(rune)
+def test_missing_key_file_is_reported_and_not_replaced(rune: Here) -> None:
+    add(rune)
     (rune.home / "secret.key").rename(rune.home / "elsewhere")
 
-    found = refused(rune("credentials", "add", "two", "-t", "bearer", "--json", stdin=TOKEN))
+    found = problem_of(rune("credentials", "add", "two", "-t", "bearer", "--json", stdin=TOKEN))
     assert found[1] == "SECRET_KEY_MISSING"
     assert not (rune.home / "secret.key").exists()
     assert len(rune.json("credentials", "list")["credentials"]) == 1
 
 
-def test_help_is_there(rune: Here) -> None:
+def test_every_subcommand_has_help(rune: Here) -> None:
     for command in ((), ("add",), ("rotate",), ("key",), ("key", "new")):
         assert rune("credentials", *command, "--help").exit_code == 0
 
@@ -209,8 +209,8 @@ WAITS = document(
 )
 
 
-def test_while_another_process_owns_the_file(tmp_path: pathlib.Path) -> None:
-    """The owner seals and writes; the values go through its socket."""
+def test_commands_work_while_another_process_owns_file(tmp_path: pathlib.Path) -> None:
+    """The owner encrypts and stores the values, which it receives through its socket."""
     rune = Rune(tmp_path / "home")
     (tmp_path / "waits.json").write_text(json.dumps(WAITS))
     (tmp_path / "shop.json").write_text(json.dumps({"token": TOKEN}))
@@ -232,7 +232,7 @@ def test_while_another_process_owns_the_file(tmp_path: pathlib.Path) -> None:
     assert TOKEN not in out + err
 
 
-def test_a_pipe_works_like_a_file(tmp_path: pathlib.Path) -> None:
+def test_add_reads_secret_from_pipe(tmp_path: pathlib.Path) -> None:
     environment = {**os.environ, "PYTHONPATH": python_path(SOURCE), "RUNE_HOME": str(tmp_path)}
     command = [sys.executable, "-m", "rune.cli.main", "credentials", "add", "shop", "--type", "bearer"]
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Every example does what its README says."""
+"""Every example behaves as its README describes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.cli.process import Rune
+from tests.support.cli_process import Rune
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[3] / "examples"
 CUSTOMERS = [
@@ -41,7 +41,7 @@ RUNS: list[tuple[str, Any, Any]] = [
     ),
 ]
 
-WITH_MORE_THAN_A_DOCUMENT = {
+TESTED_ELSEWHERE = {
     "approval",
     "custom-nodes",
     "fetch-users-report",
@@ -49,7 +49,7 @@ WITH_MORE_THAN_A_DOCUMENT = {
     "parent-and-children",
     "race",
 }
-"""Tested in `test_examples_outside` and, with the conformance cases, in `test_examples_acting`."""
+"""Tested in `test_examples_with_code` and, with the conformance cases, in `test_example_steps`."""
 
 
 @pytest.fixture
@@ -58,25 +58,25 @@ def rune(tmp_path: pathlib.Path) -> Rune:
 
 
 @pytest.mark.parametrize(("name", "payload", "output"), RUNS, ids=[each[0] for each in RUNS])
-def test_an_example_ends_as_its_readme_says(rune: Rune, name: str, payload: Any, output: Any) -> None:
-    told = rune.json("run", str(EXAMPLES / name), "--fake-time", "--input", json.dumps(payload))
+def test_example_output_matches_readme(rune: Rune, name: str, payload: Any, output: Any) -> None:
+    result = rune.json("run", str(EXAMPLES / name), "--fake-time", "--input", json.dumps(payload))
 
-    assert (told["status"], told["output"]) == ("completed", output)
+    assert (result["status"], result["output"]) == ("completed", output)
     assert rune.json("audit", "--all")["violations"] == 0
 
 
-def test_every_example_is_run_and_explained() -> None:
+def test_every_example_is_tested_and_has_readme() -> None:
     folders = {each.name for each in EXAMPLES.iterdir() if each.is_dir()}
 
-    assert folders == {name for name, _, _ in RUNS} | WITH_MORE_THAN_A_DOCUMENT
+    assert folders == {name for name, _, _ in RUNS} | TESTED_ELSEWHERE
     assert all((EXAMPLES / name / "README.md").is_file() for name in folders)
 
 
-def test_the_attempts_of_the_example_are_as_its_policies_say(rune: Rune) -> None:
-    told = rune.json("run", str(EXAMPLES / "errors-and-retries"), "--fake-time")
+def test_errors_and_retries_example_attempt_counts(rune: Rune) -> None:
+    result = rune.json("run", str(EXAMPLES / "errors-and-retries"), "--fake-time")
 
-    attempts = {(each["node_id"], each["status"]): each["attempts"] for each in told["nodes"]}
+    attempts = {(each["node_id"], each["status"]): each["attempts"] for each in result["nodes"]}
     assert attempts[("flaky", "failed")] == 3
     assert attempts[("shaky", "failed")] == 2
     assert attempts[("never", "skipped")] == 0
-    assert told["total_duration_ms"] >= 3_500
+    assert result["total_duration_ms"] >= 3_500

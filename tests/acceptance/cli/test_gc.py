@@ -1,4 +1,4 @@
-"""`rune gc` as its user sees it, and the rules of the configuration."""
+"""`rune gc` and the retention rules of the configuration."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from rune.bench.baseline import fill
 from rune.ports.retention import Rule, parse_duration
 from rune.settings import Settings, SettingsError, load_settings
-from tests.acceptance.cli.process import Rune, until
-from tests.unit.core.documents import document, node
+from tests.support.cli_process import Rune, until
+from tests.support.documents import document, node
 
 HALTS = document([node("a", "input"), node("b", "fail")], "a>b", id="halts")
 NAPS = document([node("a", "input"), node("b", "wait", parameters={"amount": 1, "unit": "hours"})], "a>b")
@@ -22,7 +22,7 @@ HOUR = 3_600_000
 
 @pytest.fixture
 def rune(tmp_path: pathlib.Path) -> Rune:
-    """A home with forty executions of `full`, which ended between one and two hours ago, and one that halted now."""
+    """A home with 40 executions of `full` that ended one to two hours ago, and one of `halts` that ended now."""
     home = tmp_path / "home"
     now = time.time_ns() // 1_000_000
     fill(home / "rune.db", 40, ended_by=now - HOUR)
@@ -30,59 +30,59 @@ def rune(tmp_path: pathlib.Path) -> Rune:
     return Rune(home)
 
 
-def left(rune: Rune) -> int:
+def count_executions(rune: Rune) -> int:
     with sqlite3.connect(rune.home / "rune.db") as db:
         (count,) = db.execute("SELECT count(*) FROM execution").fetchone()
     db.close()
     return int(count)
 
 
-def test_without_rules_it_says_so_and_removes_nothing(rune: Rune) -> None:
+def test_gc_without_rules_deletes_nothing(rune: Rune) -> None:
     done = rune("gc")
 
     assert done.returncode == 0, done.stderr
     assert "No retention rule is configured" in done.stdout
-    assert left(rune) == 41
+    assert count_executions(rune) == 41
 
 
-def test_it_tells_what_went_and_how_large_the_file_is(rune: Rune) -> None:
+def test_gc_prints_deleted_counts_and_file_size(rune: Rune) -> None:
     done = rune("gc", "--keep", "10")
 
     assert done.returncode == 0, done.stderr
     first, second = done.stdout.splitlines()
     assert first == "deleted 30 executions, 120 facts, 0 blobs, 0 definitions, 0 keys"  # four facts each
     assert second.startswith("database size ")
-    assert left(rune) == 11
+    assert count_executions(rune) == 11
 
 
-def test_a_dry_run_only_tells(rune: Rune) -> None:
+def test_dry_run_deletes_nothing(rune: Rune) -> None:
     assert rune("gc", "--older-than", "30m", "--dry-run").stdout.startswith("would delete 40 executions; ")
-    told = rune.json("gc", "--keep", "39", "--dry-run")
-    assert (told["executions"], told["dry_run"], told["rules"]) == (1, True, 1)
-    assert left(rune) == 41
+    result = rune.json("gc", "--keep", "39", "--dry-run")
+    assert (result["executions"], result["dry_run"], result["rules"]) == (1, True, 1)
+    assert count_executions(rune) == 41
 
 
-def test_workflow_and_status_narrow_it_down(rune: Rune) -> None:
+def test_workflow_and_status_filter_executions(rune: Rune) -> None:
     assert rune.json("gc", "--keep", "0", "--workflow", "other")["executions"] == 0
     assert rune.json("gc", "--keep", "0", "--status", "failed", "--status", "halted")["executions"] == 1
     assert rune.json("gc", "--older-than", "2h", "--workflow", "full")["executions"] == 0
     assert rune.json("gc", "--older-than", "1h", "--workflow", "full")["executions"] == 40
-    assert left(rune) == 0
+    assert count_executions(rune) == 0
 
 
-def test_the_document_holds_all_numbers(rune: Rune) -> None:
-    told = rune.json("gc", "--keep", "0")
+def test_json_contains_all_counts(rune: Rune) -> None:
+    result = rune.json("gc", "--keep", "0")
 
-    assert told["executions"] == 41
-    assert told["bytes_after"] < told["bytes_before"]
-    assert told.keys() == {
+    assert result["executions"] == 41
+    assert result["bytes_after"] < result["bytes_before"]
+    assert result.keys() == {
         *("executions", "facts", "blobs", "definitions", "keys", "bytes_before", "bytes_after"),
         *("duration_ms", "longest_ms", "shrinks", "rules", "dry_run"),
     }
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (("--older-than", "30"), "--older-than: `30` is not a duration"),
         (("--older-than", "5 moons"), "not a duration"),
@@ -92,24 +92,24 @@ def test_the_document_holds_all_numbers(rune: Rune) -> None:
         (("--keep", "-1"), "--keep"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(rune: Rune, options: tuple[str, ...], said: str) -> None:
+def test_invalid_options_are_rejected(rune: Rune, options: tuple[str, ...], message: str) -> None:
     done = rune("gc", *options)
 
     assert done.returncode == 2
-    assert said in done.stderr
-    assert left(rune) == 41
+    assert message in done.stderr
+    assert count_executions(rune) == 41
 
 
-def test_the_rules_of_the_configuration_are_used(rune: Rune) -> None:
+def test_configured_rules_are_applied(rune: Rune) -> None:
     rules = [{"keep": 5, "workflow": "full"}, {"older_than": "1d"}]
     configured = Rune(rune.home, RUNE_RETENTION=json.dumps(rules))
 
-    told = configured.json("gc")
-    assert (told["executions"], told["rules"]) == (35, 2)
-    assert left(rune) == 6
+    result = configured.json("gc")
+    assert (result["executions"], result["rules"]) == (35, 2)
+    assert count_executions(rune) == 6
 
 
-def test_where_nothing_was_run_there_is_nothing_to_remove(tmp_path: pathlib.Path) -> None:
+def test_gc_without_database_creates_nothing(tmp_path: pathlib.Path) -> None:
     rune = Rune(tmp_path / "nowhere")
 
     assert rune.json("gc", "--keep", "0")["executions"] == 0
@@ -117,7 +117,7 @@ def test_where_nothing_was_run_there_is_nothing_to_remove(tmp_path: pathlib.Path
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_a_file_that_does_not_shrink_is_written_anew_when_asked(rune: Rune) -> None:
+def test_vacuum_rewrites_file_without_auto_vacuum(rune: Rune) -> None:
     file = rune.home / "rune.db"
     with sqlite3.connect(file, isolation_level=None) as db:
         db.execute("PRAGMA journal_mode = DELETE")
@@ -126,13 +126,13 @@ def test_a_file_that_does_not_shrink_is_written_anew_when_asked(rune: Rune) -> N
     db.close()
 
     assert "rune gc --vacuum" in rune("gc", "--keep", "30").stdout
-    told = rune.json("gc", "--keep", "20", "--vacuum")
-    assert (told["executions"], told["shrinks"]) == (10, True)
+    result = rune.json("gc", "--keep", "20", "--vacuum")
+    assert (result["executions"], result["shrinks"]) == (10, True)
     assert "--vacuum" not in rune("gc", "--keep", "10").stdout
-    assert left(rune) == 11
+    assert count_executions(rune) == 11
 
 
-def test_a_removed_execution_is_unknown_and_its_key_is_spent(rune: Rune, tmp_path: pathlib.Path) -> None:
+def test_deleted_execution_is_unknown_and_its_key_expired(rune: Rune, tmp_path: pathlib.Path) -> None:
     (tmp_path / "halts.json").write_text(json.dumps(HALTS))
     command = ("run", str(tmp_path / "halts.json"), "--key", "once")
     execution = rune.json(*command, code=1)["execution_id"]
@@ -144,21 +144,21 @@ def test_a_removed_execution_is_unknown_and_its_key_is_spent(rune: Rune, tmp_pat
     assert execution in refused["message"]
 
 
-def test_the_owner_of_the_file_does_it_where_there_is_one(rune: Rune, tmp_path: pathlib.Path) -> None:
+def test_gc_is_forwarded_to_file_owner(rune: Rune, tmp_path: pathlib.Path) -> None:
     (tmp_path / "naps.json").write_text(json.dumps(NAPS))
     with rune.begin("run", str(tmp_path / "naps.json"), "--id", "nap") as process:
         until(lambda: rune("explain", "nap").returncode == 0 or None, "it runs")
-        told = rune.json("gc", "--keep", "0")
+        result = rune.json("gc", "--keep", "0")
         refused = rune("gc", "--keep", "0", "--vacuum")
         process.terminate()
         process.communicate()
 
-    assert told["executions"] == 41
-    assert left(rune) == 1
+    assert result["executions"] == 41
+    assert count_executions(rune) == 1
     assert (refused.returncode, "in use" in refused.stderr) == (3, True)
 
 
-def test_rules_are_read_from_the_file_and_from_the_environment(tmp_path: pathlib.Path) -> None:
+def test_retention_rules_from_file_and_environment(tmp_path: pathlib.Path) -> None:
     (tmp_path / "rune.toml").write_text(
         '[[retention]]\nworkflow = "x"\nstatus = ["completed"]\nolder_than = "30d"\nkeep = 1000\n'
         '[[retention]]\nstatus = "failed"\nolder_than = "12h"\n'
@@ -174,7 +174,7 @@ def test_rules_are_read_from_the_file_and_from_the_environment(tmp_path: pathlib
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ("30d", "is not JSON"),
         ("{}", "must be a list"),
@@ -188,14 +188,14 @@ def test_rules_are_read_from_the_file_and_from_the_environment(tmp_path: pathlib
         ('[{"max": 1}]', "`max` is unknown; a rule has workflow, status, older_than and keep"),
     ],
 )
-def test_rules_that_do_not_fit_are_refused(given: str, said: str) -> None:
-    with pytest.raises(SettingsError) as refused:
+def test_invalid_retention_rules_are_rejected(given: str, message: str) -> None:
+    with pytest.raises(SettingsError) as error:
         load_settings({"RUNE_RETENTION": given})
-    assert said in refused.value.message
-    assert refused.value.message.startswith("retention: ")
+    assert message in error.value.message
+    assert error.value.message.startswith("retention: ")
 
 
-def test_durations() -> None:
+def test_parse_duration() -> None:
     written = ("250ms", "90s", "15m", "15 min", "1.5h", "30d", "2w", "0s")
     assert [parse_duration(each) for each in written] == [
         *(250, 90_000, 900_000, 900_000, 5_400_000, 720 * HOUR, 336 * HOUR, 0)

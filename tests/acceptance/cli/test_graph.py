@@ -1,4 +1,4 @@
-"""`rune graph` as its user sees it."""
+"""`rune graph`: text, Mermaid and SVG output, and the layout."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from rune.cli.draw import draw_definition, draw_svg, lay_out
 from rune.cli.main import app
 from rune.core.validation.validate import ValidationResult
-from tests.unit.core.documents import document, keep, node, verdict
+from tests.support.documents import document, edit, node, verdict
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -22,9 +22,9 @@ NODES = [
     node("s", "split", {"input_array": "$trigger.xs"}),
     node("call", "http", {"url": "http://x"}, name='Call <it> & "more"', error="branch"),
     node("ok", "conditional", {"expression": "$item > 1"}),
-    keep("y", 1),
+    edit("y", 1),
     node("t", "split", {"input_array": "$item"}),
-    keep("deep", "$item"),
+    edit("deep", "$item"),
     node("h", "aggregator"),
     node("g", "aggregator"),
     node("end", "output", {"value": "$g"}),
@@ -56,7 +56,7 @@ def rune(*arguments: str) -> Result:
     return CliRunner().invoke(app, list(arguments))
 
 
-def test_the_terminal_shows_layers_edges_and_scopes(path: str) -> None:
+def test_text_shows_layers_edges_and_scopes(path: str) -> None:
     result = rune("graph", path)
 
     lines = [line.rstrip() for line in result.output.splitlines()]
@@ -71,7 +71,7 @@ def test_the_terminal_shows_layers_edges_and_scopes(path: str) -> None:
     assert "9  end  output" in lines
 
 
-def test_mermaid_nests_the_bodies_of_splits(path: str) -> None:
+def test_mermaid_nests_split_bodies(path: str) -> None:
     text = rune("graph", path, "--mermaid").output
 
     assert text.startswith("flowchart TD")
@@ -83,7 +83,7 @@ def test_mermaid_nests_the_bodies_of_splits(path: str) -> None:
     assert 'n3 -->|"true"| n4' in text
 
 
-def test_svg_is_well_formed_and_shows_everything(path: str, tmp_path: pathlib.Path) -> None:
+def test_svg_is_well_formed_and_complete(path: str, tmp_path: pathlib.Path) -> None:
     target = tmp_path / "out.svg"
 
     assert rune("graph", path, "--svg", str(target)).exit_code == 0
@@ -95,18 +95,18 @@ def test_svg_is_well_formed_and_shows_everything(path: str, tmp_path: pathlib.Pa
     assert "prefers-color-scheme: dark" in target.read_text(encoding="utf-8")
 
 
-def test_svg_may_go_to_stdout(path: str) -> None:
+def test_svg_to_stdout(path: str) -> None:
     assert ET.fromstring(rune("graph", path, "--svg", "-").stdout).tag == f"{SVG}svg"
 
 
-def test_a_place_that_cannot_be_written_is_told(path: str, tmp_path: pathlib.Path) -> None:
+def test_unwritable_target_is_reported(path: str, tmp_path: pathlib.Path) -> None:
     result = rune("graph", path, "--svg", str(tmp_path / "no" / "such.svg"))
 
     assert result.exit_code == 2
     assert "cannot write" in result.stderr
 
 
-def test_an_invalid_document_is_not_drawn(tmp_path: pathlib.Path) -> None:
+def test_invalid_document_is_not_drawn(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "bad.json"
     file.write_text('{"nodes": [{"id": "a", "type": "nope"}]}', encoding="utf-8")
 
@@ -127,7 +127,7 @@ def overlaps(raw: dict[str, Any]) -> list[tuple[int, int]]:
     ]
 
 
-def test_boxes_never_overlap() -> None:
+def test_boxes_do_not_overlap() -> None:
     wide = document(
         [node("a"), *(node(f"n{at}") for at in range(12)), node("z")],
         *(f"a>n{at}" for at in range(12)),
@@ -138,7 +138,7 @@ def test_boxes_never_overlap() -> None:
     assert overlaps(wide) == []
 
 
-def test_long_links_bend_around_boxes() -> None:
+def test_long_edges_bend_around_boxes() -> None:
     raw = document([node("a"), node("b"), node("c"), node("d")], "a>b", "b>c", "c>d", "a>d")
 
     layout = lay_out(draw_definition(verdict(raw)))
@@ -149,11 +149,11 @@ def test_long_links_bend_around_boxes() -> None:
         assert all(box.y != bend.y or abs(box.x - bend.x) >= box.width / 2 for box in layout.boxes)
 
 
-def test_a_long_title_is_shortened() -> None:
+def test_long_title_is_truncated() -> None:
     assert "…</text>" in draw_svg(draw_definition(verdict(document([node("a", name="long " * 40)]))))
 
 
-def test_a_thousand_nodes_are_drawn() -> None:
+def test_graph_of_thousand_nodes_is_drawn() -> None:
     raw = document(
         [node(f"n{at}") for at in range(1000)], *(f"n{at}>n{at + 1}" for at in range(999)), "n0>n999"
     )
@@ -161,7 +161,7 @@ def test_a_thousand_nodes_are_drawn() -> None:
     assert draw_svg(draw_definition(verdict(raw))).count("<g>") == 1000
 
 
-def test_links_are_drawn_straight_where_bends_would_be_too_many() -> None:
+def test_edges_are_straight_above_bend_limit() -> None:
     count = 210
     chain = [f"n{at}>n{at + 1}" for at in range(count - 1)]
     raw = document([node(f"n{at}") for at in range(count)], *chain, *(f"n0>n{at}" for at in range(2, count)))
@@ -169,6 +169,6 @@ def test_links_are_drawn_straight_where_bends_would_be_too_many() -> None:
     assert all(len(way) == 2 for way in lay_out(draw_definition(verdict(raw))).routes)
 
 
-def test_only_what_could_be_read_can_be_drawn() -> None:
+def test_draw_definition_requires_valid_document() -> None:
     with pytest.raises(ValueError, match="valid document"):
         draw_definition(ValidationResult(()))

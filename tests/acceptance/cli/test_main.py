@@ -1,4 +1,4 @@
-"""The table of commands in `rune.cli.main`, which `rune --help` prints without importing a command."""
+"""The command table of `rune.cli.main`, from which `rune --help` is printed without importing the commands."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import pytest
 from typer.testing import CliRunner
 
 from rune.cli.main import COMMANDS, app, load_command
-from tests.acceptance.cli.process import interpreted
+from tests.support.cli_process import interpreted
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_short_help_is_the_first_paragraph_of_the_help(name: str) -> None:
+def test_short_help_is_first_paragraph_of_help(name: str) -> None:
     first = load_command(name).help.split("\n\n")[0]
 
     assert COMMANDS[name].short_help == first.replace("\n", " ")
@@ -29,7 +29,7 @@ def test_help_lists_every_command_and_imports_none() -> None:
     assert interpreted(code).stdout.split("\n")[:2] == ["[]", "[]"]
 
 
-def test_an_unknown_command_is_refused_with_a_suggestion() -> None:
+def test_unknown_command_suggests_similar_one() -> None:
     result = CliRunner().invoke(app, ["lst"])
 
     assert result.exit_code == 2

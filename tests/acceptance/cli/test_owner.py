@@ -1,4 +1,4 @@
-"""One owner, many processes: all of them run what they were asked to run, whoever is killed meanwhile."""
+"""Several `rune run` processes share one file; one owns it, and another takes over when it ends."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.acceptance.cli.gated import GATED, begun, finished, go, owner, waits
-from tests.acceptance.cli.process import PATIENCE, Rune, until
-from tests.unit.core.documents import document, node
+from tests.acceptance.cli.gated_run import GATED, gated_run, owner_pid, result_of, send_go, waits_for_signal
+from tests.support.cli_process import PATIENCE, Rune, until
+from tests.support.documents import document, node
 
 ADD = document(
     [node("a", "input"), node("b", "output", parameters={"value": "{{ $trigger.n + 1 }}"})], "a>b", id="add"
@@ -30,13 +30,13 @@ def rune(tmp_path: pathlib.Path) -> Rune:
     return Rune(tmp_path / "home")
 
 
-def sound(rune: Rune, executions: int) -> None:
+def check_audit(rune: Rune, executions: int) -> None:
     report = rune.json("audit", "--all")
     assert (report["executions"], report["violations"], report["totals"]["repeated"]) == (executions, 0, 0)
 
 
 @pytest.mark.parametrize("number", [2, 5])
-def test_many_runs_at_once_all_succeed(rune: Rune, tmp_path: pathlib.Path, number: int) -> None:
+def test_concurrent_runs_all_succeed(rune: Rune, tmp_path: pathlib.Path, number: int) -> None:
     with ExitStack() as stack:
         processes = [
             stack.enter_context(
@@ -44,36 +44,36 @@ def test_many_runs_at_once_all_succeed(rune: Rune, tmp_path: pathlib.Path, numbe
             )
             for n in range(number)
         ]
-        outputs = [finished(each)["output"] for each in processes]
+        outputs = [result_of(each)["output"] for each in processes]
 
     assert outputs == [n + 1 for n in range(number)]
     assert len(rune.json("list")["executions"]) == number
-    sound(rune, number)
+    check_audit(rune, number)
 
 
-def test_a_run_beside_an_owner_prints_what_it_would_print_alone(rune: Rune, tmp_path: pathlib.Path) -> None:
-    with begun(rune, "first") as process:
-        told = rune.json(
+def test_run_beside_owner_prints_same_output(rune: Rune, tmp_path: pathlib.Path) -> None:
+    with gated_run(rune, "first") as process:
+        result = rune.json(
             "run", str(tmp_path / "add.json"), "--input", '{"n": 1}', "--id", "add-1", "--label", "a=b"
         )
         shown = rune("run", str(tmp_path / "add.json"), "--input", '{"n": 41}')
         halted = rune("run", str(tmp_path / "add.json"), "--input", '{"n": "one"}')
 
         assert process.poll() is None
-        assert owner(rune) == process.pid
+        assert owner_pid(rune) == process.pid
 
-    assert (told["execution_id"], told["output"], told["completed_at"] is None) == ("add-1", 2, False)
-    assert [each["node_id"] for each in told["nodes"]] == ["a", "b"]
-    assert told == rune.json("show", "add-1")
+    assert (result["execution_id"], result["output"], result["completed_at"] is None) == ("add-1", 2, False)
+    assert [each["node_id"] for each in result["nodes"]] == ["a", "b"]
+    assert result == rune.json("show", "add-1")
     assert shown.stdout.splitlines()[-1] == "42"
     assert halted.returncode == 1
     listed = {each["execution_id"]: each["labels"] for each in rune.json("list")["executions"]}
     assert listed["add-1"] == {"a": "b"}
 
 
-def test_keys_and_ids_count_beside_an_owner_too(rune: Rune, tmp_path: pathlib.Path) -> None:
+def test_keys_and_ids_are_unique_beside_owner(rune: Rune, tmp_path: pathlib.Path) -> None:
     add = ("run", str(tmp_path / "add.json"), "--input", '{"n": 1}')
-    with begun(rune, "first"):
+    with gated_run(rune, "first"):
         first = rune.json(*add, "--key", "k", "--id", "one")
         again = rune.json(*add, "--key", "k")
         (conflict,) = rune.json(*add[:3], '{"n": 2}', "--key", "k", code=2)["problems"]
@@ -83,56 +83,56 @@ def test_keys_and_ids_count_beside_an_owner_too(rune: Rune, tmp_path: pathlib.Pa
     assert (conflict["code"], taken["code"]) == ("KEY_CONFLICT", "DUPLICATE_ID")
 
 
-def test_after_kill_9_of_the_owner_one_of_the_others_takes_over(rune: Rune) -> None:
+def test_other_process_takes_over_after_owner_is_killed(rune: Rune) -> None:
     with ExitStack() as stack:
-        first = stack.enter_context(begun(rune, "first"))
-        others = {f"s-{n}": stack.enter_context(begun(rune, f"s-{n}", "--json")) for n in range(3)}
-        assert owner(rune) == first.pid
+        first = stack.enter_context(gated_run(rune, "first"))
+        others = {f"s-{n}": stack.enter_context(gated_run(rune, f"s-{n}", "--json")) for n in range(3)}
+        assert owner_pid(rune) == first.pid
         first.kill()
         first.wait(PATIENCE)
         pids = {each.pid for each in others.values()}
-        until(lambda: owner(rune) in pids or None, "one of them owns the file")
+        until(lambda: owner_pid(rune) in pids or None, "one of them owns the file")
         for name in others:
-            go(rune, name)
-        told = [finished(each) for each in others.values()]
+            send_go(rune, name)
+        result = [result_of(each) for each in others.values()]
 
-    assert [(each["execution_id"], each["output"]) for each in told] == [
+    assert [(each["execution_id"], each["output"]) for each in result] == [
         (name, [7, "went"]) for name in others
     ]
-    assert waits(rune, "first")
-    sound(rune, 4)
+    assert waits_for_signal(rune, "first")
+    check_audit(rune, 4)
 
 
-def test_after_a_graceful_end_of_the_owner_another_takes_over(rune: Rune) -> None:
-    with begun(rune, "first", "--json") as first, begun(rune, "second", "--json") as second:
-        assert owner(rune) == first.pid
-        go(rune, "first")
-        finished(first)
-        until(lambda: owner(rune) == second.pid or None, "the other is the owner")
-        go(rune, "second")
-        finished(second)
+def test_other_process_takes_over_after_owner_exits(rune: Rune) -> None:
+    with gated_run(rune, "first", "--json") as first, gated_run(rune, "second", "--json") as second:
+        assert owner_pid(rune) == first.pid
+        send_go(rune, "first")
+        result_of(first)
+        until(lambda: owner_pid(rune) == second.pid or None, "the other process owns the file")
+        send_go(rune, "second")
+        result_of(second)
 
     assert not (rune.home / "rune.sock").exists()
-    sound(rune, 2)
+    check_audit(rune, 2)
 
 
-def test_a_stop_of_the_owner_hands_over(rune: Rune) -> None:
-    with begun(rune, "first") as first, begun(rune, "second", "--json") as second:
+def test_other_process_takes_over_after_owner_is_interrupted(rune: Rune) -> None:
+    with gated_run(rune, "first") as first, gated_run(rune, "second", "--json") as second:
         first.send_signal(signal.SIGINT)
         _, err = first.communicate(timeout=PATIENCE)
-        until(lambda: owner(rune) == second.pid or None, "the other is the owner")
-        go(rune, "second")
-        finished(second)
+        until(lambda: owner_pid(rune) == second.pid or None, "the other process owns the file")
+        send_go(rune, "second")
+        result_of(second)
 
     assert first.returncode == 130
     assert "first resumes with the next" in err
-    assert waits(rune, "first")
+    assert waits_for_signal(rune, "first")
 
 
-@pytest.mark.parametrize(("asked", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_stop_beside_the_owner_stops_nothing_else(rune: Rune, asked: signal.Signals, code: int) -> None:
-    with begun(rune, "first") as first, begun(rune, "second", "--json") as second:
-        second.send_signal(asked)
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupt_of_client_leaves_owner_running(rune: Rune, sent: signal.Signals, code: int) -> None:
+    with gated_run(rune, "first") as first, gated_run(rune, "second", "--json") as second:
+        second.send_signal(sent)
         out, err = second.communicate(timeout=PATIENCE)
 
         assert first.poll() is None
@@ -143,7 +143,7 @@ def test_a_stop_beside_the_owner_stops_nothing_else(rune: Rune, asked: signal.Si
     assert json.loads(out)["status"] == "running"
 
 
-def test_a_node_type_that_the_owner_lacks_is_named(rune: Rune, tmp_path: pathlib.Path) -> None:
+def test_node_type_missing_in_owner_is_reported(rune: Rune, tmp_path: pathlib.Path) -> None:
     (tmp_path / "acme_nodes.py").write_text(
         "from rune.nodes.custom import node\n\n\n"
         "@node('acme.twice')\n"
@@ -152,17 +152,17 @@ def test_a_node_type_that_the_owner_lacks_is_named(rune: Rune, tmp_path: pathlib
     )
     raw = document([node("a", "input"), node("b", "acme.twice", parameters={"n": 4})], "a>b", id="acme")
     (tmp_path / "acme.json").write_text(json.dumps(raw))
-    knowing = Rune(rune.home, PYTHONPATH=f"{os.environ.get('PYTHONPATH', '')}:{tmp_path}:src")
+    with_nodes = Rune(rune.home, PYTHONPATH=f"{os.environ.get('PYTHONPATH', '')}:{tmp_path}:src")
     run = ("run", str(tmp_path / "acme.json"), "--nodes", "acme_nodes")
-    with begun(rune, "first"):
-        (problem,) = knowing.json(*run, code=2)["problems"]
+    with gated_run(rune, "first"):
+        (problem,) = with_nodes.json(*run, code=2)["problems"]
 
     assert problem["code"] == "OWNER_LACKS_TYPE"
-    assert knowing.json(*run)["output"] == {"b": {"n": 8}}
+    assert with_nodes.json(*run)["output"] == {"b": {"n": 8}}
 
 
-class TestBefore:
-    """The test itself holds the lock, as an owner does that has not come far."""
+class TestStartingOwner:
+    """The test holds the lock of the file, like an owner that is still starting."""
 
     @pytest.fixture
     def held(self, rune: Rune) -> Iterator[int]:
@@ -172,11 +172,11 @@ class TestBefore:
         yield lock
         os.close(lock)
 
-    def test_an_owner_that_goes_before_it_answers(
+    def test_run_survives_owner_that_exits_without_reply(
         self, rune: Rune, tmp_path: pathlib.Path, held: int
     ) -> None:
         with rune.begin("run", str(tmp_path / "add.json"), "--json", "--input", '{"n": 1}') as process:
-            # It has found the file in use and nobody listening, and tries again until somebody does.
+            # The file is in use and no socket accepts connections, so that the run keeps trying to connect.
             with socket.socket(socket.AF_UNIX) as listener:
                 listener.settimeout(PATIENCE)
                 listener.bind(str(rune.home / "rune.sock"))
@@ -185,35 +185,35 @@ class TestBefore:
                     connection, _ = listener.accept()
                     connection.close()
             fcntl.flock(held, fcntl.LOCK_UN)
-            assert finished(process)["output"] == 2
+            assert result_of(process)["output"] == 2
 
         assert not (rune.home / "rune.sock").exists()
 
 
-def test_a_home_with_a_long_name(tmp_path: pathlib.Path) -> None:
+def test_owner_socket_works_in_long_path(tmp_path: pathlib.Path) -> None:
     folder = tmp_path / ("n" * 120) / ("m" * 120)
     folder.mkdir(parents=True)
     rune = Rune(folder / "home")
     for raw in (ADD, GATED):
         (folder / f"{raw['id']}.json").write_text(json.dumps(raw))
 
-    with begun(rune, "first"):
+    with gated_run(rune, "first"):
         assert rune.json("run", str(folder / "add.json"), "--input", '{"n": 1}')["output"] == 2
 
 
-def test_the_socket_of_a_killed_owner_is_replaced(rune: Rune, tmp_path: pathlib.Path) -> None:
-    with begun(rune, "first") as first:
+def test_stale_socket_is_replaced(rune: Rune, tmp_path: pathlib.Path) -> None:
+    with gated_run(rune, "first") as first:
         first.kill()
         first.wait(PATIENCE)
     assert (rune.home / "rune.sock").is_socket()
 
-    with begun(rune, "second"):
+    with gated_run(rune, "second"):
         assert rune.json("run", str(tmp_path / "add.json"), "--input", '{"n": 1}')["output"] == 2
         assert (rune.home / "rune.sock").stat().st_mode & 0o777 == 0o600
 
 
-def test_hostile_bytes_do_not_harm_the_owner(rune: Rune, tmp_path: pathlib.Path) -> None:
-    with begun(rune, "first") as process, ExitStack() as stack:
+def test_malformed_input_does_not_crash_owner(rune: Rune, tmp_path: pathlib.Path) -> None:
+    with gated_run(rune, "first") as process, ExitStack() as stack:
         for data in (
             b"GET / HTTP/1.1\r\n\r\n",
             struct.pack(">BI", 1, 2**32 - 1),
@@ -224,9 +224,9 @@ def test_hostile_bytes_do_not_harm_the_owner(rune: Rune, tmp_path: pathlib.Path)
             client = stack.enter_context(socket.socket(socket.AF_UNIX))
             client.connect(str(rune.home / "rune.sock"))
             try:
-                client.sendall(data)  # and stays connected
+                client.sendall(data)  # the connection stays open
             except (BrokenPipeError, ConnectionResetError):
-                continue  # it was shown the door before it had said all
+                continue  # the owner closed the connection before all data was sent
         assert rune.json("run", str(tmp_path / "add.json"), "--input", '{"n": 1}')["output"] == 2
         assert process.poll() is None
         process.terminate()

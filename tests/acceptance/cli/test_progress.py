@@ -1,4 +1,4 @@
-"""What a run shows while it lasts."""
+"""The progress display of `rune run`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rune.core.execution.token import Token
 from rune.core.plan.compiler import compile_definition
 from rune.core.plan.model import Plan
 from rune.nodes.registry import standard_catalogue
-from tests.unit.core.documents import document, keep, node, verdict
+from tests.support.documents import document, edit, node, verdict
 
 NO = Error("NO", "no")
 
@@ -39,7 +39,7 @@ def plan() -> Plan:
         [
             node("start", "input"),
             node("parts", "split", {"input_array": "$trigger"}),
-            keep("inner", 1),
+            edit("inner", 1),
             node("all", "aggregator"),
             node(
                 "nap", "wait", {"amount": 1}, retry={"max_attempts": 3, "initial_delay": 5, "jitter": False}
@@ -56,72 +56,72 @@ def plan() -> Plan:
 
 
 @pytest.fixture
-def tally(plan: Plan) -> ProgressCounter:
-    tally = ProgressCounter("x")
-    tally.begin(plan, "x")
-    return tally
+def counter(plan: Plan) -> ProgressCounter:
+    counter = ProgressCounter("x")
+    counter.begin(plan, "x")
+    return counter
 
 
-def lines(tally: ProgressCounter) -> dict[str, NodeProgress]:
-    return {each.node: each for each in tally.lines()}
+def lines(counter: ProgressCounter) -> dict[str, NodeProgress]:
+    return {each.node: each for each in counter.lines()}
 
 
-def test_items_are_counted_not_kept(tally: ProgressCounter, plan: Plan) -> None:
-    tally.applied("x", [decision_for_fact(plan, NodeResult(1, (), 5, "ok", items=4))])
-    tally.applied(
+def test_items_are_counted_per_status(counter: ProgressCounter, plan: Plan) -> None:
+    counter.applied("x", [decision_for_fact(plan, NodeResult(1, (), 5, "ok", items=4))])
+    counter.applied(
         "x",
         [
             decision_for_fact(plan, NodeResult(2, (1, 0), 6, "ok")),
             decision_for_fact(plan, NodeResult(2, (1, 1), 6, "failed", failure=NO)),
         ],
     )
-    tally.claimed("x", Token(2, (1, 2)))
-    tally.applied("another", [decision_for_fact(plan, NodeResult(2, (1, 3), 6, "ok"))])
+    counter.claimed("x", Token(2, (1, 2)))
+    counter.applied("another", [decision_for_fact(plan, NodeResult(2, (1, 3), 6, "ok"))])
 
-    found = lines(tally)
+    found = lines(counter)
     assert (found["parts"].done, found["parts"].total, found["parts"].lost) == (2, 4, 1)
     assert (found["inner"].success, found["inner"].failed, found["inner"].running) == (1, 1, 1)
     assert state_of(found["inner"], 0) == "1 running, 1 failed"
     assert state_of(found["parts"], 0) == "1 item failed"
 
 
-def test_a_node_inside_that_is_skipped_ends_its_item(tally: ProgressCounter, plan: Plan) -> None:
-    tally.applied("x", [decision_for_fact(plan, NodeResult(1, (), 5, "ok", items=2))])
-    tally.applied("x", [Decision(2, (1, 0), 6, None, (CollectItem(2, 2),))])
-    tally.applied("x", [Decision(1, (), 6, None)])
+def test_skipped_inner_node_completes_item(counter: ProgressCounter, plan: Plan) -> None:
+    counter.applied("x", [decision_for_fact(plan, NodeResult(1, (), 5, "ok", items=2))])
+    counter.applied("x", [Decision(2, (1, 0), 6, None, (CollectItem(2, 2),))])
+    counter.applied("x", [Decision(1, (), 6, None)])
 
-    assert (lines(tally)["parts"].done, lines(tally)["parts"].skipped) == (1, 0)
-
-
-def test_the_body_of_an_empty_split_is_no_item(tally: ProgressCounter) -> None:
-    tally.applied("x", [Decision(1, (), 5, NodeResult(1, (), 5, "ok", items=0), (SkipNode(2),))])
-
-    assert (lines(tally)["inner"].skipped, lines(tally)["parts"].done) == (0, 0)
+    assert (lines(counter)["parts"].done, lines(counter)["parts"].skipped) == (1, 0)
 
 
-def test_a_wait_and_a_retry_count_down(tally: ProgressCounter, plan: Plan) -> None:
-    tally.applied("x", [decision_for_fact(plan, NodeSuspended(4, (), 1_000, due=61_000))])
-    assert state_of(lines(tally)["nap"], 31_000) == "waiting, in 30.0 s"
+def test_empty_split_counts_no_items(counter: ProgressCounter) -> None:
+    counter.applied("x", [Decision(1, (), 5, NodeResult(1, (), 5, "ok", items=0), (SkipNode(2),))])
 
-    tally.claimed("x", Token(4))
-    assert lines(tally)["nap"].status == "running"
-
-    tally.applied("x", [decision_for_fact(plan, AttemptFailed(4, (), 61_000, 1, NO))])
-    assert state_of(lines(tally)["nap"], 62_000) == "attempt 2 in 4.0 s"
-
-    tally.applied("x", [decision_for_fact(plan, NodeResult(4, (), 70_000, "ok"))])
-    assert (lines(tally)["nap"].status, lines(tally)["nap"].due) == ("success", None)
+    assert (lines(counter)["inner"].skipped, lines(counter)["parts"].done) == (0, 0)
 
 
-def test_what_happens_before_the_plan_is_known_is_not_lost(plan: Plan) -> None:
-    tally = ProgressCounter("x")
-    tally.applied("x", [decision_for_fact(plan, NodeResult(1, (), 5, "ok", items=4))])
-    tally.begin(plan, "x")
+def test_wait_and_retry_show_countdown(counter: ProgressCounter, plan: Plan) -> None:
+    counter.applied("x", [decision_for_fact(plan, NodeSuspended(4, (), 1_000, due=61_000))])
+    assert state_of(lines(counter)["nap"], 31_000) == "waiting, in 30.0 s"
 
-    assert lines(tally)["parts"].total == 4
+    counter.claimed("x", Token(4))
+    assert lines(counter)["nap"].status == "running"
+
+    counter.applied("x", [decision_for_fact(plan, AttemptFailed(4, (), 61_000, 1, NO))])
+    assert state_of(lines(counter)["nap"], 62_000) == "attempt 2 in 4.0 s"
+
+    counter.applied("x", [decision_for_fact(plan, NodeResult(4, (), 70_000, "ok"))])
+    assert (lines(counter)["nap"].status, lines(counter)["nap"].due) == ("success", None)
 
 
-def test_few_rows_show_what_moves() -> None:
+def test_decisions_before_begin_are_counted(plan: Plan) -> None:
+    counter = ProgressCounter("x")
+    counter.applied("x", [decision_for_fact(plan, NodeResult(1, (), 5, "ok", items=4))])
+    counter.begin(plan, "x")
+
+    assert lines(counter)["parts"].total == 4
+
+
+def test_limited_rows_prefer_running_nodes() -> None:
     ended = [NodeProgress(f"e{i}", False, success=1) for i in range(9)]
     pending = [NodeProgress(f"p{i}", False) for i in range(9)]
     moving = NodeProgress("m", False, running=1)
@@ -129,12 +129,12 @@ def test_few_rows_show_what_moves() -> None:
     assert [each.node for each in worth_showing([*pending, moving, *ended], 3)] == ["m", "e0", "e1"]
 
 
-def test_a_terminal_gets_a_picture_and_is_left_clean(
-    tally: ProgressCounter, plan: Plan, monkeypatch: pytest.MonkeyPatch
+def test_live_progress_draws_on_terminal(
+    counter: ProgressCounter, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     screen = Terminal()
     monkeypatch.setattr(sys, "stdout", screen)
-    tally.applied(
+    counter.applied(
         "x",
         [
             decision_for_fact(plan, NodeResult(1, (), 5, "ok", items=4)),
@@ -142,19 +142,19 @@ def test_a_terminal_gets_a_picture_and_is_left_clean(
         ],
     )
 
-    picture = LiveProgress(tally)
-    picture.refresh()
-    picture.close()
+    live = LiveProgress(counter)
+    live.refresh()
+    live.close()
 
     assert "1/4" in screen.getvalue()
     assert "pending" in screen.getvalue()
-    assert picture.pause >= 0.2
+    assert live.pause >= 0.2
 
 
-def test_a_log_gets_a_line_only_when_something_changed(
-    tally: ProgressCounter, plan: Plan, capsys: pytest.CaptureFixture[str]
+def test_plain_progress_prints_line_only_on_change(
+    counter: ProgressCounter, plan: Plan, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tally.applied(
+    counter.applied(
         "x",
         [
             decision_for_fact(plan, NodeResult(1, (), 5, "ok", items=4)),
@@ -162,7 +162,7 @@ def test_a_log_gets_a_line_only_when_something_changed(
         ],
     )
 
-    shown = PlainProgress(tally)
+    shown = PlainProgress(counter)
     shown.refresh()
     shown.refresh()
 

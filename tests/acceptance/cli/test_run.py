@@ -1,4 +1,4 @@
-"""`rune run` as its user sees it."""
+"""`rune run`: output, exit codes and arguments."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import pathlib
 
 import pytest
 
-from tests.acceptance.cli.process import Rune, interpreted
-from tests.unit.core.documents import document, node
+from tests.support.cli_process import Rune, interpreted
+from tests.support.documents import document, node
 
 ADD = document(
     [node("a", "input"), node("b", "output", parameters={"value": "{{ $trigger.n + 1 }}"})], "a>b", id="add"
@@ -30,7 +30,7 @@ def add(tmp_path: pathlib.Path) -> str:
     return str(path)
 
 
-def test_a_run_shows_its_nodes_and_its_output(rune: Rune, add: str) -> None:
+def test_run_prints_nodes_and_output(rune: Rune, add: str) -> None:
     done = rune("run", add, "--input", '{"n": 41}')
 
     assert done.returncode == 0, done.stderr
@@ -41,14 +41,14 @@ def test_a_run_shows_its_nodes_and_its_output(rune: Rune, add: str) -> None:
     assert lines[-1] == "42"
 
 
-def test_json_is_one_document_and_nothing_else(rune: Rune, add: str) -> None:
-    told = rune.json("run", add, "--input", '{"n": 1}')
+def test_json_is_one_document(rune: Rune, add: str) -> None:
+    result = rune.json("run", add, "--input", '{"n": 1}')
 
-    assert (told["status"], told["output"], told["workflow_id"]) == ("completed", 2, "add")
-    assert [each["node_id"] for each in told["nodes"]] == ["a", "b"]
+    assert (result["status"], result["output"], result["workflow_id"]) == ("completed", 2, "add")
+    assert [each["node_id"] for each in result["nodes"]] == ["a", "b"]
 
 
-def test_a_failure_exits_1_and_cannot_act_on_the_terminal(rune: Rune, tmp_path: pathlib.Path) -> None:
+def test_failure_exits_1_without_terminal_escapes(rune: Rune, tmp_path: pathlib.Path) -> None:
     path = tmp_path / "halts.json"
     path.write_text(json.dumps(HALTS))
 
@@ -59,7 +59,7 @@ def test_a_failure_exits_1_and_cannot_act_on_the_terminal(rune: Rune, tmp_path: 
     assert "\x1b" not in done.stdout
 
 
-def test_a_folder_means_the_workflow_in_it(rune: Rune, tmp_path: pathlib.Path) -> None:
+def test_folder_resolves_to_its_workflow(rune: Rune, tmp_path: pathlib.Path) -> None:
     for name in ("add", "other"):
         (tmp_path / name).mkdir()
     (tmp_path / "add" / "add.json").write_text(json.dumps(ADD))
@@ -70,7 +70,7 @@ def test_a_folder_means_the_workflow_in_it(rune: Rune, tmp_path: pathlib.Path) -
     assert rune("check", str(tmp_path / "add")).returncode == 0
 
 
-def test_a_folder_without_a_workflow_or_with_two_is_refused(rune: Rune, tmp_path: pathlib.Path) -> None:
+def test_folder_needs_exactly_one_workflow(rune: Rune, tmp_path: pathlib.Path) -> None:
     folder = tmp_path / "empty"
     folder.mkdir()
 
@@ -83,7 +83,7 @@ def test_a_folder_without_a_workflow_or_with_two_is_refused(rune: Rune, tmp_path
     assert "`empty.yaml`, `empty.json`" in problem["message"]
 
 
-def test_id_and_labels_are_kept_and_an_id_is_used_once(rune: Rune, add: str) -> None:
+def test_id_and_labels_are_stored_and_id_is_unique(rune: Rune, add: str) -> None:
     arguments = (
         "run",
         add,
@@ -125,7 +125,7 @@ def test_bad_arguments_exit_2_and_start_nothing(
     assert rune.json("list")["executions"] == []
 
 
-def test_a_key_starts_once(rune: Rune, add: str) -> None:
+def test_key_starts_one_execution(rune: Rune, add: str) -> None:
     first = rune.json("run", add, "--input", '{"n": 1}', "--key", "k")
     again = rune.json("run", add, "--input", '{"n": 1}', "--key", "k")
     other = rune.json("run", add, "--input", '{"n": 2}', "--key", "k", code=2)
@@ -134,7 +134,7 @@ def test_a_key_starts_once(rune: Rune, add: str) -> None:
     assert other["problems"][0]["code"] == "KEY_CONFLICT"
 
 
-def test_a_quick_run_with_json_loads_no_rich() -> None:
+def test_json_output_does_not_import_rich() -> None:
     code = (
         "import sys; sys.argv = ['rune', 'nodes', '--json']\n"
         "from rune.cli.main import main\n"
@@ -145,7 +145,7 @@ def test_a_quick_run_with_json_loads_no_rich() -> None:
     assert interpreted(code).stderr.split() == ["False", "False"]
 
 
-def test_help_and_the_package_load_nothing_heavy() -> None:
+def test_cli_import_loads_no_heavy_modules() -> None:
     code = (
         "import sys, rune, rune.cli.main\n"
         "heavy = ('asyncio', 'rich', 'ruamel', 'jsonschema', 'sqlite3', 'msgspec', 're2', 'pydantic')\n"
@@ -154,7 +154,7 @@ def test_help_and_the_package_load_nothing_heavy() -> None:
     assert interpreted(code).stdout.strip() == "[]"
 
 
-def test_a_file_that_is_not_there_is_named(rune: Rune, tmp_path: pathlib.Path) -> None:
+def test_missing_file_is_reported(rune: Rune, tmp_path: pathlib.Path) -> None:
     done = rune("run", str(tmp_path / "gone.yaml"))
 
     assert done.returncode == 2
@@ -164,7 +164,7 @@ def test_a_file_that_is_not_there_is_named(rune: Rune, tmp_path: pathlib.Path) -
 @pytest.mark.parametrize(
     "command", [("run",), ("start",), ("signal", "x"), ("retry",), ("rerun", "--from", "a")]
 )
-def test_an_empty_key_is_refused_and_starts_nothing(rune: Rune, add: str, command: tuple[str, ...]) -> None:
+def test_empty_key_is_rejected(rune: Rune, add: str, command: tuple[str, ...]) -> None:
     done = rune(command[0], add, *command[1:], "--key", "")
 
     assert done.returncode == 2

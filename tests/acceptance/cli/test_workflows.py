@@ -1,4 +1,4 @@
-"""Stored definitions on the command line: deploy, and everything below `rune workflows`."""
+"""`rune deploy` and `rune workflows`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from rune.cli.arguments import to_yaml
 from rune.core.limits import LIMITS
 from rune.documents.yaml import decode_yaml
-from tests.acceptance.cli.here import Here
-from tests.acceptance.cli.process import PATIENCE, Rune, until
-from tests.unit.core.documents import Raw, document, node
+from tests.support.cli_process import PATIENCE, Rune, until
+from tests.support.documents import Raw, document, node
+from tests.support.in_process_cli import Here
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[3] / "examples"
 
@@ -31,8 +31,8 @@ def orders(url: str = "http://a", **more: Any) -> Raw:
     )
 
 
-class Shelf:
-    """A home, and documents to deploy there."""
+class Deployments:
+    """A home folder and documents to deploy there."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
@@ -48,97 +48,99 @@ class Shelf:
 
 
 @pytest.fixture
-def shelf(tmp_path: pathlib.Path) -> Shelf:
-    return Shelf(tmp_path)
+def deployments(tmp_path: pathlib.Path) -> Deployments:
+    return Deployments(tmp_path)
 
 
 @pytest.fixture
-def two(shelf: Shelf) -> Shelf:
-    """Two versions; the first is stable."""
-    shelf.deploy(orders(), "--alias", "stable")
+def two_versions(deployments: Deployments) -> Deployments:
+    """Two versions of `orders`; the first is `stable`."""
+    deployments.deploy(orders(), "--alias", "stable")
     later = orders("http://b", settings={"priority": 7})
     later["nodes"][2] = node("mail", "smtp", {"to": "x@example.com", "subject": "Hi"}, name="Mail")
     later["edges"][1]["dst"] = "mail"
-    shelf.deploy(later)
-    return shelf
+    deployments.deploy(later)
+    return deployments
 
 
-def test_a_deploy_says_which_version_it_made(shelf: Shelf) -> None:
-    first = shelf.deploy(orders())
-    second = shelf.deploy(orders("http://b"), "--alias", "stable")
+def test_deploy_prints_new_version(deployments: Deployments) -> None:
+    first = deployments.deploy(orders())
+    second = deployments.deploy(orders("http://b"), "--alias", "stable")
 
     assert (first["status"], first["workflow_id"], first["version"]) == ("deployed", "orders", 1)
     assert (first["aliases"], first["change"], first["problems"]) == (["latest"], "created", [])
     assert (second["version"], second["aliases"]) == (2, ["latest", "stable"])
-    assert second["hash"] == shelf.rune.json("check", shelf.file(orders("http://b")))["hash"]
+    assert second["hash"] == deployments.rune.json("check", deployments.file(orders("http://b")))["hash"]
 
 
-def test_a_deploy_that_changes_nothing_says_so(shelf: Shelf) -> None:
-    path = shelf.file(orders())
+def test_unchanged_deploy_is_reported(deployments: Deployments) -> None:
+    path = deployments.file(orders())
 
-    assert shelf.rune.said("deploy", path) == "orders@1 deployed (latest)\n"
-    assert "orders@1" in shelf.rune.said("deploy", path)
-    assert "nothing changed" in shelf.rune.said("deploy", path)
-    assert shelf.deploy(orders())["change"] == "none"
+    assert deployments.rune.said("deploy", path) == "orders@1 deployed (latest)\n"
+    assert "orders@1" in deployments.rune.said("deploy", path)
+    assert "nothing changed" in deployments.rune.said("deploy", path)
+    assert deployments.deploy(orders())["change"] == "none"
 
 
-def test_an_earlier_content_becomes_the_latest_again(two: Shelf) -> None:
-    again = two.deploy(orders())
+def test_deploy_of_earlier_content_moves_latest_back(two_versions: Deployments) -> None:
+    again = two_versions.deploy(orders())
 
     assert (again["version"], again["change"], again["aliases"]) == (1, "moved", ["latest", "stable"])
-    two.deploy(orders("http://c"))
-    said = two.rune.said("deploy", two.file(orders()))
-    assert said == "orders@1 was deployed before and is now latest, stable\n"
+    two_versions.deploy(orders("http://c"))
+    output = two_versions.rune.said("deploy", two_versions.file(orders()))
+    assert output == "orders@1 was deployed before and is now latest, stable\n"
 
 
-def test_a_broken_document_is_refused_like_check_refuses_it(shelf: Shelf) -> None:
+def test_deploy_rejects_what_check_rejects(deployments: Deployments) -> None:
     broken = orders()
     broken["nodes"][1]["type"] = "htp"
     broken["edges"][1]["dst"] = "nobody"
-    path = shelf.file(broken)
+    path = deployments.file(broken)
 
-    refusal = shelf.rune.json("deploy", path, code=2)
+    refusal = deployments.rune.json("deploy", path, code=2)
 
     assert refusal["status"] == "invalid"
-    assert refusal["problems"] == shelf.rune.json("check", path, code=2)["problems"]
-    done = shelf.rune("deploy", path)
+    assert refusal["problems"] == deployments.rune.json("check", path, code=2)["problems"]
+    done = deployments.rune("deploy", path)
     assert (done.exit_code, done.stdout) == (2, "")
     assert "htp" in done.stderr
-    assert not shelf.rune.home.exists()
+    assert not deployments.rune.home.exists()
 
 
-def test_a_warning_is_said_and_does_not_hinder(shelf: Shelf) -> None:
+def test_deploy_prints_warnings_and_succeeds(deployments: Deployments) -> None:
     warned = document([node("start", "input"), node("json")], "start>json")
-    path = shelf.file(warned)
-    problems = shelf.rune.json("check", path)["problems"]
+    path = deployments.file(warned)
+    problems = deployments.rune.json("check", path)["problems"]
     assert [each["severity"] for each in problems] == ["warning"]
 
-    assert shelf.deploy(warned)["problems"] == problems
-    done = shelf.rune("deploy", path)
+    assert deployments.deploy(warned)["problems"] == problems
+    done = deployments.rune("deploy", path)
     assert done.exit_code == 0
     assert problems[0]["message"] in done.stderr
 
 
-def test_a_deploy_reads_standard_input_and_folders(shelf: Shelf) -> None:
-    done = shelf.rune("deploy", "-", stdin=json.dumps(orders()))
+def test_deploy_reads_stdin_and_folders(deployments: Deployments) -> None:
+    done = deployments.rune("deploy", "-", stdin=json.dumps(orders()))
 
     assert done.stdout == "orders@1 deployed (latest)\n"
-    assert shelf.rune.said("deploy", str(EXAMPLES / "hello")) == "hello@1 deployed (latest)\n"
+    assert deployments.rune.said("deploy", str(EXAMPLES / "hello")) == "hello@1 deployed (latest)\n"
 
 
 @pytest.mark.parametrize("alias", ["3", "v3", "a b", ""])
-def test_an_alias_must_not_look_like_a_number(shelf: Shelf, alias: str) -> None:
-    (problem,) = shelf.rune.json("deploy", shelf.file(orders()), "--alias", alias, code=2)["problems"]
+def test_alias_that_looks_like_version_is_rejected(deployments: Deployments, alias: str) -> None:
+    (problem,) = deployments.rune.json("deploy", deployments.file(orders()), "--alias", alias, code=2)[
+        "problems"
+    ]
 
     assert problem["code"] == "BAD_ALIAS"
-    assert not shelf.rune.home.exists()
+    assert not deployments.rune.home.exists()
 
 
-def test_the_list(two: Shelf) -> None:
-    two.deploy(document([node("a", "input")], id="mails"))
+def test_list_shows_versions_and_aliases(two_versions: Deployments) -> None:
+    two_versions.deploy(document([node("a", "input")], id="mails"))
 
-    mails, listed = two.rune.json("workflows")["workflows"]
-    assert two.rune.json("workflows", "list")["workflows"] == [mails, listed]
+    mails, listed = two_versions.rune.json("workflows")["workflows"]
+    assert two_versions.rune.json("workflows", "list")["workflows"] == [mails, listed]
     assert listed.pop("deployed_at").endswith("Z")
     assert listed == {
         "workflow_id": "orders",
@@ -148,15 +150,15 @@ def test_the_list(two: Shelf) -> None:
         "aliases": {"latest": 2, "stable": 1},
         "hidden": False,
     }
-    header, _, line = two.rune.said("workflows").splitlines()
+    header, _, line = two_versions.rune.said("workflows").splitlines()
     assert header.split() == ["workflow", "latest", "versions", "deployed", "aliases", "name"]
     assert line.split()[:3] == ["orders", "2", "2"]
     assert line.split()[-2:] == ["stable=1", "Orders"]
 
 
-def test_where_nothing_was_deployed(shelf: Shelf) -> None:
-    assert shelf.rune.json("workflows") == {"workflows": []}
-    assert shelf.rune.said("workflows") == "no workflows\n"
+def test_commands_without_database_create_nothing(deployments: Deployments) -> None:
+    assert deployments.rune.json("workflows") == {"workflows": []}
+    assert deployments.rune.said("workflows") == "no workflows\n"
     for command in (
         ("show", "orders"),
         ("diff", "orders", "1", "2"),
@@ -164,44 +166,46 @@ def test_where_nothing_was_deployed(shelf: Shelf) -> None:
         ("alias", "orders", "stable", "1"),
         ("remove", "orders"),
     ):
-        (problem,) = shelf.rune.json("workflows", *command, code=2)["problems"]
+        (problem,) = deployments.rune.json("workflows", *command, code=2)["problems"]
         assert (problem["code"], problem["hint"]) == (
             "UNKNOWN_WORKFLOW",
             "see `rune workflows`",
         )
-    assert not shelf.rune.home.exists()
+    assert not deployments.rune.home.exists()
 
 
-def test_options_before_a_subcommand_are_not_lost_in_silence(shelf: Shelf) -> None:
-    assert shelf.rune("workflows", "--json", "list").exit_code == 2
+def test_option_before_subcommand_is_rejected(deployments: Deployments) -> None:
+    assert deployments.rune("workflows", "--json", "list").exit_code == 2
 
 
 @pytest.mark.parametrize(
     ("which", "version"), [("", 2), ("@1", 1), ("@v1", 1), ("@stable", 1), ("@latest", 2), ("@2", 2)]
 )
-def test_show_finds_a_version(two: Shelf, which: str, version: int) -> None:
-    told = two.rune.json("workflows", "show", f"orders{which}")
+def test_show_resolves_version(two_versions: Deployments, which: str, version: int) -> None:
+    result = two_versions.rune.json("workflows", "show", f"orders{which}")
 
-    assert told["version"] == version
-    assert told["aliases"] == {"latest": 2, "stable": 1}
-    assert [each["version"] for each in told["versions"]] == [1, 2]
-    assert told["hash"] == told["versions"][version - 1]["hash"]
-    assert told["definition"]["nodes"][1]["parameters"] == {"url": "http://a" if version == 1 else "http://b"}
+    assert result["version"] == version
+    assert result["aliases"] == {"latest": 2, "stable": 1}
+    assert [each["version"] for each in result["versions"]] == [1, 2]
+    assert result["hash"] == result["versions"][version - 1]["hash"]
+    assert result["definition"]["nodes"][1]["parameters"] == {
+        "url": "http://a" if version == 1 else "http://b"
+    }
 
 
-def test_show_as_text(two: Shelf) -> None:
-    text = two.rune.said("workflows", "show", "orders")
+def test_show_prints_summary(two_versions: Deployments) -> None:
+    text = two_versions.rune.said("workflows", "show", "orders")
 
     assert text.startswith("orders: Orders\n")
     assert "orders@2: 3 nodes, 2 edges" in text
     assert text.splitlines()[-1].split() == ["mail", "smtp", "Mail"]
     for number in range(30):
-        two.deploy(orders(f"http://{number}"))
-    assert "… and 12 earlier versions" in two.rune.said("workflows", "show", "orders")
+        two_versions.deploy(orders(f"http://{number}"))
+    assert "… and 12 earlier versions" in two_versions.rune.said("workflows", "show", "orders")
 
 
-def test_an_unknown_version_is_refused_with_those_there_are(two: Shelf) -> None:
-    done = two.rune("workflows", "show", "orders@7")
+def test_unknown_version_lists_known_versions(two_versions: Deployments) -> None:
+    done = two_versions.rune("workflows", "show", "orders@7")
 
     assert done.exit_code == 2
     assert "versions 1 to 2, and latest (2), stable (1)" in done.stderr
@@ -210,13 +214,13 @@ def test_an_unknown_version_is_refused_with_those_there_are(two: Shelf) -> None:
 @pytest.mark.parametrize(
     "name", ["branch-and-merge", "errors-and-retries", "fan-out", "hello", "nested-loops"]
 )
-def test_what_show_writes_as_yaml_is_the_same_version_again(shelf: Shelf, name: str) -> None:
-    first = shelf.rune.json("deploy", str(EXAMPLES / name))
-    text = shelf.rune.said("workflows", "show", first["workflow_id"], "--yaml")
-    path = shelf.folder / "again.yaml"
+def test_yaml_of_show_deploys_as_same_version(deployments: Deployments, name: str) -> None:
+    first = deployments.rune.json("deploy", str(EXAMPLES / name))
+    text = deployments.rune.said("workflows", "show", first["workflow_id"], "--yaml")
+    path = deployments.folder / "again.yaml"
     path.write_text(text)
 
-    assert shelf.rune.json("deploy", str(path))["change"] == "none"
+    assert deployments.rune.json("deploy", str(path))["change"] == "none"
 
 
 values = st.recursive(
@@ -233,7 +237,7 @@ values = st.recursive(
 
 
 @given(st.dictionaries(st.text(max_size=8), values, max_size=3))
-def test_yaml_is_read_back_to_the_same_values(parameters: Raw) -> None:
+def test_yaml_round_trip_keeps_values(parameters: Raw) -> None:
     definition = {"edges": [], "id": "w", "nodes": [{"id": "n", "parameters": parameters, "type": "log"}]}
 
     decoded = decode_yaml(to_yaml(definition), max_bytes=LIMITS.definition_bytes, max_depth=LIMITS.json_depth)
@@ -242,11 +246,11 @@ def test_yaml_is_read_back_to_the_same_values(parameters: Raw) -> None:
     assert json.dumps(decoded.value, sort_keys=True) == json.dumps(definition, sort_keys=True)
 
 
-def test_diff_tells_nodes_edges_and_settings(two: Shelf) -> None:
-    told = two.rune.json("workflows", "diff", "orders", "stable", "latest")
+def test_diff_lists_nodes_edges_and_settings(two_versions: Deployments) -> None:
+    result = two_versions.rune.json("workflows", "diff", "orders", "stable", "latest")
 
-    assert (told["from"]["version"], told["to"]["version"]) == (1, 2)
-    assert [(each["what"], each["id"], each["kind"]) for each in told["changes"]] == [
+    assert (result["from"]["version"], result["to"]["version"]) == (1, 2)
+    assert [(each["what"], each["id"], each["kind"]) for each in result["changes"]] == [
         ("settings", "", "changed"),
         ("node", "fetch", "changed"),
         ("node", "mail", "added"),
@@ -254,13 +258,13 @@ def test_diff_tells_nodes_edges_and_settings(two: Shelf) -> None:
         ("edge", "fetch-mail", "added"),
         ("edge", "fetch-note", "removed"),
     ]
-    assert told["changes"][1]["fields"] == [
+    assert result["changes"][1]["fields"] == [
         {"path": "parameters.url", "kind": "changed", "before": "http://a", "after": "http://b"}
     ]
 
 
-def test_diff_as_text(two: Shelf) -> None:
-    assert two.rune.said("workflows", "diff", "orders", "1").splitlines() == [
+def test_diff_prints_changes(two_versions: Deployments) -> None:
+    assert two_versions.rune.said("workflows", "diff", "orders", "1").splitlines() == [
         "orders 1 → 2",
         "settings",
         "  + priority: 7",
@@ -278,22 +282,23 @@ def test_diff_as_text(two: Shelf) -> None:
         "  - fetch → note",
     ]
     assert (
-        two.rune.said("workflows", "diff", "orders", "2", "latest") == "orders@2 and orders@2 are the same\n"
+        two_versions.rune.said("workflows", "diff", "orders", "2", "latest")
+        == "orders@2 and orders@2 are the same\n"
     )
 
 
-def test_diff_of_texts_orders_and_labels(shelf: Shelf) -> None:
+def test_diff_of_text_order_and_labels(deployments: Deployments) -> None:
     def branching(text: str, *pairs: str) -> Raw:
         choice = node("c", "conditional", {"expression": "true"})
         return document([node("start", "input"), choice, node("n", "log", {"message": text})], *pairs, id="b")
 
-    shelf.deploy(branching("one\ntwo\nthree", "start>c", "c>n:true"))
+    deployments.deploy(branching("one\ntwo\nthree", "start>c", "c>n:true"))
     later = branching("one\n2\nthree", "start>c", "c>n:false")
     later["nodes"][1], later["nodes"][2] = later["nodes"][2], later["nodes"][1]
     later["edges"][0]["id"] = "first"
-    shelf.deploy(later)
+    deployments.deploy(later)
 
-    assert shelf.rune.said("workflows", "diff", "b", "1", "2").splitlines() == [
+    assert deployments.rune.said("workflows", "diff", "b", "1", "2").splitlines() == [
         "b 1 → 2",
         "workflow",
         "  ~ nodes: reordered: start, n, c",
@@ -313,81 +318,90 @@ def test_diff_of_texts_orders_and_labels(shelf: Shelf) -> None:
     ]
 
 
-def test_diff_line_by_line(two: Shelf) -> None:
-    lines = two.rune.said("workflows", "diff", "orders", "1", "2", "--unified").splitlines()
+def test_diff_unified(two_versions: Deployments) -> None:
+    lines = two_versions.rune.said("workflows", "diff", "orders", "1", "2", "--unified").splitlines()
 
     assert lines[:2] == ["--- orders@1", "+++ orders@2"]
     assert '-        "url": "http://a"' in lines
 
 
-def test_restore_makes_an_earlier_version_the_latest(two: Shelf) -> None:
-    told = two.rune.json("workflows", "restore", "orders@1")
+def test_restore_moves_latest_back(two_versions: Deployments) -> None:
+    result = two_versions.rune.json("workflows", "restore", "orders@1")
 
-    assert (told["version"], told["change"], told["aliases"]) == (1, "moved", ["latest", "stable"])
-    assert two.rune.json("workflows", "show", "orders")["version"] == 1
-    assert two.rune.said("workflows", "restore", "orders@stable") == "orders@1 is already latest\n"
-    assert two.rune.said("workflows", "restore", "orders@v2") == "orders@2 is now latest\n"
+    assert (result["version"], result["change"], result["aliases"]) == (1, "moved", ["latest", "stable"])
+    assert two_versions.rune.json("workflows", "show", "orders")["version"] == 1
+    assert two_versions.rune.said("workflows", "restore", "orders@stable") == "orders@1 is already latest\n"
+    assert two_versions.rune.said("workflows", "restore", "orders@v2") == "orders@2 is now latest\n"
 
 
-def test_restore_wants_a_version(two: Shelf) -> None:
-    (problem,) = two.rune.json("workflows", "restore", "orders", code=2)["problems"]
+def test_restore_requires_version(two_versions: Deployments) -> None:
+    (problem,) = two_versions.rune.json("workflows", "restore", "orders", code=2)["problems"]
 
     assert problem["code"] == "MISSING_VERSION"
 
 
-def test_an_alias_points_where_it_is_told(two: Shelf) -> None:
-    assert two.rune.said("workflows", "alias", "orders", "canary", "2") == "orders@2 is now canary\n"
-    assert two.rune.said("workflows", "alias", "orders", "stable", "canary") == "orders@2 is now stable\n"
-    assert two.rune.json("workflows")["workflows"][0]["aliases"] == {"canary": 2, "latest": 2, "stable": 2}
-    (problem,) = two.rune.json("workflows", "alias", "orders", "v1", "2", code=2)["problems"]
+def test_alias_points_to_given_version(two_versions: Deployments) -> None:
+    assert two_versions.rune.said("workflows", "alias", "orders", "canary", "2") == "orders@2 is now canary\n"
+    assert (
+        two_versions.rune.said("workflows", "alias", "orders", "stable", "canary")
+        == "orders@2 is now stable\n"
+    )
+    assert two_versions.rune.json("workflows")["workflows"][0]["aliases"] == {
+        "canary": 2,
+        "latest": 2,
+        "stable": 2,
+    }
+    (problem,) = two_versions.rune.json("workflows", "alias", "orders", "v1", "2", code=2)["problems"]
     assert problem["code"] == "BAD_ALIAS"
 
 
-def test_an_alias_spreads_starts_as_it_is_told(two: Shelf) -> None:
-    said = two.rune.said("workflows", "alias", "orders", "stable", "1", "latest=30")
-    assert said == "orders@1 is now stable, 30 % of its starts use version 2\n"
-    shown = two.rune.said("workflows", "show", "orders")
+def test_alias_weights_are_set_and_cleared(two_versions: Deployments) -> None:
+    output = two_versions.rune.said("workflows", "alias", "orders", "stable", "1", "latest=30")
+    assert output == "orders@1 is now stable, 30 % of its starts use version 2\n"
+    shown = two_versions.rune.said("workflows", "show", "orders")
     assert "stable 70 %" in shown
     assert "stable 30 %" in shown
-    assert two.rune.json("workflows", "show", "orders")["weights"] == {"stable": {"2": 30.0}}
-    again = two.rune.json("workflows", "alias", "orders", "stable", "1", "2=30%")
+    assert two_versions.rune.json("workflows", "show", "orders")["weights"] == {"stable": {"2": 30.0}}
+    again = two_versions.rune.json("workflows", "alias", "orders", "stable", "1", "2=30%")
     assert (again["change"], again["weights"]) == ("none", {"2": 30.0})
     for wrong in (("2",), ("2=much",), ("2=0",), ("2=60", "latest=10"), ("1=60", "2=60")):
-        (problem,) = two.rune.json("workflows", "alias", "orders", "stable", "1", *wrong, code=2)["problems"]
+        (problem,) = two_versions.rune.json("workflows", "alias", "orders", "stable", "1", *wrong, code=2)[
+            "problems"
+        ]
         assert problem["code"] == "BAD_WEIGHTS"
-    assert two.rune.said("workflows", "alias", "orders", "stable", "1") == "orders@1 is now stable\n"
-    assert two.rune.json("workflows", "show", "orders")["weights"] == {}
+    assert two_versions.rune.said("workflows", "alias", "orders", "stable", "1") == "orders@1 is now stable\n"
+    assert two_versions.rune.json("workflows", "show", "orders")["weights"] == {}
 
 
-def test_starts_by_a_weighted_alias_fall_by_their_key(two: Shelf) -> None:
-    two.rune.said("workflows", "alias", "orders", "stable", "1", "2=100")
-    started = two.rune.json("start", "orders@stable", "--key", "a", "--fake-time")
-    second = two.rune.json("workflows", "show", "orders@2")["hash"]
+def test_start_by_weighted_alias_uses_weighted_version(two_versions: Deployments) -> None:
+    two_versions.rune.said("workflows", "alias", "orders", "stable", "1", "2=100")
+    started = two_versions.rune.json("start", "orders@stable", "--key", "a", "--fake-time")
+    second = two_versions.rune.json("workflows", "show", "orders@2")["hash"]
     assert started["hash"] == second
 
 
-def test_remove_hides_and_loses_nothing(two: Shelf) -> None:
-    assert two.rune.json("workflows", "remove", "orders") == {
+def test_remove_hides_workflow_until_restore(two_versions: Deployments) -> None:
+    assert two_versions.rune.json("workflows", "remove", "orders") == {
         "status": "removed",
         "workflow_id": "orders",
         "changed": True,
     }
-    assert two.rune.said("workflows", "remove", "orders") == "orders was already removed\n"
-    assert two.rune.json("workflows")["workflows"] == []
-    assert two.rune.json("workflows", "--all")["workflows"][0]["hidden"] is True
-    assert "(removed)" in two.rune.said("workflows", "list", "--all")
-    assert two.rune.json("workflows", "show", "orders")["hidden"] is True
-    assert "removed" in two.rune("workflows", "alias", "orders", "stable", "2").stderr
+    assert two_versions.rune.said("workflows", "remove", "orders") == "orders was already removed\n"
+    assert two_versions.rune.json("workflows")["workflows"] == []
+    assert two_versions.rune.json("workflows", "--all")["workflows"][0]["hidden"] is True
+    assert "(removed)" in two_versions.rune.said("workflows", "list", "--all")
+    assert two_versions.rune.json("workflows", "show", "orders")["hidden"] is True
+    assert "removed" in two_versions.rune("workflows", "alias", "orders", "stable", "2").stderr
 
-    assert two.rune.said("workflows", "restore", "orders@2") == "orders@2 is now latest\n"
-    assert two.rune.json("workflows")["workflows"][0]["latest"] == 2
+    assert two_versions.rune.said("workflows", "restore", "orders@2") == "orders@2 is now latest\n"
+    assert two_versions.rune.json("workflows")["workflows"][0]["latest"] == 2
 
 
-def test_processes_that_deploy_at_once_get_numbers_without_gaps(shelf: Shelf) -> None:
-    rune = Rune(shelf.rune.home)
+def test_concurrent_deploys_get_consecutive_versions(deployments: Deployments) -> None:
+    rune = Rune(deployments.rune.home)
     paths = []
     for number in range(4):
-        paths.append(shelf.folder / f"{number}.json")
+        paths.append(deployments.folder / f"{number}.json")
         paths[-1].write_text(json.dumps(orders(f"http://{number}")))
 
     running = [rune.begin("deploy", str(path), "--json") for path in paths]
@@ -397,16 +411,16 @@ def test_processes_that_deploy_at_once_get_numbers_without_gaps(shelf: Shelf) ->
     assert sorted(json.loads(out)["version"] for out, _, _ in answers) == [1, 2, 3, 4]
 
 
-def test_a_deploy_need_not_wait_for_the_process_that_owns_the_file(shelf: Shelf) -> None:
+def test_deploy_works_beside_file_owner(deployments: Deployments) -> None:
     nap = document([node("nap", "wait", {"amount": 1, "unit": "hours"})], id="nap")
-    rune = Rune(shelf.rune.home)
-    with rune.begin("run", shelf.file(nap)) as owner:
+    rune = Rune(deployments.rune.home)
+    with rune.begin("run", deployments.file(nap)) as owner:
         try:
-            until(lambda: shelf.rune.json("list")["executions"] or None, "it runs")
-            told = shelf.deploy(orders())
+            until(lambda: deployments.rune.json("list")["executions"] or None, "it runs")
+            result = deployments.deploy(orders())
             assert owner.poll() is None
         finally:
             owner.kill()
 
-    assert told["version"] == 1
-    assert shelf.rune.json("workflows", "show", "orders")["version"] == 1
+    assert result["version"] == 1
+    assert deployments.rune.json("workflows", "show", "orders")["version"] == 1

@@ -1,4 +1,4 @@
-"""Whoever asks things of executions for a case. What is asked is the same everywhere; how it gets there is not."""
+"""The interface through which a case controls executions of the system under test."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from rune.ports.queries import ExecutionFilter
 from rune.runtime.queries.reader import ExecutionReader
 
 
-class Refusal(Exception):
-    """What was asked for was refused."""
+class RejectedError(Exception):
+    """The operation was rejected with this error code."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{code}: {message}")
@@ -22,7 +22,7 @@ class Refusal(Exception):
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """A start: of a document, or of a stored workflow by its name."""
+    """A start of a document or of a stored workflow."""
 
     source: str = ""
     workflow: str | None = None  # `name` or `name@which`
@@ -34,55 +34,55 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Actor(Protocol):
-    """The verbs. Each raises Refusal."""
+    """Operations on workflows and executions. Each raises RejectedError."""
 
     async def deploy(self, source: str, alias: str | None) -> int:
-        """Store a document; answers its version."""
+        """Store a document and return its version."""
 
     async def alias(self, workflow: str, alias: str, version: int) -> int:
-        """Let an alias point at a version."""
+        """Point an alias to a version and return the version."""
 
     async def start(self, wanted: Start) -> str:
-        """Start an execution; answers its id."""
+        """Start an execution and return its id."""
 
     async def signal(
         self, execution: str, name: str, value: str, *, key: str | None, item: str | None
     ) -> bool:
-        """Tell an execution something; answers whether somebody was waiting for it."""
+        """Send a signal; return whether it resumed a node."""
 
     async def pause(self, execution: str) -> bool:
-        """Answers whether it was not paused before."""
+        """Pause; return whether this changed anything."""
 
     async def resume(self, execution: str) -> bool:
-        """Answers whether it was paused."""
+        """Resume; return whether this changed anything."""
 
     async def cancel(self, execution: str, reason: str) -> str:
-        """Answers how it ended."""
+        """Cancel; return the final status."""
 
     async def retry(self, execution: str, *, failed_items: bool, key: str | None) -> str:
-        """Answers the id of the new execution."""
+        """Retry; return the id of the new execution."""
 
     async def rerun(self, execution: str, node: str, *, item: str | None, key: str | None) -> str:
-        """Answers the id of the new execution."""
+        """Rerun from a node; return the id of the new execution."""
 
     async def document(self, execution: str) -> dict[str, Any]:
-        """What became of an execution, as `rune show --json` prints it."""
+        """The result of an execution, as printed by `rune show --json`."""
 
     async def status(self, execution: str) -> str:
-        """Where an execution is, as `rune list --json` prints it."""
+        """The status of an execution, as printed by `rune list --json`."""
 
     async def waiting(self, execution: str) -> list[dict[str, Any]]:
-        """What of an execution is open, as `rune explain --json` lists it."""
+        """The open nodes of an execution, as listed by `rune explain --json`."""
 
     async def events(self, execution: str) -> list[str]:
-        """The kinds of what happened, in order."""
+        """The kinds of all events, in order."""
 
     async def executions(self, workflow: str) -> list[str]:
         """The executions of a workflow, oldest first."""
 
 
-class Look:
-    """What anybody may see of executions, whoever runs them."""
+class ExecutionView:
+    """The read operations of an actor, on the store of the system under test."""
 
     def __init__(self, reader: ExecutionReader) -> None:
         self._reader = reader
@@ -93,7 +93,7 @@ class Look:
 
     async def status(self, execution: str) -> str:
         found = await self._reader.execution(execution)
-        assert found is not None, f"nobody knows {execution}"
+        assert found is not None, f"unknown execution {execution}"
         return found.status
 
     async def waiting(self, execution: str) -> list[dict[str, Any]]:

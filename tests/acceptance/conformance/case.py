@@ -1,6 +1,6 @@
-"""The conformance cases: how they are read, written out and compared.
+"""Loads conformance cases, expands them and compares values.
 
-A case sees the product only through its command line, so one set of files judges every backend.
+Cases use the product only through its command line, so that the same files test every backend.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TERM = re.compile(r"\s*([a-z]|\d+)\s*")
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One workflow, what surrounds it, and what must come out."""
+    """One workflow, its stub servers and its expected result."""
 
     name: str
     about: str
@@ -44,12 +44,12 @@ class Case:
     steps: tuple[Mapping[str, Any], ...] = ()
 
     def workflow_source(self, base_url: str) -> str:
-        """The document as text, with the stub's address filled in."""
+        """The document as text, with the URL of the HTTP stub inserted."""
         text = self.text if self.text is not None else json.dumps(expand(self.document))
         return text.replace(BASE_URL, base_url)
 
     def input_source(self) -> str:
-        """The start payload as text; it may be broken on purpose."""
+        """The start payload as text; possibly malformed on purpose."""
         if self.input_text is not None:
             return self.input_text
         if self.input_blob_bytes is not None:
@@ -59,12 +59,12 @@ class Case:
 
 
 def load() -> tuple[Case, ...]:
-    """The cases that one run decides, in the order of the files and of the cases in them."""
+    """The cases that consist of one run, in file order."""
     return tuple(case for case in _all() if not case.steps)
 
 
 def load_steps() -> tuple[Case, ...]:
-    """The cases in which something is asked of executions, step by step."""
+    """The cases with steps."""
     return tuple(case for case in _all() if case.steps)
 
 
@@ -91,7 +91,7 @@ def _read(raw: dict[str, Any]) -> Case:
 
 
 def expand(value: Any, counters: Mapping[str, int] | None = None) -> Any:
-    """The value with every `<repeat>` written out and every counter such as `<i*20+j>` put in."""
+    """The value with each `<repeat>` expanded and each counter such as `<i*20+j>` replaced."""
     counters = counters or {}
     if isinstance(value, dict):
         return {_fill(key, counters): expand(inner, counters) for key, inner in value.items()}
@@ -122,7 +122,7 @@ def _fill(text: str, counters: Mapping[str, int]) -> str:
 
 
 def _count(formula: str, counters: Mapping[str, int]) -> int | None:
-    """The number a formula of counters stands for; None if it is no formula of the known ones."""
+    """The value of a formula of counters; None if it is not a formula of known counters."""
     total = 0
     for sign, product in re.findall(r"([+-]?)([^+-]+)", formula):
         value = 1
@@ -136,7 +136,7 @@ def _count(formula: str, counters: Mapping[str, int]) -> int | None:
 
 
 def matches(expected: Any, actual: Any) -> bool:
-    """JSON equality, with the matchers an expectation may contain."""
+    """Whether a value equals the expected JSON, which may contain matchers."""
     if isinstance(expected, dict):
         if len(expected) == 1:
             ((key, inner),) = expected.items()

@@ -1,4 +1,4 @@
-"""The command line, run in this process."""
+"""Runs `rune` commands in this process."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import sys
 
 import pytest
 
-from tests.acceptance.conformance.verdict import Observed
+from tests.acceptance.conformance.expectations import Observation
 
 
-def check(path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> Observed:
-    """What `rune check FILE --json` says of a document."""
+def check(path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> Observation:
+    """Run `rune check FILE --json`."""
     return command(["check", str(path), "--json"], capsys)
 
 
-def run(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> Observed:
-    """What `rune run` prints, and how it exits."""
+def run(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> Observation:
+    """Run `rune run`."""
     return command(["run", *arguments], capsys)
 
 
-def command(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> Observed:
-    """What a command prints, and how it exits."""
+def command(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> Observation:
+    """Run a command; return its exit code and output."""
     from rune.cli.main import main
 
     with pytest.MonkeyPatch.context() as patch:
@@ -30,6 +30,6 @@ def command(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> Observe
             sys.exit(main())  # type: ignore[func-returns-value]
     code = ended.value.code
     out, err = capsys.readouterr()
-    return Observed(
+    return Observation(
         exit_code=code if isinstance(code, int) else int(code is not None), stdout=out, stderr=err
     )

@@ -1,4 +1,4 @@
-"""Calls the services of an engine in this process."""
+"""An actor that calls the services of an engine in this process."""
 
 from __future__ import annotations
 
@@ -15,26 +15,24 @@ from rune.runtime.engine import Engine
 from rune.runtime.lifecycle.launcher import StartOptions
 from rune.settings import Settings
 from rune.testing.harness import compiled
-from tests.acceptance.conformance.actor import Look, Refusal, Start
+from tests.acceptance.conformance.actor import ExecutionView, RejectedError, Start
 
 
 @contextmanager
-def refusals() -> Iterator[None]:
-    """Errors of the engine as a client is told of them."""
+def rejections() -> Iterator[None]:
+    """Raise errors of the engine as RejectedError."""
     try:
         yield
     except InvalidDocumentError as invalid:
         first: Any = invalid.problems[0]
-        raise Refusal(first.code, invalid.message) from invalid
+        raise RejectedError(first.code, invalid.message) from invalid
     except RuneError as error:
-        raise Refusal(error.code, error.message) from error
+        raise RejectedError(error.code, error.message) from error
 
 
-class ServiceActor(Look):
-    """Every verb as a call."""
-
-    def __init__(self, engine: Engine, look: Any) -> None:
-        super().__init__(look)
+class ServiceActor(ExecutionView):
+    def __init__(self, engine: Engine, reader: Any) -> None:
+        super().__init__(reader)
         self._engine = engine
         self._services = engine.services
 
@@ -42,17 +40,17 @@ class ServiceActor(Look):
         return canonical(compiled(json.loads(source), self._engine.registry).definition)
 
     async def deploy(self, source: str, alias: str | None) -> int:
-        with refusals():
+        with rejections():
             return (await self._services.workflows.deploy(self._canonical(source), alias=alias)).number
 
     async def alias(self, workflow: str, alias: str, version: int) -> int:
-        with refusals():
+        with rejections():
             return (await self._services.workflows.set_alias(workflow, alias, version)).number
 
     async def start(self, wanted: Start) -> str:
         options = StartOptions(key=wanted.key, labels=wanted.labels, fake_time=wanted.fake_time)
         payload = wanted.input.encode()
-        with refusals():
+        with rejections():
             if wanted.workflow is None:
                 return (
                     await self._services.executions.start_definition(
@@ -68,29 +66,29 @@ class ServiceActor(Look):
     async def signal(
         self, execution: str, name: str, value: str, *, key: str | None, item: str | None
     ) -> bool:
-        with refusals():
+        with rejections():
             return (
                 await self._services.executions.signal(execution, name, value.encode(), key=key, item=item)
             ).resumed
 
     async def pause(self, execution: str) -> bool:
-        with refusals():
+        with rejections():
             return await self._services.executions.pause(execution)
 
     async def resume(self, execution: str) -> bool:
-        with refusals():
+        with rejections():
             return await self._services.executions.resume(execution)
 
     async def cancel(self, execution: str, reason: str) -> str:
-        with refusals():
+        with rejections():
             return await self._services.executions.cancel(execution, reason)
 
     async def retry(self, execution: str, *, failed_items: bool, key: str | None) -> str:
-        with refusals():
+        with rejections():
             return (await self._services.executions.retry(execution, failed_items=failed_items, key=key)).id
 
     async def rerun(self, execution: str, node: str, *, item: str | None, key: str | None) -> str:
-        with refusals():
+        with rejections():
             return (await self._services.executions.rerun(execution, node, item=item, key=key)).id
 
 
@@ -98,5 +96,5 @@ class ServiceActor(Look):
 async def open_actor(home: pathlib.Path, **settings: Any) -> AsyncIterator[ServiceActor]:
     """Run an engine in this process and yield an actor that calls its services."""
     made = Settings(home=str(home), **settings)
-    async with running_engine(made) as engine, open_reader(made) as look:
-        yield ServiceActor(engine, look)
+    async with running_engine(made) as engine, open_reader(made) as reader:
+        yield ServiceActor(engine, reader)

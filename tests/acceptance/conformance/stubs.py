@@ -1,4 +1,4 @@
-"""What surrounds a case: a web server that answers as told, and a mail server that takes everything."""
+"""The stub servers of a case: an HTTP server with fixed routes, and a mail sink."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from typing import Any
 from aiohttp import web
 
 from tests.acceptance.conformance.case import Case, expand
-from tests.acceptance.conformance.verdict import Calls, Mail
+from tests.acceptance.conformance.expectations import Calls, Mail
 from tests.support.services.listening import listening
 
 
 class HttpStub:
-    """Answers by the routes of a case and counts who calls."""
+    """Responds by the routes of a case and counts the calls per path."""
 
     def __init__(self, routes: Sequence[Mapping[str, Any]]) -> None:
         self._routes = [dict(route) for route in routes]
-        self._left = [route.get("times") for route in self._routes]
-        self._now: dict[str, int] = {}
-        self._held: dict[str, asyncio.Event] = {}
+        self._remaining = [route.get("times") for route in self._routes]
+        self._open: dict[str, int] = {}
+        self._gates: dict[str, asyncio.Event] = {}
         self.calls: dict[str, Calls] = {}
 
-    async def answer(self, request: web.Request) -> web.Response:
+    async def respond(self, request: web.Request) -> web.Response:
         path = request.path
-        self._now[path] = self._now.get(path, 0) + 1
-        seen = self.calls.get(path, Calls())
-        self.calls[path] = Calls(seen.count + 1, max(seen.most_at_once, self._now[path]))
+        self._open[path] = self._open.get(path, 0) + 1
+        before = self.calls.get(path, Calls())
+        self.calls[path] = Calls(before.count + 1, max(before.max_concurrent, self._open[path]))
         try:
-            return await self._answer(request)
+            return await self._respond(request)
         finally:
-            self._now[path] -= 1
+            self._open[path] -= 1
 
-    async def _answer(self, request: web.Request) -> web.Response:
+    async def _respond(self, request: web.Request) -> web.Response:
         route = self._route(request.method, request.path)
         body = await request.text()
         if route is None:
             return web.Response(status=404)
-        await _later(route.get("delay_ms", 0) / 1000)
+        await _delay(route.get("delay_ms", 0) / 1000)
         if route.get("held"):
             await self._gate(request.path).wait()
         headers = {name: str(value) for name, value in route.get("headers", {}).items()}
@@ -52,27 +52,26 @@ class HttpStub:
         return web.json_response(value, status=status, headers=headers)
 
     def _gate(self, path: str) -> asyncio.Event:
-        return self._held.setdefault(path, asyncio.Event())
+        return self._gates.setdefault(path, asyncio.Event())
 
     def release(self, path: str) -> None:
-        """Answer the calls of this path that are held, and all later ones."""
+        """Respond to the held calls of this path and to all later ones."""
         self._gate(path).set()
 
     def _route(self, method: str, path: str) -> Mapping[str, Any] | None:
         for index, route in enumerate(self._routes):
             if (route.get("method", "GET"), route["path"]) != (method, path):
                 continue
-            left = self._left[index]
-            if left is None:
+            remaining = self._remaining[index]
+            if remaining is None:
                 return route
-            if left > 0:
-                self._left[index] = left - 1
+            if remaining > 0:
+                self._remaining[index] = remaining - 1
                 return route
         return None
 
 
-async def _later(seconds: float) -> None:
-    """A server that takes its time."""
+async def _delay(seconds: float) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await asyncio.Event().wait()
@@ -88,7 +87,7 @@ def _echo(request: web.Request, body: str) -> dict[str, Any]:
 
 
 class MailSink:
-    """A mail server that accepts everything and keeps it."""
+    """A mail server that accepts and stores every mail."""
 
     def __init__(self) -> None:
         self.mails: list[Mail] = []
@@ -114,8 +113,8 @@ class MailSink:
         writer.close()
 
 
-class Surroundings:
-    """The servers of one case, while it runs."""
+class StubServers:
+    """The servers of one case."""
 
     def __init__(self, case: Case) -> None:
         self.http = HttpStub(expand(list(case.http)))
@@ -125,13 +124,13 @@ class Surroundings:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def release(self, path: str) -> None:
-        """Let calls of a path be answered; from any thread."""
+        """Respond to the held calls of a path. Thread-safe."""
         assert self._loop is not None
         self._loop.call_soon_threadsafe(self.http.release, path)
 
     async def serve(self, ready: threading.Event, stop: asyncio.Event) -> None:
         self._loop = asyncio.get_running_loop()
-        server = web.Server(self.http.answer)  # type: ignore[arg-type]
+        server = web.Server(self.http.respond)  # type: ignore[arg-type]
         runner = web.ServerRunner(server, shutdown_timeout=0.1)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -142,29 +141,29 @@ class Surroundings:
             ready.set()
             await stop.wait()
         await runner.cleanup()
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in left:  # whoever was called and not waited for
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:  # handlers whose clients have gone
             task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @contextlib.contextmanager
-def surroundings(case: Case) -> Iterator[Surroundings]:
-    """Servers in a thread of their own: the command has its own loop."""
-    made = Surroundings(case)
+def stub_servers(case: Case) -> Iterator[StubServers]:
+    """Run the servers of a case in a separate thread, since the command has its own event loop."""
+    servers = StubServers(case)
     loop = asyncio.new_event_loop()
     ready, stop = threading.Event(), asyncio.Event()
 
     def run() -> None:
-        loop.run_until_complete(made.serve(ready, stop))
-        for _ in range(3):  # who called at the last moment is hung up on in the next turns of the loop
+        loop.run_until_complete(servers.serve(ready, stop))
+        for _ in range(3):  # late connections are closed in the next iterations of the loop
             loop.run_until_complete(loop.shutdown_asyncgens())
 
     thread = threading.Thread(target=run)
     thread.start()
     try:
         assert ready.wait(10), "the servers did not start"
-        yield made
+        yield servers
     finally:
         loop.call_soon_threadsafe(stop.set)
         thread.join(10)

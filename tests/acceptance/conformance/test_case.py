@@ -1,4 +1,4 @@
-"""The judge itself: a case that could not fail would judge nothing."""
+"""Loading, expansion and comparison of cases detect every deviation."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from tests.acceptance.conformance.case import Case, expand, load, matches
-from tests.acceptance.conformance.verdict import Calls, Mail, Observed, complaints
+from tests.acceptance.conformance.expectations import Calls, Mail, Observation, deviations
 
 
 def result(**fields: Any) -> dict[str, Any]:
-    """A complete, unremarkable result document, with some fields changed."""
+    """A complete result document with some fields changed."""
     empty: dict[str, Any] = {
         "execution_id": "e1",
         "workflow_id": "w",
@@ -39,33 +39,33 @@ def node(node_id: str, *index: int, **fields: Any) -> dict[str, Any]:
     } | fields
 
 
-def judge(expect: dict[str, Any], printed: Any, exit_code: int = 0, **seen: Any) -> list[str]:
+def deviations_of(expect: dict[str, Any], printed: Any, exit_code: int = 0, **observed: Any) -> list[str]:
     case = Case(name="c", about="", covers=(), expect=expect, document={})
     text = printed if isinstance(printed, str) else json.dumps(printed)
-    return complaints(case, Observed(exit_code=exit_code, stdout=text, **seen))
+    return deviations(case, Observation(exit_code=exit_code, stdout=text, **observed))
 
 
-def test_all_cases_are_here() -> None:
+def test_load_returns_all_cases() -> None:
     cases = load()
 
     assert len(cases) == 138
     assert all(case.about and case.covers and case.expect for case in cases)
 
 
-def test_a_document_is_written_out_with_the_address_of_the_stub() -> None:
+def test_workflow_source_contains_stub_url() -> None:
     case = Case(name="c", about="", covers=(), expect={}, document={"url": "{{base_url}}/x"})
 
     assert json.loads(case.workflow_source("http://stub")) == {"url": "http://stub/x"}
 
 
-def test_a_blob_has_exactly_the_size_asked_for() -> None:
+def test_input_blob_has_exact_size() -> None:
     case = Case(name="c", about="", covers=(), expect={}, document={}, input_blob_bytes=1000)
 
     assert len(case.input_source()) == 1000
     assert set(json.loads(case.input_source())) == {"blob"}
 
 
-def test_repeats_nest_and_count() -> None:
+def test_expand_nests_repeats() -> None:
     inner = {
         "<repeat>": {"var": "j", "count": 2, "item": {"at": "<i*20+j>", "text": "n<i+1>-<j>", "k<j>": "<k>"}}
     }
@@ -80,12 +80,12 @@ def test_repeats_nest_and_count() -> None:
     ]
 
 
-def test_without_a_repeat_angle_brackets_are_text() -> None:
+def test_expand_keeps_angle_brackets_outside_repeat() -> None:
     assert expand({"a": ["<5>", "<i>", "1 <b> 2"]}) == {"a": ["<5>", "<i>", "1 <b> 2"]}
 
 
 @pytest.mark.parametrize(
-    ("expected", "actual", "fits"),
+    ("expected", "actual", "equal"),
     [
         (1, 1.0, True),
         (1, True, False),
@@ -114,11 +114,11 @@ def test_without_a_repeat_angle_brackets_are_text() -> None:
         ({"<contains>": ["é"]}, {"k": "é"}, True),
     ],
 )
-def test_values_are_compared_as_json_with_matchers(expected: Any, actual: Any, fits: bool) -> None:
-    assert matches(expected, actual) is fits
+def test_matches_compares_json_with_matchers(expected: Any, actual: Any, equal: bool) -> None:
+    assert matches(expected, actual) is equal
 
 
-def test_what_was_expected_draws_no_complaint() -> None:
+def test_expected_result_has_no_deviations() -> None:
     expect = {
         "status": "completed",
         "exit_code": [0, 1],
@@ -134,7 +134,7 @@ def test_what_was_expected_draws_no_complaint() -> None:
         "mails_never": ["Bcc"],
     }
 
-    found = judge(
+    found = deviations_of(
         expect, result(), calls={"/x": Calls(3, 2)}, mails=(Mail(recipients=("a@b.c",), raw="Subject: Hi"),)
     )
 
@@ -171,27 +171,27 @@ def test_what_was_expected_draws_no_complaint() -> None:
         ({}, {"nodes": [node("a", 1), node("a", 1)]}),
     ],
 )
-def test_anything_else_draws_exactly_one(expect: dict[str, Any], changed: dict[str, Any]) -> None:
+def test_unexpected_result_has_one_deviation(expect: dict[str, Any], changed: dict[str, Any]) -> None:
     mail = Mail(recipients=("a@b.c",), raw="Subject: Hi\r\nBcc: x")
 
-    found = judge(expect, result(**changed), calls={"/x": Calls(3, 2)}, mails=(mail,))
+    found = deviations_of(expect, result(**changed), calls={"/x": Calls(3, 2)}, mails=(mail,))
 
     assert len(found) == 1, found
 
 
-def test_a_result_without_a_field_is_no_result() -> None:
+def test_result_with_missing_field_deviates() -> None:
     printed = result()
     del printed["total_duration_ms"]
 
-    assert judge({}, printed) == ["the result lacks ['total_duration_ms']"]
+    assert deviations_of({}, printed) == ["the result lacks ['total_duration_ms']"]
 
 
 @pytest.mark.parametrize("text", ["", "{} {}", "[]", "log line\n{}"])
-def test_stdout_is_one_json_object(text: str) -> None:
-    assert len(judge({}, text)) == 1
+def test_stdout_that_is_not_one_json_object_deviates(text: str) -> None:
+    assert len(deviations_of({}, text)) == 1
 
 
-def test_a_refusal_names_each_problem_in_full() -> None:
+def test_rejection_needs_complete_problems() -> None:
     problem = {
         "path": "nodes[1].type",
         "code": "UNKNOWN_TYPE",
@@ -200,10 +200,15 @@ def test_a_refusal_names_each_problem_in_full() -> None:
     }
     expect = {"exit_code": 2, "problems": [{"path": "nodes[1]", "contains": ["TELEPORT"]}]}
 
-    assert judge(expect, {"status": "invalid", "problems": [problem]}, exit_code=2) == []
+    assert deviations_of(expect, {"status": "invalid", "problems": [problem]}, exit_code=2) == []
     assert (
-        judge(expect, {"status": "invalid", "problems": [problem | {"path": "nodes[2]"}]}, exit_code=2) != []
+        deviations_of(
+            expect, {"status": "invalid", "problems": [problem | {"path": "nodes[2]"}]}, exit_code=2
+        )
+        != []
     )
-    assert judge({}, {"status": "invalid", "problems": []}, exit_code=2) == ["a refusal lists no problem"]
+    assert deviations_of({}, {"status": "invalid", "problems": []}, exit_code=2) == [
+        "a rejection lists no problem"
+    ]
     del problem["hint"]
-    assert len(judge({}, {"status": "invalid", "problems": [problem]}, exit_code=2)) == 1
+    assert len(deviations_of({}, {"status": "invalid", "problems": [problem]}, exit_code=2)) == 1

@@ -1,4 +1,4 @@
-"""The documents we show to people are valid: the examples, and every YAML block of the documentation."""
+"""The examples and the YAML blocks of the documentation are valid workflows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.acceptance.conformance.command import check
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 EXAMPLES = sorted((ROOT / "examples").rglob("*.yaml"))
-SHOWN = [
+DOCUMENTED = [
     pytest.param(block, id=f"{page}-{number}")
     for page in ("README.md", "docs/language.md")
     for number, block in enumerate(
@@ -24,7 +24,7 @@ SHOWN = [
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-def test_an_example_is_valid(
+def test_example_is_valid(
     path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if path.parent.name == "custom-nodes":
@@ -36,11 +36,11 @@ def test_an_example_is_valid(
     assert (seen.exit_code, json.loads(seen.stdout)["status"]) == (0, "valid"), seen.stdout
 
 
-@pytest.mark.parametrize("block", SHOWN)
-def test_a_document_in_the_documentation_is_valid(
+@pytest.mark.parametrize("block", DOCUMENTED)
+def test_documented_workflow_is_valid(
     block: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "shown.yaml"
+    path = tmp_path / "documented.yaml"
     path.write_text(block, encoding="utf-8")
 
     seen = check(path, capsys)

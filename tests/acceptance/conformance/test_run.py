@@ -1,4 +1,4 @@
-"""Every case through `rune run`, with nodes run in place and each on its own."""
+"""`rune run` of every case, with nodes run inline and queued separately."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import pytest
 
 from tests.acceptance.conformance.case import Case, load
 from tests.acceptance.conformance.command import run
-from tests.acceptance.conformance.stubs import surroundings
-from tests.acceptance.conformance.verdict import complaints
+from tests.acceptance.conformance.expectations import deviations
+from tests.acceptance.conformance.stubs import stub_servers
 
 CASES = load()
 
 
 @pytest.mark.parametrize("in_place", [True, False], ids=["in-place", "travelling"])
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_a_case_ends_as_it_must(
+def test_case_result_matches_expectation(
     case: Case,
     in_place: bool,
     tmp_path: pathlib.Path,
@@ -39,10 +39,10 @@ def test_a_case_ends_as_it_must(
     ]
     if case.fake_time:
         arguments.append("--fake-time")
-    with surroundings(case) as around:
+    with stub_servers(case) as servers:
         if case.smtp:
-            monkeypatch.setenv("RUNE_SMTP_URL", around.smtp_url)
-        document.write_text(case.workflow_source(around.base_url))
-        seen = run(arguments, capsys)
-    seen = dataclasses.replace(seen, calls=around.http.calls, mails=tuple(around.sink.mails))
-    assert complaints(case, seen) == []
+            monkeypatch.setenv("RUNE_SMTP_URL", servers.smtp_url)
+        document.write_text(case.workflow_source(servers.base_url))
+        observed = run(arguments, capsys)
+    observed = dataclasses.replace(observed, calls=servers.http.calls, mails=tuple(servers.sink.mails))
+    assert deviations(case, observed) == []

@@ -1,4 +1,4 @@
-"""Every case with steps, through the services of an engine in this process, in place and each node on its own."""
+"""Every case with steps on an engine in this process, with nodes run inline and queued separately."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import pytest
 from tests.acceptance.conformance.case import Case, load_steps
 from tests.acceptance.conformance.command import command
 from tests.acceptance.conformance.service_actor import open_actor
-from tests.acceptance.conformance.slowing import in_time
-from tests.acceptance.conformance.stubs import surroundings
-from tests.acceptance.conformance.walk import Walk
+from tests.acceptance.conformance.step_runner import StepRunner
+from tests.acceptance.conformance.stubs import stub_servers
+from tests.acceptance.conformance.time_scaling import run_in_time
 
 CASES = load_steps()
 
 
-async def _walk(case: Case, home: pathlib.Path, *, in_place: bool) -> None:
-    with surroundings(case) as around:
+async def _run(case: Case, home: pathlib.Path, *, in_place: bool) -> None:
+    with stub_servers(case) as servers:
         options = {"durability": "relaxed", "http_allow": ("127.0.0.1",), "grace": 0.1}
-        async with open_actor(home, in_place=in_place, smtp_url=around.smtp_url, **options) as actor:
-            await Walk(case, actor, around).to_end()
+        async with open_actor(home, in_place=in_place, smtp_url=servers.smtp_url, **options) as actor:
+            await StepRunner(case, actor, servers).run()
 
 
 @pytest.mark.parametrize("in_place", [True, False], ids=["in-place", "travelling"])
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_a_case_goes_as_it_must(
+def test_case_steps_match_expectations(
     case: Case,
     in_place: bool,
     tmp_path: pathlib.Path,
@@ -36,18 +36,18 @@ def test_a_case_goes_as_it_must(
 ) -> None:
     homes: list[pathlib.Path] = []
 
-    async def walk(paced: Case) -> None:
-        homes.append(tmp_path / paced.name)
-        await _walk(paced, homes[-1], in_place=in_place)
+    async def run(scaled: Case) -> None:
+        homes.append(tmp_path / scaled.name)
+        await _run(scaled, homes[-1], in_place=in_place)
 
-    asyncio.run(in_time(case, walk))
+    asyncio.run(run_in_time(case, run))
 
     monkeypatch.setenv("RUNE_HOME", str(homes[-1]))
     report = json.loads(command(["audit", "--all", "--json"], capsys).stdout)
     assert report["violations"] == 0, report
 
 
-def test_every_case_says_what_it_shows() -> None:
+def test_every_case_is_described_and_asserts() -> None:
     assert len(CASES) >= 45
     assert all(case.about and case.covers for case in CASES)
     assert all(any("expect" in step or "refused" in step for step in case.steps) for case in CASES)

@@ -1,4 +1,4 @@
-"""Cases with steps through `rune` processes: one owns the file, every verb is another."""
+"""Selected cases with steps through `rune` processes, one of which owns the file."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pathlib
 import pytest
 
 from tests.acceptance.conformance.case import Case, load_steps
-from tests.acceptance.conformance.command_actor import by_command
-from tests.acceptance.conformance.stubs import surroundings
-from tests.acceptance.conformance.walk import Walk
+from tests.acceptance.conformance.command_actor import open_command_actor
+from tests.acceptance.conformance.step_runner import StepRunner
+from tests.acceptance.conformance.stubs import stub_servers
 
-CHOSEN = (
+SELECTED = (
     "signal-after-wait",
     "signal-ambiguous",
     "signal-key-conflict",
@@ -26,22 +26,22 @@ CHOSEN = (
     "rerun-one-item",
     "retry-refused",
 )
-CASES = [case for case in load_steps() if case.name in CHOSEN]
+CASES = [case for case in load_steps() if case.name in SELECTED]
 
 
-async def _walk(case: Case, folder: pathlib.Path) -> None:
-    with surroundings(case) as around:
+async def _run(case: Case, folder: pathlib.Path) -> None:
+    with stub_servers(case) as servers:
         settings = {"RUNE_DURABILITY": "relaxed", "RUNE_HTTP_ALLOW": "127.0.0.1", "RUNE_GRACE": "0.1"}
-        async with by_command(folder, **settings) as actor:
-            await Walk(case, actor, around).to_end()
-            report = await actor.ask("audit", "--all")
+        async with open_command_actor(folder, **settings) as actor:
+            await StepRunner(case, actor, servers).run()
+            report = await actor.command("audit", "--all")
             assert report["violations"] == 0, json.dumps(report)
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_a_case_goes_the_same_way_on_the_command_line(case: Case, tmp_path: pathlib.Path) -> None:
-    asyncio.run(_walk(case, tmp_path))
+def test_case_steps_match_expectations_via_commands(case: Case, tmp_path: pathlib.Path) -> None:
+    asyncio.run(_run(case, tmp_path))
 
 
-def test_every_chosen_case_is_there() -> None:
-    assert len(CASES) == len(CHOSEN)
+def test_every_selected_case_exists() -> None:
+    assert len(CASES) == len(SELECTED)

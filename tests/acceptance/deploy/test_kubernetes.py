@@ -1,4 +1,4 @@
-"""The manifests speak of settings, commands, ports, streams and queues that exist, and of pods that may do little."""
+"""The manifests use existing settings, commands, ports, streams and queues, and restricted pods."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rune.adapters.redis.streams import GROUP
 from rune.ports.queue import LANES
 from rune.server.monitoring import HEALTH
 from rune.settings import Settings, load_settings
-from tests.acceptance.deploy.commands import understood
+from tests.acceptance.deploy.command_lines import command_path
 from tests.lint.tree import ROOT
 
 FOLDER = ROOT / "deploy" / "kubernetes"
@@ -58,13 +58,13 @@ def example(role: str) -> dict[str, str]:
 
 
 def environment(role: str) -> dict[str, str]:
-    """What a process of the example finds."""
+    """The environment of a process of the example."""
     own = {each["name"]: each["value"] for each in container(role).get("env", [])}
     return {**kind("ConfigMap")["data"], **example("owner" if role == "migrate" else role), **own}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(FOLDER)))
-def test_every_file_is_named_by_the_kustomization_beside_it(path: Path) -> None:
+def test_kustomization_lists_every_file(path: Path) -> None:
     for each in documents(path):
         assert {"apiVersion", "kind"} <= each.keys()
     (named,) = documents(path.parent / "kustomization.yaml")
@@ -78,7 +78,7 @@ def test_every_file_is_named_by_the_kustomization_beside_it(path: Path) -> None:
     assert [each for each in files if not (path.parent / each).is_file()] == []
 
 
-def test_names_are_given_once_in_what_is_applied_together() -> None:
+def test_base_resource_names_are_unique() -> None:
     base = [each for path, each in ALL if path.parent.name == "base" and "metadata" in each]
     named = [(each["kind"], each["metadata"]["name"]) for each in base]
     assert len(named) == len(set(named))
@@ -86,7 +86,7 @@ def test_names_are_given_once_in_what_is_applied_together() -> None:
 
 
 @pytest.mark.parametrize("role", [*ROLES, "migrate"])
-def test_settings_are_those_that_rune_reads_and_takes(role: str, tmp_path: Path) -> None:
+def test_pod_settings_exist_and_load(role: str, tmp_path: Path) -> None:
     given = environment(role)
     assert given.keys() <= SETTINGS
     settings = load_settings(given, tmp_path)
@@ -94,13 +94,13 @@ def test_settings_are_those_that_rune_reads_and_takes(role: str, tmp_path: Path)
     assert settings.queue == settings.state
     assert settings.grace > 0
     assert (settings.api_key != "") == (role == "api")
-    assert (settings.secret_key != "") == (role in ("api", "worker"))  # who seals and who opens
+    assert (settings.secret_key != "") == (role in ("api", "worker"))  # these encrypt and decrypt credentials
     sources = {source for each in container(role)["envFrom"] for source in each}
     assert sources == {"configMapRef", "secretRef"}
 
 
 @pytest.mark.parametrize("role", [*ROLES, "migrate"])
-def test_each_role_has_a_user_of_its_own_and_encrypts(role: str) -> None:
+def test_each_role_has_own_user_and_tls(role: str) -> None:
     given = example("owner" if role == "migrate" else role)
     assert f"//rune_{'owner' if role == 'migrate' else role}:" in given["RUNE_JOURNAL"]
     assert "sslmode=verify-full" in given["RUNE_JOURNAL"]
@@ -111,39 +111,39 @@ def test_each_role_has_a_user_of_its_own_and_encrypts(role: str) -> None:
 
 
 @pytest.mark.parametrize("role", [*ROLES, "migrate"])
-def test_commands_are_those_that_rune_has(role: str) -> None:
-    wanted = "rune migrate" if role == "migrate" else f"rune serve {role}"
-    assert understood(container(role)["args"]) == wanted
+def test_pod_commands_exist(role: str) -> None:
+    expected = "rune migrate" if role == "migrate" else f"rune serve {role}"
+    assert command_path(container(role)["args"]) == expected
     assert container(role)["image"] == "rune-engine"
     assert 'ENTRYPOINT ["rune"]' in DOCKERFILE
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_probes_ask_where_rune_answers(role: str, tmp_path: Path) -> None:
+def test_probes_use_served_port_and_path(role: str, tmp_path: Path) -> None:
     one = container(role)
     ports = {each["name"]: each["containerPort"] for each in one["ports"]}
     if role == "api":
-        answers = int(one["args"][one["args"].index("--port") + 1])
+        served_port = int(one["args"][one["args"].index("--port") + 1])
         assert one["args"][one["args"].index("--host") + 1] == "0.0.0.0"
     else:
         settings = load_settings(environment(role), tmp_path)
-        answers = settings.health_port
+        served_port = settings.health_port
         assert settings.health_host == "0.0.0.0"
     for probe, path in (("startup", "/readyz"), ("readiness", "/readyz"), ("liveness", "/healthz")):
-        asked = one[f"{probe}Probe"]["httpGet"]
-        assert (asked["path"], ports[asked["port"]]) == (path, answers)
-        assert asked["path"] in HEALTH
+        request = one[f"{probe}Probe"]["httpGet"]
+        assert (request["path"], ports[request["port"]]) == (path, served_port)
+        assert request["path"] in HEALTH
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_what_runs_may_finish_before_a_pod_is_killed(role: str, tmp_path: Path) -> None:
+def test_termination_grace_exceeds_shutdown_grace(role: str, tmp_path: Path) -> None:
     grace = load_settings(environment(role), tmp_path).grace
     before = container(role).get("lifecycle", {}).get("preStop", {}).get("exec", {}).get("command", ["", "0"])
     assert pod(role)["spec"]["terminationGracePeriodSeconds"] >= grace + float(before[1]) + 10
 
 
 @pytest.mark.parametrize("role", [*ROLES, "migrate"])
-def test_a_pod_may_do_little(role: str) -> None:
+def test_pod_is_restricted(role: str) -> None:
     outer, inner = pod(role)["spec"]["securityContext"], container(role)["securityContext"]
     (user,) = re.findall(r"^USER (\d+):", DOCKERFILE, re.MULTILINE)
     assert (outer["runAsNonRoot"], outer["runAsUser"]) == (True, int(user))
@@ -162,14 +162,14 @@ def test_a_pod_may_do_little(role: str) -> None:
 
 
 @pytest.mark.parametrize("role", [*ROLES, "migrate"])
-def test_a_pod_says_what_it_needs(role: str) -> None:
-    told = container(role)["resources"]
-    assert {"cpu", "memory"} <= told["requests"].keys()
-    assert "memory" in told["limits"]
+def test_pod_declares_resources(role: str) -> None:
+    resources = container(role)["resources"]
+    assert {"cpu", "memory"} <= resources["requests"].keys()
+    assert "memory" in resources["limits"]
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_a_drain_of_a_machine_leaves_somebody(role: str) -> None:
+def test_disruption_budget_leaves_one_pod(role: str) -> None:
     budget, deployed = kind("PodDisruptionBudget", f"rune-{role}")["spec"], kind("Deployment", f"rune-{role}")
     labels = pod(role)["metadata"]["labels"]
     assert budget["maxUnavailable"] < deployed["spec"]["replicas"]
@@ -177,7 +177,7 @@ def test_a_drain_of_a_machine_leaves_somebody(role: str) -> None:
     assert deployed["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
 
 
-def test_only_the_api_is_reached() -> None:
+def test_only_api_accepts_ingress() -> None:
     service = kind("Service")["spec"]
     assert service["selector"] == pod("api")["metadata"]["labels"]
     assert {each["targetPort"] for each in service["ports"]} == {"http"}
@@ -193,46 +193,48 @@ class TestAutoscaling:
         assert found["scaleTargetRef"]["name"] == "rune-worker"
         return found
 
-    def test_by_the_streams_of_redis(self) -> None:
+    def test_redis_triggers_cover_all_streams(self) -> None:
         spec, config = self.spec("redis"), kind("ConfigMap")["data"]
         keys = Keys(config["RUNE_PREFIX"], int(config["RUNE_PARTITIONS"]))
         assert keys.partitions == PARTITIONS
-        asked = {each["metadata"]["stream"] for each in spec["triggers"]}
-        assert asked == {
+        streams = {each["metadata"]["stream"] for each in spec["triggers"]}
+        assert streams == {
             keys.stream(part, "default", lane) for part in range(keys.partitions) for lane in LANES
         }
         assert {each["metadata"]["consumerGroup"] for each in spec["triggers"]} == {GROUP}
-        self.adds_up(spec)
+        self.check_formula(spec)
 
-    def test_by_the_queues_of_rabbitmq(self) -> None:
+    def test_rabbitmq_triggers_cover_all_queues(self) -> None:
         spec = self.spec("rabbitmq")
         assert {each["metadata"]["queueName"] for each in spec["triggers"]} == set(Topology().work) & {
             "workflow.execution.high",
             "workflow.execution",
             "workflow.execution.low",
         }
-        self.adds_up(spec)
+        self.check_formula(spec)
 
-    def adds_up(self, spec: dict[str, Any]) -> None:
+    def check_formula(self, spec: dict[str, Any]) -> None:
         names = [each["name"] for each in spec["triggers"]]
         formula = spec["advanced"]["scalingModifiers"]["formula"]
         assert [each.strip() for each in formula.split("+")] == names
         refers = {each["authenticationRef"]["name"] for each in spec["triggers"]}
         assert refers == {"rune-watcher"}
 
-    def test_by_metrics_that_rune_has(self) -> None:
+    def test_prometheus_trigger_uses_existing_metric(self) -> None:
         (trigger,) = self.spec("prometheus")["triggers"]
         (name,) = re.findall(r"rune_\w+", trigger["metadata"]["query"])
-        told = "".join(path.read_text() for path in (ROOT / "src" / "rune" / "telemetry").glob("*.py"))
-        assert f'"{name}"' in told
+        source = "".join(path.read_text() for path in (ROOT / "src" / "rune" / "telemetry").glob("*.py"))
+        assert f'"{name}"' in source
 
-    def test_by_the_processor_where_nothing_else_is_there(self) -> None:
+    def test_cpu_autoscaler_has_requests_and_two_replicas(self) -> None:
         spec = self.spec("cpu")
         assert spec["minReplicas"] >= 2
-        assert "cpu" in container("worker")["resources"]["requests"]  # of which a share is taken
+        assert (
+            "cpu" in container("worker")["resources"]["requests"]
+        )  # the autoscaler measures relative to the request
 
     @pytest.mark.parametrize("name", ["cpu", "redis", "rabbitmq", "prometheus"])
-    def test_workers_go_one_by_one(self, name: str) -> None:
+    def test_scale_down_removes_one_worker_at_a_time(self, name: str) -> None:
         spec = self.spec(name)
         (named,) = documents(FOLDER / "autoscale" / name / "kustomization.yaml")
         (patch,) = named["patches"]

@@ -1,4 +1,4 @@
-"""PostgreSQL alone is enough: put back from a dump, beside an empty Redis, everything that was under way goes on."""
+"""A restored copy of PostgreSQL with an empty Redis resumes all open executions."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from rune.runtime.queries.reader import ExecutionReader
 from rune.runtime.queries.verify import verify_execution
 from rune.settings import Settings
 from rune.testing.harness import Harness, Run
-from tests.integration.cluster.commands import GATED, named
-from tests.integration.cluster.standing import stores
+from tests.support.backends import stores
+from tests.support.cluster_cli import GATED, with_id
+from tests.support.documents import document, edit, node
 from tests.support.services.postgres import Server, _as_server, new_server, programs, server
 from tests.support.services.redis_server import RedisServer
 from tests.support.waiting import until
 from tests.support.whole import WHOLE
-from tests.unit.core.documents import document, keep, node
 
 PATIENCE = 180.0
 LATER = (
@@ -38,7 +38,7 @@ LATER = (
 NAPS = document(
     [
         node("start", "input"),
-        keep("first", 1),
+        edit("first", 1),
         node("nap", "wait", parameters={"amount": 2}),
         node("out", "output", parameters={"value": "$first"}),
     ],
@@ -49,8 +49,8 @@ NAPS = document(
 )
 
 
-def dumped(source: Server, database: str) -> str:
-    """What an operator does, while others write; answers where the copy is."""
+def dump_and_restore(source: Server, database: str) -> str:
+    """Copy a database with pg_dump while it is in use; return the DSN of the copy."""
     place = ["-h", str(source.folder), "-p", str(source.port), "-U", "rune"]
     dump = subprocess.run(
         [str(programs() / "pg_dump"), *place, "--format=custom", database], check=True, capture_output=True
@@ -62,8 +62,8 @@ def dumped(source: Server, database: str) -> str:
     return source.dsn(to)
 
 
-def cloned(source: Server, database: str) -> str:
-    """The same with a copy of the whole server, which becomes one of its own."""
+def clone_server(source: Server, database: str) -> str:
+    """Copy the server with pg_basebackup; return the DSN of the database in the copy."""
     made = new_server()
     made.stop()
     shutil.rmtree(made.data)
@@ -76,13 +76,13 @@ def cloned(source: Server, database: str) -> str:
     return made.dsn(database)
 
 
-WAYS: dict[str, Callable[[Server, str], str]] = {"pg_dump": dumped}
+METHODS: dict[str, Callable[[Server, str], str]] = {"pg_dump": dump_and_restore}
 if WHOLE:
-    WAYS["pg_basebackup"] = cloned
+    METHODS["pg_basebackup"] = clone_server
 
 
-async def at_their_gates(engine: Engine, runs: list[Run]) -> None:
-    """Until each waits for its signal, and the journal knows."""
+async def wait_at_gates(engine: Engine, runs: list[Run]) -> None:
+    """Wait until the journal shows that each run waits for its signal."""
     for run in runs:
         gate = run.plan.index["gate"]
 
@@ -92,62 +92,62 @@ async def at_their_gates(engine: Engine, runs: list[Run]) -> None:
         await until(waits, f"{run.id} waits", PATIENCE)
 
 
-async def output(look: ExecutionReader, engine: Engine, execution: str) -> Any:
-    """Of an execution that has ended, or does so soon."""
+async def output(reader: ExecutionReader, engine: Engine, execution: str) -> Any:
+    """Wait for the end of an execution and return its output."""
     async with asyncio.timeout(PATIENCE):
         await (await engine.wait_for(execution))
-    return (await (await look.history(execution)).document())["output"]
+    return (await (await reader.history(execution)).document())["output"]
 
 
-async def violations(look: ExecutionReader) -> list[Any]:
-    """What the audit finds in all of them."""
+async def violations(reader: ExecutionReader) -> list[Any]:
+    """The violations that the audit finds in all executions."""
     found: list[Any] = []
-    for each in await look.executions(limit=1000):
-        known = await look.plan(each.id), await look.accepted(each.id)
+    for each in await reader.executions(limit=1000):
+        known = await reader.plan(each.id), await reader.accepted(each.id)
         found += verify_execution(
-            *known, await look.facts(each.id), await look.claims(each.id), each
+            *known, await reader.facts(each.id), await reader.claims(each.id), each
         ).violations
     return found
 
 
-async def half_done(settings: Settings, copy: Callable[[], str]) -> tuple[str, list[str], list[str]]:
-    """Executions that wait for a signal, and others that sleep; a copy is made while they do."""
+async def copy_while_open(settings: Settings, copy: Callable[[], str]) -> tuple[str, list[str], list[str]]:
+    """Start executions that wait for a signal or a timer, and copy the database while they wait."""
     async with running_engine(settings) as engine:
         made = Harness(engine, None)
-        gated = [await made.start(named(GATED, "gated"), {"n": number}) for number in range(5)]
+        gated = [await made.start(with_id(GATED, "gated"), {"n": number}) for number in range(5)]
         napping = [await made.start(NAPS) for _ in range(3)]
-        await at_their_gates(engine, gated)
-        await engine.services.executions.signal(gated[0].id, "go", b"0")  # one has ended before
+        await wait_at_gates(engine, gated)
+        await engine.services.executions.signal(gated[0].id, "go", b"0")  # one ends before the copy
         await gated[0].end(PATIENCE)
         where = await asyncio.to_thread(copy)
-        for run in gated[1:]:  # and the others afterwards, which the copy knows nothing of
+        for run in gated[1:]:  # the others end after the copy
             await engine.services.executions.signal(run.id, "go", b"-1")
             await run.end(PATIENCE)
         return where, [run.id for run in gated], [run.id for run in napping]
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_copy_beside_an_empty_redis_goes_on(way: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", METHODS)
+def test_restored_journal_with_empty_redis_resumes(method: str, tmp_path: Path) -> None:
     source = server()
     before = stores(tmp_path)
-    if way == "pg_basebackup":
+    if method == "pg_basebackup":
         source = new_server(wal_level="replica", max_wal_senders="4")
         before = replace(before, journal=source.create("whole"))
     database = before.journal.rpartition("/")[2]
     empty = RedisServer()
 
     async def go() -> None:
-        where, gated, napping = await half_done(before, lambda: WAYS[way](source, database))
+        where, gated, napping = await copy_while_open(before, lambda: METHODS[method](source, database))
         after = replace(before, journal=where, state=empty.url, queue=empty.url)
-        async with running_engine(after) as engine, open_reader(after) as look:
+        async with running_engine(after) as engine, open_reader(after) as reader:
             for execution in gated[1:]:
                 await engine.services.executions.signal(execution, "go", b"7")
-            assert await output(look, engine, gated[0]) == [0, 0]
-            assert [await output(look, engine, each) for each in gated[1:]] == [[n, 7] for n in range(1, 5)]
-            assert [await output(look, engine, each) for each in napping] == [{"k": 1}] * 3
+            assert await output(reader, engine, gated[0]) == [0, 0]
+            assert [await output(reader, engine, each) for each in gated[1:]] == [[n, 7] for n in range(1, 5)]
+            assert [await output(reader, engine, each) for each in napping] == [{"k": 1}] * 3
             fresh = await Harness(engine, None).start(NAPS)
             await fresh.end(PATIENCE)
-            assert await violations(look) == []
+            assert await violations(reader) == []
 
     try:
         asyncio.run(go())
@@ -155,25 +155,25 @@ def test_a_copy_beside_an_empty_redis_goes_on(way: str, tmp_path: Path) -> None:
         empty.stop()
 
 
-def test_whoever_runs_goes_on_while_a_later_version_changes_the_schema(tmp_path: Path) -> None:
-    """And whoever of the version before is started after that is turned away."""
+def test_running_engine_survives_newer_migration(tmp_path: Path) -> None:
+    """An engine of the old version that starts after the migration is rejected."""
     settings = stores(tmp_path)
 
     async def go() -> None:
-        async with running_engine(settings) as engine, open_reader(settings) as look:
+        async with running_engine(settings) as engine, open_reader(settings) as reader:
             made = Harness(engine, None)
-            before = [await made.start(named(GATED, "gated"), {"n": number}) for number in range(4)]
-            await at_their_gates(engine, before)
+            before = [await made.start(with_id(GATED, "gated"), {"n": number}) for number in range(4)]
+            await wait_at_gates(engine, before)
             napping = [await made.start(NAPS) for _ in range(4)]
             assert await migrate(settings.journal, [*migrations(), LATER]) == [LATER[0]]
             for run in before:
                 await engine.services.executions.signal(run.id, "go", b"7")
-            after = await made.start(named(GATED, "gated"), {"n": 9})
-            await at_their_gates(engine, [after])
+            after = await made.start(with_id(GATED, "gated"), {"n": 9})
+            await wait_at_gates(engine, [after])
             await engine.services.executions.signal(after.id, "go", b"7")
             for run in (*before, *napping, after):
                 assert (await run.end(PATIENCE)).status == "completed"
-            assert await violations(look) == []
+            assert await violations(reader) == []
         with pytest.raises(NewerFormatError):
             async with running_engine(settings):
                 pass

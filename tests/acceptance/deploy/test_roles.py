@@ -1,4 +1,4 @@
-"""Each role has users that can do what it needs and nothing else, in every store."""
+"""The user of each role has exactly the permissions that it needs, in every store."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from redis.retry import Retry
 
 from rune.adapters.postgres.roles import ROLES
 from rune.adapters.redis.checks import COMMANDS
-from tests.acceptance.cli.here import Here
-from tests.acceptance.cli.process import until
 from tests.acceptance.conformance.case import load, load_steps
-from tests.acceptance.deploy.limited import PREFIX, Stores, limited_fleet, refused, stores
-from tests.integration.cluster.cases import run_cases, walk_cases
-from tests.integration.cluster.commands import GATED, named
-from tests.integration.cluster.standing import Standing
+from tests.acceptance.deploy.role_stores import PREFIX, Stores, limited_fleet, permission_errors, stores
 from tests.lint.tree import ROOT
+from tests.support.cli_process import until
+from tests.support.cluster_cli import GATED, with_id
+from tests.support.cluster_conformance import run_cases, walk_cases
+from tests.support.clusters import Cluster
+from tests.support.in_process_cli import Here
 from tests.support.services.postgres import server
 from tests.support.whole import WHOLE
 
@@ -35,72 +35,72 @@ REDIS = ROOT / "src" / "rune" / "adapters" / "redis"
 @pytest.fixture(scope="module", params=CARRIERS)
 def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stores]:
     with stores(tmp_path_factory.mktemp("limited"), request.param) as found:
-        told = found.rune("owner").json("migrate", "--roles")
-        assert told["roles"] == list(ROLES)
+        migrated = found.rune("owner").json("migrate", "--roles")
+        assert migrated["roles"] == list(ROLES)
         yield found
 
 
 @pytest.fixture(scope="module")
-def stood(made: Stores) -> Iterator[Standing]:
+def cluster(made: Stores) -> Iterator[Cluster]:
     with limited_fleet(made) as found:
         yield found
 
 
-def tried(made: Stores, role: str, statement: str) -> str:
-    """What PostgreSQL says to a role; nothing if it does as it is told. Nothing of it stays."""
+def denial(made: Stores, role: str, statement: str) -> str:
+    """The permission error of a statement, which is rolled back; empty if it is allowed."""
 
-    async def ask() -> str:
+    async def execute() -> str:
         connection = await asyncpg.connect(made.journal(role))
         try:
-            undone = connection.transaction()
-            await undone.start()
+            transaction = connection.transaction()
+            await transaction.start()
             try:
                 await connection.execute(statement)
             finally:
-                await undone.rollback()
+                await transaction.rollback()
         except asyncpg.InsufficientPrivilegeError as error:
             return str(error)
         finally:
             await connection.close()
         return ""
 
-    return asyncio.run(ask())
+    return asyncio.run(execute())
 
 
 def gated(folder: Path, name: str) -> str:
     """A file with a workflow that waits for a signal."""
     path = folder / f"{name}.json"
-    path.write_text(json.dumps(named(GATED, name)))
+    path.write_text(json.dumps(with_id(GATED, name)))
     return str(path)
 
 
-def waits(rune: Here, execution: str) -> None:
-    """Until it waits for its signal."""
+def wait_until_waiting(rune: Here, execution: str) -> None:
+    """Wait until an execution waits for its signal."""
     until(lambda: bool(rune.json("explain", execution)["waiting"]) or None, f"{execution} waits")
 
 
 def output(rune: Here, execution: str) -> Any:
-    """Of an execution, once it has ended."""
+    """Wait for the end of an execution and return its output."""
     until(lambda: rune.json("show", execution)["completed_at"], f"{execution} has ended")
     return rune.json("show", execution)["output"]
 
 
 class TestFleet:
-    def test_conformance_cases_end_as_they_must(self, made: Stores, stood: Standing) -> None:
+    def test_conformance_cases_pass_with_restricted_roles(self, made: Stores, cluster: Cluster) -> None:
         made.admin.acl_log_reset()
-        before = len(refused(stood.fleet))
-        assert asyncio.run(run_cases(stood, load()[::EVERY])) == {}
-        assert asyncio.run(walk_cases(stood, load_steps()[::EVERY])) == {}
+        before = len(permission_errors(cluster.fleet))
+        assert asyncio.run(run_cases(cluster, load()[::EVERY])) == {}
+        assert asyncio.run(walk_cases(cluster, load_steps()[::EVERY])) == {}
         assert made.rune("api").json("audit", "--all")["violations"] == 0
-        assert len(refused(stood.fleet)) == before
+        assert len(permission_errors(cluster.fleet)) == before
         assert made.admin.acl_log() == []
 
-    def test_whoever_asks_does_it_as_the_api(self, made: Stores, stood: Standing, tmp_path: Path) -> None:
+    def test_api_role_suffices_for_commands(self, made: Stores, cluster: Cluster, tmp_path: Path) -> None:
         rune = made.rune("api")
         made.admin.acl_log_reset()
         assert rune.json("deploy", gated(tmp_path, "asked"), "--alias", "stable")["version"] == 1
         it = rune.json("start", "asked@stable", "--input", '{"n": 1}', "--key", "k")["execution_id"]
-        waits(rune, it)
+        wait_until_waiting(rune, it)
         rune.json("pause", it)
         rune.json("resume", it)
         rune.json("signal", it, "go", "--value", "2")
@@ -115,16 +115,18 @@ class TestFleet:
         assert removed["executions"] == 1
         assert rune.json("list", "--workflow", "asked")["executions"] == []
 
-    def test_nothing_ends_for_want_of_a_right(self, made: Stores, stood: Standing, tmp_path: Path) -> None:
-        """As between a new version's steps and the rights to what they brought."""
+    def test_missing_permission_does_not_fail_execution(
+        self, made: Stores, cluster: Cluster, tmp_path: Path
+    ) -> None:
+        """Permissions are missing between the migration to a new version and the grants for its tables."""
         rune = made.rune("api")
-        rune.json("deploy", gated(tmp_path, "lacking"))
+        rune.json("deploy", gated(tmp_path, "unpermitted"))
         server().sql("REVOKE INSERT ON fact FROM rune_worker", made.database)
-        it = rune.json("start", "lacking", "--input", '{"n": 1}')["execution_id"]
-        until(lambda: refused(stood.fleet) or None, "a worker was refused")
+        it = rune.json("start", "unpermitted", "--input", '{"n": 1}')["execution_id"]
+        until(lambda: permission_errors(cluster.fleet) or None, "a worker reports a permission error")
         assert rune.json("show", it)["status"] == "running"
         made.rune("owner").json("migrate", "--roles")
-        waits(rune, it)
+        wait_until_waiting(rune, it)
         rune.json("signal", it, "go", "--value", "2")
         assert output(rune, it) == [1, 2]
 
@@ -148,10 +150,8 @@ class TestPostgres:
             "COPY fact TO PROGRAM 'true'",
         ],
     )
-    def test_nobody_changes_the_schema_or_what_was_recorded(
-        self, made: Stores, role: str, statement: str
-    ) -> None:
-        assert tried(made, role, statement) != ""
+    def test_roles_cannot_change_schema_or_history(self, made: Stores, role: str, statement: str) -> None:
+        assert denial(made, role, statement) != ""
 
     @pytest.mark.parametrize(
         "statement",
@@ -164,23 +164,23 @@ class TestPostgres:
             "SELECT details FROM log",
         ],
     )
-    def test_a_worker_changes_nothing_that_is_not_its_own(self, made: Stores, statement: str) -> None:
-        assert "permission denied" in tried(made, "worker", statement)
+    def test_worker_cannot_access_foreign_tables(self, made: Stores, statement: str) -> None:
+        assert "permission denied" in denial(made, "worker", statement)
 
-    def test_every_table_is_somebodys(self, made: Stores) -> None:
-        """A step of the schema that brings a table has to say who may use it."""
+    def test_every_table_is_granted_to_a_role(self, made: Stores) -> None:
+        """A migration that adds a table has to grant it to a role."""
         found = server().sql("SELECT tablename FROM pg_tables WHERE schemaname = 'public'", made.database)
         assert set(found.split()) == {table for tables in ROLES.values() for table in tables}
 
-    def test_rights_that_somebody_gave_by_hand_are_taken_back(self, made: Stores) -> None:
+    def test_migrate_revokes_manual_grants(self, made: Stores) -> None:
         server().sql("GRANT DELETE ON fact TO rune_worker", made.database)
-        assert tried(made, "worker", "DELETE FROM fact") == ""
+        assert denial(made, "worker", "DELETE FROM fact") == ""
         assert made.rune("owner").json("migrate", "--roles")["steps"] == []
-        assert tried(made, "worker", "DELETE FROM fact") != ""
+        assert denial(made, "worker", "DELETE FROM fact") != ""
 
-    def test_a_role_does_not_migrate(self, made: Stores) -> None:
-        told = made.rune("worker").json("migrate", "--roles", code=3)
-        assert "permission denied" in told["problems"][0]["message"]
+    def test_worker_role_cannot_migrate(self, made: Stores) -> None:
+        failed = made.rune("worker").json("migrate", "--roles", code=3)
+        assert "permission denied" in failed["problems"][0]["message"]
 
 
 class TestRedis:
@@ -212,11 +212,11 @@ class TestRedis:
             "PUBLISH other:x 1",
         ],
     )
-    def test_what_is_not_needed_is_refused(self, made: Stores, role: str, command: str) -> None:
+    def test_unneeded_command_is_denied(self, made: Stores, role: str, command: str) -> None:
         with made.client(role) as client, pytest.raises(redis.exceptions.NoPermissionError):
             client.execute_command(*command.split())
 
-    def test_a_function_of_ones_own_reaches_no_further(self, made: Stores) -> None:
+    def test_own_function_cannot_access_foreign_keys(self, made: Stores) -> None:
         text = "#!lua name=own\nredis.register_function('own', function() return redis.call('GET', 'other:x') end)"
         with made.client("worker") as client:
             client.function_load(text)
@@ -226,26 +226,26 @@ class TestRedis:
                 client.fcall("own", 0)
         made.admin.function_delete("own")
 
-    def test_whoever_measures_changes_nothing(self, made: Stores) -> None:
+    def test_watcher_is_read_only(self, made: Stores) -> None:
         with made.client("watcher") as client:
             assert client.xlen(f"{PREFIX}:{{p00}}:stream:default:normal") == 0
             for command in (f"SET {PREFIX}:x 1", f"XADD {PREFIX}:s * a 1", "FCALL x 0", f"DEL {PREFIX}:x"):
                 with pytest.raises(redis.exceptions.NoPermissionError):
                     client.execute_command(*command.split())
 
-    def test_who_does_not_log_in_does_nothing(self, made: Stores) -> None:
+    def test_client_without_login_is_denied(self, made: Stores) -> None:
         path = made.state("worker").rpartition("@")[2]
         once = Retry(NoBackoff(), 0)
-        nobody = redis.Redis(unix_socket_path=path, retry=once)
-        with nobody as client, pytest.raises(redis.exceptions.AuthenticationError):
+        anonymous = redis.Redis(unix_socket_path=path, retry=once)
+        with anonymous as client, pytest.raises(redis.exceptions.AuthenticationError):
             client.ping()
 
-    def test_nothing_is_allowed_that_no_code_asks_for(self) -> None:
+    def test_allowed_commands_are_used_in_code(self) -> None:
         text = "\n".join(
             path.read_text(encoding="utf-8")
-            for path in (*REDIS.glob("*.py"), *REDIS.glob("scripts/*.lua"))
+            for path in (*REDIS.glob("*.py"), *REDIS.glob("scripts/**/*.lua"))
             if path.name != "acl.py"
         )
-        also = {"ping"}  # what asks how quickly the server answers
+        also = {"ping"}  # measures latency
         unused = {each for each in COMMANDS if each.partition("|")[0].upper() not in text} - also
         assert unused == set()

@@ -1,4 +1,4 @@
-"""The servers of a checkout: up, usable at the addresses that were written, up again, down, and nothing left."""
+"""`deploy/services.py` starts, restarts and stops the servers of a checkout."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ import redis
 
 from rune.settings import Settings, load_settings
 from tests.lint.tree import ROOT
-from tests.support.services.postgres import ROOM
+from tests.support.services.postgres import MIN_FREE_BYTES
 
 TOOL = ROOT / "deploy" / "services.py"
 SERVERS = ("redis", "postgres", "rabbitmq")
 
 
-def call(folder: Path, act: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def call(folder: Path, action: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(TOOL), act, "--folder", str(folder)],
+        [sys.executable, str(TOOL), action, "--folder", str(folder)],
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
@@ -38,12 +38,12 @@ def call(folder: Path, act: str, **environment: str) -> subprocess.CompletedProc
     )
 
 
-def told(folder: Path, act: str) -> dict[str, str]:
-    """What was said of each server."""
-    done = call(folder, act)
+def statuses(folder: Path, action: str) -> dict[str, str]:
+    """Run the tool and return the printed status of each server."""
+    done = call(folder, action)
     assert done.returncode == 0, done.stderr
-    said = dict(line.split(": ", 1) for line in done.stdout.splitlines())
-    return {name: said[name] for name in SERVERS}
+    lines = dict(line.split(": ", 1) for line in done.stdout.splitlines())
+    return {name: lines[name] for name in SERVERS}
 
 
 def settings(folder: Path, name: str) -> dict[str, str]:
@@ -52,7 +52,7 @@ def settings(folder: Path, name: str) -> dict[str, str]:
 
 
 def processes(folder: Path) -> dict[int, str]:
-    """Who works in a folder, or was told of it, by number."""
+    """The command lines, by process id, of processes that run in a folder or have it as an argument."""
     found = {}
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -65,16 +65,16 @@ def processes(folder: Path) -> dict[int, str]:
     return found
 
 
-def started(folder: Path) -> dict[str, int]:
+def process_ids(folder: Path) -> dict[str, int]:
     known = json.loads((folder / "services.json").read_text())
     return {name: known[f"{name}.process"][0] for name in (*SERVERS, "epmd")}
 
 
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
-    """A place that other users can get to, unlike those of pytest; in memory, where nobody waits for a disk."""
+    """A folder that other users can read, unlike those of pytest; in memory if there is enough."""
     memory = Path("/dev/shm")
-    roomy = memory.is_dir() and shutil.disk_usage(memory).free > ROOM
+    roomy = memory.is_dir() and shutil.disk_usage(memory).free > MIN_FREE_BYTES
     outer = Path(tempfile.mkdtemp(prefix="rune-services-", dir=memory if roomy else None)).resolve()
     outer.chmod(0o755)
     inner = outer / "services"
@@ -85,7 +85,7 @@ def folder() -> Iterator[Path]:
         shutil.rmtree(outer)
 
 
-async def asked_postgres(url: str) -> int:
+async def query_postgres(url: str) -> int:
     connection = await asyncpg.connect(url, timeout=10)
     try:
         await connection.execute("CREATE TABLE IF NOT EXISTS kept (n integer)")
@@ -95,7 +95,7 @@ async def asked_postgres(url: str) -> int:
         await connection.close()
 
 
-async def asked_rabbitmq(url: str) -> bytes:
+async def query_rabbitmq(url: str) -> bytes:
     connection = await aio_pika.connect(url, timeout=10)
     async with connection, connection.channel() as channel:
         queue = await channel.declare_queue("probe", auto_delete=True)
@@ -105,44 +105,48 @@ async def asked_rabbitmq(url: str) -> bytes:
         return message.body
 
 
-def test_they_live_as_long_as_they_are_wanted(folder: Path) -> None:
-    assert all(said.startswith("started on port ") for said in told(folder, "up").values())
-    first = started(folder)
+def test_servers_start_restart_and_stop(folder: Path) -> None:
+    assert all(status.startswith("started on port ") for status in statuses(folder, "up").values())
+    first = process_ids(folder)
     in_redis, in_rabbitmq = settings(folder, "redis.env"), settings(folder, "rabbitmq.env")
 
     with redis.Redis.from_url(in_redis["RUNE_STATE"]) as client:
         assert client.set("kept", "1")
         assert client.config_get("appendonly") == {"appendonly": "yes"}
         assert client.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
-    assert asyncio.run(asked_postgres(in_redis["RUNE_JOURNAL"])) == 1
-    assert asyncio.run(asked_rabbitmq(in_rabbitmq["RUNE_QUEUE"])) == b"hello"
+    assert asyncio.run(query_postgres(in_redis["RUNE_JOURNAL"])) == 1
+    assert asyncio.run(query_rabbitmq(in_rabbitmq["RUNE_QUEUE"])) == b"hello"
 
-    assert all(said.startswith("already runs on port ") for said in told(folder, "up").values())
-    assert started(folder) == first
-    assert all(said.startswith("runs on port ") for said in told(folder, "status").values())
+    assert all(status.startswith("already runs on port ") for status in statuses(folder, "up").values())
+    assert process_ids(folder) == first
+    assert all(status.startswith("runs on port ") for status in statuses(folder, "status").values())
 
     os.kill(first["redis"], signal.SIGKILL)
-    again = told(folder, "up")
-    assert [said.split(" on ")[0] for said in again.values()] == ["started", "already runs", "already runs"]
+    again = statuses(folder, "up")
+    assert [status.split(" on ")[0] for status in again.values()] == [
+        "started",
+        "already runs",
+        "already runs",
+    ]
     assert settings(folder, "redis.env") == in_redis
     with redis.Redis.from_url(in_redis["RUNE_STATE"]) as client:
         assert client.get("kept") == b"1"
 
-    assert set(told(folder, "down").values()) == {"stopped"}
+    assert set(statuses(folder, "down").values()) == {"stopped"}
     assert processes(folder) == {}
     assert call(folder, "status").returncode == 1
-    assert set(told(folder, "down").values()) == {"did not run"}
+    assert set(statuses(folder, "down").values()) == {"did not run"}
 
-    told(folder, "up")
-    assert asyncio.run(asked_postgres(settings(folder, "redis.env")["RUNE_JOURNAL"])) == 2
-    told(folder, "down")
+    statuses(folder, "up")
+    assert asyncio.run(query_postgres(settings(folder, "redis.env")["RUNE_JOURNAL"])) == 2
+    statuses(folder, "down")
     assert processes(folder) == {}
 
     check_files(folder)
 
 
 def check_files(folder: Path) -> None:
-    """Settings that exist, and passwords that nobody else reads."""
+    """The environment files contain existing settings and are private."""
     known = {f"RUNE_{field.name.upper()}" for field in msgspec.structs.fields(Settings)}
     in_redis, in_rabbitmq = settings(folder, "redis.env"), settings(folder, "rabbitmq.env")
     assert in_redis.keys() == in_rabbitmq.keys() <= known
@@ -155,7 +159,7 @@ def check_files(folder: Path) -> None:
         assert (folder / name).stat().st_mode & 0o077 == 0
 
 
-def test_a_server_that_is_not_installed_is_named_with_its_package(tmp_path: Path) -> None:
+def test_missing_server_is_reported_with_package(tmp_path: Path) -> None:
     done = call(tmp_path / "services", "up", PATH=str(tmp_path))
     assert done.returncode == 1
     assert "redis-server (package redis-server)" in done.stderr
@@ -163,7 +167,7 @@ def test_a_server_that_is_not_installed_is_named_with_its_package(tmp_path: Path
     assert not (tmp_path / "services").exists()
 
 
-def test_down_where_nothing_was_started(tmp_path: Path) -> None:
+def test_down_without_started_servers(tmp_path: Path) -> None:
     done = call(tmp_path / "services", "down")
     assert done.returncode == 0
     assert "no servers were started in this folder" in done.stdout

@@ -1,4 +1,4 @@
-"""TLS by URL: whoever shows a certificate of our authority is talked to, and nobody else hears anything."""
+"""TLS options in URLs: only servers with a certificate of the given authority are accepted."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ from rune.bootstrap import running_engine
 from rune.ports.journal import StoreUnavailableError
 from rune.settings import Settings
 from rune.testing.harness import Harness
-from tests.acceptance.deploy import secured
-from tests.acceptance.deploy.secured import HOST, Papers
-from tests.unit.core.documents import document, node
+from tests.acceptance.deploy import tls_servers
+from tests.acceptance.deploy.tls_servers import HOST, Certificates
+from tests.support.documents import document, node
 
 PATIENCE = 120.0
 DATABASE = "secured"
 
 
 @pytest.fixture(scope="module")
-def papers() -> Iterator[Papers]:
-    with secured.papers() as made:
+def certificates() -> Iterator[Certificates]:
+    with tls_servers.certificates() as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def redis(papers: Papers) -> Iterator[str]:
-    with secured.redis(papers) as url:
+def redis(certificates: Certificates) -> Iterator[str]:
+    with tls_servers.redis(certificates) as url:
         yield url
 
 
 @pytest.fixture(scope="module")
-def postgres(papers: Papers) -> Iterator[str]:
-    with secured.postgres(papers) as server:
+def postgres(certificates: Certificates) -> Iterator[str]:
+    with tls_servers.postgres(certificates) as server:
         server.create(DATABASE)
         yield f"postgresql://rune@{HOST}:{server.port}/{DATABASE}?sslmode=verify-full"
 
 
 @pytest.fixture(scope="module")
-def rabbitmq(papers: Papers) -> Iterator[str]:
-    with secured.rabbitmq(papers) as (_, port):
+def rabbitmq(certificates: Certificates) -> Iterator[str]:
+    with tls_servers.rabbitmq(certificates) as (_, port):
         yield f"amqps://guest:guest@{HOST}:{port}/"
 
 
@@ -59,51 +59,53 @@ async def ping(url: str) -> object:
 
 
 class TestRedis:
-    def test_a_server_of_our_authority_is_talked_to(self, redis: str, papers: Papers) -> None:
-        assert asyncio.run(ping(f"{redis}?ssl_ca_certs={papers.authority}")) == b"PONG"
+    def test_trusted_certificate_is_accepted(self, redis: str, certificates: Certificates) -> None:
+        assert asyncio.run(ping(f"{redis}?ssl_ca_certs={certificates.authority}")) == b"PONG"
         assert asyncio.run(ping(f"{redis}/0?ssl_cert_reqs=none")) == b"PONG"
 
-    @pytest.mark.parametrize("trusts", ["stranger", "system"])
-    def test_a_server_of_another_authority_is_refused(self, redis: str, papers: Papers, trusts: str) -> None:
-        option = f"?ssl_ca_certs={papers.stranger}" if trusts == "stranger" else ""
+    @pytest.mark.parametrize("trusts", ["other_authority", "system"])
+    def test_untrusted_certificate_is_rejected(
+        self, redis: str, certificates: Certificates, trusts: str
+    ) -> None:
+        option = f"?ssl_ca_certs={certificates.other_authority}" if trusts == "other_authority" else ""
         with pytest.raises(
             StoreUnavailableError, match=r"certificate of Redis is not trusted: .*; name its authority"
         ):
             asyncio.run(ping(redis.replace("//", "//user:hush@") + option))
 
-    def test_a_server_of_another_name_is_refused(self, redis: str, papers: Papers) -> None:
-        elsewhere = redis.replace(HOST, "127.0.0.1")
+    def test_wrong_host_name_is_rejected(self, redis: str, certificates: Certificates) -> None:
+        by_address = redis.replace(HOST, "127.0.0.1")
         with pytest.raises(StoreUnavailableError, match=r"not valid for '127.0.0.1'"):
-            asyncio.run(ping(f"{elsewhere}?ssl_ca_certs={papers.authority}"))
-        unchecked = f"{elsewhere}?ssl_ca_certs={papers.authority}&ssl_check_hostname=false"
+            asyncio.run(ping(f"{by_address}?ssl_ca_certs={certificates.authority}"))
+        unchecked = f"{by_address}?ssl_ca_certs={certificates.authority}&ssl_check_hostname=false"
         assert asyncio.run(ping(unchecked)) == b"PONG"
 
-    def test_a_server_that_wants_to_know_its_clients_gets_a_certificate(self, papers: Papers) -> None:
-        with secured.redis(papers, clients="yes") as url:
-            trusted = f"{url}?ssl_ca_certs={papers.authority}"
+    def test_client_certificate_is_sent(self, certificates: Certificates) -> None:
+        with tls_servers.redis(certificates, clients="yes") as url:
+            trusted = f"{url}?ssl_ca_certs={certificates.authority}"
             with pytest.raises(StoreUnavailableError):
                 asyncio.run(ping(trusted))
-            shown = f"{trusted}&ssl_certfile={papers.client}&ssl_keyfile={papers.client_key}"
+            shown = f"{trusted}&ssl_certfile={certificates.client}&ssl_keyfile={certificates.client_key}"
             assert asyncio.run(ping(shown)) == b"PONG"
 
     @pytest.mark.parametrize(
-        ("option", "said"),
+        ("option", "message"),
         [
             ("ssl_ca_certs=/nowhere/ca.pem", "certificates cannot be read"),
             ("ssl_cert_reqs=maybe", "required or none"),
             ("sslmode=verify-full", "`sslmode` is no option"),
         ],
     )
-    def test_an_address_that_does_not_fit_is_refused(self, option: str, said: str) -> None:
-        with pytest.raises(InvalidAddressError, match=said) as refused:
+    def test_invalid_url_option_is_rejected(self, option: str, message: str) -> None:
+        with pytest.raises(InvalidAddressError, match=message) as refused:
             asyncio.run(ping(f"rediss://user:hush@{HOST}/?{option}"))
         assert "hush" not in refused.value.message
 
 
 class TestPostgres:
-    def test_a_server_of_our_authority_is_talked_to(self, postgres: str, papers: Papers) -> None:
+    def test_trusted_certificate_is_accepted(self, postgres: str, certificates: Certificates) -> None:
         async def go() -> bool:
-            url = f"{postgres}&sslrootcert={papers.authority}"
+            url = f"{postgres}&sslrootcert={certificates.authority}"
             await migrate(url)
             database = Database(url)
             await database.open()
@@ -117,22 +119,22 @@ class TestPostgres:
 
         assert asyncio.run(go())
 
-    def test_a_server_of_another_authority_is_refused(self, postgres: str, papers: Papers) -> None:
-        url = f"{postgres}&sslrootcert={papers.stranger}"
+    def test_untrusted_certificate_is_rejected(self, postgres: str, certificates: Certificates) -> None:
+        url = f"{postgres}&sslrootcert={certificates.other_authority}"
         for attempt in (migrate(url), Database(url).open()):
             with pytest.raises(
                 StoreUnavailableError, match=r"certificate of PostgreSQL is not trusted: .*sslrootcert=FILE"
             ):
                 asyncio.run(attempt)
 
-    def test_a_server_of_another_name_is_refused(self, postgres: str, papers: Papers) -> None:
-        elsewhere = postgres.replace(HOST, "127.0.0.1")
+    def test_wrong_host_name_is_rejected(self, postgres: str, certificates: Certificates) -> None:
+        by_address = postgres.replace(HOST, "127.0.0.1")
         with pytest.raises(StoreUnavailableError, match=r"not valid for '127.0.0.1'"):
-            asyncio.run(migrate(f"{elsewhere}&sslrootcert={papers.authority}"))
+            asyncio.run(migrate(f"{by_address}&sslrootcert={certificates.authority}"))
 
 
-def test_a_broker_of_another_authority_is_refused(rabbitmq: str, papers: Papers) -> None:
-    for options in (f"?cacertfile={papers.stranger}", ""):
+def test_untrusted_broker_certificate_is_rejected(rabbitmq: str, certificates: Certificates) -> None:
+    for options in (f"?cacertfile={certificates.other_authority}", ""):
         with pytest.raises(
             ConnectionRefusedByBrokerError, match=r"certificate .* not trusted.*cacertfile=FILE"
         ) as refused:
@@ -141,14 +143,14 @@ def test_a_broker_of_another_authority_is_refused(rabbitmq: str, papers: Papers)
         assert ":guest" not in refused.value.message
 
 
-def test_an_execution_runs_where_everything_is_encrypted(
-    redis: str, postgres: str, rabbitmq: str, papers: Papers, tmp_path: Path
+def test_execution_completes_over_tls(
+    redis: str, postgres: str, rabbitmq: str, certificates: Certificates, tmp_path: Path
 ) -> None:
     settings = Settings(
         home=str(tmp_path),
-        journal=f"{postgres}&sslrootcert={papers.authority}",
-        state=f"{redis}?ssl_ca_certs={papers.authority}",
-        queue=f"{rabbitmq}?cacertfile={papers.authority}",
+        journal=f"{postgres}&sslrootcert={certificates.authority}",
+        state=f"{redis}?ssl_ca_certs={certificates.authority}",
+        queue=f"{rabbitmq}?cacertfile={certificates.authority}",
         in_place=False,
     )
     raw = document(

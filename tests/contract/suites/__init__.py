@@ -1,1 +1,1 @@
-"""One suite per port. An adapter's test module subclasses it and says how the adapter is made; pytest does the rest."""
+"""One contract suite per port; each adapter's test module subclasses it and creates the adapter."""

@@ -1,4 +1,4 @@
-"""What every blob store promises, together with the journal whose rows name its keys."""
+"""Contract of blob stores, together with the journal whose facts reference their keys."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from rune.codec.facts import Large
 from rune.core.execution.fact import NodeResult
 from rune.ports.blobs import BlobStore
 from rune.ports.journal import ExecutionRecord, Journal
-from tests.contract.suites.scenario import scenario
+from tests.support.async_test import async_test
 
 Stores = tuple[Journal, BlobStore]
 
 
 class BlobContract:
-    """Subclass it and open journal and blob store in a folder; opened again there, they hold what they held."""
+    """Subclasses open journal and blob store in a folder; opened again there, they have the same content."""
 
     def make_stores(self, folder: Path) -> AbstractAsyncContextManager[Stores]:
         raise NotImplementedError
 
-    def crashed(self, folder: Path) -> Path:
-        """A folder with what a crash at this instant would leave on disk; the stores stay open."""
+    def make_crash_copy(self, folder: Path) -> Path:
+        """Copy what a crash at this moment would leave on disk to a new folder; the stores stay open."""
         raise NotImplementedError
 
-    @scenario
-    async def test_what_was_put_is_got(self, folder: Path) -> None:
-        async with self.make_stores(folder) as (journal, blob):
+    @async_test
+    async def test_get_returns_put_bytes(self, tmp_path: Path) -> None:
+        async with self.make_stores(tmp_path) as (journal, blob):
             await _accept(journal, "x")
             data = bytes(range(256)) * 4096
             await blob.put("x/a@/", data)
@@ -35,24 +35,24 @@ class BlobContract:
             assert await blob.get("x/a@/") == data
             assert await blob.get("x/empty@/") == b""
 
-    @scenario
-    async def test_an_unknown_key_is_none(self, folder: Path) -> None:
-        async with self.make_stores(folder) as (_, blob):
+    @async_test
+    async def test_get_of_unknown_key_returns_none(self, tmp_path: Path) -> None:
+        async with self.make_stores(tmp_path) as (_, blob):
             assert await blob.get("x/nothing@/") is None
 
-    @scenario
-    async def test_putting_again_replaces(self, folder: Path) -> None:
-        """The same key is only ever written with the same bytes, or by a run that was dropped."""
-        async with self.make_stores(folder) as (journal, blob):
+    @async_test
+    async def test_second_put_replaces_blob(self, tmp_path: Path) -> None:
+        """A key is only written again with the same bytes or by an attempt that was dropped."""
+        async with self.make_stores(tmp_path) as (journal, blob):
             await _accept(journal, "x")
             await blob.put("x/a@/", b"one")
             await blob.put("x/a@/", b"two")
             await journal.record("x", [NodeResult(0, (), 1, "ok")])
             assert await blob.get("x/a@/") == b"two"
 
-    @scenario
-    async def test_deleting_an_execution_drops_its_blobs_alone(self, folder: Path) -> None:
-        async with self.make_stores(folder) as (_, blob):
+    @async_test
+    async def test_delete_removes_only_blobs_of_execution(self, tmp_path: Path) -> None:
+        async with self.make_stores(tmp_path) as (_, blob):
             for key in ("x/a@/", "x/b@/s:1", "xy/a@/"):
                 await blob.put(key, key.encode())
             assert await blob.delete("x") == 2
@@ -60,21 +60,21 @@ class BlobContract:
             assert await blob.get("xy/a@/") == b"xy/a@/"
             assert await blob.delete("x") == 0
 
-    @scenario
-    async def test_blobs_outlive_the_process(self, folder: Path) -> None:
-        async with self.make_stores(folder) as (_, blob):
+    @async_test
+    async def test_blobs_survive_reopen(self, tmp_path: Path) -> None:
+        async with self.make_stores(tmp_path) as (_, blob):
             await blob.put("x/a@/", b"data")
-        async with self.make_stores(folder) as (_, blob):
+        async with self.make_stores(tmp_path) as (_, blob):
             assert await blob.get("x/a@/") == b"data"
 
-    @scenario
-    async def test_a_row_is_never_there_without_the_blob_it_names(self, folder: Path) -> None:
-        async with self.make_stores(folder) as (journal, blob):
+    @async_test
+    async def test_blob_of_committed_row_survives_crash(self, tmp_path: Path) -> None:
+        async with self.make_stores(tmp_path) as (journal, blob):
             await _accept(journal, "x")
             await blob.put("x/a@/", b"data")
             await journal.record("x", [NodeResult(0, (), 1, "ok", value=Large("x/a@/", 4))])
-            left = self.crashed(folder)
-        async with self.make_stores(left) as (journal, blob):
+            crash_copy = self.make_crash_copy(tmp_path)
+        async with self.make_stores(crash_copy) as (journal, blob):
             (row,) = await journal.facts("x")
             assert isinstance(row.fact, NodeResult)
             assert row.fact.value == Large("x/a@/", 4)

@@ -1,4 +1,4 @@
-"""What every clock promises."""
+"""Contract of clocks."""
 
 from __future__ import annotations
 
@@ -6,45 +6,45 @@ import asyncio
 from pathlib import Path
 
 from rune.ports.clock import Clock
-from tests.contract.suites.scenario import scenario
+from tests.support.async_test import async_test
 
 ROUNDING = 5
 
 
 class ClockContract:
-    """Subclass it and make a clock. `pass_time` moves one that does not move by itself."""
+    """Subclasses create a clock; `pass_time` advances one that does not run by itself."""
 
     def make_clock(self) -> Clock:
         raise NotImplementedError
 
     def pass_time(self, clock: Clock, ms: int) -> None:
-        """Nothing, for a clock that runs."""
+        """Advance the clock; a running clock needs nothing."""
 
-    @scenario
-    async def test_time_never_goes_back(self, folder: Path) -> None:
+    @async_test
+    async def test_now_is_monotonic(self, tmp_path: Path) -> None:
         clock = self.make_clock()
         seen = [clock.now() for _ in range(100)]
         assert seen == sorted(seen)
 
-    @scenario
-    async def test_a_moment_that_has_passed_is_not_waited_for(self, folder: Path) -> None:
+    @async_test
+    async def test_sleep_until_past_time_returns_at_once(self, tmp_path: Path) -> None:
         clock = self.make_clock()
         await clock.sleep_until(clock.now() - 1_000)
         await clock.sleep_until(clock.now())
 
-    @scenario
-    async def test_a_sleep_ends_at_its_moment(self, folder: Path) -> None:
+    @async_test
+    async def test_sleep_ends_at_given_time(self, tmp_path: Path) -> None:
         clock = self.make_clock()
-        when = clock.now() + 30
-        sleeping = asyncio.create_task(clock.sleep_until(when))
+        due = clock.now() + 30
+        sleeping = asyncio.create_task(clock.sleep_until(due))
         await asyncio.sleep(0)
         assert not sleeping.done()
         self.pass_time(clock, 30)
         await sleeping
-        assert clock.now() >= when - ROUNDING
+        assert clock.now() >= due - ROUNDING
 
-    @scenario
-    async def test_a_wake_ends_a_sleep_without_end(self, folder: Path) -> None:
+    @async_test
+    async def test_wake_ends_sleep_without_deadline(self, tmp_path: Path) -> None:
         clock = self.make_clock()
         sleeping = asyncio.create_task(clock.sleep_until(None))
         await asyncio.sleep(0)
@@ -52,14 +52,14 @@ class ClockContract:
         clock.wake()
         await sleeping
 
-    @scenario
-    async def test_a_wake_before_the_sleep_is_not_lost(self, folder: Path) -> None:
+    @async_test
+    async def test_wake_before_sleep_is_not_lost(self, tmp_path: Path) -> None:
         clock = self.make_clock()
         clock.wake()
         await clock.sleep_until(None)
 
-    @scenario
-    async def test_a_wake_ends_one_sleep_and_not_the_next(self, folder: Path) -> None:
+    @async_test
+    async def test_wake_ends_only_one_sleep(self, tmp_path: Path) -> None:
         clock = self.make_clock()
         clock.wake()
         await clock.sleep_until(None)

@@ -1,4 +1,4 @@
-"""What every journal promises of dead letters: whoever the engine gave up on is listed until it is settled, once."""
+"""Contract of journals for dead letters: each is listed until it is resolved, once."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ import pytest
 from rune.core.execution.fact import ExecutionEnded
 from rune.core.execution.outcome import Error
 from rune.ports.journal import DeadLetter, ExecutionEndedError, Journal
-from tests.contract.suites.records import WRITERS, JournalSuite, accepted, result
-from tests.contract.suites.scenario import scenario
+from tests.contract.suites.records import WRITERS, JournalContractBase, execution_record, result
+from tests.support.async_test import async_test
 
 
-async def _given_up(journal: Journal, execution: str, at: int, code: str = "DEAD_LETTERED") -> DeadLetter:
-    await journal.accept(accepted(execution, workflow=f"w of {execution}"))
+async def _dead_lettered(
+    journal: Journal, execution: str, at: int, code: str = "DEAD_LETTERED"
+) -> DeadLetter:
+    await journal.accept(execution_record(execution, workflow=f"w of {execution}"))
     error = Error(code, f"{execution} was given up", {"node": "b"}, engine=True)
     await journal.record(execution, [ExecutionEnded(at, "failed", error)])
     return DeadLetter(
@@ -29,21 +31,21 @@ async def _given_up(journal: Journal, execution: str, at: int, code: str = "DEAD
     )
 
 
-class LetterContract(JournalSuite):
-    """Executions that the engine gave up on."""
+class DeadLetterContract(JournalContractBase):
+    """Executions that the engine dead-lettered."""
 
-    @scenario
-    async def test_what_the_engine_gave_up_on_is_listed_newest_first(self, folder: Path) -> None:
-        async with self.make_journal(folder) as journal:
+    @async_test
+    async def test_dead_letters_are_listed_newest_first(self, tmp_path: Path) -> None:
+        async with self.make_journal(tmp_path) as journal:
             assert await journal.dead_letters(10) == []
-            second = await _given_up(journal, "a", 20)
-            third = await _given_up(journal, "b", 30, "WORKER_CRASH")
-            first = await _given_up(journal, "c", 10)
+            second = await _dead_lettered(journal, "a", 20)
+            third = await _dead_lettered(journal, "b", 30, "WORKER_CRASH")
+            first = await _dead_lettered(journal, "c", 10)
             assert await journal.dead_letters(10) == [third, second, first]
 
-    @scenario
-    async def test_other_ends_are_no_dead_letters(self, folder: Path) -> None:
-        async with self.make_journal(folder) as journal:
+    @async_test
+    async def test_other_ends_create_no_dead_letter(self, tmp_path: Path) -> None:
+        async with self.make_journal(tmp_path) as journal:
             ends = (
                 ExecutionEnded(3, "completed"),
                 ExecutionEnded(3, "failed", Error("TIMEOUT", "", {"node": "b"}, engine=True)),
@@ -51,35 +53,35 @@ class LetterContract(JournalSuite):
                 ExecutionEnded(3, "cancelled", Error("CANCELLED", "")),
             )
             for number, end in enumerate(ends):
-                await journal.accept(accepted(f"x{number}"))
+                await journal.accept(execution_record(f"x{number}"))
                 await journal.record(f"x{number}", [end])
-            await journal.accept(accepted("running"))
+            await journal.accept(execution_record("running"))
             assert await journal.dead_letters(10) == []
 
-    @scenario
-    async def test_an_end_that_came_second_is_no_dead_letter(self, folder: Path) -> None:
-        async with self.make_journal(folder) as journal:
-            await journal.accept(accepted())
+    @async_test
+    async def test_rejected_second_end_creates_no_dead_letter(self, tmp_path: Path) -> None:
+        async with self.make_journal(tmp_path) as journal:
+            await journal.accept(execution_record())
             await journal.record("x", [ExecutionEnded(3, "completed")])
             with pytest.raises(ExecutionEndedError):
                 await journal.record("x", [ExecutionEnded(4, "failed", Error("DEAD_LETTERED", ""))])
             assert await journal.dead_letters(10) == []
 
-    @scenario
-    async def test_an_end_that_goes_along_with_other_facts_is_a_dead_letter(self, folder: Path) -> None:
-        async with self.make_journal(folder) as journal:
-            await journal.accept(accepted())
+    @async_test
+    async def test_end_recorded_with_other_facts_creates_dead_letter(self, tmp_path: Path) -> None:
+        async with self.make_journal(tmp_path) as journal:
+            await journal.accept(execution_record())
             await journal.record("x", [result(1), ExecutionEnded(3, "failed", Error("WORKER_CRASH", ""))])
             (letter,) = await journal.dead_letters(10)
             assert (letter.execution, letter.code, letter.node) == ("x", "WORKER_CRASH", "")
 
-    @scenario
-    async def test_dead_letters_come_in_pages(self, folder: Path) -> None:
-        async with self.make_journal(folder) as journal:
-            # Three of them at the same moment: a page may end between two of these.
+    @async_test
+    async def test_dead_letters_are_paged(self, tmp_path: Path) -> None:
+        async with self.make_journal(tmp_path) as journal:
+            # Three have the same time: a page may end between two of them.
             moments = {"a": 10, "b": 20, "c": 20, "d": 20, "e": 30}
             for execution, at in moments.items():
-                await _given_up(journal, execution, at)
+                await _dead_lettered(journal, execution, at)
             whole = await journal.dead_letters(10)
             assert [each.at for each in whole] == [30, 20, 20, 20, 10]
             seen: list[DeadLetter] = []
@@ -88,40 +90,40 @@ class LetterContract(JournalSuite):
                 seen += page
             assert seen == whole
 
-    @scenario
-    async def test_pages_go_on_behind_a_letter_that_was_settled(self, folder: Path) -> None:
-        async with self.make_journal(folder) as journal:
+    @async_test
+    async def test_paging_continues_after_resolved_dead_letter(self, tmp_path: Path) -> None:
+        async with self.make_journal(tmp_path) as journal:
             for number in range(4):
-                await _given_up(journal, f"x{number}", number)
+                await _dead_lettered(journal, f"x{number}", number)
             (*_, last) = await journal.dead_letters(2)
             assert await journal.resolve_dead_letter(last.id, "dropped")
             assert [each.id for each in await journal.dead_letters(10, last.id)] == ["x1", "x0"]
 
-    @scenario
-    async def test_a_dead_letter_is_settled_once(self, folder: Path) -> None:
-        async with self.make_journal(folder) as journal:
-            await _given_up(journal, "x", 10)
-            left = await _given_up(journal, "y", 20)
+    @async_test
+    async def test_dead_letter_is_resolved_once(self, tmp_path: Path) -> None:
+        async with self.make_journal(tmp_path) as journal:
+            await _dead_lettered(journal, "x", 10)
+            remaining = await _dead_lettered(journal, "y", 20)
             answers = await asyncio.gather(
                 *(journal.resolve_dead_letter("x", "requeued") for _ in range(WRITERS))
             )
             assert answers.count(True) == 1
             assert not await journal.resolve_dead_letter("x", "dropped")
-            assert not await journal.resolve_dead_letter("nobody", "dropped")
-            assert await journal.dead_letters(10) == [left]
+            assert not await journal.resolve_dead_letter("unknown", "dropped")
+            assert await journal.dead_letters(10) == [remaining]
             end = await journal.end("x")
             assert end is not None
             assert end.status == "failed"
 
-    @scenario
-    async def test_dead_letters_outlive_a_crash(self, folder: Path) -> None:
-        async with self.make_journal(folder) as journal:
-            open_one = await _given_up(journal, "x", 10)
-            settled = await _given_up(journal, "y", 20)
-            await journal.resolve_dead_letter(settled.id, "dropped")
-            left = self.crashed(folder)
-        for place in (folder, left):
-            async with self.make_journal(place) as journal:
-                assert await journal.dead_letters(10) == [open_one]
-                assert not await journal.resolve_dead_letter(settled.id, "requeued")
-                assert await journal.resolve_dead_letter(open_one.id, "requeued")
+    @async_test
+    async def test_dead_letters_survive_crash(self, tmp_path: Path) -> None:
+        async with self.make_journal(tmp_path) as journal:
+            unresolved = await _dead_lettered(journal, "x", 10)
+            resolved = await _dead_lettered(journal, "y", 20)
+            await journal.resolve_dead_letter(resolved.id, "dropped")
+            crash_copy = self.make_crash_copy(tmp_path)
+        for folder in (tmp_path, crash_copy):
+            async with self.make_journal(folder) as journal:
+                assert await journal.dead_letters(10) == [unresolved]
+                assert not await journal.resolve_dead_letter(resolved.id, "requeued")
+                assert await journal.resolve_dead_letter(unresolved.id, "requeued")

@@ -1,4 +1,4 @@
-"""What every store promises to those who look: lists, pages and events that agree with the journal."""
+"""Contract of query stores: lists, pages and events that agree with the journal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from rune.ports.queries import ExecutionFilter, Store
 from rune.testing.harness import Harness
-from tests.contract.suites.scenario import scenario
+from tests.support.async_test import async_test
 
 FAN: dict[str, Any] = {
     "id": "fan",
@@ -33,41 +33,39 @@ FAILING: dict[str, Any] = {
 }
 
 
-class Stage(NamedTuple):
-    """Somewhere to run executions, and somewhere to look at them."""
+class QuerySetup(NamedTuple):
+    """An engine to run executions and the store that reads them."""
 
     harness: Harness
     store: Store
 
 
-class StoreContract:
-    """Subclass it and open a stage in a folder."""
+class QueryContract:
+    """Subclasses open a setup in a folder."""
 
-    def make_stage(self, folder: Path) -> AbstractAsyncContextManager[Stage]:
+    def make_setup(self, folder: Path) -> AbstractAsyncContextManager[QuerySetup]:
         raise NotImplementedError
 
-    @scenario
-    async def test_executions_are_listed_newest_first_in_pages(self, folder: Path) -> None:
-        async with self.make_stage(folder) as (harness, store):
+    @async_test
+    async def test_executions_are_paged_newest_first(self, tmp_path: Path) -> None:
+        async with self.make_setup(tmp_path) as (harness, store):
             ids = [(await harness.run(FAN, {"xs": [n]}))["execution_id"] for n in range(3)]
             first = await store.executions(limit=2)
             rest = await store.executions(limit=2, after=first[-1].id)
             assert [each.id for each in [*first, *rest]] == ids[::-1]
 
-    @scenario
-    async def test_a_list_is_narrowed_by_status_and_workflow(self, folder: Path) -> None:
-        async with self.make_stage(folder) as (harness, store):
+    @async_test
+    async def test_executions_filter_by_status_and_workflow(self, tmp_path: Path) -> None:
+        async with self.make_setup(tmp_path) as (harness, store):
             fan = (await harness.run(FAN, {"xs": []}))["execution_id"]
             failing = (await harness.run(FAILING))["execution_id"]
             assert [each.id for each in await store.executions(ExecutionFilter(status="halted"))] == [failing]
             assert [each.id for each in await store.executions(ExecutionFilter(workflow="fan"))] == [fan]
             assert await store.executions(ExecutionFilter(status="halted", workflow="fan")) == []
-            assert await store.executions(ExecutionFilter(workflow="nobody")) == []
+            assert await store.executions(ExecutionFilter(workflow="unknown")) == []
 
-    @scenario
-    async def test_a_narrowed_list_comes_in_pages_newest_first_whatever_became_of_them(
-        self, folder: Path
-    ) -> None:
+    @async_test
+    async def test_filtered_executions_are_paged_newest_first(self, tmp_path: Path) -> None:
         mixed = {
             "id": "mixed",
             "nodes": [
@@ -76,7 +74,7 @@ class StoreContract:
             ],
             "edges": [{"src": "ask", "dst": "stop", "label": "true"}],
         }
-        async with self.make_stage(folder) as (harness, store):
+        async with self.make_setup(tmp_path) as (harness, store):
             await harness.run(FAILING)
             ids = [(await harness.run(mixed, {"stop": n % 2 == 1}))["execution_id"] for n in range(6)]
             await harness.run(FAILING)
@@ -91,20 +89,20 @@ class StoreContract:
                 rest = await store.executions(wanted, limit=9, after=first[-1].id)
                 assert [each.id for each in [*first, *rest]] == expected[::-1]
 
-    @scenario
-    async def test_an_execution_tells_how_it_ended(self, folder: Path) -> None:
-        async with self.make_stage(folder) as (harness, store):
+    @async_test
+    async def test_execution_summary_contains_end_and_error(self, tmp_path: Path) -> None:
+        async with self.make_setup(tmp_path) as (harness, store):
             summary = await store.execution((await harness.run(FAILING))["execution_id"])
             assert summary is not None
             assert (summary.status, summary.workflow) == ("halted", "failing")
             assert summary.error is not None
             assert summary.error.code == "NO"
             assert summary.ended_at is not None
-            assert await store.execution("nobody") is None
+            assert await store.execution("unknown") is None
 
-    @scenario
-    async def test_node_runs_come_in_pages_skips_included_each_once(self, folder: Path) -> None:
-        async with self.make_stage(folder) as (harness, store):
+    @async_test
+    async def test_node_runs_are_paged_including_skipped(self, tmp_path: Path) -> None:
+        async with self.make_setup(tmp_path) as (harness, store):
             execution = (await harness.run(FAN, {"xs": [1, 2, 3]}))["execution_id"]
             whole = await store.node_runs(execution)
             pages = [
@@ -117,9 +115,9 @@ class StoreContract:
             assert [(each.node_id, each.lineage[0].item_index) for each in skipped] == [("big", 0)]
             assert {each.lineage[0].total_items for each in whole if each.lineage} == {3}
 
-    @scenario
-    async def test_events_are_numbered_without_gaps_and_the_same_for_every_reader(self, folder: Path) -> None:
-        async with self.make_stage(folder) as (harness, store):
+    @async_test
+    async def test_events_are_numbered_without_gaps(self, tmp_path: Path) -> None:
+        async with self.make_setup(tmp_path) as (harness, store):
             execution = (await harness.run(FAN, {"xs": [1, 2, 3]}))["execution_id"]
             whole = await store.events(execution)
             assert [each.number for each in whole] == list(range(1, len(whole) + 1))
@@ -129,8 +127,8 @@ class StoreContract:
                 assert await store.events(execution, after=after) == whole[after:]
             assert await store.events(execution, after=2, limit=2) == whole[2:4]
 
-    @scenario
-    async def test_what_is_under_way_is_seen_as_far_as_it_came(self, folder: Path) -> None:
+    @async_test
+    async def test_running_execution_shows_events_so_far(self, tmp_path: Path) -> None:
         waiting = {
             "id": "waiting",
             "nodes": [
@@ -139,7 +137,7 @@ class StoreContract:
             ],
             "edges": [{"src": "a", "dst": "nap"}],
         }
-        async with self.make_stage(folder) as (harness, store):
+        async with self.make_setup(tmp_path) as (harness, store):
             run = await harness.start(waiting)
             await harness.settle()
             summary = await store.execution(run.accepted.id)

@@ -1,4 +1,4 @@
-"""What the suites of a journal share: where to open one, and rows that are told apart."""
+"""Records and facts used by the journal suites, and their base class."""
 
 from __future__ import annotations
 
@@ -14,43 +14,43 @@ from rune.ports.queries import Store
 WRITERS = 50
 
 
-def accepted(execution: str = "x", **given: object) -> ExecutionRecord:
-    """An execution as it may be accepted."""
+def execution_record(execution: str = "x", **overrides: object) -> ExecutionRecord:
+    """Return a record with defaults for everything not given."""
     fields: dict[str, object] = {
         "id": execution,
         "workflow": "w",
         "hash": "h",
         "at": 1,
         "input": b"{}",
-        **given,
+        **overrides,
     }
     return ExecutionRecord(**fields)  # type: ignore[arg-type]
 
 
 TOKEN: tuple[int, Lineage] = (1, (2, 0))
-"""The token that starts a child here."""
+"""The token of the parent that starts the child."""
 
 
-def child(execution: str, parent: str = "x", **given: object) -> ExecutionRecord:
-    """An execution whose end another one waits for."""
-    return accepted(execution, parent=Parent(parent, *TOKEN, 1), depth=1, **given)
+def child_record(execution: str, parent: str = "x", **overrides: object) -> ExecutionRecord:
+    """Return the record of a child execution."""
+    return execution_record(execution, parent=Parent(parent, *TOKEN, 1), depth=1, **overrides)
 
 
 def result(node: int, value: bytes = b"1", path: Lineage = (), at: int = 2) -> NodeResult:
-    """A result whose value is told apart."""
+    """Return a successful result."""
     return NodeResult(node, path, at, "ok", value=Inline(value))
 
 
-class JournalSuite:
-    """Opens a journal in a folder; opened again there, it holds what it held."""
+class JournalContractBase:
+    """Opens a journal in a folder; opened again there, it has the same content."""
 
     def make_journal(self, folder: Path) -> AbstractAsyncContextManager[Journal]:
         raise NotImplementedError
 
     def make_store(self, folder: Path) -> AbstractAsyncContextManager[Store]:
-        """Somebody who looks at what the journal of this folder holds, while it is open."""
+        """Open a reader of the same folder while the journal is open."""
         raise NotImplementedError
 
-    def crashed(self, folder: Path) -> Path:
-        """A folder with what a crash at this instant would leave on disk; the journal stays open."""
+    def make_crash_copy(self, folder: Path) -> Path:
+        """Copy what a crash at this moment would leave on disk to a new folder; the journal stays open."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""What every state promises: each verb is one atomic act, and all of it can be folded from the journal again."""
+"""Contract of execution states: operations are atomic and the state can be rebuilt from the journal."""
 
 from __future__ import annotations
 
@@ -10,283 +10,278 @@ from msgspec.structs import replace
 from rune.core.execution.fact import ExecutionEnded
 from rune.core.execution.outcome import Suspend
 from rune.core.execution.token import START, Token
-from rune.ports.state import Applied
 from rune.testing.clock import VirtualClock
-from tests.contract.suites.crowding import CrowdContract
-from tests.contract.suites.hearing import SignalContract
-from tests.contract.suites.pausing import PauseContract
-from tests.contract.suites.scenario import scenario
-from tests.contract.suites.world import World, chain, joined
+from tests.contract.suites.concurrency import ConcurrencyContract
+from tests.contract.suites.pauses import PauseContract
+from tests.contract.suites.signals import SignalContract
+from tests.contract.suites.state_driver import chain, joined
+from tests.support.async_test import async_test
 
 LEASE = 9_000
-CLAIMANTS = 50
+CLAIMS = 50
 
 
-class StateContract(SignalContract, PauseContract, CrowdContract):
-    """Subclass it and open journal and state in a folder with this clock; opened again there, the state is folded."""
+class StateContract(SignalContract, PauseContract, ConcurrencyContract):
+    """Subclasses open journal and state in a folder; opened again there, the state is rebuilt."""
 
-    @scenario
-    async def test_beginning_sends_what_stands_behind_the_trigger(self, folder: Path) -> None:
-        async with self.world(folder, joined()) as world:
-            applied = await world.accept()
-            assert {token.node for token in applied.emitted} == {world.node("a"), world.node("b")}
-            assert (await world.state.begin("x")).emitted == ()
+    @async_test
+    async def test_begin_emits_successors_of_trigger(self, tmp_path: Path) -> None:
+        async with self.driver(tmp_path, joined()) as driver:
+            applied = await driver.accept()
+            assert {token.node for token in applied.emitted} == {driver.node("a"), driver.node("b")}
+            assert (await driver.state.begin("x")).emitted == ()
 
-    @scenario
-    async def test_a_token_is_claimed_run_and_then_done(self, folder: Path) -> None:
-        async with self.world(folder, chain()) as world:
-            (a,) = (await world.accept()).emitted
-            claim = await world.state.claim("x", a, "me", leased=False)
+    @async_test
+    async def test_claim_of_completed_token_returns_done(self, tmp_path: Path) -> None:
+        async with self.driver(tmp_path, chain()) as driver:
+            (a,) = (await driver.accept()).emitted
+            claim = await driver.state.claim("x", a, "me", leased=False)
             assert (claim.verdict, claim.fence, claim.again, claim.token) == ("run", None, False, a)
-            (b,) = (await world.done(a)).emitted
-            assert b.node == world.node("b")
-            assert (await world.state.claim("x", a, "me", leased=False)).verdict == "done"
+            (b,) = (await driver.complete(a)).emitted
+            assert b.node == driver.node("b")
+            assert (await driver.state.claim("x", a, "me", leased=False)).verdict == "done"
 
-    @scenario
-    async def test_a_token_that_was_never_sent_is_not_run(self, folder: Path) -> None:
-        async with self.world(folder, chain()) as world:
-            await world.accept()
-            claim = await world.state.claim("x", Token(world.node("c")), "me", leased=False)
+    @async_test
+    async def test_claim_of_unsent_token_is_rejected(self, tmp_path: Path) -> None:
+        async with self.driver(tmp_path, chain()) as driver:
+            await driver.accept()
+            claim = await driver.state.claim("x", Token(driver.node("c")), "me", leased=False)
             assert claim.verdict not in ("run", "cancelled")
 
-    @scenario
-    async def test_a_hint_that_is_wrong_about_its_token_is_set_right(self, folder: Path) -> None:
-        async with self.world(folder, chain()) as world:
-            (b,) = (await self._at_b(world)).emitted
+    @async_test
+    async def test_claim_corrects_stale_token(self, tmp_path: Path) -> None:
+        async with self.driver(tmp_path, chain()) as driver:
+            b = await driver.advance_to_b()
             wrong = replace(b, payload=START, at=b.at + 1)
-            assert (await world.state.claim("x", wrong, "me", leased=True)).token == b
+            assert (await driver.state.claim("x", wrong, "me", leased=True)).token == b
 
-    @scenario
-    async def test_of_many_claimants_one_gets_the_lease(self, folder: Path) -> None:
-        async with self.world(folder, chain()) as world:
-            (b,) = (await self._at_b(world)).emitted
+    @async_test
+    async def test_concurrent_claims_grant_one_lease(self, tmp_path: Path) -> None:
+        async with self.driver(tmp_path, chain()) as driver:
+            b = await driver.advance_to_b()
             claims = await asyncio.gather(
-                *(world.state.claim("x", b, str(number), leased=True) for number in range(CLAIMANTS))
+                *(driver.state.claim("x", b, str(number), leased=True) for number in range(CLAIMS))
             )
             verdicts = [each.verdict for each in claims]
-            assert (verdicts.count("run"), verdicts.count("held")) == (1, CLAIMANTS - 1)
+            assert (verdicts.count("run"), verdicts.count("held")) == (1, CLAIMS - 1)
             assert [each.fence is not None for each in claims] == [each == "run" for each in verdicts]
 
-    async def _at_b(self, world: World) -> Applied:
-        (a,) = (await world.accept()).emitted
-        return await world.done(a)
-
-    @scenario
-    async def test_a_renewed_lease_holds_on(self, folder: Path) -> None:
-        async with self.world(folder, chain()) as world:
-            (b,) = (await self._at_b(world)).emitted
-            mine = await world.state.claim("x", b, "me", leased=True)
+    @async_test
+    async def test_renewed_lease_stays_held(self, tmp_path: Path) -> None:
+        async with self.driver(tmp_path, chain()) as driver:
+            b = await driver.advance_to_b()
+            mine = await driver.state.claim("x", b, "me", leased=True)
             assert mine.fence is not None
             for _ in range(5):
-                world.clock.advance(LEASE - 1_000)
-                assert await world.state.renew("x", b.node, b.path, mine.fence)
-                assert (await world.state.claim("x", b, "other", leased=True)).verdict == "held"
+                driver.clock.advance(LEASE - 1_000)
+                assert await driver.state.renew("x", b.node, b.path, mine.fence)
+                assert (await driver.state.claim("x", b, "other", leased=True)).verdict == "held"
 
-    @scenario
-    async def test_a_lost_lease_is_taken_over_with_a_higher_fence(self, folder: Path) -> None:
-        async with self.world(folder, chain()) as world:
-            (b,) = (await self._at_b(world)).emitted
-            mine = await world.state.claim("x", b, "me", leased=True)
-            world.clock.advance(LEASE + 1)
-            theirs = await world.state.claim("x", b, "other", leased=True)
-            assert (theirs.verdict, theirs.again) == ("run", True)
+    @async_test
+    async def test_expired_lease_is_claimed_with_higher_fence(self, tmp_path: Path) -> None:
+        async with self.driver(tmp_path, chain()) as driver:
+            b = await driver.advance_to_b()
+            mine = await driver.state.claim("x", b, "me", leased=True)
+            driver.clock.advance(LEASE + 1)
+            other = await driver.state.claim("x", b, "other", leased=True)
+            assert (other.verdict, other.again) == ("run", True)
             assert mine.fence is not None
-            assert theirs.fence is not None
-            assert theirs.fence > mine.fence
-            assert not await world.state.renew("x", b.node, b.path, mine.fence)
-            assert await world.state.renew("x", b.node, b.path, theirs.fence)
+            assert other.fence is not None
+            assert other.fence > mine.fence
+            assert not await driver.state.renew("x", b.node, b.path, mine.fence)
+            assert await driver.state.renew("x", b.node, b.path, other.fence)
 
-    @scenario
-    async def test_a_lease_that_ran_out_is_not_renewed(self, folder: Path) -> None:
-        async with self.world(folder, chain()) as world:
-            (b,) = (await self._at_b(world)).emitted
-            mine = await world.state.claim("x", b, "me", leased=True)
+    @async_test
+    async def test_expired_lease_cannot_be_renewed(self, tmp_path: Path) -> None:
+        async with self.driver(tmp_path, chain()) as driver:
+            b = await driver.advance_to_b()
+            mine = await driver.state.claim("x", b, "me", leased=True)
             assert mine.fence is not None
-            world.clock.advance(LEASE + 1)
-            assert not await world.state.renew("x", b.node, b.path, mine.fence)
+            driver.clock.advance(LEASE + 1)
+            assert not await driver.state.renew("x", b.node, b.path, mine.fence)
 
-    @scenario
-    async def test_the_sweeper_is_given_what_nobody_holds(self, folder: Path) -> None:
-        async with self.world(folder, chain()) as world:
-            (b,) = (await self._at_b(world)).emitted
-            await world.state.claim("x", b, "me", leased=True)
-            assert await world.state.unclaimed_tokens(10) == []
-            world.clock.advance(LEASE + 1)
-            assert [(each, token.node) for each, token, _ in await world.state.unclaimed_tokens(10)] == [
+    @async_test
+    async def test_unclaimed_tokens_lists_expired_leases(self, tmp_path: Path) -> None:
+        async with self.driver(tmp_path, chain()) as driver:
+            b = await driver.advance_to_b()
+            await driver.state.claim("x", b, "me", leased=True)
+            assert await driver.state.unclaimed_tokens(10) == []
+            driver.clock.advance(LEASE + 1)
+            assert [(each, token.node) for each, token, _ in await driver.state.unclaimed_tokens(10)] == [
                 ("x", b.node)
             ]
 
-    @scenario
-    async def test_a_claim_behind_the_journal_says_that_it_was_claimed_before(self, folder: Path) -> None:
-        """The holder wrote its row and died: whoever comes next is told to look."""
-        async with self.world(folder, chain()) as world:
-            (b,) = (await self._at_b(world)).emitted
-            await world.state.claim("x", b, "me", leased=True)
-            await world.journaled(world.decision(b))
-            world.clock.advance(LEASE + 1)
-            again = await world.state.claim("x", b, "other", leased=True)
+    @async_test
+    async def test_claim_after_unapplied_result_reports_earlier_claim(self, tmp_path: Path) -> None:
+        """The lease holder recorded its result and died: the next claim must check the journal."""
+        async with self.driver(tmp_path, chain()) as driver:
+            b = await driver.advance_to_b()
+            await driver.state.claim("x", b, "me", leased=True)
+            await driver.record_decision(driver.decision(b))
+            driver.clock.advance(LEASE + 1)
+            again = await driver.state.claim("x", b, "other", leased=True)
             assert again.verdict == "done" or again.again
 
-    @scenario
-    async def test_applying_twice_changes_nothing(self, folder: Path) -> None:
-        async with self.world(folder, chain()) as world:
-            (a,) = (await world.accept()).emitted
-            decision = await world.journaled(world.decision(a))
-            first = await world.state.apply("x", [decision])
-            second = await world.state.apply("x", [decision])
+    @async_test
+    async def test_second_apply_changes_nothing(self, tmp_path: Path) -> None:
+        async with self.driver(tmp_path, chain()) as driver:
+            (a,) = (await driver.accept()).emitted
+            decision = await driver.record_decision(driver.decision(a))
+            first = await driver.state.apply("x", [decision])
+            second = await driver.state.apply("x", [decision])
             assert len(first.emitted) == 1
             assert (second.emitted, second.finish) == ((), None)
 
-    @scenario
-    async def test_a_decision_the_state_has_never_heard_of_is_folded_in(self, folder: Path) -> None:
-        async with self.world(folder, chain()) as world:
-            (a,) = (await world.accept()).emitted
-            await world.journaled(world.decision(a))
-            b = Token(world.node("b"))
-            applied = await world.done(b)
-            assert [token.node for token in applied.emitted] == [world.node("c")]
-            last = await world.done(applied.emitted[0])
+    @async_test
+    async def test_apply_includes_facts_missing_from_state(self, tmp_path: Path) -> None:
+        async with self.driver(tmp_path, chain()) as driver:
+            (a,) = (await driver.accept()).emitted
+            await driver.record_decision(driver.decision(a))
+            b = Token(driver.node("b"))
+            applied = await driver.complete(b)
+            assert [token.node for token in applied.emitted] == [driver.node("c")]
+            last = await driver.complete(applied.emitted[0])
             assert last.finish is not None
             assert last.finish.status == "completed"
 
-    @scenario
-    async def test_a_lost_state_is_folded_and_nothing_with_a_row_runs_again(self, folder: Path) -> None:
+    @async_test
+    async def test_rebuilt_state_does_not_rerun_recorded_tokens(self, tmp_path: Path) -> None:
         clock = VirtualClock()
-        async with self.world(folder, chain(), clock) as world:
-            (b,) = (await self._at_b(world)).emitted
-            await world.journaled(world.decision(b))
-        async with self.world(folder, chain(), clock) as world:
-            applied = await world.state.begin("x")
-            assert [token.node for token in applied.emitted] == [world.node("c")]
-            assert (await world.state.claim("x", b, "me", leased=True)).verdict == "done"
+        async with self.driver(tmp_path, chain(), clock) as driver:
+            b = await driver.advance_to_b()
+            await driver.record_decision(driver.decision(b))
+        async with self.driver(tmp_path, chain(), clock) as driver:
+            applied = await driver.state.begin("x")
+            assert [token.node for token in applied.emitted] == [driver.node("c")]
+            assert (await driver.state.claim("x", b, "me", leased=True)).verdict == "done"
 
-    @scenario
-    async def test_a_running_token_is_sent_again_after_a_loss(self, folder: Path) -> None:
+    @async_test
+    async def test_running_token_is_emitted_again_after_state_loss(self, tmp_path: Path) -> None:
         clock = VirtualClock()
-        async with self.world(folder, chain(), clock) as world:
-            (b,) = (await self._at_b(world)).emitted
-            await world.state.claim("x", b, "me", leased=True)
-        async with self.world(folder, chain(), clock) as world:
-            assert [token.node for token in (await world.state.begin("x")).emitted] == [b.node]
+        async with self.driver(tmp_path, chain(), clock) as driver:
+            b = await driver.advance_to_b()
+            await driver.state.claim("x", b, "me", leased=True)
+        async with self.driver(tmp_path, chain(), clock) as driver:
+            assert [token.node for token in (await driver.state.begin("x")).emitted] == [b.node]
 
-    @scenario
-    async def test_a_join_opens_once_whatever_comes_again(self, folder: Path) -> None:
-        async with self.world(folder, joined()) as world:
-            a, b = (await world.accept()).emitted
-            assert (await world.done(a)).emitted == ()
-            assert (await world.done(a)).emitted == ()
-            assert [token.node for token in (await world.done(b)).emitted] == [world.node("c")]
-            assert (await world.done(b)).emitted == ()
+    @async_test
+    async def test_join_opens_once_despite_duplicates(self, tmp_path: Path) -> None:
+        async with self.driver(tmp_path, joined()) as driver:
+            a, b = (await driver.accept()).emitted
+            assert (await driver.complete(a)).emitted == ()
+            assert (await driver.complete(a)).emitted == ()
+            assert [token.node for token in (await driver.complete(b)).emitted] == [driver.node("c")]
+            assert (await driver.complete(b)).emitted == ()
 
-    @scenario
-    async def test_whoever_waits_is_explained(self, folder: Path) -> None:
-        async with self.world(folder, joined()) as world:
-            a, _ = (await world.accept()).emitted
-            await world.done(a)
-            (waiting,) = [each for each in await world.state.explain("x") if each.missing]
+    @async_test
+    async def test_explain_lists_missing_inputs_of_join(self, tmp_path: Path) -> None:
+        async with self.driver(tmp_path, joined()) as driver:
+            a, _ = (await driver.accept()).emitted
+            await driver.complete(a)
+            (waiting,) = [each for each in await driver.state.explain("x") if each.missing]
             assert (waiting.node, len(waiting.arrived), len(waiting.missing)) == ("c", 1, 1)
 
-    @scenario
-    async def test_an_early_timer_does_not_fire_and_a_due_one_fires_once(self, folder: Path) -> None:
-        async with self.world(folder, chain()) as world:
-            (b,) = (await self._at_b(world)).emitted
-            due = world.clock.now() + 60_000
-            assert (await world.done(b, Suspend(until=due))).emitted == ()
-            asked = await world.state.next_due()
-            assert asked is not None
-            assert asked <= due, "a scheduler that looks early looks again; one that looks late is late"
-            world.clock.advance(59_999)
-            assert [each for each in await world.state.due_timers(10) if each.emitted] == []
-            world.clock.advance(1)
-            fired = [each for each in await world.state.due_timers(10) if each.emitted]
+    @async_test
+    async def test_timer_fires_once_when_due(self, tmp_path: Path) -> None:
+        async with self.driver(tmp_path, chain()) as driver:
+            b = await driver.advance_to_b()
+            due = driver.clock.now() + 60_000
+            assert (await driver.complete(b, Suspend(until=due))).emitted == ()
+            next_due = await driver.state.next_due()
+            assert next_due is not None
+            assert next_due <= due, "next_due may be early but never late"
+            driver.clock.advance(59_999)
+            assert [each for each in await driver.state.due_timers(10) if each.emitted] == []
+            driver.clock.advance(1)
+            fired = [each for each in await driver.state.due_timers(10) if each.emitted]
             assert [(each.execution, each.emitted[0].node) for each in fired] == [("x", b.node)]
             assert fired[0].emitted[0].resumed
-            world.clock.advance(60_000)
-            assert [each for each in await world.state.due_timers(10) if each.emitted] == []
+            driver.clock.advance(60_000)
+            assert [each for each in await driver.state.due_timers(10) if each.emitted] == []
 
-    @scenario
-    async def test_armed_timers_survive_a_loss(self, folder: Path) -> None:
+    @async_test
+    async def test_armed_timers_survive_state_loss(self, tmp_path: Path) -> None:
         clock = VirtualClock()
-        async with self.world(folder, chain(), clock) as world:
-            (b,) = (await self._at_b(world)).emitted
+        async with self.driver(tmp_path, chain(), clock) as driver:
+            b = await driver.advance_to_b()
             due = clock.now() + 60_000
-            await world.done(b, Suspend(until=due))
-        async with self.world(folder, chain(), clock) as world:
-            assert [each for each in await world.state.due_timers(10) if each.emitted] == []
+            await driver.complete(b, Suspend(until=due))
+        async with self.driver(tmp_path, chain(), clock) as driver:
+            assert [each for each in await driver.state.due_timers(10) if each.emitted] == []
             clock.advance(60_000)
-            fired = [each for each in await world.state.due_timers(10) if each.emitted]
+            fired = [each for each in await driver.state.due_timers(10) if each.emitted]
             assert [each.emitted[0].node for each in fired] == [b.node]
-            assert [each for each in await world.state.due_timers(10) if each.emitted] == []
+            assert [each for each in await driver.state.due_timers(10) if each.emitted] == []
 
-    @scenario
-    async def test_the_timeout_of_a_join_counts_from_its_first_arrival(self, folder: Path) -> None:
-        async with self.world(folder, joined()) as world:
-            a, _ = (await world.accept()).emitted
-            world.clock.advance(30_000)
-            await world.done(a)
-            world.clock.advance(59_999)
-            assert [each for each in await world.state.due_timers(10) if each.emitted] == []
-            world.clock.advance(1)
-            (fired,) = [each for each in await world.state.due_timers(10) if each.emitted]
-            assert [token.node for token in fired.emitted] == [world.node("c")]
+    @async_test
+    async def test_join_timeout_starts_at_first_arrival(self, tmp_path: Path) -> None:
+        async with self.driver(tmp_path, joined()) as driver:
+            a, _ = (await driver.accept()).emitted
+            driver.clock.advance(30_000)
+            await driver.complete(a)
+            driver.clock.advance(59_999)
+            assert [each for each in await driver.state.due_timers(10) if each.emitted] == []
+            driver.clock.advance(1)
+            (fired,) = [each for each in await driver.state.due_timers(10) if each.emitted]
+            assert [token.node for token in fired.emitted] == [driver.node("c")]
 
-    @scenario
-    async def test_a_disarmed_timer_never_fires(self, folder: Path) -> None:
-        async with self.world(folder, joined()) as world:
-            a, b = (await world.accept()).emitted
-            await world.done(a)
-            await world.done(b)
-            world.clock.advance(120_000)
-            assert [each for each in await world.state.due_timers(10) if each.emitted] == []
+    @async_test
+    async def test_disarmed_timer_never_fires(self, tmp_path: Path) -> None:
+        async with self.driver(tmp_path, joined()) as driver:
+            a, b = (await driver.accept()).emitted
+            await driver.complete(a)
+            await driver.complete(b)
+            driver.clock.advance(120_000)
+            assert [each for each in await driver.state.due_timers(10) if each.emitted] == []
 
-    @scenario
-    async def test_no_more_timers_are_answered_than_asked_for(self, folder: Path) -> None:
-        async with self.world(folder, chain()) as world:
-            due = world.clock.now() + 1_000
+    @async_test
+    async def test_due_timers_respects_limit(self, tmp_path: Path) -> None:
+        async with self.driver(tmp_path, chain()) as driver:
+            due = driver.clock.now() + 1_000
             for number in range(10):
-                (a,) = (await world.accept(f"x{number}")).emitted
-                (b,) = (await world.done(a, execution=f"x{number}")).emitted
-                await world.done(b, Suspend(until=due), f"x{number}")
-            world.clock.advance(1_000)
+                (a,) = (await driver.accept(f"x{number}")).emitted
+                (b,) = (await driver.complete(a, execution=f"x{number}")).emitted
+                await driver.complete(b, Suspend(until=due), f"x{number}")
+            driver.clock.advance(1_000)
             seen: list[str] = []
-            while found := await world.state.due_timers(4):
+            while found := await driver.state.due_timers(4):
                 assert len(found) <= 4
                 seen += [each.execution for each in found if each.emitted]
             assert sorted(seen) == [f"x{number}" for number in range(10)]
 
-    @scenario
-    async def test_an_ended_execution_refuses_everything(self, folder: Path) -> None:
-        async with self.world(folder, chain()) as world:
-            (b,) = (await self._at_b(world)).emitted
-            end = ExecutionEnded(world.clock.now(), "cancelled")
-            await world.journal.record("x", [end])
-            await world.state.end("x", end)
-            claim = await world.state.claim("x", b, "me", leased=True)
+    @async_test
+    async def test_ended_execution_rejects_claims_and_decisions(self, tmp_path: Path) -> None:
+        async with self.driver(tmp_path, chain()) as driver:
+            b = await driver.advance_to_b()
+            end = ExecutionEnded(driver.clock.now(), "cancelled")
+            await driver.journal.record("x", [end])
+            await driver.state.end("x", end)
+            claim = await driver.state.claim("x", b, "me", leased=True)
             assert claim.verdict not in ("run", "cancelled")
-            late = await world.state.apply("x", [world.decision(b)])
+            late = await driver.state.apply("x", [driver.decision(b)])
             assert (late.emitted, late.finish) == ((), None)
-            world.clock.advance(10 * LEASE)
-            assert [each for each in await world.state.due_timers(10) if each.emitted or each.finish] == []
+            driver.clock.advance(10 * LEASE)
+            assert [each for each in await driver.state.due_timers(10) if each.emitted or each.finish] == []
 
-    @scenario
-    async def test_an_end_that_nobody_wrote_is_offered_again(self, folder: Path) -> None:
-        """The act that brought the count to zero armed a timer: the terminal row comes, whoever died."""
+    @async_test
+    async def test_unrecorded_finish_is_emitted_again_by_timer(self, tmp_path: Path) -> None:
+        """The last decision arms a timer, so the end is recorded even if the worker dies."""
         clock = VirtualClock()
-        async with self.world(folder, chain(), clock) as world:
-            (b,) = (await self._at_b(world)).emitted
-            (c,) = (await world.done(b)).emitted
-            last = await world.done(c)
+        async with self.driver(tmp_path, chain(), clock) as driver:
+            b = await driver.advance_to_b()
+            (c,) = (await driver.complete(b)).emitted
+            last = await driver.complete(c)
             assert last.finish is not None
             clock.advance(10 * LEASE)
-            assert any(each.finish is not None for each in await world.state.due_timers(10))
-        async with self.world(folder, chain(), clock) as world:
+            assert any(each.finish is not None for each in await driver.state.due_timers(10))
+        async with self.driver(tmp_path, chain(), clock) as driver:
             clock.advance(10 * LEASE)
-            assert any(each.finish is not None for each in await world.state.due_timers(10))
+            assert any(each.finish is not None for each in await driver.state.due_timers(10))
 
-    @scenario
-    async def test_executions_share_nothing(self, folder: Path) -> None:
-        async with self.world(folder, chain()) as world:
-            (a,) = (await world.accept("x")).emitted
-            await world.accept("y")
-            await world.done(a, execution="x")
-            assert (await world.state.claim("y", a, "me", leased=False)).verdict == "run"
+    @async_test
+    async def test_executions_are_independent(self, tmp_path: Path) -> None:
+        async with self.driver(tmp_path, chain()) as driver:
+            (a,) = (await driver.accept("x")).emitted
+            await driver.accept("y")
+            await driver.complete(a, execution="x")
+            assert (await driver.state.claim("y", a, "me", leased=False)).verdict == "run"

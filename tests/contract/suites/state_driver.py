@@ -1,4 +1,4 @@
-"""The small world a state is tried in: a few plans, and one execution before a state and its journal."""
+"""Driver for state contract tests: a few plans, and one execution with its state and journal."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def _document(*nodes: Nodes) -> dict[str, Any]:
 
 @cache
 def chain() -> Plan:
-    """in → a → b → c, of which b has an effect."""
+    """in → a → b → c, where b is effectful."""
     effect = {"id": "b", "type": "noop", "parameters": {"effectful": True}}
     return compiled(_document({"id": "a", "type": "noop"}, effect, {"id": "c", "type": "noop"}))
 
 
 @cache
 def joined() -> Plan:
-    """in → {a, b} → c, which gives up after a minute."""
+    """in → {a, b} → c, whose join times out after a minute."""
     nodes = [
         {"id": "in", "type": "input"},
         {"id": "a", "type": "noop"},
@@ -55,63 +55,69 @@ def joined() -> Plan:
 
 
 @cache
-def fan(at_once: int | None = None) -> Plan:
-    """in → s, a split → w → g, the list of its items."""
+def fan(max_parallel: int | None = None) -> Plan:
+    """in → s (split) → w → g (aggregator)."""
     split = {"id": "s", "type": "split", "parameters": {"input_array": "$trigger.xs"}}
     document = _document(split, {"id": "w", "type": "noop"}, {"id": "g", "type": "aggregator"})
-    return compiled({**document, "settings": {"max_parallel": at_once} if at_once else {}})
+    return compiled({**document, "settings": {"max_parallel": max_parallel} if max_parallel else {}})
 
 
 @cache
-def crowd() -> Plan:
-    """in → {a, b, c, d, e}, of which two may run at once."""
+def limited() -> Plan:
+    """in → {a, b, c, d, e}, with `max_parallel` 2."""
     nodes = [{"id": "in", "type": "input"}, *({"id": each, "type": "noop"} for each in "abcde")]
     edges = [{"src": "in", "dst": each} for each in "abcde"]
-    return compiled({"id": "crowd", "nodes": nodes, "edges": edges, "settings": {"max_parallel": 2}})
+    return compiled({"id": "limited", "nodes": nodes, "edges": edges, "settings": {"max_parallel": 2}})
 
 
 @cache
-def hurried() -> Plan:
-    """in → a → b, within a minute."""
+def timed() -> Plan:
+    """in → a → b, with a timeout of one minute."""
     document = _document({"id": "a", "type": "noop"}, {"id": "b", "type": "noop"})
     return compiled({**document, "settings": {"timeout": 60}})
 
 
-class World(msgspec.Struct):
-    """One execution before a state and the journal it is a fold of."""
+class StateDriver(msgspec.Struct):
+    """Drives one execution through a state and its journal."""
 
     journal: Journal
     state: State
     clock: VirtualClock
     plan: Plan
-    anew: Callable[[], State]
+    make_state: Callable[[], State]
 
-    async def accept(self, execution: str = "x", kept: Sequence[Fact] = (), **given: Any) -> Applied:
+    async def accept(self, execution: str = "x", facts: Sequence[Fact] = (), **given: Any) -> Applied:
         fields = {"workflow": "w", "hash": self.plan.hash, "at": self.clock.now(), "input": b"{}", **given}
-        await self.journal.accept(ExecutionRecord(id=execution, **fields), kept)
+        await self.journal.accept(ExecutionRecord(id=execution, **fields), facts)
         return await self.state.begin(execution)
 
     def decision(self, token: Token, outcome: Any = None) -> Decision:
         return step(self.plan, token, outcome or Output(Inline(b"1")), self.clock.now())
 
-    async def journaled(self, decision: Decision, execution: str = "x") -> Decision:
+    async def record_decision(self, decision: Decision, execution: str = "x") -> Decision:
         assert decision.fact is not None
         await self.journal.record(execution, [decision.fact])
         return decision
 
-    async def done(self, token: Token, outcome: Any = None, execution: str = "x") -> Applied:
-        decision = await self.journaled(self.decision(token, outcome), execution)
+    async def complete(self, token: Token, outcome: Any = None, execution: str = "x") -> Applied:
+        decision = await self.record_decision(self.decision(token, outcome), execution)
         return await self.state.apply(execution, [decision])
 
-    async def spread(self, count: int) -> list[Token]:
-        """Accept the execution of a fan and start its items."""
-        (split,) = (await self.accept()).emitted
-        return list((await self.done(split, FanOut(count, Inline(b"[]")))).emitted)
+    async def advance_to_b(self) -> Token:
+        """Accept an execution of `chain` and complete its first node; return the token of the second."""
+        (a,) = (await self.accept()).emitted
+        (b,) = (await self.complete(a)).emitted
+        return b
 
-    async def said(
+    async def start_items(self, count: int) -> list[Token]:
+        """Accept an execution of `fan` and start its items."""
+        (split,) = (await self.accept()).emitted
+        return list((await self.complete(split, FanOut(count, Inline(b"[]")))).emitted)
+
+    async def record_signal(
         self, id: str, name: str = "go", path: Lineage | None = None, execution: str = "x"
     ) -> SignalReceived:
-        """A signal that the journal has and the state has not heard of."""
+        """Record a signal in the journal without passing it to the state."""
         signal = SignalReceived(self.clock.now(), id, name, path, Inline(b"1"))
         await self.journal.record(execution, [signal])
         return signal
@@ -119,39 +125,39 @@ class World(msgspec.Struct):
     async def signal(
         self, id: str, name: str = "go", path: Lineage | None = None, execution: str = "x"
     ) -> list[Token]:
-        """Say something to the execution; answers who was resumed."""
-        signal = await self.said(id, name, path, execution)
+        """Send a signal to the execution; return the resumed tokens."""
+        signal = await self.record_signal(id, name, path, execution)
         return list((await self.state.signal(execution, signal)).emitted)
 
-    async def control(self, number: int, *, paused: bool) -> list[Token]:
-        """Pause or resume; answers what is sent because of it, at once or as due."""
+    async def set_paused(self, number: int, *, paused: bool) -> list[Token]:
+        """Pause or resume; return the tokens emitted at once or by due timers."""
         fact = PauseChanged(self.clock.now(), number, paused)
         await self.journal.record("x", [fact])
         emitted = (await self.state.control("x", fact)).emitted
-        return [*emitted, *await self.due()]
+        return [*emitted, *await self.fire_timers()]
 
-    async def due(self) -> list[Token]:
-        """What the timers send now."""
+    async def fire_timers(self) -> list[Token]:
+        """Return the tokens emitted by due timers."""
         return [token for each in await self.state.due_timers(100) for token in each.emitted]
 
-    async def verdicts(self, tokens: Iterable[Token], *, leased: bool = False) -> list[str]:
-        """What becomes of those who ask to run these."""
+    async def claim_all(self, tokens: Iterable[Token], *, leased: bool = False) -> list[str]:
+        """Claim each token; return the verdicts."""
         return [(await self.state.claim("x", each, "me", leased=leased)).verdict for each in tokens]
 
-    async def rest(self) -> None:
-        """Give the state the time for what it writes on its own behind an act."""
-        await self.journal.save_definition("rest", b"{}")
+    async def settle(self) -> None:
+        """Wait until the writes that the state does in the background are committed."""
+        await self.journal.save_definition("settle", b"{}")
 
     def lose_state(self) -> None:
-        """From here on there is a state that knows nothing, before the same journal."""
-        self.state = self.anew()
+        """Replace the state by an empty one over the same journal."""
+        self.state = self.make_state()
 
     def node(self, name: str) -> int:
         return self.plan.index[name]
 
 
-class StateSuite:
-    """Opens journal and state in a folder with this clock; opened again there, the state is folded."""
+class StateContractBase:
+    """Opens journal and state in a folder; opened again there, the state is rebuilt from the journal."""
 
     def make_stores(
         self, folder: Path, clock: VirtualClock, plans: Plans
@@ -159,18 +165,18 @@ class StateSuite:
         raise NotImplementedError
 
     def make_state(self, journal: Journal, clock: VirtualClock, plans: Plans) -> State:
-        """A state that knows nothing before a journal that is open: the one before it was lost."""
+        """Return an empty state over an open journal."""
         raise NotImplementedError
 
-    def crashed(self, folder: Path) -> Path:
-        """A folder with what a crash at this instant would leave on disk; the stores stay open."""
+    def make_crash_copy(self, folder: Path) -> Path:
+        """Copy what a crash at this moment would leave on disk to a new folder; the stores stay open."""
         raise NotImplementedError
 
     @asynccontextmanager
-    async def world(
+    async def driver(
         self, folder: Path, plan: Plan, clock: VirtualClock | None = None
-    ) -> AsyncIterator[World]:
+    ) -> AsyncIterator[StateDriver]:
         clock = clock or VirtualClock()
         plans = {plan.hash: plan}
         async with self.make_stores(folder, clock, plans) as (journal, state):
-            yield World(journal, state, clock, plan, lambda: self.make_state(journal, clock, plans))
+            yield StateDriver(journal, state, clock, plan, lambda: self.make_state(journal, clock, plans))

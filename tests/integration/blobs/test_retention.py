@@ -1,4 +1,4 @@
-"""An execution that is removed from the database takes along what it has outside."""
+"""Retention removes external blobs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from rune.adapters.blobs.s3 import S3Blobs
 from rune.adapters.postgres.stores import postgres
 from rune.ports.blobs import BlobStore
 from rune.ports.journal import StoreUnavailableError
-from tests.contract.suites.retention import ALL, Kept
-from tests.contract.suites.scenario import scenario
-from tests.integration.blobs.s3_server import KEYS, s3_server
+from tests.contract.suites.retention import ALL, RetentionStores
+from tests.support.async_test import async_test
 from tests.support.services.databases import dsn_of, ready
 from tests.support.services.postgres import database_of, server
+from tests.support.services.s3_server import KEYS, s3_server
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -29,41 +29,41 @@ def files_in(folder: Path) -> FilesystemBlobs:
     return FilesystemBlobs(folder / "blobs")
 
 
-async def collected(folder: Path, outside: BlobStore) -> None:
-    async with postgres(dsn_of(folder), outside=outside) as found:
-        kept = Kept(found.journal, found.blob, found.retention)
+async def check_collect(folder: Path, blobs: BlobStore) -> None:
+    async with postgres(dsn_of(folder), outside=blobs) as found:
+        stores = RetentionStores(found.journal, found.blob, found.retention)
         for name in ("a", "b"):
-            await kept.run(name, hours=2)
+            await stores.run(name, hours=2)
             await found.blob.put(f"{name}/x@/", b"data")
-        await kept.begin("running")
+        await stores.begin("running")
         await found.blob.put("running/x@/", b"data")
-        done = await kept.collect(ALL)
+        done = await stores.collect(ALL)
     assert (done.executions, done.blobs) == (2, 2)
-    assert await outside.get("a/x@/") is None
-    assert await outside.get("running/x@/") == b"data"
+    assert await blobs.get("a/x@/") is None
+    assert await blobs.get("running/x@/") == b"data"
 
 
 class TestRetention:
-    @scenario
-    async def test_files_go_with_their_execution(self, folder: Path) -> None:
-        await collected(folder, files_in(folder))
+    @async_test
+    async def test_files_are_removed_with_execution(self, tmp_path: Path) -> None:
+        await check_collect(tmp_path, files_in(tmp_path))
 
-    @scenario
-    async def test_objects_go_with_their_execution(self, folder: Path) -> None:
-        await collected(folder, S3Blobs(s3_server().bucket(f"retention/{folder.name}"), KEYS))
+    @async_test
+    async def test_objects_are_removed_with_execution(self, tmp_path: Path) -> None:
+        await check_collect(tmp_path, S3Blobs(s3_server().bucket(f"retention/{tmp_path.name}"), KEYS))
 
-    @scenario
-    async def test_what_was_out_of_reach_goes_the_next_time(self, folder: Path) -> None:
-        outside = files_in(folder)
-        async with postgres(dsn_of(folder), outside=outside) as found:
-            kept = Kept(found.journal, found.blob, found.retention)
-            await kept.run("a", hours=2)
-            await outside.put("a/x@/", b"data")
-            outside.folder.rename(folder / "elsewhere")
+    @async_test
+    async def test_unreachable_blobs_are_removed_later(self, tmp_path: Path) -> None:
+        blobs = files_in(tmp_path)
+        async with postgres(dsn_of(tmp_path), outside=blobs) as found:
+            stores = RetentionStores(found.journal, found.blob, found.retention)
+            await stores.run("a", hours=2)
+            await blobs.put("a/x@/", b"data")
+            blobs.folder.rename(tmp_path / "elsewhere")
             with pytest.raises(StoreUnavailableError):
-                await kept.collect(ALL)
-            (folder / "elsewhere").rename(outside.folder)
-            assert (await kept.collect(ALL)).blobs == 0  # something of the first time may still be under way
-            server().sql("UPDATE removed SET leaving = leaving - 1000000", database_of(folder))
-            assert (await kept.collect(ALL)).blobs == 1
-        assert await outside.get("a/x@/") is None
+                await stores.collect(ALL)
+            (tmp_path / "elsewhere").rename(blobs.folder)
+            assert (await stores.collect(ALL)).blobs == 0  # the first removal may still be running
+            server().sql("UPDATE removed SET leaving = leaving - 1000000", database_of(tmp_path))
+            assert (await stores.collect(ALL)).blobs == 1
+        assert await blobs.get("a/x@/") is None

@@ -1,4 +1,4 @@
-"""Every command over a cluster."""
+"""Commands on a cluster over Redis."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ import pytest
 from rune.core.execution.fact import ExecutionEnded
 from rune.core.execution.outcome import Error
 from rune.testing.harness import compiled
-from tests.acceptance.cli.here import Here
-from tests.integration.cluster.commands import GATED, HALTS, ended, here, named, waits
-from tests.integration.cluster.standing import Standing
+from tests.support.cluster_cli import GATED, HALTS, command_line, until_ended, until_waiting, with_id
+from tests.support.clusters import Cluster, clusters
+from tests.support.in_process_cli import Here
+
+pytestmark = clusters("redis-in_place")
 
 
 @pytest.fixture
-def rune(in_place: Standing) -> Here:
-    return here(in_place.fleet)
+def rune(cluster: Cluster) -> Here:
+    return command_line(cluster.fleet)
 
 
 def _file(folder: pathlib.Path, raw: dict[str, Any]) -> str:
@@ -30,58 +32,63 @@ def _file(folder: pathlib.Path, raw: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("part", ["--worker", "--no-worker"])
-def test_run_sees_an_execution_to_its_end(part: str, rune: Here, tmp_path: pathlib.Path) -> None:
-    good = named({**GATED, "nodes": GATED["nodes"][:2], "edges": GATED["edges"][:1]}, f"good{part}")
-    told = rune.json("run", _file(tmp_path, good), part, "--input", '{"n": 3}')
-    assert (told["status"], told["context"]["$first"]) == ("completed", {"k": 1})
+def test_run_waits_for_end(part: str, rune: Here, tmp_path: pathlib.Path) -> None:
+    good = with_id({**GATED, "nodes": GATED["nodes"][:2], "edges": GATED["edges"][:1]}, f"good{part}")
+    result = rune.json("run", _file(tmp_path, good), part, "--input", '{"n": 3}')
+    assert (result["status"], result["context"]["$first"]) == ("completed", {"k": 1})
     assert "completed" in rune.said("run", _file(tmp_path, good), part)
-    assert rune.json("run", _file(tmp_path, named(HALTS, f"bad{part}")), part, code=1)["status"] == "halted"
+    assert rune.json("run", _file(tmp_path, with_id(HALTS, f"bad{part}")), part, code=1)["status"] == "halted"
 
 
-def test_an_execution_is_followed_from_deploy_to_audit(rune: Here, tmp_path: pathlib.Path) -> None:
-    path = _file(tmp_path, named(GATED, "story"))
+def test_commands_from_deploy_to_audit(rune: Here, tmp_path: pathlib.Path) -> None:
+    path = _file(tmp_path, with_id(GATED, "story"))
     assert rune.json("deploy", path, "--alias", "stable")["version"] == 1
     assert "story" in [each["workflow_id"] for each in rune.json("workflows")["workflows"]]
     assert rune.json("workflows", "show", "story@stable")["version"] == 1
-    it = rune.json("start", "story@stable", "--input", '{"n": 7}', "--key", "story-1")["execution_id"]
-    assert rune.json("start", "story@stable", "--input", '{"n": 7}', "--key", "story-1")["execution_id"] == it
-    waits(rune, it)
-    assert it in [each["execution_id"] for each in rune.json("list", "--workflow", "story")["executions"]]
+    execution = rune.json("start", "story@stable", "--input", '{"n": 7}', "--key", "story-1")["execution_id"]
+    assert (
+        rune.json("start", "story@stable", "--input", '{"n": 7}', "--key", "story-1")["execution_id"]
+        == execution
+    )
+    until_waiting(rune, execution)
+    assert execution in [
+        each["execution_id"] for each in rune.json("list", "--workflow", "story")["executions"]
+    ]
 
-    assert rune.json("pause", it)["changed"] is True
-    assert rune.json("show", it)["status"] == "paused"
-    assert rune.json("signal", it, "go", "--value", '"went"')["resumed"] is False  # not before the resume
-    assert rune.json("show", it)["status"] == "paused"
-    assert rune.json("resume", it)["changed"] is True
+    assert rune.json("pause", execution)["changed"] is True
+    assert rune.json("show", execution)["status"] == "paused"
+    assert rune.json("signal", execution, "go", "--value", '"went"')["resumed"] is False  # still paused
+    assert rune.json("show", execution)["status"] == "paused"
+    assert rune.json("resume", execution)["changed"] is True
 
-    assert "completed" in rune.said("watch", it)
-    assert ended(rune, it)["output"] == [7, "went"]
-    assert rune.json("audit", it)["violations"] == 0
-    for command in (("cancel", it), ("pause", it), ("signal", it, "go")):
+    assert "completed" in rune.said("watch", execution)
+    assert until_ended(rune, execution)["output"] == [7, "went"]
+    assert rune.json("audit", execution)["violations"] == 0
+    for command in (("cancel", execution), ("pause", execution), ("signal", execution, "go")):
         assert rune.json(*command, code=1)["problems"][0]["code"] == "ENDED"
 
 
-def test_what_waits_can_be_cancelled_and_done_again(rune: Here, tmp_path: pathlib.Path) -> None:
-    rune.json("deploy", _file(tmp_path, named(GATED, "again")))
-    it = rune.json("start", "again", "--input", '{"n": 1}')["execution_id"]
-    waits(rune, it)
-    assert rune.json("cancel", it, "--reason", "enough")["status"] == "cancelled"
-    other = rune.json("retry", it)["execution_id"]
-    waits(rune, other)
+def test_cancelled_execution_can_be_retried_and_rerun(rune: Here, tmp_path: pathlib.Path) -> None:
+    rune.json("deploy", _file(tmp_path, with_id(GATED, "again")))
+    execution = rune.json("start", "again", "--input", '{"n": 1}')["execution_id"]
+    until_waiting(rune, execution)
+    assert rune.json("cancel", execution, "--reason", "enough")["status"] == "cancelled"
+    other = rune.json("retry", execution)["execution_id"]
+    until_waiting(rune, other)
     assert rune.json("signal", other, "go", "--value", "2")["resumed"] is True
-    assert ended(rune, other)["output"] == [1, 2]
+    assert until_ended(rune, other)["output"] == [1, 2]
     assert rune.json("retry", other, code=1)["problems"][0]["code"] == "NOTHING_TO_RUN"
-    third = rune.json("rerun", other, "--from", "out", "--wait")
-    assert (third["status"], third["retry_of"], third["output"]) == ("completed", other, [1, 2])
+    rerun = rune.json("rerun", other, "--from", "out", "--wait")
+    assert (rerun["status"], rerun["retry_of"], rerun["output"]) == ("completed", other, [1, 2])
 
 
-def test_a_dead_letter_is_shown_dropped_and_tried_again(
-    in_place: Standing, rune: Here, tmp_path: pathlib.Path
+def test_dead_letters_are_shown_dropped_and_requeued(
+    cluster: Cluster, rune: Here, tmp_path: pathlib.Path
 ) -> None:
-    async def give_up() -> list[str]:
-        """Executions that the engine could not go on with."""
-        async with in_place.asked() as (engine, _):
-            plan = compiled(named(GATED, "letters"), engine.registry)
+    async def dead_letter() -> list[str]:
+        """Start executions and end them as dead letters."""
+        async with cluster.connect() as (engine, _):
+            plan = compiled(with_id(GATED, "letters"), engine.registry)
             found = []
             for _ in range(2):
                 accepted, _ = await engine.start(plan, b'{"n": 1}')
@@ -91,17 +98,17 @@ def test_a_dead_letter_is_shown_dropped_and_tried_again(
                 found.append(accepted.id)
             return found
 
-    dropped, tried = asyncio.run(give_up())
-    assert {dropped, tried} <= {each["id"] for each in rune.json("dlq")["dead_letters"]}
+    dropped, requeued = asyncio.run(dead_letter())
+    assert {dropped, requeued} <= {each["id"] for each in rune.json("dlq")["dead_letters"]}
     assert rune.json("dlq", "show", dropped)["code"] == "DEAD_LETTERED"
     assert rune.json("dlq", "drop", dropped) == {"id": dropped, "dropped": True}
-    again = rune.json("dlq", "requeue", tried)["execution_id"]
-    waits(rune, again)
-    assert not {dropped, tried} & {each["id"] for each in rune.json("dlq", "list")["dead_letters"]}
+    again = rune.json("dlq", "requeue", requeued)["execution_id"]
+    until_waiting(rune, again)
+    assert not {dropped, requeued} & {each["id"] for each in rune.json("dlq", "list")["dead_letters"]}
     rune.json("cancel", again)
 
 
-def test_credentials_are_kept_for_all(rune: Here) -> None:
+def test_credentials_are_added_rotated_and_removed(rune: Here) -> None:
     done = rune("credentials", "add", "shop", "--type", "bearer", "--json", stdin="a-token")
     assert done.exit_code == 0, done.output
     assert "a-token" not in done.output
@@ -111,8 +118,8 @@ def test_credentials_are_kept_for_all(rune: Here) -> None:
     assert rune.json("credentials", "remove", "shop")["name"] == "shop"
 
 
-def test_gc_removes_what_has_ended(rune: Here, tmp_path: pathlib.Path) -> None:
-    path = _file(tmp_path, named(HALTS, "litter"))
+def test_gc_removes_ended_executions(rune: Here, tmp_path: pathlib.Path) -> None:
+    path = _file(tmp_path, with_id(HALTS, "litter"))
     found = [rune.json("run", path, "--no-worker", code=1)["execution_id"] for _ in range(3)]
     options = ("--workflow", "litter", "--keep", "1")
     assert rune.json("gc", *options, "--dry-run")["executions"] == 2
@@ -122,18 +129,18 @@ def test_gc_removes_what_has_ended(rune: Here, tmp_path: pathlib.Path) -> None:
     assert rune("show", found[0]).exit_code == 2
 
 
-def test_whoever_takes_part_is_listed(in_place: Standing, rune: Here) -> None:
+def test_workers_lists_live_processes(cluster: Cluster, rune: Here) -> None:
     listed = rune.json("workers")["workers"]
-    ours = {each.process.pid: [each.role] for each in in_place.fleet.processes if each.alive}
+    ours = {each.process.pid: [each.role] for each in cluster.fleet.processes if each.alive}
     assert {each["pid"]: each["roles"] for each in listed if each["pid"] in ours} == ours
     assert "default" in rune.said("workers")
     assert rune.json("migrate") == {"status": "ok", "steps": []}
 
 
-def test_doctor_looks_at_both_stores(rune: Here) -> None:
-    told = rune.json("doctor")
-    checks = {each["check"]: each for each in told["checks"]}
-    assert told["status"] == "ok"
+def test_doctor_checks_both_stores(rune: Here) -> None:
+    report = rune.json("doctor")
+    checks = {each["check"]: each for each in report["checks"]}
+    assert report["status"] == "ok"
     assert {name for name, each in checks.items() if each["verdict"] == "warn"} == {"redis persistence"}
     assert checks["workers"]["found"] == "2, of default"
     assert checks["schedulers"]["found"] == "1"
@@ -142,6 +149,6 @@ def test_doctor_looks_at_both_stores(rune: Here) -> None:
     assert "schema" in rune.said("doctor")
 
 
-def test_everything_that_was_run_here_is_sound(rune: Here) -> None:
+def test_audit_of_all_executions_finds_no_violation(rune: Here) -> None:
     report = rune.json("audit", "--all")
     assert report["violations"] == 0, report

@@ -1,17 +1,35 @@
-"""Every conformance case over two workers, with nodes run in place and each on its own."""
+"""Conformance cases on clusters: all of them with nodes run in place and through the queue, and a part of them, or with
+RUNE_WHOLE=1 all, over quorum queues and with inline messages."""
 
 from __future__ import annotations
 
 import asyncio
 
 from tests.acceptance.conformance.case import load, load_steps
-from tests.integration.cluster.cases import run_cases, walk_cases
-from tests.integration.cluster.standing import Standing
+from tests.support.cluster_conformance import run_cases, walk_cases
+from tests.support.clusters import Cluster, clusters
+from tests.support.whole import WHOLE
+
+STRIDE = 1 if WHOLE else 12
+all_cases = clusters("redis-in_place", "redis-travelling", "rabbitmq-in_place", "rabbitmq-travelling")
+some_cases = clusters("rabbitmq-quorum", "rabbitmq-inline")
 
 
-def test_every_case_ends_as_it_must(stood: Standing) -> None:
-    assert asyncio.run(run_cases(stood, load())) == {}
+@all_cases
+def test_cases_end_as_expected(cluster: Cluster) -> None:
+    assert asyncio.run(run_cases(cluster, load())) == {}
 
 
-def test_every_case_with_steps_goes_as_it_must(stood: Standing) -> None:
-    assert asyncio.run(walk_cases(stood, load_steps())) == {}
+@all_cases
+def test_cases_with_steps_proceed_as_expected(cluster: Cluster) -> None:
+    assert asyncio.run(walk_cases(cluster, load_steps())) == {}
+
+
+@some_cases
+def test_sample_of_cases_ends_as_expected(cluster: Cluster) -> None:
+    assert asyncio.run(run_cases(cluster, load()[::STRIDE])) == {}
+
+
+@some_cases
+def test_sample_of_cases_with_steps_proceeds_as_expected(cluster: Cluster) -> None:
+    assert asyncio.run(walk_cases(cluster, load_steps()[::STRIDE])) == {}

@@ -1,4 +1,4 @@
-"""A token that kills whoever runs it is put aside, also where the dead take along what they had not written down."""
+"""A token that crashes every worker fails its execution, also if unwritten claims are lost with the workers."""
 
 from __future__ import annotations
 
@@ -7,40 +7,40 @@ import asyncio
 from rune.core.execution.token import Token
 from rune.ports.state import Claim
 from rune.runtime.worker.executor import MAX_CLAIMS, UnservableTokenError
-from tests.hazards.building import counting, kind, workflow
-from tests.hazards.clustered import LATER, engines, fresh
+from tests.support.backends import UNSERVED_QUEUE, Backend, backends
+from tests.support.workflows import of_type, recording_registry, workflow
 
-DEATHS = 20
+MAX_CRASHES = 20
 PATIENCE = 120.0
 
 
-def test_a_token_that_kills_every_worker_ends_its_execution() -> None:
-    """Each holder is a process of its own, as far as the stores can tell, and dies with the claim it has noted."""
-    settings = fresh()
+@backends("redis")
+def test_token_that_crashes_every_worker_fails_execution(backend: Backend) -> None:
+    """Each engine claims the token like a separate process and closes without writing the claim."""
     calls: list[str] = []
-    document = workflow("start>a", a={**kind("t.call"), "queue": LATER})
+    document = workflow("start>a", a={**of_type("t.call"), "queue": UNSERVED_QUEUE})
 
     async def go() -> tuple[int, str, str]:
-        async with engines(settings, registry=counting(calls)) as cluster:
-            run = await cluster.start(document)
+        async with backend.open(registry=recording_registry(calls)) as engine:
+            run = await engine.start(document)
             token = Token(run.plan.index["a"], ())
-            book = await cluster.engine.data_cache.get(run.id)
-            died = 0
-            while not run.ending.done() and died < DEATHS:
-                async with engines(settings, registry=counting(calls), roles=frozenset()) as doomed:
-                    executor = doomed.engine._worker._executor
-                    fence = (1, died)
-                    claim = Claim("run", token, book.accepted.at, fence, again=died > 0)
+            data = await engine.engine.data_cache.get(run.id)
+            crashes = 0
+            while not run.ending.done() and crashes < MAX_CRASHES:
+                async with backend.open(registry=recording_registry(calls), roles=frozenset()) as crashing:
+                    executor = crashing.engine._worker._executor
+                    fence = (1, crashes)
+                    claim = Claim("run", token, data.accepted.at, fence, again=crashes > 0)
                     try:
-                        await executor._hold_lease(book, claim)
+                        await executor._hold_lease(data, claim)
                     except UnservableTokenError:
                         break
-                    died += 1
-                    doomed.engine.backend.journal._fact_writer._claims.clear()  # type: ignore[attr-defined]
+                    crashes += 1
+                    crashing.engine.backend.journal._fact_writer._claims.clear()  # type: ignore[attr-defined]
             end = await run.end(PATIENCE)
-            return died, end.status, end.error.code if end.error is not None else ""
+            return crashes, end.status, end.error.code if end.error is not None else ""
 
-    died, status, code = asyncio.run(go())
+    crashes, status, code = asyncio.run(go())
     assert (status, code) == ("failed", "WORKER_CRASH")
-    assert MAX_CLAIMS <= died <= MAX_CLAIMS + 2
+    assert MAX_CLAIMS <= crashes <= MAX_CLAIMS + 2
     assert calls == []

@@ -1,4 +1,4 @@
-"""A signal is taken once, also if two states of one execution gave it to different tokens."""
+"""A signal is consumed once, also if two states of an execution gave it to different tokens."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.support.services.databases import dsn_of, ready
 GO = SignalReceived(1, "k1", "go")
 
 
-async def _written(dsn: str, *facts: Fact) -> list[Fact]:
-    """What the journal answers to each, one after the other, and what it holds then."""
+async def _record(dsn: str, *facts: Fact) -> list[Fact]:
+    """Record facts one by one, check what the journal holds then, and return its answers."""
     async with postgres(dsn) as opened:
         await opened.journal.save_definition("h", b"{}")
         accepted = ExecutionRecord(id="x1", workflow="w", hash="h", at=0, input=b"{}", format=FORMAT)
@@ -26,25 +26,25 @@ async def _written(dsn: str, *facts: Fact) -> list[Fact]:
         return answers[1:]
 
 
-def test_of_two_results_that_name_one_signal_the_first_is_kept(tmp_path: pathlib.Path) -> None:
+def test_first_of_two_results_with_same_signal_is_kept(tmp_path: pathlib.Path) -> None:
     ready()
     first, second = (NodeResult(node, (), 2, "ok", signal="k1") for node in (1, 2))
 
-    assert asyncio.run(_written(dsn_of(tmp_path), first, second)) == [first, first]
+    assert asyncio.run(_record(dsn_of(tmp_path), first, second)) == [first, first]
 
 
-def test_a_failed_try_takes_its_signal_along(tmp_path: pathlib.Path) -> None:
+def test_failed_attempt_consumes_its_signal(tmp_path: pathlib.Path) -> None:
     ready()
-    tried = AttemptFailed(1, (), 2, 1, Error("BROKEN", "told to"), signal="k1")
+    attempt = AttemptFailed(1, (), 2, 1, Error("BROKEN", "failed on purpose"), signal="k1")
     other = NodeResult(2, (), 3, "ok", signal="k1")
 
-    assert asyncio.run(_written(dsn_of(tmp_path), tried, other)) == [tried, tried]
+    assert asyncio.run(_record(dsn_of(tmp_path), attempt, other)) == [attempt, attempt]
 
 
-def test_another_signal_is_nobody_s(tmp_path: pathlib.Path) -> None:
+def test_results_with_other_signals_are_kept(tmp_path: pathlib.Path) -> None:
     ready()
     first = NodeResult(1, (), 2, "ok", signal="k1")
     second = NodeResult(2, (), 2, "ok", signal="k2")
     third = NodeResult(3, (), 2, "ok")
 
-    assert asyncio.run(_written(dsn_of(tmp_path), first, second, third)) == [first, second, third]
+    assert asyncio.run(_record(dsn_of(tmp_path), first, second, third)) == [first, second, third]

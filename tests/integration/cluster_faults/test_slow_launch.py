@@ -1,13 +1,10 @@
-"""Somebody slow wants to start a child for a token that others have seen to its end: no child runs on."""
+"""A slow start of a child workflow for a token that has ended meanwhile leaves no running child."""
 
 from __future__ import annotations
 
 import asyncio
-import pathlib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
-
-import pytest
 
 from rune.bootstrap import running_engine
 from rune.core.definition.model import canonical
@@ -19,35 +16,35 @@ from rune.errors import NodeFailure
 from rune.ids import child_id
 from rune.ports.access import AppliedLimits
 from rune.ports.journal import ExecutionRecord
-from rune.settings import Settings
 from rune.testing.harness import Harness, Run, compiled
-from tests.hazards.building import Fields, counting, entry, kind, workflow
-from tests.hazards.clustered import fresh, until
+from tests.support.backends import Backend, backends
+from tests.support.waiting import until
+from tests.support.workflows import Fields, node_entry, of_type, recording_registry, workflow
 
 PATIENCE = 120.0
 KID = {
-    **workflow("start>hold hold>effect", hold=kind("wait", resume="signal"), effect=kind("t.call")),
+    **workflow("start>hold hold>effect", hold=of_type("wait", resume="signal"), effect=of_type("t.call")),
     "id": "kid",
 }
-Act = Callable[[], Awaitable[Any]]
+Action = Callable[[], Awaitable[Any]]
 
 
-# Goes on behind a failed call and then waits, so that it is not its own end that cancels the child.
+# Continues after a failed call and then waits, so that the child is not cancelled by the end of the parent.
 PARENT = workflow(
     "start>call call>ask",
-    call={**kind("workflow", workflow="kid"), "error": "ignore"},
-    ask=kind("wait", resume="signal"),
+    call={**of_type("workflow", workflow="kid"), "error": "ignore"},
+    ask=of_type("wait", resume="signal"),
 )
 
 
-class Slow:
-    """Starts of children wait until they may; whoever asked for one may be gone by then."""
+class DelayedStarts:
+    """Holds the starts of children until they are released; the caller may have ended by then."""
 
     def __init__(self, engine: Any) -> None:
-        self.asked, self.may = asyncio.Event(), asyncio.Event()
+        self.requested, self.released = asyncio.Event(), asyncio.Event()
         self.starts: list[asyncio.Task[ExecutionRecord]] = []
-        self.breaks = False  # whoever asked for a child fails at once, and the start is still on its way
-        self.beside: Act | None = None  # done when the row of a failed token is about to be written
+        self.fails = False  # the caller fails at once while the start is still held
+        self.before_failure: Action | None = None  # awaited before the row of a failed token is written
         self._journal = engine.backend.journal
         self._accept, self._record = self._journal.accept, self._journal.record
         self._journal.accept, self._journal.record = self.accept, self.record
@@ -59,98 +56,98 @@ class Slow:
             found: ExecutionRecord = await self._accept(wanted, kept, held)
             return found
         self.starts.append(asyncio.ensure_future(self._later(wanted)))
-        self.asked.set()
-        if self.breaks:
-            raise NodeFailure("nobody knows whether the child was started")
+        self.requested.set()
+        if self.fails:
+            raise NodeFailure("it is unknown whether the child was started")
         return await self.starts[-1]
 
     async def _later(self, wanted: ExecutionRecord) -> ExecutionRecord:
-        await self.may.wait()
+        await self.released.wait()
         found: ExecutionRecord = await self._accept(wanted)
         return found
 
     async def record(self, execution: str, facts: Sequence[Fact]) -> Sequence[Fact]:
         head = facts[0]
-        if self.beside is not None and isinstance(head, NodeResult) and head.status == "failed":
-            await self.beside()
+        if self.before_failure is not None and isinstance(head, NodeResult) and head.status == "failed":
+            await self.before_failure()
         found: Sequence[Fact] = await self._record(execution, facts)
         return found
 
     async def start_now(self) -> None:
-        """Let the child begin, and wait until it has."""
-        self.may.set()
+        """Release the start of the child and wait for it."""
+        self.released.set()
         await self.starts[0]
 
 
-@pytest.fixture(params=["embedded", "cluster"])
-def settings(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Settings:
-    """Where journal and state are one store, and where they are two."""
-    return fresh() if request.param == "cluster" else Settings(home=str(tmp_path), durability="relaxed")
-
-
-def _going(settings: Settings, calls: list[str], go: Callable[[Harness, Slow], Awaitable[None]]) -> None:
+def _run(backend: Backend, calls: list[str], go: Callable[[Harness, DelayedStarts], Awaitable[None]]) -> None:
     async def run() -> None:
         roles = frozenset({"worker", "scheduler"})
-        async with running_engine(settings, registry=counting(calls), roles=roles) as engine:
+        async with running_engine(
+            backend.settings, registry=recording_registry(calls), roles=roles
+        ) as engine:
             await engine.services.workflows.deploy(canonical(compiled(KID, engine.registry).definition))
             async with asyncio.timeout(PATIENCE):
-                await go(Harness(engine, None), Slow(engine))
+                await go(Harness(engine, None), DelayedStarts(engine))
 
     asyncio.run(run())
 
 
-async def _waits(made: Harness, run: Run) -> None:
-    """Until the parent is behind its call and nobody has anything in hands: a row is there before what follows."""
+async def _until_asking(harness: Harness, run: Run) -> None:
+    """Wait until the parent is past its call and no token is being handled: a row is written before its effects."""
 
-    async def there() -> bool:
+    async def asking() -> bool:
         facts = [each.fact for each in await run.facts()]
-        asks = any(isinstance(fact, NodeSuspended) and fact.node == run.plan.index["ask"] for fact in facts)
-        return asks and made.engine.busy == 0
+        suspended = any(
+            isinstance(fact, NodeSuspended) and fact.node == run.plan.index["ask"] for fact in facts
+        )
+        return suspended and harness.engine.busy == 0
 
-    await until(there, PATIENCE)
+    await until(asking, "the parent waits for its signal", PATIENCE)
 
 
-async def _ends(made: Harness, run: Run) -> Fields:
-    await made.engine.services.executions.signal(run.id, "ask", b"1")
+async def _finish(harness: Harness, run: Run) -> Fields:
+    await harness.engine.services.executions.signal(run.id, "ask", b"1")
     await run.end(PATIENCE)
     return await run.document()
 
 
-def test_no_child_is_accepted_behind_the_row_of_its_token(settings: Settings) -> None:
+@backends("embedded", "redis")
+def test_child_is_not_accepted_after_row_of_its_token(backend: Backend) -> None:
     calls: list[str] = []
 
-    async def go(made: Harness, slow: Slow) -> None:
-        backend = made.engine.backend
-        run = await made.start(PARENT)
-        await slow.asked.wait()
+    async def go(harness: Harness, slow: DelayedStarts) -> None:
+        backend = harness.engine.backend
+        run = await harness.start(PARENT)
+        await slow.requested.wait()
         failed = Failure(Error("TIMEOUT", "too long"))
         decision = step(run.plan, Token(run.plan.index["call"], ()), failed, backend.clock.now())
         assert decision.fact is not None
         await backend.journal.record(run.id, [decision.fact])
         applied = await backend.state.apply(run.id, [decision])
         await backend.queue.send(run.id, applied.emitted)
-        slow.may.set()
-        await _waits(made, run)
+        slow.released.set()
+        await _until_asking(harness, run)
         assert await backend.journal.accepted(child_id(run.id, "call@/", 1)) is None
-        told = await _ends(made, run)
-        assert (told["status"], entry(told, "call")["error"]["code"]) == ("completed", "TIMEOUT")
+        result = await _finish(harness, run)
+        assert (result["status"], node_entry(result, "call")["error"]["code"]) == ("completed", "TIMEOUT")
 
-    _going(settings, calls, go)
+    _run(backend, calls, go)
     assert calls == []
 
 
-def test_a_child_that_was_just_accepted_ends_with_its_token(settings: Settings) -> None:
+@backends("embedded", "redis")
+def test_just_accepted_child_is_cancelled_with_its_token(backend: Backend) -> None:
     calls: list[str] = []
 
-    async def go(made: Harness, slow: Slow) -> None:
-        slow.breaks, slow.beside = True, slow.start_now
-        run = await made.start(PARENT)
-        await _waits(made, run)
+    async def go(harness: Harness, slow: DelayedStarts) -> None:
+        slow.fails, slow.before_failure = True, slow.start_now
+        run = await harness.start(PARENT)
+        await _until_asking(harness, run)
         child = child_id(run.id, "call@/", 1)
-        end = await made.engine.backend.journal.end(child)
-        assert end is not None, "the child runs on behind the end of its token"
+        end = await harness.engine.backend.journal.end(child)
+        assert end is not None, "the child is still running after the end of its token"
         assert (end.status, end.error and end.error.code) == ("cancelled", "PARENT_ENDED")
-        assert (await _ends(made, run))["status"] == "completed"
+        assert (await _finish(harness, run))["status"] == "completed"
 
-    _going(settings, calls, go)
+    _run(backend, calls, go)
     assert calls == []

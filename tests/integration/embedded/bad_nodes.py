@@ -1,4 +1,4 @@
-"""Nodes that misbehave in every way a function can."""
+"""Nodes that return invalid values or raise unusual exceptions."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from rune.nodes.custom import node
 
 
-class Odd(BaseException):
-    """No Exception, so that careless handlers let it through."""
+class CustomBaseException(BaseException):
+    """Not an Exception, so that `except Exception` does not catch it."""
 
 
 def _endless(depth: int = 0) -> int:
@@ -35,10 +35,10 @@ WAYS: dict[str, Any] = {
     "keys": lambda: {(1, 2): 3},
     "surrogate": lambda: "\ud800",
     "exit": lambda: sys.exit(7),
-    "odd": lambda: (_ for _ in ()).throw(Odd("odd")),
+    "odd": lambda: (_ for _ in ()).throw(CustomBaseException("odd")),
     "recursion": _endless,
     "unicode": "\ud800".encode,
-    "told with a surrogate": lambda: (_ for _ in ()).throw(ValueError("\ud800 is half")),
+    "error with a surrogate": lambda: (_ for _ in ()).throw(ValueError("\ud800 is half")),
     "memory": lambda: (_ for _ in ()).throw(MemoryError()),
     "stop": lambda: next(iter(())),
     "assertion": lambda: (_ for _ in ()).throw(AssertionError()),
@@ -49,17 +49,17 @@ WAYS: dict[str, Any] = {
 
 @node("bad.async")
 async def bad_async(way: str) -> Any:
-    """Misbehaves on the loop."""
+    """Run in the event loop."""
     return WAYS[way]()
 
 
 @node("bad.thread")
 def bad_thread(way: str) -> Any:
-    """Misbehaves in a thread."""
+    """Run in a thread."""
     return WAYS[way]()
 
 
 @node("bad.pure", effectful=False)
 def bad_pure(way: str) -> Any:
-    """Misbehaves in place."""
+    """Run inline."""
     return WAYS[way]()

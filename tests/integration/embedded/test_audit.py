@@ -1,4 +1,4 @@
-"""The audit as a function: what it makes of signals, and of results that an execution began with."""
+"""`verify_execution` on signals and on results kept from an earlier execution."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rune.ports.journal import ExecutionRecord, StoredFact
 from rune.ports.queries import Summary
 from rune.runtime.queries.verify import Claims, VerificationReport, verify_execution
 from rune.testing.harness import compiled
-from tests.unit.core.documents import document, node
+from tests.support.documents import document, node
 
 EFFECT = {"effectful": True}
 PLAN = compiled(
@@ -42,10 +42,10 @@ A, B = PLAN.index["a"], PLAN.index["b"]
 DONE = ExecutionEnded(9, "completed")
 
 
-def examined(
+def verify(
     facts: Sequence[Fact], claims: Claims, *, late: Sequence[Fact] = (), plan: Plan = PLAN
 ) -> VerificationReport:
-    """The audit of an execution with these facts, in this order."""
+    """Verify an execution with these facts, in this order."""
     accepted = ExecutionRecord(id="x", workflow="w", hash=plan.hash, at=1, input=b"{}")
     numbered = enumerate([*facts, *late], start=1)
     stored = [StoredFact(number, fact, late=number > len(facts)) for number, fact in numbered]
@@ -76,65 +76,65 @@ def wait(node: int, attempt: int = 1) -> NodeSuspended:
     return NodeSuspended(node, (), 3, attempt, signal="go")
 
 
-def heard(id: str) -> SignalReceived:
+def received(id: str) -> SignalReceived:
     return SignalReceived(2, id, "go", None, Inline(b"1"))
 
 
-def broken(report: VerificationReport) -> list[tuple[str, str]]:
+def violations(report: VerificationReport) -> list[tuple[str, str]]:
     return [(each.rule, each.subject) for each in report.violations]
 
 
-def test_signals_that_came_and_were_taken_once_are_sound() -> None:
+def test_signals_consumed_once_are_valid() -> None:
     facts: list[Fact] = [
-        heard("s"),
+        received("s"),
         wait(A),
         result(A, signal="s"),
         wait(B),
-        heard("t"),
+        received("t"),
         result(B, signal="t"),
         DONE,
     ]
 
-    report = examined(facts, {(A, ()): 2, (B, ()): 2})
+    report = verify(facts, {(A, ()): 2, (B, ()): 2})
 
-    assert broken(report) == []
+    assert violations(report) == []
     assert (report.results, report.waits, report.effects, report.repeated) == (2, 2, 2, 0)
 
 
-def test_a_signal_that_nobody_took_is_sound() -> None:
-    facts: list[Fact] = [heard("s"), heard("t"), wait(A), result(A, signal="t"), result(B), DONE]
+def test_unconsumed_signal_is_valid() -> None:
+    facts: list[Fact] = [received("s"), received("t"), wait(A), result(A, signal="t"), result(B), DONE]
 
-    assert broken(examined(facts, {(A, ()): 2, (B, ()): 1})) == []
+    assert violations(verify(facts, {(A, ()): 2, (B, ()): 1})) == []
 
 
-def test_a_signal_that_never_came_cannot_be_taken() -> None:
-    facts: list[Fact] = [heard("t"), wait(A), result(A, signal="s"), result(B), DONE]
+def test_consuming_signal_never_received_is_violation() -> None:
+    facts: list[Fact] = [received("t"), wait(A), result(A, signal="s"), result(B), DONE]
 
-    report = examined(facts, {(A, ()): 2, (B, ()): 1})
+    report = verify(facts, {(A, ()): 2, (B, ()): 1})
 
-    assert broken(report) == [("heard", "a@/")]
+    assert violations(report) == [("heard", "a@/")]
     assert "never received" in report.violations[0].message
 
 
-def test_a_signal_that_came_behind_the_end_was_not_there_to_be_taken() -> None:
+def test_consuming_signal_received_after_end_is_violation() -> None:
     facts: list[Fact] = [wait(A), result(A, signal="s"), result(B), DONE]
 
-    assert broken(examined(facts, {(A, ()): 2, (B, ()): 1}, late=[heard("s")])) == [("heard", "a@/")]
+    assert violations(verify(facts, {(A, ()): 2, (B, ()): 1}, late=[received("s")])) == [("heard", "a@/")]
 
 
-def test_a_signal_cannot_be_taken_twice() -> None:
-    facts: list[Fact] = [heard("s"), wait(A), result(A, signal="s"), wait(B), result(B, signal="s"), DONE]
+def test_consuming_signal_twice_is_violation() -> None:
+    facts: list[Fact] = [received("s"), wait(A), result(A, signal="s"), wait(B), result(B, signal="s"), DONE]
 
-    report = examined(facts, {(A, ()): 2, (B, ()): 2})
+    report = verify(facts, {(A, ()): 2, (B, ()): 2})
 
-    assert broken(report) == [("heard", "b@/")]
+    assert violations(report) == [("heard", "b@/")]
     assert "consumed before" in report.violations[0].message
 
 
-def test_an_attempt_takes_a_signal_as_a_result_does() -> None:
+def test_failed_attempt_consumes_its_signal() -> None:
     failed = AttemptFailed(B, (), 4, 1, Error("E", "said"), "s")
     facts: list[Fact] = [
-        heard("s"),
+        received("s"),
         result(A),
         wait(B),
         failed,
@@ -143,52 +143,64 @@ def test_an_attempt_takes_a_signal_as_a_result_does() -> None:
         DONE,
     ]
 
-    assert broken(examined(facts, {(A, ()): 1, (B, ()): 4})) == [("heard", "b@/")]
+    assert violations(verify(facts, {(A, ()): 1, (B, ()): 4})) == [("heard", "b@/")]
     facts[5] = result(B, signal="t", attempt=2)
-    assert broken(examined([heard("t"), *facts], {(A, ()): 1, (B, ()): 4})) == []
-    assert broken(examined(facts[1:], {(A, ()): 1, (B, ()): 4})) == [("heard", "b@/"), ("heard", "b@/")]
+    assert violations(verify([received("t"), *facts], {(A, ()): 1, (B, ()): 4})) == []
+    assert violations(verify(facts[1:], {(A, ()): 1, (B, ()): 4})) == [("heard", "b@/"), ("heard", "b@/")]
 
 
-def test_the_same_signal_id_twice_is_a_second_row() -> None:
-    facts: list[Fact] = [heard("s"), heard("s"), wait(A), result(A, signal="s"), result(B), DONE]
+def test_duplicate_signal_id_is_violation() -> None:
+    facts: list[Fact] = [received("s"), received("s"), wait(A), result(A, signal="s"), result(B), DONE]
 
-    report = examined(facts, {(A, ()): 2, (B, ()): 1})
+    report = verify(facts, {(A, ()): 2, (B, ()): 1})
 
-    assert broken(report) == [("once", "execution")]
+    assert violations(report) == [("once", "execution")]
     assert "signal" in report.violations[0].message
 
 
-def test_a_kept_result_needs_no_claim_and_counts_as_no_effect() -> None:
-    report = examined([result(A, kept=True), result(B), DONE], {(B, ()): 1})
+def test_kept_result_needs_no_claim_and_is_no_effect() -> None:
+    report = verify([result(A, kept=True), result(B), DONE], {(B, ()): 1})
 
-    assert broken(report) == []
+    assert violations(report) == []
     assert (report.results, report.effects, report.claims, report.repeated) == (2, 1, 1, 0)
 
 
-def test_a_result_that_is_not_kept_needs_its_claim() -> None:
-    assert broken(examined([result(A), result(B), DONE], {(B, ()): 1})) == [("claimed", "a@/")]
+def test_result_without_claim_is_violation() -> None:
+    assert violations(verify([result(A), result(B), DONE], {(B, ()): 1})) == [("claimed", "a@/")]
 
 
-def test_the_signal_of_a_kept_result_came_to_the_execution_before() -> None:
-    facts: list[Fact] = [result(A, kept=True, signal="s"), wait(B), heard("t"), result(B, signal="t"), DONE]
+def test_signal_of_kept_result_need_not_be_received() -> None:
+    facts: list[Fact] = [
+        result(A, kept=True, signal="s"),
+        wait(B),
+        received("t"),
+        result(B, signal="t"),
+        DONE,
+    ]
 
-    assert broken(examined(facts, {(B, ()): 2})) == []
+    assert violations(verify(facts, {(B, ()): 2})) == []
 
 
-def test_a_kept_result_takes_no_signal_away_from_this_execution() -> None:
-    """A key may be used again: to the new execution it is another signal."""
-    facts: list[Fact] = [result(A, kept=True, signal="s"), heard("s"), wait(B), result(B, signal="s"), DONE]
+def test_kept_result_does_not_consume_signal() -> None:
+    """The same key in another execution is another signal."""
+    facts: list[Fact] = [
+        result(A, kept=True, signal="s"),
+        received("s"),
+        wait(B),
+        result(B, signal="s"),
+        DONE,
+    ]
 
-    assert broken(examined(facts, {(B, ()): 2})) == []
+    assert violations(verify(facts, {(B, ()): 2})) == []
 
 
-def test_a_kept_result_must_fit_like_any_other() -> None:
-    assert ("placed", "b@/") in broken(examined([result(B, kept=True)], {}))
+def test_kept_result_at_unreachable_node_is_violation() -> None:
+    assert ("placed", "b@/") in violations(verify([result(B, kept=True)], {}))
 
 
 @pytest.mark.parametrize("fact", [EffectStarted(A, (), 2, 1), PauseChanged(2, 1, True)])
-def test_what_was_begun_and_what_was_paused_needs_no_place(fact: Fact) -> None:
-    assert broken(examined([fact], {})) == []
-    assert broken(examined([fact, fact], {})) == [
+def test_started_effect_and_pause_are_valid_once(fact: Fact) -> None:
+    assert violations(verify([fact], {})) == []
+    assert violations(verify([fact, fact], {})) == [
         ("once", "execution" if isinstance(fact, PauseChanged) else "a@/")
     ]

@@ -1,4 +1,4 @@
-"""Whatever a node does, it fails alone: by its policy, with a code, and the process lives on."""
+"""A misbehaving node fails by its error policy, with a code, and does not affect the process."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ def _document(kind: str, way: str, **fields: Any) -> dict[str, Any]:
 
 async def _run(folder: pathlib.Path, kind: str, way: str) -> list[dict[str, Any]]:
     async with harness(folder, registry=REGISTRY) as engine:
-        told = []
+        documents = []
         for document in (_document(kind, way), _document(kind, way, error="ignore"), FINE):
             run = await engine.start(document)
             await run.end(10)
-            told.append(await run.document())
-        return told
+            documents.append(await run.document())
+        return documents
 
 
 @pytest.mark.parametrize("kind", ["bad.async", "bad.thread", "bad.pure"])
 @pytest.mark.parametrize("way", WAYS)
-def test_a_bad_node_fails_by_its_policy(kind: str, way: str, tmp_path: pathlib.Path) -> None:
+def test_misbehaving_node_fails_by_its_error_policy(kind: str, way: str, tmp_path: pathlib.Path) -> None:
     halted, ignored, fine = asyncio.run(_run(tmp_path, kind, way))
 
     assert halted["status"] == "halted"

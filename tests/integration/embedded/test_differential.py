@@ -1,4 +1,4 @@
-"""The engine and the oracle agree on random definitions, node by node and value by value."""
+"""The engine and the oracle agree on random definitions, for each node and each value."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from tests.acceptance.conformance.command import run as run_command
-from tests.integration.embedded.differential import needs_time, run_seeds
 from tests.simulation.oracle.document import to_document
 from tests.simulation.oracle.evaluate import evaluate
 from tests.simulation.oracle.generate import random_model
+from tests.support.differential import needs_time, run_seeds
 
 TOTAL = int(os.environ.get("RUNE_DIFFERENTIAL", "2000"))
 CHUNK = 250
@@ -22,15 +22,15 @@ CHUNKS = [range(first, min(first + CHUNK, TOTAL)) for first in range(0, TOTAL, C
 
 
 @pytest.mark.parametrize("seeds", CHUNKS, ids=str)
-def test_random_definitions_end_as_the_oracle_says(seeds: range, tmp_path: pathlib.Path) -> None:
+def test_random_definitions_match_oracle(seeds: range, tmp_path: pathlib.Path) -> None:
     in_place = seeds.start // CHUNK % 2 == 0
     assert asyncio.run(run_seeds(tmp_path, seeds, in_place=in_place)) == []
 
 
-def _undisputed() -> list[int]:
-    """Definitions whose outcome no timing decides, so that the command's document can be foretold."""
-    quiet = {"race", "timeout", "cancel_losers"}
-    seeds = (seed for seed in range(10_000, 12_000) if not random_model(seed)[0].features & quiet)
+def _deterministic() -> list[int]:
+    """Seeds of definitions whose result does not depend on timing."""
+    timed = {"race", "timeout", "cancel_losers"}
+    seeds = (seed for seed in range(10_000, 12_000) if not random_model(seed)[0].features & timed)
     found = []
     for seed in seeds:
         model, start = random_model(seed)
@@ -41,8 +41,8 @@ def _undisputed() -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("seed", _undisputed())
-def test_the_command_shows_what_the_oracle_says(
+@pytest.mark.parametrize("seed", _deterministic())
+def test_run_command_output_matches_oracle(
     seed: int, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("RUNE_HOME", str(tmp_path / "home"))
@@ -52,10 +52,10 @@ def test_the_command_shows_what_the_oracle_says(
     payload = tmp_path / "input.json"
     payload.write_text(json.dumps(start))
     arguments = [str(file), "--input", f"@{payload}", "--json", "--nodes", "tests.simulation.effect_nodes"]
-    seen = run_command([*arguments, *(["--fake-time"] if needs_time(model) else [])], capsys)
-    document = json.loads(seen.stdout)
+    observed = run_command([*arguments, *(["--fake-time"] if needs_time(model) else [])], capsys)
+    document = json.loads(observed.stdout)
     expected = evaluate(model, start)
-    assert (seen.exit_code, document["status"]) == (0, "completed")
+    assert (observed.exit_code, document["status"]) == (0, "completed")
     assert _statuses(document) == {key: status for key, (status, _) in expected.results.items()}
     assert _attempts(document, expected.attempts) == expected.attempts
 
@@ -68,5 +68,5 @@ def _statuses(document: dict[str, Any]) -> dict[Any, str]:
     return {_key(node): node["status"] for node in document["nodes"]}
 
 
-def _attempts(document: dict[str, Any], asked: Any) -> dict[Any, int]:
-    return {_key(node): node["attempts"] for node in document["nodes"] if _key(node) in asked}
+def _attempts(document: dict[str, Any], expected: Any) -> dict[Any, int]:
+    return {_key(node): node["attempts"] for node in document["nodes"] if _key(node) in expected}

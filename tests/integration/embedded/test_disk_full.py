@@ -1,4 +1,4 @@
-"""A full disk: a clear answer, nothing damaged, and work goes on when there is room again."""
+"""A full disk causes a clear error and no corruption; work resumes when space is free."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.embedded.forks import PATHS
-from tests.integration.embedded.ledger_nodes import fill_disk
+from tests.support.forked_rune import PATHS
+from tests.support.ledger_nodes import fill_disk
 from tests.support.paths import ROOT
 
 DOCUMENT = {
@@ -34,13 +34,13 @@ DOCUMENT = {
 @pytest.fixture
 def disk(tmp_path: pathlib.Path) -> Iterator[pathlib.Path]:
     """A file system of two megabytes."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)], check=True)
+    mount = tmp_path / "disk"
+    mount.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(mount)], check=True)
     try:
-        yield place
+        yield mount
     finally:
-        subprocess.run(["umount", "--lazy", str(place)], check=True)
+        subprocess.run(["umount", "--lazy", str(mount)], check=True)
 
 
 def _start(disk: pathlib.Path, key: str, once: pathlib.Path) -> subprocess.Popen[str]:
@@ -48,7 +48,7 @@ def _start(disk: pathlib.Path, key: str, once: pathlib.Path) -> subprocess.Popen
     document.write_text(json.dumps(DOCUMENT))
     payload = json.dumps({"filler": str(disk / "filler"), "once": str(once)})
     command = [sys.executable, "-m", "rune.cli.main", "run", str(document), "--json", "--key", key]
-    command += ["--nodes", "tests.integration.embedded.ledger_nodes", "--input", payload]
+    command += ["--nodes", "tests.support.ledger_nodes", "--input", payload]
     return subprocess.Popen(
         command,
         cwd=ROOT,
@@ -59,12 +59,12 @@ def _start(disk: pathlib.Path, key: str, once: pathlib.Path) -> subprocess.Popen
     )
 
 
-def _code(run: subprocess.Popen[str]) -> int:
+def _exit_code(run: subprocess.Popen[str]) -> int:
     run.communicate(timeout=120)
     return run.returncode
 
 
-def _is_sound(disk: pathlib.Path) -> bool:
+def _is_intact(disk: pathlib.Path) -> bool:
     connection = sqlite3.connect(disk / "rune.db")
     try:
         return bool(connection.execute("PRAGMA integrity_check").fetchone() == ("ok",))
@@ -72,12 +72,10 @@ def _is_sound(disk: pathlib.Path) -> bool:
         connection.close()
 
 
-def test_a_full_disk_at_the_start_is_told_and_harms_nothing(
-    disk: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
+def test_start_on_full_disk_fails_without_corruption(disk: pathlib.Path, tmp_path: pathlib.Path) -> None:
     never = tmp_path / "never"
     never.touch()
-    assert _code(_start(disk, "a", never)) == 0
+    assert _exit_code(_start(disk, "a", never)) == 0
     fill_disk(disk / "filler")
 
     refused = _start(disk, "b", never)
@@ -86,11 +84,11 @@ def test_a_full_disk_at_the_start_is_told_and_harms_nothing(
     assert refused.returncode == 3, out + err
     assert json.loads(out)["problems"][0]["code"] == "STORE_AWAY"
     (disk / "filler").unlink()
-    assert _is_sound(disk)
-    assert _code(_start(disk, "b", never)) == 0
+    assert _is_intact(disk)
+    assert _exit_code(_start(disk, "b", never)) == 0
 
 
-def test_a_disk_that_fills_up_under_way_is_waited_for(disk: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_run_waits_while_disk_is_full(disk: pathlib.Path, tmp_path: pathlib.Path) -> None:
     run = _start(disk, "a", tmp_path / "once")
     assert run.stderr is not None
     assert any("store unavailable" in line for line in run.stderr), "the outage is logged"
@@ -100,4 +98,4 @@ def test_a_disk_that_fills_up_under_way_is_waited_for(disk: pathlib.Path, tmp_pa
 
     assert run.returncode == 0
     assert json.loads(out)["output"] == "filled"
-    assert _is_sound(disk)
+    assert _is_intact(disk)

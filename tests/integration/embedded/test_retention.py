@@ -1,4 +1,4 @@
-"""Retention beside a running engine: the janitor collects by the clock, and executions go on meanwhile."""
+"""Collection of ended executions beside a running engine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rune.ports.retention import Progress, Retention, RetentionResult, Rule
 from rune.runtime.maintenance.cleaner import FIRST_RUN_MS, PERIOD_MS, Cleaner
 from rune.testing.clock import VirtualClock
 from rune.testing.harness import Harness, harness
-from tests.unit.core.documents import document, node
+from tests.support.documents import document, node
 
 HELLO = document([node("start", "input"), node("send", "noop", parameters={"effectful": True})], "start>send")
 RULES = (Rule(keep=0),)
@@ -25,8 +25,8 @@ def retention(running: Harness) -> Retention:
     return running.engine.backend.retention
 
 
-def test_executions_go_on_while_a_file_is_cleared(tmp_path: pathlib.Path) -> None:
-    """Each needs a few commits, and waits for at most one act at each: many must end before the collection does."""
+def test_executions_complete_during_collection(tmp_path: pathlib.Path) -> None:
+    """Each commit waits for at most one step of the collection, so that many executions end before it does."""
     now = time.time_ns() // 1_000_000
     fill(tmp_path / "rune.db", 20_000, ended_by=now - 3_600_000)
 
@@ -45,7 +45,7 @@ def test_executions_go_on_while_a_file_is_cleared(tmp_path: pathlib.Path) -> Non
     asyncio.run(go())
 
 
-def test_what_was_removed_is_gone_for_the_engine_and_its_key_is_spent(tmp_path: pathlib.Path) -> None:
+def test_collected_execution_is_gone_and_its_key_expired(tmp_path: pathlib.Path) -> None:
     async def go() -> None:
         async with harness(tmp_path) as running:
             run = await running.start(HELLO, key="k")
@@ -64,8 +64,8 @@ def test_what_was_removed_is_gone_for_the_engine_and_its_key_is_spent(tmp_path: 
     asyncio.run(go())
 
 
-class Tried:
-    """A retention that notes when it is asked, and fails at first."""
+class FailingRetention:
+    """Records the time of each call; the first two calls fail."""
 
     def __init__(self) -> None:
         self.at: list[int] = []
@@ -84,32 +84,32 @@ class Tried:
         return 0, 0
 
 
-async def _settled(working: asyncio.Task[None]) -> None:
+async def _settle(working: asyncio.Task[None]) -> None:
     for _ in range(10):
         await asyncio.wait([working], timeout=0)
 
 
-def test_the_janitor_collects_once_an_hour_whatever_happens() -> None:
+def test_cleaner_collects_hourly_despite_errors() -> None:
     async def go() -> list[int]:
-        clock, tried = VirtualClock(0), Tried()
-        working = asyncio.create_task(Cleaner(tried, RULES, clock).run())
-        await _settled(working)
+        clock, failing = VirtualClock(0), FailingRetention()
+        working = asyncio.create_task(Cleaner(failing, RULES, clock).run())
+        await _settle(working)
         clock.wake()
-        await _settled(working)
+        await _settle(working)
         for ms in (FIRST_RUN_MS - 1, 1, PERIOD_MS - 1, 1, PERIOD_MS, PERIOD_MS):
             clock.advance(ms)
-            await _settled(working)
+            await _settle(working)
         working.cancel()
         await asyncio.wait([working])
-        return tried.at
+        return failing.at
 
     assert asyncio.run(go()) == [FIRST_RUN_MS + PERIOD_MS * number for number in range(4)]
 
 
-def test_without_rules_the_janitor_has_nothing_to_do() -> None:
+def test_cleaner_without_rules_returns() -> None:
     async def go() -> None:
-        tried = Tried()
-        await Cleaner(tried, (), VirtualClock(0)).run()
-        assert tried.at == []
+        failing = FailingRetention()
+        await Cleaner(failing, (), VirtualClock(0)).run()
+        assert failing.at == []
 
     asyncio.run(go())

@@ -1,4 +1,4 @@
-"""The broker is started before the first test that needs it has a deadline."""
+"""Starts the broker before the timeout of the first test begins."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from tests.support.services.rabbitmq import broker
 
 
 @pytest.fixture(autouse=True, scope="session")
-def started() -> None:
+def _broker() -> None:
     broker()

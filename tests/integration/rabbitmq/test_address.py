@@ -1,4 +1,4 @@
-"""What the URL of a broker says."""
+"""Parsing of broker URLs."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from rune.settings import Settings
         ("amqp://u:@[::1]:7/%2F", ("::1", 7, "u", "", "/", False)),
     ],
 )
-def test_urls(url: str, expected: tuple[object, ...]) -> None:
+def test_url_parts_are_parsed(url: str, expected: tuple[object, ...]) -> None:
     found = parse_address(url)
 
     assert (found.host, found.port, found.user, found.password, found.vhost, found.secure) == expected
 
 
-def test_options() -> None:
+def test_url_options_are_parsed() -> None:
     found = parse_address("amqp://h/v?heartbeat=5&connection_timeout=700&frame_max=4096&channel_max=3")
 
     assert (found.heartbeat, found.connection_timeout, found.frame_max, found.channel_max) == (
@@ -55,23 +55,23 @@ def test_options() -> None:
         "amqp://[::1",
     ],
 )
-def test_what_is_no_address_is_refused(url: str) -> None:
+def test_invalid_url_is_rejected(url: str) -> None:
     with pytest.raises(InvalidAddressError):
         parse_address(url)
 
 
-def test_a_password_is_never_shown() -> None:
-    found = parse_address("amqp://me:geheim@host/v")
+def test_address_repr_hides_password() -> None:
+    found = parse_address("amqp://me:hunter2@host/v")
 
-    assert "geheim" not in f"{found} {found!r}"
+    assert "hunter2" not in f"{found} {found!r}"
 
 
-def test_certificates_that_cannot_be_read_are_named() -> None:
+def test_unreadable_certificates_are_rejected() -> None:
     with pytest.raises(InvalidAddressError, match="certificates"):
         parse_address("amqps://h/?cacertfile=nowhere.pem").context()
 
 
-def test_a_process_refuses_an_address_with_an_unknown_option_instead_of_waiting_for_it() -> None:
+def test_process_rejects_unknown_url_option() -> None:
     member = ProcessInfo(name="w", host="h", pid=1, roles=("worker",), version="1", started_at=0)
 
     with pytest.raises(InvalidAddressError, match="`speed` is no option"):

@@ -1,4 +1,4 @@
-"""The client against a real broker."""
+"""AMQP client against a real broker."""
 
 from __future__ import annotations
 
@@ -16,56 +16,57 @@ from rune.adapters.rabbitmq.amqp.client import (
     UnroutableError,
     connect,
 )
-from tests.integration.rabbitmq.helping import Basket, connected, on_channel, scenario
+from tests.integration.rabbitmq.amqp_helpers import RecordingConsumer, open_channel, open_connection
+from tests.support.async_test import async_test
 from tests.support.services.rabbitmq import broker
 
 
-@scenario
-async def test_a_message_arrives_as_it_was_sent() -> None:
-    async with on_channel() as channel:
-        basket = Basket()
-        await channel.consume("q", basket.take, "c")
-        stamp = MessageProperties(headers={"why": "because", "n": 3}, message_id="m1", type="t")
+@async_test
+async def test_message_round_trips() -> None:
+    async with open_channel() as channel:
+        consumer = RecordingConsumer()
+        await channel.consume("q", consumer.on_message, "c")
+        stamp = MessageProperties(headers={"reason": "test", "n": 3}, message_id="m1", type="t")
         await channel.publish("", "q", b'{"a": 1}', stamp)
-        (message,) = await basket.filled(1)
+        (message,) = await consumer.wait_for_messages(1)
 
         assert message.body == b'{"a": 1}'
         assert (message.routing_key, message.redelivered) == ("q", False)
-        assert message.headers == {"why": "because", "n": 3}
+        assert message.headers == {"reason": "test", "n": 3}
         assert (message.properties.message_id, message.properties.delivery_mode) == ("m1", 2)
 
 
 @pytest.mark.parametrize("size", [0, 1, 4087, 4088, 4089, 1_000_003])
-@scenario
-async def test_a_body_of_any_size_fits_into_small_frames(size: int) -> None:
-    async with on_channel("?frame_max=4096") as channel:
-        basket = Basket()
-        await channel.consume("q", basket.take, "c")
+@async_test
+async def test_body_is_split_into_small_frames(size: int) -> None:
+    async with open_channel("?frame_max=4096") as channel:
+        consumer = RecordingConsumer()
+        await channel.consume("q", consumer.on_message, "c")
         body = bytes(range(256)) * (size // 256 + 1)
         await channel.publish("", "q", body[:size])
-        (message,) = await basket.filled(1)
+        (message,) = await consumer.wait_for_messages(1)
         assert message.body == body[:size]
 
 
-@scenario
-async def test_thousands_of_confirms_are_under_way_at_once() -> None:
-    async with on_channel() as channel:
+@async_test
+async def test_many_pending_confirms_are_settled() -> None:
+    async with open_channel() as channel:
         await asyncio.gather(*(channel.publish("", "q", b"%d" % each) for each in range(5000)))
         found = await channel.declare_queue("q", passive=True)
         assert found.message_count == 5000
-        basket = Basket()
-        await channel.consume("q", basket.take, "c")
-        messages = await basket.filled(5000)
+        consumer = RecordingConsumer()
+        await channel.consume("q", consumer.on_message, "c")
+        messages = await consumer.wait_for_messages(5000)
         assert [int(each.body) for each in messages] == list(range(5000))
         for message in messages:
             channel.ack(message.tag)
     assert channel.confirms.last == 5000
 
 
-@scenario
-async def test_what_cannot_be_routed_fails_and_its_neighbours_do_not() -> None:
-    async with on_channel() as channel:
-        keys = ["q", "nowhere", "q", "q", "nobody"]
+@async_test
+async def test_unroutable_message_fails_alone() -> None:
+    async with open_channel() as channel:
+        keys = ["q", "nowhere", "q", "q", "elsewhere"]
         found = await asyncio.gather(
             *(channel.publish("", key, b"x") for key in keys), return_exceptions=True
         )
@@ -79,53 +80,53 @@ async def test_what_cannot_be_routed_fails_and_its_neighbours_do_not() -> None:
         assert "nowhere" in str(found[1])
 
 
-@scenario
-async def test_a_full_queue_says_no() -> None:
-    async with on_channel() as channel:
+@async_test
+async def test_publish_to_full_queue_is_nacked() -> None:
+    async with open_channel() as channel:
         await channel.declare_queue("small", {"x-max-length": 1, "x-overflow": "reject-publish"})
         await channel.publish("", "small", b"1")
         with pytest.raises(NackedError):
             await channel.publish("", "small", b"2")
-        await channel.publish("", "q", b"the channel goes on")
+        await channel.publish("", "q", b"the channel is still open")
 
 
-@scenario
-async def test_what_is_not_acknowledged_comes_again() -> None:
-    async with connected() as connection:
+@async_test
+async def test_unacked_messages_are_redelivered() -> None:
+    async with open_connection() as connection:
         channel = await connection.channel()
         await channel.confirm()
         await channel.declare_queue("q")
-        basket = Basket()
-        await channel.consume("q", basket.take, "c")
+        consumer = RecordingConsumer()
+        await channel.consume("q", consumer.on_message, "c")
         await channel.publish_all(("", "q", b"%d" % each, MessageProperties()) for each in range(10))
-        for message in await basket.filled(10):
+        for message in await consumer.wait_for_messages(10):
             if int(message.body) in (0, 1, 2, 5, 9):
                 channel.ack(message.tag)
         await channel.close()
-        other, again = await connection.channel(), Basket()
-        await other.consume("q", again.take, "c")
-        messages = await again.filled(5)
+        other, again = await connection.channel(), RecordingConsumer()
+        await other.consume("q", again.on_message, "c")
+        messages = await again.wait_for_messages(5)
         assert sorted(int(each.body) for each in messages) == [3, 4, 6, 7, 8]
         assert all(each.redelivered for each in messages)
 
 
-@scenario
-async def test_prefetch_bounds_what_is_in_hands() -> None:
-    async with on_channel() as channel:
+@async_test
+async def test_prefetch_limits_unacked_messages() -> None:
+    async with open_channel() as channel:
         await channel.publish_all(("", "q", b"%d" % each, MessageProperties()) for each in range(50))
-        basket = Basket()
+        consumer = RecordingConsumer()
         await channel.prefetch(7)
-        await channel.consume("q", basket.take, "c")
-        await basket.filled(7)
-        left = await channel.declare_queue("q", passive=True)
-        assert (len(basket.messages), left.message_count) == (7, 43)
-        channel.ack(basket.messages[3].tag)
-        await basket.filled(8)
+        await channel.consume("q", consumer.on_message, "c")
+        await consumer.wait_for_messages(7)
+        remaining = await channel.declare_queue("q", passive=True)
+        assert (len(consumer.messages), remaining.message_count) == (7, 43)
+        channel.ack(consumer.messages[3].tag)
+        await consumer.wait_for_messages(8)
 
 
-@scenario
-async def test_back_to_the_queue_and_to_the_dead_letters() -> None:
-    async with on_channel() as channel:
+@async_test
+async def test_nack_requeues_or_dead_letters() -> None:
+    async with open_channel() as channel:
         await channel.declare_queue("dead")
         await channel.declare_queue("w", {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"})
         await channel.publish("", "w", b"x")
@@ -142,9 +143,9 @@ async def test_back_to_the_queue_and_to_the_dead_letters() -> None:
         assert letter.headers["x-first-death-reason"] == "rejected"
 
 
-@scenario
-async def test_a_refused_act_ends_its_channel_and_nothing_else() -> None:
-    async with connected() as connection:
+@async_test
+async def test_rejected_request_closes_only_its_channel() -> None:
+    async with open_connection() as connection:
         first, second = await connection.channel(), await connection.channel()
         reasons: list[str] = []
         first.on_close = lambda error: reasons.append(error.code)
@@ -164,20 +165,20 @@ async def test_a_refused_act_ends_its_channel_and_nothing_else() -> None:
             await third.publish("nowhere", "q", b"x")
 
 
-@scenario
-async def test_who_is_not_let_in_learns_why() -> None:
+@async_test
+async def test_refused_connection_contains_reason() -> None:
     with broker().vhost() as vhost:
         with pytest.raises(ConnectionRefusedByBrokerError) as caught:
-            await connect(broker().url(vhost, password="geheim"))
+            await connect(broker().url(vhost, password="hunter2"))
         assert caught.value.code == "ACCESS_REFUSED"
-        assert "geheim" not in str(caught.value)
+        assert "hunter2" not in str(caught.value)
         with pytest.raises(ConnectionRefusedByBrokerError) as caught:
             await connect(broker().url("no such vhost"))
         assert caught.value.code in ("NOT_ALLOWED", "ACCESS_REFUSED")
 
 
-@scenario
-async def test_odd_names_are_percent_encoded() -> None:
+@async_test
+async def test_special_characters_in_url_are_percent_encoded() -> None:
     broker().api("PUT", "vhosts/a%2Fb%20c")
     broker().user("we:ird@ü", "p/w?#%", "a%2Fb%20c", ".*", ".*", ".*")
     connection = await connect(broker().url("a/b c", "we:ird@ü", "p/w?#%"))
@@ -187,43 +188,43 @@ async def test_odd_names_are_percent_encoded() -> None:
     broker().api("DELETE", "vhosts/a%2Fb%20c")
 
 
-@scenario
-async def test_nobody_there_is_an_outage() -> None:
+@async_test
+async def test_closed_port_is_unreachable() -> None:
     with pytest.raises(BrokerUnavailableError) as caught:
         await connect("amqp://127.0.0.1:1/")
     assert caught.value.code == "UNREACHABLE"
 
 
-@scenario
-async def test_a_deleted_queue_ends_its_consumer_with_notice() -> None:
-    async with on_channel() as channel:
-        basket = Basket()
-        await channel.consume("q", basket.take, "mine", basket.cancel)
+@async_test
+async def test_deleted_queue_cancels_consumer() -> None:
+    async with open_channel() as channel:
+        consumer = RecordingConsumer()
+        await channel.consume("q", consumer.on_message, "mine", consumer.on_cancel)
         await channel.delete_queue("q")
-        assert await basket.ended() == ["mine"]
+        assert await consumer.wait_for_cancel() == ["mine"]
 
 
-@scenario
-async def test_a_consumer_that_ended_gets_nothing_more() -> None:
-    async with on_channel() as channel:
-        basket = Basket()
-        await channel.consume("q", basket.take, "c")
+@async_test
+async def test_cancelled_consumer_gets_no_messages() -> None:
+    async with open_channel() as channel:
+        consumer = RecordingConsumer()
+        await channel.consume("q", consumer.on_message, "c")
         await channel.cancel("c")
         await channel.publish("", "q", b"x")
         assert (await channel.declare_queue("q", passive=True)).message_count == 1
-        assert basket.messages == []
+        assert consumer.messages == []
 
 
-@scenario
-async def test_requests_are_answered_in_their_order() -> None:
-    async with on_channel() as channel:
+@async_test
+async def test_concurrent_requests_get_their_answers() -> None:
+    async with open_channel() as channel:
         names = [f"q{each}" for each in range(50)]
         found = await asyncio.gather(*(channel.declare_queue(name) for name in names))
         assert [each.queue for each in found] == names
 
 
-@scenario
-async def test_closing_fails_what_was_under_way_and_sends_the_acks() -> None:
+@async_test
+async def test_close_sends_acks_and_rejects_later_requests() -> None:
     with broker().vhost() as vhost:
         connection = await connect(broker().url(vhost))
         channel = await connection.channel()
@@ -245,27 +246,27 @@ async def test_closing_fails_what_was_under_way_and_sends_the_acks() -> None:
         await again.close()
 
 
-@scenario
-async def test_a_closing_that_is_cancelled_leaves_no_connection_behind() -> None:
+@async_test
+async def test_cancelled_close_ends_connection() -> None:
     connection = await connect(broker().url())
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0):  # before the broker can have answered
+        async with asyncio.timeout(0):  # before the broker can answer
             await connection.close()
     assert connection.error is not None
     await asyncio.wait_for(connection.ended, 60)
 
 
-@scenario
-async def test_an_idle_connection_is_kept_by_heartbeats() -> None:
-    async with connected("?heartbeat=1") as connection:
+@async_test
+async def test_heartbeats_keep_idle_connection() -> None:
+    async with open_connection("?heartbeat=1") as connection:
         await asyncio.wait((connection.ended,), timeout=4.5)
         assert connection.error is None
         await (await connection.channel()).declare_queue("q")
 
 
-@scenario
-async def test_channels_are_used_again_and_run_out() -> None:
-    async with connected("?channel_max=2") as connection:
+@async_test
+async def test_channel_numbers_are_reused_up_to_limit() -> None:
+    async with open_connection("?channel_max=2") as connection:
         first, second = await connection.channel(), await connection.channel()
         with pytest.raises(Exception, match="in use"):
             await connection.channel()
@@ -274,17 +275,17 @@ async def test_channels_are_used_again_and_run_out() -> None:
         assert [each.number for each in (first, second, third)] == [1, 2, 1]
 
 
-@scenario
-async def test_deliveries_keep_their_order() -> None:
-    async with on_channel() as channel:
-        basket = Basket()
-        await channel.consume("q", basket.take, "c")
+@async_test
+async def test_deliveries_keep_order() -> None:
+    async with open_channel() as channel:
+        consumer = RecordingConsumer()
+        await channel.consume("q", consumer.on_message, "c")
         await channel.publish_all(("", "q", b"%d" % each, MessageProperties()) for each in range(500))
-        tags = [each.tag for each in await basket.filled(500)]
+        tags = [each.tag for each in await consumer.wait_for_messages(500)]
         assert all(one + 1 == other for one, other in pairwise(tags))
 
 
-@scenario
-async def test_the_version_is_known() -> None:
-    async with connected() as connection:
+@async_test
+async def test_broker_version_is_known() -> None:
+    async with open_connection() as connection:
         assert connection.version >= (3, 8)

@@ -1,4 +1,4 @@
-"""The client when the wire or the broker fails."""
+"""AMQP client when the connection or the broker fails."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from rune.adapters.rabbitmq.amqp.client import (
     MessageProperties,
     connect,
 )
-from tests.integration.rabbitmq.helping import connected, fake_broker, scenario
+from tests.integration.rabbitmq.amqp_helpers import fake_broker, open_connection
+from tests.support.async_test import async_test
 from tests.support.services.proxy import Proxy
 from tests.support.services.rabbitmq import broker, mortal_broker
 from tests.support.waiting import until
 
 
-@scenario
-async def test_a_cut_wire_fails_everything_that_was_under_way() -> None:
+@async_test
+async def test_cut_connection_fails_pending_requests() -> None:
     with broker().vhost() as vhost:
         async with Proxy(broker().port).running() as proxy:
             url = broker().url(vhost).replace(str(broker().port), str(proxy.port))
@@ -41,8 +42,8 @@ async def test_a_cut_wire_fails_everything_that_was_under_way() -> None:
             assert (await connection.ended) is connection.error
 
 
-@scenario
-async def test_a_wire_that_falls_silent_meets_the_deadline_of_a_publish() -> None:
+@async_test
+async def test_publish_over_stalled_connection_times_out() -> None:
     with broker().vhost() as vhost:
         async with Proxy(broker().port).running() as proxy:
             url = broker().url(vhost).replace(str(broker().port), str(proxy.port))
@@ -54,13 +55,13 @@ async def test_a_wire_that_falls_silent_meets_the_deadline_of_a_publish() -> Non
             with pytest.raises(BrokerUnavailableError) as caught:
                 await channel.publish("", "q", b"x")
             assert caught.value.code == "PUBLISH_DEADLINE"
-            assert (await connection.ended).code == "PUBLISH_DEADLINE", "a connection that is stuck is left"
+            assert (await connection.ended).code == "PUBLISH_DEADLINE", "a stuck connection is closed"
             with pytest.raises(BrokerUnavailableError):
                 await channel.purge("q")
 
 
-@scenario
-async def test_a_request_that_is_not_answered_meets_its_deadline() -> None:
+@async_test
+async def test_unanswered_request_times_out() -> None:
     with broker().vhost() as vhost:
         async with Proxy(broker().port).running() as proxy:
             url = broker().url(vhost).replace(str(broker().port), str(proxy.port))
@@ -73,16 +74,16 @@ async def test_a_request_that_is_not_answered_meets_its_deadline() -> None:
             await connection.ended
 
 
-class TestMortal:
-    """What a broker of one's own can be made to do."""
+class TestOwnBroker:
+    """Faults that need a broker used by these tests only."""
 
     @pytest.fixture(autouse=True)
-    def mortal(self) -> None:
+    def _own_broker(self) -> None:
         mortal_broker()
 
-    @scenario
-    async def test_an_alarm_stops_who_publishes_and_nobody_else(self) -> None:
-        async with connected(on=mortal_broker(), deadline=20.0) as connection:
+    @async_test
+    async def test_alarm_blocks_only_publishers(self) -> None:
+        async with open_connection(on=mortal_broker(), deadline=20.0) as connection:
             other = await connect(connection._address)
             reading, channel = await other.channel(), await connection.channel()
             await channel.confirm()
@@ -103,9 +104,9 @@ class TestMortal:
             await channel.publish("", "q", b"after")
             await other.close()
 
-    @scenario
-    async def test_a_publish_during_an_alarm_meets_its_deadline_and_the_connection_goes_on(self) -> None:
-        async with connected(on=mortal_broker(), deadline=1.0) as connection:
+    @async_test
+    async def test_publish_during_alarm_times_out_and_connection_survives(self) -> None:
+        async with open_connection(on=mortal_broker(), deadline=1.0) as connection:
             channel = await connection.channel()
             await channel.confirm()
             await channel.declare_queue("q")
@@ -120,9 +121,9 @@ class TestMortal:
             await channel.clear()
             await channel.publish("", "q", b"y")
 
-    @scenario
-    async def test_a_frozen_broker_is_noticed_by_its_silence(self) -> None:
-        async with connected("?heartbeat=1", on=mortal_broker(), deadline=0.5) as connection:
+    @async_test
+    async def test_frozen_broker_misses_heartbeat(self) -> None:
+        async with open_connection("?heartbeat=1", on=mortal_broker(), deadline=0.5) as connection:
             mortal_broker().freeze()
             try:
                 error = await connection.ended
@@ -130,16 +131,16 @@ class TestMortal:
                 mortal_broker().thaw()
             assert error.code == "HEARTBEAT_MISSED"
 
-    @scenario
-    async def test_an_operator_who_closes_connections_is_heard(self) -> None:
-        async with connected(on=mortal_broker()) as connection:
+    @async_test
+    async def test_forced_close_contains_reason(self) -> None:
+        async with open_connection(on=mortal_broker()) as connection:
             await asyncio.to_thread(mortal_broker().hang_up)
             error = await connection.ended
             assert error.code == "CONNECTION_FORCED"
             assert "closed by a test" in error.message
 
-    @scenario
-    async def test_what_was_confirmed_survives_a_kill(self) -> None:
+    @async_test
+    async def test_confirmed_messages_survive_kill(self) -> None:
         with mortal_broker().vhost() as vhost:
             connection = await connect(mortal_broker().url(vhost))
             channel = await connection.channel()
@@ -156,8 +157,8 @@ class TestMortal:
             await again.close()
 
 
-class TestSecure:
-    """TLS: a server with a certificate in front of the broker."""
+class TestTls:
+    """A TLS server in front of the broker."""
 
     @pytest.fixture
     def authority(self) -> trustme.CA:
@@ -170,7 +171,7 @@ class TestSecure:
         return context
 
     @staticmethod
-    async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         inner, outer = await asyncio.open_connection("127.0.0.1", broker().port)
 
         async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
@@ -181,16 +182,16 @@ class TestSecure:
 
         await asyncio.gather(copy(reader, outer), copy(inner, writer))
 
-    def test_whom_we_trust_is_let_talk(
+    def test_trusted_server_is_accepted(
         self, authority: trustme.CA, context: ssl.SSLContext, tmp_path: Path
     ) -> None:
         authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
 
-        @scenario
+        @async_test
         async def run() -> None:
             with broker().vhost() as vhost:
-                async with fake_broker(self._pass_on, context) as place:
-                    port = place.rpartition(":")[2]
+                async with fake_broker(self._forward, context) as address:
+                    port = address.rpartition(":")[2]
                     url = f"amqps://guest:guest@localhost:{port}/{vhost}?cacertfile={tmp_path / 'ca.pem'}"
                     connection = await connect(url)
                     channel = await connection.channel()
@@ -204,22 +205,22 @@ class TestSecure:
 
         run()
 
-    @scenario
-    async def test_whom_we_do_not_trust_hears_no_password(self, context: ssl.SSLContext) -> None:
-        heard: list[bytes] = []
+    @async_test
+    async def test_untrusted_server_gets_no_password(self, context: ssl.SSLContext) -> None:
+        received: list[bytes] = []
 
         async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            heard.append(await reader.read(100))
+            received.append(await reader.read(100))
 
-        async with fake_broker(listen, context) as place:
-            port = place.rpartition(":")[2]
+        async with fake_broker(listen, context) as address:
+            port = address.rpartition(":")[2]
             with pytest.raises(ConnectionRefusedByBrokerError) as caught:
                 await connect(f"amqps://guest:guest@localhost:{port}/")
         assert caught.value.code == "TLS"
-        assert heard in ([], [b""])
+        assert received in ([], [b""])
 
-    def test_names_and_papers_are_as_the_url_says(self, authority: trustme.CA, tmp_path: Path) -> None:
-        """A broker under another name than its host's, which asks for a certificate."""
+    def test_server_name_and_client_certificate_from_url(self, authority: trustme.CA, tmp_path: Path) -> None:
+        """The certificate has another name than the host, and the server requires a client certificate."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         authority.issue_cert("broker.internal").configure_cert(context)
         authority.configure_trust(context)
@@ -228,22 +229,22 @@ class TestSecure:
         mine = authority.issue_cert("worker@example.com")
         mine.private_key_pem.write_to_path(str(tmp_path / "key.pem"))
         mine.cert_chain_pems[0].write_to_path(str(tmp_path / "mine.pem"))
-        named = "&server_name_indication=broker.internal"
-        shown = f"&certfile={tmp_path / 'mine.pem'}&keyfile={tmp_path / 'key.pem'}"
+        server_name = "&server_name_indication=broker.internal"
+        client_certificate = f"&certfile={tmp_path / 'mine.pem'}&keyfile={tmp_path / 'key.pem'}"
 
-        @scenario
+        @async_test
         async def run() -> None:
-            async with fake_broker(self._pass_on, context) as place:
-                url = f"amqps://guest:guest@{place}/?cacertfile={tmp_path / 'ca.pem'}"
-                connection = await connect(url + named + shown)
+            async with fake_broker(self._forward, context) as address:
+                url = f"amqps://guest:guest@{address}/?cacertfile={tmp_path / 'ca.pem'}"
+                connection = await connect(url + server_name + client_certificate)
                 assert connection.version >= (3, 10)
                 await connection.close()
-                connection = await connect(url + "&verify=verify_none" + shown)
+                connection = await connect(url + "&verify=verify_none" + client_certificate)
                 await connection.close()
                 with pytest.raises(ConnectionRefusedByBrokerError) as caught:
-                    await connect(url + shown)
+                    await connect(url + client_certificate)
                 assert caught.value.code == "TLS"
                 with pytest.raises((ConnectionRefusedByBrokerError, BrokerUnavailableError)):
-                    await connect(url + named)
+                    await connect(url + server_name)
 
         run()

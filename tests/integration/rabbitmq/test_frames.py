@@ -1,4 +1,4 @@
-"""Frames written by hand are those that pamqp writes; what is settled is settled exactly."""
+"""Frame encoding compared with pamqp; acks and confirms."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from rune.adapters.rabbitmq.amqp.frames import (
 
 @given(st.binary(max_size=300), st.integers(1, 65535), st.integers(0, 2**40), st.sampled_from([64, 4088]))
 @settings(deadline=None)
-def test_content_is_written_as_pamqp_writes_it(text: bytes, channel: int, number: int, room: int) -> None:
+def test_content_equals_pamqp(text: bytes, channel: int, number: int, room: int) -> None:
     stamp = MessageProperties(
         headers={"a": 1, "b": "text"}, priority=7, message_id="m", type="t", app_id="rune"
     )
@@ -41,7 +41,7 @@ def test_content_is_written_as_pamqp_writes_it(text: bytes, channel: int, number
     assert content(channel, stamp.properties(number), text, room) == expected
 
 
-def test_a_message_with_its_time_is_written_as_pamqp_writes_it() -> None:
+def test_timestamped_properties_equal_pamqp() -> None:
     stamp = MessageProperties(message_id="m", type="t", app_id="rune", timed=True)
     before = int(time.time())
     written = [stamp.properties(number) for number in (1, 2)]
@@ -60,14 +60,14 @@ def test_a_message_with_its_time_is_written_as_pamqp_writes_it() -> None:
 
 @given(st.integers(1, 65535), st.integers(1, 2**62), st.booleans())
 @settings(deadline=None)
-def test_settling_is_written_as_pamqp_writes_it(channel: int, tag: int, flag: bool) -> None:
+def test_ack_and_nack_equal_pamqp(channel: int, tag: int, flag: bool) -> None:
     assert ack_command(channel, tag, multiple=flag) == frame.marshal(commands.Basic.Ack(tag, flag), channel)
     assert nack_command(channel, tag, requeue=flag) == frame.marshal(
         commands.Basic.Nack(tag, False, flag), channel
     )
 
 
-def test_publishing_is_mandatory_where_asked() -> None:
+def test_publish_command_sets_mandatory() -> None:
     found: Any = frame.unmarshal(publish_command(3, "exchange", "key", mandatory=True))[2]
 
     assert (found.exchange, found.routing_key, found.mandatory) == ("exchange", "key", True)
@@ -78,7 +78,7 @@ NAME = st.text("abcXYZ019._-", max_size=40)
 
 @given(st.text(max_size=20), st.integers(0, 2**62), st.booleans(), NAME, st.text(max_size=30))
 @settings(deadline=None)
-def test_a_delivery_is_read_as_pamqp_writes_it(
+def test_read_deliver_parses_pamqp_frames(
     tag: str, number: int, again: bool, exchange: str, key: str
 ) -> None:
     data = frame.marshal(commands.Basic.Deliver(tag, number, again, exchange, key), 1)
@@ -92,8 +92,8 @@ def test_a_delivery_is_read_as_pamqp_writes_it(
 
 @given(st.data())
 @settings(deadline=None)
-def test_whatever_the_order_exactly_what_was_acked_is_acked(data: st.DataObject) -> None:
-    acks, at_broker, held, acked, asked = (
+def test_pending_acks_settle_exactly_acked_tags(data: st.DataObject) -> None:
+    acks, at_broker, held, acked, expected = (
         PendingAcks(1),
         dict[int, None](),
         list[int](),
@@ -113,19 +113,19 @@ def test_whatever_the_order_exactly_what_was_acked_is_acked(data: st.DataObject)
         elif held:
             tag = held.pop(data.draw(st.integers(0, len(held) - 1)))
             if act == "ack":
-                asked.add(tag)
+                expected.add(tag)
                 acks.add(tag)
-                assert acks.add(tag) is False, "a second ack is none"
+                assert acks.add(tag) is False, "a second ack is ignored"
             elif acks.other(tag):
-                del at_broker[tag]  # goes out at once, before the acks of this turn
+                del at_broker[tag]  # sent at once, before the pending acks
     _settle(acks.frames(), at_broker, acked)
 
-    assert acked == asked
+    assert acked == expected
     assert sorted(at_broker) == sorted(held)
 
 
 def _settle(frames: bytes, at_broker: dict[int, None], acked: set[int]) -> None:
-    """What RabbitMQ does with acks: a tag it does not know ends the channel."""
+    """Apply acks as RabbitMQ does: an unknown tag closes the channel."""
     while frames:
         size, _, found = frame.unmarshal(frames)
         frames = frames[size:]
@@ -138,7 +138,7 @@ def _settle(frames: bytes, at_broker: dict[int, None], acked: set[int]) -> None:
             acked.add(each)
 
 
-def test_acks_of_neighbours_are_one_frame() -> None:
+def test_adjacent_acks_are_one_frame() -> None:
     acks = PendingAcks(1)
     for tag in range(1, 101):
         acks.delivered(tag)
@@ -151,7 +151,7 @@ def test_acks_of_neighbours_are_one_frame() -> None:
 
 @given(st.data())
 @settings(deadline=None)
-def test_confirms_come_in_any_order(data: st.DataObject) -> None:
+def test_confirms_settle_in_any_order(data: st.DataObject) -> None:
     async def run() -> None:
         loop = asyncio.get_running_loop()
         confirms, batches = PublisherConfirms(), list[Batch]()
@@ -174,7 +174,7 @@ def test_confirms_come_in_any_order(data: st.DataObject) -> None:
     asyncio.run(run())
 
 
-def test_one_that_was_not_taken_spoils_its_batch_alone() -> None:
+def test_nacked_message_fails_only_its_batch() -> None:
     async def run() -> None:
         loop = asyncio.get_running_loop()
         confirms = PublisherConfirms()
@@ -195,5 +195,5 @@ def test_one_that_was_not_taken_spoils_its_batch_alone() -> None:
 
 
 @pytest.mark.parametrize("number", ["", "abc", "9", "-1", "²"])
-def test_a_return_of_nothing_known_is_nobodys(number: str) -> None:
+def test_unknown_return_is_ignored(number: str) -> None:
     assert PublisherConfirms().returned(number, UnroutableError("")) is False

@@ -1,4 +1,4 @@
-"""The messages: what is written fits the schemas, what others write is understood, all else is refused."""
+"""Messages: encoding matches the schemas, foreign messages are decoded, invalid ones rejected."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from rune.core.execution.token import Arrived, Ref, Token, TokenPurpose
 
 SCHEMAS = Path(__file__).resolve().parents[3] / "docs" / "schemas"
 IDS = ("trigger", "users", "fetch", "orders", "price")
-NAMES = MessageContext("wf_1", "sha256:abc", IDS)
+CONTEXT = MessageContext("wf_1", "sha256:abc", IDS)
 
 EXECUTION: dict[str, Any] = {
     "workflow_id": "wf_email_notification",
@@ -73,7 +73,7 @@ COMPLETION: dict[str, Any] = {
 
 
 @functools.cache
-def checker(name: str) -> jsonschema.Draft202012Validator:
+def validator(name: str) -> jsonschema.Draft202012Validator:
     schemas = {each.name: json.loads(each.read_text()) for each in SCHEMAS.glob("*.json")}
     schema = schemas[f"{name}.json"]
     jsonschema.Draft202012Validator.check_schema(schema)
@@ -82,8 +82,8 @@ def checker(name: str) -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(schema, registry=others)
 
 
-def fits(name: str, body: bytes) -> bool:
-    return bool(checker(name).is_valid(json.loads(body)))
+def matches_schema(name: str, body: bytes) -> bool:
+    return bool(validator(name).is_valid(json.loads(body)))
 
 
 PATHS = st.lists(st.integers(0, 4), max_size=3).map(lambda found: tuple(x for n in found for x in (n, n * 7)))
@@ -98,25 +98,25 @@ TOKENS = st.builds(
 
 @given(TOKENS, st.integers(0, 10))
 @settings(deadline=None)
-def test_every_token_arrives_as_it_was_sent_in_a_message_that_fits(token: Token, priority: int) -> None:
-    body = encode_hint("exec_1", token, NAMES, priority)
+def test_hint_round_trips_and_matches_schema(token: Token, priority: int) -> None:
+    body = encode_hint("exec_1", token, CONTEXT, priority)
 
     assert decode_hint(body) == ("exec_1", token)
-    assert fits("node-execution-message", body)
-    whole = decode_execution(body)
-    assert (whole.workflow_id, whole.current_node, whole.definition_ref) == (
+    assert matches_schema("node-execution-message", body)
+    message = decode_execution(body)
+    assert (message.workflow_id, message.current_node, message.definition_ref) == (
         "wf_1",
         IDS[token.node],
         "sha256:abc",
     )
-    assert whole.token == token
+    assert message.token == token
 
 
-def test_a_message_names_things_as_people_do() -> None:
+def test_hint_contains_names_instead_of_indexes() -> None:
     token = Token(4, (1, 5, 3, 2), Ref("result", 2, (1, 5)), attempt=2)
 
     found = json.loads(
-        encode_hint("exec_1", token, msgspec.structs.replace(NAMES, traceparent="00-ab-cd-01"), 9)
+        encode_hint("exec_1", token, msgspec.structs.replace(CONTEXT, traceparent="00-ab-cd-01"), 9)
     )
 
     assert found == {
@@ -137,28 +137,28 @@ def test_a_message_names_things_as_people_do() -> None:
     }
 
 
-def test_in_full_a_message_brings_definition_and_outputs() -> None:
+def test_inline_message_contains_definition_and_context() -> None:
     names = msgspec.structs.replace(
-        NAMES, definition=b'{"nodes": [], "edges": []}', context=b'{"$trigger": 1}'
+        CONTEXT, definition=b'{"nodes": [], "edges": []}', context=b'{"$trigger": 1}'
     )
 
     body = encode_hint("exec_1", Token(2), names)
 
     found = json.loads(body)
-    assert fits("node-execution-message", body)
+    assert matches_schema("node-execution-message", body)
     assert found["workflow_definition"] == {"nodes": [], "edges": []}
     assert found["accumulated_context"] == {"$trigger": 1}
     assert "definition_ref" not in found
 
 
-def test_a_message_stays_small_whatever_ran_before() -> None:
-    assert len(encode_hint("exec_20251009_123456", Token(4, (1, 5), Ref("result", 2, (1, 5))), NAMES)) < 400
+def test_hint_is_small() -> None:
+    assert len(encode_hint("exec_20251009_123456", Token(4, (1, 5), Ref("result", 2, (1, 5))), CONTEXT)) < 400
 
 
-def test_what_others_write_by_hand_is_understood() -> None:
+def test_foreign_execution_message_is_decoded() -> None:
     body = json.dumps(EXECUTION).encode()
 
-    assert fits("node-execution-message", body)
+    assert matches_schema("node-execution-message", body)
     assert decode_hint(body) == ("exec_20251009_123456", None)
     found = decode_execution(body)
     assert found.current_node == "http_fetch_user"
@@ -188,41 +188,41 @@ def test_what_others_write_by_hand_is_understood() -> None:
     ],
     ids=str,
 )
-def test_schema_and_code_refuse_the_same(change: dict[str, Any]) -> None:
+def test_schema_and_decoder_reject_same_messages(change: dict[str, Any]) -> None:
     body = json.dumps({**EXECUTION, **change}).encode()
 
-    assert not fits("node-execution-message", body)
+    assert not matches_schema("node-execution-message", body)
     with pytest.raises(InvalidMessageError):
         decode_execution(body)
 
 
 @pytest.mark.parametrize("missing", EXECUTION)
-def test_nothing_that_is_required_may_be_left_out(missing: str) -> None:
+def test_missing_required_field_is_rejected(missing: str) -> None:
     body = json.dumps({name: value for name, value in EXECUTION.items() if name != missing}).encode()
 
-    assert not fits("node-execution-message", body)
+    assert not matches_schema("node-execution-message", body)
     with pytest.raises(InvalidMessageError):
         decode_execution(body)
 
 
 @pytest.mark.parametrize("example", [SUCCESS, FAILURE])
-def test_statuses_as_others_write_them(example: dict[str, Any]) -> None:
+def test_foreign_status_round_trips(example: dict[str, Any]) -> None:
     body = json.dumps(example).encode()
 
-    assert fits("node-status-message", body)
+    assert matches_schema("node-status-message", body)
     found = decode_status(body)
     written = json.loads(encode_message(found))
-    assert fits("node-status-message", json.dumps(written).encode())
+    assert matches_schema("node-status-message", json.dumps(written).encode())
     assert {name: written[name] for name in example} == example
 
 
-def test_a_batch_holds_statuses_and_nothing_else() -> None:
-    assert fits("node-status-batch", json.dumps([SUCCESS, FAILURE]).encode())
+def test_batch_schema_accepts_only_statuses() -> None:
+    assert matches_schema("node-status-batch", json.dumps([SUCCESS, FAILURE]).encode())
     for wrong in ([], [SUCCESS] * 101, [EXECUTION], [{**SUCCESS, "status": "done"}], SUCCESS):
-        assert not fits("node-status-batch", json.dumps(wrong).encode())
+        assert not matches_schema("node-status-batch", json.dumps(wrong).encode())
 
 
-def test_a_status_of_ours_fits() -> None:
+def test_encoded_status_matches_schema() -> None:
     status = NodeStatusMessage(
         workflow_id="wf_1", execution_id="e", node_id="price", status="failed",
         error=ErrorObject("no", "NODE_FAILED"), executed_at=moment(1_760_013_301_234), duration_ms=5,
@@ -231,7 +231,7 @@ def test_a_status_of_ours_fits() -> None:
 
     body = encode_message(status)
 
-    assert fits("node-status-message", body)
+    assert matches_schema("node-status-message", body)
     found = json.loads(body)
     assert found["executed_at"] == "2025-10-09T12:35:01.234Z"
     assert found["lineage_stack"] == [
@@ -240,20 +240,20 @@ def test_a_status_of_ours_fits() -> None:
     assert decode_status(body) == status
 
 
-def test_completions() -> None:
+def test_completion_round_trips_and_matches_schema() -> None:
     body = json.dumps(COMPLETION).encode()
 
-    assert fits("completion-message", body)
+    assert matches_schema("completion-message", body)
     assert json.loads(encode_message(decode_completion(body))) == COMPLETION
     failed = CompletionMessage(
         workflow_id="w", execution_id="e", status="cancelled", final_context=msgspec.Raw(b"{}"),
         completed_at=moment(0), total_duration_ms=0, error=ErrorObject("m", "C"),
     )  # fmt: skip
-    assert fits("completion-message", encode_message(failed))
+    assert matches_schema("completion-message", encode_message(failed))
 
 
 @pytest.mark.parametrize("body", [b"", b"null", b"[]", b'{"status": "done"}', b"\xff", b"[" * 200_000])
-def test_noise_is_refused(body: bytes) -> None:
+def test_undecodable_body_is_rejected(body: bytes) -> None:
     for decode in (decode_hint, decode_execution, decode_status, decode_completion):
         with pytest.raises(InvalidMessageError):
             decode(body)

@@ -1,4 +1,4 @@
-"""The queue on RabbitMQ when the broker, a queue or the wire goes away, and comes back."""
+"""RabbitMQ queue when the broker, a queue or the connection is lost and restored."""
 
 from __future__ import annotations
 
@@ -9,49 +9,49 @@ from pamqp import commands
 
 from rune.core.execution.token import Token
 from rune.ports.journal import StoreUnavailableError
-from tests.integration.rabbitmq.helping import scenario
-from tests.integration.rabbitmq.queues import Place, place
+from tests.support.async_test import async_test
+from tests.support.rabbitmq_queues import VhostQueues, vhost_queues
 from tests.support.services.proxy import Proxy
 from tests.support.services.rabbitmq import broker, mortal_broker
 from tests.support.waiting import until
 
 
 @pytest.fixture
-def mortal() -> None:
+def own_broker() -> None:
     mortal_broker()
 
 
-@scenario
-async def test_a_queue_that_was_deleted_under_its_consumer_is_there_again() -> None:
-    async with place() as here:
-        queue = here.queue()
+@async_test
+async def test_deleted_queue_is_declared_again() -> None:
+    async with vhost_queues() as vhost:
+        queue = vhost.queue()
         await queue.send("x", [Token(0)])
         await queue.ack(await queue.receive())
         waiting = asyncio.ensure_future(queue.receive())
-        broker().api("DELETE", f"queues/{here.vhost}/workflow.execution")
+        broker().api("DELETE", f"queues/{vhost.name}/workflow.execution")
         await queue.send("x", [Token(1)])
         assert (await waiting).token.node == 1
 
 
-@scenario
-async def test_all_queues_and_exchanges_may_go() -> None:
-    async with place() as here:
-        queue = here.queue()
+@async_test
+async def test_deleted_topology_is_declared_again() -> None:
+    async with vhost_queues() as vhost:
+        queue = vhost.queue()
         await queue.send("x", [Token(0)])
         await queue.ack(await queue.receive())
         for kind in ("queues", "exchanges"):
-            for found in broker().api("GET", f"{kind}/{here.vhost}"):
+            for found in broker().api("GET", f"{kind}/{vhost.name}"):
                 if found["name"].startswith("workflow."):
-                    broker().api("DELETE", f"{kind}/{here.vhost}/{found['name']}")
+                    broker().api("DELETE", f"{kind}/{vhost.name}/{found['name']}")
         await queue.send("x", [Token(1)])
         assert (await queue.receive()).token.node == 1
 
 
-@scenario
-async def test_a_silent_wire_is_replaced() -> None:
-    async with place() as here, Proxy(broker().port).running() as proxy:
-        url = here.url.replace(str(broker().port), str(proxy.port)) + "?heartbeat=1"
-        queue = here.queue(url=url, deadline=3.0)
+@async_test
+async def test_stalled_connection_is_replaced() -> None:
+    async with vhost_queues() as vhost, Proxy(broker().port).running() as proxy:
+        url = vhost.url.replace(str(broker().port), str(proxy.port)) + "?heartbeat=1"
+        queue = vhost.queue(url=url, deadline=3.0)
         await queue.send("x", [Token(0)])
         await queue.receive()
         proxy.stall()
@@ -61,10 +61,10 @@ async def test_a_silent_wire_is_replaced() -> None:
         await queue.close()
 
 
-@scenario
-async def test_a_consumer_that_vanished_without_a_word_is_noticed() -> None:
-    async with place() as here:
-        queue = here.queue(watch=0.2)
+@async_test
+async def test_silently_cancelled_consumer_is_restored() -> None:
+    async with vhost_queues() as vhost:
+        queue = vhost.queue(watch=0.2)
         await queue.send("x", [Token(0)])
         await queue.ack(await queue.receive())
         channel = queue.consumer._channel
@@ -76,10 +76,10 @@ async def test_a_consumer_that_vanished_without_a_word_is_noticed() -> None:
         await until(lambda: queue.consumer.link.made == 2)
 
 
-@scenario
-async def test_a_healthy_consumer_is_left_alone() -> None:
-    async with place() as here:
-        queue = here.queue(watch=0.05)
+@async_test
+async def test_healthy_consumer_is_not_reconnected() -> None:
+    async with vhost_queues() as vhost:
+        queue = vhost.queue(watch=0.05)
         await queue.send("x", [Token(0)])
         held = await queue.receive()
         waiting = asyncio.ensure_future(queue.receive())
@@ -89,11 +89,11 @@ async def test_a_healthy_consumer_is_left_alone() -> None:
         waiting.cancel()
 
 
-@pytest.mark.usefixtures("mortal")
-@scenario
-async def test_a_killed_broker_loses_nothing_and_its_clients_come_back() -> None:
-    async with place(mortal_broker()) as here:
-        queue = here.queue(deadline=180.0)
+@pytest.mark.usefixtures("own_broker")
+@async_test
+async def test_killed_broker_loses_no_token() -> None:
+    async with vhost_queues(mortal_broker()) as vhost:
+        queue = vhost.queue(deadline=180.0)
         await queue.send("x", [Token(node) for node in range(20)])
         held = [await queue.receive() for _ in range(5)]
         await asyncio.to_thread(mortal_broker().settle)
@@ -113,25 +113,25 @@ async def test_a_killed_broker_loses_nothing_and_its_clients_come_back() -> None
         assert ("late", 0) in seen
 
 
-@pytest.mark.usefixtures("mortal")
-@scenario
-async def test_a_broker_without_its_data_is_set_up_again() -> None:
-    here = Place(mortal_broker().url(), "/")
-    queue = here.queue(deadline=180.0)
+@pytest.mark.usefixtures("own_broker")
+@async_test
+async def test_emptied_broker_is_declared_again() -> None:
+    vhost = VhostQueues(mortal_broker().url(), "/")
+    queue = vhost.queue(deadline=180.0)
     await queue.send("x", [Token(0)])
     await queue.ack(await queue.receive())
     waiting = asyncio.ensure_future(queue.receive())
     await asyncio.to_thread(mortal_broker().restart, empty=True)
     await queue.send("x", [Token(1)])
     assert (await waiting).token.node == 1
-    await here.close()
+    await vhost.close()
 
 
-@pytest.mark.usefixtures("mortal")
-@scenario
-async def test_during_an_alarm_sending_is_an_outage_and_receiving_goes_on() -> None:
-    async with place(mortal_broker()) as here:
-        queue = here.queue(deadline=1.0)
+@pytest.mark.usefixtures("own_broker")
+@async_test
+async def test_alarm_blocks_sends_but_not_receives() -> None:
+    async with vhost_queues(mortal_broker()) as vhost:
+        queue = vhost.queue(deadline=1.0)
         await queue.send("x", [Token(0), Token(1)])
         first = await queue.receive()
         await asyncio.to_thread(mortal_broker().alarm, memory_low=True)
@@ -144,13 +144,13 @@ async def test_during_an_alarm_sending_is_an_outage_and_receiving_goes_on() -> N
             assert (await queue.receive()).token.node == 1
         finally:
             await asyncio.to_thread(mortal_broker().alarm, memory_low=False)
-        await until(lambda: _sends(queue.send("x", [Token(3)])))
+        await until(lambda: _succeeds(queue.send("x", [Token(3)])))
         seen: set[int] = set()
-        while seen != {2, 3}:  # what could not be sent in time follows, perhaps more than once
+        while seen != {2, 3}:  # buffered sends follow, possibly more than once
             seen.add((await queue.receive()).token.node)
 
 
-async def _sends(sending: object) -> bool:
+async def _succeeds(sending: object) -> bool:
     try:
         await sending  # type: ignore[misc]
     except StoreUnavailableError:
@@ -158,21 +158,21 @@ async def _sends(sending: object) -> bool:
     return True
 
 
-@pytest.mark.usefixtures("mortal")
-@pytest.mark.parametrize(("early", "comes_again"), [(0.3, False), (60.0, True)])
-@scenario
-async def test_a_node_longer_than_the_ack_timeout(early: float, comes_again: bool) -> None:
-    """Acknowledged early it does not matter; otherwise the broker ends the channel, and it comes again."""
+@pytest.mark.usefixtures("own_broker")
+@pytest.mark.parametrize(("early", "redelivered"), [(0.3, False), (60.0, True)])
+@async_test
+async def test_early_ack_prevents_redelivery_after_consumer_timeout(early: float, redelivered: bool) -> None:
+    """An early ack avoids the consumer timeout; otherwise the broker closes the channel and redelivers."""
     limit = "application:set_env(rabbit, consumer_timeout, {}), application:set_env(rabbit, channel_tick_interval, {})."
     await asyncio.to_thread(mortal_broker().control, "eval", limit.format(1500, 300))
     try:
-        async with place(mortal_broker()) as here:
-            queue = here.queue(early=early)
+        async with vhost_queues(mortal_broker()) as vhost:
+            queue = vhost.queue(early=early)
             await queue.send("x", [Token(0)])
             await queue.receive()
             waiting = asyncio.ensure_future(queue.receive())
-            await asyncio.wait((waiting,), timeout=None if comes_again else 4.0)
-            assert waiting.done() == comes_again
+            await asyncio.wait((waiting,), timeout=None if redelivered else 4.0)
+            assert waiting.done() == redelivered
             waiting.cancel()
     finally:
         await asyncio.to_thread(mortal_broker().control, "eval", limit.format(1_800_000, 60_000))

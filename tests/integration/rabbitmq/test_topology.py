@@ -1,4 +1,4 @@
-"""The topology on a real broker, and what real users of each role may do with it."""
+"""Topology and role permissions on a real broker."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from rune.adapters.rabbitmq.topology import (
 )
 from rune.codec.messages import NodeExecutionMessage, encode_message
 from rune.core.execution.token import Token
-from tests.integration.rabbitmq.helping import scenario
-from tests.integration.rabbitmq.queues import Place, worn_out
+from tests.support.async_test import async_test
+from tests.support.rabbitmq_queues import VhostQueues, exhaust_deliveries
 from tests.support.services.rabbitmq import broker
 from tests.support.waiting import until
 
@@ -33,8 +33,8 @@ PASSWORDS = {"worker": "w w", "master": "m/m"}
 
 
 @asynccontextmanager
-async def imported(topology: Topology) -> AsyncIterator[str]:
-    """A vhost that was made from a definitions file alone."""
+async def vhost_from_definitions(topology: Topology) -> AsyncIterator[str]:
+    """Create a vhost from a definitions file alone."""
     with broker().vhost() as vhost:
         broker().api("POST", "definitions", definitions(topology, vhost, PASSWORDS))
         yield vhost
@@ -44,7 +44,7 @@ def url(vhost: str, role: str) -> str:
     return broker().url(vhost, user_name(role), PASSWORDS[role])
 
 
-async def refused(vhost: str, role: str, act: str, name: str) -> bool:
+async def is_refused(vhost: str, role: str, act: str, name: str) -> bool:
     connection = await connect(url(vhost, role))
     channel = await connection.channel()
     try:
@@ -65,32 +65,32 @@ async def refused(vhost: str, role: str, act: str, name: str) -> bool:
 
 
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
-@scenario
-async def test_declaring_twice_changes_nothing(kind: str) -> None:
+@async_test
+async def test_second_declare_changes_nothing(kind: str) -> None:
     topology = Topology(queues=("default", "gpu"), kind=kind)  # type: ignore[arg-type]
     with broker().vhost() as vhost:
         connection = await connect(broker().url(vhost))
         await declare(connection, topology)
         await declare(connection, topology)
         await connection.close()
-        made = {each["name"]: each for each in broker().api("GET", f"queues/{vhost}")}
-        assert set(made) == {each.name for each in topology.table()}
-        assert made["workflow.execution.gpu.high"]["arguments"]["x-queue-type"] == kind
-        assert "x-message-ttl" not in made["workflow.execution"]["arguments"]
+        declared = {each["name"]: each for each in broker().api("GET", f"queues/{vhost}")}
+        assert set(declared) == {each.name for each in topology.table()}
+        assert declared["workflow.execution.gpu.high"]["arguments"]["x-queue-type"] == kind
+        assert "x-message-ttl" not in declared["workflow.execution"]["arguments"]
 
 
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
-@scenario
-async def test_the_file_and_the_declaration_agree(kind: str) -> None:
+@async_test
+async def test_definitions_file_matches_declaration(kind: str) -> None:
     topology = Topology(kind=kind)  # type: ignore[arg-type]
-    async with imported(topology) as vhost:
+    async with vhost_from_definitions(topology) as vhost:
         connection = await connect(broker().url(vhost))
         await declare(connection, topology)
         await connection.close()
 
 
-@scenario
-async def test_each_role_may_do_its_own_and_nothing_else() -> None:
+@async_test
+async def test_each_role_has_only_its_permissions() -> None:
     topology = Topology()
     allowed = {
         "worker": {
@@ -105,18 +105,18 @@ async def test_each_role_may_do_its_own_and_nothing_else() -> None:
             *(("read", each) for each in ("workflow.node.status", "workflow.completion", topology.dead)),
         },
     }
-    async with imported(topology) as vhost:
+    async with vhost_from_definitions(topology) as vhost:
         acts = [("publish", each.name) for each in all_exchanges(topology)]
         acts += [("read", each.name) for each in all_queues(topology)]
         acts += [("publish", ""), ("publish", "amq.direct"), ("declare", "mine"), ("declare", "workflow.x")]
-        for role, may in allowed.items():
-            found = {(act, name) for act, name in acts if not await refused(vhost, role, act, name)}
-            assert found == may
+        for role, permitted in allowed.items():
+            found = {(act, name) for act, name in acts if not await is_refused(vhost, role, act, name)}
+            assert found == permitted
 
 
-@scenario
-async def test_a_worker_with_the_rights_of_a_worker_works() -> None:
-    async with imported(Topology()) as vhost:
+@async_test
+async def test_queue_works_with_permissions_of_worker() -> None:
+    async with vhost_from_definitions(Topology()) as vhost:
         queue = RabbitQueue(url(vhost, "worker"), consumer="w", watch=0.1)
         await queue.check()
         await queue.send("x", [Token(1)], 9)
@@ -133,26 +133,26 @@ async def test_a_worker_with_the_rights_of_a_worker_works() -> None:
         await connection.close()
 
 
-@scenario
-async def test_a_scheduler_with_the_rights_of_the_master_hands_innocent_messages_back() -> None:
+@async_test
+async def test_master_permissions_allow_requeue_of_innocent_messages() -> None:
     topology = Topology(kind="quorum")
-    async with imported(topology) as vhost:
+    async with vhost_from_definitions(topology) as vhost:
         queue = RabbitQueue(url(vhost, "worker"), consumer="w", kind="quorum")
         await queue.send("x", [Token(7)])
-        await worn_out(broker().url(vhost), topology.execution)
-        rescuing = asyncio.create_task(
+        await exhaust_deliveries(broker().url(vhost), topology.execution)
+        requeueing = asyncio.create_task(
             requeue_innocent(DeadLetters(url(vhost, "master"), topology), pause=0.05)
         )
         assert (await queue.receive()).token.node == 7
-        rescuing.cancel()
-        await asyncio.wait([rescuing])
+        requeueing.cancel()
+        await asyncio.wait([requeueing])
         await queue.close()
 
 
-@scenario
-async def test_starts_for_another_engine_go_from_the_master_to_a_worker() -> None:
+@async_test
+async def test_legacy_start_is_delivered_from_master_to_worker() -> None:
     topology = Topology()
-    async with imported(topology) as vhost:
+    async with vhost_from_definitions(topology) as vhost:
         sender, reader = (LegacyExecutor(url(vhost, role), topology, role) for role in ("master", "worker"))
         found: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
@@ -174,11 +174,11 @@ async def test_starts_for_another_engine_go_from_the_master_to_a_worker() -> Non
         await reader.close()
 
 
-@scenario
-async def test_the_queue_of_another_engine_stays_as_it_is() -> None:
+@async_test
+async def test_existing_legacy_queue_is_not_redeclared() -> None:
     with broker().vhost() as vhost:
-        theirs = {"durable": True, "arguments": {"x-message-ttl": 60_000}}
-        broker().api("PUT", f"queues/{vhost}/workflow.started", theirs)
+        legacy = {"durable": True, "arguments": {"x-message-ttl": 60_000}}
+        broker().api("PUT", f"queues/{vhost}/workflow.started", legacy)
         broker().api("POST", "definitions", definitions(Topology(), vhost, PASSWORDS))
         sender = LegacyExecutor(url(vhost, "master"), Topology(), "master")
         await sender.hand_over(b"{}")
@@ -187,11 +187,11 @@ async def test_the_queue_of_another_engine_stays_as_it_is() -> None:
         assert await (await connection.channel()).get("workflow.started") is not None
         await connection.close()
         found = broker().api("GET", f"queues/{vhost}/workflow.started")
-        assert found["arguments"] == theirs["arguments"]
+        assert found["arguments"] == legacy["arguments"]
 
 
-@scenario
-async def test_a_start_is_handed_over_although_the_queue_of_the_other_engine_has_gone() -> None:
+@async_test
+async def test_hand_over_recreates_deleted_legacy_queue() -> None:
     with broker().vhost() as vhost:
         sender = LegacyExecutor(broker().url(vhost), Topology(), "master")
         await sender.hand_over(b"{}")
@@ -205,9 +205,9 @@ async def test_a_start_is_handed_over_although_the_queue_of_the_other_engine_has
         await connection.close()
 
 
-@scenario
-async def test_a_start_that_cannot_be_put_aside_is_not_forgotten() -> None:
-    """The queue of dead letters has gone meanwhile; a new connection brings it back, and the start with it."""
+@async_test
+async def test_rejected_start_is_kept_when_dead_letter_queue_is_missing() -> None:
+    """The dead letter queue is deleted meanwhile; a new connection declares it again, and the start is kept."""
     topology = Topology()
     with broker().vhost() as vhost:
         reader = LegacyExecutor(broker().url(vhost), topology, "worker")
@@ -218,25 +218,25 @@ async def test_a_start_that_cannot_be_put_aside_is_not_forgotten() -> None:
         reader.set_handler(take)
         reader.start()
         await reader.hand_over(b"{}")
-        here = Place(broker().url(vhost), vhost)
-        await until(lambda: _has_one(here))
+        queues = VhostQueues(broker().url(vhost), vhost)
+        await until(lambda: _has_one(queues))
         broker().api("DELETE", f"queues/{vhost}/{topology.dead}")
         await reader.hand_over(b"[]")
-        await until(lambda: _has_one(here))
-        letter = await here.take(topology.dead)
+        await until(lambda: _has_one(queues))
+        letter = await queues.take(topology.dead)
         assert letter is not None
         assert letter.body == b"[]"
         await reader.close()
 
 
-async def _has_one(here: Place) -> bool:
+async def _has_one(queues: VhostQueues) -> bool:
     try:
-        return await here.waiting("workflow.execution.dead") == 1
+        return await queues.waiting("workflow.execution.dead") == 1
     except ChannelClosedError:
         return False
 
 
-def test_an_old_broker_gets_what_it_knows() -> None:
+def test_topology_of_old_broker_uses_known_arguments() -> None:
     old = {each.name: each.arguments for each in Topology(kind="quorum").table((3, 9))}
     new = {each.name: each.arguments for each in Topology(kind="quorum").table((4, 1))}
 
@@ -248,8 +248,8 @@ def test_an_old_broker_gets_what_it_knows() -> None:
     )
 
 
-def test_who_looks_at_what_is_kept_wears_nothing_out() -> None:
-    """Brokers from 4.0 on count deliveries of every quorum queue, and drop what had 20 unless told otherwise."""
+def test_stored_queues_have_no_low_delivery_limit() -> None:
+    """Brokers from 4.0 on limit deliveries of every quorum queue to 20 by default."""
     for version in ((3, 9), (3, 10, 8), (4, 1)):
         found = {each.name: each.arguments for each in Topology(kind="quorum").table(version)}
         for name in ("workflow.execution.dead", "workflow.completion"):
@@ -259,7 +259,7 @@ def test_who_looks_at_what_is_kept_wears_nothing_out() -> None:
         assert "x-delivery-limit" not in queue.arguments
 
 
-def test_the_topology_can_be_read() -> None:
+def test_as_text_lists_queues_and_roles() -> None:
     text = as_text(Topology("acme"))
 
     assert "acme.execution.retry.25s" in text
@@ -267,5 +267,5 @@ def test_the_topology_can_be_read() -> None:
     assert "x-message-ttl=604800000" in text
 
 
-def test_a_definitions_file_holds_no_password() -> None:
+def test_definitions_contain_no_password() -> None:
     assert "m/m" not in str(definitions(Topology(), "/", PASSWORDS))

@@ -1,4 +1,4 @@
-"""Scripts are tried on a real server, by another client than the adapter's own."""
+"""Fixtures: a real Redis server, used with redis-py instead of the adapter's client."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.services.redis_server import redis_server
 
 @pytest.fixture
 def redis() -> Iterator[Redis]:
-    """A connection to a server that nobody else uses meanwhile."""
+    """A connection to an empty server used by this test only."""
     with Redis(unix_socket_path=redis_server().socket) as connection:
         connection.flushall()
         yield connection

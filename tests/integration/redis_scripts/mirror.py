@@ -1,4 +1,4 @@
-"""One execution led twice, by the core in memory and by the scripts in Redis, and compared after every step."""
+"""Runs one execution in the core and in the Redis scripts, and compares both after every step."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ PACK = msgspec.msgpack.encode
 KEYS = Keys("mirror")
 
 
-class Difference(AssertionError):
-    """The script and the core do not agree."""
+class MirrorMismatch(AssertionError):
+    """Script and core differ."""
 
 
 class Mirror:
-    """Each act is done to both; what they answer and what they then are must be the same."""
+    """Applies every operation to core and scripts; answers and resulting states must be equal."""
 
     def __init__(
         self,
@@ -67,8 +67,8 @@ class Mirror:
         self.compare()
 
     @classmethod
-    def begun(cls, redis: Redis, plan: Plan, *, limits: Limits = LIMITS, name: str = "x") -> Mirror:
-        """At the beginning of an execution."""
+    def start(cls, redis: Redis, plan: Plan, *, limits: Limits = LIMITS, name: str = "x") -> Mirror:
+        """Start an execution."""
         state = State(limits=limits)
         applied = start_execution(plan, state, NOW)
         mirror = cls(redis, plan, state, dict(applied.armed), name=name)
@@ -77,17 +77,17 @@ class Mirror:
         return mirror
 
     def install(self) -> None:
-        """Write what the core has as the state of the scripts."""
+        """Write the state of the core as the state of the scripts."""
         keys = KEYS.of(self.execution)
-        around = SnapshotContext(INCARNATION, None)
-        made = encode_state(self.plan, self.state, around, list(self.timers.items()))
+        context = SnapshotContext(INCARNATION, None)
+        made = encode_state(self.plan, self.state, context, list(self.timers.items()))
         fields = [each for pair in made.fields for each in pair]
         timers = [each for pair in made.timers for each in pair]
         self.redis.delete(*keys)
         self.redis.set(keys[5], "me")
-        ears = [each for member in made.listeners for each in (0, member.decode())]
+        listeners = [each for member in made.listeners for each in (0, member.decode())]
         nearest = min(self.timers.values(), default="")
-        parts = (PACK(fields), PACK(timers), PACK(ears), PACK([]), nearest)
+        parts = (PACK(fields), PACK(timers), PACK(listeners), PACK([]), nearest)
         assert self.run("install", "me", 1000, "BOTH", *parts) == 1
 
     def run(self, name: str, *more: Any) -> Any:
@@ -105,30 +105,33 @@ class Mirror:
         found: Any = self.redis.hgetall(KEYS.of(self.execution)[0])
         return read_fields(found)
 
-    def there(self) -> State:
+    def read_state(self) -> State:
         return decode_state(self.plan, self.fields())
 
     def decide(self, decision: Decision) -> Applied:
         before = copy.deepcopy(self.state)
-        kept = self.redis.hgetall(KEYS.of(self.execution)[0])
+        stored = self.redis.hgetall(KEYS.of(self.execution)[0])
         applied = apply(self.plan, self.state, decision)
         answer = self.run("apply", self._instructions.packed([decision]))
         if not applied.known:
-            self._expect(answer == b"BEHIND", f"{decision} is unknown, the script says {answer!r}")
-            self._expect(self.state == before, "the core changed by what it does not know")
             self._expect(
-                self.redis.hgetall(KEYS.of(self.execution)[0]) == kept, "what was refused has left traces"
+                answer == b"BEHIND", f"{decision} is unknown to the core, the script answers {answer!r}"
+            )
+            self._expect(self.state == before, "the core changed its state on an unknown decision")
+            self._expect(
+                self.redis.hgetall(KEYS.of(self.execution)[0]) == stored,
+                "the rejected decision changed the state",
             )
             return applied
         self._check(applied, answer, str(decision))
         return applied
 
-    def control(self, fact: PauseChanged) -> Applied:
+    def change_pause(self, fact: PauseChanged) -> Applied:
         applied = change_pause(self.plan, self.state, fact)
         self._check(applied, self.run("control", PACK((fact.at, fact.number, fact.paused))), str(fact))
         return applied
 
-    def hear(self, fact: SignalReceived) -> Applied:
+    def signal(self, fact: SignalReceived) -> Applied:
         applied = deliver_signal(self.plan, self.state, fact)
         path = False if fact.path is None else encode_path(fact.path)
         packed = PACK((fact.at, fact.id, fact.name, path))
@@ -136,7 +139,7 @@ class Mirror:
         return applied
 
     def fire(self, timer: Timer) -> Applied:
-        """The timer that is due first, at its time."""
+        """Fire the timer that is due first, at its time."""
         due = self.timers.pop(timer)
         self.now = max(self.now, due)
         applied = fire_timer(self.plan, self.state, timer, self.now)
@@ -146,19 +149,19 @@ class Mirror:
         fired, _, emitted, finish, failed = answer[5][0]
         self._expect(decode_timer(fired) == timer, f"{fired} instead of {timer}")
         if timer.kind in ("join", "finish", "deadline") and (applied.emitted or applied.finish):
-            applied.armed.append((timer, self.now + 9_000))  # until its consequence is applied
+            applied.armed.append((timer, self.now + 9_000))  # until the emitted token is applied
         self._check(applied, PACK(("ok", 0, emitted, finish, failed, False)), str(timer))
         return applied
 
-    def chores(self) -> list[list[Any]]:
-        """Do what an act on very many tokens has left to be done; answers what each chore emits."""
+    def run_chores(self) -> list[list[Any]]:
+        """Run the remaining chunks of an operation on many tokens; return what each emits."""
         found: list[list[Any]] = []
         while self.redis.zcount(KEYS.of(self.execution)[1], -1, -1):
             fired = msgspec.msgpack.decode(self.run("fire", 1, "", "", "", "{}", 1_000))[5]
             found += [each[2] for each in fired]
         return found
 
-    def touch(self, token: Token, *, leased: bool = False) -> str:
+    def claim(self, token: Token, *, leased: bool = False) -> str:
         verdict = claim_verdict(self.plan, self.state, token)
         want = (
             token.node,
@@ -172,12 +175,12 @@ class Mirror:
         answer = msgspec.msgpack.decode(self.run("claim", PACK((*want, token_fields(token)))))
         found = answer[5][0]
         if found not in ("held", "held back"):
-            self._expect(found == verdict, f"{token} may {verdict}, the script says {found}")
+            self._expect(found == verdict, f"{token} core: {verdict}, script: {found}")
         self.compare()
         return verdict
 
     def first_timer(self) -> Timer | None:
-        """The one that fires next; of several at one time, the one that the server sorts first."""
+        """Return the timer that fires next; for equal times, the one that the server sorts first."""
         if not self.timers:
             return None
         return min(self.timers, key=lambda each: (self.timers[each], encode_timer(each)))
@@ -185,7 +188,7 @@ class Mirror:
     def _check(self, applied: Applied, answer: bytes, what: str) -> None:
         self._expect(answer not in (b"FOLD", b"BEHIND"), f"{what}: {answer!r}")
         _, _, emitted, finish, failed, _ = msgspec.msgpack.decode(answer)
-        emitted = [*emitted, *(each for batch in self.chores() for each in batch)]
+        emitted = [*emitted, *(each for batch in self.run_chores() for each in batch)]
         here = sorted(map(repr, applied.emitted))
         there = sorted(repr(token_from_fields(each)) for each in emitted)
         self._expect(here == there, f"{what}: core emits {here}\n script {there}")
@@ -199,14 +202,14 @@ class Mirror:
         self.compare()
 
     def compare(self) -> None:
-        there = self.there()
+        there = self.read_state()
         if there != self.state:
-            raise Difference(_difference(self.state, there))
+            raise MirrorMismatch(_difference(self.state, there))
         self._compare_timers()
         self._compare_listeners()
 
     def _compare_timers(self) -> None:
-        """A timer that the core has set and dropped in one act may be left over there; it means nothing."""
+        """A timer that the core armed and disarmed in one operation may remain in Redis; it is ignored."""
         found: Any = self.redis.zrange(KEYS.of(self.execution)[1], 0, -1, withscores=True)
         there = {decode_timer(name.decode()): int(due) for name, due in found}
         if there == self.timers:
@@ -227,9 +230,9 @@ class Mirror:
         }
         self._expect(here == there, f"listeners here {here}, there {there}")
 
-    def _expect(self, holds: bool, otherwise: str) -> None:
+    def _expect(self, holds: bool, message: str) -> None:
         if not holds:
-            raise Difference(otherwise)
+            raise MirrorMismatch(message)
 
 
 def _difference(here: State, there: State) -> str:

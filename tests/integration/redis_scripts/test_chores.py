@@ -1,4 +1,4 @@
-"""What concerns very many tokens is done a few hundred at a time; when all of it is done, it is what the core says."""
+"""Operations on many tokens run in chunks; the final state equals that of the core."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from rune.core.execution.token import Token, TokenPurpose
 from rune.core.execution.transition import apply
 from rune.core.limits import Limits
 from tests.integration.redis_scripts.mirror import NOW, PACK, Mirror
-from tests.unit.core.plans import gather, node, plan, race, split
+from tests.support.plans import aggregator, node, plan, race, split
 
 MANY = 600
 LIMITS = Limits(window=1_000)
-AT_MOST = 520
+MAX_CHUNK = 520
 
 
-class Crowd(Mirror):
-    """A mirror that is compared when its chores are done."""
+class UncheckedMirror(Mirror):
+    """A mirror that is compared only when all chunks are done."""
 
-    def both(self, *decisions: Decision) -> list[Any]:
+    def apply_both(self, *decisions: Decision) -> list[Any]:
         for decision in decisions:
             apply(self.plan, self.state, decision)
         found: list[Any] = self.decoded(self.run("apply", self._instructions.packed(decisions)))[2]
@@ -37,30 +37,30 @@ class Crowd(Mirror):
         found: list[Any] = msgspec.msgpack.decode(answer)
         return found
 
-    def park(self, token: Token) -> None:
-        """Somebody comes to run it."""
+    def claim_unchecked(self, token: Token) -> None:
+        """Claim the token in core and scripts."""
         claim_verdict(self.plan, self.state, token)
         want = (token.node, encode_path(token.path), "run", 1, False, "me", False)
         self.run("claim", PACK((*want, token_fields(token))))
 
-    def told(self, fact: PauseChanged) -> list[Any]:
+    def change_pause(self, fact: PauseChanged) -> list[Any]:  # type: ignore[override]
         change_pause(self.plan, self.state, fact)
         found: list[Any] = self.decoded(self.run("control", PACK((fact.at, fact.number, fact.paused))))[2]
         return found
 
     def check(self) -> None:
-        there = self.there()
+        there = self.read_state()
         assert there.scopes.keys() == self.state.scopes.keys()
         assert there == self.state
 
 
-def _spread(mirror: Crowd, count: int) -> list[Token]:
-    """Every item started."""
+def _start_items(mirror: UncheckedMirror, count: int) -> list[Token]:
+    """Start every item; return their tokens."""
     (token,) = [each for each in mirror.emitted if mirror.plan.nodes[each.node].fans_out]
     items: list[Token] = []
     decision = step(mirror.plan, token, FanOut(count), NOW)
     while True:
-        sent = [token_from_fields(each) for each in mirror.both(decision)]
+        sent = [token_from_fields(each) for each in mirror.apply_both(decision)]
         items += [each for each in sent if each.fate is TokenPurpose.RUN]
         dispatch = [each for each in sent if each.fate is TokenPurpose.DISPATCH]
         if not dispatch:
@@ -68,37 +68,41 @@ def _spread(mirror: Crowd, count: int) -> list[Token]:
         decision = step_unrun(mirror.plan, dispatch[0], NOW)
 
 
-def test_a_resume_sends_all_that_was_parked_a_few_hundred_at_a_time(redis: Redis) -> None:
-    mirror = Crowd.begun(redis, plan("start -> s -> a -> g", s=split(), g=gather()), limits=LIMITS)
-    assert isinstance(mirror, Crowd)
-    items = _spread(mirror, MANY)
+def test_resume_emits_parked_tokens_in_chunks(redis: Redis) -> None:
+    mirror = UncheckedMirror.start(
+        redis, plan("start -> s -> a -> g", s=split(), g=aggregator()), limits=LIMITS
+    )
+    assert isinstance(mirror, UncheckedMirror)
+    items = _start_items(mirror, MANY)
     assert len(items) == MANY
-    mirror.told(PauseChanged(NOW, 1, True))
+    mirror.change_pause(PauseChanged(NOW, 1, True))
     for item in items:
-        mirror.park(item)
-    first = mirror.told(PauseChanged(NOW, 2, False))
-    rest = mirror.chores()
+        mirror.claim_unchecked(item)
+    first = mirror.change_pause(PauseChanged(NOW, 2, False))
+    rest = mirror.run_chores()
     sent = [token_from_fields(each).path for batch in (first, *rest) for each in batch]
     assert sorted(sent) == sorted(each.path for each in items)
-    assert all(len(batch) <= AT_MOST for batch in (first, *rest))
+    assert all(len(batch) <= MAX_CHUNK for batch in (first, *rest))
     assert len(rest) >= 1
     mirror.check()
 
 
-def test_a_cancelled_region_wakes_all_that_wait_a_few_hundred_at_a_time(redis: Redis) -> None:
+def test_cancelled_region_emits_waiting_tokens_in_chunks(redis: Redis) -> None:
     wait = node("wait", {"resume": "signal", "name": "go"})
     shape = "start -> s -> w -> g -> m, start -> a -> m, m -> z"
     losing = race({"cancel_losers": True})
-    mirror = Crowd.begun(redis, plan(shape, s=split(), w=wait, g=gather(), m=losing), limits=LIMITS)
-    assert isinstance(mirror, Crowd)
-    for item in _spread(mirror, MANY):
-        mirror.both(step(mirror.plan, item, Suspend(None, "go"), NOW))
+    mirror = UncheckedMirror.start(
+        redis, plan(shape, s=split(), w=wait, g=aggregator(), m=losing), limits=LIMITS
+    )
+    assert isinstance(mirror, UncheckedMirror)
+    for item in _start_items(mirror, MANY):
+        mirror.apply_both(step(mirror.plan, item, Suspend(None, "go"), NOW))
     mirror.check()
-    (opened,) = mirror.both(step(mirror.plan, Token(mirror.plan.index["a"]), Output(None), NOW))
-    first = mirror.both(step(mirror.plan, token_from_fields(opened), Output(None), NOW))
-    rest = mirror.chores()
+    (opened,) = mirror.apply_both(step(mirror.plan, Token(mirror.plan.index["a"]), Output(None), NOW))
+    first = mirror.apply_both(step(mirror.plan, token_from_fields(opened), Output(None), NOW))
+    rest = mirror.run_chores()
     woken = [token_from_fields(each) for batch in (first, *rest) for each in batch]
     assert len([each for each in woken if each.node == mirror.plan.index["w"]]) == MANY
     assert len(rest) >= 1
-    assert all(len(batch) <= AT_MOST for batch in (first, *rest))
+    assert all(len(batch) <= MAX_CHUNK for batch in (first, *rest))
     mirror.check()

@@ -1,4 +1,4 @@
-"""A fleet whose processes are scraped, traced and read: three workers that each run every node where it comes."""
+"""Fixture: a cluster with metrics, traces and JSON logs."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from msgspec.structs import replace
 
 from rune.bootstrap import fresh_key, running_engine
 from rune.runtime.engine import Engine
-from tests.integration.cluster.standing import stores
-from tests.integration.telemetry.collector import Collector, collecting
+from tests.support.backends import stores
 from tests.support.services.fleet import Fleet, fleet
 from tests.support.services.postgres import free_port
+from tests.support.trace_collector import Collector, running_collector
 
-NODES = ("tests.integration.telemetry.acting_nodes",)
+NODES = ("tests.integration.telemetry.nodes",)
 
 
-class Watched:
-    """The fleet, where it is scraped, and where its spans go."""
+class MonitoredCluster:
+    """Cluster processes, their metrics ports, and the trace collector."""
 
     def __init__(self, fleet: Fleet, ports: dict[str, int], collector: Collector, key: str) -> None:
         self.fleet = fleet
@@ -32,7 +32,7 @@ class Watched:
         )
 
     def scrapes(self) -> dict[str, str]:
-        """What each process says of itself."""
+        """Return the metrics of each process."""
         found = {}
         for name, port in self.ports.items():
             with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
@@ -40,25 +40,25 @@ class Watched:
         return found
 
     @asynccontextmanager
-    async def asked(self) -> AsyncIterator[Engine]:
-        """Somebody who starts and runs nothing."""
+    async def client_engine(self) -> AsyncIterator[Engine]:
+        """Open an engine that starts executions and runs none."""
         async with running_engine(self.settings, working=False) as engine:
             yield engine
 
 
 @pytest.fixture(scope="package")
-def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MonitoredCluster]:
     """Three workers and a scheduler."""
-    folder: Path = tmp_path_factory.mktemp("watched")
+    folder: Path = tmp_path_factory.mktemp("monitored")
     settings, key = stores(folder), fresh_key()
-    with collecting() as collector:
+    with running_collector() as collector:
         environment = {
             "RUNE_NODES": ",".join(NODES),
             "RUNE_IN_PLACE": "false",
             "RUNE_LOG": "json",
             "RUNE_SECRET_KEY": key,
             "RUNE_HTTP_ALLOW": "127.0.0.1",
-            "RUNE_SLOTS": "2",  # so that there is something to do for all of them
+            "RUNE_SLOTS": "2",  # so that every worker gets nodes
             "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
             "OTEL_BSP_SCHEDULE_DELAY": "200",
         }
@@ -69,4 +69,4 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
                 made.start(role, "--health-port", str(port))  # type: ignore[arg-type]
             for each in made.processes:
                 each.wait_ready()
-            yield Watched(made, ports, collector, key)
+            yield MonitoredCluster(made, ports, collector, key)

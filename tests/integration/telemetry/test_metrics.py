@@ -1,73 +1,73 @@
-"""Every figure of a scrape is the journal's."""
+"""Metrics of a scrape match the journal."""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
 
-from tests.acceptance.api.running import Served, run
-from tests.integration.telemetry.acting_nodes import Gate
-from tests.integration.telemetry.documents import FAILS, HOLDS, MIXED
-from tests.integration.telemetry.samples import by, of, samples, truth
+from tests.integration.telemetry.nodes import Gate
+from tests.integration.telemetry.scrapes import journal_counts, sample, samples, values_by_labels
+from tests.integration.telemetry.workflows import BLOCKING, FAILING, MIXED
+from tests.support.api_server import Served, run
 from tests.support.waiting import until
 
-NODES = ("tests.integration.telemetry.acting_nodes",)
-EACH = 20
+NODES = ("tests.integration.telemetry.nodes",)
+RUNS = 20
 
 
-async def _scraped(server: Served) -> str:
+async def _scrape(server: Served) -> str:
     answer = await server.http.get("/metrics")
     assert answer.status_code == 200, answer.text
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     return answer.text
 
 
-def test_a_scrape_under_load_has_the_figures_of_the_journal(tmp_path: Path) -> None:
+def test_metrics_match_journal_under_load(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
-        await server.deploy(MIXED, FAILS)
+        await server.deploy(MIXED, FAILING)
         started = [
             asyncio.create_task(server.ended(workflow, {"items": [1, 2, 3]}))
             for workflow in ("mixed", "fails")
-            for _ in range(EACH)
+            for _ in range(RUNS)
         ]
-        under_way = samples(await _scraped(server))
+        running = samples(await _scrape(server))
         executions = await asyncio.gather(*started)
-        while of(found := samples(await _scraped(server)), "rune_queue_depth", queue="default"):
-            pass  # what the stores say is as old as a second
-        told = await truth(server.engine, executions)
+        while sample(found := samples(await _scrape(server)), "rune_queue_depth", queue="default"):
+            pass  # store statistics are up to a second old
+        expected = await journal_counts(server.engine, executions)
 
-        assert by(found, "rune_node_duration_seconds_count") == told.runs
+        assert values_by_labels(found, "rune_node_duration_seconds_count") == expected.runs
         assert (
-            by(found, "rune_executions_ended_total")
-            == told.ended
-            == {("completed",): EACH, ("halted",): EACH}
+            values_by_labels(found, "rune_executions_ended_total")
+            == expected.ended
+            == {("completed",): RUNS, ("halted",): RUNS}
         )
-        assert by(found, "rune_execution_duration_seconds_count") == told.ended
-        assert of(found, "rune_starts_accepted_total") == 2 * EACH
-        assert of(found, "rune_retries_total", type="tele.flaky") == told.attempts == EACH
-        assert of(found, "rune_join_wait_seconds_count") == told.joins > 0
-        assert of(found, "rune_timer_lag_seconds_count", kind="retry") == EACH
-        assert of(found, "rune_timer_lag_seconds_count", kind="wait") == told.waits == EACH
-        assert of(found, "rune_twins_refused_total") == of(found, "rune_dead_letters_open") == 0
-        assert of(found, "rune_slots_busy") == 0
-        assert of(found, "rune_live_members", role="worker") == 1
-        assert of(under_way, "rune_starts_accepted_total") <= 2 * EACH
+        assert values_by_labels(found, "rune_execution_duration_seconds_count") == expected.ended
+        assert sample(found, "rune_starts_accepted_total") == 2 * RUNS
+        assert sample(found, "rune_retries_total", type="tele.flaky") == expected.attempts == RUNS
+        assert sample(found, "rune_join_wait_seconds_count") == expected.joins > 0
+        assert sample(found, "rune_timer_lag_seconds_count", kind="retry") == RUNS
+        assert sample(found, "rune_timer_lag_seconds_count", kind="wait") == expected.waits == RUNS
+        assert sample(found, "rune_twins_refused_total") == sample(found, "rune_dead_letters_open") == 0
+        assert sample(found, "rune_slots_busy") == 0
+        assert sample(found, "rune_live_members", role="worker") == 1
+        assert sample(running, "rune_starts_accepted_total") <= 2 * RUNS
 
     run(tmp_path, work, nodes=NODES)
 
 
-def test_what_waits_for_a_slot_is_the_depth_of_the_queue_and_has_an_age(tmp_path: Path) -> None:
+def test_queue_depth_and_age_count_waiting_tokens(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
-        await server.deploy(HOLDS)
+        await server.deploy(BLOCKING)
         Gate.opened = asyncio.Event()
         started = [asyncio.create_task(server.ended("holds")) for _ in range(4)]
         try:
-            while of(found := samples(await _scraped(server)), "rune_queue_depth", queue="default") < 3:
+            while sample(found := samples(await _scrape(server)), "rune_queue_depth", queue="default") < 3:
                 pass
-            assert of(found, "rune_slots_busy") == of(found, "rune_slots") == 1
-            assert of(found, "rune_queue_depth", queue="default") == 3
-            first = of(found, "rune_queue_age_seconds", queue="default")
-            while of(samples(await _scraped(server)), "rune_queue_age_seconds", queue="default") <= first:
+            assert sample(found, "rune_slots_busy") == sample(found, "rune_slots") == 1
+            assert sample(found, "rune_queue_depth", queue="default") == 3
+            first = sample(found, "rune_queue_age_seconds", queue="default")
+            while sample(samples(await _scrape(server)), "rune_queue_age_seconds", queue="default") <= first:
                 pass
         finally:
             Gate.opened.set()
@@ -79,7 +79,7 @@ def test_what_waits_for_a_slot_is_the_depth_of_the_queue_and_has_an_age(tmp_path
     run(tmp_path, work, slots=1, nodes=NODES)
 
 
-def test_metrics_are_behind_the_gate_of_the_api(tmp_path: Path) -> None:
+def test_metrics_require_api_key(tmp_path: Path) -> None:
     async def work(server: Served) -> None:
         assert (await server.http.get("/metrics", headers={"Authorization": "Bearer no"})).status_code == 401
         assert (await server.http.get("/metrics")).status_code == 200

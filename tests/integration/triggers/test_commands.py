@@ -1,4 +1,4 @@
-"""`rune triggers`, over the file and over a server."""
+"""`rune triggers` on a local file and on a server."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.api.running import served
-from tests.acceptance.cli.here import Here
-from tests.integration.triggers.helping import hooked, scheduled
+from tests.support.api_server import served
+from tests.support.in_process_cli import Here
+from tests.support.trigger_workflows import schedule_workflow, webhook_workflow
 
 
 def _deploy(rune: Here, folder: Path, *documents: dict[str, object]) -> None:
@@ -21,10 +21,15 @@ def _deploy(rune: Here, folder: Path, *documents: dict[str, object]) -> None:
         rune.said("deploy", str(file))
 
 
-def _walk(rune: Here, folder: Path) -> None:
-    """The same words wherever they are done."""
+def _check_commands(rune: Here, folder: Path) -> None:
+    """Check the same commands on any backend."""
     assert rune.json("triggers", "list") == {"triggers": []}
-    _deploy(rune, folder, hooked(auth="hmac"), scheduled(cron="30 9 * * 1", timezone="Europe/Berlin"))
+    _deploy(
+        rune,
+        folder,
+        webhook_workflow(auth="hmac"),
+        schedule_workflow(cron="30 9 * * 1", timezone="Europe/Berlin"),
+    )
     listed = rune.said("triggers", "list")
     assert "orders/in" in listed
     assert "needs a secret" in listed
@@ -46,27 +51,27 @@ def _walk(rune: Here, folder: Path) -> None:
     assert rune.said("triggers", "disable", "report").strip() == "report/clock is off"
     assert rune.json("triggers", "show", "report")["schedule"]["next_at"] is None
     assert rune.json("triggers", "enable", "report")["enabled"]
-    assert "no trigger `nobody`" in rune("triggers", "show", "nobody").output
+    assert "no trigger `unknown`" in rune("triggers", "show", "unknown").output
     assert rune("triggers", "rotate", "report").exit_code == 2
     rune.said("workflows", "remove", "orders")
     assert [each["workflow_id"] for each in rune.json("triggers", "list")["triggers"]] == ["report"]
 
 
-def test_over_the_file(tmp_path: Path) -> None:
-    _walk(Here(tmp_path / "home"), tmp_path)
+def test_trigger_commands_on_local_file(tmp_path: Path) -> None:
+    _check_commands(Here(tmp_path / "home"), tmp_path)
 
 
-def test_over_a_server(tmp_path: Path) -> None:
+def test_trigger_commands_on_server(tmp_path: Path) -> None:
     async def go() -> None:
         async with served(tmp_path / "home") as server:
             rune = Here(tmp_path / "elsewhere", RUNE_URL=server.url)
-            await asyncio.to_thread(_walk, rune, tmp_path)
+            await asyncio.to_thread(_check_commands, rune, tmp_path)
 
     asyncio.run(go())
 
 
 @pytest.mark.parametrize(
-    ("parameters", "said"),
+    ("parameters", "message"),
     [
         ({"cron": "61 * * * *"}, "bad minute"),
         ({"cron": "0 0 30 2 *"}, "bad day-of-month"),
@@ -76,23 +81,21 @@ def test_over_a_server(tmp_path: Path) -> None:
         ({"amount": 1, "catch_up_limit": 1_000}, "catch_up_limit"),
     ],
 )
-def test_a_schedule_that_makes_no_sense_is_refused(
-    parameters: dict[str, Any], said: str, tmp_path: Path
-) -> None:
+def test_invalid_schedule_is_rejected(parameters: dict[str, Any], message: str, tmp_path: Path) -> None:
     file = tmp_path / "report.json"
-    file.write_text(json.dumps(scheduled(**parameters)))
+    file.write_text(json.dumps(schedule_workflow(**parameters)))
     done = Here(tmp_path / "home")("deploy", str(file))
     assert done.exit_code == 2
-    assert said in done.output
+    assert message in done.output
 
 
 @pytest.mark.parametrize(
-    ("parameters", "said"),
+    ("parameters", "message"),
     [({"path": "a/b"}, "path"), ({"path": ""}, "path"), ({"delivery_header": "a b"}, "delivery_header")],
 )
-def test_a_hook_that_makes_no_sense_is_refused(parameters: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_invalid_webhook_is_rejected(parameters: dict[str, Any], message: str, tmp_path: Path) -> None:
     file = tmp_path / "orders.json"
-    file.write_text(json.dumps(hooked(**parameters)))
+    file.write_text(json.dumps(webhook_workflow(**parameters)))
     done = Here(tmp_path / "home")("deploy", str(file))
     assert done.exit_code == 2
-    assert said in done.output
+    assert message in done.output

@@ -1,4 +1,4 @@
-"""What the page about triggers says, done exactly as it is written there."""
+"""Commands of docs/triggers.md."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from datetime import datetime
 from pathlib import Path
 
 from rune.client import Client
-from tests.acceptance.api.printing import printed
-from tests.acceptance.api.running import DEADLINE
 from tests.acceptance.api.test_up import Up
+from tests.support.api_server import DEADLINE
+from tests.support.documented_commands import printed
 
 
-def test_the_lines_make_a_hook_call_it_signed_and_make_a_schedule(tmp_path: Path) -> None:
+def test_documented_trigger_commands_work(tmp_path: Path) -> None:
     up = Up(tmp_path)
     try:
         url = up.start("--no-examples")
-        told = printed("docs/triggers.md", "By hand", url)
+        output = printed("docs/triggers.md", "By hand", url)
         with Client(url, timeout=DEADLINE) as client:
             (started,) = client.executions(workflow="orders")
-            assert started.execution_id in told
+            assert started.execution_id in output
             assert client.wait(started.execution_id, DEADLINE).status == "completed"
             assert client.output(started.execution_id) == 7
             (clock,) = client.triggers("minutely")

@@ -1,4 +1,4 @@
-"""Whether the choices given to an evaluation could have happened."""
+"""Checks that the choices of an execution are possible."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from tests.simulation.oracle.model import Merge, Model, Path, TokenKey
 
 
 def check_choices(model: Model, expected: Expected, choices: Choices) -> list[str]:
-    """Why these choices could not have happened; empty if they could."""
+    """Reasons why the choices are impossible; empty if they are legal."""
     problems: list[str] = []
     for key in sorted(choices.opened):
-        problems += _illegal(model, expected, choices, key)
+        problems += _choice_problems(model, expected, choices, key)
     stopped = bool(expected.halting)
     for key in sorted(expected.undecided & expected.parties.keys()):
         if not stopped:
@@ -26,7 +26,7 @@ def check_choices(model: Model, expected: Expected, choices: Choices) -> list[st
     return problems
 
 
-def _illegal(model: Model, expected: Expected, choices: Choices, key: TokenKey) -> list[str]:
+def _choice_problems(model: Model, expected: Expected, choices: Choices, key: TokenKey) -> list[str]:
     name, quorum = key[0], model.shape.nodes[key[0]].quorum
     opened = choices.opened[key]
     if key in choices.timed_out:
@@ -47,7 +47,7 @@ def _illegal(model: Model, expected: Expected, choices: Choices, key: TokenKey) 
 
 
 def _open_regions(model: Model, expected: Expected) -> list[tuple[frozenset[str], Path]]:
-    """The regions that an opened join with cancel_losers closed, with their scope."""
+    """Regions cancelled by opened joins with cancel_losers, with their scope."""
     regions = []
     for node in model.nodes:
         if isinstance(node.params, Merge) and node.params.cancel_losers:

@@ -1,4 +1,4 @@
-"""What timing decided, given to the oracle, and what the oracle answers."""
+"""Input and output of the oracle: the choices that timing made, and the expected results."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Result = tuple[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """The part of an execution that no definition decides.
+    """The outcomes of an execution that depend on timing.
 
     `opened` names, per `any` or `at_least` join token, the edges that opened it (or, where the join
-    failed, those that had arrived); `unstarted` holds the paths of items that a closed aggregator or a
-    cancelled region never let begin.
+    failed, those that had arrived); `unstarted` holds the paths of items that were not started because their
+    aggregator closed or their region was cancelled.
     """
 
     opened: Mapping[TokenKey, tuple[str, ...]] = field(default_factory=dict)
@@ -29,11 +29,11 @@ class Choices:
 
 @dataclass(slots=True)
 class Expected:
-    """What must come out.
+    """The expected results of an execution.
 
-    For an execution that ends early `results` holds what every token would be if nothing were stopped;
-    `endings` then lists each (status, code) that is right, `shadow` the nodes behind a halting one, and
-    `undecided` the tokens that depend on a race of which no choice is known.
+    For an execution that ends early `results` holds the results without the halt, `endings` the allowed
+    (status, code) pairs, `downstream` the nodes after a halting node, and `undecided` the tokens that depend on
+    a race without a recorded choice.
     """
 
     status: str = "completed"
@@ -47,4 +47,4 @@ class Expected:
     items_failed: list[TokenKey] = field(default_factory=list)
     parties: dict[TokenKey, dict[str, bool | None]] = field(default_factory=dict)
     undecided: set[TokenKey] = field(default_factory=set)
-    shadow: frozenset[str] = frozenset()
+    downstream: frozenset[str] = frozenset()

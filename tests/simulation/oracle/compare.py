@@ -1,4 +1,4 @@
-"""Whether what an engine did agrees with what the oracle expects."""
+"""Compares the results of an engine with the expectation of the oracle."""
 
 from __future__ import annotations
 
@@ -8,53 +8,55 @@ from typing import Any
 
 from tests.simulation.oracle.choices import Choices, Expected, Result
 from tests.simulation.oracle.evaluate import Evaluation
-from tests.simulation.oracle.expr import ANY, MISSING, same
+from tests.simulation.oracle.expr import ANY, MISSING, json_equal
 from tests.simulation.oracle.model import Model, TokenKey
 
 
-def agree(expected: Any, actual: Any) -> bool:
-    """JSON equality in which an expected error object asks for its code only, and ANY for nothing."""
+def matches(expected: Any, actual: Any) -> bool:
+    """JSON equality; of expected error objects only the code is compared, and ANY matches everything."""
     if expected is ANY:
         return True
     if isinstance(expected, dict):
         if not isinstance(actual, dict):
             return False
         if expected.keys() == {"code"}:
-            return agree(expected["code"], actual.get("code", MISSING))
+            return matches(expected["code"], actual.get("code", MISSING))
         names = expected.keys() | actual.keys()
-        return all(agree(expected.get(n, MISSING), actual.get(n, MISSING)) for n in names)
+        return all(matches(expected.get(n, MISSING), actual.get(n, MISSING)) for n in names)
     if isinstance(expected, list):
-        return isinstance(actual, list) and len(expected) == len(actual) and all(map(agree, expected, actual))
+        return (
+            isinstance(actual, list) and len(expected) == len(actual) and all(map(matches, expected, actual))
+        )
     if expected is MISSING or actual is MISSING:
         return expected is actual
-    return same(expected, actual)
+    return json_equal(expected, actual)
 
 
 def differences(expected: Expected, actual: Mapping[TokenKey, Result]) -> list[str]:
-    """Each token on which the engine's results and the expected ones part.
+    """The tokens whose actual and expected results differ.
 
-    Where the execution ended early, missing tokens are right and those behind a halting node are not asked.
+    If the execution ended early, missing tokens and tokens downstream of a halting node are ignored.
     """
     early = bool(expected.halting)
     found = []
     for key, (status, value) in expected.results.items():
-        if early and (key not in actual or key[0] in expected.shadow):
+        if early and (key not in actual or key[0] in expected.downstream):
             continue
-        seen = actual.get(key)
-        if seen is None:
+        result = actual.get(key)
+        if result is None:
             found.append(f"{key}: expected {status}, found nothing")
-        elif seen[0] != status:
-            found.append(f"{key}: expected {status}, found {seen[0]}")
-        elif status in ("success", "failed") and not agree(value, seen[1]):
-            found.append(f"{key}: expected {value!r}, found {seen[1]!r}")
+        elif result[0] != status:
+            found.append(f"{key}: expected {status}, found {result[0]}")
+        elif status in ("success", "failed") and not matches(value, result[1]):
+            found.append(f"{key}: expected {value!r}, found {result[1]!r}")
     for key in actual.keys() - expected.results.keys() - expected.undecided:
-        if not (early and key[0] in expected.shadow):
+        if not (early and key[0] in expected.downstream):
             found.append(f"{key}: unexpected {actual[key][0]}")
     return found
 
 
-def free_choices(model: Model, start: Any, seed: int) -> Choices:
-    """Legal choices made by chance, for when no engine is there to make them."""
+def random_choices(model: Model, start: Any, seed: int) -> Choices:
+    """Random legal choices, for evaluation without an engine."""
     rng = random.Random(seed)
     opened: dict[TokenKey, tuple[str, ...]] = {}
 

@@ -1,4 +1,4 @@
-"""From a model to the JSON document of the workflow language."""
+"""Converts a model to the JSON document of the workflow language."""
 
 from __future__ import annotations
 
@@ -12,23 +12,22 @@ from tests.simulation.oracle.model import (
     Edit,
     Effect,
     Fail,
-    Hear,
     Log,
     Merge,
     Model,
     Node,
     Output,
     Params,
+    SignalWait,
     Split,
     Switch,
     Wait,
 )
 
-TYPES = {"trigger": "input", "effect": "test.effect", "hear": "wait", "child": "workflow"}
+TYPES = {"trigger": "input", "effect": "test.effect", "signal_wait": "wait", "child": "workflow"}
 
 
 def to_document(model: Model) -> dict[str, Any]:
-    """The document that the engine is given."""
     error_edges = {edge.src: edge.id for edge in model.edges if edge.is_error}
     document: dict[str, Any] = {"id": model.id}
     if model.settings:
@@ -60,7 +59,7 @@ def _node(node: Node, error_edges: dict[str, str]) -> dict[str, Any]:
         entry["join"] = node.join
     if node.timeout is not None:
         entry["timeout"] = node.timeout
-    if node.once:
+    if node.at_most_once:
         entry["at_most_once"] = True
     return entry
 
@@ -85,6 +84,19 @@ def _parameters(params: Params) -> dict[str, Any]:
             return {"message": message.to_text()}
         case Fail(code, message):
             return {"code": code, "message": message}
+        case SignalWait(name):
+            return {"resume": "signal", "name": name}
+        case Wait(seconds):
+            return {"resume": "time_interval", "amount": seconds.to_text(), "unit": "seconds"}
+        case Child(workflow, payload):
+            return {"workflow": workflow, "input": payload}
+        case Output(value):
+            return {"value": value.to_text()}
+    return _control_parameters(params)
+
+
+def _control_parameters(params: Params) -> dict[str, Any]:
+    match params:
         case Conditional(expression):
             return {"expression": expression.source()}
         case Switch(rules):
@@ -95,19 +107,11 @@ def _parameters(params: Params) -> dict[str, Any]:
                 ]
             }
         case Split(array, window, batch):
-            return _given(input_array=array.to_text(), max_in_flight=window, batch_size=batch)
+            return _without_none(input_array=array.to_text(), max_in_flight=window, batch_size=batch)
         case Aggregator(tolerate, timeout):
-            return _given(tolerate=tolerate, timeout=timeout)
+            return _without_none(tolerate=tolerate, timeout=timeout)
         case Merge():
             return _merge(params)
-        case Wait(seconds):
-            return {"resume": "time_interval", "amount": seconds.to_text(), "unit": "seconds"}
-        case Hear(name):
-            return {"resume": "signal", "name": name}
-        case Child(workflow, payload):
-            return {"workflow": workflow, "input": payload}
-        case Output(value):
-            return {"value": value.to_text()}
     return {}
 
 
@@ -115,11 +119,11 @@ def _merge(params: Merge) -> dict[str, Any]:
     wait: Any = f"wait_for_{params.wait_mode}"
     if params.wait_mode == "at_least":
         wait = {"at_least": params.at_least}
-    entry = _given(mode=params.mode, wait_mode=wait, timeout=params.timeout)
+    entry = _without_none(mode=params.mode, wait_mode=wait, timeout=params.timeout)
     if params.cancel_losers:
         entry["cancel_losers"] = True
     return entry
 
 
-def _given(**values: Any) -> dict[str, Any]:
+def _without_none(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}

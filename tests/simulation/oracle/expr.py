@@ -1,4 +1,4 @@
-"""A tiny expression tree with two faces: the source text of the language, and its value."""
+"""Expression trees that render to the source of the language and evaluate to a value."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ class _Sentinel:
 
 MISSING: Any = _Sentinel("MISSING")
 ANY: Any = _Sentinel("ANY")
-"""A value the documents leave open; it agrees with everything, also with nothing at all."""
+"""An unspecified value; it matches everything, also a missing value."""
 
 
 class ExpressionError(Exception):
-    """An expression that has no value: the node that asked for it fails."""
+    """An expression without a value; its node fails."""
 
 
 class Env(Protocol):
-    """What an expression can see."""
+    """Resolves the names in an expression."""
 
-    def look(self, name: str) -> Any: ...
+    def lookup(self, name: str) -> Any: ...
 
 
 class Expr:
-    """Base of all expressions: `source` is the bare expression, `to_text` what stands in a parameter."""
+    """Base of all expressions: `source` is the bare expression, `to_text` its form in a parameter."""
 
     __slots__ = ()
 
@@ -45,7 +45,7 @@ class Expr:
         return "{{ " + self.source() + " }}"
 
     def peek(self, env: Env) -> Any:
-        """The value, or MISSING where a reference leads nowhere."""
+        """The value, or MISSING if a reference does not resolve."""
         return self.evaluate(env)
 
     def evaluate(self, env: Env) -> Any:
@@ -91,7 +91,7 @@ class Ref(Expr):
         return self.source()
 
     def peek(self, env: Env) -> Any:
-        value = env.look(self.name)
+        value = env.lookup(self.name)
         for step in self.path:
             value = _step(value, step)
         return value
@@ -120,7 +120,7 @@ class Coalesce(Expr):
     parts: tuple[Expr, ...]
 
     def source(self) -> str:
-        return " ?? ".join(_wrapped(part) for part in self.parts)
+        return " ?? ".join(_parenthesized(part) for part in self.parts)
 
     def evaluate(self, env: Env) -> Any:
         for part in self.parts[:-1]:
@@ -151,14 +151,14 @@ class Exists(Expr):
 
 @dataclass(frozen=True, slots=True)
 class Infix(Expr):
-    """Two sides and what stands between them."""
+    """A binary operator."""
 
     left: Expr
     op: str
     right: Expr
 
     def source(self) -> str:
-        return f"{_wrapped(self.left)} {self.op} {_wrapped(self.right)}"
+        return f"{_parenthesized(self.left)} {self.op} {_parenthesized(self.right)}"
 
     def children(self) -> tuple[Expr, ...]:
         return (self.left, self.right)
@@ -166,7 +166,7 @@ class Infix(Expr):
 
 @dataclass(frozen=True, slots=True)
 class Arith(Infix):
-    """`a + b` and its like, over numbers only."""
+    """Arithmetic over numbers."""
 
     def evaluate(self, env: Env) -> Any:
         a, b = self.left.evaluate(env), self.right.evaluate(env)
@@ -186,7 +186,7 @@ class Arith(Infix):
 
 @dataclass(frozen=True, slots=True)
 class Compare(Infix):
-    """A comparison; ordering works within numbers and within text only."""
+    """A comparison; only numbers or only strings can be ordered."""
 
     def evaluate(self, env: Env) -> Any:
         return compare(self.left.evaluate(env), self.op, self.right.evaluate(env))
@@ -194,13 +194,13 @@ class Compare(Infix):
 
 @dataclass(frozen=True, slots=True)
 class Logic(Expr):
-    """`and` / `or`, which give an operand."""
+    """`and` / `or`, which return an operand."""
 
     op: str
     parts: tuple[Expr, ...]
 
     def source(self) -> str:
-        return f" {self.op} ".join(_wrapped(part) for part in self.parts)
+        return f" {self.op} ".join(_parenthesized(part) for part in self.parts)
 
     def evaluate(self, env: Env) -> Any:
         value = None
@@ -216,7 +216,7 @@ class Logic(Expr):
 
 @dataclass(frozen=True, slots=True)
 class Text(Expr):
-    """Text with `{{ }}` inside: strings stand for themselves, expressions are interpolated."""
+    """Interpolated text: strings are literal, expressions stand in `{{ }}`."""
 
     parts: tuple[str | Expr, ...]
 
@@ -228,40 +228,40 @@ class Text(Expr):
 
     def evaluate(self, env: Env) -> Any:
         values = [part if isinstance(part, str) else part.evaluate(env) for part in self.parts]
-        return ANY if any(map(_is_open, values)) else "".join(map(_spelled, values))
+        return ANY if any(map(_contains_any, values)) else "".join(map(_render, values))
 
     def children(self) -> tuple[Expr, ...]:
         return tuple(part for part in self.parts if isinstance(part, Expr))
 
 
 def ref(name: str, *path: str | int, default: Any = MISSING) -> Expr:
-    """`$name.path`, with `?? default` where one is given."""
+    """`$name.path`, with `?? default` if one is given."""
     bare = Ref(name, path)
     return bare if default is MISSING else Coalesce((bare, Lit(default)))
 
 
 def compare(a: Any, op: str, b: Any) -> bool:
-    """JSON comparison by the operators that rules and expressions share."""
+    """JSON comparison with the operators of rules and expressions."""
     if op == "==":
-        return same(a, b)
+        return json_equal(a, b)
     if op == "!=":
-        return not same(a, b)
+        return not json_equal(a, b)
     if op == "contains":
-        return any(same(each, b) for each in a) if isinstance(a, list) else b in a
+        return any(json_equal(each, b) for each in a) if isinstance(a, list) else b in a
     if not ((_is_number(a) and _is_number(b)) or (isinstance(a, str) and isinstance(b, str))):
         raise ExpressionError(f"{op} of mixed types")
-    above, below = bool(a > b), bool(a < b)
-    return {">": above, "<": below, ">=": not below, "<=": not above}[op]
+    above, descendants = bool(a > b), bool(a < b)
+    return {">": above, "<": descendants, ">=": not descendants, "<=": not above}[op]
 
 
-def same(a: Any, b: Any) -> bool:
-    """JSON equality: booleans are no numbers, integers and floats compare."""
+def json_equal(a: Any, b: Any) -> bool:
+    """JSON equality: booleans are not numbers, integers equal floats."""
     if isinstance(a, bool) or isinstance(b, bool):
         return a is b
     if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(map(same, a, b))
+        return len(a) == len(b) and all(map(json_equal, a, b))
     if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(same(v, b[k]) for k, v in a.items())
+        return a.keys() == b.keys() and all(json_equal(v, b[k]) for k, v in a.items())
     return bool(a == b)
 
 
@@ -269,14 +269,14 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _is_open(value: Any) -> bool:
-    """Whether some of it is left open, and with it how it is spelled."""
+def _contains_any(value: Any) -> bool:
+    """Whether a value contains ANY, so that its text is unspecified."""
     if isinstance(value, list | dict):
-        return any(map(_is_open, value.values() if isinstance(value, dict) else value))
+        return any(map(_contains_any, value.values() if isinstance(value, dict) else value))
     return value is ANY
 
 
-def _spelled(value: Any) -> str:
+def _render(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, str):
@@ -284,5 +284,5 @@ def _spelled(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
-def _wrapped(expr: Expr) -> str:
+def _parenthesized(expr: Expr) -> str:
     return expr.source() if isinstance(expr, Lit | Ref | Exists) else f"({expr.source()})"

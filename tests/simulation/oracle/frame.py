@@ -1,4 +1,4 @@
-"""The values an evaluation is made of: frames, tokens, wires, and how payloads meet."""
+"""Data structures of an evaluation: frames, tokens, wires, and how payloads are joined."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ Arrival = tuple[str, Any]
 
 
 class NodeError(Exception):
-    """A node run that failed; `code` may be ANY where no document names one."""
+    """A failed node; `code` is ANY where the documentation defines none."""
 
     def __init__(self, code: Any) -> None:
         self.code = code
 
 
 class Wire:
-    """One resolved edge: alive True, False, or None where an undecided race lies before it."""
+    """One resolved edge; `alive` is None downstream of an undecided race."""
 
-    __slots__ = ("alive", "error", "payload", "seen")
+    __slots__ = ("alive", "error", "payload", "visible")
 
-    def __init__(self, alive: bool | None, payload: Any, error: Error | None, seen: int) -> None:
-        self.alive, self.payload, self.error, self.seen = alive, payload, error, seen
+    def __init__(self, alive: bool | None, payload: Any, error: Error | None, visible: int) -> None:
+        self.alive, self.payload, self.error, self.visible = alive, payload, error, visible
 
 
 class Token:
-    """One node in one scope; `error` is what `$error` becomes for those behind it."""
+    """One node in one scope; `error` is the value of `$error` downstream."""
 
-    __slots__ = ("error", "seen", "status", "value")
+    __slots__ = ("error", "status", "value", "visible")
 
-    def __init__(self, status: str, value: Any, error: Error | None, seen: int) -> None:
-        self.status, self.value, self.error, self.seen = status, value, error, seen
+    def __init__(self, status: str, value: Any, error: Error | None, visible: int) -> None:
+        self.status, self.value, self.error, self.visible = status, value, error, visible
 
 
 class Frame:
-    """One scope at run time: the root, or one item."""
+    """One scope at run time: the root or one item."""
 
     __slots__ = ("chain", "fans", "index", "item", "path", "tokens", "wires")
 
@@ -53,18 +53,18 @@ class Frame:
         self.fans: dict[str, list[Frame | None] | None] = {}
 
 
-class Sight:
-    """What the expressions of one token can see."""
+class ExpressionScope:
+    """The names that expressions of one token can read."""
 
-    __slots__ = ("error", "frame", "payload", "seen", "shape", "start")
+    __slots__ = ("error", "frame", "payload", "shape", "start", "visible")
 
     def __init__(
-        self, shape: Shape, start: Any, frame: Frame, payload: Any, error: Error | None, seen: int
+        self, shape: Shape, start: Any, frame: Frame, payload: Any, error: Error | None, visible: int
     ) -> None:
         self.shape, self.start, self.frame = shape, start, frame
-        self.payload, self.error, self.seen = payload, error, seen
+        self.payload, self.error, self.visible = payload, error, visible
 
-    def look(self, name: str) -> Any:
+    def lookup(self, name: str) -> Any:
         match name:
             case "json":
                 return self.payload
@@ -76,16 +76,16 @@ class Sight:
                 return self.frame.index
             case "error":
                 return MISSING if self.error is None else {"code": self.error}
-        if not self.seen & self.shape.bit[name]:
+        if not self.visible & self.shape.bit[name]:
             return MISSING
         token = self.frame.chain[self.shape.depth[name]].tokens.get(name)
         return MISSING if token is None or token.status not in ("success", "failed") else token.value
 
 
-def all_seen(wires: list[Wire]) -> int:
+def union_visible(wires: list[Wire]) -> int:
     mask = 0
     for wire in wires:
-        mask |= wire.seen
+        mask |= wire.visible
     return mask
 
 
@@ -97,14 +97,14 @@ def error_object(code: Any) -> dict[str, Any]:
     return {"error": {"code": code}}
 
 
-def joined(arrivals: list[Arrival]) -> Any:
+def join_payload(arrivals: list[Arrival]) -> Any:
     """`$json` at a join: the one payload, or an object by predecessor."""
     by_source = dict(arrivals)
     return arrivals[0][1] if len(by_source) == 1 else by_source
 
 
-def merged(params: Merge, arrivals: list[Arrival]) -> Any:
-    """The output of a merge; the winner of a race passes as it is, whatever the mode."""
+def merge_payloads(params: Merge, arrivals: list[Arrival]) -> Any:
+    """The output of a merge; with `any` it is the payload of the winner in every mode."""
     if params.wait_mode == "any":
         return arrivals[0][1]
     if params.mode == "append":

@@ -1,24 +1,24 @@
-"""Random definitions: always valid, small, and made so that a mistake changes a visible value."""
+"""Generates random valid models in which a wrong evaluation changes a visible value."""
 
 from __future__ import annotations
 
 from random import Random
 from typing import Any
 
-from tests.simulation.oracle.fill import Filler
-from tests.simulation.oracle.grow import Grower
+from tests.simulation.oracle.graph_generator import GraphGenerator
 from tests.simulation.oracle.model import Edge, Effect, Merge, Model, Node, Switch
+from tests.simulation.oracle.parameter_generator import ParameterGenerator
 
 
 def random_model(seed: int, size: int | None = None) -> tuple[Model, dict[str, Any]]:
     """A model and its start payload; the same seed and size always give the same pair."""
     rng = Random(seed)
-    grower = Grower(rng, size or rng.choice((3, 4, 5, 6, 8, 8, 10, 10, 12, 14, 16, 18, 22)))
-    grower.grow()
-    links = list(grower.links)
+    graph = GraphGenerator(rng, size or rng.choice((3, 4, 5, 6, 8, 8, 10, 10, 12, 14, 16, 18, 22)))
+    graph.generate()
+    links = list(graph.links)
     rng.shuffle(links)
     edges = [Edge(f"e{i}", *link) for i, link in enumerate(links)]
-    nodes = Filler(rng, grower.drafts, edges).fill()
+    nodes = ParameterGenerator(rng, graph.drafts, edges).generate()
     rng.shuffle(nodes)
     model = Model(f"random-{seed}", tuple(nodes), tuple(edges))
     payload = _payload(rng)
@@ -26,7 +26,7 @@ def random_model(seed: int, size: int | None = None) -> tuple[Model, dict[str, A
 
 
 def _payload(rng: Random) -> dict[str, Any]:
-    """The start payload: numbers, lists of several kinds and lengths, rows that lack keys here and there."""
+    """A start payload with numbers, lists of several kinds and lengths, and rows with missing keys."""
     count = rng.choice((0, 1, 2, 2, 3, 3, 4))
     return {
         "t": "in",
@@ -51,22 +51,30 @@ def _row(rng: Random, name: str, depth: int) -> dict[str, Any]:
 
 
 def _features(model: Model) -> frozenset[str]:
-    """The shapes a model holds, as words."""
+    """Names of the features that a model contains."""
     found: set[str] = set()
     for node in model.nodes:
-        found |= _of_node(model, node)
+        found |= _node_features(model, node)
     return frozenset(found)
 
 
-def _of_node(model: Model, node: Node) -> set[str]:
+def _node_features(model: Model, node: Node) -> set[str]:
     shape = model.shape
-    ins, outs, inside = shape.ins[node.id], shape.outs[node.id], bool(shape.scope[node.id])
-    where = "inside" if inside else "outside"
+    where = "inside" if shape.scope[node.id] else "outside"
     found = {node.kind, f"depth:{shape.depth[node.id]}"}
     if node.error:
         found |= {f"policy:{node.error}", f"policy:{node.error}:{node.kind}"}
-        if node.error == "ignore" and not outs:
+        if node.error == "ignore" and not shape.outs[node.id]:
             found.add("ignore:leaf")
+    found |= _edge_features(node, shape.ins[node.id], shape.outs[node.id], where)
+    found |= _parameter_features(node, where)
+    if node.kind == "split":
+        found |= _split_features(model, node)
+    return found
+
+
+def _edge_features(node: Node, ins: list[Edge], outs: list[Edge], where: str) -> set[str]:
+    found = set()
     if not ins and node.kind != "trigger":
         found.add("second-entry")
     if len({edge.dst for edge in outs if not edge.is_error}) > 1 and node.kind in ("edit", "effect", "noop"):
@@ -80,45 +88,48 @@ def _of_node(model: Model, node: Node) -> set[str]:
     if node.quorum and len(ins) > 1:
         found.add("race")
     if node.kind in ("conditional", "switch"):
-        found |= _of_router(node, {edge.outlet for edge in outs if edge.outlet})
+        found |= _router_features(node, {edge.outlet for edge in outs if edge.outlet})
+    return found
+
+
+def _parameter_features(node: Node, where: str) -> set[str]:
+    found = set()
     if isinstance(node.params, Merge):
         found.add(f"merge:{node.params.mode}:{node.params.wait_mode}:{where}")
         if node.params.cancel_losers:
             found.add("cancel_losers")
     if isinstance(node.params, Effect) and node.retry and node.params.fail_attempts:
-        out = node.params.fail_attempts >= node.retry.max_attempts
-        found.add("retry:runs-out" if out else "retry:succeeds")
+        runs_out = node.params.fail_attempts >= node.retry.max_attempts
+        found.add("retry:runs-out" if runs_out else "retry:succeeds")
     if getattr(node.params, "timeout", None):
         found |= {"timeout", f"timeout:{node.kind}"}
-    if node.kind == "split":
-        found |= _of_split(model, node)
     return found
 
 
-def _of_router(node: Node, wired: set[str]) -> set[str]:
+def _router_features(node: Node, wired: set[str]) -> set[str]:
     if isinstance(node.params, Switch):
         return {"switch:fallback" if "fallback" in wired else "switch:no-fallback"}
     return {f"conditional:{len(wired)}-arms"}
 
 
-def _of_split(model: Model, split: Node) -> set[str]:
+def _split_features(model: Model, split: Node) -> set[str]:
     shape, found = model.shape, set()
-    gather = shape.aggregator.get(split.id)
+    aggregator = shape.aggregator.get(split.id)
     params: Any = split.params
     if params.max_in_flight:
         found.add("max_in_flight")
     if params.batch_size:
         found.add("batch_size")
-    if gather is None:
+    if aggregator is None:
         return found | {"split:no-aggregator"}
-    ins = shape.ins[gather]
+    ins = shape.ins[aggregator]
     if any(edge.src == split.id for edge in ins):
         found.add("split:straight")
     if len({edge.src for edge in ins}) > 1:
         found.add("fork-into-aggregator")
-    if any(not shape.reaches(name, gather) for name in shape.members[split.id]):
+    if any(not shape.reaches(name, aggregator) for name in shape.members[split.id]):
         found.add("side-branch")
-    tolerate: Any = shape.nodes[gather].params
-    if tolerate.tolerate is not None:
-        found.add("tolerate:percent" if isinstance(tolerate.tolerate, str) else "tolerate:count")
+    collecting: Any = shape.nodes[aggregator].params
+    if collecting.tolerate is not None:
+        found.add("tolerate:percent" if isinstance(collecting.tolerate, str) else "tolerate:count")
     return found

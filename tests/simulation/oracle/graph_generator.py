@@ -1,4 +1,4 @@
-"""Growing a random graph: structure and policies only; edges always lead from older to younger drafts."""
+"""Generates a random graph without parameters; edges lead from older to newer drafts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Draft:
 
 @dataclass
 class Port:
-    """A place an edge may start at."""
+    """A possible start of an edge."""
 
     draft: Draft
     outlet: str | None = None
@@ -58,30 +58,32 @@ class Port:
 Link = tuple[str, str, str | None, bool]
 
 
-class Grower:
-    """Builds drafts and links; `left` bounds how many nodes are still made."""
+class GraphGenerator:
+    """Builds drafts and links; `remaining` is the number of nodes still to add."""
 
     def __init__(self, rng: Random, size: int) -> None:
         self.rng = rng
-        self.left = size - 1
+        self.remaining = size - 1
         self.drafts: list[Draft] = []
         self.links: list[Link] = []
         self.may_halt = rng.random() < 0.1
         self.nesting = rng.random() < 0.4
         self._kinds = [kind for kind, weight in KINDS for _ in range(weight)]
 
-    def grow(self) -> None:
-        """The whole graph, from its trigger to its output."""
+    def generate(self) -> None:
+        """Generate the graph from its trigger to its outputs."""
         rng = self.rng
-        ports = [Port(self._new("trigger", ()))]
-        if rng.random() < 0.1 and self.left > 0:
-            self._ports_of(self._new(rng.choice(("edit", "noop", "effect")), ()), ports, listed=True)
-            self.left -= 1
-        self._block((), ports, self.left, listed=True)
-        self._settle_errors((), ports)
-        self._outputs(ports)
+        ports = [Port(self._add_draft("trigger", ()))]
+        if rng.random() < 0.1 and self.remaining > 0:
+            self._add_ports(
+                self._add_draft(rng.choice(("edit", "noop", "effect")), ()), ports, collected=True
+            )
+            self.remaining -= 1
+        self._add_block((), ports, self.remaining, collected=True)
+        self._connect_errors((), ports)
+        self._add_outputs(ports)
 
-    def _new(self, kind: str, scope: tuple[str, ...]) -> Draft:
+    def _add_draft(self, kind: str, scope: tuple[str, ...]) -> Draft:
         draft = Draft(f"n{len(self.drafts)}", kind, scope, len(self.drafts))
         self.drafts.append(draft)
         return draft
@@ -90,24 +92,24 @@ class Grower:
         self.links.append((port.draft.id, draft.id, port.outlet, port.is_error))
         port.used = True
 
-    def _block(self, scope: tuple[str, ...], ports: list[Port], budget: int, *, listed: bool) -> None:
-        """Adds about `budget` nodes to one scope; `listed` tells whether an aggregator will follow."""
-        target = self.left - budget
-        while self.left > target:
+    def _add_block(self, scope: tuple[str, ...], ports: list[Port], budget: int, *, collected: bool) -> None:
+        """Add about `budget` nodes to one scope; `collected` if an aggregator follows."""
+        target = self.remaining - budget
+        while self.remaining > target:
             kind = self.rng.choice(self._kinds)
             if self.nesting and self.rng.random() < 0.2:
                 kind = "split"
             if kind == "split" and len(scope) >= MAX_DEPTH:
                 continue
-            self.left -= 1
-            draft = self._new(kind, scope)
-            self._wire(draft, ports)
+            self.remaining -= 1
+            draft = self._add_draft(kind, scope)
+            self._connect_inputs(draft, ports)
             if kind == "split":
-                self._split(draft, ports, target, listed=listed)
+                self._add_split(draft, ports, target, collected=collected)
             else:
-                self._ports_of(draft, ports, listed=listed)
+                self._add_ports(draft, ports, collected=collected)
 
-    def _wire(self, draft: Draft, ports: list[Port]) -> None:
+    def _connect_inputs(self, draft: Draft, ports: list[Port]) -> None:
         rng = self.rng
         count = 1
         if draft.kind == "merge":
@@ -116,7 +118,7 @@ class Grower:
             count = rng.choice((2, 2, 3))
         chosen: list[Port] = []
         for _ in range(count):
-            port = self._pick(ports)
+            port = self._pick_port(ports)
             if port is None or (port in chosen and (port.is_error or rng.random() < 0.85)):
                 continue
             chosen.append(port)
@@ -125,18 +127,18 @@ class Grower:
         if len(chosen) > 1 and draft.kind != "merge" and rng.random() < 0.3:
             draft.join = "any"
 
-    def _pick(self, ports: list[Port]) -> Port | None:
+    def _pick_port(self, ports: list[Port]) -> Port | None:
         usable = [port for port in ports if not (port.is_error and port.used)]
         fresh = [port for port in usable if not port.used]
         return self.rng.choice(fresh if fresh and self.rng.random() < 0.72 else usable)
 
-    def _ports_of(self, draft: Draft, ports: list[Port], *, listed: bool) -> None:
-        """Decides how a node may fail and adds the places its edges start at."""
+    def _add_ports(self, draft: Draft, ports: list[Port], *, collected: bool) -> None:
+        """Choose how a node may fail and add its ports."""
         rng = self.rng
         if draft.kind == "merge":
             self._merge_options(draft)
         draft.failing = rng.random() < FAILING.get(draft.kind, 0)
-        self._policy(draft, listed=listed)
+        self._choose_policy(draft, collected=collected)
         outlets: list[str | None] = [None]
         if draft.kind == "conditional":
             outlets = [arm for arm in ("true", "false") if rng.random() < 0.8]
@@ -161,7 +163,7 @@ class Grower:
         if options["wait"] != "all" and rng.random() < 0.2:
             options["cancel_losers"] = True
 
-    def _policy(self, draft: Draft, *, listed: bool) -> None:
+    def _choose_policy(self, draft: Draft, *, collected: bool) -> None:
         rng, options = self.rng, draft.options
         risky = draft.failing or options.get("k", 0) > 1 or "timeout" in options or "tolerate" in options
         if not risky:
@@ -171,37 +173,37 @@ class Grower:
         elif not draft.scope:
             draft.error = rng.choice(("ignore", "branch"))
         else:
-            collected = 0.6 if listed else 0.2
-            draft.error = None if rng.random() < collected else rng.choice(("ignore", "branch"))
+            unhandled = 0.6 if collected else 0.2
+            draft.error = None if rng.random() < unhandled else rng.choice(("ignore", "branch"))
 
-    def _split(self, split: Draft, ports: list[Port], target: int, *, listed: bool) -> None:
+    def _add_split(self, split: Draft, ports: list[Port], target: int, *, collected: bool) -> None:
         rng = self.rng
-        self._ports_of(split, ports, listed=listed)
-        gathered = rng.random() < 0.88
-        room = max(self.left - target, 0)
+        self._add_ports(split, ports, collected=collected)
+        has_aggregator = rng.random() < 0.88
+        room = max(self.remaining - target, 0)
         body = min(room, rng.choice((0, 1, 2, 3, 4, 5, 6, 8, 10)))
-        if not gathered:
+        if not has_aggregator:
             body = max(body, 1)
         scope = (*split.scope, split.id)
         inner = [Port(split)]
-        self._block(scope, inner, body, listed=gathered)
-        if not inner[0].used and not gathered:
-            self._link(inner[0], self._new("noop", scope))
-        if not gathered:
-            self._settle_errors(scope, inner)
+        self._add_block(scope, inner, body, collected=has_aggregator)
+        if not inner[0].used and not has_aggregator:
+            self._link(inner[0], self._add_draft("noop", scope))
+        if not has_aggregator:
+            self._connect_errors(scope, inner)
             return
-        loose = [port for port in inner if port.is_error and not port.used]
+        unconnected = [port for port in inner if port.is_error and not port.used]
         if rng.random() < 0.7:
-            self._settle_errors(scope, inner)
-            loose = []
-        self._gather(split, inner, loose, ports, listed=listed)
+            self._connect_errors(scope, inner)
+            unconnected = []
+        self._add_aggregator(split, inner, unconnected, ports, collected=collected)
 
-    def _gather(
-        self, split: Draft, inner: list[Port], errors: list[Port], ports: list[Port], *, listed: bool
+    def _add_aggregator(
+        self, split: Draft, inner: list[Port], errors: list[Port], ports: list[Port], *, collected: bool
     ) -> None:
-        """The aggregator of a split: fed by all loose ends, or by a few ports, or by the split itself."""
+        """Add the aggregator of a split, fed by unused ports, by a few ports, or by the split itself."""
         rng = self.rng
-        gather = self._new("aggregator", split.scope)
+        aggregator = self._add_draft("aggregator", split.scope)
         usable = [port for port in inner if not port.is_error]
         fresh = [port for port in usable if not port.used]
         if fresh and rng.random() < 0.6:
@@ -213,38 +215,38 @@ class Grower:
         if rng.random() < 0.05:
             chosen.append(chosen[0])
         for port in [*chosen, *errors]:
-            self._link(port, gather)
+            self._link(port, aggregator)
         if rng.random() < 0.25:
-            gather.options["tolerate"] = rng.choice((0, 1, 2, "0%", "25%", "50%", "100%"))
+            aggregator.options["tolerate"] = rng.choice((0, 1, 2, "0%", "25%", "50%", "100%"))
         if rng.random() < 0.07:
-            gather.options["timeout"] = rng.choice((2, 6, 30))
-        self._ports_of(gather, ports, listed=listed)
+            aggregator.options["timeout"] = rng.choice((2, 6, 30))
+        self._add_ports(aggregator, ports, collected=collected)
 
-    def _settle_errors(self, scope: tuple[str, ...], ports: list[Port]) -> None:
-        """Every error port leads somewhere: to a rescuer, or into a younger node of its scope."""
+    def _connect_errors(self, scope: tuple[str, ...], ports: list[Port]) -> None:
+        """Connect every error port to a new handler or to a newer node of its scope."""
         for port in [port for port in ports if port.is_error and not port.used]:
-            younger = [
+            newer = [
                 draft
                 for draft in self.drafts[port.draft.age + 1 :]
                 if draft.scope == scope and draft.kind not in ("aggregator", "trigger", "output")
             ]
-            if younger and self.rng.random() < 0.5:
-                self._link(port, self.rng.choice(younger))
+            if newer and self.rng.random() < 0.5:
+                self._link(port, self.rng.choice(newer))
                 continue
-            rescue = self._new(self.rng.choice(("edit", "edit", "effect", "noop")), scope)
-            self._link(port, rescue)
-            ports.append(Port(rescue))
+            handler = self._add_draft(self.rng.choice(("edit", "edit", "effect", "noop")), scope)
+            self._link(port, handler)
+            ports.append(Port(handler))
 
-    def _outputs(self, ports: list[Port]) -> None:
+    def _add_outputs(self, ports: list[Port]) -> None:
         rng = self.rng
         usable = [port for port in ports if not port.is_error]
         roll = rng.random()
         if roll < 0.06:
-            router = self._new("conditional", ())
+            router = self._add_draft("conditional", ())
             self._link(rng.choice(usable), router)
             for outlet in ("true", "false"):
-                self._link(Port(router, outlet), self._new("output", ()))
+                self._link(Port(router, outlet), self._add_draft("output", ()))
         elif roll < 0.3:
-            output = self._new("output", ())
+            output = self._add_draft("output", ())
             for port in rng.sample(usable, min(len(usable), rng.choice((1, 1, 2)))):
                 self._link(port, output)

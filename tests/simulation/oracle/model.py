@@ -1,4 +1,4 @@
-"""A workflow as the oracle understands it: small frozen values, nothing computed."""
+"""The workflow model of the oracle: frozen dataclasses without behaviour."""
 
 from __future__ import annotations
 
@@ -111,16 +111,16 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class Hear:
-    """Waits for a signal; its output is what the signal brought."""
+class SignalWait:
+    """Waits for a signal; its output is the value of the signal."""
 
     name: str
-    kind: ClassVar[str] = "hear"
+    kind: ClassVar[str] = "signal_wait"
 
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """Runs another workflow on a start payload of its own; its output is that one's."""
+    """Runs a child workflow on its own start payload; its output is the output of the child."""
 
     workflow: str
     input: Any
@@ -146,14 +146,14 @@ Params = (
     | Aggregator
     | Merge
     | Wait
-    | Hear
+    | SignalWait
     | Child
     | Output
 )
 
 PASSES_PAYLOAD = frozenset({"conditional", "switch", "wait", "log", "noop"})
-ASKS = frozenset({"hear", "child"})
-"""Kinds whose output comes from outside the definition."""
+EXTERNAL_KINDS = frozenset({"signal_wait", "child"})
+"""Kinds whose output does not follow from the definition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ class Retry:
 class Node:
     """`error` is the explicit policy: None, halt, ignore or branch (along its one error edge).
 
-    `timeout` bounds what is waited for; `once` says that its effect must not be made twice.
+    `timeout` limits its wait; with `at_most_once` its effect is not repeated after a crash.
     """
 
     id: str
@@ -177,7 +177,7 @@ class Node:
     retry: Retry | None = None
     join: str = "all"
     timeout: int | None = None
-    once: bool = False
+    at_most_once: bool = False
 
     @property
     def kind(self) -> str:
@@ -185,7 +185,7 @@ class Node:
 
     @property
     def quorum(self) -> int:
-        """How many live arrivals open it: 0 = all edges must be resolved first."""
+        """Number of live arrivals that open the node; 0 if all edges must be resolved first."""
         if isinstance(self.params, Merge):
             return {"all": 0, "any": 1, "at_least": self.params.at_least}[self.params.wait_mode]
         return 1 if self.join == "any" else 0
@@ -214,7 +214,7 @@ class Edge:
 class Model:
     """Nodes and edges in document order; the order of a node's in-edges is the order of `edges`.
 
-    `answers` is what the world said to tokens that depend on it: ("success", value) or ("failed", code).
+    `external_results` holds results from outside the definition: ("success", value) or ("failed", code).
     """
 
     id: str
@@ -222,11 +222,11 @@ class Model:
     edges: tuple[Edge, ...]
     settings: tuple[tuple[str, Any], ...] = ()
     features: frozenset[str] = field(default=frozenset(), compare=False)
-    answers: Mapping[TokenKey, tuple[str, Any]] = field(default_factory=dict, compare=False)
+    external_results: Mapping[TokenKey, tuple[str, Any]] = field(default_factory=dict, compare=False)
 
     @cached_property
     def shape(self) -> Shape:
-        """What follows from the graph alone, worked out once."""
+        """The static analysis of the graph."""
         from tests.simulation.oracle.shape import Shape
 
         return Shape(self)

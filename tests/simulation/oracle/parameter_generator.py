@@ -1,4 +1,4 @@
-"""Giving a grown graph its expressions, so that what a node sees shows in what it says."""
+"""Generates the parameters of a graph so that node outputs show which values were visible."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from tests.simulation.oracle.expr import Arith, Compare, Exists, Expr, Lit, Ref, Text, ref
-from tests.simulation.oracle.grow import Draft
+from tests.simulation.oracle.graph_generator import Draft
 from tests.simulation.oracle.model import (
     Aggregator,
     Conditional,
@@ -32,12 +32,12 @@ from tests.simulation.oracle.shape import Shape
 
 SMALL = 24
 LARGE = 120
-INPUT_SIZE = 40
+TRIGGER_SIZE = 40
 CODES = ("BOOM", "FLAKY", "DENIED")
 
 
-class Filler:
-    """Parameters for one graph, oldest node first; sizes are estimated so that values stay small."""
+class ParameterGenerator:
+    """Generates parameters in topological order; sizes are estimated so that values stay small."""
 
     def __init__(self, rng: Random, drafts: list[Draft], edges: list[Edge]) -> None:
         self.rng = rng
@@ -50,27 +50,27 @@ class Filler:
         self.item: dict[str, str] = {}
         self.params: dict[str, Params] = {}
         self.nodes: dict[str, Node] = {}
-        self._seen = self._referable()
+        self._references = self._referable_nodes()
 
-    def fill(self) -> list[Node]:
-        """All nodes, in the order of their drafts."""
+    def generate(self) -> list[Node]:
+        """All nodes in the order of their drafts."""
         for name in self.shape.order:
             draft = self.drafts[name]
-            entering = self._entering(draft)
-            if entering > LARGE and draft.kind in ("effect", "noop", "log"):
+            input_size = self._input_size(draft)
+            if input_size > LARGE and draft.kind in ("effect", "noop", "log"):
                 draft.kind = "edit"
-            params = self._parameters(draft, entering)
-            self._measure(draft, params, entering)
+            params = self._parameters(draft, input_size)
+            self._measure(draft, params, input_size)
             self.params[name] = params
             retry = self._retry(draft, params)
             self.nodes[name] = Node(name, params, draft.error, retry, draft.join)
         return [self.nodes[name] for name in self.drafts]
 
-    def _referable(self) -> dict[str, list[str]]:
-        """Per node the ancestors whose visibility depends on nothing but recorded choices.
+    def _referable_nodes(self) -> dict[str, list[str]]:
+        """For each node the ancestors whose visibility depends only on recorded choices.
 
-        Behind a join of all edges that may time out, what runs on a slow path may or may not have
-        ended when it is read, so such nodes are left alone unless another path waits for them.
+        Downstream of a merge of all edges with a timeout, a node on a slow path may be unfinished when it is read;
+        such nodes are excluded unless another path waits for them.
         """
         shape, bit = self.shape, self.shape.bit
         above: dict[str, int] = {}
@@ -80,15 +80,15 @@ class Filler:
             draft = self.drafts[name]
             parents = [edge.src for edge in shape.ins[name]]
             masks = [certain[p] | bit[p] for p in parents]
-            hasty = draft.kind == "merge" and "timeout" in draft.options
-            partial = draft.join == "any" or draft.options.get("wait", "all") != "all" or hasty
+            can_time_out = draft.kind == "merge" and "timeout" in draft.options
+            partial = draft.join == "any" or draft.options.get("wait", "all") != "all" or can_time_out
             above[name] = _union([above[p] | bit[p] for p in parents])
             certain[name] = _common(masks) if partial else _union(masks)
             if draft.kind == "aggregator":
                 split = shape.paired[name]
                 certain[name] = certain[split] | bit[split]
             unstable[name] = _union([unstable[p] for p in parents])
-            if hasty:
+            if can_time_out:
                 unstable[name] |= above[name]
             unstable[name] &= ~certain[name]
         return {
@@ -102,11 +102,11 @@ class Filler:
             for name in shape.order
         }
 
-    def _entering(self, draft: Draft) -> int:
-        """The estimated size of the payload that enters a node."""
+    def _input_size(self, draft: Draft) -> int:
+        """The estimated size of the payload of a node."""
         shape = self.shape
         if not shape.ins[draft.id]:
-            return INPUT_SIZE
+            return TRIGGER_SIZE
         sizes = [self._carried(edge.src, edge.is_error) for edge in shape.ins[draft.id]]
         return max(sizes) if draft.join == "any" else sum(sizes)
 
@@ -117,26 +117,26 @@ class Filler:
             return {"int": 1, "list": 3, "row": 9, "cell": 4, "result": 20, "batch": 12}[self.item[source]]
         return self.payload[source]
 
-    def _measure(self, draft: Draft, params: Params, entering: int) -> None:
+    def _measure(self, draft: Draft, params: Params, input_size: int) -> None:
         name, kind = draft.id, draft.kind
         match params:
             case Edit(assignments):
-                size = sum(self._cost(expr, draft, entering) for _, expr in assignments)
+                size = sum(self._cost(expr, draft, input_size) for _, expr in assignments)
             case Effect() | Noop() | Merge():
-                size = entering + 1
+                size = input_size + 1
             case Aggregator():
-                size = entering * 3
+                size = input_size * 3
             case Trigger():
-                size = INPUT_SIZE
+                size = TRIGGER_SIZE
             case _:
                 size = 1
         self.size[name] = size
-        self.payload[name] = entering if kind in ("conditional", "switch", "wait", "log", "noop") else size
+        self.payload[name] = input_size if kind in ("conditional", "switch", "wait", "log", "noop") else size
         self.is_object[name] = kind in ("edit", "effect", "trigger", "fail") or (
-            kind in ("conditional", "switch", "wait", "log", "noop") and self._objects_enter(draft)
+            kind in ("conditional", "switch", "wait", "log", "noop") and self._receives_objects(draft)
         )
 
-    def _objects_enter(self, draft: Draft) -> bool:
+    def _receives_objects(self, draft: Draft) -> bool:
         edges = self.shape.ins[draft.id]
         return all(
             edge.is_error
@@ -145,45 +145,50 @@ class Filler:
             for edge in edges
         )
 
-    def _cost(self, expr: Expr, draft: Draft, entering: int) -> int:
+    def _cost(self, expr: Expr, draft: Draft, input_size: int) -> int:
         total = 1
         for part in expr.walk():
             if isinstance(part, Ref) and part.name == "json" and not part.path:
-                total += entering
+                total += input_size
             elif isinstance(part, Ref) and not part.path:
                 total += self.size.get(part.name, 5)
         return total
 
-    def _parameters(self, draft: Draft, entering: int) -> Params:
-        rng, options = self.rng, draft.options
+    def _parameters(self, draft: Draft, input_size: int) -> Params:
         match draft.kind:
             case "trigger":
                 return Trigger()
-            case "edit":
-                return Edit(self._assignments(draft, entering))
             case "noop":
                 return Noop()
+            case "edit":
+                return Edit(self._assignments(draft, input_size))
             case "effect":
                 return self._effect(draft)
             case "log":
-                return Log(self._failure(draft) if draft.failing else self._said(draft))
+                return Log(self._failure(draft) if draft.failing else self._log_message(draft))
             case "fail":
-                return Fail(rng.choice(CODES))
+                return Fail(self.rng.choice(CODES))
+            case "wait":
+                return Wait(self._wait_seconds(draft))
+            case "output":
+                return Output(self._reference(draft) or ref("trigger", "t"))
+        return self._control_parameters(draft)
+
+    def _control_parameters(self, draft: Draft) -> Params:
+        match draft.kind:
             case "conditional":
                 return Conditional(self._condition(draft))
             case "switch":
-                return Switch(tuple(self._rule(draft, i) for i in range(options["cases"])))
+                return Switch(tuple(self._rule(draft, i) for i in range(draft.options["cases"])))
             case "split":
                 return self._split(draft)
             case "aggregator":
-                return Aggregator(options.get("tolerate"), options.get("timeout"))
+                return Aggregator(draft.options.get("tolerate"), draft.options.get("timeout"))
             case "merge":
                 return self._merge(draft)
-            case "wait":
-                return Wait(self._pause(draft))
-        return Output(self._observed(draft) or ref("trigger", "t"))
+        raise ValueError(f"unknown kind {draft.kind}")
 
-    def _assignments(self, draft: Draft, entering: int) -> tuple[tuple[str, Expr], ...]:
+    def _assignments(self, draft: Draft, input_size: int) -> tuple[tuple[str, Expr], ...]:
         rng = self.rng
         stamp: tuple[str | Expr, ...] = (ref("json", "t", default="-"), f">{draft.id}")
         if draft.scope and rng.random() < 0.5:
@@ -191,7 +196,7 @@ class Filler:
         pairs: list[tuple[str, Expr]] = [("t", Text(stamp))]
         if rng.random() < 0.7:
             pairs.append(("n", Arith(ref("json", "n", default=0), "+", Lit(rng.randint(0, 2)))))
-        pairs.append(("j", Ref("json") if entering <= SMALL else ref("json", "t", default=None)))
+        pairs.append(("j", Ref("json") if input_size <= SMALL else ref("json", "t", default=None)))
         if rng.random() < 0.6:
             pairs.append(("e", ref("error", "code", default=None)))
         if draft.scope:
@@ -199,16 +204,16 @@ class Filler:
             small = self.item[draft.scope[-1]] in ("int", "list", "row", "cell")
             pairs.append(("x", Ref("item") if small else ref("item", "t", default="?")))
         for i in range(rng.randint(1, 4)):
-            seen = self._observed(draft)
+            seen = self._reference(draft)
             if seen is not None:
                 pairs.append((f"r{i}", seen))
         if draft.failing:
             pairs.append(("f", self._failure(draft)))
         return tuple(pairs)
 
-    def _observed(self, draft: Draft) -> Expr | None:
-        """A look at some node that may have run before, with a default for when it cannot be seen."""
-        rng, others = self.rng, self._seen[draft.id]
+    def _reference(self, draft: Draft) -> Expr | None:
+        """A reference to an ancestor, with a default if it is not visible."""
+        rng, others = self.rng, self._references[draft.id]
         if not others:
             return None
         other = rng.choice(others)
@@ -219,11 +224,11 @@ class Filler:
             return ref(other, "error", "code", default=default)
         if self.size[other] <= SMALL and self.drafts[other].kind not in ("wait", "switch"):
             return ref(other, default=default)
-        path = self._short(other)
+        path = self._short_path(other)
         return Exists(Ref(other, path)) if path == ("timer_id",) else ref(other, *path, default=default)
 
-    def _short(self, other: str) -> tuple[str | int, ...]:
-        """A path to something small in a node's output."""
+    def _short_path(self, other: str) -> tuple[str | int, ...]:
+        """A path to a small value in the output of a node."""
         match self.params[other]:
             case Effect():
                 return self.rng.choice((("did",), ("json", "t")))
@@ -244,7 +249,7 @@ class Filler:
         return self.rng.choice((("t",), ("n",)))
 
     def _failure(self, draft: Draft) -> Expr:
-        """An expression that fails: always, or for items that lack a key."""
+        """An expression that fails always, or for items without a key."""
         if draft.scope and self.rng.random() < 0.75:
             return Ref("item", ("m",))
         if draft.kind == "conditional" and self.rng.random() < 0.5:
@@ -252,11 +257,11 @@ class Filler:
         return Ref("trigger", ("nope",))
 
     def _number(self, draft: Draft) -> Expr:
-        """Some number that differs between items, paths or inputs."""
+        """A number that differs between items, paths or inputs."""
         choices: list[Expr] = [ref("json", "n", default=0), ref("trigger", "n")]
         if draft.scope:
             choices += [Ref("index"), Ref("index"), ref("item", "n", default=1)]
-        others = [o for o in self._seen[draft.id] if isinstance(self.params[o], Edit)]
+        others = [o for o in self._references[draft.id] if isinstance(self.params[o], Edit)]
         if others:
             choices.append(ref(self.rng.choice(others), "n", default=0))
         return self.rng.choice(choices)
@@ -282,10 +287,10 @@ class Filler:
             return Rule(value, "==", Lit(1))
         return Rule(value, rng.choice(("==", "==", ">", "<")), Lit(rng.randint(0, 2)))
 
-    def _said(self, draft: Draft) -> Expr:
+    def _log_message(self, draft: Draft) -> Expr:
         return Text(("at ", ref("json", "t", default="-"), " err ", ref("error", "code", default="none")))
 
-    def _pause(self, draft: Draft) -> Expr:
+    def _wait_seconds(self, draft: Draft) -> Expr:
         rng = self.rng
         if draft.scope and rng.random() < 0.5:
             return Arith(Arith(Ref("index"), "*", Lit(rng.choice((2, 3)))), "+", Lit(rng.randint(1, 4)))
@@ -311,7 +316,7 @@ class Filler:
             return Retry(2) if draft.failing and rng.random() < 0.1 else None
         if not attempts:
             return None
-        # A failure that no retry covers is only wanted where the node is meant to fail.
+        # A failure outside of `on` is only wanted if the node must fail.
         others = tuple(code for code in CODES if code != params.code)
         on = rng.choice(((), (), (params.code,), others if draft.failing else ()))
         return Retry(attempts, rng.choice((1, 2)), rng.choice((1, 2)), on)
@@ -325,21 +330,21 @@ class Filler:
         return Split(Ref("trigger", ("nope",)) if draft.failing and item != "cell" else array, window, batch)
 
     def _array(self, draft: Draft) -> tuple[Expr, str]:
-        """A list to split, and what its items are."""
+        """A list to split, and the kind of its items."""
         rng = self.rng
-        around = self.item[draft.scope[-1]] if draft.scope else None
-        if around in ("row", "cell"):
-            inner = "cell" if around == "row" else "int"
+        outer_item = self.item[draft.scope[-1]] if draft.scope else None
+        if outer_item in ("row", "cell"):
+            inner = "cell" if outer_item == "row" else "int"
             return (Ref("item", ("cells",)) if draft.failing else ref("item", "cells", default=[]), inner)
-        if around == "list":
+        if outer_item == "list":
             return Ref("item"), "int"
-        gathers = [o for o in self._seen[draft.id] if self.drafts[o].kind == "aggregator"]
-        if gathers and rng.random() < 0.4:
-            gather = rng.choice(gathers)
-            options = self.drafts[gather].options
-            if not {"tolerate", "timeout"} & options.keys() and self.size[gather] < LARGE:
-                return ref(gather, default=[]), "result"
-        if around is not None:
+        aggregators = [o for o in self._references[draft.id] if self.drafts[o].kind == "aggregator"]
+        if aggregators and rng.random() < 0.4:
+            aggregator = rng.choice(aggregators)
+            options = self.drafts[aggregator].options
+            if not {"tolerate", "timeout"} & options.keys() and self.size[aggregator] < LARGE:
+                return ref(aggregator, default=[]), "result"
+        if outer_item is not None:
             return ref("trigger", rng.choice(("xs", "xs", "none"))), "int"
         kinds = (("xs", "int"),) * 3 + (("rows", "row"),) * 5 + (("lists", "list"), ("none", "int"))
         name, item = rng.choice(kinds)
@@ -348,7 +353,7 @@ class Filler:
     def _merge(self, draft: Draft) -> Merge:
         options: dict[str, Any] = draft.options
         mode = options["mode"]
-        if mode == "combine" and not self._objects_enter(draft):
+        if mode == "combine" and not self._receives_objects(draft):
             mode = "append"
         cancel = options.get("cancel_losers", False)
         return Merge(mode, options["wait"], options.get("k", 0), options.get("timeout"), cancel)

@@ -1,8 +1,9 @@
-"""From a JSON document back to a model, for documents written by hand."""
+"""Reads a JSON document into a model."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from tests.simulation.oracle.expr import Arith, Coalesce, Compare, Exists, Expr, Lit, Logic, Ref, Text
@@ -47,7 +48,7 @@ _SECONDS = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86400}
 
 
 def parse(source: str) -> Expr:
-    """An expression from its source."""
+    """Parse the source of an expression."""
     lexemes = [(m.lastgroup or "", m.group(m.lastgroup or 0)) for m in _LEXEME.finditer(source)]
     expr = _level(lexemes, 0)
     if lexemes:
@@ -56,7 +57,7 @@ def parse(source: str) -> Expr:
 
 
 def parameter(value: Any) -> Expr:
-    """A parameter: a literal, one expression, or text with expressions inside."""
+    """Parse a parameter: a literal, an expression, or text with expressions."""
     if not isinstance(value, str):
         return Lit(value)
     if _REFERENCE.fullmatch(value):
@@ -80,11 +81,11 @@ def _level(lexemes: list[tuple[str, str]], level: int) -> Expr:
     while lexemes and lexemes[0][0] in ("op", "word") and lexemes[0][1] in _LEVELS[level]:
         op = lexemes.pop(0)[1]
         right = _level(lexemes, level + 1)
-        left = _joined(left, op, right)
+        left = _infix(left, op, right)
     return left
 
 
-def _joined(left: Expr, op: str, right: Expr) -> Expr:
+def _infix(left: Expr, op: str, right: Expr) -> Expr:
     if op in ("and", "or"):
         return Logic(op, (left, right))
     if op == "??":
@@ -109,7 +110,7 @@ def _atom(lexemes: list[tuple[str, str]]) -> Expr:
 
 
 def read_document(document: dict[str, Any], name: str) -> Model:
-    """The model of a document whose node types the oracle knows."""
+    """The model of a document; raises ValueError for a node type that the oracle does not support."""
     error_edges: set[str | None] = set()
     outlets: dict[str | None, str] = {}
     for entry in document["nodes"]:
@@ -137,44 +138,42 @@ def read_document(document: dict[str, Any], name: str) -> Model:
     return Model(name, tuple(nodes), tuple(edges))
 
 
-def _retry(given: dict[str, Any] | None) -> Retry | None:
-    if given is None:
+def _retry(policy: dict[str, Any] | None) -> Retry | None:
+    if policy is None:
         return None
-    on = tuple(given.get("on", ()))
-    return Retry(given["max_attempts"], given["initial_delay"], given["backoff"], on)
+    on = tuple(policy.get("on", ()))
+    return Retry(policy["max_attempts"], policy["initial_delay"], policy["backoff"], on)
 
 
-def _params(kind: str, given: dict[str, Any]) -> Params:
-    match kind:
-        case "input":
-            return Trigger()
-        case "edit":
-            return Edit(tuple((a["name"], parameter(a["value"])) for a in given["assignments"]))
-        case "test.effect":
-            items = tuple(given["fail_items"])
-            return Effect(given["key"], given["fail_attempts"], items, given["code"])
-        case "log":
-            return Log(parameter(given["message"]))
-        case "fail":
-            return Fail(given["code"], given["message"])
-        case "conditional" | "if":
-            return Conditional(_condition(given["expression"], given.get("operator", "and")))
-        case "switch":
-            rules = [(parameter(r["value"]), r["operator"], parameter(r["compare"])) for r in given["rules"]]
-            return Switch(tuple(Rule(*rule) for rule in rules))
-        case "split":
-            return Split(parameter(given["input_array"]), given.get("max_in_flight"), given.get("batch_size"))
-        case "aggregator":
-            return Aggregator(given.get("tolerate"), given.get("timeout"))
-        case "merge":
-            return _merge(given)
-        case "wait":
-            return Wait(_seconds(given))
-        case "output":
-            return Output(parameter(given["value"]))
-        case "noop":
-            return Noop()
-    raise ValueError(f"unknown node type {kind}")
+def _params(kind: str, parameters: dict[str, Any]) -> Params:
+    if kind not in _READERS:
+        raise ValueError(f"unknown node type {kind}")
+    return _READERS[kind](parameters)
+
+
+def _edit(parameters: dict[str, Any]) -> Edit:
+    return Edit(tuple((each["name"], parameter(each["value"])) for each in parameters["assignments"]))
+
+
+def _effect(parameters: dict[str, Any]) -> Effect:
+    return Effect(
+        parameters["key"], parameters["fail_attempts"], tuple(parameters["fail_items"]), parameters["code"]
+    )
+
+
+def _conditional(parameters: dict[str, Any]) -> Conditional:
+    return Conditional(_condition(parameters["expression"], parameters.get("operator", "and")))
+
+
+def _switch(parameters: dict[str, Any]) -> Switch:
+    rules = [(parameter(r["value"]), r["operator"], parameter(r["compare"])) for r in parameters["rules"]]
+    return Switch(tuple(Rule(*rule) for rule in rules))
+
+
+def _split(parameters: dict[str, Any]) -> Split:
+    return Split(
+        parameter(parameters["input_array"]), parameters.get("max_in_flight"), parameters.get("batch_size")
+    )
 
 
 def _condition(expression: Any, operator: str) -> Expr:
@@ -184,14 +183,34 @@ def _condition(expression: Any, operator: str) -> Expr:
     return Logic(operator, tuple(rules))
 
 
-def _seconds(given: dict[str, Any]) -> Expr:
-    if "date_time" in given:
+def _seconds(parameters: dict[str, Any]) -> Expr:
+    if "date_time" in parameters:
         return Lit(0)
-    return Arith(parameter(given.get("amount", 1)), "*", Lit(_SECONDS[given.get("unit", "seconds")]))
+    return Arith(
+        parameter(parameters.get("amount", 1)), "*", Lit(_SECONDS[parameters.get("unit", "seconds")])
+    )
 
 
-def _merge(given: dict[str, Any]) -> Merge:
-    wait = given.get("wait_mode", "wait_for_all")
+def _merge(parameters: dict[str, Any]) -> Merge:
+    wait = parameters.get("wait_mode", "wait_for_all")
     at_least = wait["at_least"] if isinstance(wait, dict) else 0
     name = "at_least" if at_least else wait.removeprefix("wait_for_")
-    return Merge(given.get("mode", "append"), name, at_least, given.get("timeout"))
+    return Merge(parameters.get("mode", "append"), name, at_least, parameters.get("timeout"))
+
+
+_READERS: dict[str, Callable[[dict[str, Any]], Params]] = {
+    "input": lambda _: Trigger(),
+    "edit": _edit,
+    "test.effect": _effect,
+    "log": lambda parameters: Log(parameter(parameters["message"])),
+    "fail": lambda parameters: Fail(parameters["code"], parameters["message"]),
+    "conditional": _conditional,
+    "if": _conditional,
+    "switch": _switch,
+    "split": _split,
+    "aggregator": lambda parameters: Aggregator(parameters.get("tolerate"), parameters.get("timeout")),
+    "merge": _merge,
+    "wait": lambda parameters: Wait(_seconds(parameters)),
+    "output": lambda parameters: Output(parameter(parameters["value"])),
+    "noop": lambda _: Noop(),
+}

@@ -1,4 +1,4 @@
-"""What follows from the graph alone: order, scopes, pairing, reachability, regions."""
+"""Static analysis of a model: order, scopes, split-aggregator pairs, reachability, regions."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class Shape:
         self.bit = {node: 1 << i for i, node in enumerate(self.order)}
         self.scope: dict[str, tuple[str, ...]] = {}
         self.aggregator: dict[str, str] = {}
-        self._place()
+        self._assign_scopes()
         self.depth = {node: len(scope) for node, scope in self.scope.items()}
         self.members: dict[str | None, list[str]] = defaultdict(list)
         for node in self.order:
             scope = self.scope[node]
             self.members[scope[-1] if scope else None].append(node)
         self.paired = {gather: split for split, gather in self.aggregator.items()}
-        self.below = self._below()
+        self.descendants = self._descendants()
 
     def _topological(self) -> list[str]:
         missing = {node: len(edges) for node, edges in self.ins.items()}
@@ -51,7 +51,7 @@ class Shape:
             raise InvalidModelError("cycle")
         return order
 
-    def _place(self) -> None:
+    def _assign_scopes(self) -> None:
         for node in self.order:
             arriving = {self.scope_after(edge) for edge in self.ins[node]} or {()}
             if len(arriving) > 1:
@@ -70,24 +70,24 @@ class Shape:
         inner = self.nodes[edge.src].kind == "split" and not edge.is_error
         return self.scope[edge.src] + ((edge.src,) if inner else ())
 
-    def _below(self) -> dict[str, int]:
-        below: dict[str, int] = {}
+    def _descendants(self) -> dict[str, int]:
+        descendants: dict[str, int] = {}
         for node in reversed(self.order):
             mask = 0
             for edge in self.outs[node]:
-                mask |= below[edge.dst] | self.bit[edge.dst]
-            below[node] = mask
-        return below
+                mask |= descendants[edge.dst] | self.bit[edge.dst]
+            descendants[node] = mask
+        return descendants
 
     def reaches(self, src: str, dst: str) -> bool:
-        return bool(self.below[src] & self.bit[dst])
+        return bool(self.descendants[src] & self.bit[dst])
 
     def body(self, split: str) -> list[str]:
         """Every node inside a split, of all depths."""
         return [node for node in self.order if split in self.scope[node]]
 
-    def shows(self, node: str) -> bool:
-        """Whether a list will show an unhandled failure of this node inside its split."""
+    def is_collected(self, node: str) -> bool:
+        """Whether the aggregator of its split collects an unhandled failure of this node."""
         gather = self.aggregator.get(self.scope[node][-1])
         return gather is not None and self.reaches(node, gather)
 
@@ -100,9 +100,9 @@ class Shape:
                 inside.add(node)
         return frozenset(inside - {join})
 
-    def behind(self, nodes: set[str]) -> frozenset[str]:
-        """Every node that some path leads to from one of these."""
+    def descendants_of(self, nodes: set[str]) -> frozenset[str]:
+        """Every node reachable from one of these."""
         mask = 0
         for node in nodes:
-            mask |= self.below[node]
+            mask |= self.descendants[node]
         return frozenset(node for node, bit in self.bit.items() if mask & bit)

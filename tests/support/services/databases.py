@@ -1,4 +1,4 @@
-"""Databases with the schema in them, one for each folder that asks."""
+"""Migrated databases, one per folder."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _made: set[str] = set()
 
 @functools.cache
 def ready() -> Server:
-    """The server, with a database to copy: that is quicker than to migrate each time. Not from inside of a loop."""
+    """Return the server with a migrated template database. Not to be called in an event loop."""
     found = server()
     asyncio.run(migrate(found.create(TEMPLATE)))
     return found
 
 
 def dsn_of(folder: Path) -> str:
-    """The database of a folder, made when it is first asked for."""
+    """Return the DSN of a folder's database, which is created on first use."""
     name = database_of(folder)
     if name not in _made:
         server().create(name, TEMPLATE)
@@ -38,7 +38,7 @@ def dsn_of(folder: Path) -> str:
 
 
 def left_behind(folder: Path) -> Path:
-    """A folder whose database holds what another process would find if this one died now."""
+    """Return a folder whose database is a copy of what is committed now, as after a crash."""
     copy = folder / "left"
     server().copy(database_of(folder), database_of(copy), TEMPLATE)
     _made.add(database_of(copy))
@@ -49,7 +49,7 @@ def left_behind(folder: Path) -> Path:
 async def patient(
     dsn: str, *, patience: float, longest: float = STATEMENT_TIMEOUT_S
 ) -> AsyncIterator[PostgresStores]:
-    """The adapters of somebody who waits so long for a server that is away, or that takes its time."""
+    """Open the adapters with timeouts for an unavailable and for a slow server."""
     database = Database(dsn, retry_timeout=patience, statement_timeout=longest)
     await database.open()
     found = PostgresStores(database)
@@ -60,6 +60,6 @@ async def patient(
 
 
 def reader_of(found: PostgresStores) -> ExecutionReader:
-    """Somebody who looks at what the database holds."""
+    """Return a reader of the database."""
     plans = PlanCache(found.journal, full_registry(()).catalogue)
     return ExecutionReader(found.index, found.journal, found.blob, plans, found.database, found.library)

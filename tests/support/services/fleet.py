@@ -1,4 +1,4 @@
-"""A fleet: real worker, scheduler and API processes on a database and a Redis of their own."""
+"""Worker, scheduler and API processes over shared stores."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PATIENCE = 120.0
 
 
 class Process:
-    """One process of the fleet, and what it has said."""
+    """One process and its output."""
 
     def __init__(
         self, role: Role, environment: Mapping[str, str], log: Path, arguments: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ class Process:
         self.role = role
         self.log = log
         self._out = log.open("w")
-        # It must not outlive the tests, however they end.
+        # The kernel kills it with the test process, however that ends.
         command = ["setpriv", "--pdeathsig=KILL", sys.executable, "-m", "rune", "serve", role, *arguments]
         self.process = subprocess.Popen(
             command, env=dict(environment), stdout=self._out, stderr=subprocess.STDOUT, start_new_session=True
@@ -41,42 +41,42 @@ class Process:
     def alive(self) -> bool:
         return self.process.poll() is None
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self.log.read_text()
 
     def wait_ready(self) -> None:
-        """Until it takes part."""
-        self.wait_said(READY)
+        """Wait until the process is ready."""
+        self.wait_for_output(READY)
 
-    def wait_said(self, text: str, times: int = 1) -> None:
-        """Until it has said something, so often."""
+    def wait_for_output(self, text: str, times: int = 1) -> None:
+        """Wait until the output contains a text so often."""
         pause = threading.Event()
         until = time.monotonic() + PATIENCE
-        while self.said().count(text) < times:
-            if not self.alive and self.said().count(text) < times:
+        while self.output().count(text) < times:
+            if not self.alive and self.output().count(text) < times:
                 raise AssertionError(
-                    f"the {self.role} ended with {self.process.returncode}: {self.said()[-2000:]}"
+                    f"the {self.role} ended with {self.process.returncode}: {self.output()[-2000:]}"
                 )
             if time.monotonic() > until:
-                raise AssertionError(f"the {self.role} has not said `{text}`: {self.said()[-2000:]}")
+                raise AssertionError(f"the {self.role} did not print `{text}`: {self.output()[-2000:]}")
             pause.wait(0.02)
 
     @property
     def url(self) -> str:
-        """Where an API answers, once it is ready."""
-        found = re.search(r"at (http://\S+) is ready", self.said())
-        assert found is not None, self.said()[-2000:]
+        """The URL of an API process that is ready."""
+        found = re.search(r"at (http://\S+) is ready", self.output())
+        assert found is not None, self.output()[-2000:]
         return found[1]
 
     def kill(self) -> None:
-        """At once, without a word."""
+        """Send SIGKILL to the process group."""
         if self.alive:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self._out.close()
 
     def stop(self, patience: float = PATIENCE) -> int:
-        """Ask it to drain; answers its exit code."""
+        """Send SIGTERM, wait for the end, and return the exit code."""
         if self.alive:
             self.process.terminate()
         code = self.process.wait(patience)
@@ -85,7 +85,7 @@ class Process:
 
 
 class Fleet:
-    """Processes that share stores. `settings` are those of somebody who takes part without a role."""
+    """Processes that share stores. `settings`: for an engine of the test process."""
 
     def __init__(
         self, folder: Path, settings: Settings, environment: Mapping[str, str] | None = None
@@ -106,7 +106,7 @@ class Fleet:
         }
 
     def start(self, role: Role, *arguments: str, **more: str) -> Process:
-        """One more, ready or not."""
+        """Start a process without waiting for it."""
         self._count += 1
         log = self._folder / f"{role}-{self._count}.log"
         process = Process(role, {**self.environment, **more}, log, arguments)
@@ -114,13 +114,13 @@ class Fleet:
         return process
 
     def api(self, **more: str) -> Process:
-        """An API on a free port, ready."""
+        """Start an API on a free port and wait until it is ready."""
         made = self.start("api", "--port", "0", **more)
         made.wait_ready()
         return made
 
     def of(self, role: Role) -> list[Process]:
-        """Those that live."""
+        """Return the live processes of a role."""
         return [each for each in self.processes if each.role == role and each.alive]
 
     def stop(self) -> None:
@@ -137,7 +137,7 @@ def fleet(
     schedulers: int = 1,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[Fleet]:
-    """So many of each, ready; all of them are gone afterwards."""
+    """Start processes, wait until they are ready, and kill them at the end of the block."""
     made = Fleet(folder, settings, environment)
     try:
         for _ in range(workers):

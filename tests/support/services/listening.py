@@ -1,4 +1,4 @@
-"""A server of bytes in the loop of a test. Who is connected when it ends is hung up on, also who called just now."""
+"""A TCP server in the event loop of a test. At its end all connections are closed, also those just accepted."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 @asynccontextmanager
 async def listening(serve: Serve, port: int = 0, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
-    """While the block runs, at a port that is free or at this one; yields it."""
-    lines: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+    """Serve on the given or a free port while the block runs; yield the port."""
+    connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, asyncio.IncompleteReadError):
             await serve(reader, writer)
         writer.close()
 
-    def called(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # Known before anything of it runs: a task that is cancelled before its first step closes nothing.
-        lines[asyncio.create_task(one(reader, writer))] = writer
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Registered before the task runs: a task that is cancelled before its first step closes nothing.
+        connections[asyncio.create_task(one(reader, writer))] = writer
 
-    server = await asyncio.start_server(called, "127.0.0.1", port, ssl=tls)
+    server = await asyncio.start_server(accept, "127.0.0.1", port, ssl=tls)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
-        for task in lines:
+        for task in connections:
             task.cancel()
-        await asyncio.gather(*lines, return_exceptions=True)
-        for writer in lines.values():
+        await asyncio.gather(*connections, return_exceptions=True)
+        for writer in connections.values():
             writer.transport.abort()
-        await asyncio.gather(*(each.wait_closed() for each in lines.values()), return_exceptions=True)
+        await asyncio.gather(*(each.wait_closed() for each in connections.values()), return_exceptions=True)

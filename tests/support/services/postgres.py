@@ -1,6 +1,6 @@
-"""A PostgreSQL of our own: a private folder, a private port, started once and gone with the process.
+"""A private PostgreSQL server, started once per process and stopped with it.
 
-It writes as a real one does (fsync is on); what is turned down is only what a test would wait for.
+fsync is on, as in production; other settings are reduced for speed.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ SETTINGS = {
     "timezone": "UTC",
 }
 USER = "rune"
-ROOM = 1 << 30
+MIN_FREE_BYTES = 1 << 30
 
 
 def programs() -> Path:
-    """The folder of the server's programs; the newest where there are several."""
+    """Return the folder of the newest installed server programs."""
     found = shutil.which("initdb")
     if found is not None:
         return Path(found).resolve().parent
@@ -49,8 +49,7 @@ def programs() -> Path:
 
 
 def free_port() -> int:
-    """A port that nobody listens on, below those that connections are given for themselves: it is still free when its
-    server comes to bind it."""
+    """Return a free port below the ephemeral range, so that it is still free when its server binds it."""
     while True:
         port = 10_000 + secrets.randbelow(22_000)
         with contextlib.suppress(OSError), socket.socket() as probe:
@@ -59,7 +58,7 @@ def free_port() -> int:
 
 
 def _as_server(*command: str) -> list[str]:
-    """A command as somebody who may run a server (root may not), that ends when we do."""
+    """Run a command as an unprivileged user, since root may not run a server; it ends with this process."""
     unprivileged: list[str] = []
     if os.getuid() == 0:
         owner = pwd.getpwnam("postgres")
@@ -67,8 +66,8 @@ def _as_server(*command: str) -> list[str]:
     return ["setpriv", *unprivileged, "--pdeathsig=INT", *command]
 
 
-def _lives(process: int) -> bool:
-    """Whether a process is there and more than an entry that nobody has read."""
+def _is_alive(process: int) -> bool:
+    """Return whether a process exists and is not a zombie."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -76,7 +75,7 @@ def _lives(process: int) -> bool:
 
 
 class Server:
-    """One server. `start` after `kill` recovers, as after a crash of the machine's power."""
+    """One server. `start` after `kill` recovers, as after a power failure."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -86,7 +85,7 @@ class Server:
         self._process: subprocess.Popen[bytes] | None = None
 
     def make(self, settings: Mapping[str, str]) -> None:
-        """An empty cluster."""
+        """Initialise an empty database cluster."""
         if os.getuid() == 0:
             owner = pwd.getpwnam("postgres")
             os.chown(self.folder, owner.pw_uid, owner.pw_gid)
@@ -102,7 +101,7 @@ class Server:
             file.write("\n".join(lines) + "\n")
 
     def start(self) -> None:
-        """Start it and wait until it answers."""
+        """Start the server and wait until it responds."""
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 _as_server(str(self._bin / "postgres"), "-D", str(self.data)), stdout=log, stderr=log
@@ -112,49 +111,51 @@ class Server:
                 raise RuntimeError((self.folder / "log").read_text()[-2000:])
 
     def _ready(self) -> int:
-        asked = [str(self._bin / "pg_isready"), "-q", "-h", str(self.folder), "-p", str(self.port), "-t", "1"]
-        return subprocess.run(asked, check=False).returncode
+        command = [str(self._bin / "pg_isready"), "-q", "-h", str(self.folder), "-p", str(self.port), "-t", "1"]
+        return subprocess.run(command, check=False).returncode
 
     def kill(self) -> None:
-        """kill -9 of everything, at once."""
+        """Send SIGKILL to the server and all its processes."""
         assert self._process is not None
         main = self._process.pid
-        os.kill(main, signal.SIGSTOP)  # so that it starts nobody behind our back
+        os.kill(main, signal.SIGSTOP)  # so that it starts no further processes
         children = [int(each) for each in Path(f"/proc/{main}/task/{main}/children").read_text().split()]
         for each in [main, *children]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(each, signal.SIGKILL)
         self._process.wait()
         self._process = None
-        while any(_lives(each) for each in children):  # the memory they share must be free for the next
+        while any(
+            _is_alive(each) for each in children
+        ):  # their shared memory must be free for the next start
             pass
         (self.data / "postmaster.pid").unlink(missing_ok=True)
 
     def stop(self) -> None:
-        """Stop it in good order."""
+        """Stop the server cleanly."""
         if self._process is not None:
             self._process.send_signal(signal.SIGINT)
             self._process.wait()
             self._process = None
 
     def dsn(self, database: str = "postgres") -> str:
-        """How to reach a database of it."""
+        """Return the DSN of a database."""
         return f"postgresql://{USER}@127.0.0.1:{self.port}/{database}"
 
     def sql(self, text: str, database: str = "postgres") -> str:
-        """Have something done past the program; answers what was printed."""
+        """Run SQL with psql and return its output."""
         return self._run(
             "psql", "-XqAt", "-v", "ON_ERROR_STOP=1", "-h", str(self.folder), "-p", str(self.port),
             "-U", USER, "-d", database, "-c", text,
         )  # fmt: skip
 
     def create(self, database: str, template: str = "template1") -> str:
-        """A database; answers how to reach it."""
+        """Create a database and return its DSN."""
         self.sql(f'CREATE DATABASE "{database}" TEMPLATE "{template}"')
         return self.dsn(database)
 
     def copy(self, database: str, to: str, template: str) -> None:
-        """What another process finds now: everything that is committed, as of one moment."""
+        """Copy what is committed now into a new database."""
         self.create(to, template)
         common = ["-h", str(self.folder), "-p", str(self.port), "-U", USER]
         dump = subprocess.run(
@@ -172,10 +173,10 @@ class Server:
 
 
 def new_server(base: Path | None = None, **settings: str) -> Server:
-    """A server of one's own, to be stopped or killed by whoever asked. Unless told where, it lies in memory: a process
-    that dies loses no more there than on a disk, and nobody waits for one."""
+    """Start a server that the test may stop or kill. By default its files are in memory, which is faster and loses no
+    more in a process crash than a disk."""
     memory = Path("/dev/shm")
-    roomy = memory.is_dir() and shutil.disk_usage(memory).free > ROOM
+    roomy = memory.is_dir() and shutil.disk_usage(memory).free > MIN_FREE_BYTES
     folder = Path(tempfile.mkdtemp(prefix="rune-pg-", dir=base or (memory if roomy else None)))
     server = Server(folder)
 
@@ -191,10 +192,10 @@ def new_server(base: Path | None = None, **settings: str) -> Server:
 
 @functools.cache
 def server() -> Server:
-    """The server of this process."""
+    """Return the server that the tests of this process share."""
     return new_server()
 
 
 def database_of(folder: Path) -> str:
-    """The database that belongs to a folder."""
+    """Return the name of a folder's database."""
     return f"t{hashlib.sha256(str(folder).encode()).hexdigest()[:20]}"

@@ -1,8 +1,8 @@
-"""A RabbitMQ of our own: a private node name, private ports and folders.
+"""A private RabbitMQ broker.
 
-Starting one takes seconds, so the processes of one test run share it. Each test takes a vhost of its own. A keeper
-process holds the broker: everybody who uses it holds a shared lock on a file, and the keeper waits for the exclusive
-one, which it gets when the last of them is gone, however it went.
+Starting one takes seconds, so the processes of one test run share it, and each test uses its own vhost. A keeper
+process owns the broker. Each process that uses it holds a shared lock on a file; the keeper waits for the exclusive
+lock, which it gets when the last of them has ended, however it ended.
 """
 
 from __future__ import annotations
@@ -49,16 +49,15 @@ channel_max = 2047
 BEAM = "+S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none"  # spinning schedulers would starve the tests
 _vhosts = itertools.count()
 _spawner = ThreadPoolExecutor(1)
-"""The system ends a child together with the thread that began it, so that is one that stays."""
+"""Linux kills a child with --pdeathsig when the thread that started it ends, so this thread stays."""
 
 
 class Refused(Exception):
-    """The management interface says no."""
+    """A command or a request to the management interface failed."""
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on, below those that connections are given for themselves: a broker that was killed
-    must find its own again."""
+    """Return free ports below the ephemeral range: a broker that was killed must be able to bind them again."""
     found: list[int] = []
     for port in range(10_000 + os.getpid() * 7 % 20_000, 32_000):
         with contextlib.suppress(OSError), socket.socket() as probe:
@@ -70,7 +69,7 @@ def free_ports(count: int) -> list[int]:
 
 
 class Broker:
-    """One broker. `start` after `kill` finds what was on disk."""
+    """One broker. `start` after `kill` recovers from its files."""
 
     def __init__(self, folder: Path, ports: list[int], config: str = "") -> None:
         self.folder = folder
@@ -86,7 +85,7 @@ class Broker:
         base.pop("NOTIFY_SOCKET", None)
         return {
             **base,
-            "HOME": str(self.folder),  # where the cookie lies
+            "HOME": str(self.folder),  # the location of the Erlang cookie
             "RABBITMQ_NODENAME": f"rune{self.port}@localhost",
             "RABBITMQ_MNESIA_BASE": str(self.folder / "data"),
             "RABBITMQ_LOG_BASE": str(self.folder / "log"),
@@ -94,32 +93,32 @@ class Broker:
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.folder / "plugins"),
             "RABBITMQ_CONF_ENV_FILE": "/dev/null",
             "RABBITMQ_DIST_PORT": str(self._distribution),
-            "RABBITMQ_ALLOW_INPUT": "1",  # makes the script become the broker instead of its parent
+            "RABBITMQ_ALLOW_INPUT": "1",  # the script execs the broker instead of starting a child
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": BEAM,
             "ERL_EPMD_PORT": str(self._names),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
         }
 
     def make(self) -> None:
-        """What it is configured by."""
+        """Write the configuration files."""
         text = CONFIG.format(amqp=self.port, management=self._management) + self._config
         (self.folder / "rabbitmq.conf").write_text(text)
         (self.folder / "plugins").write_text("[rabbitmq_management].\n")
 
     def start(self) -> None:
-        """Start it and wait until it answers."""
+        """Start the broker and wait until it responds."""
         if self._epmd is None:
             self._epmd = self._spawned("epmd")
         self._process = self._spawned(str(PROGRAMS / "rabbitmq-server"), "-noinput")
         until = time.monotonic() + PATIENCE
-        while not self._answers():
+        while not self._responds():
             if self._process.poll() is not None or time.monotonic() > until:
                 self.stop()
                 raise RuntimeError((self.folder / "out").read_text()[-2000:])
             select.select([], [], [], 0.05)
 
     def _spawned(self, *command: str) -> subprocess.Popen[bytes]:
-        """A process that ends when this one does."""
+        """Start a process that is killed with this one."""
         with (self.folder / "out").open("ab") as out:
             return _spawner.submit(
                 subprocess.Popen,
@@ -130,8 +129,8 @@ class Broker:
                 stderr=out,
             ).result()
 
-    def _answers(self) -> bool:
-        """The listener of AMQP opens last."""
+    def _responds(self) -> bool:
+        """Check AMQP, whose listener opens last, and the management interface."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), 1) as there:
                 there.sendall(b"AMQP\x00\x00\x09\x01")
@@ -143,14 +142,14 @@ class Broker:
         return True
 
     def kill(self) -> None:
-        """kill -9."""
+        """Send SIGKILL to the broker."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def freeze(self) -> None:
-        """It is there and does nothing: no answer, no heartbeat."""
+        """Stop the process with SIGSTOP: no responses and no heartbeats."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
@@ -159,7 +158,7 @@ class Broker:
         self._process.send_signal(signal.SIGCONT)
 
     def stop(self) -> None:
-        """Nothing it holds is needed any more."""
+        """Kill the broker and its name server."""
         self.kill()
         if self._epmd is not None:
             self._epmd.kill()
@@ -167,14 +166,14 @@ class Broker:
             self._epmd = None
 
     def restart(self, *, empty: bool = False) -> None:
-        """Another run; with `empty` all its data is gone."""
+        """Kill and start the broker, with `empty` without its data."""
         self.kill()
         if empty:
             shutil.rmtree(self.folder / "data", ignore_errors=True)
         self.start()
 
     def control(self, *command: str) -> str:
-        """What only `rabbitmqctl` can do. It takes seconds."""
+        """Run `rabbitmqctl`, which takes seconds."""
         done = subprocess.run(
             [str(PROGRAMS / "rabbitmqctl"), "-q", "-n", f"rune{self.port}@localhost", *command],
             env=self._environment, check=False, capture_output=True, text=True, timeout=PATIENCE,
@@ -184,12 +183,12 @@ class Broker:
         return done.stdout
 
     def settle(self) -> None:
-        """Have it write down what was declared. Messages it keeps by itself; new queues it buffers for a moment, so
-        that a kill right after the declaration takes the queue along with what was confirmed in it."""
+        """Flush declarations to disk. The broker buffers new queues for a moment, so that a kill right after the
+        declaration would lose the queue with its confirmed messages."""
         self.control("eval", "mnesia:sync_log().")
 
     def api(self, method: str, path: str, body: Any = None) -> Any:
-        """A request to the management interface."""
+        """Send a request to the management interface."""
         connection = http.client.HTTPConnection("127.0.0.1", self._management, timeout=30)
         with contextlib.closing(connection):
             word = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
@@ -203,13 +202,13 @@ class Broker:
             return json.loads(data) if data else None
 
     def url(self, vhost: str = "/", user: str = USER, password: str = PASSWORD) -> str:
-        """How to reach it."""
+        """Return an AMQP URL."""
         words = quote(user, safe=""), quote(password, safe="")
         return f"amqp://{words[0]}:{words[1]}@127.0.0.1:{self.port}/{quote(vhost, safe='')}"
 
     @contextlib.contextmanager
     def vhost(self) -> Iterator[str]:
-        """A vhost of one's own; yields its name."""
+        """Create a vhost and yield its name."""
         name = f"t{os.getpid()}-{next(_vhosts)}"
         self.api("PUT", f"vhosts/{name}")
         try:
@@ -219,22 +218,22 @@ class Broker:
                 self.api("DELETE", f"vhosts/{name}")
 
     def user(self, name: str, password: str, vhost: str, configure: str, write: str, read: str) -> None:
-        """A user with rights in one vhost."""
+        """Create a user with permissions in one vhost."""
         self.api("PUT", f"users/{quote(name)}", {"password": password, "tags": ""})
         rights = {"configure": configure, "write": write, "read": read}
         self.api("PUT", f"permissions/{vhost}/{quote(name)}", rights)
 
     def hang_up(self) -> None:
-        """Close every connection, as an operator would."""
+        """Close every connection with rabbitmqctl."""
         self.control("close_all_connections", "--global", "closed by a test")
 
     def alarm(self, *, memory_low: bool) -> None:
-        """A memory alarm: connections that publish are blocked."""
+        """Raise or clear a memory alarm, which blocks publishing connections."""
         self.control("set_vm_memory_high_watermark", "absolute", "1" if memory_low else "2GB")
 
 
 def new_broker(config: str = "") -> Broker:
-    """A broker of one's own, to be killed at will; gone with the process."""
+    """Start a broker that the test may kill; it is stopped with this process."""
     folder = Path(tempfile.mkdtemp(prefix="rune-rabbit-", dir=_memory()))
     broker = Broker(folder, free_ports(4), config)
 
@@ -250,19 +249,19 @@ def new_broker(config: str = "") -> Broker:
 
 @functools.cache
 def mortal_broker() -> Broker:
-    """The one that tests of this process may kill."""
+    """Return a broker that the tests of this process may kill."""
     return new_broker()
 
 
 def _memory() -> Path | None:
-    """Nobody should wait for a disk: a process that dies loses no more in memory than there."""
+    """Return a memory file system if it has space: faster than a disk and equally safe in a process crash."""
     memory = Path("/dev/shm")
     return memory if memory.is_dir() and shutil.disk_usage(memory).free > 1 << 30 else None
 
 
 @functools.cache
 def broker() -> Broker:
-    """The broker that all processes of this test run share."""
+    """Return the broker that all processes of this test run share."""
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or f"alone-{os.getpid()}"
     folder = Path(_memory() or tempfile.gettempdir()) / f"rune-rabbit-{run}"
     users = folder / "users"
@@ -273,7 +272,7 @@ def broker() -> Broker:
         with contextlib.suppress(OSError):
             if os.stat(users).st_ino == os.fstat(mine.fileno()).st_ino:
                 break
-        mine.close()  # the keeper was just leaving
+        mine.close()  # the keeper has just removed the folder
     atexit.register(mine.close)
     with (folder / "starting").open("a") as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)
@@ -293,11 +292,11 @@ def _keep(folder: Path, ports: Path) -> None:
         if keeper.poll() is not None:
             raise RuntimeError((folder / "out").read_text()[-2000:])
         select.select([], [], [], 0.02)
-    keeper.returncode = 0  # it outlives whoever started it; nobody waits for it
+    keeper.returncode = 0  # it outlives this process and is not waited for
 
 
 def keep(folder: Path) -> None:
-    """Hold a broker for as long as somebody uses it."""
+    """Run the broker until no process uses it."""
     found = Broker(folder, free_ports(4))
     try:
         found.make()

@@ -1,4 +1,4 @@
-"""Real stores for tests: a server of its own per test process, in a folder of its own, gone when the process ends."""
+"""A private Redis server per test process, stopped with it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PATIENCE = 60.0
 
 
 class RedisServer:
-    """A redis-server behind a socket file: nothing is written to disk and nothing is ever evicted."""
+    """A redis-server on a Unix socket, without persistence and eviction."""
 
     def __init__(self, *options: str) -> None:
         program = shutil.which("redis-server")
@@ -34,13 +34,13 @@ class RedisServer:
             *("--maxmemory-policy", "noeviction"),
             *options,
         ]
-        self._process = self._started()
+        self._process = self._start()
 
     @property
     def url(self) -> str:
         return f"unix://{self.socket}"
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _start(self) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         until = time.monotonic() + PATIENCE
         while time.monotonic() < until:
@@ -56,15 +56,15 @@ class RedisServer:
         raise RuntimeError("redis-server does not answer")
 
     def kill(self) -> None:
-        """As if its machine had lost power."""
+        """Send SIGKILL to the server."""
         self._process.kill()
         self._process.wait()
 
     def restart(self) -> None:
-        """Another run of the server; what it kept in memory is gone."""
+        """Kill and start the server; its data is lost."""
         self.kill()
         Path(self.socket).unlink(missing_ok=True)
-        self._process = self._started()
+        self._process = self._start()
 
     def stop(self) -> None:
         self.kill()
@@ -73,7 +73,7 @@ class RedisServer:
 
 @cache
 def redis_server() -> RedisServer:
-    """The server that the tests of this process share."""
+    """Return the server that the tests of this process share."""
     server = RedisServer()
     atexit.register(server.stop)
     return server

@@ -1,4 +1,4 @@
-"""Pause, resume, the end, and whether a token may run."""
+"""Pause, resume, the end of an execution, and the verdict on claims."""
 
 from __future__ import annotations
 
@@ -14,183 +14,187 @@ from rune.core.execution.outcome import Error, Output
 from rune.core.execution.step import step
 from rune.core.execution.token import Token, TokenPurpose
 from rune.core.execution.transition import apply
-from tests.unit.core.plans import NOW, Life, gather, merge, node, plan, race, split
+from tests.support.plans import NOW, ExecutionDriver, aggregator, merge, node, plan, race, split
 
 CHAIN = "start -> a -> b"
 
 
-def verdict(life: Life, token: Token) -> str:
-    return claim_verdict(life.plan, life.state, token)
+def verdict(execution: ExecutionDriver, token: Token) -> str:
+    return claim_verdict(execution.plan, execution.state, token)
 
 
-def test_a_token_runs_and_then_is_done() -> None:
-    life = Life(plan(CHAIN))
-    token = life.token("a")
-    assert verdict(life, token) == "run"
-    life.ok("a")
+def test_claim_of_live_token_runs_and_of_ended_token_is_done() -> None:
+    execution = ExecutionDriver(plan(CHAIN))
+    token = execution.token("a")
+    assert verdict(execution, token) == "run"
+    execution.ok("a")
 
-    assert verdict(life, token) == "done"
-    assert verdict(life, life.token("b")) == "run"
-
-
-def test_a_token_that_the_state_does_not_know() -> None:
-    life = Life(plan("start -> s -> x -> g -> y", s=split({"max_in_flight": 1}), g=gather()))
-    life.fan("s", 2)
-    token = life.token("x@/s:0")
-    life.ok("x@/s:0")
-
-    assert verdict(life, Token(life.plan.index["y"])) == "unknown"
-    assert verdict(life, token) == "done"
-    assert verdict(life, Token(token.node, (1, 5))) == "unknown"
+    assert verdict(execution, token) == "done"
+    assert verdict(execution, execution.token("b")) == "run"
 
 
-def test_a_hint_of_another_attempt_or_of_a_sleeping_token_is_done() -> None:
-    life = Life(plan("start -> x", x=node(retry={"max_attempts": 3, "initial_delay": 1})))
-    first = life.token("x")
-    life.fail("x")
-    assert verdict(life, first) == "done"
-    life.fire("retry", "x")
+def test_claim_of_token_not_emitted_is_unknown() -> None:
+    execution = ExecutionDriver(
+        plan("start -> s -> x -> g -> y", s=split({"max_in_flight": 1}), g=aggregator())
+    )
+    execution.fan_out("s", 2)
+    token = execution.token("x@/s:0")
+    execution.ok("x@/s:0")
 
-    assert verdict(life, first) == "done"
-    second = life.token("x")
-    assert verdict(life, second) == "run"
-    life.sleep("x", NOW + 10_000)
-    life.fire("wait", "x")
-    assert verdict(life, second) == "done"
-    assert verdict(life, life.token("x")) == "run"
+    assert verdict(execution, Token(execution.plan.index["y"])) == "unknown"
+    assert verdict(execution, token) == "done"
+    assert verdict(execution, Token(token.node, (1, 5))) == "unknown"
 
 
-def test_a_finish_makes_everything_void() -> None:
-    life = Life(plan("start -> a, start -> b"))
-    life.fail("a")
+def test_claim_of_earlier_attempt_or_suspended_token_is_done() -> None:
+    execution = ExecutionDriver(plan("start -> x", x=node(retry={"max_attempts": 3, "initial_delay": 1})))
+    first = execution.token("x")
+    execution.fail("x")
+    assert verdict(execution, first) == "done"
+    execution.fire("retry", "x")
 
-    assert verdict(life, life.token("b")) == "void"
+    assert verdict(execution, first) == "done"
+    second = execution.token("x")
+    assert verdict(execution, second) == "run"
+    execution.suspend("x", NOW + 10_000)
+    execution.fire("wait", "x")
+    assert verdict(execution, second) == "done"
+    assert verdict(execution, execution.token("x")) == "run"
 
 
-def test_a_cancelled_region_cancels_what_would_run_but_lets_rules_go_on() -> None:
+def test_claim_after_finish_is_void() -> None:
+    execution = ExecutionDriver(plan("start -> a, start -> b"))
+    execution.fail("a")
+
+    assert verdict(execution, execution.token("b")) == "void"
+
+
+def test_claim_in_cancelled_region_cancels_runs_but_not_dispatch() -> None:
     chains = "start -> a -> m, start -> s -> x -> g -> m, m -> z"
-    life = Life(plan(chains, m=race({"cancel_losers": True}), s=split({"max_in_flight": 400}), g=gather()))
-    life.auto = False
-    life.fan("s", 500)
-    item, dispatch = life.token("x@/s:3"), life.token("s")
-    assert (verdict(life, item), verdict(life, dispatch)) == ("run", "run")
+    execution = ExecutionDriver(
+        plan(chains, m=race({"cancel_losers": True}), s=split({"max_in_flight": 400}), g=aggregator())
+    )
+    execution.auto_decide = False
+    execution.fan_out("s", 500)
+    item, dispatch = execution.token("x@/s:3"), execution.token("s")
+    assert (verdict(execution, item), verdict(execution, dispatch)) == ("run", "run")
 
-    life.ok("a", "m")
+    execution.ok("a", "m")
 
-    assert (verdict(life, item), verdict(life, dispatch)) == ("cancelled", "run")
-    assert verdict(life, life.token("z")) == "run"
+    assert (verdict(execution, item), verdict(execution, dispatch)) == ("cancelled", "run")
+    assert verdict(execution, execution.token("z")) == "run"
 
 
-def test_a_pause_parks_what_commits_emit_and_what_is_touched() -> None:
-    life = Life(plan("start -> a -> c, start -> b"))
-    life.pause()
-    applied = life.ok("a")
+def test_pause_parks_emitted_and_claimed_tokens() -> None:
+    execution = ExecutionDriver(plan("start -> a -> c, start -> b"))
+    execution.pause()
+    applied = execution.ok("a")
 
     assert applied.emitted == []
-    assert life.live("c").parked
-    assert verdict(life, life.token("b")) == "parked"
-    assert life.live("b").parked
-    life.tokens.clear()
-    life.resume()
-    assert life.queue == {"b@/", "c@/"}
-    assert verdict(life, life.token("c")) == "run"
-    life.check_fold()
+    assert execution.live("c").parked
+    assert verdict(execution, execution.token("b")) == "parked"
+    assert execution.live("b").parked
+    execution.tokens.clear()
+    execution.resume()
+    assert execution.queue == {"b@/", "c@/"}
+    assert verdict(execution, execution.token("c")) == "run"
+    execution.check_fold()
 
 
-def test_a_token_parked_before_the_pause_is_not_run_twice() -> None:
-    life = Life(plan(CHAIN))
-    token = life.token("a")
-    life.pause()
-    assert verdict(life, token) == "parked"
-    life.resume()
+def test_parked_token_runs_once_after_resume() -> None:
+    execution = ExecutionDriver(plan(CHAIN))
+    token = execution.token("a")
+    execution.pause()
+    assert verdict(execution, token) == "parked"
+    execution.resume()
 
-    assert verdict(life, token) == "run"
-    life.ok("a")
-    assert verdict(life, token) == "done"
-
-
-def test_a_running_node_finishes_in_a_pause_and_may_end_the_execution() -> None:
-    life = Life(plan("start -> a"))
-    life.pause()
-
-    life.ok("a")
-
-    assert life.finish == FinishExecution("completed")
+    assert verdict(execution, token) == "run"
+    execution.ok("a")
+    assert verdict(execution, token) == "done"
 
 
-def test_items_started_in_a_pause_are_parked() -> None:
-    life = Life(plan("start -> s -> x -> g", s=split({"max_in_flight": 1}), g=gather()))
-    life.fan("s", 2)
-    life.pause()
-    life.ok("x@/s:0")
+def test_running_node_may_end_execution_during_pause() -> None:
+    execution = ExecutionDriver(plan("start -> a"))
+    execution.pause()
 
-    assert life.queue == set()
-    life.resume()
-    assert life.queue == {"x@/s:1"}
+    execution.ok("a")
+
+    assert execution.finish == FinishExecution("completed")
 
 
-def test_a_join_that_expires_in_a_pause_waits_for_the_resume() -> None:
-    life = Life(plan("start -> a -> m, start -> b -> m", m=merge()))
-    life.auto = False
-    life.ok("a")
-    life.fire("join", "m")
-    expired = life.tokens.pop("m@/")
-    life.pause()
+def test_items_started_during_pause_are_parked() -> None:
+    execution = ExecutionDriver(plan("start -> s -> x -> g", s=split({"max_in_flight": 1}), g=aggregator()))
+    execution.fan_out("s", 2)
+    execution.pause()
+    execution.ok("x@/s:0")
 
-    assert verdict(life, expired) == "done"
-    life.now += 5_000
-    life.resume()
-    assert life.due("join", "m") == 305_000
+    assert execution.queue == set()
+    execution.resume()
+    assert execution.queue == {"x@/s:1"}
 
 
-def test_a_twin_of_a_control_changes_nothing() -> None:
-    life = Life(plan(CHAIN))
-    life.pause()
-    life.now += 500
-    life.resume()
-    before = copy.deepcopy(life.state)
+def test_join_timeout_during_pause_is_rearmed_on_resume() -> None:
+    execution = ExecutionDriver(plan("start -> a -> m, start -> b -> m", m=merge()))
+    execution.auto_decide = False
+    execution.ok("a")
+    execution.fire("join", "m")
+    expired = execution.tokens.pop("m@/")
+    execution.pause()
+
+    assert verdict(execution, expired) == "done"
+    execution.now += 5_000
+    execution.resume()
+    assert execution.due("join", "m") == 305_000
+
+
+def test_duplicate_pause_or_resume_changes_nothing() -> None:
+    execution = ExecutionDriver(plan(CHAIN))
+    execution.pause()
+    execution.now += 500
+    execution.resume()
+    before = copy.deepcopy(execution.state)
 
     for fact in (PauseChanged(NOW + 900, 1, True), PauseChanged(NOW + 900, 2, False)):
-        assert not change_pause(life.plan, life.state, fact).fresh
+        assert not change_pause(execution.plan, execution.state, fact).fresh
 
-    assert life.state == before
-    assert life.state.pauses == [(NOW, NOW + 500)]
+    assert execution.state == before
+    assert execution.state.pauses == [(NOW, NOW + 500)]
 
 
-def test_a_second_pause_keeps_the_first_moment_and_a_second_resume_has_no_effect() -> None:
-    life = Life(plan(CHAIN))
-    life.pause()
-    life.now += 500
-    life.pause()
-    assert life.state.paused_at == NOW
-    life.resume()
-    life.now += 500
-    life.resume()
+def test_second_pause_and_second_resume_have_no_effect() -> None:
+    execution = ExecutionDriver(plan(CHAIN))
+    execution.pause()
+    execution.now += 500
+    execution.pause()
+    assert execution.state.paused_at == NOW
+    execution.resume()
+    execution.now += 500
+    execution.resume()
 
-    assert life.state.pauses == [(NOW, NOW + 500)]
+    assert execution.state.pauses == [(NOW, NOW + 500)]
 
 
 @pytest.mark.parametrize("status", ["completed", "failed", "halted", "cancelled"])
-def test_terminal_is_terminal(status: Any) -> None:
-    life = Life(plan(CHAIN))
-    token = life.token("a")
+def test_nothing_is_applied_after_execution_ended(status: Any) -> None:
+    execution = ExecutionDriver(plan(CHAIN))
+    token = execution.token("a")
     error = Error("E", "no")
 
-    assert end_execution(life.state, ExecutionEnded(NOW, status, error)).fresh
-    assert not end_execution(life.state, ExecutionEnded(NOW, status, error)).fresh
+    assert end_execution(execution.state, ExecutionEnded(NOW, status, error)).fresh
+    assert not end_execution(execution.state, ExecutionEnded(NOW, status, error)).fresh
 
-    assert life.state.finish == FinishExecution(status, error)
-    assert verdict(life, token) == "void"
-    assert verdict(life, Token(token.node, fate=TokenPurpose.EXPIRE)) == "void"
-    late = apply(life.plan, life.state, step(life.plan, token, Output(), NOW))
-    assert (late.fresh, late.known, late.emitted, late.finish) == (False, True, [], None)
+    assert execution.state.finish == FinishExecution(status, error)
+    assert verdict(execution, token) == "void"
+    assert verdict(execution, Token(token.node, fate=TokenPurpose.EXPIRE)) == "void"
+    duplicate = apply(execution.plan, execution.state, step(execution.plan, token, Output(), NOW))
+    assert (duplicate.fresh, duplicate.known, duplicate.emitted, duplicate.finish) == (False, True, [], None)
 
 
-def test_a_resume_arms_what_the_pause_dropped() -> None:
-    life = Life(plan("start -> a -> m, start -> b -> m", m=race({"timeout": 5})))
-    life.pause()
-    life.now += 1_000
+def test_resume_rearms_join_timers() -> None:
+    execution = ExecutionDriver(plan("start -> a -> m, start -> b -> m", m=race({"timeout": 5})))
+    execution.pause()
+    execution.now += 1_000
 
-    applied = life.resume()
+    applied = execution.resume()
 
-    assert applied.armed == [(Timer("join", life.plan.index["m"]), NOW + 6_000)]
+    assert applied.armed == [(Timer("join", execution.plan.index["m"]), NOW + 6_000)]

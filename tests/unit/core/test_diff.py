@@ -1,4 +1,4 @@
-"""What changed between two definitions, told so that a reader recognises it."""
+"""The difference between two definitions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rune.core.definition.diff import Change, Field, difference
 from rune.core.definition.model import canonical
-from tests.unit.core.documents import Raw, document, node, parsed
+from tests.support.documents import Raw, document, node, parsed
 
 BASE = document(
     [
@@ -27,8 +27,8 @@ BASE = document(
 )
 
 
-def plain(raw: Raw) -> Raw:
-    """As it is stored."""
+def stored(raw: Raw) -> Raw:
+    """The canonical form in which a definition is stored."""
     definition = parsed(raw).definition
     assert definition is not None
     found: Raw = json.loads(canonical(definition))
@@ -36,44 +36,44 @@ def plain(raw: Raw) -> Raw:
 
 
 def changed(alter: Any) -> tuple[Change, ...]:
-    """The difference that a change to the base document makes."""
+    """The difference between the base document and an altered copy."""
     later = copy.deepcopy(BASE)
     alter(later)
-    return difference(plain(BASE), plain(later))
+    return difference(stored(BASE), stored(later))
 
 
-def told(changes: tuple[Change, ...]) -> list[tuple[str, str, str]]:
+def summary(changes: tuple[Change, ...]) -> list[tuple[str, str, str]]:
     return [(each.what, each.id, each.kind) for each in changes]
 
 
-def the_fields(changes: tuple[Change, ...]) -> tuple[Field, ...]:
+def only_fields(changes: tuple[Change, ...]) -> tuple[Field, ...]:
     (change,) = changes
     return change.fields
 
 
-def test_the_same_definition_differs_in_nothing() -> None:
-    assert difference(plain(BASE), plain(BASE)) == ()
+def test_equal_definitions_have_no_difference() -> None:
+    assert difference(stored(BASE), stored(BASE)) == ()
 
 
-def test_a_parameter_is_named_with_its_path() -> None:
+def test_changed_parameters_are_listed_with_path() -> None:
     changes = changed(lambda later: later["nodes"][1]["parameters"].update(url="http://b", headers={"y": 2}))
 
-    assert told(changes) == [("node", "fetch", "changed")]
-    assert the_fields(changes) == (
+    assert summary(changes) == [("node", "fetch", "changed")]
+    assert only_fields(changes) == (
         Field("parameters.headers.x", "removed", "1"),
         Field("parameters.headers.y", "added", None, 2),
         Field("parameters.url", "changed", "http://a", "http://b"),
     )
 
 
-def test_nodes_and_edges_come_and_go() -> None:
+def test_added_and_removed_nodes_and_edges_are_listed() -> None:
     def alter(later: Raw) -> None:
         later["nodes"][2] = node("mail", "smtp", {"to": "x"})
         later["edges"][1] = {"src": "fetch", "dst": "mail"}
 
     changes = changed(alter)
 
-    assert told(changes) == [
+    assert summary(changes) == [
         ("node", "mail", "added"),
         ("node", "note", "removed"),
         ("edge", "fetch-mail", "added"),
@@ -83,10 +83,10 @@ def test_nodes_and_edges_come_and_go() -> None:
     assert changes[1].before == node("note", "log", {"message": "hi"})
 
 
-def test_settings_and_the_document_are_told_apart() -> None:
+def test_document_and_settings_changes_are_separate() -> None:
     changes = changed(lambda later: later.update(name="Mails", settings={"timeout": 5.0}))
 
-    assert told(changes) == [("document", "test", "changed"), ("settings", "", "changed")]
+    assert summary(changes) == [("document", "test", "changed"), ("settings", "", "changed")]
     assert changes[0].fields == (Field("name", "changed", "Orders", "Mails"),)
     assert changes[1].fields == (
         Field("priority", "removed", 7),
@@ -94,20 +94,20 @@ def test_settings_and_the_document_are_told_apart() -> None:
     )
 
 
-def test_a_definition_without_edges_and_settings() -> None:
+def test_missing_and_empty_sections_are_equal() -> None:
     changes = difference({"id": "a", "nodes": []}, {"id": "a", "edges": [], "settings": {}})
 
     assert changes == ()
 
 
-def test_an_edge_with_another_id_is_the_same_edge() -> None:
+def test_edge_with_new_id_is_changed_not_replaced() -> None:
     changes = changed(lambda later: later["edges"][0].update(id="first"))
 
-    assert told(changes) == [("edge", "first", "changed")]
-    assert the_fields(changes) == (Field("id", "changed", "start-fetch", "first"),)
+    assert summary(changes) == [("edge", "first", "changed")]
+    assert only_fields(changes) == (Field("id", "changed", "start-fetch", "first"),)
 
 
-def test_twins_are_paired_in_their_order() -> None:
+def test_equal_edges_are_paired_in_order() -> None:
     before = {"edges": [{"id": "a", "src": "x"}, {"id": "b", "src": "x"}]}
     after = {"edges": [{"id": "c", "src": "x"}, {"id": "d", "src": "x"}, {"id": "e", "src": "x"}]}
 
@@ -118,23 +118,23 @@ def test_twins_are_paired_in_their_order() -> None:
         ("changed", "b", "d"),
         ("added", None, "e"),
     ]
-    assert told(difference(after, before))[-1] == ("edge", "e", "removed")
+    assert summary(difference(after, before))[-1] == ("edge", "e", "removed")
 
 
-def test_another_order_is_a_change() -> None:
+def test_reordered_nodes_or_edges_are_a_change() -> None:
     changes = changed(lambda later: later["nodes"].insert(0, later["nodes"].pop()))
 
-    assert the_fields(changes) == (
+    assert only_fields(changes) == (
         Field("nodes", "reordered", ["start", "fetch", "note"], ["note", "start", "fetch"]),
     )
     (edges,) = changed(lambda later: later["edges"].reverse())
     assert (edges.what, edges.fields[0].path) == ("document", "edges")
 
 
-def test_a_node_put_in_between_moves_nobody() -> None:
+def test_inserted_node_does_not_reorder_others() -> None:
     changes = changed(lambda later: later["nodes"].insert(1, node("more")))
 
-    assert told(changes) == [("node", "more", "added")]
+    assert summary(changes) == [("node", "more", "added")]
 
 
 @pytest.mark.parametrize(
@@ -151,11 +151,13 @@ def test_a_node_put_in_between_moves_nobody() -> None:
         (None, "", [Field("p.x", "changed", None, "")]),
     ],
 )
-def test_values_down_to_the_smallest_that_differs(before: Any, after: Any, expected: list[Field]) -> None:
-    def one(value: Any) -> Raw:
+def test_nested_value_change_names_smallest_difference(
+    before: Any, after: Any, expected: list[Field]
+) -> None:
+    def definition(value: Any) -> Raw:
         return {"nodes": [{"id": "n", "p": {"x": value}}]}
 
-    found = the_fields(difference(one(before), one(after)))
+    found = only_fields(difference(definition(before), definition(after)))
 
     assert list(found) == expected
     assert [type(each.after) for each in found] == [type(each.after) for each in expected]
@@ -166,13 +168,13 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
     max_leaves=6,
 )
-things = st.dictionaries(st.sampled_from("abcd"), values, max_size=3).map(
+elements = st.dictionaries(st.sampled_from("abcd"), values, max_size=3).map(
     lambda found: [{"id": key, "p": value} for key, value in found.items()]
 )
 definitions = st.fixed_dictionaries(
-    {"id": st.just("w"), "nodes": things},
+    {"id": st.just("w"), "nodes": elements},
     optional={
-        "edges": things.filter(bool),
+        "edges": elements.filter(bool),
         "settings": st.just({"priority": 1}),
         "name": st.sampled_from("xy"),
     },
@@ -180,7 +182,7 @@ definitions = st.fixed_dictionaries(
 
 
 @given(definitions, definitions)
-def test_nothing_differs_exactly_where_the_content_is_the_same(before: Raw, after: Raw) -> None:
+def test_difference_is_empty_iff_content_is_equal(before: Raw, after: Raw) -> None:
     same = json.dumps(before, sort_keys=True) == json.dumps(after, sort_keys=True)
 
     assert (difference(before, after) == ()) == same

@@ -1,4 +1,4 @@
-"""What decisions will lead to, where that is certain before they are applied: it must be what applying them does."""
+"""Prediction of the end or the sleep of an execution from decisions that are not applied yet."""
 
 from __future__ import annotations
 
@@ -12,50 +12,50 @@ from rune.core.execution.step import step
 from rune.core.execution.token import Token
 from rune.core.execution.transition import apply, start_execution
 from rune.core.plan.model import Plan
-from tests.unit.core.plans import plan as planned
+from tests.support.plans import plan as planned
 
 NOW = 1_000
 
 
-def opened(plan: Plan) -> tuple[State, list[Token]]:
+def start(plan: Plan) -> tuple[State, list[Token]]:
     state = State()
     return state, start_execution(plan, state, NOW).emitted
 
 
-def decided(plan: Plan, token: Token, outcome: Outcome) -> Decision:
+def decide(plan: Plan, token: Token, outcome: Outcome) -> Decision:
     return step(plan, token, outcome, NOW)
 
 
-def test_the_last_result_of_a_chain_is_the_end() -> None:
+def test_last_result_of_chain_predicts_end() -> None:
     plan = planned("start -> a")
-    state, (token,) = opened(plan)
-    decision = decided(plan, token, Output(1))
+    state, (token,) = start(plan)
+    decision = decide(plan, token, Output(1))
 
     assert predict_end(state, [decision]) == FinishExecution("completed")
     assert apply(plan, state, decision).finish == FinishExecution("completed")
 
 
-def test_a_run_that_decides_what_it_emits_is_the_end() -> None:
+def test_run_that_decides_all_emitted_tokens_predicts_end() -> None:
     plan = planned("start -> a -> b")
-    state, (token,) = opened(plan)
-    first = decided(plan, token, Output(1))
-    second = decided(plan, Token(plan.index["b"]), Output(2))
+    state, (token,) = start(plan)
+    first = decide(plan, token, Output(1))
+    second = decide(plan, Token(plan.index["b"]), Output(2))
 
     assert predict_end(state, [first]) is None
     assert predict_end(state, [first, second]) == FinishExecution("completed")
 
 
-def test_what_is_open_elsewhere_keeps_the_end_uncertain() -> None:
+def test_other_open_token_prevents_end_prediction() -> None:
     plan = planned("start -> a, start -> b")
-    state, tokens = opened(plan)
+    state, tokens = start(plan)
 
-    assert predict_end(state, [decided(plan, tokens[0], Output(1))]) is None
+    assert predict_end(state, [decide(plan, tokens[0], Output(1))]) is None
 
 
-def test_an_execution_that_is_ending_or_unknown_has_no_second_end() -> None:
+def test_failed_finished_or_unknown_state_predicts_no_end() -> None:
     plan = planned("start -> a")
-    state, (token,) = opened(plan)
-    decision = decided(plan, token, Output(1))
+    state, (token,) = start(plan)
+    decision = decide(plan, token, Output(1))
     failed = State(scopes=state.scopes, failures=1)
     ending = State(scopes=state.scopes, finish=FinishExecution("completed"))
 
@@ -64,54 +64,54 @@ def test_an_execution_that_is_ending_or_unknown_has_no_second_end() -> None:
     assert predict_end(State(), [decision]) is None
 
 
-def test_a_token_that_is_not_there_ends_nothing() -> None:
+def test_unknown_token_predicts_no_end() -> None:
     plan = planned("start -> a -> b")
-    state, _ = opened(plan)
+    state, _ = start(plan)
 
-    assert predict_end(state, [decided(plan, Token(plan.index["b"]), Output(1))]) is None
+    assert predict_end(state, [decide(plan, Token(plan.index["b"]), Output(1))]) is None
 
 
-def test_a_halt_is_left_to_the_rules() -> None:
+def test_failure_predicts_no_end() -> None:
     plan = planned("start -> a")
-    state, (token,) = opened(plan)
+    state, (token,) = start(plan)
 
-    assert predict_end(state, [decided(plan, token, Failure(Error("X", "x")))]) is None
+    assert predict_end(state, [decide(plan, token, Failure(Error("X", "x")))]) is None
 
 
-def test_the_only_token_waits_until_its_time() -> None:
+def test_suspension_of_only_token_predicts_sleep() -> None:
     plan = planned("start -> a -> b")
-    state, (token,) = opened(plan)
-    first = decided(plan, token, Output(1))
-    nap = decided(plan, Token(plan.index["b"]), Suspend(until=NOW + 5_000))
+    state, (token,) = start(plan)
+    first = decide(plan, token, Output(1))
+    suspension = decide(plan, Token(plan.index["b"]), Suspend(until=NOW + 5_000))
 
-    assert predict_sleep(state, [first, nap]) == NOW + 5_000
-    assert predict_end(state, [first, nap]) is None
-    for decision in (first, nap):
+    assert predict_sleep(state, [first, suspension]) == NOW + 5_000
+    assert predict_end(state, [first, suspension]) is None
+    for decision in (first, suspension):
         apply(plan, state, decision)
     assert state.root.active == 0
     assert state.root.count == 1
 
 
 @pytest.mark.parametrize("outcome", [Output(1), Suspend(signal="go"), Suspend(until=9, signal="go")])
-def test_only_a_time_is_a_certain_sleep(outcome: Outcome) -> None:
+def test_outcome_other_than_timed_suspend_predicts_no_sleep(outcome: Outcome) -> None:
     plan = planned("start -> a")
-    state, (token,) = opened(plan)
+    state, (token,) = start(plan)
 
-    assert predict_sleep(state, [decided(plan, token, outcome)]) is None
+    assert predict_sleep(state, [decide(plan, token, outcome)]) is None
 
 
-def test_a_sleep_beside_something_else_is_not_certain() -> None:
+def test_other_open_token_prevents_sleep_prediction() -> None:
     plan = planned("start -> a, start -> b")
-    state, tokens = opened(plan)
+    state, tokens = start(plan)
 
-    assert predict_sleep(state, [decided(plan, tokens[0], Suspend(until=NOW + 1))]) is None
+    assert predict_sleep(state, [decide(plan, tokens[0], Suspend(until=NOW + 1))]) is None
 
 
-def test_a_suspension_in_the_middle_of_a_run_decides_nothing() -> None:
+def test_suspension_inside_run_predicts_no_end() -> None:
     plan = planned("start -> a -> b, a -> c")
-    state, (token,) = opened(plan)
-    first = decided(plan, token, Output(1))
-    nap = decided(plan, Token(plan.index["b"]), Suspend(until=NOW + 1))
-    last = decided(plan, Token(plan.index["c"]), Output(1))
+    state, (token,) = start(plan)
+    first = decide(plan, token, Output(1))
+    suspension = decide(plan, Token(plan.index["b"]), Suspend(until=NOW + 1))
+    last = decide(plan, Token(plan.index["c"]), Output(1))
 
-    assert predict_end(state, [first, nap, last]) is None
+    assert predict_end(state, [first, suspension, last]) is None

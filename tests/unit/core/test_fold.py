@@ -1,4 +1,4 @@
-"""The state is the fold of the journal, for every order of it."""
+"""Folding facts into a state, in any order of the facts."""
 
 from __future__ import annotations
 
@@ -26,20 +26,31 @@ from rune.core.execution.state import State
 from rune.core.limits import Limits
 from rune.core.plan.compiler import compile_definition
 from rune.core.plan.model import Plan
+from tests.simulation.invariants import check_counts, settled_state, state_summary
 from tests.simulation.oracle.document import to_document
 from tests.simulation.oracle.generate import random_model
 from tests.simulation.profile import random_profile
 from tests.simulation.run import registry
-from tests.simulation.verdict import check_counts, picture, settled
-from tests.simulation.world import World
-from tests.unit.core.plans import NOW, Life, choose, gather, merge, most, node, plan, race, split
+from tests.simulation.simulator import PlanSimulator
+from tests.support.plans import (
+    NOW,
+    ExecutionDriver,
+    aggregator,
+    conditional,
+    merge,
+    node,
+    plan,
+    quorum,
+    race,
+    split,
+)
 
 
-def shown(p: Plan, state: State) -> Any:
-    return picture(settled(p, state), NOW)
+def summary_of(p: Plan, state: State) -> Any:
+    return state_summary(settled_state(p, state), NOW)
 
 
-def test_an_empty_journal_is_the_start() -> None:
+def test_fold_of_start_fact_emits_entries() -> None:
     p = plan("start -> a, b")
 
     state, applied = fold(p, [ExecutionStarted(NOW)], NOW + 5)
@@ -49,119 +60,125 @@ def test_an_empty_journal_is_the_start() -> None:
     assert not state.folding
 
 
-def test_a_fold_sends_what_is_open_and_arms_what_waits() -> None:
-    life = Life(
+def test_fold_emits_open_tokens_and_arms_timers() -> None:
+    execution = ExecutionDriver(
         plan("start -> a -> m, start -> b -> m, start -> w", m=merge(), w=node("wait", {"amount": 9}))
     )
-    life.ok("a")
-    life.sleep("w", NOW + 9_000)
+    execution.ok("a")
+    execution.suspend("w", NOW + 9_000)
 
-    state, applied = life.fold()
+    state, applied = execution.fold()
 
-    assert [life.plan.ids[each.node] for each in applied.emitted] == ["b"]
-    assert dict(applied.armed) == life.timers
+    assert [execution.plan.ids[each.node] for each in applied.emitted] == ["b"]
+    assert dict(applied.armed) == execution.timers
     assert state.scopes[()].count == 2
 
 
-def test_skips_follow_without_facts() -> None:
-    life = Life(
+def test_fold_derives_skips_without_facts() -> None:
+    execution = ExecutionDriver(
         plan(
-            "start -> i -true-> a -> j, i -false-> b -> j, start -> k -true-> a2 -> j", i=choose(), k=choose()
+            "start -> i -true-> a -> j, i -false-> b -> j, start -> k -true-> a2 -> j",
+            i=conditional(),
+            k=conditional(),
         )
     )
-    life.ok("i", outlet="true")
-    life.ok("k", outlet="true")
+    execution.ok("i", outlet="true")
+    execution.ok("k", outlet="true")
 
-    _, applied = life.fold()
+    _, applied = execution.fold()
 
-    assert [life.name(*each) for each in applied.skipped] == ["b@/"]
+    assert [execution.name(*each) for each in applied.skipped] == ["b@/"]
 
 
-def test_a_join_skipped_in_two_steps_is_skipped_in_the_fold() -> None:
+def test_fold_skips_join_whose_edges_died_in_two_decisions() -> None:
     chains = "start -> i -true-> a, i -false-> b -> j, start -> k -true-> c, k -false-> d -> j, j -> e"
-    life = Life(plan(chains, i=choose(), k=choose()))
-    life.ok("i", outlet="true")
-    life.ok("k", outlet="true")
+    execution = ExecutionDriver(plan(chains, i=conditional(), k=conditional()))
+    execution.ok("i", outlet="true")
+    execution.ok("k", outlet="true")
 
-    _, applied = life.fold()
+    _, applied = execution.fold()
 
-    assert {life.name(*each) for each in applied.skipped} == {"b@/", "d@/", "j@/", "e@/"}
-    life.check_fold()
+    assert {execution.name(*each) for each in applied.skipped} == {"b@/", "d@/", "j@/", "e@/"}
+    execution.check_fold()
 
 
-def test_the_last_result_ends_the_execution_in_the_fold_too() -> None:
-    life = Life(plan("start -> a -> b"))
-    life.ok("a", "b")
+def test_fold_of_last_result_finishes_execution() -> None:
+    execution = ExecutionDriver(plan("start -> a -> b"))
+    execution.ok("a", "b")
 
-    state, applied = life.fold()
+    state, applied = execution.fold()
 
     assert applied.finish == FinishExecution("completed")
     assert applied.armed == [(Timer("finish"), 0)]
     assert state.finish == FinishExecution("completed")
 
 
-def test_a_halt_is_found_again() -> None:
-    life = Life(plan("start -> a, start -> b"))
-    life.fail("a")
+def test_fold_restores_halt() -> None:
+    execution = ExecutionDriver(plan("start -> a, start -> b"))
+    execution.fail("a")
 
-    assert life.fold()[1].finish == life.finish
+    assert execution.fold()[1].finish == execution.finish
 
 
-def test_facts_after_the_terminal_row_are_not_folded() -> None:
-    life = Life(plan("start -> a -> b"))
-    life.ok("a")
-    life.facts.append(ExecutionEnded(NOW, "cancelled"))
-    life.ok("b")
+def test_fold_ignores_facts_after_execution_ended() -> None:
+    execution = ExecutionDriver(plan("start -> a -> b"))
+    execution.ok("a")
+    execution.facts.append(ExecutionEnded(NOW, "cancelled"))
+    execution.ok("b")
 
-    state, applied = life.fold()
+    state, applied = execution.fold()
 
     assert state.ended
     assert state.finish == FinishExecution("cancelled")
     assert (state.scopes, applied.emitted, applied.armed) == ({}, [], [])
 
 
-def test_facts_that_nothing_leads_to_are_left_alone() -> None:
-    life = Life(plan("start -> a -> b -> c"))
-    stray = NodeResult(life.plan.index["c"], (), NOW, "ok")
+def test_fold_ignores_unreachable_facts() -> None:
+    execution = ExecutionDriver(plan("start -> a -> b -> c"))
+    unreachable = NodeResult(execution.plan.index["c"], (), NOW, "ok")
 
-    state, applied = life.fold([*life.facts, stray, NodeResult(1, (3, 4), NOW, "ok")])
+    state, applied = execution.fold([*execution.facts, unreachable, NodeResult(1, (3, 4), NOW, "ok")])
 
-    assert [life.plan.ids[each.node] for each in applied.emitted] == ["a"]
+    assert [execution.plan.ids[each.node] for each in applied.emitted] == ["a"]
     assert state.finish is None
 
 
-def test_items_with_facts_are_in_flight_then_the_lowest_indices() -> None:
-    life = Life(plan("start -> s -> x -> y -> g", s=split({"max_in_flight": 3}), g=gather()))
-    life.fan("s", 9)
-    x = life.plan.index["x"]
-    facts = [*life.facts, NodeResult(x, (1, 7), NOW, "ok"), NodeResult(x, (1, 5), NOW, "ok")]
+def test_fold_fills_window_with_started_then_lowest_items() -> None:
+    execution = ExecutionDriver(
+        plan("start -> s -> x -> y -> g", s=split({"max_in_flight": 3}), g=aggregator())
+    )
+    execution.fan_out("s", 9)
+    x = execution.plan.index["x"]
+    facts = [*execution.facts, NodeResult(x, (1, 7), NOW, "ok"), NodeResult(x, (1, 5), NOW, "ok")]
 
-    state, applied = life.fold(facts)
+    state, applied = execution.fold(facts)
 
-    assert {life.name(*each.key) for each in applied.emitted} == {"y@/s:7", "y@/s:5", "x@/s:0"}
+    assert {execution.name(*each.key) for each in applied.emitted} == {"y@/s:7", "y@/s:5", "x@/s:0"}
     assert state.root.fans[1].in_flight == 3
     check_counts(state)
 
 
-def test_a_fold_keeps_nothing_of_items_behind_the_cursor() -> None:
-    life = Life(plan("start -> s -> x -> g", s=split({"max_in_flight": 2}), g=gather()))
-    life.fan("s", 40)
+def test_fold_keeps_no_items_behind_cursor() -> None:
+    execution = ExecutionDriver(plan("start -> s -> x -> g", s=split({"max_in_flight": 2}), g=aggregator()))
+    execution.fan_out("s", 40)
     for item in range(30):
-        life.ok(f"x@/s:{item}")
+        execution.ok(f"x@/s:{item}")
 
-    state, _ = life.fold()
+    state, _ = execution.fold()
 
     assert state.root.fans[1].ahead == set()
     assert state.root.fans[1].next == 32
-    life.check_fold()
+    execution.check_fold()
 
 
-def test_the_cursor_passes_what_was_started_ahead_of_it() -> None:
-    life = Life(plan("start -> s -> x -> y -> g", s=split({"max_in_flight": 2}), g=gather()))
-    life.fan("s", 6)
-    x, y = life.plan.index["x"], life.plan.index["y"]
-    known: list[Fact] = [NodeResult(x, (1, 2), NOW, "ok"), NodeResult(x, (1, 4), NOW, "ok")]
-    state, _ = life.fold([*life.facts, *known])
+def test_fold_cursor_passes_items_started_ahead() -> None:
+    execution = ExecutionDriver(
+        plan("start -> s -> x -> y -> g", s=split({"max_in_flight": 2}), g=aggregator())
+    )
+    execution.fan_out("s", 6)
+    x, y = execution.plan.index["x"], execution.plan.index["y"]
+    started: list[Fact] = [NodeResult(x, (1, 2), NOW, "ok"), NodeResult(x, (1, 4), NOW, "ok")]
+    state, _ = execution.fold([*execution.facts, *started])
     assert (state.root.fans[1].next, state.root.fans[1].ahead) == (0, {2, 4})
 
     ended: list[Fact] = [
@@ -169,153 +186,159 @@ def test_the_cursor_passes_what_was_started_ahead_of_it() -> None:
         NodeResult(x, (1, 0), NOW, "ok"),
         NodeResult(y, (1, 0), NOW, "ok"),
     ]
-    state, applied = life.fold([*life.facts, *known, *ended])
+    state, applied = execution.fold([*execution.facts, *started, *ended])
 
     assert (state.root.fans[1].next, state.root.fans[1].ahead) == (3, {4})
-    assert {life.name(*each.key) for each in applied.emitted} == {"y@/s:4", "x@/s:1"}
+    assert {execution.name(*each.key) for each in applied.emitted} == {"y@/s:4", "x@/s:1"}
 
 
 @pytest.mark.parametrize("count", [0, 1, 700])
-def test_a_fan_out_without_any_item_facts(count: int) -> None:
-    life = Life(plan("start -> s -> x -> g", s=split({"max_in_flight": 600}), g=gather()))
-    life.fan("s", count)
+def test_fold_of_fan_out_without_item_facts(count: int) -> None:
+    execution = ExecutionDriver(plan("start -> s -> x -> g", s=split({"max_in_flight": 600}), g=aggregator()))
+    execution.fan_out("s", count)
 
-    life.check_fold()
-
-
-def test_nested_fan_outs() -> None:
-    life = Life(plan("start -> s -> t -> x -> h -> y -> g", s=split(), t=split(), h=gather(), g=gather()))
-    life.fan("s", 3)
-    life.fan("t@/s:1", 2)
-    life.fan("t@/s:2", 0)
-    life.ok("x@/s:1/t:1")
-    life.check_fold()
-    life.ok("x@/s:1/t:0", "h@/s:1")
-
-    life.check_fold()
-    life.ok("h@/s:2", "y@/s:1", "y@/s:2")
-    life.check_fold()
+    execution.check_fold()
 
 
-def test_a_join_that_was_given_up_before_it_opened() -> None:
-    life = Life(plan("start -> a -> m, start -> b -> m, m -> z", m=merge(error="ignore")))
-    life.ok("a")
-    life.fire("join", "m")
-    life.ok("b")
+def test_fold_of_nested_fan_outs() -> None:
+    execution = ExecutionDriver(
+        plan("start -> s -> t -> x -> h -> y -> g", s=split(), t=split(), h=aggregator(), g=aggregator())
+    )
+    execution.fan_out("s", 3)
+    execution.fan_out("t@/s:1", 2)
+    execution.fan_out("t@/s:2", 0)
+    execution.ok("x@/s:1/t:1")
+    execution.check_fold()
+    execution.ok("x@/s:1/t:0", "h@/s:1")
 
-    life.check_fold()
+    execution.check_fold()
+    execution.ok("h@/s:2", "y@/s:1", "y@/s:2")
+    execution.check_fold()
 
 
-def test_an_aggregator_that_was_given_up_closes_its_fan_out() -> None:
-    life = Life(plan("start -> s -> x -> g -> z", s=split({"max_in_flight": 1}), g=gather(error="ignore")))
-    life.fan("s", 5)
-    life.ok("x@/s:0")
-    life.fire("join", "g")
+def test_fold_of_timed_out_join() -> None:
+    execution = ExecutionDriver(plan("start -> a -> m, start -> b -> m, m -> z", m=merge(error="ignore")))
+    execution.ok("a")
+    execution.fire("join", "m")
+    execution.ok("b")
 
-    state, applied = life.fold()
+    execution.check_fold()
+
+
+def test_fold_of_timed_out_aggregator_closes_fan_out() -> None:
+    execution = ExecutionDriver(
+        plan("start -> s -> x -> g -> z", s=split({"max_in_flight": 1}), g=aggregator(error="ignore"))
+    )
+    execution.fan_out("s", 5)
+    execution.ok("x@/s:0")
+    execution.fire("join", "g")
+
+    state, applied = execution.fold()
 
     assert state.root.fans[1].closed
-    assert "z@/" in {life.name(*each.key) for each in applied.emitted}
+    assert "z@/" in {execution.name(*each.key) for each in applied.emitted}
 
 
-def test_a_race_goes_the_way_its_arrivals_were_journaled() -> None:
-    life = Life(plan("start -> a -> m, start -> b -> m", m=race()))
-    life.now += 10
-    life.ok("b")
-    life.now += 10
-    life.ok("a")
+def test_fold_opens_race_with_earliest_arrival() -> None:
+    execution = ExecutionDriver(plan("start -> a -> m, start -> b -> m", m=race()))
+    execution.now += 10
+    execution.ok("b")
+    execution.now += 10
+    execution.ok("a")
 
-    for facts in (life.facts, life.facts[::-1]):
-        _, applied = life.fold(facts)
+    for facts in (execution.facts, execution.facts[::-1]):
+        _, applied = execution.fold(facts)
         (token,) = applied.emitted
-        assert [life.plan.ids[life.plan.src[each.edge]] for each in token.arrived] == ["b"]
+        assert [execution.plan.ids[execution.plan.src[each.edge]] for each in token.arrived] == ["b"]
 
 
-def test_attempts_suspensions_and_results_in_any_order() -> None:
+def test_fold_of_attempts_and_suspensions_ignores_order() -> None:
     retry = {"max_attempts": 3, "initial_delay": 1, "jitter": False}
-    life = Life(plan("start -> w -> z", w=node("wait", {"amount": 1}, retry=retry)))
-    life.sleep("w", NOW + 1_000)
-    life.fire("wait", "w")
-    life.fail("w")
-    life.fire("retry", "w")
-    life.sleep("w", life.now + 1_000)
+    execution = ExecutionDriver(plan("start -> w -> z", w=node("wait", {"amount": 1}, retry=retry)))
+    execution.suspend("w", NOW + 1_000)
+    execution.fire("wait", "w")
+    execution.fail("w")
+    execution.fire("retry", "w")
+    execution.suspend("w", execution.now + 1_000)
 
     for seed in range(6):
-        facts = list(life.facts)
+        facts = list(execution.facts)
         Random(seed).shuffle(facts)
-        state, _ = life.fold(facts)
-        assert shown(life.plan, state) == shown(life.plan, life.state)
-        assert state.root.live[life.plan.index["w"]].due == life.live("w").due
+        state, _ = execution.fold(facts)
+        assert summary_of(execution.plan, state) == summary_of(execution.plan, execution.state)
+        assert state.root.live[execution.plan.index["w"]].due == execution.live("w").due
 
 
-def test_pauses_park_in_the_fold_and_resumes_send() -> None:
-    life = Life(plan("start -> a -> b, start -> w", w=node("wait", {"amount": 1})))
-    life.sleep("w", NOW + 1_000)
-    life.pause()
-    life.ok("a")
+def test_fold_parks_tokens_in_pause_and_emits_after_resume() -> None:
+    execution = ExecutionDriver(plan("start -> a -> b, start -> w", w=node("wait", {"amount": 1})))
+    execution.suspend("w", NOW + 1_000)
+    execution.pause()
+    execution.ok("a")
 
-    state, applied = life.fold()
+    state, applied = execution.fold()
     assert (applied.emitted, state.paused_at) == ([], NOW)
-    assert state.root.live[life.plan.index["b"]].parked
-    assert not state.root.live[life.plan.index["w"]].parked
-    life.now += 700
-    life.resume()
-    state, applied = life.fold(life.facts[::-1])
+    assert state.root.live[execution.plan.index["b"]].parked
+    assert not state.root.live[execution.plan.index["w"]].parked
+    execution.now += 700
+    execution.resume()
+    state, applied = execution.fold(execution.facts[::-1])
 
-    assert [life.plan.ids[each.node] for each in applied.emitted] == ["b"]
+    assert [execution.plan.ids[each.node] for each in applied.emitted] == ["b"]
     assert (state.paused_at, state.pauses, state.pause_state) == (None, [(NOW, NOW + 700)], 2)
 
 
-def test_uncollected_failures_are_counted_again() -> None:
-    life = Life(plan("start -> s -> x, start -> z", s=split()))
-    life.fan("s", 12)
-    life.fail(*[f"x@/s:{item}" for item in range(12)])
+def test_fold_counts_uncollected_failures() -> None:
+    execution = ExecutionDriver(plan("start -> s -> x, start -> z", s=split()))
+    execution.fan_out("s", 12)
+    execution.fail(*[f"x@/s:{item}" for item in range(12)])
 
-    state, _ = life.fold(life.facts[::-1])
+    state, _ = execution.fold(execution.facts[::-1])
 
-    assert (state.failures, state.first_failures) == (12, life.state.first_failures)
+    assert (state.failures, state.first_failures) == (12, execution.state.first_failures)
 
 
-def test_limits_hold_in_a_fold() -> None:
-    life = Life(plan("start -> s -> x", s=split()), limits=Limits(window=2))
-    life.fan("s", 5)
+def test_fold_respects_limits() -> None:
+    execution = ExecutionDriver(plan("start -> s -> x", s=split()), limits=Limits(window=2))
+    execution.fan_out("s", 5)
 
-    state, applied = life.fold()
+    state, applied = execution.fold()
 
     assert len(applied.emitted) == 2
     assert state.limits.window == 2
 
 
-def test_an_unreachable_join_is_found_again() -> None:
+def test_fold_restores_unreachable_join() -> None:
     chains = "start -> i -true-> a -> m, i -false-> x, start -> b -> m, m -> z"
-    life = Life(plan(chains, i=choose(), m=most(2, error="ignore")))
-    life.auto = False
-    life.ok("b")
-    life.ok("i", outlet="false")
-    assert life.token("m").fate.value == "unreachable"
-    life.check_fold()
+    execution = ExecutionDriver(plan(chains, i=conditional(), m=quorum(2, error="ignore")))
+    execution.auto_decide = False
+    execution.ok("b")
+    execution.ok("i", outlet="false")
+    assert execution.token("m").fate.value == "unreachable"
+    execution.check_fold()
 
-    life.decide("m")
-    life.check_fold()
+    execution.decide("m")
+    execution.check_fold()
 
 
 def journal(seed: int) -> tuple[Plan, list[Fact], int]:
-    """The rows of a random execution in a random world, as far as it came."""
+    """A prefix of the facts of a random simulated execution."""
     model, start = random_model(seed, 8)
     parsed = parse_data(Decoded(to_document(model)))
     assert parsed.definition is not None
     p = compile_definition(parsed.definition, registry().catalogue)
     rng = Random(f"fold-{seed}")
-    world = World(p, registry(), start, random_profile(rng), rng)
-    world.run()
-    rows: list[Fact] = [each for each in world.journal.facts.values() if not isinstance(each, ExecutionEnded)]
-    return p, rows[: rng.randint(1, len(rows))], world.now
+    simulator = PlanSimulator(p, registry(), start, random_profile(rng), rng)
+    simulator.run()
+    rows: list[Fact] = [
+        each for each in simulator.journal.facts.values() if not isinstance(each, ExecutionEnded)
+    ]
+    return p, rows[: rng.randint(1, len(rows))], simulator.now
 
 
-def placed(p: Plan, state: State) -> Any:
-    """A picture without what an open race or the filling of a window may differ in."""
+def stable_parts(p: Plan, state: State) -> Any:
+    """The parts of a state that do not depend on open races or on the window of a fan-out."""
     return (
-        picture(settled(p, state), 0)[0].keys(),
+        state_summary(settled_state(p, state), 0)[0].keys(),
         state.failures,
         state.first_failures,
         sorted(state.cancelled),
@@ -324,33 +347,35 @@ def placed(p: Plan, state: State) -> Any:
 
 @settings(max_examples=80, deadline=None)
 @given(st.integers(0, 10**6), st.randoms(use_true_random=False))
-def test_the_order_of_the_journal_does_not_matter(seed: int, rng: Random) -> None:
+def test_fold_of_random_journal_ignores_order(seed: int, rng: Random) -> None:
     p, facts, now = journal(seed)
     first, applied = fold(p, facts, now)
     check_counts(first)
     rng.shuffle(facts)
 
-    second, again = fold(p, facts, now)
+    second, second_applied = fold(p, facts, now)
 
-    assert picture(settled(p, first), now) == picture(settled(p, second), now)
-    assert placed(p, first) == placed(p, second)
-    assert sorted(applied.armed, key=repr) == sorted(again.armed, key=repr)
-    assert {each.key for each in applied.emitted} == {each.key for each in again.emitted}
+    assert state_summary(settled_state(p, first), now) == state_summary(settled_state(p, second), now)
+    assert stable_parts(p, first) == stable_parts(p, second)
+    assert sorted(applied.armed, key=repr) == sorted(second_applied.armed, key=repr)
+    assert {each.key for each in applied.emitted} == {each.key for each in second_applied.emitted}
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6))
-def test_the_order_of_twins_does_not_matter_either(seed: int) -> None:
+def test_fold_of_facts_deduplicated_by_key_is_equal(seed: int) -> None:
     p, facts, now = journal(seed)
     unique = {fact_key(each): each for each in facts}
 
     once, _ = fold(p, list(unique.values()), now)
 
     assert len(unique) == len(facts)
-    assert picture(settled(p, once), now) == picture(settled(p, fold(p, facts, now)[0]), now)
+    assert state_summary(settled_state(p, once), now) == state_summary(
+        settled_state(p, fold(p, facts, now)[0]), now
+    )
 
 
-def test_controls_are_read_by_number() -> None:
+def test_fold_orders_pauses_by_number() -> None:
     p = plan("start -> a")
 
     state, applied = fold(
@@ -361,13 +386,13 @@ def test_controls_are_read_by_number() -> None:
     assert len(applied.emitted) == 1
 
 
-def test_a_result_is_stronger_than_what_came_before_it() -> None:
-    life = Life(plan("start -> x -> y", x=node(retry={"max_attempts": 2})))
-    life.fail("x")
-    life.fire("retry", "x")
-    life.ok("x")
+def test_fold_prefers_result_over_failed_attempt() -> None:
+    execution = ExecutionDriver(plan("start -> x -> y", x=node(retry={"max_attempts": 2})))
+    execution.fail("x")
+    execution.fire("retry", "x")
+    execution.ok("x")
 
-    _, applied = life.fold(life.facts[::-1])
+    _, applied = execution.fold(execution.facts[::-1])
 
-    assert [life.plan.ids[each.node] for each in applied.emitted] == ["y"]
+    assert [execution.plan.ids[each.node] for each in applied.emitted] == ["y"]
     assert Error("BROKEN", "x failed").engine is False

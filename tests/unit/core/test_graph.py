@@ -1,4 +1,4 @@
-"""The graph: order, cycles, reach."""
+"""The graph: topological order, cycles, reachability."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def graph(ids: str, *pairs: str) -> Graph:
     return build_graph(list(ids), edges)
 
 
-def test_adjacency_is_by_index_in_document_order() -> None:
+def test_adjacency_uses_indices_in_document_order() -> None:
     found = graph("abc", "ac", "ab", "bc")
 
     assert found.index == {"a": 0, "b": 1, "c": 2}
@@ -26,12 +26,12 @@ def test_adjacency_is_by_index_in_document_order() -> None:
     assert (found.entries, found.exits) == ((0,), (2,))
 
 
-def test_order_is_that_of_the_document_where_edges_leave_it_open() -> None:
+def test_order_follows_document_where_edges_allow() -> None:
     assert graph("dcba").order == (0, 1, 2, 3)
     assert graph("cba", "ac").order == (1, 2, 0)
 
 
-def test_an_edge_that_cannot_be_keeps_its_index_and_is_in_no_list() -> None:
+def test_invalid_edge_keeps_index_but_is_not_followed() -> None:
     found = graph("ab", "ax", "aa", "ab")
 
     assert (found.src, found.dst) == ((0, 0, 0), (-1, 0, 1))
@@ -39,21 +39,21 @@ def test_an_edge_that_cannot_be_keeps_its_index_and_is_in_no_list() -> None:
     assert find_cycle(found) == ()
 
 
-def test_edges_mean_the_first_of_two_nodes_with_one_id() -> None:
+def test_edge_to_duplicate_id_means_first_node() -> None:
     assert graph("aba", "ba").dst == (0,)
 
 
-def test_a_cycle_is_named_from_the_node_written_first() -> None:
+def test_cycle_starts_at_first_node_of_document() -> None:
     assert find_cycle(graph("sabcx", "sa", "ab", "bc", "ca", "cx")) == ("a", "b", "c")
     assert find_cycle(graph("xba", "ab", "ba", "ax")) == ("b", "a")
     assert find_cycle(graph("ab", "ab")) == ()
 
 
-def test_what_only_a_cycle_leads_to_is_not_in_the_order() -> None:
+def test_nodes_behind_cycle_are_not_in_order() -> None:
     assert graph("abcd", "ab", "ba", "bc", "cd").order == ()
 
 
-def test_reach_is_followed_from_the_starts() -> None:
+def test_reachable_nodes_from_starts() -> None:
     assert reachable(graph("abcd", "ab", "ac", "bc"), [0]) == {0, 1, 2}
     assert reachable(graph("abcd", "ab"), []) == set()
 
@@ -61,14 +61,14 @@ def test_reach_is_followed_from_the_starts() -> None:
 SHAPES = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=24)
 
 
-def shaped(pairs: list[tuple[int, int]]) -> Graph:
+def graph_of(pairs: list[tuple[int, int]]) -> Graph:
     ids = "abcdefgh"
     return graph(ids, *(ids[src] + ids[dst] for src, dst in pairs))
 
 
 @given(SHAPES)
-def test_the_order_respects_every_edge_or_there_is_a_cycle(pairs: list[tuple[int, int]]) -> None:
-    found = shaped(pairs)
+def test_order_respects_edges_or_graph_has_cycle(pairs: list[tuple[int, int]]) -> None:
+    found = graph_of(pairs)
     position = {node: at for at, node in enumerate(found.order)}
     cycle = find_cycle(found)
 
@@ -81,8 +81,8 @@ def test_the_order_respects_every_edge_or_there_is_a_cycle(pairs: list[tuple[int
 
 
 @given(SHAPES)
-def test_ancestors_are_the_nodes_with_a_path(pairs: list[tuple[int, int]]) -> None:
-    found = shaped([(min(pair), max(pair)) for pair in pairs])
+def test_ancestors_match_reachability(pairs: list[tuple[int, int]]) -> None:
+    found = graph_of([(min(pair), max(pair)) for pair in pairs])
     before = ancestors(found)
 
     for node in range(8):

@@ -1,4 +1,4 @@
-"""When a join opens, and with what."""
+"""When a join opens, and with which payloads."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rune.core.execution.decision import FinishExecution
 from rune.core.execution.joins import join_verdict
 from rune.core.execution.token import Ref, TokenPurpose
 from rune.core.node_type import Join
-from tests.unit.core.plans import Life, choose, edge_names, merge, most, node, plan, race
+from tests.support.plans import ExecutionDriver, conditional, edge_names, merge, node, plan, quorum, race
 
 THREE = "start -> a -> m, start -> b -> m, start -> c -> m, m -> z"
 
 
 @pytest.mark.parametrize(
-    ("opens", "parties", "live", "arrived", "fate"),
+    ("mode", "parties", "live", "arrived", "fate"),
     [
         ("all", 2, 1, 1, None),
         ("all", 2, 1, 2, TokenPurpose.RUN),
@@ -37,16 +37,16 @@ THREE = "start -> a -> m, start -> b -> m, start -> c -> m, m -> z"
         (3, 3, 0, 3, TokenPurpose.SKIP),
     ],
 )
-def test_verdicts(opens: Join, parties: int, live: int, arrived: int, fate: TokenPurpose | None) -> None:
-    assert join_verdict(opens, parties, live, arrived) is fate
+def test_join_verdict(mode: Join, parties: int, live: int, arrived: int, fate: TokenPurpose | None) -> None:
+    assert join_verdict(mode, parties, live, arrived) is fate
 
 
 @given(st.integers(1, 6), st.data())
-def test_every_join_is_decided_when_its_last_edge_is(parties: int, data: st.DataObject) -> None:
-    opens = data.draw(st.sampled_from(["all", "any", *range(1, parties + 1)]))
+def test_join_is_decided_after_last_edge(parties: int, data: st.DataObject) -> None:
+    mode = data.draw(st.sampled_from(["all", "any", *range(1, parties + 1)]))
     resolved = data.draw(st.lists(st.booleans(), min_size=parties, max_size=parties))
 
-    verdicts = [join_verdict(opens, parties, sum(resolved[:k]), k) for k in range(1, parties + 1)]
+    verdicts = [join_verdict(mode, parties, sum(resolved[:k]), k) for k in range(1, parties + 1)]
 
     decided = [each for each in verdicts if each is not None]
     assert decided
@@ -54,56 +54,58 @@ def test_every_join_is_decided_when_its_last_edge_is(parties: int, data: st.Data
 
 
 @pytest.mark.parametrize("order", list(permutations("abc")))
-def test_all_opens_once_with_every_payload_in_edge_order(order: tuple[str, ...]) -> None:
-    life = Life(plan(THREE, m=merge()))
+def test_all_join_opens_once_with_payloads_in_edge_order(order: tuple[str, ...]) -> None:
+    execution = ExecutionDriver(plan(THREE, m=merge()))
 
     for name in order:
-        assert life.queue == {f"{each}@/" for each in order[order.index(name) :]}
-        life.ok(name)
+        assert execution.queue == {f"{each}@/" for each in order[order.index(name) :]}
+        execution.ok(name)
 
-    token = life.token("m")
-    assert edge_names(life.plan, [each.edge for each in token.arrived]) == ["a-m", "b-m", "c-m"]
+    token = execution.token("m")
+    assert edge_names(execution.plan, [each.edge for each in token.arrived]) == ["a-m", "b-m", "c-m"]
     assert [each.payload for each in token.arrived] == [
-        Ref("result", life.plan.index[each]) for each in "abc"
+        Ref("result", execution.plan.index[each]) for each in "abc"
     ]
-    assert life.waiting == [("m@/", 1, 3), ("m@/", 2, 3)]
+    assert execution.waiting == [("m@/", 1, 3), ("m@/", 2, 3)]
 
 
 @pytest.mark.parametrize("order", list(permutations("abc")))
-def test_any_opens_at_the_first_and_ignores_the_rest(order: tuple[str, ...]) -> None:
-    life = Life(plan(THREE, m=race()))
+def test_any_join_opens_at_first_arrival_and_ignores_rest(order: tuple[str, ...]) -> None:
+    execution = ExecutionDriver(plan(THREE, m=race()))
 
-    life.ok(order[0])
-    assert edge_names(life.plan, [each.edge for each in life.token("m").arrived]) == [f"{order[0]}-m"]
-    life.ok(order[1])
-    life.ok("m")
-    life.ok(order[2])
+    execution.ok(order[0])
+    assert edge_names(execution.plan, [each.edge for each in execution.token("m").arrived]) == [
+        f"{order[0]}-m"
+    ]
+    execution.ok(order[1])
+    execution.ok("m")
+    execution.ok(order[2])
 
-    assert life.queue == {"z@/"}
-    assert life.finish is None
-    life.ok("z")
-    assert life.finish == FinishExecution("completed")
+    assert execution.queue == {"z@/"}
+    assert execution.finish is None
+    execution.ok("z")
+    assert execution.finish == FinishExecution("completed")
 
 
-def test_a_join_waits_for_losers_before_the_execution_ends() -> None:
-    life = Life(plan("start -> a -> m, start -> b -> m", m=race()))
+def test_execution_ends_only_after_race_losers() -> None:
+    execution = ExecutionDriver(plan("start -> a -> m, start -> b -> m", m=race()))
 
-    life.ok("a", "m")
-    assert life.finish is None
-    life.ok("b")
+    execution.ok("a", "m")
+    assert execution.finish is None
+    execution.ok("b")
 
-    assert life.finish == FinishExecution("completed")
+    assert execution.finish == FinishExecution("completed")
 
 
 @pytest.mark.parametrize("order", list(permutations("abc")))
-def test_at_least_opens_at_the_kth_with_those_in_edge_order(order: tuple[str, ...]) -> None:
-    life = Life(plan(THREE, m=most(2)))
+def test_at_least_join_opens_at_kth_arrival_in_edge_order(order: tuple[str, ...]) -> None:
+    execution = ExecutionDriver(plan(THREE, m=quorum(2)))
 
-    life.ok(order[0])
-    assert "m@/" not in life.queue
-    life.ok(order[1])
+    execution.ok(order[0])
+    assert "m@/" not in execution.queue
+    execution.ok(order[1])
 
-    assert edge_names(life.plan, [each.edge for each in life.token("m").arrived]) == sorted(
+    assert edge_names(execution.plan, [each.edge for each in execution.token("m").arrived]) == sorted(
         f"{each}-m" for each in order[:2]
     )
 
@@ -119,64 +121,71 @@ CHOICES = "start -> i -true-> a -> m, i -false-> x, start -> j -true-> b -> m, j
         (("false", "false"), "fails"),
     ],
 )
-def test_at_least_fails_as_soon_as_too_few_can_come(taken: tuple[str, str], end: str) -> None:
-    life = Life(plan(CHOICES, i=choose(), j=choose(), m=most(2)))
+def test_at_least_join_fails_when_too_few_edges_remain(taken: tuple[str, str], end: str) -> None:
+    execution = ExecutionDriver(plan(CHOICES, i=conditional(), j=conditional(), m=quorum(2)))
 
-    life.ok("c")
-    life.ok("i", outlet=taken[0])
-    life.ok("j", outlet=taken[1])
+    execution.ok("c")
+    execution.ok("i", outlet=taken[0])
+    execution.ok("j", outlet=taken[1])
     if end == "runs":
-        life.ok("a")
+        execution.ok("a")
 
     if taken == ("true", "false"):
-        assert "m@/" in life.queue
+        assert "m@/" in execution.queue
     if end == "fails":
-        assert life.finish is not None
-        assert life.finish.status == "halted"
-        assert life.finish.error is not None
-        assert life.finish.error.code == "UNREACHABLE"
+        assert execution.finish is not None
+        assert execution.finish.status == "halted"
+        assert execution.finish.error is not None
+        assert execution.finish.error.code == "UNREACHABLE"
 
 
-def test_unreachable_follows_the_policy_of_the_join() -> None:
-    life = Life(plan(CHOICES + ", m -> z", i=choose(), j=choose(), m=most(2, error="ignore")))
+def test_unreachable_join_follows_error_policy() -> None:
+    execution = ExecutionDriver(
+        plan(CHOICES + ", m -> z", i=conditional(), j=conditional(), m=quorum(2, error="ignore"))
+    )
 
-    life.ok("i", outlet="false")
-    life.ok("j", outlet="false")
-    assert life.finish is None
-    life.ok("c")
+    execution.ok("i", outlet="false")
+    execution.ok("j", outlet="false")
+    assert execution.finish is None
+    execution.ok("c")
 
-    assert "z@/" in life.queue
-    assert life.result("m").failure is not None
-    assert [each.payload for each in life.result("m").arrived] == [Ref("result", life.plan.index["c"])]
+    assert "z@/" in execution.queue
+    assert execution.result("m").failure is not None
+    assert [each.payload for each in execution.result("m").arrived] == [
+        Ref("result", execution.plan.index["c"])
+    ]
 
 
-@pytest.mark.parametrize("kind", [merge(), race(), most(2), node()])
-def test_all_dead_means_skipped_whatever_the_kind(kind: dict[str, object]) -> None:
+@pytest.mark.parametrize("kind", [merge(), race(), quorum(2), node()])
+def test_join_with_only_dead_edges_is_skipped(kind: dict[str, object]) -> None:
     chains = "start -> i -true-> a, i -false-> x -> m, start -> j -true-> b, j -false-> y -> m, m -> z"
-    life = Life(plan(chains, i=choose(), j=choose(), m=kind))
+    execution = ExecutionDriver(plan(chains, i=conditional(), j=conditional(), m=kind))
 
-    life.ok("i", outlet="true")
-    life.ok("j", outlet="true")
-    life.ok("a", "b")
+    execution.ok("i", outlet="true")
+    execution.ok("j", outlet="true")
+    execution.ok("a", "b")
 
-    assert {"m@/", "z@/"} <= set(life.skipped)
-    assert life.finish == FinishExecution("completed")
-
-
-def test_any_node_may_race() -> None:
-    life = Life(plan("start -> a -> m, start -> b -> m", m=node(join="any")))
-
-    life.ok("b")
-
-    assert life.token("m").payload == Ref("result", life.plan.index["b"])
+    assert {"m@/", "z@/"} <= set(execution.skipped)
+    assert execution.finish == FinishExecution("completed")
 
 
-def test_two_edges_with_the_same_ends_are_two_parties() -> None:
-    life = Life(plan("start -> a -> m, a -> m", m=merge()))
+def test_plain_node_with_join_any_races() -> None:
+    execution = ExecutionDriver(plan("start -> a -> m, start -> b -> m", m=node(join="any")))
 
-    life.ok("a")
+    execution.ok("b")
 
-    assert edge_names(life.plan, [each.edge for each in life.token("m").arrived]) == ["a-m", "a-m-2"]
+    assert execution.token("m").payload == Ref("result", execution.plan.index["b"])
+
+
+def test_parallel_edges_arrive_separately() -> None:
+    execution = ExecutionDriver(plan("start -> a -> m, a -> m", m=merge()))
+
+    execution.ok("a")
+
+    assert edge_names(execution.plan, [each.edge for each in execution.token("m").arrived]) == [
+        "a-m",
+        "a-m-2",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -186,30 +195,30 @@ def test_two_edges_with_the_same_ends_are_two_parties() -> None:
         ("start -> a -> m, a -> m", {}, "result"),
     ],
 )
-def test_the_payload_of_a_plain_join(chains: str, kinds: dict[str, dict[str, object]], payload: str) -> None:
-    life = Life(plan(chains, **kinds))
+def test_plain_join_payload_kind(chains: str, kinds: dict[str, dict[str, object]], payload: str) -> None:
+    execution = ExecutionDriver(plan(chains, **kinds))
 
-    life.ok("a")
-    if "b@/" in life.queue:
-        life.ok("b")
+    execution.ok("a")
+    if "b@/" in execution.queue:
+        execution.ok("b")
 
-    assert life.token("m").payload.kind == payload
-
-
-def test_one_live_payload_enters_a_join_as_it_is() -> None:
-    life = Life(plan("start -> i -true-> a -> m, i -false-> b -> m", i=choose()))
-
-    life.ok("i", outlet="false")
-    life.ok("b")
-
-    assert life.token("m").payload == Ref("result", life.plan.index["b"])
+    assert execution.token("m").payload.kind == payload
 
 
-def test_a_join_that_runs_hears_the_first_error_of_its_live_edges() -> None:
+def test_single_live_payload_enters_join_unchanged() -> None:
+    execution = ExecutionDriver(plan("start -> i -true-> a -> m, i -false-> b -> m", i=conditional()))
+
+    execution.ok("i", outlet="false")
+    execution.ok("b")
+
+    assert execution.token("m").payload == Ref("result", execution.plan.index["b"])
+
+
+def test_join_gets_first_error_of_live_edges() -> None:
     chains = "start -> a -> m, start -> b -> m, start -> c -> m"
-    life = Life(plan(chains, b=node(error="ignore"), c=node(error="ignore")))
+    execution = ExecutionDriver(plan(chains, b=node(error="ignore"), c=node(error="ignore")))
 
-    life.fail("c", "b")
-    life.ok("a")
+    execution.fail("c", "b")
+    execution.ok("a")
 
-    assert life.token("m").error == Ref("result", life.plan.index["b"])
+    assert execution.token("m").error == Ref("result", execution.plan.index["b"])

@@ -1,4 +1,4 @@
-"""What a node is given: compiled once, resolved whole or not at all."""
+"""Compilation and evaluation of node parameters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TYPE = NodeType(
 )
 
 
-def test_each_parameter_is_resolved_by_its_kind() -> None:
+def test_parameters_are_resolved_by_kind() -> None:
     compiled = compile_parameters(
         TYPE,
         {"lit": "{{ $a }}", "text": "is {{ $a }}", "fixed": [1, "x"], "when": "$a > 1", "each": "$item"},
@@ -33,7 +33,7 @@ def test_each_parameter_is_resolved_by_its_kind() -> None:
     assert compiled.pure
 
 
-def test_what_reads_the_clock_is_not_pure() -> None:
+def test_parameter_that_reads_clock_is_not_pure() -> None:
     assert not compile_parameters(TYPE, {"text": "{{ now() }}"}, NAMES).pure
 
 
@@ -46,7 +46,7 @@ def test_what_reads_the_clock_is_not_pure() -> None:
         ("{{ $a }} and {{ $a }}", "{{ $a }} and {{ $a }}"),
     ],
 )
-def test_a_condition_may_be_wrapped(text: str, source: str) -> None:
+def test_expression_source_strips_braces(text: str, source: str) -> None:
     assert expression_source(text) == source
 
 
@@ -56,14 +56,14 @@ def rules(value: Any) -> Rules:
     return compiled
 
 
-def test_the_fields_of_rules_are_evaluated_one_by_one() -> None:
+def test_rule_fields_are_evaluated_separately() -> None:
     found = rules([{"left": "{{ $a }}"}, {"left": "{{ $a.nope.deeper }}"}])
 
     assert found.value(0, "left", {"$a": 3}) == 3
     assert found.value(0, "right", {"$a": 3}) is None
 
 
-def test_an_error_names_the_place() -> None:
+def test_error_starts_with_parameter_path() -> None:
     compiled = compile_parameters(TYPE, {"deep": {"k": ["{{ 1 / 0 }}"]}}, NAMES)
 
     with pytest.raises(ExpressionError, match=r"^parameters\.deep\.k\[0\]: "):
@@ -72,7 +72,7 @@ def test_an_error_names_the_place() -> None:
         rules([{}, {"left": "{{ 1 / 0 }}"}]).value(1, "left", {})
 
 
-def test_an_expression_that_fails_is_told_from_its_parameter() -> None:
+def test_failed_expression_names_its_parameter() -> None:
     compiled = compile_parameters(TYPE, {"when": "1 / 0"}, NAMES).elements["when"]
     assert not isinstance(compiled, Rules)
 
@@ -80,7 +80,7 @@ def test_an_expression_that_fails_is_told_from_its_parameter() -> None:
         evaluate("when", compiled, {})
 
 
-def test_every_new_identifier_of_a_node_is_another_one() -> None:
+def test_uuids_of_one_node_are_distinct_and_repeatable() -> None:
     compiled = compile_parameters(
         TYPE,
         {
@@ -96,14 +96,14 @@ def test_every_new_identifier_of_a_node_is_another_one() -> None:
     scope = {"@seed": "s"}
 
     values = compiled.resolve(scope)
-    made = [values["one"], values["two"], values["both"][0], *values["both"][1]["x"].split()]
+    uuids = [values["one"], values["two"], values["both"][0], *values["both"][1]["x"].split()]
     for name in ("when", "each"):
         element = compiled.elements[name]
         assert not isinstance(element, Rules)
-        made.append(evaluate(name, element, scope))
+        uuids.append(evaluate(name, element, scope))
     found = compiled.elements["rules"]
     assert isinstance(found, Rules)
-    made += [found.value(at, field, scope) for at, field in ((0, "left"), (0, "right"), (1, "left"))]
+    uuids += [found.value(at, field, scope) for at, field in ((0, "left"), (0, "right"), (1, "left"))]
 
-    assert len(set(made)) == len(made) == 10
+    assert len(set(uuids)) == len(uuids) == 10
     assert compiled.resolve(scope) == values

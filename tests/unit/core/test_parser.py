@@ -1,4 +1,4 @@
-"""Text to definition: what is read, what is refused, and where the problem is said to be."""
+"""Parsing of documents and payloads: definitions, problems and their paths."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from rune.core.definition import problems
 from rune.core.definition.model import ErrorPolicy, Retry, content_hash
 from rune.core.definition.parser import Parsed, SourceLocations, parse_data, parse_document
-from rune.core.definition.strict_json import parse_input
-from rune.core.definition.strict_json import Decoded, json_depth
+from rune.core.definition.strict_json import Decoded, json_depth, parse_input
 from rune.core.limits import Limits
-from tests.unit.core.documents import document, node, parsed
+from tests.support.documents import document, node, parsed
 
 SMALL = Limits(definition_bytes=200, nodes=2, edges=2, json_depth=5, payload_bytes=50)
 
@@ -28,7 +27,7 @@ def errors(raw: Any) -> list[tuple[str, str]]:
     return codes_of(parsed(raw))
 
 
-def test_a_whole_document_is_read() -> None:
+def test_full_document_is_parsed() -> None:
     raw = {
         "id": "order-sync",
         "name": "Order sync",
@@ -89,7 +88,7 @@ def test_a_whole_document_is_read() -> None:
     assert result.places == SourceLocations(("nodes[0]", "nodes[1]"), ("edges[0]",))
 
 
-def test_both_dialects_mean_the_same_definition() -> None:
+def test_dependencies_dialect_gives_same_content_hash() -> None:
     canonical = {
         "id": "w",
         "nodes": [node("a", "input"), node("b", "log", {"message": "x"})],
@@ -110,7 +109,7 @@ def test_both_dialects_mean_the_same_definition() -> None:
     assert content_hash(one) == content_hash(other)
 
 
-def test_dependencies_follow_the_edges_in_their_own_order() -> None:
+def test_dependency_edges_follow_explicit_edges() -> None:
     raw = document([node("a"), node("b"), node("c", dependencies=["b", "a"]), node("d")], "c>d")
 
     result = parsed(raw)
@@ -120,7 +119,7 @@ def test_dependencies_follow_the_edges_in_their_own_order() -> None:
     assert result.places.edges == ("edges[0]", "nodes[2].dependencies[0]", "nodes[2].dependencies[1]")
 
 
-def test_made_up_edge_ids_are_unique_and_avoid_written_ones() -> None:
+def test_generated_edge_ids_are_unique() -> None:
     raw = document([node("a"), node("b")], "a>b", "a>b")
     raw["edges"].append({"id": "a-b", "src": "a", "dst": "b"})
     raw["edges"].append({"src": "a b", "dst": "c"})
@@ -141,14 +140,14 @@ def test_made_up_edge_ids_are_unique_and_avoid_written_ones() -> None:
         ({}, "workflow"),
     ],
 )
-def test_a_document_without_id_is_called_after_its_name(raw: dict[str, Any], expected: str) -> None:
+def test_missing_id_is_derived_from_name(raw: dict[str, Any], expected: str) -> None:
     definition = parsed(raw | {"nodes": [node("a")]}).definition
 
     assert definition is not None
     assert definition.id == expected
 
 
-def test_a_bare_policy_takes_the_only_error_edge() -> None:
+def test_branch_shorthand_uses_only_error_edge() -> None:
     raw = document([node("a", error="branch"), node("b")], "a>b!")
 
     definition = parsed(raw).definition
@@ -157,7 +156,7 @@ def test_a_bare_policy_takes_the_only_error_edge() -> None:
     assert definition.nodes[0].error == ErrorPolicy(type="branch", error_edge="a-b")
 
 
-def test_is_error_may_be_the_word_error_and_labels_may_be_yaml_booleans() -> None:
+def test_is_error_string_and_boolean_labels_are_normalised() -> None:
     raw = document([node("a"), node("b")])
     raw["edges"] = [
         {"src": "a", "dst": "b", "is_error": "error"},
@@ -176,7 +175,7 @@ def test_is_error_may_be_the_word_error_and_labels_may_be_yaml_booleans() -> Non
 
 
 @pytest.mark.parametrize("pairs", [["a>b"], ["a>b!", "a>c!"]])
-def test_branch_needs_one_error_edge_to_take(pairs: list[str]) -> None:
+def test_branch_without_exactly_one_error_edge_is_rejected(pairs: list[str]) -> None:
     raw = document([node("a", error={"type": "branch"}), node("b"), node("c")], *pairs)
 
     assert errors(raw) == [("nodes[0].error", problems.NO_ERROR_EDGE)]
@@ -221,7 +220,7 @@ def test_branch_needs_one_error_edge_to_take(pairs: list[str]) -> None:
         ("handler", "log", "nodes[0].handler", problems.CONFLICT),
     ],
 )
-def test_a_bad_field_of_a_node_is_reported_at_its_place(field: str, value: Any, path: str, code: str) -> None:
+def test_bad_node_field_is_reported_at_its_path(field: str, value: Any, path: str, code: str) -> None:
     assert errors(document([node("a") | {field: value}])) == [(path, code)]
 
 
@@ -262,11 +261,11 @@ def test_a_bad_field_of_a_node_is_reported_at_its_place(field: str, value: Any, 
         ({"nodes": [node("a")], "stuff": 1}, "stuff", problems.UNKNOWN_FIELD),
     ],
 )
-def test_a_bad_document_is_refused_at_its_place(raw: Any, path: str, code: str) -> None:
+def test_bad_document_is_reported_at_its_path(raw: Any, path: str, code: str) -> None:
     assert errors(raw) == [(path, code)]
 
 
-def test_all_problems_are_reported_at_once_and_the_rest_is_kept() -> None:
+def test_all_problems_are_reported_and_valid_nodes_kept() -> None:
     raw = document([node("a", timeout=0), 5, node("b", colour=1)], "a>b")  # type: ignore[list-item]
     raw["settings"] = {"priority": "high"}
 
@@ -284,7 +283,7 @@ def test_all_problems_are_reported_at_once_and_the_rest_is_kept() -> None:
     assert result.places.nodes == ("nodes[0]", "nodes[2]")
 
 
-def test_a_near_miss_is_answered_with_the_right_word() -> None:
+def test_misspelled_field_has_hint() -> None:
     (problem,) = parsed(document([node("a", parameter={})])).problems
 
     assert problem.hint == "did you mean `parameters`?"
@@ -308,7 +307,7 @@ def test_a_near_miss_is_answered_with_the_right_word() -> None:
         ("[" * 100_000, "", problems.TOO_DEEP),
     ],
 )
-def test_text_that_is_not_sound_json_is_refused(text: str | bytes, path: str, code: str) -> None:
+def test_malformed_json_is_rejected(text: str | bytes, path: str, code: str) -> None:
     result = parse_document(text)
 
     assert codes_of(result) == [(path, code)]
@@ -326,21 +325,21 @@ def test_text_that_is_not_sound_json_is_refused(text: str | bytes, path: str, co
         "7",
     ],
 )
-def test_sound_payloads_are_read_as_they_are(text: str) -> None:
+def test_valid_payload_is_parsed_unchanged(text: str) -> None:
     result = parse_input(text)
 
     assert result.problems == ()
     assert result.value == json.loads(text.lstrip("\ufeff"))
 
 
-def test_a_key_that_appears_twice_is_refused_where_it_stands() -> None:
+def test_duplicate_key_is_reported_at_its_path() -> None:
     result = parse_document('{"nodes": [{"id": "a", "type": "x", "id": "b", "id": "c"}]}')
 
     assert codes_of(result) == [("nodes[0].id", problems.DUPLICATE_KEY)] * 2
     assert result.definition is not None
 
 
-def test_a_start_payload_is_addressed_as_input() -> None:
+def test_payload_problems_have_input_path() -> None:
     assert codes_of(parse_input('{"x": [NaN]}')) == [("input.x[0]", problems.BAD_NUMBER)]
     assert codes_of(parse_input("{")) == [("input", problems.NOT_JSON)]
 
@@ -355,21 +354,21 @@ def test_a_start_payload_is_addressed_as_input() -> None:
         ({"nodes": [node("a", position=[[[[]]]])]}, "", problems.TOO_DEEP),
     ],
 )
-def test_limits_are_named_when_they_are_passed(raw: Any, path: str, code: str) -> None:
+def test_exceeded_limit_is_reported(raw: Any, path: str, code: str) -> None:
     result = parse_document(json.dumps(raw), limits=SMALL)
 
     assert (path, code) in codes_of(result)
 
 
-def test_a_payload_above_its_limit_is_refused() -> None:
+def test_payload_above_size_limit_is_rejected() -> None:
     assert codes_of(parse_input(b'"' + b"x" * 60 + b'"', limits=SMALL)) == [("input", problems.TOO_LARGE)]
 
 
-def test_a_format_that_is_no_format_is_refused() -> None:
+def test_unknown_format_is_rejected() -> None:
     assert codes_of(parse_document("{}", suffix="toml")) == [("", problems.UNKNOWN_FORMAT)]
 
 
-def test_depth_is_that_of_the_text() -> None:
+def test_json_depth_ignores_brackets_in_strings() -> None:
     chunk = 1024 * 1024
     text = b'["' + b"x" * (chunk - 4) + b'[[", [[{}]]]'
 
@@ -378,7 +377,7 @@ def test_depth_is_that_of_the_text() -> None:
     assert json_depth(b"12") == 0
 
 
-def test_places_of_a_canonical_definition_are_its_indices() -> None:
+def test_source_locations_of_definition_are_indices() -> None:
     definition = parsed(document([node("a"), node("b", dependencies=["a"])])).definition
 
     assert definition is not None
@@ -388,7 +387,7 @@ def test_places_of_a_canonical_definition_are_its_indices() -> None:
 
 
 @given(st.binary(max_size=400))
-def test_any_bytes_give_a_result_and_never_an_exception(data: bytes) -> None:
+def test_parse_document_never_raises_on_any_bytes(data: bytes) -> None:
     result = parse_document(data)
 
     assert isinstance(result, Parsed)
@@ -431,7 +430,7 @@ OBJECTS = st.dictionaries(FIELDS, JSON | st.sampled_from(["a", "b", "branch"]), 
         JSON | st.lists(OBJECTS | JSON),
     )
 )
-def test_any_data_gives_a_result_and_never_an_exception(raw: dict[str, Any]) -> None:
+def test_parse_data_never_raises_on_any_data(raw: dict[str, Any]) -> None:
     result = parse_data(Decoded(raw))
 
     assert isinstance(result, Parsed)

@@ -1,4 +1,4 @@
-"""Roles, scopes and grants are tables: what they say can be looked up."""
+"""Roles, scopes, grants and API keys."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ PATTERNS = st.text("ab-*", max_size=6)
 
 
 @given(pattern=PATTERNS, text=NAMES)
-def test_a_star_stands_for_anything(pattern: str, text: str) -> None:
+def test_star_in_pattern_matches_any_text(pattern: str, text: str) -> None:
     assert fits(pattern, text) == fnmatch.fnmatchcase(text, pattern)
 
 
-def test_each_role_may_what_the_one_before_may_and_more() -> None:
+def test_roles_have_increasing_rights() -> None:
     assert [sorted(RIGHTS[role]) for role in ROLES] == [
         ["view"],
         ["run", "view"],
@@ -30,7 +30,7 @@ def test_each_role_may_what_the_one_before_may_and_more() -> None:
     assert not any(Principal("p", role).may("hook") for role in ROLES)
 
 
-def test_a_scope_takes_in_what_it_names() -> None:
+def test_scoped_principal_sees_matching_workflows() -> None:
     scoped = Principal("p", "viewer", ("orders-*", "hello"))
     assert [scoped.sees(each) for each in ("orders-1", "hello", "orders", "hello2", "")] == [
         True,
@@ -43,17 +43,17 @@ def test_a_scope_takes_in_what_it_names() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a.b", "a/b", "a b", "?", "[a]", "é", "a" * 129, "a\n"])
-def test_what_names_no_workflow_is_no_scope(text: str) -> None:
+def test_malformed_scope_is_rejected(text: str) -> None:
     assert not is_scope(text)
 
 
 @pytest.mark.parametrize("text", ["", "*", "key:", "role:admin", "everyone ", "queue*", "key:a:b", "KEY:a"])
-def test_what_names_nobody_is_no_grant(text: str) -> None:
+def test_malformed_grant_is_rejected(text: str) -> None:
     assert not is_grant(text)
 
 
 @pytest.mark.parametrize(
-    ("grants", "principal", "stored", "may"),
+    ("grants", "principal", "stored", "permitted"),
     [
         ({"everyone"}, "local", False, True),
         ({"everyone"}, "key:k1", False, True),
@@ -72,26 +72,28 @@ def test_what_names_nobody_is_no_grant(text: str) -> None:
         ({"workflow:other"}, "local", True, False),
     ],
 )
-def test_who_may_use_a_credential(grants: set[str], principal: str, stored: bool, may: bool) -> None:
-    assert permits(grants, principal, "orders", stored=stored) is may
+def test_permits_by_grant_and_principal(
+    grants: set[str], principal: str, stored: bool, permitted: bool
+) -> None:
+    assert permits(grants, principal, "orders", stored=stored) is permitted
 
 
-def test_keys_are_told_apart_and_shown_without_their_secret() -> None:
+def test_keys_are_unique_and_repr_hides_secret() -> None:
     one, other = new_key(), new_key()
     assert (one.id, one.secret) != (other.id, other.secret)
     assert read_key(one.text) == one
     assert one.secret not in repr(one)
-    kept = ApiKey(
+    stored_key = ApiKey(
         id=one.id, name="n", role="viewer", digest=digest_of(one.secret), created_at=1, created_by="local"
     )
-    assert kept.opened_by(one.secret)
-    assert not kept.opened_by(other.secret)
-    assert one.secret.encode() not in kept.digest
+    assert stored_key.opened_by(one.secret)
+    assert not stored_key.opened_by(other.secret)
+    assert one.secret.encode() not in stored_key.digest
 
 
 @pytest.mark.parametrize(
     "text",
     ["", "rune_", "rune_k1_2", "x" * 4_000, f"rune_k{'0' * 16}_{'g' * 64}", f" rune_k{'0' * 16}_{'0' * 64}"],
 )
-def test_what_is_no_key_is_not_looked_up(text: str) -> None:
+def test_malformed_key_is_not_read(text: str) -> None:
     assert read_key(text) is None

@@ -1,4 +1,4 @@
-"""What the compiler decides before an execution starts."""
+"""The compiled plan: scopes, joins, races, routing, policies and timeouts of nodes."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from rune.core.node_type import NodeType
 from rune.core.plan.compiler import compile_definition, names_of
 from rune.core.plan.model import Plan
 from rune.core.validation.validate import validate_document
-from tests.unit.core.plans import (
+from tests.support.plans import (
     CATALOGUE,
-    at,
-    choose,
+    aggregator,
+    conditional,
     document,
     edge_names,
-    gather,
     merge,
-    most,
     node,
+    node_plan,
     plan,
+    quorum,
     race,
     split,
     switch,
@@ -34,7 +34,7 @@ def names(p: Plan, nodes: object) -> set[str]:
     return {p.ids[each] for each in nodes}
 
 
-def test_entries_triggers_leaves_and_outputs() -> None:
+def test_plan_lists_entries_triggers_leaves_and_outputs() -> None:
     p = plan("start -> a -> o, b -> c", o=node("output", {"value": 1}))
 
     assert names(p, p.entries) == {"start", "b"}
@@ -43,18 +43,18 @@ def test_entries_triggers_leaves_and_outputs() -> None:
     assert names(p, p.outputs) == {"o"}
 
 
-def test_any_entry_may_be_the_trigger() -> None:
+def test_entry_marked_as_trigger_is_trigger() -> None:
     p = plan("a -> b, c -> d", a=node(trigger=True))
 
     assert names(p, p.triggers) == {"a"}
 
 
-def test_the_same_definition_has_the_same_hash() -> None:
+def test_equal_definitions_have_equal_hash() -> None:
     assert plan("start -> a").hash == plan("start -> a").hash != plan("start -> b").hash
 
 
 @pytest.mark.parametrize(
-    ("said", "inside", "policy"),
+    ("given", "inside", "policy"),
     [
         (None, False, "halt"),
         (None, True, "collect"),
@@ -63,26 +63,28 @@ def test_the_same_definition_has_the_same_hash() -> None:
         ("ignore", False, "ignore"),
     ],
 )
-def test_the_default_policy_depends_on_where_a_node_is(said: str | None, inside: bool, policy: str) -> None:
+def test_default_policy_is_collect_inside_split_else_halt(
+    given: str | None, inside: bool, policy: str
+) -> None:
     chains = "start -> s -> x" if inside else "start -> x"
     kinds = {"s": split()} if inside else {}
-    p = plan(chains, x=node(error=said) if said else node(), **kinds)
+    p = plan(chains, x=node(error=given) if given else node(), **kinds)
 
-    assert at(p, "x").policy == policy
-
-
-def test_a_split_and_its_aggregator_belong_to_the_scope_around() -> None:
-    p = plan("start -> s -> x -> t -> y -> h -> g -> z", s=split(), t=split(), h=gather(), g=gather())
-
-    assert [at(p, each).depth for each in ("s", "x", "t", "y", "h", "g", "z")] == [0, 1, 1, 2, 1, 0, 0]
-    assert (at(p, "s").aggregator, at(p, "g").split_of) == (p.index["g"], p.index["s"])
-    assert names(p, at(p, "s").body) == {"x", "t", "y", "h"}
-    assert names(p, at(p, "t").body) == {"y"}
-    assert (at(p, "x").split, at(p, "z").split) == (p.index["s"], -1)
+    assert node_plan(p, "x").policy == policy
 
 
-def test_edges_into_an_aggregator_have_places() -> None:
-    p = plan("start -> s -> x -> g, s -> y -> g", s=split(), g=gather())
+def test_split_and_aggregator_are_in_outer_scope() -> None:
+    p = plan("start -> s -> x -> t -> y -> h -> g -> z", s=split(), t=split(), h=aggregator(), g=aggregator())
+
+    assert [node_plan(p, each).depth for each in ("s", "x", "t", "y", "h", "g", "z")] == [0, 1, 1, 2, 1, 0, 0]
+    assert (node_plan(p, "s").aggregator, node_plan(p, "g").split_of) == (p.index["g"], p.index["s"])
+    assert names(p, node_plan(p, "s").body) == {"x", "t", "y", "h"}
+    assert names(p, node_plan(p, "t").body) == {"y"}
+    assert (node_plan(p, "x").split, node_plan(p, "z").split) == (p.index["s"], -1)
+
+
+def test_edges_into_aggregator_have_gather_positions() -> None:
+    p = plan("start -> s -> x -> g, s -> y -> g", s=split(), g=aggregator())
 
     assert {edge_names(p, [edge])[0]: place for edge, place in p.gather_position.items()} == {
         "x-g": 0,
@@ -94,33 +96,33 @@ def test_edges_into_an_aggregator_have_places() -> None:
     ("kind", "single", "double"),
     [(node(), False, True), (merge(), True, True), (node("noop"), False, True)],
 )
-def test_who_is_a_join(kind: dict[str, object], single: bool, double: bool) -> None:
-    assert at(plan("start -> a -> m", m=kind), "m").is_join is single
-    assert at(plan("start -> a -> m, start -> b -> m", m=kind), "m").is_join is double
+def test_is_join_by_type_and_in_edges(kind: dict[str, object], single: bool, double: bool) -> None:
+    assert node_plan(plan("start -> a -> m", m=kind), "m").is_join is single
+    assert node_plan(plan("start -> a -> m, start -> b -> m", m=kind), "m").is_join is double
 
 
-def test_a_merge_without_in_edges_is_no_join() -> None:
+def test_merge_without_in_edges_is_no_join() -> None:
     definition = Definition(id="x", nodes=(Node(id="m", type="merge"),))
 
     assert not compile_definition(definition, CATALOGUE).nodes[0].is_join
 
 
 @pytest.mark.parametrize(
-    ("kind", "opens", "needed"),
+    ("kind", "mode", "needed"),
     [
         (merge(), "all", False),
         (race(), "any", False),
         (race({"cancel_losers": True}), "any", True),
-        (most(2), 2, False),
+        (quorum(2), 2, False),
         (node(join="any"), "any", False),
         (node("act", join="any"), "any", True),
         (node("act"), "all", False),
     ],
 )
-def test_who_must_say_who_opened_it(kind: dict[str, object], opens: object, needed: bool) -> None:
-    found = at(plan("start -> a -> m, start -> b -> m", m=kind), "m")
+def test_join_mode_and_needs_choice(kind: dict[str, object], mode: object, needed: bool) -> None:
+    found = node_plan(plan("start -> a -> m, start -> b -> m", m=kind), "m")
 
-    assert (found.opens, found.needs_choice) == (opens, needed)
+    assert (found.opens, found.needs_choice) == (mode, needed)
 
 
 @pytest.mark.parametrize(
@@ -132,29 +134,32 @@ def test_who_must_say_who_opened_it(kind: dict[str, object], opens: object, need
         ("start -> a -> m, start -> s -> x -> g -> m, x -> y", {"a", "g"}),
     ],
 )
-def test_the_region_of_a_race(chains: str, region: set[str]) -> None:
-    kinds = {"s": split(), "g": gather()} if "g" in chains else {}
+def test_race_region_holds_nodes_that_lead_only_to_race(chains: str, region: set[str]) -> None:
+    kinds = {"s": split(), "g": aggregator()} if "g" in chains else {}
     p = plan(chains, m=race({"cancel_losers": True}), **kinds)
 
-    assert names(p, at(p, "m").region) - {"start"} == region
+    assert names(p, node_plan(p, "m").region) - {"start"} == region
 
 
-def test_the_region_stays_in_the_scope_of_the_race() -> None:
+def test_race_region_stays_inside_its_scope() -> None:
     p = plan(
-        "start -> s -> a -> m, s -> b -> m, m -> g", s=split(), m=race({"cancel_losers": True}), g=gather()
+        "start -> s -> a -> m, s -> b -> m, m -> g",
+        s=split(),
+        m=race({"cancel_losers": True}),
+        g=aggregator(),
     )
 
-    assert names(p, at(p, "m").region) == {"a", "b"}
+    assert names(p, node_plan(p, "m").region) == {"a", "b"}
 
 
-def test_without_cancelling_there_is_no_region() -> None:
-    assert at(plan("start -> a -> m, start -> b -> m", m=race()), "m").region == frozenset()
+def test_race_without_cancel_losers_has_no_region() -> None:
+    assert node_plan(plan("start -> a -> m, start -> b -> m", m=race()), "m").region == frozenset()
 
 
-def test_which_nodes_lie_behind_a_race() -> None:
-    p = plan("start -> a -> m, start -> b -> m, m -> s -> x -> g -> z", m=race(), s=split(), g=gather())
+def test_nodes_after_race_are_marked_raced() -> None:
+    p = plan("start -> a -> m, start -> b -> m, m -> s -> x -> g -> z", m=race(), s=split(), g=aggregator())
 
-    assert [at(p, each).raced for each in ("a", "m", "s", "x", "g", "z")] == [
+    assert [node_plan(p, each).raced for each in ("a", "m", "s", "x", "g", "z")] == [
         False,
         True,
         True,
@@ -164,10 +169,10 @@ def test_which_nodes_lie_behind_a_race() -> None:
     ]
 
 
-def test_a_race_inside_an_item_is_not_seen_behind_its_aggregator() -> None:
-    p = plan("start -> s -> a -> m, s -> b -> m, m -> g -> z", m=race(), s=split(), g=gather())
+def test_race_inside_item_does_not_mark_nodes_after_aggregator() -> None:
+    p = plan("start -> s -> a -> m, s -> b -> m, m -> g -> z", m=race(), s=split(), g=aggregator())
 
-    assert [at(p, each).raced for each in ("m", "g", "z")] == [True, False, False]
+    assert [node_plan(p, each).raced for each in ("m", "g", "z")] == [True, False, False]
 
 
 @pytest.mark.parametrize(
@@ -183,27 +188,27 @@ def test_a_race_inside_an_item_is_not_seen_behind_its_aggregator() -> None:
         ("z", False),
     ],
 )
-def test_whose_failure_a_list_will_show(node_name: str, listed: bool) -> None:
+def test_node_is_listed_if_it_reaches_an_aggregator(node_name: str, listed: bool) -> None:
     p = plan(
         "start -> a -> s -> x -> t -> y -> h -> g -> z, x -> o, y -> p",
         s=split(),
         t=split(),
-        h=gather(),
-        g=gather(),
+        h=aggregator(),
+        g=aggregator(),
     )
 
-    assert at(p, node_name).listed is listed
+    assert node_plan(p, node_name).listed is listed
 
 
 @pytest.mark.parametrize(
     ("kind", "since"),
-    [(gather(), "latest"), (gather({"timeout": 5}), "first")],
+    [(aggregator(), "latest"), (aggregator({"timeout": 5}), "first")],
 )
-def test_from_when_an_aggregator_waits(kind: dict[str, object], since: str) -> None:
-    assert at(plan("start -> s -> x -> g", s=split(), g=kind), "g").timeout_from == since
+def test_aggregator_timeout_from_latest_unless_given(kind: dict[str, object], since: str) -> None:
+    assert node_plan(plan("start -> s -> x -> g", s=split(), g=kind), "g").timeout_from == since
 
 
-def test_races_with_a_timeout_are_known_by_their_scope() -> None:
+def test_races_with_timeout_are_listed_by_scope() -> None:
     p = plan(
         "start -> a -> m, start -> b -> m, start -> s -> x -> n, s -> y -> n",
         m=race({"timeout": 1}),
@@ -212,52 +217,56 @@ def test_races_with_a_timeout_are_known_by_their_scope() -> None:
     )
 
     assert names(p, p.races) == {"m"}
-    assert names(p, at(p, "s").races) == {"n"}
+    assert names(p, node_plan(p, "s").races) == {"n"}
 
 
-def test_edges_of_outlets_may_be_named_by_id() -> None:
+def test_outlet_edges_may_be_given_by_id() -> None:
     kind = node("conditional", {"expression": True, "true_edge_id": "i-a", "false_edge_id": "i-b"})
     p = plan("start -> i -> a, i -> b", i=kind)
 
-    assert {key: edge_names(p, alive) for key, (alive, _) in at(p, "i").by_outlet.items()} == {
+    assert {key: edge_names(p, alive) for key, (alive, _) in node_plan(p, "i").by_outlet.items()} == {
         "true": ["i-a"],
         "false": ["i-b"],
     }
 
 
-def test_only_what_fans_out_or_has_outlets_has_no_plain_way_out() -> None:
-    p = plan("start -> x -> i -true-> s -> y, i -false-> z", i=choose(), s=split())
+def test_by_outlet_keys_of_plain_router_and_split_nodes() -> None:
+    p = plan("start -> x -> i -true-> s -> y, i -false-> z", i=conditional(), s=split())
 
-    assert [set(at(p, each).by_outlet) for each in ("x", "i", "s")] == [{None}, {"true", "false"}, set()]
+    assert [set(node_plan(p, each).by_outlet) for each in ("x", "i", "s")] == [
+        {None},
+        {"true", "false"},
+        set(),
+    ]
 
 
-def test_a_switch_knows_what_it_ignores_to() -> None:
+def test_switch_ignores_errors_to_fallback() -> None:
     p = plan("start -> i -case_0-> a, i -fallback-> b", i=switch(1))
 
-    assert at(p, "i").ignored == "fallback"
-    assert edge_names(p, at(p, "i").by_outlet["fallback"][0]) == ["i-b"]
+    assert node_plan(p, "i").ignored == "fallback"
+    assert edge_names(p, node_plan(p, "i").by_outlet["fallback"][0]) == ["i-b"]
 
 
-def test_the_error_edge_of_a_branch() -> None:
+def test_branch_policy_sets_rescue_edges() -> None:
     p = plan("start -> x -> a, x -!-> e", x=node(error="branch"))
 
-    assert [edge_names(p, each) for each in at(p, "x").rescue] == [["x-e"], ["x-a"]]
-    assert edge_names(p, at(p, "x").error_edges) == ["x-e"]
+    assert [edge_names(p, each) for each in node_plan(p, "x").rescue] == [["x-e"], ["x-a"]]
+    assert edge_names(p, node_plan(p, "x").error_edges) == ["x-e"]
 
 
-def test_a_type_may_bring_a_retry_policy_that_the_node_may_replace() -> None:
-    stubborn = NodeType(name="stubborn", retry=lambda parameters: {"max_attempts": 7})
-    catalogue = {**CATALOGUE, "stubborn": stubborn}
-    raw = document("start -> a -> b", {"a": "stubborn", "b": node("stubborn", retry={"max_attempts": 2})})
+def test_retry_policy_of_type_is_overridden_by_node() -> None:
+    retrying = NodeType(name="retrying", retry=lambda parameters: {"max_attempts": 7})
+    catalogue = {**CATALOGUE, "retrying": retrying}
+    raw = document("start -> a -> b", {"a": "retrying", "b": node("retrying", retry={"max_attempts": 2})})
     parsed = parse_document(json.dumps(raw))
     assert parsed.definition is not None
 
     p = compile_definition(parsed.definition, catalogue)
 
-    assert [at(p, each).retry.max_attempts for each in ("start", "a", "b")] == [1, 7, 2]
+    assert [node_plan(p, each).retry.max_attempts for each in ("start", "a", "b")] == [1, 7, 2]
 
 
-def test_what_validation_compiled_is_used() -> None:
+def test_parameters_compiled_by_validation_are_reused() -> None:
     parsed = parse_document(json.dumps(document("start -> a -> b", {"a": node("edit", {"assignments": []})})))
     verdict = validate_document(parsed, CATALOGUE)
     assert parsed.definition is not None
@@ -269,7 +278,7 @@ def test_what_validation_compiled_is_used() -> None:
     assert [each.parameters for each in p.nodes] == compiled
 
 
-def test_a_name_that_two_nodes_share_names_nobody() -> None:
+def test_title_shared_by_two_nodes_is_left_out() -> None:
     nodes = (
         Node(id="a", type="step", name="Fetch"),
         Node(id="b", type="step", name="Send"),
@@ -280,12 +289,12 @@ def test_a_name_that_two_nodes_share_names_nobody() -> None:
     assert names_of(Definition(id="x", nodes=nodes)).titles == {"Fetch": "a"}
 
 
-def test_a_deadline_in_ms() -> None:
+def test_timeout_is_converted_to_ms() -> None:
     assert plan("start -> a", settings={"timeout": 1.5}).timeout == 1500
     assert plan("start -> a").timeout is None
 
 
-def test_a_plan_keeps_its_definition() -> None:
+def test_plan_keeps_its_definition() -> None:
     p = plan("start -> a")
 
     assert p.definition.edges == (Edge(id="start-a", src="start", dst="a"),)

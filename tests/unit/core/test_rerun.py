@@ -1,4 +1,4 @@
-"""What an execution that runs again begins with, and what it therefore does anew."""
+"""Reruns: the results that are kept, and the tokens that run again."""
 
 from __future__ import annotations
 
@@ -8,170 +8,192 @@ from hypothesis import strategies as st
 from rune.core.execution.fact import ExecutionEnded, ExecutionStarted, Fact, NodeResult
 from rune.core.execution.fold import fold
 from rune.core.execution.rerun import Key, failed_items, from_node, kept_results, unfinished
-from tests.unit.core.plans import NOW, Life, choose, gather, merge, node, plan, race, split
+from tests.support.plans import NOW, ExecutionDriver, aggregator, conditional, merge, node, plan, race, split
 
 LATER = NOW + 86_400_000
 
 
-def again(life: Life, tokens: set[Key]) -> tuple[set[str], set[str]]:
-    """The names of what is kept, and of what is then sent first."""
-    rows = kept_results(life.plan, life.facts, tokens, LATER)
-    _, applied = fold(life.plan, [ExecutionStarted(LATER), *rows], LATER)
-    names = {life.name(each.node, each.path) for each in rows if isinstance(each, NodeResult)}
-    assert len(names) == len(rows)
-    return names, {life.name(*token.key) for token in applied.emitted}
+def rerun(execution: ExecutionDriver, tokens: set[Key]) -> tuple[set[str], set[str]]:
+    """The names of the kept results, and of the tokens that the rerun emits first."""
+    kept = kept_results(execution.plan, execution.facts, tokens, LATER)
+    _, applied = fold(execution.plan, [ExecutionStarted(LATER), *kept], LATER)
+    names = {execution.name(each.node, each.path) for each in kept if isinstance(each, NodeResult)}
+    assert len(names) == len(kept)
+    return names, {execution.name(*token.key) for token in applied.emitted}
 
 
-def test_a_retry_begins_at_what_failed() -> None:
-    life = Life(plan("start -> a -> b -> c"))
-    life.ok("a")
-    life.fail("b")
+def test_retry_starts_at_failed_node() -> None:
+    execution = ExecutionDriver(plan("start -> a -> b -> c"))
+    execution.ok("a")
+    execution.fail("b")
 
-    assert again(life, unfinished(life.plan, life.facts)) == ({"a@/"}, {"b@/"})
-
-
-def test_a_retry_runs_what_never_ended() -> None:
-    life = Life(plan("start -> a -> b, start -> c"))
-    life.ok("a")
-    life.facts.append(ExecutionEnded(NOW, "cancelled"))
-
-    assert again(life, unfinished(life.plan, life.facts)) == ({"a@/"}, {"b@/", "c@/"})
+    assert rerun(execution, unfinished(execution.plan, execution.facts)) == ({"a@/"}, {"b@/"})
 
 
-def test_of_a_split_only_the_items_that_failed_run_again() -> None:
-    life = Life(plan("start -> s -> x -> y -> g -> z", s=split(), g=gather()))
-    life.fan("s", 3)
-    life.ok("x@/s:0", "x@/s:1", "x@/s:2")
-    life.ok("y@/s:0", "y@/s:2")
-    life.fail("y@/s:1")
-    life.ok("g", "z")
+def test_retry_runs_nodes_without_result() -> None:
+    execution = ExecutionDriver(plan("start -> a -> b, start -> c"))
+    execution.ok("a")
+    execution.facts.append(ExecutionEnded(NOW, "cancelled"))
 
-    rows, sent = again(life, failed_items(life.plan, life.facts))
-
-    assert sent == {"y@/s:1"}
-    assert rows == {"s@/", "x@/s:0", "x@/s:1", "x@/s:2", "y@/s:0", "y@/s:2"}
+    assert rerun(execution, unfinished(execution.plan, execution.facts)) == ({"a@/"}, {"b@/", "c@/"})
 
 
-def test_an_item_whose_failure_was_handled_is_no_failed_item() -> None:
-    life = Life(plan("start -> s -> x -> g", s=split(), x=node(error="ignore"), g=gather()))
-    life.fan("s", 2)
-    life.fail("x@/s:0")
-    life.ok("x@/s:1", "g")
+def test_failed_items_reruns_only_failed_items() -> None:
+    execution = ExecutionDriver(plan("start -> s -> x -> y -> g -> z", s=split(), g=aggregator()))
+    execution.fan_out("s", 3)
+    execution.ok("x@/s:0", "x@/s:1", "x@/s:2")
+    execution.ok("y@/s:0", "y@/s:2")
+    execution.fail("y@/s:1")
+    execution.ok("g", "z")
 
-    assert failed_items(life.plan, life.facts) == set()
-    assert unfinished(life.plan, life.facts) == {(life.plan.index["x"], (life.plan.index["s"], 0))}
+    kept, emitted = rerun(execution, failed_items(execution.plan, execution.facts))
 
-
-def test_the_items_of_a_split_without_a_list_are_no_entries() -> None:
-    life = Life(plan("start -> s -> x", s=split()))
-    life.fan("s", 1)
-    life.fail("x@/s:0")
-
-    assert failed_items(life.plan, life.facts) == set()
+    assert emitted == {"y@/s:1"}
+    assert kept == {"s@/", "x@/s:0", "x@/s:1", "x@/s:2", "y@/s:0", "y@/s:2"}
 
 
-def test_from_a_node_everything_behind_it_runs_again() -> None:
-    life = Life(plan("start -> a -> b -> d, a -> c -> d", d=merge()))
-    life.ok("a", "b", "c", "d")
+def test_failed_items_leaves_out_handled_failures() -> None:
+    execution = ExecutionDriver(
+        plan("start -> s -> x -> g", s=split(), x=node(error="ignore"), g=aggregator())
+    )
+    execution.fan_out("s", 2)
+    execution.fail("x@/s:0")
+    execution.ok("x@/s:1", "g")
 
-    assert again(life, from_node(life.plan, life.facts, life.plan.index["b"])) == ({"a@/", "c@/"}, {"b@/"})
-
-
-def test_from_a_node_in_one_item() -> None:
-    life = Life(plan("start -> s -> x -> y -> g -> z", s=split(), g=gather()))
-    life.fan("s", 2)
-    life.ok("x@/s:0", "x@/s:1", "y@/s:0", "y@/s:1", "g", "z")
-    inside = (life.plan.index["s"], 1)
-
-    rows, sent = again(life, from_node(life.plan, life.facts, life.plan.index["x"], inside))
-
-    assert (rows, sent) == ({"s@/", "x@/s:0", "y@/s:0"}, {"x@/s:1"})
+    assert failed_items(execution.plan, execution.facts) == set()
+    assert unfinished(execution.plan, execution.facts) == {
+        (execution.plan.index["x"], (execution.plan.index["s"], 0))
+    }
 
 
-def test_from_a_split_all_its_items_go() -> None:
-    life = Life(plan("start -> a -> s -> x -> g, a -> b", s=split(), g=gather()))
-    life.ok("a", "b")
-    life.fan("s", 2)
-    life.ok("x@/s:0", "x@/s:1", "g")
+def test_failed_items_needs_an_aggregator() -> None:
+    execution = ExecutionDriver(plan("start -> s -> x", s=split()))
+    execution.fan_out("s", 1)
+    execution.fail("x@/s:0")
 
-    assert again(life, from_node(life.plan, life.facts, life.plan.index["s"])) == ({"a@/", "b@/"}, {"s@/"})
-
-
-def test_from_an_empty_split_its_aggregator_goes_too() -> None:
-    life = Life(plan("start -> s -> x -> g", s=split(), g=gather()))
-    life.fan("s", 0)
-    life.ok("g")
-
-    assert again(life, from_node(life.plan, life.facts, life.plan.index["s"])) == (set(), {"s@/"})
+    assert failed_items(execution.plan, execution.facts) == set()
 
 
-def test_what_halted_it_runs_again_wherever_it_is_rerun_from() -> None:
-    life = Life(plan("start -> a, start -> b"))
-    life.ok("a")
-    life.fail("b")
+def test_from_node_reruns_its_descendants() -> None:
+    execution = ExecutionDriver(plan("start -> a -> b -> d, a -> c -> d", d=merge()))
+    execution.ok("a", "b", "c", "d")
 
-    assert again(life, from_node(life.plan, life.facts, life.plan.index["a"])) == (set(), {"a@/", "b@/"})
-
-
-def test_a_node_that_never_ran_gives_nothing_to_run() -> None:
-    life = Life(plan("start -> a -> b"))
-    life.ok("a")
-
-    assert from_node(life.plan, life.facts, life.plan.index["b"]) == set()
+    assert rerun(execution, from_node(execution.plan, execution.facts, execution.plan.index["b"])) == (
+        {"a@/", "c@/"},
+        {"b@/"},
+    )
 
 
-def test_a_race_stands_on_its_winner_alone() -> None:
-    life = Life(plan("start -> a -> m, start -> b -> m, m -> z", m=race()))
-    life.ok("a", "m", "z")
-    life.fail("b")
+def test_from_node_in_one_item_keeps_other_items() -> None:
+    execution = ExecutionDriver(plan("start -> s -> x -> y -> g -> z", s=split(), g=aggregator()))
+    execution.fan_out("s", 2)
+    execution.ok("x@/s:0", "x@/s:1", "y@/s:0", "y@/s:1", "g", "z")
+    inside = (execution.plan.index["s"], 1)
 
-    rows, sent = again(life, unfinished(life.plan, life.facts))
-    assert (rows, sent) == ({"a@/", "m@/", "z@/"}, {"b@/"})
+    kept, emitted = rerun(
+        execution, from_node(execution.plan, execution.facts, execution.plan.index["x"], inside)
+    )
 
-    rows, _ = again(life, {(life.plan.index["a"], ())})
-    assert rows == {"b@/"}
-
-
-def test_what_was_skipped_is_decided_anew_behind_what_runs_again() -> None:
-    life = Life(plan("start -> i -true-> a -> m, i -false-> b -> m, m -> z", i=choose(), m=merge()))
-    life.ok("i", outlet="true")
-    life.ok("a", "m", "z")
-
-    rows, sent = again(life, from_node(life.plan, life.facts, life.plan.index["i"]))
-
-    assert (rows, sent) == (set(), {"i@/"})
+    assert (kept, emitted) == ({"s@/", "x@/s:0", "y@/s:0"}, {"x@/s:1"})
 
 
-def test_no_timeout_runs_from_before_the_start() -> None:
-    life = Life(plan("start -> a -> m, start -> b -> m", m=merge(parameters={"timeout": 60})))
-    life.ok("a")
-    life.fail("b")
+def test_from_split_reruns_all_items() -> None:
+    execution = ExecutionDriver(plan("start -> a -> s -> x -> g, a -> b", s=split(), g=aggregator()))
+    execution.ok("a", "b")
+    execution.fan_out("s", 2)
+    execution.ok("x@/s:0", "x@/s:1", "g")
 
-    rows = kept_results(life.plan, life.facts, unfinished(life.plan, life.facts), LATER)
-    _, applied = fold(life.plan, [ExecutionStarted(LATER), *rows], LATER)
+    assert rerun(execution, from_node(execution.plan, execution.facts, execution.plan.index["s"])) == (
+        {"a@/", "b@/"},
+        {"s@/"},
+    )
+
+
+def test_from_empty_split_reruns_aggregator() -> None:
+    execution = ExecutionDriver(plan("start -> s -> x -> g", s=split(), g=aggregator()))
+    execution.fan_out("s", 0)
+    execution.ok("g")
+
+    assert rerun(execution, from_node(execution.plan, execution.facts, execution.plan.index["s"])) == (
+        set(),
+        {"s@/"},
+    )
+
+
+def test_from_node_also_reruns_halted_node() -> None:
+    execution = ExecutionDriver(plan("start -> a, start -> b"))
+    execution.ok("a")
+    execution.fail("b")
+
+    assert rerun(execution, from_node(execution.plan, execution.facts, execution.plan.index["a"])) == (
+        set(),
+        {"a@/", "b@/"},
+    )
+
+
+def test_from_node_without_result_is_empty() -> None:
+    execution = ExecutionDriver(plan("start -> a -> b"))
+    execution.ok("a")
+
+    assert from_node(execution.plan, execution.facts, execution.plan.index["b"]) == set()
+
+
+def test_race_result_depends_only_on_winner() -> None:
+    execution = ExecutionDriver(plan("start -> a -> m, start -> b -> m, m -> z", m=race()))
+    execution.ok("a", "m", "z")
+    execution.fail("b")
+
+    kept, emitted = rerun(execution, unfinished(execution.plan, execution.facts))
+    assert (kept, emitted) == ({"a@/", "m@/", "z@/"}, {"b@/"})
+
+    kept, _ = rerun(execution, {(execution.plan.index["a"], ())})
+    assert kept == {"b@/"}
+
+
+def test_skips_after_rerun_node_are_dropped() -> None:
+    execution = ExecutionDriver(
+        plan("start -> i -true-> a -> m, i -false-> b -> m, m -> z", i=conditional(), m=merge())
+    )
+    execution.ok("i", outlet="true")
+    execution.ok("a", "m", "z")
+
+    kept, emitted = rerun(execution, from_node(execution.plan, execution.facts, execution.plan.index["i"]))
+
+    assert (kept, emitted) == (set(), {"i@/"})
+
+
+def test_join_timeout_counts_from_rerun_start() -> None:
+    execution = ExecutionDriver(plan("start -> a -> m, start -> b -> m", m=merge(parameters={"timeout": 60})))
+    execution.ok("a")
+    execution.fail("b")
+
+    kept = kept_results(execution.plan, execution.facts, unfinished(execution.plan, execution.facts), LATER)
+    _, applied = fold(execution.plan, [ExecutionStarted(LATER), *kept], LATER)
 
     assert {timer.kind: due for timer, due in applied.armed} == {"join": LATER + 60_000}
 
 
 @given(st.data())
-def test_nothing_kept_stands_on_what_runs_again(data: st.DataObject) -> None:
-    """A new execution of kept results alone leads exactly to what runs again: no fact is out of place."""
-    life = Life(plan("start -> s -> x -> y -> g -> z, x -> w -> g", s=split(), g=gather()))
-    life.fan("s", 3)
-    while life.queue:
-        name = data.draw(st.sampled_from(sorted(life.queue)))
+def test_kept_results_never_depend_on_rerun_tokens(data: st.DataObject) -> None:
+    """The fold of the kept results emits only chosen tokens, and no kept result belongs to an emitted token."""
+    execution = ExecutionDriver(
+        plan("start -> s -> x -> y -> g -> z, x -> w -> g", s=split(), g=aggregator())
+    )
+    execution.fan_out("s", 3)
+    while execution.queue:
+        name = data.draw(st.sampled_from(sorted(execution.queue)))
         if name.startswith("y") and data.draw(st.booleans()):
-            life.fail(name)
+            execution.fail(name)
         else:
-            life.ok(name)
-    results: list[Fact] = list(life.results())
-    chosen = data.draw(st.sets(st.sampled_from([(each.node, each.path) for each in life.results()])))
+            execution.ok(name)
+    results: list[Fact] = list(execution.results())
+    chosen = data.draw(st.sets(st.sampled_from([(each.node, each.path) for each in execution.results()])))
 
-    rows = kept_results(life.plan, results, chosen, LATER)
-    state, applied = fold(life.plan, [ExecutionStarted(LATER), *rows], LATER)
+    kept = kept_results(execution.plan, results, chosen, LATER)
+    state, applied = fold(execution.plan, [ExecutionStarted(LATER), *kept], LATER)
 
-    sent = {token.key for token in applied.emitted}
-    assert {(each.node, each.path) for each in rows if isinstance(each, NodeResult)}.isdisjoint(sent)
-    assert sent <= chosen or not chosen
-    assert bool(sent) == bool(chosen)
+    emitted = {token.key for token in applied.emitted}
+    assert {(each.node, each.path) for each in kept if isinstance(each, NodeResult)}.isdisjoint(emitted)
+    assert emitted <= chosen or not chosen
+    assert bool(emitted) == bool(chosen)
     assert (state.finish is None) == bool(chosen)

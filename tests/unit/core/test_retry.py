@@ -1,4 +1,4 @@
-"""Whether a failed attempt is tried again, and when."""
+"""Retries: whether a failed attempt is retried, and when."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from rune.core.definition.model import Retry
 from rune.core.execution.outcome import Error
 from rune.core.execution.step import MAX_BACKOFF_MS, is_retried, retry_due
-from tests.unit.core.plans import NOW, Life, node, plan
+from tests.support.plans import NOW, ExecutionDriver, node, plan
 
 STEADY = Retry(max_attempts=5, initial_delay=1, backoff=2, max_delay=5, jitter=False)
 
 
 @pytest.mark.parametrize(
-    ("attempt", "on", "code", "again"),
+    ("attempt", "on", "code", "retried"),
     [
         (1, (), "E", True),
         (4, (), "E", True),
@@ -24,38 +24,40 @@ STEADY = Retry(max_attempts=5, initial_delay=1, backoff=2, max_delay=5, jitter=F
         (1, ("F",), "E", False),
     ],
 )
-def test_who_is_tried_again(attempt: int, on: tuple[str, ...], code: str, again: bool) -> None:
-    assert is_retried(Retry(max_attempts=5, on=on), attempt, Error(code, "")) is again
+def test_is_retried_by_attempt_and_code(attempt: int, on: tuple[str, ...], code: str, retried: bool) -> None:
+    assert is_retried(Retry(max_attempts=5, on=on), attempt, Error(code, "")) is retried
 
 
-def test_without_a_policy_nothing_is_tried_again() -> None:
+def test_default_policy_does_not_retry() -> None:
     assert not is_retried(Retry(), 1, Error("E", ""))
 
 
 @pytest.mark.parametrize(("attempt", "seconds"), [(1, 1), (2, 2), (3, 4), (4, 5), (900, 5)])
-def test_the_delay_doubles_up_to_its_bound(attempt: int, seconds: int) -> None:
+def test_delay_doubles_up_to_max_delay(attempt: int, seconds: int) -> None:
     assert retry_due(STEADY, attempt, NOW, "x@/") == NOW + seconds * 1000
 
 
 @given(st.integers(1, 1000), st.floats(0, 1e6), st.floats(1, 100), st.floats(0, 1e6), st.booleans())
-def test_no_policy_that_a_document_may_hold_overflows(
-    attempt: int, first: float, backoff: float, longest: float, jitter: bool
+def test_delay_never_exceeds_max_delay(
+    attempt: int, initial_delay: float, backoff: float, max_delay: float, jitter: bool
 ) -> None:
-    retry = Retry(max_attempts=1000, initial_delay=first, backoff=backoff, max_delay=longest, jitter=jitter)
+    retry = Retry(
+        max_attempts=1000, initial_delay=initial_delay, backoff=backoff, max_delay=max_delay, jitter=jitter
+    )
 
     due = retry_due(retry, attempt, NOW, "x@/")
 
-    assert NOW <= due <= NOW + longest * 1000 + 1
+    assert NOW <= due <= NOW + max_delay * 1000 + 1
 
 
-def test_no_delay_stays_none_however_often() -> None:
+def test_zero_delay_stays_zero() -> None:
     retry = Retry(max_attempts=1000, initial_delay=0, backoff=100, jitter=False)
 
     assert retry_due(retry, 999, NOW, "x@/") == NOW
 
 
 @given(st.text(max_size=20), st.integers(1, 5))
-def test_jitter_is_a_hash_between_half_and_the_whole(token: str, attempt: int) -> None:
+def test_jitter_is_deterministic_between_half_and_full_delay(token: str, attempt: int) -> None:
     retry = Retry(max_attempts=9, initial_delay=1, backoff=1)
 
     due = retry_due(retry, attempt, NOW, token)
@@ -64,18 +66,18 @@ def test_jitter_is_a_hash_between_half_and_the_whole(token: str, attempt: int) -
     assert NOW + 500 <= due <= NOW + 1000
 
 
-def test_jitter_is_the_same_in_every_version() -> None:
+def test_jitter_of_known_token_is_stable() -> None:
     assert retry_due(Retry(max_attempts=3), 2, NOW, "charge@/users:5") == NOW + 1468
 
 
-def test_jitter_spreads_tokens() -> None:
+def test_jitter_differs_between_tokens() -> None:
     retry = Retry(max_attempts=9, initial_delay=10)
 
     assert len({retry_due(retry, 1, NOW, f"x@/s:{item}") for item in range(100)}) > 90
 
 
 @pytest.mark.parametrize(
-    ("asked", "due"),
+    ("retry_at", "due"),
     [
         (NOW + 60_000, NOW + 60_000),
         (NOW - 60_000, NOW + 1000),
@@ -86,47 +88,51 @@ def test_jitter_spreads_tokens() -> None:
         (1.5e15, NOW + 1000),
     ],
 )
-def test_who_asks_for_a_later_time_gets_it(asked: object, due: int) -> None:
-    life = Life(plan("start -> x", x=node(retry={"max_attempts": 2, "initial_delay": 1, "jitter": False})))
+def test_retry_at_of_error_delays_retry_within_bounds(retry_at: object, due: int) -> None:
+    execution = ExecutionDriver(
+        plan("start -> x", x=node(retry={"max_attempts": 2, "initial_delay": 1, "jitter": False}))
+    )
 
-    life.fail("x", retry_at=asked)
+    execution.fail("x", retry_at=retry_at)
 
-    assert life.due("retry", "x") == due - NOW
-
-
-def test_each_attempt_waits_and_the_last_failure_counts() -> None:
-    life = Life(plan("start -> x", x=node(retry={"max_attempts": 3, "initial_delay": 1, "jitter": False})))
-
-    life.fail("x", code="ONE")
-    assert (life.queue, life.due("retry", "x")) == (set(), 1000)
-    life.check_fold()
-    life.fire("retry", "x")
-    assert life.token("x").attempt == 2
-    life.fail("x", code="TWO")
-    assert life.due("retry", "x") == 3000
-    life.fire("retry", "x")
-    life.check_fold()
-    life.fail("x", code="THREE")
-
-    assert life.finish is not None
-    assert life.finish.error is not None
-    assert life.finish.error.code == "THREE"
-    assert life.result("x").attempt == 3
+    assert execution.due("retry", "x") == due - NOW
 
 
-def test_a_retried_success_is_a_success() -> None:
-    life = Life(plan("start -> x -> y", x=node(retry={"max_attempts": 2})))
+def test_last_failed_attempt_halts_execution() -> None:
+    execution = ExecutionDriver(
+        plan("start -> x", x=node(retry={"max_attempts": 3, "initial_delay": 1, "jitter": False}))
+    )
 
-    life.fail("x")
-    life.fire("retry", "x")
-    life.ok("x")
+    execution.fail("x", code="ONE")
+    assert (execution.queue, execution.due("retry", "x")) == (set(), 1000)
+    execution.check_fold()
+    execution.fire("retry", "x")
+    assert execution.token("x").attempt == 2
+    execution.fail("x", code="TWO")
+    assert execution.due("retry", "x") == 3000
+    execution.fire("retry", "x")
+    execution.check_fold()
+    execution.fail("x", code="THREE")
 
-    assert life.queue == {"y@/"}
-    assert life.timers == {}
+    assert execution.finish is not None
+    assert execution.finish.error is not None
+    assert execution.finish.error.code == "THREE"
+    assert execution.result("x").attempt == 3
 
 
-def test_what_may_have_been_done_is_never_tried_again() -> None:
+def test_success_after_retry_continues_execution() -> None:
+    execution = ExecutionDriver(plan("start -> x -> y", x=node(retry={"max_attempts": 2})))
+
+    execution.fail("x")
+    execution.fire("retry", "x")
+    execution.ok("x")
+
+    assert execution.queue == {"y@/"}
+    assert execution.timers == {}
+
+
+def test_unknown_outcome_is_not_retried() -> None:
     policy = Retry(max_attempts=5)
 
     assert is_retried(policy, 1, Error("BROKEN", "no"))
-    assert not is_retried(policy, 1, Error("UNKNOWN_OUTCOME", "nobody knows"))
+    assert not is_retried(policy, 1, Error("UNKNOWN_OUTCOME", ""))

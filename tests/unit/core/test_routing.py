@@ -1,4 +1,4 @@
-"""Which edges a result makes alive, and how far a dead one reaches."""
+"""Edges that a result makes alive or dead, and the nodes that are skipped."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from rune.core.execution.routing import decision_for_fact, skip
 from rune.core.execution.step import step
 from rune.core.execution.token import START, Ref, Token
 from rune.core.plan.model import Plan
-from tests.unit.core.plans import (
+from tests.support.plans import (
     NOW,
-    Life,
-    at,
-    choose,
+    ExecutionDriver,
+    aggregator,
+    conditional,
     edge_names,
-    gather,
     merge,
     node,
+    node_plan,
     plan,
     race,
     split,
@@ -31,7 +31,7 @@ def skipped(plan: Plan, decision: Decision) -> list[str]:
     return [plan.ids[each.node] for each in decision.effects if isinstance(each, SkipNode)]
 
 
-def told(plan: Plan, decision: Decision) -> list[tuple[str, bool]]:
+def arrivals(plan: Plan, decision: Decision) -> list[tuple[str, bool]]:
     return [
         (edge_names(plan, [each.edge])[0], each.alive)
         for each in decision.effects
@@ -39,61 +39,65 @@ def told(plan: Plan, decision: Decision) -> list[tuple[str, bool]]:
     ]
 
 
-def test_an_untaken_branch_is_skipped_to_its_end_breadth_first() -> None:
-    p = plan("start -> if -true-> a -> b -> c, if -false-> x -> y, if -false-> z", **{"if": choose()})
-    life = Life(p)
+def test_untaken_branch_is_skipped_breadth_first() -> None:
+    p = plan("start -> if -true-> a -> b -> c, if -false-> x -> y, if -false-> z", **{"if": conditional()})
+    execution = ExecutionDriver(p)
 
-    decision = step(p, life.token("if"), Output({}, "true"), NOW)
+    decision = step(p, execution.token("if"), Output({}, "true"), NOW)
 
     assert skipped(p, decision) == ["x", "z", "y"]
 
 
-def test_a_join_all_of_whose_edges_die_in_one_decision_is_skipped_in_it() -> None:
+def test_join_with_all_edges_dead_in_one_decision_is_skipped() -> None:
     p = plan(
-        "start -> if -true-> a, if -false-> x -> m, if -false-> y -> m, m -> n", **{"if": choose()}, m=merge()
+        "start -> if -true-> a, if -false-> x -> m, if -false-> y -> m, m -> n",
+        **{"if": conditional()},
+        m=merge(),
     )
-    life = Life(p)
+    execution = ExecutionDriver(p)
 
-    decision = step(p, life.token("if"), Output({}, "true"), NOW)
+    decision = step(p, execution.token("if"), Output({}, "true"), NOW)
 
     assert skipped(p, decision) == ["x", "y", "m", "n"]
-    assert told(p, decision) == []
+    assert arrivals(p, decision) == []
 
 
-def test_a_join_that_also_waits_for_others_is_told() -> None:
-    p = plan("start -> if -true-> a -> m, if -false-> x -> m, m -> n", **{"if": choose()})
-    life = Life(p)
+def test_dead_edge_arrives_at_join_with_other_edges() -> None:
+    p = plan("start -> if -true-> a -> m, if -false-> x -> m, m -> n", **{"if": conditional()})
+    execution = ExecutionDriver(p)
 
-    decision = step(p, life.token("if"), Output({}, "true"), NOW)
+    decision = step(p, execution.token("if"), Output({}, "true"), NOW)
 
     assert skipped(p, decision) == ["x"]
-    assert told(p, decision) == [("x-m", False)]
+    assert arrivals(p, decision) == [("x-m", False)]
 
 
-def test_a_conditional_into_one_join_runs_it_once() -> None:
-    life = Life(plan("start -> if -true-> a -> c, if -false-> b -> c", **{"if": choose()}))
+def test_join_of_both_conditional_branches_runs_once() -> None:
+    execution = ExecutionDriver(
+        plan("start -> if -true-> a -> c, if -false-> b -> c", **{"if": conditional()})
+    )
 
-    life.ok("if", outlet="true")
-    life.ok("a")
+    execution.ok("if", outlet="true")
+    execution.ok("a")
 
-    assert life.queue == {"c@/"}
-    assert life.skipped == ["b@/"]
-    life.ok("c")
-    assert life.finish == FinishExecution("completed")
+    assert execution.queue == {"c@/"}
+    assert execution.skipped == ["b@/"]
+    execution.ok("c")
+    assert execution.finish == FinishExecution("completed")
 
 
-def test_a_race_that_may_be_given_up_is_always_told() -> None:
+def test_skipped_race_with_timeout_has_result() -> None:
     p = plan(
         "start -> if -true-> a, if -false-> x -> m, if -false-> y -> m",
-        **{"if": choose()},
+        **{"if": conditional()},
         m=race({"timeout": 5}),
     )
-    life = Life(p)
+    execution = ExecutionDriver(p)
 
-    life.ok("if", outlet="true")
+    execution.ok("if", outlet="true")
 
-    assert life.skipped == ["x@/", "y@/", "m@/"]
-    assert life.result("m").status == "skipped"
+    assert execution.skipped == ["x@/", "y@/", "m@/"]
+    assert execution.result("m").status == "skipped"
 
 
 @pytest.mark.parametrize(
@@ -104,44 +108,44 @@ def test_a_race_that_may_be_given_up_is_always_told() -> None:
         ("fallback", {"c@/"}, {"a@/", "b@/"}),
     ],
 )
-def test_a_switch_takes_the_edges_of_one_outlet(outlet: str, runs: set[str], dead: set[str]) -> None:
-    life = Life(plan("start -> s -case_0-> a, s -case_1-> b, s -fallback-> c", s=switch()))
+def test_switch_follows_edges_of_one_outlet(outlet: str, runs: set[str], dead: set[str]) -> None:
+    execution = ExecutionDriver(plan("start -> s -case_0-> a, s -case_1-> b, s -fallback-> c", s=switch()))
 
-    life.ok("s", outlet=outlet)
+    execution.ok("s", outlet=outlet)
 
-    assert life.queue == runs
-    assert set(life.skipped) == dead
+    assert execution.queue == runs
+    assert set(execution.skipped) == dead
 
 
 @pytest.mark.parametrize(
     ("policy", "runs", "dead"),
     [("branch", {"e@/"}, {"a@/"}), ("ignore", {"a@/"}, set()), (None, set(), set())],
 )
-def test_policies_of_a_failure(policy: str | None, runs: set[str], dead: set[str]) -> None:
+def test_failure_follows_error_policy(policy: str | None, runs: set[str], dead: set[str]) -> None:
     chains = "start -> x -> a, x -!-> e" if policy == "branch" else "start -> x -> a"
-    life = Life(plan(chains, x=node(error=policy) if policy else node()))
+    execution = ExecutionDriver(plan(chains, x=node(error=policy) if policy else node()))
 
-    life.fail("x")
+    execution.fail("x")
 
-    assert life.queue == runs
-    assert set(life.skipped) == dead
+    assert execution.queue == runs
+    assert set(execution.skipped) == dead
     if policy is None:
-        assert life.finish is not None
-        assert life.finish.status == "halted"
-        assert life.finish.error is not None
-        assert life.finish.error.code == "BROKEN"
+        assert execution.finish is not None
+        assert execution.finish.status == "halted"
+        assert execution.finish.error is not None
+        assert execution.finish.error.code == "BROKEN"
 
 
-def test_an_error_edge_is_never_followed_on_success() -> None:
-    life = Life(plan("start -> x -> a, x -!-> e", x=node(error="branch")))
+def test_error_edge_is_skipped_on_success() -> None:
+    execution = ExecutionDriver(plan("start -> x -> a, x -!-> e", x=node(error="branch")))
 
-    life.ok("x")
+    execution.ok("x")
 
-    assert life.queue == {"a@/"}
-    assert life.skipped == ["e@/"]
+    assert execution.queue == {"a@/"}
+    assert execution.skipped == ["e@/"]
 
 
-def test_what_the_engine_detects_fails_and_anything_else_halts() -> None:
+def test_engine_error_fails_and_node_error_halts_execution() -> None:
     p = plan("start -> x")
     token = Token(p.index["x"])
 
@@ -155,77 +159,85 @@ def test_what_the_engine_detects_fails_and_anything_else_halts() -> None:
 @pytest.mark.parametrize(
     ("kind", "chains", "runs"),
     [
-        (choose(error="ignore"), "start -> r -true-> a, r -false-> b", {"b@/"}),
+        (conditional(error="ignore"), "start -> r -true-> a, r -false-> b", {"b@/"}),
         (switch(error="ignore"), "start -> r -case_0-> a, r -case_1-> c, r -fallback-> b", {"b@/"}),
         (split(error="ignore"), "start -> r -> a -> g -> b", {"g@/"}),
         (node(error="ignore"), "start -> r", set()),
     ],
 )
-def test_ignore_on_routers_splits_and_leaves(kind: dict[str, object], chains: str, runs: set[str]) -> None:
-    more = {"g": gather()} if "g" in chains else {}
-    life = Life(plan(chains, r=kind, **more))
+def test_ignored_failure_of_routers_splits_and_leaves(
+    kind: dict[str, object], chains: str, runs: set[str]
+) -> None:
+    more = {"g": aggregator()} if "g" in chains else {}
+    execution = ExecutionDriver(plan(chains, r=kind, **more))
 
-    life.fail("r")
+    execution.fail("r")
 
-    assert life.queue == runs
+    assert execution.queue == runs
     if not runs:
-        assert life.finish == FinishExecution("completed")
+        assert execution.finish == FinishExecution("completed")
 
 
-def test_an_ignored_split_has_no_items_and_its_error_reaches_the_aggregator() -> None:
-    life = Life(plan("start -> s -> x -> g -> y", s=split(error="ignore"), g=gather()))
+def test_ignored_split_passes_error_to_aggregator() -> None:
+    execution = ExecutionDriver(plan("start -> s -> x -> g -> y", s=split(error="ignore"), g=aggregator()))
 
-    life.fail("s")
+    execution.fail("s")
 
-    assert life.skipped == ["x@/"]
-    assert life.token("g").items == 0
-    assert life.token("g").error == Ref("result", life.plan.index["s"])
-
-
-def test_a_split_that_branches_kills_its_items_and_its_aggregator() -> None:
-    life = Life(plan("start -> s -> x -> g -> y, s -!-> e", s=split(error="branch"), g=gather()))
-
-    life.fail("s")
-
-    assert life.queue == {"e@/"}
-    assert life.skipped == ["x@/", "g@/", "y@/"]
+    assert execution.skipped == ["x@/"]
+    assert execution.token("g").items == 0
+    assert execution.token("g").error == Ref("result", execution.plan.index["s"])
 
 
-def test_a_split_that_is_skipped_takes_its_aggregator_along() -> None:
+def test_branched_split_skips_items_and_aggregator() -> None:
+    execution = ExecutionDriver(
+        plan("start -> s -> x -> g -> y, s -!-> e", s=split(error="branch"), g=aggregator())
+    )
+
+    execution.fail("s")
+
+    assert execution.queue == {"e@/"}
+    assert execution.skipped == ["x@/", "g@/", "y@/"]
+
+
+def test_skipped_split_skips_its_aggregator() -> None:
     chains = "start -> if -true-> a -> m, if -false-> s -> x -> g -> m, s -> y -> g"
-    life = Life(plan(chains, **{"if": choose()}, s=split(), g=gather()))
+    execution = ExecutionDriver(plan(chains, **{"if": conditional()}, s=split(), g=aggregator()))
 
-    life.ok("if", outlet="true")
+    execution.ok("if", outlet="true")
 
-    assert life.skipped == ["s@/", "x@/", "y@/", "g@/"]
-    life.ok("a")
-    assert life.queue == {"m@/"}
+    assert execution.skipped == ["s@/", "x@/", "y@/", "g@/"]
+    execution.ok("a")
+    assert execution.queue == {"m@/"}
 
 
-def test_a_skipped_race_inside_the_items_of_a_skipped_split_needs_no_row() -> None:
+def test_race_inside_skipped_split_is_skipped() -> None:
     chains = "start -> if -true-> a, if -false-> s -> x -> m, s -> y -> m, m -> g"
-    life = Life(plan(chains, **{"if": choose()}, s=split(), m=race({"timeout": 3}), g=gather()))
+    execution = ExecutionDriver(
+        plan(chains, **{"if": conditional()}, s=split(), m=race({"timeout": 3}), g=aggregator())
+    )
 
-    life.ok("if", outlet="true")
+    execution.ok("if", outlet="true")
 
-    assert set(life.skipped) == {"s@/", "x@/", "y@/", "m@/", "g@/"}
+    assert set(execution.skipped) == {"s@/", "x@/", "y@/", "m@/", "g@/"}
 
 
-def test_a_failure_travels_along_dead_edges_until_a_join_runs() -> None:
-    life = Life(plan("start -> s -> x -> y -> g, s -> z -> m, y -> m, m -> g", s=split(), g=gather()))
-    life.fan("s", 1)
+def test_failure_propagates_along_dead_edges_to_joins() -> None:
+    execution = ExecutionDriver(
+        plan("start -> s -> x -> y -> g, s -> z -> m, y -> m, m -> g", s=split(), g=aggregator())
+    )
+    execution.fan_out("s", 1)
 
-    decision = step(life.plan, life.token("x@/s:0"), Failure(Error("E", "no")), NOW)
+    decision = step(execution.plan, execution.token("x@/s:0"), Failure(Error("E", "no")), NOW)
 
-    cause = Ref("result", life.plan.index["x"], life.token("x@/s:0").path)
+    cause = Ref("result", execution.plan.index["x"], execution.token("x@/s:0").path)
     assert [each.mark for each in decision.effects if isinstance(each, CollectItem)] == [3]
     assert [(each.alive, each.error) for each in decision.effects if isinstance(each, ArriveAtJoin)] == [
         (False, cause)
     ]
 
 
-def test_a_join_skipped_at_once_passes_on_its_first_error_in_edge_order() -> None:
-    p = plan("start -> s -> x, x -> a -> m, x -> b -> m, m -> n -> g", s=split(), g=gather())
+def test_skipped_join_propagates_error() -> None:
+    p = plan("start -> s -> x, x -> a -> m, x -> b -> m, m -> n -> g", s=split(), g=aggregator())
     cause = Ref("result", p.index["x"], (1, 0))
 
     decision = skip(p, p.index["x"], (1, 0), cause, NOW)
@@ -234,13 +246,13 @@ def test_a_join_skipped_at_once_passes_on_its_first_error_in_edge_order() -> Non
     assert [each.mark for each in decision.effects if isinstance(each, CollectItem)] == [3]
 
 
-def test_the_cancelled_and_the_skipped_kill_all_their_edges() -> None:
-    p = plan("start -> s -> x -> g, x -!-> e -> g", s=split(), x=node(error="branch"), g=gather())
+def test_cancelled_and_skipped_results_kill_all_edges() -> None:
+    p = plan("start -> s -> x -> g, x -!-> e -> g", s=split(), x=node(error="branch"), g=aggregator())
     node_index, path = p.index["x"], (p.index["s"], 0)
-    earlier = Ref("result", p.index["s"])
+    previous_error = Ref("result", p.index["s"])
 
     cancelled = decision_for_fact(p, NodeResult(node_index, path, NOW, "cancelled"))
-    dead = decision_for_fact(p, NodeResult(node_index, path, NOW, "skipped", error=earlier))
+    dead = decision_for_fact(p, NodeResult(node_index, path, NOW, "skipped", error=previous_error))
 
     assert [each.mark for each in cancelled.effects if isinstance(each, CollectItem)] == [2, 2]
     assert [each.mark for each in dead.effects if isinstance(each, CollectItem)] == [3, 3]
@@ -254,28 +266,28 @@ def test_the_cancelled_and_the_skipped_kill_all_their_edges() -> None:
         RaceWinner(1, (), NOW, (), START),
     ],
 )
-def test_only_a_result_routes(fact: TokenFact) -> None:
+def test_facts_other_than_results_have_no_effects(fact: TokenFact) -> None:
     assert decision_for_fact(plan("start -> x -> y"), fact).effects == ()
 
 
-def test_an_empty_list_skips_the_body_and_runs_the_aggregator() -> None:
-    life = Life(
-        plan("start -> s -> x -> t -> y -> h -> g -> z", s=split(), t=split(), h=gather(), g=gather())
+def test_empty_fan_out_skips_body_and_runs_aggregator() -> None:
+    execution = ExecutionDriver(
+        plan("start -> s -> x -> t -> y -> h -> g -> z", s=split(), t=split(), h=aggregator(), g=aggregator())
     )
 
-    life.fan("s", 0)
+    execution.fan_out("s", 0)
 
-    assert life.skipped == ["x@/", "t@/", "y@/", "h@/"]
-    assert life.queue == {"g@/"}
-    assert life.token("g").payload == START
-    life.ok("g", value=[])
-    assert life.queue == {"z@/"}
+    assert execution.skipped == ["x@/", "t@/", "y@/", "h@/"]
+    assert execution.queue == {"g@/"}
+    assert execution.token("g").payload == START
+    execution.ok("g", value=[])
+    assert execution.queue == {"z@/"}
 
 
-def test_the_plan_knows_the_edges_of_each_outlet() -> None:
-    p = plan("start -> if -true-> a, if -false-> b, if -true-> c", **{"if": choose()})
+def test_by_outlet_lists_live_and_dead_edges() -> None:
+    p = plan("start -> if -true-> a, if -false-> b, if -true-> c", **{"if": conditional()})
 
     assert {
         outlet: (edge_names(p, alive), edge_names(p, dead))
-        for outlet, (alive, dead) in at(p, "if").by_outlet.items()
+        for outlet, (alive, dead) in node_plan(p, "if").by_outlet.items()
     } == {"true": (["if-a", "if-c"], ["if-b"]), "false": (["if-b"], ["if-a", "if-c"])}

@@ -1,4 +1,4 @@
-"""Ticks: which are due, which of the missed ones are made up for, and what the execution before does to them."""
+"""Ticks of schedules: due and missed ticks, catch-up and overlap policies."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ def schedule(overlap: Overlap = "skip", catch_up: CatchUp = "none", limit: int =
 
 
 def until(last: int) -> Following:
-    """Minutes, up to one that is the last."""
+    """Ticks every minute up to the last one."""
     return lambda moment: found if (found := MINUTELY(moment)) is not None and found <= last else None
 
 
 @given(st.integers(-(10**13), 10**13), st.integers(1, 10**9), st.integers(-(10**13), 10**13))
-def test_an_interval_does_not_drift(anchor: int, period: int, moment: int) -> None:
+def test_interval_does_not_drift(anchor: int, period: int, moment: int) -> None:
     tick = every(anchor, period)(moment)
     assert tick is not None
     assert moment < tick <= moment + period
     assert (tick - anchor) % period == 0
 
 
-def test_nothing_is_due_before_its_time() -> None:
+def test_no_tick_is_due_before_its_time() -> None:
     assert due(schedule(), MINUTELY, MINUTE, MINUTE - 1) == ((), MINUTE)
     assert due(schedule(), MINUTELY, None, MINUTE) == ((), None)
 
 
 @pytest.mark.parametrize("catch_up", ["none", "latest", "all"])
-def test_what_is_found_in_time_was_not_missed(catch_up: CatchUp) -> None:
+def test_tick_within_tolerance_is_not_missed(catch_up: CatchUp) -> None:
     assert due(schedule(catch_up=catch_up), MINUTELY, MINUTE, MINUTE + ON_TIME_MS) == ((MINUTE,), 2 * MINUTE)
 
 
@@ -61,39 +61,39 @@ def test_what_is_found_in_time_was_not_missed(catch_up: CatchUp) -> None:
     ("catch_up", "limit", "found"),
     [("none", 100, ()), ("latest", 100, (5,)), ("all", 100, (1, 2, 3, 4, 5)), ("all", 2, (4, 5))],
 )
-def test_what_was_missed(catch_up: CatchUp, limit: int, found: tuple[int, ...]) -> None:
+def test_missed_ticks_by_catch_up_policy(catch_up: CatchUp, limit: int, found: tuple[int, ...]) -> None:
     now = 5 * MINUTE + ON_TIME_MS + 1
     hours = tuple(each * MINUTE for each in found)
     assert due(schedule(catch_up=catch_up, limit=limit), MINUTELY, MINUTE, now) == (hours, 6 * MINUTE)
 
 
-def test_of_a_year_of_minutes_few_are_looked_at() -> None:
-    asked: list[int] = []
+def test_catch_up_after_long_outage_computes_few_ticks() -> None:
+    calls: list[int] = []
 
-    def counted(moment: int) -> int | None:
-        asked.append(moment)
+    def count_calls(moment: int) -> int | None:
+        calls.append(moment)
         return MINUTELY(moment)
 
     year = 365 * 24 * 60 * MINUTE
-    found, after = due(schedule(catch_up="all"), counted, MINUTE, year)
+    found, after = due(schedule(catch_up="all"), count_calls, MINUTE, year)
     assert found == tuple(range(year - 99 * MINUTE, year + 1, MINUTE))
     assert after == year + MINUTE
-    assert len(asked) < 1_000
+    assert len(calls) < 1_000
     assert due(schedule(catch_up="latest"), HOURLY, 60 * MINUTE, year - 1)[0] == (year - 60 * MINUTE,)
 
 
-def test_more_than_can_wait_are_not_started() -> None:
+def test_due_ticks_are_capped() -> None:
     seconds = every(0, 100)
     found, _ = due(schedule(), seconds, 100, ON_TIME_MS)
     assert found == tuple(range(ON_TIME_MS - 99 * 100, ON_TIME_MS + 1, 100))
 
 
-def test_a_schedule_may_come_to_an_end() -> None:
+def test_schedule_without_further_ticks_ends() -> None:
     last = until(2 * MINUTE)
     assert due(schedule(catch_up="all"), last, MINUTE, 3 * MINUTE) == ((MINUTE, 2 * MINUTE), None)
-    done = advance(schedule(), last, ScheduleState(2 * MINUTE), 2 * MINUTE, running=False)
-    assert done == ScheduleState(None, (), 2 * MINUTE)
-    assert next_start(started(done, "x"), 3 * MINUTE) is None
+    ended = advance(schedule(), last, ScheduleState(2 * MINUTE), 2 * MINUTE, running=False)
+    assert ended == ScheduleState(None, (), 2 * MINUTE)
+    assert next_start(started(ended, "x"), 3 * MINUTE) is None
     assert next_start(ScheduleState(None, (1,)), 3 * MINUTE) == 3 * MINUTE + RETRY_DELAY_MS
 
 
@@ -113,41 +113,45 @@ CASES: list[tuple[Overlap, bool, tuple[int, ...], tuple[int | None, tuple[int, .
 
 
 @pytest.mark.parametrize(("overlap", "running", "waiting", "expected"), CASES)
-def test_what_becomes_of_a_tick(overlap: Overlap, running: bool, waiting: Any, expected: Any) -> None:
-    held = tuple(each * MINUTE for each in waiting)
+def test_advance_by_overlap_policy(overlap: Overlap, running: bool, waiting: Any, expected: Any) -> None:
+    queued = tuple(each * MINUTE for each in waiting)
     found = advance(
-        schedule(overlap), MINUTELY, ScheduleState(4 * MINUTE, held, None, "x1"), 4 * MINUTE, running=running
+        schedule(overlap),
+        MINUTELY,
+        ScheduleState(4 * MINUTE, queued, None, "x1"),
+        4 * MINUTE,
+        running=running,
     )
     starting = None if expected[0] is None else expected[0] * MINUTE
     assert found == ScheduleState(5 * MINUTE, tuple(each * MINUTE for each in expected[1]), starting, "x1")
 
 
-def test_what_is_about_to_start_is_started_first() -> None:
-    standing = ScheduleState(MINUTE, (), 5, "x1")
-    assert advance(schedule(), MINUTELY, standing, 9 * MINUTE, running=True) is standing
-    assert next_start(standing, 7) == 7
-    assert started(standing, "x2") == ScheduleState(MINUTE, (), None, "x2")
-    assert started(standing, None) == ScheduleState(MINUTE, (), None, "x1")
+def test_advance_keeps_state_while_start_is_pending() -> None:
+    starting_state = ScheduleState(MINUTE, (), 5, "x1")
+    assert advance(schedule(), MINUTELY, starting_state, 9 * MINUTE, running=True) is starting_state
+    assert next_start(starting_state, 7) == 7
+    assert started(starting_state, "x2") == ScheduleState(MINUTE, (), None, "x2")
+    assert started(starting_state, None) == ScheduleState(MINUTE, (), None, "x1")
 
 
-def test_when_it_has_to_be_looked_at_again() -> None:
+def test_next_start_is_next_tick_or_retry_delay() -> None:
     assert next_start(ScheduleState(MINUTE), 0) == MINUTE
     assert next_start(ScheduleState(MINUTE, (1,)), 0) == RETRY_DELAY_MS
     assert next_start(ScheduleState(MINUTE, (1,)), MINUTE - 1) == MINUTE
 
 
-def test_the_queue_is_bounded() -> None:
-    held = tuple(range(MAX_WAITING_TICKS))
-    found = advance(schedule("queue"), MINUTELY, ScheduleState(MINUTE, held), MINUTE, running=True)
-    assert found == ScheduleState(2 * MINUTE, held)
+def test_waiting_ticks_are_bounded() -> None:
+    queued = tuple(range(MAX_WAITING_TICKS))
+    found = advance(schedule("queue"), MINUTELY, ScheduleState(MINUTE, queued), MINUTE, running=True)
+    assert found == ScheduleState(2 * MINUTE, queued)
 
 
-def test_the_same_times_are_told_from_others() -> None:
+def test_same_times_compares_cron_and_timezone() -> None:
     one = Schedule(cron="* * * * *", timezone="UTC")
     assert one.same_times(Schedule(cron="* * * * *", timezone="UTC", overlap="queue", catch_up="all"))
     assert not one.same_times(Schedule(cron="* * * * *", timezone="Europe/Berlin"))
     assert not one.same_times(None)
 
 
-def test_types_start_nothing_by_themselves_unless_they_say_so() -> None:
+def test_node_type_has_no_trigger_by_default() -> None:
     assert NodeType(name="x").starts({}) is None

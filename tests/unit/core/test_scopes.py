@@ -1,4 +1,4 @@
-"""Which split a node is inside of, which aggregator closes it, and what is refused."""
+"""Scopes of splits and aggregators, and the definitions that are rejected."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rune.core.limits import LIMITS, Limits
 from rune.core.plan.analysis import Scopes, find_scopes
 from rune.core.plan.graph import build_graph
 from rune.nodes.registry import standard_catalogue
-from tests.unit.core.documents import document, node, parsed
+from tests.support.documents import document, node, parsed
 
 
 def scopes(raw: dict[str, Any], limits: Limits = LIMITS) -> tuple[Scopes, list[Problem]]:
@@ -26,7 +26,7 @@ def split(id: str) -> dict[str, Any]:
     return node(id, "split", {"input_array": "$trigger"})
 
 
-def test_nodes_between_split_and_aggregator_are_inside() -> None:
+def test_nodes_between_split_and_aggregator_are_inside_scope() -> None:
     raw = document(
         [node("a"), split("s"), node("x"), node("g", "aggregator"), node("z")], "a>s", "s>x", "x>g", "g>z"
     )
@@ -39,7 +39,7 @@ def test_nodes_between_split_and_aggregator_are_inside() -> None:
     assert (found.aggregator, found.split_of) == ({1: 3}, {3: 1})
 
 
-def test_nested_splits_have_an_aggregator_each() -> None:
+def test_nested_splits_have_own_aggregators() -> None:
     nodes = [split("s"), split("t"), node("x"), node("h", "aggregator"), node("y"), node("g", "aggregator")]
 
     found, problems = scopes(document(nodes, "s>t", "t>x", "x>h", "h>y", "y>g"))
@@ -50,13 +50,13 @@ def test_nested_splits_have_an_aggregator_each() -> None:
     assert found.aggregator == {0: 5, 1: 3}
 
 
-def test_a_split_may_have_no_aggregator_or_lead_straight_to_it() -> None:
+def test_split_without_body_or_aggregator_is_valid() -> None:
     assert scopes(document([split("s"), node("x")], "s>x"))[1] == []
     found, problems = scopes(document([split("s"), node("g", "aggregator")], "s>g"))
     assert (problems, found.depth) == ([], (0, 0))
 
 
-def test_error_edges_of_split_and_aggregator_stay_outside() -> None:
+def test_error_edges_of_split_and_aggregator_are_outside_scope() -> None:
     nodes = [split("s"), node("x"), node("g", "aggregator"), node("z"), node("r")]
     raw = document(nodes, "s>x", "x>g", "g>z", "s>r!", "g>r!", "z>r")
 
@@ -66,7 +66,7 @@ def test_error_edges_of_split_and_aggregator_stay_outside() -> None:
     assert found.depth[4] == 0
 
 
-def test_an_error_edge_inside_stays_inside() -> None:
+def test_error_edge_of_inner_node_is_inside_scope() -> None:
     nodes = [split("s"), node("x"), node("r"), node("g", "aggregator")]
 
     found, problems = scopes(document(nodes, "s>x", "x>g", "x>r!", "r>g"))
@@ -75,7 +75,7 @@ def test_an_error_edge_inside_stays_inside() -> None:
     assert found.split[2] == 0
 
 
-def test_paths_of_different_scopes_must_not_meet() -> None:
+def test_paths_of_different_scopes_meeting_is_rejected() -> None:
     raw = document([node("a"), split("s"), node("x"), node("m")], "a>s", "s>x", "x>m", "a>m")
 
     (problem,) = scopes(raw)[1]
@@ -86,13 +86,13 @@ def test_paths_of_different_scopes_must_not_meet() -> None:
     assert "inside split `s`" in problem.message
 
 
-def test_items_of_two_splits_must_not_meet() -> None:
+def test_items_of_two_splits_meeting_is_rejected() -> None:
     raw = document([node("a"), split("s"), split("t"), node("m")], "a>s", "a>t", "s>m", "t>m")
 
     assert [each.code for each in scopes(raw)[1]] == [codes.SCOPES_MEET]
 
 
-def test_an_aggregator_needs_a_split() -> None:
+def test_aggregator_outside_split_is_rejected() -> None:
     inside = scopes(document([node("a"), node("g", "aggregator")], "a>g"))[1]
     entry = scopes(document([node("g", "aggregator")]))[1]
 
@@ -101,7 +101,7 @@ def test_an_aggregator_needs_a_split() -> None:
     assert [(each.path, each.code) for each in entry] == [("nodes[0]", codes.AGGREGATOR_OUTSIDE_SPLIT)]
 
 
-def test_a_split_has_one_aggregator() -> None:
+def test_second_aggregator_of_split_is_rejected() -> None:
     nodes = [split("s"), node("x"), node("g", "aggregator"), node("h", "aggregator")]
 
     (problem,) = scopes(document(nodes, "s>x", "x>g", "x>h"))[1]
@@ -110,13 +110,13 @@ def test_a_split_has_one_aggregator() -> None:
     assert "`x-h`" in problem.message
 
 
-def test_the_output_is_not_set_inside_a_split() -> None:
+def test_output_inside_split_is_rejected() -> None:
     (problem,) = scopes(document([split("s"), node("o", "output")], "s>o"))[1]
 
     assert (problem.path, problem.code) == ("nodes[1]", codes.OUTPUT_IN_SPLIT)
 
 
-def test_splits_nest_only_so_deep() -> None:
+def test_split_nesting_above_limit_is_rejected() -> None:
     raw = document([split("a"), split("b"), split("c")], "a>b", "b>c")
 
     assert scopes(raw, Limits(split_depth=3))[1] == []
@@ -125,7 +125,7 @@ def test_splits_nest_only_so_deep() -> None:
     ]
 
 
-def test_unknown_types_and_cycles_do_not_hide_the_rest() -> None:
+def test_unknown_types_and_cycles_do_not_prevent_analysis() -> None:
     nodes = [split("s"), node("u", "teleport"), node("g", "aggregator"), node("c"), node("d")]
 
     found, problems = scopes(document(nodes, "s>u", "u>g", "c>d", "d>c"))

@@ -1,4 +1,4 @@
-"""Signals: kept until somebody takes them, taken once, by whoever has waited longest."""
+"""Signals: stored until a token takes them, taken once, by the token that has waited longest."""
 
 from __future__ import annotations
 
@@ -8,251 +8,252 @@ from rune.core.execution.fold import fold
 from rune.core.execution.outcome import Suspend
 from rune.core.execution.step import step
 from rune.core.execution.token import TokenPurpose, parse_path
-from tests.unit.core.plans import NOW, Life, gather, node, plan, race, split
+from tests.support.plans import NOW, ExecutionDriver, aggregator, node, plan, race, split
 
 CHAIN = "start -> a -> b"
 
 
-def folded(life: Life) -> set[str]:
-    """What a fold of the facts would send."""
-    _, applied = fold(life.plan, life.facts, life.now)
-    return {f"{life.name(*token.key)} {token.signal or ''}".strip() for token in applied.emitted}
+def folded(execution: ExecutionDriver) -> set[str]:
+    """The tokens that a fold of the facts emits, with their signal."""
+    _, applied = fold(execution.plan, execution.facts, execution.now)
+    return {f"{execution.name(*token.key)} {token.signal or ''}".strip() for token in applied.emitted}
 
 
-def test_a_signal_resumes_the_token_that_waits_for_it() -> None:
-    life = Life(plan(CHAIN))
-    life.sleep("a", signal="go")
-    assert life.queue == set()
+def test_signal_resumes_waiting_token() -> None:
+    execution = ExecutionDriver(plan(CHAIN))
+    execution.suspend("a", signal="go")
+    assert execution.queue == set()
 
-    life.say("go", "s1")
+    execution.signal("go", "s1")
 
-    assert (life.token("a").signal, life.token("a").resumed) == ("s1", True)
-    assert folded(life) == {"a@/ s1"}
-    life.ok("a")
-    assert life.result("a").signal == "s1"
-    assert life.queue == {"b@/"}
-
-
-def test_another_name_resumes_nobody() -> None:
-    life = Life(plan(CHAIN))
-    life.sleep("a", signal="go")
-
-    life.say("stop")
-
-    assert life.queue == set()
-    assert folded(life) == set()
+    assert (execution.token("a").signal, execution.token("a").resumed) == ("s1", True)
+    assert folded(execution) == {"a@/ s1"}
+    execution.ok("a")
+    assert execution.result("a").signal == "s1"
+    assert execution.queue == {"b@/"}
 
 
-def test_a_signal_that_comes_first_is_kept() -> None:
-    life = Life(plan(CHAIN))
-    life.say("other", "s0")
-    life.say("go", "s1")
-    life.say("go", "s2")
+def test_signal_with_other_name_resumes_no_token() -> None:
+    execution = ExecutionDriver(plan(CHAIN))
+    execution.suspend("a", signal="go")
 
-    life.sleep("a", signal="go")
+    execution.signal("stop")
 
-    assert life.token("a").signal == "s1"
-    assert [each.id for each in life.state.unheeded] == ["s0", "s2"]
-    assert folded(life) == {"a@/ s1"}
+    assert execution.queue == set()
+    assert folded(execution) == set()
 
 
-def test_of_several_that_wait_the_oldest_is_resumed() -> None:
-    life = Life(plan("start -> a, start -> b"))
-    life.sleep("b", signal="go")
-    life.now += 5
-    life.sleep("a", signal="go")
+def test_early_signal_is_kept_until_token_waits() -> None:
+    execution = ExecutionDriver(plan(CHAIN))
+    execution.signal("other", "s0")
+    execution.signal("go", "s1")
+    execution.signal("go", "s2")
 
-    life.say("go", "s1")
+    execution.suspend("a", signal="go")
 
-    assert life.queue == {"b@/"}
-    assert folded(life) == {"b@/ s1"}
-    life.ok("b")
-    life.say("go", "s2")
-    assert life.token("a").signal == "s2"
-    assert folded(life) == {"a@/ s2"}
+    assert execution.token("a").signal == "s1"
+    assert [each.id for each in execution.state.unheeded] == ["s0", "s2"]
+    assert folded(execution) == {"a@/ s1"}
 
 
-def test_a_signal_for_one_item_resumes_only_that_one() -> None:
-    life = Life(plan("start -> s -> x -> g", s=split(), g=gather()))
-    life.fan("s", 3)
+def test_signal_resumes_longest_waiting_token() -> None:
+    execution = ExecutionDriver(plan("start -> a, start -> b"))
+    execution.suspend("b", signal="go")
+    execution.now += 5
+    execution.suspend("a", signal="go")
+
+    execution.signal("go", "s1")
+
+    assert execution.queue == {"b@/"}
+    assert folded(execution) == {"b@/ s1"}
+    execution.ok("b")
+    execution.signal("go", "s2")
+    assert execution.token("a").signal == "s2"
+    assert folded(execution) == {"a@/ s2"}
+
+
+def test_signal_with_path_resumes_only_that_item() -> None:
+    execution = ExecutionDriver(plan("start -> s -> x -> g", s=split(), g=aggregator()))
+    execution.fan_out("s", 3)
     for item in range(3):
-        life.sleep(f"x@/s:{item}", signal="go")
-    path = parse_path("s:1", life.plan.index)
+        execution.suspend(f"x@/s:{item}", signal="go")
+    path = parse_path("s:1", execution.plan.index)
 
-    life.say("go", "s1", path=path)
+    execution.signal("go", "s1", path=path)
 
-    assert life.queue == {"x@/s:1"}
-    assert folded(life) == {"x@/s:1 s1"}
-    life.say("go", "s2", path=path)
-    assert life.queue == {"x@/s:1"}, "nobody waits there any more"
-
-
-def test_an_early_signal_for_another_item_is_left_alone() -> None:
-    life = Life(plan("start -> s -> x -> g", s=split(), g=gather()))
-    life.fan("s", 2)
-    life.say("go", "s1", path=parse_path("s:1", life.plan.index))
-
-    life.sleep("x@/s:0", signal="go")
-    life.sleep("x@/s:1", signal="go")
-
-    assert life.queue == {"x@/s:1"}
+    assert execution.queue == {"x@/s:1"}
+    assert folded(execution) == {"x@/s:1 s1"}
+    execution.signal("go", "s2", path=path)
+    assert execution.queue == {"x@/s:1"}, "no token of the item waits any more"
 
 
-def test_whichever_comes_first() -> None:
-    """A node may wait for a signal until a time of its own: then it is resumed without one."""
-    life = Life(plan(CHAIN))
-    life.sleep("a", NOW + 1_000, "go")
+def test_early_signal_with_path_is_not_taken_by_other_item() -> None:
+    execution = ExecutionDriver(plan("start -> s -> x -> g", s=split(), g=aggregator()))
+    execution.fan_out("s", 2)
+    execution.signal("go", "s1", path=parse_path("s:1", execution.plan.index))
 
-    life.fire("wait", "a")
-    life.say("go", "s1")
+    execution.suspend("x@/s:0", signal="go")
+    execution.suspend("x@/s:1", signal="go")
 
-    assert (life.token("a").fate, life.token("a").signal) == (TokenPurpose.RUN, None)
-    assert [each.id for each in life.state.unheeded] == ["s1"]
-
-
-def test_the_timeout_of_a_node_ends_its_wait_for_a_signal() -> None:
-    life = Life(plan(CHAIN, a=node(timeout=2)))
-    life.sleep("a", signal="go")
-    assert life.due("wait", "a") == 2_000
-
-    life.fire("wait", "a")
-
-    assert life.result("a").failure is not None
-    assert (life.result("a").failure.code, life.finish is not None) == ("TIMEOUT", True)  # type: ignore[union-attr]
+    assert execution.queue == {"x@/s:1"}
 
 
-def test_a_signal_in_time_disarms_the_timeout() -> None:
-    life = Life(plan(CHAIN, a=node(timeout=2)))
-    life.sleep("a", signal="go")
+def test_timed_signal_wait_resumes_at_its_time_without_signal() -> None:
+    execution = ExecutionDriver(plan(CHAIN))
+    execution.suspend("a", NOW + 1_000, "go")
 
-    life.say("go")
+    execution.fire("wait", "a")
+    execution.signal("go", "s1")
 
-    assert life.timers == {}
-    assert life.token("a").fate is TokenPurpose.RUN
-
-
-def test_what_is_sooner_is_armed_and_an_early_timer_waits_on() -> None:
-    life = Life(plan(CHAIN, a=node(timeout=60)))
-    life.sleep("a", NOW + 5_000, "go")
-    assert life.due("wait", "a") == 5_000
-
-    life.fire("wait", "a", at=NOW + 4_000)
-    assert life.queue == set()
-    life.fire("wait", "a")
-    assert life.token("a").fate is TokenPurpose.RUN
+    assert (execution.token("a").fate, execution.token("a").signal) == (TokenPurpose.RUN, None)
+    assert [each.id for each in execution.state.unheeded] == ["s1"]
 
 
-def test_a_deadline_before_the_time_of_the_node_wins() -> None:
-    life = Life(plan(CHAIN, a=node(timeout=2)))
-    life.auto = False
-    life.sleep("a", NOW + 5_000, "go")
-    assert life.due("wait", "a") == 2_000
+def test_node_timeout_fails_signal_wait() -> None:
+    execution = ExecutionDriver(plan(CHAIN, a=node(timeout=2)))
+    execution.suspend("a", signal="go")
+    assert execution.due("wait", "a") == 2_000
 
-    life.fire("wait", "a")
-    assert life.token("a").fate is TokenPurpose.OVERDUE
+    execution.fire("wait", "a")
 
-
-def test_a_wait_that_timed_out_may_be_tried_again() -> None:
-    life = Life(plan(CHAIN, a=node(timeout=2, retry={"max_attempts": 2, "initial_delay": 1})))
-    life.sleep("a", signal="go")
-    life.fire("wait", "a")
-    life.fire("retry", "a")
-
-    assert (life.token("a").fate, life.token("a").attempt) == (TokenPurpose.RUN, 2)
-    life.sleep("a", signal="go")
-    life.say("go", "s1")
-    life.fail("a")
-    assert life.facts[-1].signal == "s1"  # type: ignore[union-attr]
+    assert execution.result("a").failure is not None
+    assert (execution.result("a").failure.code, execution.finish is not None) == ("TIMEOUT", True)  # type: ignore[union-attr]
 
 
-def test_a_signal_that_a_failed_try_took_is_not_taken_again() -> None:
-    life = Life(plan(CHAIN, a=node(retry={"max_attempts": 2, "initial_delay": 1})))
-    life.sleep("a", signal="go")
-    life.say("go", "s1")
-    life.fail("a")
-    life.fire("retry", "a")
+def test_signal_before_timeout_disarms_it() -> None:
+    execution = ExecutionDriver(plan(CHAIN, a=node(timeout=2)))
+    execution.suspend("a", signal="go")
 
-    life.sleep("a", signal="go")
+    execution.signal("go")
 
-    assert life.queue == set()
-    assert folded(life) == set()
+    assert execution.timers == {}
+    assert execution.token("a").fate is TokenPurpose.RUN
 
 
-def test_in_a_pause_a_signal_is_heard_and_its_token_parked() -> None:
-    life = Life(plan(CHAIN))
-    life.sleep("a", signal="go")
-    life.pause()
+def test_earlier_of_wait_and_timeout_is_armed() -> None:
+    execution = ExecutionDriver(plan(CHAIN, a=node(timeout=60)))
+    execution.suspend("a", NOW + 5_000, "go")
+    assert execution.due("wait", "a") == 5_000
 
-    life.say("go", "s1")
-    assert life.queue == set()
-    assert folded(life) == set()
-
-    life.resume()
-    assert life.token("a").signal == "s1"
+    execution.fire("wait", "a", at=NOW + 4_000)
+    assert execution.queue == set()
+    execution.fire("wait", "a")
+    assert execution.token("a").fate is TokenPurpose.RUN
 
 
-def test_a_lost_race_wakes_those_who_wait_for_signals() -> None:
-    life = Life(plan("start -> a -> m, start -> b -> m", m=race({"cancel_losers": True})))
-    life.sleep("a", signal="go")
-    life.ok("b")
-    life.ok("m")
+def test_node_timeout_before_wait_time_marks_token_overdue() -> None:
+    execution = ExecutionDriver(plan(CHAIN, a=node(timeout=2)))
+    execution.auto_decide = False
+    execution.suspend("a", NOW + 5_000, "go")
+    assert execution.due("wait", "a") == 2_000
 
-    assert "a@/" in life.queue
-    assert life.state.waiting_for_signal == {}
+    execution.fire("wait", "a")
+    assert execution.token("a").fate is TokenPurpose.OVERDUE
 
 
-def test_a_race_that_was_lost_while_the_node_ran_leaves_nothing_to_wait_for() -> None:
+def test_timed_out_signal_wait_is_retried() -> None:
+    execution = ExecutionDriver(plan(CHAIN, a=node(timeout=2, retry={"max_attempts": 2, "initial_delay": 1})))
+    execution.suspend("a", signal="go")
+    execution.fire("wait", "a")
+    execution.fire("retry", "a")
+
+    assert (execution.token("a").fate, execution.token("a").attempt) == (TokenPurpose.RUN, 2)
+    execution.suspend("a", signal="go")
+    execution.signal("go", "s1")
+    execution.fail("a")
+    assert execution.facts[-1].signal == "s1"  # type: ignore[union-attr]
+
+
+def test_signal_of_failed_attempt_is_not_reused() -> None:
+    execution = ExecutionDriver(plan(CHAIN, a=node(retry={"max_attempts": 2, "initial_delay": 1})))
+    execution.suspend("a", signal="go")
+    execution.signal("go", "s1")
+    execution.fail("a")
+    execution.fire("retry", "a")
+
+    execution.suspend("a", signal="go")
+
+    assert execution.queue == set()
+    assert folded(execution) == set()
+
+
+def test_signal_during_pause_parks_token_until_resume() -> None:
+    execution = ExecutionDriver(plan(CHAIN))
+    execution.suspend("a", signal="go")
+    execution.pause()
+
+    execution.signal("go", "s1")
+    assert execution.queue == set()
+    assert folded(execution) == set()
+
+    execution.resume()
+    assert execution.token("a").signal == "s1"
+
+
+def test_lost_race_emits_tokens_waiting_for_signal() -> None:
+    execution = ExecutionDriver(plan("start -> a -> m, start -> b -> m", m=race({"cancel_losers": True})))
+    execution.suspend("a", signal="go")
+    execution.ok("b")
+    execution.ok("m")
+
+    assert "a@/" in execution.queue
+    assert execution.state.waiting_for_signal == {}
+
+
+def test_suspend_or_retry_after_lost_race_is_emitted_at_once() -> None:
     retry = {"max_attempts": 2, "initial_delay": 60}
-    life = Life(
+    execution = ExecutionDriver(
         plan(
             "start -> a -> m, start -> b -> m, start -> c -> m",
             m=race({"cancel_losers": True}),
             c=node(retry=retry),
         )
     )
-    life.ok("b")
-    life.ok("m")
+    execution.ok("b")
+    execution.ok("m")
 
-    life.sleep("a", signal="go")
-    life.fail("c")
+    execution.suspend("a", signal="go")
+    execution.fail("c")
 
-    assert {"a@/", "c@/"} <= life.queue
-    assert [each.kind for each in life.timers] == []
+    assert {"a@/", "c@/"} <= execution.queue
+    assert [each.kind for each in execution.timers] == []
 
 
-def test_behind_the_end_nothing_is_heard() -> None:
-    life = Life(plan(CHAIN))
-    life.sleep("a", signal="go")
-    end_execution(life.state, ExecutionEnded(NOW, "cancelled"))
+def test_signal_after_end_is_ignored() -> None:
+    execution = ExecutionDriver(plan(CHAIN))
+    execution.suspend("a", signal="go")
+    end_execution(execution.state, ExecutionEnded(NOW, "cancelled"))
 
-    applied = deliver_signal(life.plan, life.state, SignalReceived(NOW, "s1", "go"))
+    applied = deliver_signal(execution.plan, execution.state, SignalReceived(NOW, "s1", "go"))
 
     assert (applied.fresh, applied.emitted) == (False, [])
 
 
-def test_keys() -> None:
+def test_fact_keys_of_signal_and_effect_started() -> None:
     assert fact_key(SignalReceived(NOW, "s1", "go")) == ("signal", "s1")
     assert fact_key(EffectStarted(1, (), NOW, 2)) == ("begun", 1, (), 2)
 
 
-def test_that_an_effect_has_begun_changes_no_state() -> None:
-    life = Life(plan(CHAIN, a="act"))
+def test_effect_started_does_not_change_folded_state() -> None:
+    execution = ExecutionDriver(plan(CHAIN, a="act"))
 
-    state, _ = fold(life.plan, [*life.facts, EffectStarted(life.plan.index["a"], (), NOW, 1)], NOW)
+    state, _ = fold(
+        execution.plan, [*execution.facts, EffectStarted(execution.plan.index["a"], (), NOW, 1)], NOW
+    )
 
-    assert state == fold(life.plan, life.facts, NOW)[0]
+    assert state == fold(execution.plan, execution.facts, NOW)[0]
 
 
-def test_only_a_signal_has_a_deadline() -> None:
-    life = Life(plan(CHAIN, a=node(timeout=2)))
+def test_timed_suspension_has_no_deadline() -> None:
+    execution = ExecutionDriver(plan(CHAIN, a=node(timeout=2)))
 
-    fact = step(life.plan, life.token("a"), Suspend(NOW + 9_000), NOW).fact
+    fact = step(execution.plan, execution.token("a"), Suspend(NOW + 9_000), NOW).fact
 
     assert isinstance(fact, NodeSuspended)
     assert fact.deadline is None
 
 
-def test_paths_are_read_as_they_are_written() -> None:
+def test_parse_path_accepts_written_paths_only() -> None:
     index = {"users": 3, "a:b": 7}
     assert parse_path("users:5", index) == (3, 5)
     assert parse_path("/users:5/a:b:2", index) == (3, 5, 7, 2)

@@ -1,4 +1,4 @@
-"""The states of nodes and executions, and the moves that are legal."""
+"""Status values of nodes and executions, and the legal moves between them."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ LEGAL: set[tuple[NodeStatus, NodeStatus]] = {
 
 @pytest.mark.parametrize("before", get_args(NodeStatus))
 @pytest.mark.parametrize("after", get_args(NodeStatus))
-def test_the_moves_of_a_node(before: NodeStatus, after: NodeStatus) -> None:
+def test_legal_node_status_moves(before: NodeStatus, after: NodeStatus) -> None:
     assert may_move(before, after) == ((before, after) in LEGAL)
 
 
-def test_every_state_is_in_the_table() -> None:
+def test_move_tables_hold_every_status() -> None:
     assert set(NODE_MOVES) == set(get_args(NodeStatus))
     assert set(EXECUTION_MOVES) == set(get_args(ExecutionStatus))
 
 
-def test_nothing_leaves_a_terminal_state() -> None:
+def test_terminal_status_has_no_moves() -> None:
     assert {"completed", "failed", "halted", "cancelled"} == TERMINAL
     assert all(not EXECUTION_MOVES[each] for each in TERMINAL)
 
 
-def test_a_paused_execution_may_end_in_every_way() -> None:
+def test_paused_execution_may_resume_or_end() -> None:
     assert EXECUTION_MOVES["paused"] == {"running", *TERMINAL}

@@ -1,4 +1,4 @@
-"""What the end of a run means; an outcome that a node cannot have is a failure, never an exception."""
+"""Facts and decisions that follow from the outcome of a run; an invalid outcome is a failure."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from rune.core.execution.step import MAX_TIME_MS, fact_for_outcome, step, step_u
 from rune.core.execution.token import START, Ref, Token, TokenPurpose
 from rune.core.execution.transition import apply, start_execution
 from rune.core.limits import Limits
-from tests.unit.core.plans import NOW, Life, choose, gather, merge, node, plan, split
+from tests.support.plans import NOW, ExecutionDriver, aggregator, conditional, merge, node, plan, split
 
-EVERY = plan(
+PLAN = plan(
     """start -> x -> w -> i, i -true-> s -> y -> g -> m, i -false-> z -> m,
     m -> f, s -!-> e""",
-    i=choose(),
+    i=conditional(),
     s=split(error="branch"),
-    g=gather(),
+    g=aggregator(),
     m=merge(),
     w=node("wait", {"amount": 1}),
     f=node(retry={"max_attempts": 2, "on": ["BAD_OUTCOME", "E"]}),
@@ -30,56 +30,56 @@ EVERY = plan(
 
 
 def untyped(value: object) -> Any:
-    """What a node may give although its author was told not to."""
+    """A value of any type, for outcomes that violate the type hints."""
     return value
 
 
-def fact(name: str, outcome: Outcome, **token: Any) -> Any:
-    return fact_for_outcome(EVERY, Token(EVERY.index[name], **token), outcome, NOW)
+def fact_of(name: str, outcome: Outcome, **token: Any) -> Any:
+    return fact_for_outcome(PLAN, Token(PLAN.index[name], **token), outcome, NOW)
 
 
-def mistake(name: str, outcome: Outcome, **token: Any) -> Error:
-    found = fact(name, outcome, **token)
+def failure_of(name: str, outcome: Outcome, **token: Any) -> Error:
+    found = fact_of(name, outcome, **token)
     assert isinstance(found, NodeResult)
     assert found.failure is not None
     return found.failure
 
 
-def test_an_output_is_a_result() -> None:
-    assert fact("x", Output({"k": 1})) == NodeResult(EVERY.index["x"], (), NOW, "ok", value={"k": 1})
+def test_output_becomes_ok_result() -> None:
+    assert fact_of("x", Output({"k": 1})) == NodeResult(PLAN.index["x"], (), NOW, "ok", value={"k": 1})
 
 
-def test_a_router_says_which_way() -> None:
-    found = fact("i", Output({"result": True}, "true"), payload=Ref("result", 1))
+def test_router_result_keeps_outlet_and_payload() -> None:
+    found = fact_of("i", Output({"result": True}, "true"), payload=Ref("result", 1))
 
     assert (found.status, found.outlet, found.payload) == ("ok", "true", Ref("result", 1))
 
 
-def test_items_are_counted_and_the_payload_passes() -> None:
-    found = fact("s", FanOut(3, [1, 2, 3]), payload=START)
+def test_fan_out_result_keeps_count_and_payload() -> None:
+    found = fact_of("s", FanOut(3, [1, 2, 3]), payload=START)
 
     assert (found.items, found.value, found.payload) == (3, [1, 2, 3], START)
 
 
-def test_a_suspension_keeps_its_time_and_signal() -> None:
-    assert fact("w", Suspend(NOW + 5, "go")) == NodeSuspended(EVERY.index["w"], (), NOW, 1, NOW + 5, "go")
+def test_suspension_keeps_time_and_signal() -> None:
+    assert fact_of("w", Suspend(NOW + 5, "go")) == NodeSuspended(PLAN.index["w"], (), NOW, 1, NOW + 5, "go")
 
 
-def test_a_failure_is_an_attempt_while_the_policy_grants_one() -> None:
+def test_failure_is_attempt_while_retries_remain() -> None:
     error = Error("E", "no")
 
-    assert fact("f", Failure(error)) == AttemptFailed(EVERY.index["f"], (), NOW, 1, error)
-    assert fact("f", Failure(error), attempt=2).status == "failed"
-    assert fact("f", Failure(Error("OTHER", "no"))).status == "failed"
-    assert fact("x", Failure(error)).failure == error
+    assert fact_of("f", Failure(error)) == AttemptFailed(PLAN.index["f"], (), NOW, 1, error)
+    assert fact_of("f", Failure(error), attempt=2).status == "failed"
+    assert fact_of("f", Failure(Error("OTHER", "no"))).status == "failed"
+    assert fact_of("x", Failure(error)).failure == error
 
 
-def test_a_cancelled_token_ends_as_cancelled() -> None:
-    assert fact("x", Cancelled()).status == "cancelled"
+def test_cancelled_outcome_becomes_cancelled_result() -> None:
+    assert fact_of("x", Cancelled()).status == "cancelled"
 
 
 @pytest.mark.parametrize(
-    ("name", "outcome", "says"),
+    ("name", "outcome", "message"),
     [
         ("x", Output(1, "true"), "`x` selected outlet `true`; it has none"),
         ("i", Output(1), "`i` selected outlet a value of type NoneType; it has `true`, `false`"),
@@ -112,17 +112,17 @@ def test_a_cancelled_token_ends_as_cancelled() -> None:
         ),
     ],
 )
-def test_an_outcome_that_the_node_cannot_have_fails_it(name: str, outcome: Outcome, says: str) -> None:
-    assert mistake(name, outcome) == Error("BAD_OUTCOME", says)
+def test_invalid_outcome_fails_with_bad_outcome(name: str, outcome: Outcome, message: str) -> None:
+    assert failure_of(name, outcome) == Error("BAD_OUTCOME", message)
 
 
-def test_a_token_waits_once_per_attempt() -> None:
-    assert mistake("w", Suspend(NOW), resumed=True).code == "BAD_OUTCOME"
+def test_second_suspension_of_attempt_is_bad_outcome() -> None:
+    assert failure_of("w", Suspend(NOW), resumed=True).code == "BAD_OUTCOME"
 
 
 @pytest.mark.parametrize("digits", [7, 30, 5000])
-def test_more_items_than_the_limit_fail_the_split_and_name_it(digits: int) -> None:
-    found = mistake("s", FanOut(10**digits))
+def test_items_above_limit_fail_the_split(digits: int) -> None:
+    found = failure_of("s", FanOut(10**digits))
 
     assert found.code == "LIMIT_EXCEEDED"
     assert found.details == {"limit": "items", "allowed": 1_000_000}
@@ -130,31 +130,33 @@ def test_more_items_than_the_limit_fail_the_split_and_name_it(digits: int) -> No
     assert "1,000,000" in found.message
 
 
-def test_the_limit_on_items_is_a_setting() -> None:
-    token = Token(EVERY.index["s"])
+def test_item_limit_is_configurable() -> None:
+    token = Token(PLAN.index["s"])
 
-    refused = fact_for_outcome(EVERY, token, FanOut(6), NOW, Limits(items=5))
-    taken = fact_for_outcome(EVERY, token, FanOut(5), NOW, Limits(items=5))
+    rejected = fact_for_outcome(PLAN, token, FanOut(6), NOW, Limits(items=5))
+    accepted = fact_for_outcome(PLAN, token, FanOut(5), NOW, Limits(items=5))
 
-    assert isinstance(refused, NodeResult)
-    assert refused.failure is not None
-    assert isinstance(taken, NodeResult)
-    assert taken.items == 5
-
-
-def test_a_mistake_is_tried_again_like_any_failure() -> None:
-    assert isinstance(fact("f", FanOut(1)), AttemptFailed)
+    assert isinstance(rejected, NodeResult)
+    assert rejected.failure is not None
+    assert isinstance(accepted, NodeResult)
+    assert accepted.items == 5
 
 
-def test_a_mistake_follows_the_error_policy() -> None:
-    life = Life(plan("start -> s -> x -> g, s -!-> e", s=split(error="branch"), g=gather()))
-
-    life.ends("s", Output("no list"))
-
-    assert life.queue == {"e@/"}
+def test_bad_outcome_is_retried() -> None:
+    assert isinstance(fact_of("f", FanOut(1)), AttemptFailed)
 
 
-odd = st.one_of(
+def test_bad_outcome_follows_error_policy() -> None:
+    execution = ExecutionDriver(
+        plan("start -> s -> x -> g, s -!-> e", s=split(error="branch"), g=aggregator())
+    )
+
+    execution.step("s", Output("no list"))
+
+    assert execution.queue == {"e@/"}
+
+
+any_value = st.one_of(
     st.none(),
     st.booleans(),
     st.integers(),
@@ -163,45 +165,47 @@ odd = st.one_of(
     st.lists(st.integers(), max_size=2),
 )
 errors = st.builds(
-    Error, st.one_of(odd, st.text()), odd, st.one_of(odd, st.dictionaries(st.text(), odd)), odd
+    Error,
+    st.one_of(any_value, st.text()),
+    any_value,
+    st.one_of(any_value, st.dictionaries(st.text(), any_value)),
+    any_value,
 )
 outcomes: st.SearchStrategy[Any] = st.one_of(
-    st.builds(Output, odd, st.one_of(odd, st.sampled_from(["true", "false", "case_0"]))),
-    st.builds(Failure, st.one_of(errors, odd)),
-    st.builds(Suspend, odd, odd),
-    st.builds(FanOut, st.one_of(odd, st.integers(0, 3), st.just(10**6), st.just(10**6 + 1)), odd),
+    st.builds(Output, any_value, st.one_of(any_value, st.sampled_from(["true", "false", "case_0"]))),
+    st.builds(Failure, st.one_of(errors, any_value)),
+    st.builds(Suspend, any_value, any_value),
+    st.builds(FanOut, st.one_of(any_value, st.integers(0, 3), st.just(10**6), st.just(10**6 + 1)), any_value),
     st.just(Cancelled()),
 )
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.sampled_from(EVERY.ids[1:]), outcomes, st.booleans(), st.integers(1, 3))
+@given(st.sampled_from(PLAN.ids[1:]), outcomes, st.booleans(), st.integers(1, 3))
 @example("s", FanOut(10**6), False, 1)
-def test_whatever_a_node_gives_a_decision_follows(
-    name: str, outcome: Any, resumed: bool, attempt: int
-) -> None:
-    path = (EVERY.index["s"], 0) if name == "y" else ()
-    token = Token(EVERY.index[name], path, resumed=resumed, attempt=attempt)
+def test_step_never_raises_on_any_outcome(name: str, outcome: Any, resumed: bool, attempt: int) -> None:
+    path = (PLAN.index["s"], 0) if name == "y" else ()
+    token = Token(PLAN.index[name], path, resumed=resumed, attempt=attempt)
 
-    decision = step(EVERY, token, outcome, NOW)
+    decision = step(PLAN, token, outcome, NOW)
 
     assert (decision.node, decision.path, decision.at) == (token.node, path, NOW)
     assert decision.fact is not None
-    assert step(EVERY, token, outcome, NOW) == decision
+    assert step(PLAN, token, outcome, NOW) == decision
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(outcomes, min_size=1, max_size=12))
-def test_whatever_nodes_give_the_rules_go_on(given_outcomes: list[Any]) -> None:
+def test_execution_continues_after_any_outcomes(given_outcomes: list[Any]) -> None:
     state = State(limits=Limits(items=50))
-    tokens = start_execution(EVERY, state, NOW).emitted
+    tokens = start_execution(PLAN, state, NOW).emitted
     for outcome in given_outcomes:
         if not tokens:
             break
         token = tokens.pop()
         run = token.fate is TokenPurpose.RUN
-        decision = step(EVERY, token, outcome, NOW, state.limits) if run else step_unrun(EVERY, token, NOW)
-        applied = apply(EVERY, state, decision)
+        decision = step(PLAN, token, outcome, NOW, state.limits) if run else step_unrun(PLAN, token, NOW)
+        applied = apply(PLAN, state, decision)
         assert applied.known
         tokens += applied.emitted
 
@@ -209,27 +213,27 @@ def test_whatever_nodes_give_the_rules_go_on(given_outcomes: list[Any]) -> None:
 @pytest.mark.parametrize(
     ("fate", "code"), [(TokenPurpose.UNREACHABLE, "UNREACHABLE"), (TokenPurpose.EXPIRE, "TIMEOUT")]
 )
-def test_joins_that_cannot_run_fail_with_a_code(fate: TokenPurpose, code: str) -> None:
-    decision = step_unrun(EVERY, Token(EVERY.index["m"], fate=fate), NOW)
+def test_unreachable_and_expired_joins_fail_with_code(fate: TokenPurpose, code: str) -> None:
+    decision = step_unrun(PLAN, Token(PLAN.index["m"], fate=fate), NOW)
 
     assert isinstance(decision.fact, NodeResult)
     assert decision.fact.failure is not None
     assert decision.fact.failure.code == code
 
 
-def test_a_dispatch_leaves_no_fact() -> None:
-    decision = step_unrun(EVERY, Token(EVERY.index["s"], fate=TokenPurpose.DISPATCH), NOW)
+def test_dispatch_has_no_fact() -> None:
+    decision = step_unrun(PLAN, Token(PLAN.index["s"], fate=TokenPurpose.DISPATCH), NOW)
 
     assert (decision.fact, decision.effects) == (None, ())
 
 
-def test_a_skip_leaves_a_fact_only_where_a_timeout_could_contradict_it() -> None:
+def test_skip_has_fact_only_for_join_with_timeout() -> None:
     plain = plan("start -> a -> j, start -> b -> j")
     timed = plan("start -> a -> m, start -> b -> m", m=merge())
 
-    silent = step_unrun(plain, Token(plain.index["j"], fate=TokenPurpose.SKIP, at=NOW), NOW + 5)
-    loud = step_unrun(timed, Token(timed.index["m"], fate=TokenPurpose.SKIP, at=NOW), NOW + 5)
+    without_fact = step_unrun(plain, Token(plain.index["j"], fate=TokenPurpose.SKIP, at=NOW), NOW + 5)
+    with_fact = step_unrun(timed, Token(timed.index["m"], fate=TokenPurpose.SKIP, at=NOW), NOW + 5)
 
-    assert (silent.fact, silent.at) == (None, NOW)
-    assert isinstance(loud.fact, NodeResult)
-    assert (loud.fact.status, loud.at) == ("skipped", NOW + 5)
+    assert (without_fact.fact, without_fact.at) == (None, NOW)
+    assert isinstance(with_fact.fact, NodeResult)
+    assert (with_fact.fact.status, with_fact.at) == ("skipped", NOW + 5)

@@ -1,4 +1,4 @@
-"""A decision becomes true in one act: once, counted, and only on a state that knows its token."""
+"""Transitions of the state: duplicates, unknown tokens, attempts, races and cancelled regions."""
 
 from __future__ import annotations
 
@@ -16,71 +16,82 @@ from rune.core.execution.state import State, own_timer, started
 from rune.core.execution.step import step, step_unrun
 from rune.core.execution.token import START, Arrived, Ref
 from rune.core.execution.transition import FINISH_DELAY_MS, Transition, apply, start_execution
-from tests.unit.core.plans import NOW, Life, choose, edge, gather, merge, node, plan, race, split
+from tests.support.plans import (
+    NOW,
+    ExecutionDriver,
+    aggregator,
+    conditional,
+    edge_index,
+    merge,
+    node,
+    plan,
+    race,
+    split,
+)
 
 
-def test_triggers_have_run_and_other_entries_get_their_token() -> None:
-    life = Life(plan("start -> a, b -> c"))
+def test_start_marks_triggers_done_and_emits_other_entries() -> None:
+    execution = ExecutionDriver(plan("start -> a, b -> c"))
 
-    assert life.queue == {"a@/", "b@/"}
-    assert life.plan.index["start"] in life.scope().done
-    assert life.token("a").payload == START
-
-
-def test_a_definition_of_nothing_but_triggers_completes_at_once() -> None:
-    life = Life(plan("start"))
-
-    assert life.finish == FinishExecution("completed")
-    assert Timer("finish") in life.timers
+    assert execution.queue == {"a@/", "b@/"}
+    assert execution.plan.index["start"] in execution.scope().done
+    assert execution.token("a").payload == START
 
 
-def test_a_chain_hands_on_its_results() -> None:
-    life = Life(plan("start -> a -> b -> c"))
+def test_start_of_triggers_only_completes_execution() -> None:
+    execution = ExecutionDriver(plan("start"))
+
+    assert execution.finish == FinishExecution("completed")
+    assert Timer("finish") in execution.timers
+
+
+def test_chain_passes_results_to_next_node() -> None:
+    execution = ExecutionDriver(plan("start -> a -> b -> c"))
 
     for name, before in (("a", START), ("b", Ref("result", 1)), ("c", Ref("result", 2))):
-        assert life.queue == {f"{name}@/"}
-        assert life.token(name).payload == before
-        life.ok(name)
+        assert execution.queue == {f"{name}@/"}
+        assert execution.token(name).payload == before
+        execution.ok(name)
 
-    assert life.finish == FinishExecution("completed")
-    assert life.scope().count == 0
+    assert execution.finish == FinishExecution("completed")
+    assert execution.scope().count == 0
 
 
-def test_the_end_comes_once_with_a_timer_that_makes_sure_of_it() -> None:
-    life = Life(plan("start -> a, start -> b", a=node(), b=node()))
+def test_finish_is_set_once_and_arms_finish_timer() -> None:
+    execution = ExecutionDriver(plan("start -> a, start -> b", a=node(), b=node()))
 
-    life.fail("a")
-    first = life.finish
-    assert life.timers == {Timer("finish"): NOW + FINISH_DELAY_MS}
-    life.ok("b")
+    execution.fail("a")
+    first = execution.finish
+    assert execution.timers == {Timer("finish"): NOW + FINISH_DELAY_MS}
+    execution.ok("b")
 
-    assert life.state.finish == first
-    assert life.finish == first
+    assert execution.state.finish == first
+    assert execution.finish == first
 
 
 @pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])
-def test_twins_of_every_kind_change_nothing(order: tuple[str, str]) -> None:
-    life = Life(plan("start -> a -> m, start -> b -> m", m=merge()))
-    made = [step(life.plan, life.token(name), Output(name), NOW) for name in order]
-    for decision in made:
-        apply(life.plan, life.state, decision)
-    before = copy.deepcopy(life.state)
+def test_duplicate_decisions_change_nothing(order: tuple[str, str]) -> None:
+    execution = ExecutionDriver(plan("start -> a -> m, start -> b -> m", m=merge()))
+    decisions = [step(execution.plan, execution.token(name), Output(name), NOW) for name in order]
+    for decision in decisions:
+        apply(execution.plan, execution.state, decision)
+    before = copy.deepcopy(execution.state)
 
-    for decision in made * 2:
-        assert not apply(life.plan, life.state, decision).fresh
+    for decision in decisions * 2:
+        assert not apply(execution.plan, execution.state, decision).fresh
 
-    assert life.state == before
+    assert execution.state == before
 
 
-def test_another_result_for_a_token_that_is_done_is_a_twin_too() -> None:
-    life = Life(plan("start -> a -> b"))
-    token = life.token("a")
-    life.ok("a")
+def test_second_result_for_done_token_is_duplicate() -> None:
+    execution = ExecutionDriver(plan("start -> a -> b"))
+    token = execution.token("a")
+    execution.ok("a")
 
-    late = apply(life.plan, life.state, step(life.plan, token, Cancelled(), NOW + 5))
+    duplicate = apply(execution.plan, execution.state, step(execution.plan, token, Cancelled(), NOW + 5))
 
-    assert (late.fresh, late.known) == (False, True)
-    assert life.queue == {"b@/"}
+    assert (duplicate.fresh, duplicate.known) == (False, True)
+    assert execution.queue == {"b@/"}
 
 
 @pytest.mark.parametrize(
@@ -94,331 +105,357 @@ def test_another_result_for_a_token_that_is_done_is_a_twin_too() -> None:
         None,
     ],
 )
-def test_a_token_that_the_state_has_never_heard_of(fact: NodeResult | None) -> None:
-    life = Life(plan("start -> a -> b -> c"))
-    before = copy.deepcopy(life.state)
+def test_apply_to_unknown_token_changes_nothing(fact: NodeResult | None) -> None:
+    execution = ExecutionDriver(plan("start -> a -> b -> c"))
+    before = copy.deepcopy(execution.state)
 
-    applied = apply(life.plan, life.state, Decision(2, (), NOW, fact))
+    applied = apply(execution.plan, execution.state, Decision(2, (), NOW, fact))
 
     assert (applied.known, applied.fresh) == (False, False)
-    assert life.state == before
+    assert execution.state == before
 
 
-def test_an_item_that_was_never_started_is_unknown_and_one_that_has_ended_is_known() -> None:
-    life = Life(plan("start -> s -> x -> g -> y", s=split({"max_in_flight": 1}), g=gather()))
-    life.fan("s", 3)
-    path = life.token("x@/s:0").path
-    life.ok("x@/s:0")
-
-    ended = apply(life.plan, life.state, decision_for_fact(life.plan, NodeResult(2, path, NOW, "ok")))
-    unborn = apply(life.plan, life.state, decision_for_fact(life.plan, NodeResult(2, (1, 2), NOW, "ok")))
-    nowhere = apply(life.plan, life.state, decision_for_fact(life.plan, NodeResult(2, (4, 2), NOW, "ok")))
-
-    assert (ended.known, unborn.known, nowhere.known) == (True, False, False)
-
-
-def test_an_item_inside_an_item_that_has_ended_was_started() -> None:
-    life = Life(
-        plan("start -> s -> t -> x -> h -> g, start -> z", s=split(), t=split(), h=gather(), g=gather())
+def test_ended_item_is_known_and_unstarted_item_is_unknown() -> None:
+    execution = ExecutionDriver(
+        plan("start -> s -> x -> g -> y", s=split({"max_in_flight": 1}), g=aggregator())
     )
-    life.fan("s", 1)
-    life.fan("t@/s:0", 1)
-    path = life.token("x@/s:0/t:0").path
-    life.ok("x@/s:0/t:0", "h@/s:0")
+    execution.fan_out("s", 3)
+    path = execution.token("x@/s:0").path
+    execution.ok("x@/s:0")
 
-    assert list(life.state.scopes) == [()]
-    assert started(life.state, path)
+    ended = apply(
+        execution.plan, execution.state, decision_for_fact(execution.plan, NodeResult(2, path, NOW, "ok"))
+    )
+    unstarted = apply(
+        execution.plan, execution.state, decision_for_fact(execution.plan, NodeResult(2, (1, 2), NOW, "ok"))
+    )
+    unknown = apply(
+        execution.plan, execution.state, decision_for_fact(execution.plan, NodeResult(2, (4, 2), NOW, "ok"))
+    )
+
+    assert (ended.known, unstarted.known, unknown.known) == (True, False, False)
+
+
+def test_nested_item_of_ended_item_counts_as_started() -> None:
+    execution = ExecutionDriver(
+        plan(
+            "start -> s -> t -> x -> h -> g, start -> z", s=split(), t=split(), h=aggregator(), g=aggregator()
+        )
+    )
+    execution.fan_out("s", 1)
+    execution.fan_out("t@/s:0", 1)
+    path = execution.token("x@/s:0/t:0").path
+    execution.ok("x@/s:0/t:0", "h@/s:0")
+
+    assert list(execution.state.scopes) == [()]
+    assert started(execution.state, path)
     assert not started(State(), path)
     assert not started(State(), ())
 
 
-def test_after_the_terminal_mark_everything_is_known_and_nothing_changes() -> None:
-    life = Life(plan("start -> a -> b"))
-    decision = step(life.plan, life.token("a"), Output(), NOW)
-    end_execution(life.state, ExecutionEnded(NOW, "cancelled"))
+def test_apply_after_end_is_known_and_changes_nothing() -> None:
+    execution = ExecutionDriver(plan("start -> a -> b"))
+    decision = step(execution.plan, execution.token("a"), Output(), NOW)
+    end_execution(execution.state, ExecutionEnded(NOW, "cancelled"))
 
-    applied = apply(life.plan, life.state, decision)
+    applied = apply(execution.plan, execution.state, decision)
 
     assert (applied.known, applied.fresh, applied.emitted) == (True, False, [])
 
 
-def test_a_state_that_never_began_must_be_folded() -> None:
+def test_apply_to_empty_state_is_unknown() -> None:
     p = plan("start -> a")
 
     assert not apply(p, State(), decision_for_fact(p, NodeResult(1, (), NOW, "ok"))).known
 
 
-def test_an_attempt_counts_once() -> None:
-    life = Life(plan("start -> x", x=node(retry={"max_attempts": 3, "initial_delay": 1, "jitter": False})))
-    life.fail("x")
-    life.fire("retry", "x")
+def test_duplicate_attempt_failure_is_ignored() -> None:
+    execution = ExecutionDriver(
+        plan("start -> x", x=node(retry={"max_attempts": 3, "initial_delay": 1, "jitter": False}))
+    )
+    execution.fail("x")
+    execution.fire("retry", "x")
 
-    again = apply(
-        life.plan, life.state, decision_for_fact(life.plan, AttemptFailed(1, (), NOW, 1, Error("E", "no")))
+    duplicate = apply(
+        execution.plan,
+        execution.state,
+        decision_for_fact(execution.plan, AttemptFailed(1, (), NOW, 1, Error("E", "no"))),
     )
 
-    assert not again.fresh
-    assert life.live("x").token.attempt == 2
+    assert not duplicate.fresh
+    assert execution.live("x").token.attempt == 2
 
 
-def test_a_failed_attempt_of_a_resumed_token_starts_over() -> None:
-    life = Life(plan("start -> x", x=node(retry={"max_attempts": 2, "initial_delay": 1, "jitter": False})))
-
-    life.sleep("x", NOW + 5)
-    life.fire("wait", "x")
-    assert life.token("x").resumed
-    life.fail("x")
-
-    assert own_timer(life.live("x")) == Timer("retry", 1, (), 2)
-    life.fire("retry", "x")
-    assert not life.token("x").resumed
-    life.check_fold()
-
-
-def test_a_failed_attempt_of_a_token_that_was_asleep_stays_asleep() -> None:
-    life = Life(plan("start -> x", x=node(retry={"max_attempts": 2, "initial_delay": 1, "jitter": False})))
-    token = life.token("x")
-    life.sleep("x", NOW + 500)
-
-    late = apply(
-        life.plan,
-        life.state,
-        decision_for_fact(life.plan, AttemptFailed(1, (), NOW, token.attempt, Error("E", "no"))),
+def test_failed_attempt_of_resumed_token_clears_resumed() -> None:
+    execution = ExecutionDriver(
+        plan("start -> x", x=node(retry={"max_attempts": 2, "initial_delay": 1, "jitter": False}))
     )
 
-    assert late.armed == [(Timer("retry", 1, (), 2), NOW + 1000)]
-    assert (life.scope().count, life.scope().active) == (1, 0)
+    execution.suspend("x", NOW + 5)
+    execution.fire("wait", "x")
+    assert execution.token("x").resumed
+    execution.fail("x")
+
+    assert own_timer(execution.live("x")) == Timer("retry", 1, (), 2)
+    execution.fire("retry", "x")
+    assert not execution.token("x").resumed
+    execution.check_fold()
 
 
-def test_the_result_of_a_sleeping_token_drops_its_timer() -> None:
-    life = Life(plan("start -> x -> y", x=node("wait", {"amount": 5})))
-    token = life.token("x")
-    life.sleep("x", NOW + 5000)
-    assert life.due("wait", "x") == 5000
+def test_failed_attempt_of_suspended_token_stays_suspended() -> None:
+    execution = ExecutionDriver(
+        plan("start -> x", x=node(retry={"max_attempts": 2, "initial_delay": 1, "jitter": False}))
+    )
+    token = execution.token("x")
+    execution.suspend("x", NOW + 500)
 
-    life.take(apply(life.plan, life.state, step(life.plan, token, Output(), NOW)))
+    duplicate = apply(
+        execution.plan,
+        execution.state,
+        decision_for_fact(execution.plan, AttemptFailed(1, (), NOW, token.attempt, Error("E", "no"))),
+    )
 
-    assert life.timers == {}
-    assert life.queue == {"y@/"}
+    assert duplicate.armed == [(Timer("retry", 1, (), 2), NOW + 1000)]
+    assert (execution.scope().count, execution.scope().active) == (1, 0)
 
 
-def test_a_signal_is_waited_for_without_a_timer() -> None:
-    life = Life(plan("start -> x -> y", x=node("wait", {"resume": "signal"})))
+def test_result_of_suspended_token_disarms_its_timer() -> None:
+    execution = ExecutionDriver(plan("start -> x -> y", x=node("wait", {"amount": 5})))
+    token = execution.token("x")
+    execution.suspend("x", NOW + 5000)
+    assert execution.due("wait", "x") == 5000
 
-    life.sleep("x", signal="go")
+    execution.record(apply(execution.plan, execution.state, step(execution.plan, token, Output(), NOW)))
 
-    assert life.timers == {}
-    assert life.live("x").signal == "go"
-    assert life.finish is None
+    assert execution.timers == {}
+    assert execution.queue == {"y@/"}
+
+
+def test_suspend_for_signal_arms_no_timer() -> None:
+    execution = ExecutionDriver(plan("start -> x -> y", x=node("wait", {"resume": "signal"})))
+
+    execution.suspend("x", signal="go")
+
+    assert execution.timers == {}
+    assert execution.live("x").signal == "go"
+    assert execution.finish is None
 
 
 RACE = "start -> a -> m, start -> b -> m, start -> c -> d -> m, m -> z"
 
 
-def test_a_choice_says_who_opened_the_race() -> None:
-    life = Life(plan(RACE, m=race(), b=node(error="ignore")))
-    life.ok("a")
-    arrived = (Arrived(edge(life.plan, "b-m"), Ref("result", 2)),)
-    chosen = RaceWinner(life.plan.index["m"], (), NOW, arrived, Ref("result", 2), Ref("result", 2))
+def test_race_winner_sets_arrivals_payload_and_error() -> None:
+    execution = ExecutionDriver(plan(RACE, m=race(), b=node(error="ignore")))
+    execution.ok("a")
+    arrived = (Arrived(edge_index(execution.plan, "b-m"), Ref("result", 2)),)
+    chosen = RaceWinner(execution.plan.index["m"], (), NOW, arrived, Ref("result", 2), Ref("result", 2))
 
-    life.apply(decision_for_fact(life.plan, chosen))
+    execution.apply(decision_for_fact(execution.plan, chosen))
 
-    token = life.live("m").token
+    token = execution.live("m").token
     assert (token.arrived, token.payload, token.error) == (arrived, Ref("result", 2), Ref("result", 2))
 
 
-def test_a_choice_cancels_what_leads_only_to_the_race() -> None:
-    life = Life(plan(RACE, m=race({"cancel_losers": True}), d=node("wait", {"amount": 9})))
-    life.ok("c")
-    life.sleep("d", NOW + 9000)
-    life.ok("a")
-    token = life.token("m")
+def test_race_winner_cancels_nodes_that_lead_only_to_race() -> None:
+    execution = ExecutionDriver(plan(RACE, m=race({"cancel_losers": True}), d=node("wait", {"amount": 9})))
+    execution.ok("c")
+    execution.suspend("d", NOW + 9000)
+    execution.ok("a")
+    token = execution.token("m")
 
-    applied = life.apply(
-        decision_for_fact(life.plan, RaceWinner(token.node, (), NOW, token.arrived, token.payload))
+    applied = execution.apply(
+        decision_for_fact(execution.plan, RaceWinner(token.node, (), NOW, token.arrived, token.payload))
     )
 
-    assert [life.name(*each.key) for each in applied.emitted] == ["d@/"]
-    assert life.state.cancelled == {(token.node, ())}
+    assert [execution.name(*each.key) for each in applied.emitted] == ["d@/"]
+    assert execution.state.cancelled == {(token.node, ())}
 
 
-def test_the_result_of_a_race_cancels_its_losers_too() -> None:
-    life = Life(plan(RACE, m=race({"cancel_losers": True}), d=node("wait", {"amount": 9})))
-    life.ok("c")
-    life.sleep("d", NOW + 9000)
-    life.ok("a")
-    life.ok("m")
+def test_race_result_cancels_losers() -> None:
+    execution = ExecutionDriver(plan(RACE, m=race({"cancel_losers": True}), d=node("wait", {"amount": 9})))
+    execution.ok("c")
+    execution.suspend("d", NOW + 9000)
+    execution.ok("a")
+    execution.ok("m")
 
-    assert "d@/" in life.queue
-    life.cancel("d")
-    life.cancel("b")
-    life.ok("z")
-    assert life.finish == FinishExecution("completed")
-    assert life.result("d").status == "cancelled"
-    life.check_fold()
+    assert "d@/" in execution.queue
+    execution.cancel("d")
+    execution.cancel("b")
+    execution.ok("z")
+    assert execution.finish == FinishExecution("completed")
+    assert execution.result("d").status == "cancelled"
+    execution.check_fold()
 
 
-def test_a_race_that_failed_cancels_nobody() -> None:
-    life = Life(plan(RACE, m=race({"cancel_losers": True}, error="ignore")))
-    life.ok("a")
+def test_failed_race_cancels_no_loser() -> None:
+    execution = ExecutionDriver(plan(RACE, m=race({"cancel_losers": True}, error="ignore")))
+    execution.ok("a")
 
-    life.fail("m")
+    execution.fail("m")
 
-    assert life.state.cancelled == set()
-    assert life.queue == {"b@/", "c@/", "z@/"}
+    assert execution.state.cancelled == set()
+    assert execution.queue == {"b@/", "c@/", "z@/"}
 
 
 CANCELS = "start -> a -> m, start -> s -> x -> g -> m, m -> z"
 
 
-def test_a_cancelled_region_starts_no_further_items() -> None:
-    life = Life(plan(CANCELS, m=race({"cancel_losers": True}), s=split({"max_in_flight": 2}), g=gather()))
-    life.fan("s", 9)
-    assert life.queue == {"a@/", "x@/s:0", "x@/s:1"}
-
-    life.ok("a")
-    life.ok("m")
-    life.cancel("x@/s:0")
-    assert life.queue == {"x@/s:1", "z@/"}
-    life.cancel("x@/s:1")
-
-    assert life.queue == {"g@/", "z@/"}
-    life.cancel("g")
-    life.ok("z")
-    assert life.finish == FinishExecution("completed")
-    assert len(life.state.scopes) == 1
-
-
-def test_a_cancelled_fan_out_whose_items_all_wait_is_woken_item_by_item() -> None:
-    life = Life(
-        plan(CANCELS, m=race({"cancel_losers": True}), s=split(), x=node("wait", {"amount": 9}), g=gather())
+def test_cancelled_region_starts_no_further_items() -> None:
+    execution = ExecutionDriver(
+        plan(CANCELS, m=race({"cancel_losers": True}), s=split({"max_in_flight": 2}), g=aggregator())
     )
-    life.fan("s", 2)
-    life.sleep("x@/s:0", NOW + 9000)
-    life.sleep("x@/s:1", NOW + 9000)
-    life.ok("a", "m")
+    execution.fan_out("s", 9)
+    assert execution.queue == {"a@/", "x@/s:0", "x@/s:1"}
 
-    assert life.queue == {"z@/", "x@/s:0", "x@/s:1"}
-    assert life.scope().fans[life.plan.index["s"]].active == 2
+    execution.ok("a")
+    execution.ok("m")
+    execution.cancel("x@/s:0")
+    assert execution.queue == {"x@/s:1", "z@/"}
+    execution.cancel("x@/s:1")
+
+    assert execution.queue == {"g@/", "z@/"}
+    execution.cancel("g")
+    execution.ok("z")
+    assert execution.finish == FinishExecution("completed")
+    assert len(execution.state.scopes) == 1
 
 
-def test_a_cancelled_fan_out_without_items_in_flight_ends_at_once() -> None:
+def test_cancelled_fan_out_emits_suspended_items() -> None:
+    execution = ExecutionDriver(
+        plan(
+            CANCELS, m=race({"cancel_losers": True}), s=split(), x=node("wait", {"amount": 9}), g=aggregator()
+        )
+    )
+    execution.fan_out("s", 2)
+    execution.suspend("x@/s:0", NOW + 9000)
+    execution.suspend("x@/s:1", NOW + 9000)
+    execution.ok("a", "m")
+
+    assert execution.queue == {"z@/", "x@/s:0", "x@/s:1"}
+    assert execution.scope().fans[execution.plan.index["s"]].active == 2
+
+
+def test_cancelled_fan_out_opens_aggregator_after_last_item() -> None:
     chains = "start -> a -> m, start -> s -> x -> g -> m, m -> z"
-    life = Life(plan(chains, m=race({"cancel_losers": True}), s=split({"max_in_flight": 1}), g=gather()))
-    life.auto = False
-    life.fan("s", 3)
-    token = life.token("x@/s:0")
-    life.ok("a", "m")
-    del life.tokens["x@/s:0"]
+    execution = ExecutionDriver(
+        plan(chains, m=race({"cancel_losers": True}), s=split({"max_in_flight": 1}), g=aggregator())
+    )
+    execution.auto_decide = False
+    execution.fan_out("s", 3)
+    token = execution.token("x@/s:0")
+    execution.ok("a", "m")
+    del execution.tokens["x@/s:0"]
 
-    life.apply(step(life.plan, token, Cancelled(), NOW))
+    execution.apply(step(execution.plan, token, Cancelled(), NOW))
 
-    assert life.queue == {"g@/", "z@/"}
+    assert execution.queue == {"g@/", "z@/"}
 
 
-def test_a_cancelled_fan_out_that_nothing_is_left_of_opens_its_aggregator() -> None:
+def test_cancelled_fan_out_without_open_items_opens_aggregator() -> None:
     chains = "start -> a -> m, start -> s -> g -> m, m -> z"
-    life = Life(plan(chains, m=race({"cancel_losers": True}), s=split(), g=gather()))
-    life.auto = False
-    life.fan("s", 300)
-    assert life.queue == {"a@/", "s@/"}
+    execution = ExecutionDriver(plan(chains, m=race({"cancel_losers": True}), s=split(), g=aggregator()))
+    execution.auto_decide = False
+    execution.fan_out("s", 300)
+    assert execution.queue == {"a@/", "s@/"}
 
-    life.ok("a", "m")
+    execution.ok("a", "m")
 
-    assert life.token("g").items == 300
-    life.decide("s")
-    life.cancel("g")
-    life.ok("z")
-    assert life.finish == FinishExecution("completed")
+    assert execution.token("g").items == 300
+    execution.decide("s")
+    execution.cancel("g")
+    execution.ok("z")
+    assert execution.finish == FinishExecution("completed")
 
 
-def test_a_cancelled_fan_out_spares_the_items_that_a_fold_started_ahead() -> None:
+def test_cancelled_fan_out_keeps_items_started_ahead_of_cursor() -> None:
     chains = "start -> a -> m, start -> s -> x -> y -> g -> m, m -> z"
-    life = Life(plan(chains, m=race({"cancel_losers": True}), s=split({"max_in_flight": 1}), g=gather()))
-    life.fan("s", 4)
-    s, x = life.plan.index["s"], life.plan.index["x"]
-    life.state, applied = life.fold([*life.facts, NodeResult(x, (s, 2), NOW, "ok")])
-    life.tokens = {}
-    life.take(applied)
-    assert life.queue == {"a@/", "y@/s:2"}
+    execution = ExecutionDriver(
+        plan(chains, m=race({"cancel_losers": True}), s=split({"max_in_flight": 1}), g=aggregator())
+    )
+    execution.fan_out("s", 4)
+    s, x = execution.plan.index["s"], execution.plan.index["x"]
+    execution.state, applied = execution.fold([*execution.facts, NodeResult(x, (s, 2), NOW, "ok")])
+    execution.tokens = {}
+    execution.record(applied)
+    assert execution.queue == {"a@/", "y@/s:2"}
 
-    life.ok("a", "m")
-    assert list(life.scope().fans[s].marks) == [2, 2, 0, 2]
-    life.cancel("y@/s:2")
+    execution.ok("a", "m")
+    assert list(execution.scope().fans[s].marks) == [2, 2, 0, 2]
+    execution.cancel("y@/s:2")
 
-    assert life.queue == {"g@/", "z@/"}
+    assert execution.queue == {"g@/", "z@/"}
 
 
-def test_the_first_arrival_of_a_party_is_the_one_that_counts() -> None:
-    life = Life(plan("start -> a -> m, start -> b -> m", m=merge()))
-    act = Transition(life.plan, life.state, NOW)
-    party = edge(life.plan, "a-m")
+def test_second_arrival_on_same_edge_is_ignored() -> None:
+    execution = ExecutionDriver(plan("start -> a -> m, start -> b -> m", m=merge()))
+    transition = Transition(execution.plan, execution.state, NOW)
+    edge = edge_index(execution.plan, "a-m")
 
-    act.perform(
-        life.scope(), [ArriveAtJoin(party, True, START, None), ArriveAtJoin(party, False, None, None)]
+    transition.perform(
+        execution.scope(), [ArriveAtJoin(edge, True, START, None), ArriveAtJoin(edge, False, None, None)]
     )
 
-    (barrier,) = life.scope().barriers.values()
+    (barrier,) = execution.scope().barriers.values()
     assert list(barrier.arrivals.values()) == [Arrival(True, START, None, NOW)]
-    assert act.applied.waiting == [(life.plan.index["m"], (), 1, 2)]
+    assert transition.applied.waiting == [(execution.plan.index["m"], (), 1, 2)]
 
 
-def test_a_cancelled_split_without_an_aggregator_just_stops() -> None:
+def test_cancelled_split_without_aggregator_closes_fan_out() -> None:
     chains = "start -> a -> m, start -> s, s -!-> e -> m, m -> z"
-    life = Life(plan(chains, m=race({"cancel_losers": True}), s=split(error="branch")))
-    life.auto = False
-    life.fan("s", 1_000)
-    assert life.queue == {"a@/", "s@/"}
-    life.ok("a", "m")
+    execution = ExecutionDriver(plan(chains, m=race({"cancel_losers": True}), s=split(error="branch")))
+    execution.auto_decide = False
+    execution.fan_out("s", 1_000)
+    assert execution.queue == {"a@/", "s@/"}
+    execution.ok("a", "m")
 
-    assert life.scope().fans[life.plan.index["s"]].closed
-    life.decide("s")
-    life.ok("z")
-    assert life.finish == FinishExecution("completed")
+    assert execution.scope().fans[execution.plan.index["s"]].closed
+    execution.decide("s")
+    execution.ok("z")
+    assert execution.finish == FinishExecution("completed")
 
 
-def test_a_skipped_join_names_itself_in_what_followed() -> None:
+def test_skipped_join_is_listed_in_skipped() -> None:
     chains = "start -> i -true-> a -> m, i -false-> x, start -> j -true-> b -> m, j -false-> y"
-    life = Life(plan(chains, i=choose(), j=choose()))
-    life.ok("i", outlet="false")
-    life.ok("j", outlet="false")
+    execution = ExecutionDriver(plan(chains, i=conditional(), j=conditional()))
+    execution.ok("i", outlet="false")
+    execution.ok("j", outlet="false")
 
-    assert set(life.skipped) == {"a@/", "b@/", "m@/"}
-
-
-def test_what_ran_stays_done_when_the_same_item_comes_again() -> None:
-    life = Life(plan("start -> s -> x", s=split()))
-    life.fan("s", 1)
-    token = life.token("x@/s:0")
-    life.ok("x@/s:0")
-
-    late = apply(life.plan, life.state, step(life.plan, token, Output(), NOW))
-
-    assert (late.known, late.fresh) == (True, False)
+    assert set(execution.skipped) == {"a@/", "b@/", "m@/"}
 
 
-def test_a_twin_of_a_fan_out_starts_nothing_again() -> None:
-    life = Life(plan("start -> s -> x", s=split()))
-    token = life.token("s")
-    life.fan("s", 2)
+def test_duplicate_result_of_ended_item_is_not_fresh() -> None:
+    execution = ExecutionDriver(plan("start -> s -> x", s=split()))
+    execution.fan_out("s", 1)
+    token = execution.token("x@/s:0")
+    execution.ok("x@/s:0")
 
-    late = apply(life.plan, life.state, step(life.plan, token, FanOut(5), NOW))
+    duplicate = apply(execution.plan, execution.state, step(execution.plan, token, Output(), NOW))
 
-    assert (late.fresh, late.emitted) == (False, [])
-
-
-def test_a_twin_of_a_dispatch_is_no_result() -> None:
-    life = Life(plan("start -> s -> x", s=split()))
-    life.auto = False
-    life.fan("s", 200)
-    dispatch = step_unrun(life.plan, life.tokens.pop("s@/"), NOW)
-    assert apply(life.plan, life.state, dispatch).fresh
-
-    assert not apply(life.plan, life.state, dispatch).fresh
-    assert len(life.state.scopes) == 201
+    assert (duplicate.known, duplicate.fresh) == (True, False)
 
 
-def test_a_deadline_is_armed_at_the_start() -> None:
+def test_duplicate_fan_out_starts_no_items() -> None:
+    execution = ExecutionDriver(plan("start -> s -> x", s=split()))
+    token = execution.token("s")
+    execution.fan_out("s", 2)
+
+    duplicate = apply(execution.plan, execution.state, step(execution.plan, token, FanOut(5), NOW))
+
+    assert (duplicate.fresh, duplicate.emitted) == (False, [])
+
+
+def test_duplicate_dispatch_starts_no_items() -> None:
+    execution = ExecutionDriver(plan("start -> s -> x", s=split()))
+    execution.auto_decide = False
+    execution.fan_out("s", 200)
+    dispatch = step_unrun(execution.plan, execution.tokens.pop("s@/"), NOW)
+    assert apply(execution.plan, execution.state, dispatch).fresh
+
+    assert not apply(execution.plan, execution.state, dispatch).fresh
+    assert len(execution.state.scopes) == 201
+
+
+def test_start_arms_execution_deadline() -> None:
     p = plan("start -> a", settings={"timeout": 60})
 
     applied = start_execution(p, State(), NOW)

@@ -1,4 +1,4 @@
-"""Validation: what a document may not say, told at its place."""
+"""Validation of documents: problems, their codes and paths."""
 
 from __future__ import annotations
 
@@ -19,10 +19,20 @@ from rune.core.limits import Limits
 from rune.core.node_type import NodeType
 from rune.core.validation.validate import validate, validate_document
 from rune.nodes.registry import standard_catalogue
-from tests.unit.core.documents import Raw, document, found, keep, node, only, parsed, problems, verdict
+from tests.support.documents import (
+    Raw,
+    document,
+    edit,
+    node,
+    only_problem,
+    parsed,
+    problem_codes,
+    problems,
+    verdict,
+)
 
 
-def test_a_sound_document_has_no_problems_and_is_worked_out() -> None:
+def test_valid_document_has_no_problems() -> None:
     raw = document(
         [node("a", "input"), node("c", "conditional", {"expression": "$a.x > 1"}), node("y")],
         "a>c",
@@ -39,15 +49,15 @@ def test_a_sound_document_has_no_problems_and_is_worked_out() -> None:
     assert result.scopes is not None
 
 
-def test_what_cannot_be_read_is_not_looked_into() -> None:
+def test_unparsable_document_has_no_definition() -> None:
     result = validate_document(parse_document("{"), standard_catalogue())
 
     assert not result.valid
     assert result.definition is None
 
 
-def test_problems_come_in_the_order_of_the_document() -> None:
-    raw = document([node("a", "nope"), node("b", colour=1), keep("c", "{{ 1 + }}")], "a>x", "b>c", stuff=1)
+def test_problems_are_in_document_order() -> None:
+    raw = document([node("a", "nope"), node("b", colour=1), edit("c", "{{ 1 + }}")], "a>x", "b>c", stuff=1)
 
     assert [each.path for each in problems(raw)] == [
         "stuff",
@@ -59,81 +69,86 @@ def test_problems_come_in_the_order_of_the_document() -> None:
 
 
 class TestIdentity:
-    def test_ids_are_unique(self) -> None:
+    def test_duplicate_ids_are_rejected(self) -> None:
         raw = document([node("a"), node("a"), node("b")], "a>b")
         raw["edges"] = [{"id": "e", "src": "a", "dst": "b"}] * 2
 
-        assert found(raw) == [("nodes[1].id", codes.DUPLICATE_ID), ("edges[1].id", codes.DUPLICATE_ID)]
+        assert problem_codes(raw) == [
+            ("nodes[1].id", codes.DUPLICATE_ID),
+            ("edges[1].id", codes.DUPLICATE_ID),
+        ]
 
-    def test_edges_lead_between_known_nodes(self) -> None:
+    def test_edge_to_unknown_node_is_rejected(self) -> None:
         raw = document([node("alpha"), node("beta", dependencies=["gamma"])], "alpha>bet", "x>beta")
 
-        assert found(raw) == [
+        assert problem_codes(raw) == [
             ("nodes[1].dependencies[0]", codes.UNKNOWN_NODE),
             ("edges[0].dst", codes.UNKNOWN_NODE),
             ("edges[1].src", codes.UNKNOWN_NODE),
         ]
         assert "did you mean `beta`?" in [each.hint for each in problems(raw)]
 
-    def test_a_missing_end_is_reported_once(self) -> None:
+    def test_edge_without_dst_is_reported_once(self) -> None:
         raw = document([node("a")])
         raw["edges"] = [{"src": "a"}]
 
-        assert found(raw) == [("edges[0]", codes.MISSING_FIELD)]
+        assert problem_codes(raw) == [("edges[0]", codes.MISSING_FIELD)]
 
-    def test_no_edge_leads_back_to_its_node(self) -> None:
-        assert found(document([node("a")], "a>a")) == [("edges[0]", codes.SELF_LOOP)]
+    def test_self_loop_is_rejected(self) -> None:
+        assert problem_codes(document([node("a")], "a>a")) == [("edges[0]", codes.SELF_LOOP)]
 
-    def test_an_unknown_type_is_answered_with_a_near_one(self) -> None:
-        problem = only(document([node("a", "conditonal")]))
+    def test_unknown_type_has_hint(self) -> None:
+        problem = only_problem(document([node("a", "conditonal")]))
 
         assert (problem.path, problem.code) == ("nodes[0].type", codes.UNKNOWN_TYPE)
         assert problem.hint == "did you mean `conditional`?"
 
-    def test_a_node_without_type_is_reported_once(self) -> None:
-        assert found({"nodes": [{"id": "a"}]}) == [("nodes[0]", codes.MISSING_FIELD)]
+    def test_node_without_type_is_reported_once(self) -> None:
+        assert problem_codes({"nodes": [{"id": "a"}]}) == [("nodes[0]", codes.MISSING_FIELD)]
 
-    def test_a_name_with_a_meaning_of_its_own_is_warned_of(self) -> None:
-        assert found(document([node("json")]), warnings=True) == [("nodes[0].id", codes.RESERVED_NAME)]
-        assert found(document([node("input", "input")]), warnings=True) == []
+    def test_reserved_node_id_is_warned(self) -> None:
+        assert problem_codes(document([node("json")]), warnings=True) == [
+            ("nodes[0].id", codes.RESERVED_NAME)
+        ]
+        assert problem_codes(document([node("input", "input")]), warnings=True) == []
 
 
 class TestShape:
-    def test_a_cycle_is_printed(self) -> None:
+    def test_cycle_is_printed_in_message(self) -> None:
         raw = document([node("s"), node("a"), node("b"), node("c")], "s>a", "a>b", "b>c", "c>a")
 
         cycle = next(each for each in problems(raw) if each.code == codes.CYCLE)
 
         assert cycle.path == "nodes[1]"
         assert "a → b → c → a" in cycle.message
-        assert ("edges", codes.NO_EXIT) in found(raw)
+        assert ("edges", codes.NO_EXIT) in problem_codes(raw)
 
-    def test_what_only_a_cycle_could_reach_is_unreachable(self) -> None:
+    def test_node_behind_cycle_is_unreachable(self) -> None:
         raw = document([node("a"), node("b"), node("far")], "a>b", "b>a", "b>far")
 
-        assert found(raw) == [("nodes[0]", codes.CYCLE), ("nodes[2]", codes.UNREACHABLE_NODE)]
+        assert problem_codes(raw) == [("nodes[0]", codes.CYCLE), ("nodes[2]", codes.UNREACHABLE_NODE)]
 
-    def test_expressions_behind_a_cycle_are_not_blamed_for_it(self) -> None:
-        raw = document([node("s"), node("a"), keep("b", "$s")], "s>a", "a>b", "b>a")
+    def test_reference_inside_cycle_is_not_reported(self) -> None:
+        raw = document([node("s"), node("a"), edit("b", "$s")], "s>a", "a>b", "b>a")
 
         assert codes.NOT_AN_ANCESTOR not in [each.code for each in problems(raw)]
 
-    def test_a_trigger_has_no_in_edges(self) -> None:
-        assert found(document([node("a"), node("t", "manual")], "a>t")) == [
+    def test_edge_into_trigger_is_rejected(self) -> None:
+        assert problem_codes(document([node("a"), node("t", "manual")], "a>t")) == [
             ("edges[0]", codes.TRIGGER_NOT_ENTRY)
         ]
-        assert found(document([node("a"), node("t", trigger=True)], "a>t")) == [
+        assert problem_codes(document([node("a"), node("t", trigger=True)], "a>t")) == [
             ("edges[0]", codes.TRIGGER_NOT_ENTRY)
         ]
 
 
 class TestOutlets:
-    def test_every_edge_says_which_outlet_it_leaves_by(self) -> None:
+    def test_router_edge_without_known_outlet_is_rejected(self) -> None:
         raw = document([node("c", "if", {"expression": "true"}), node("x"), node("y")], "c>x", "c>y:tru")
 
-        assert found(raw) == [("edges[0]", codes.NO_OUTLET), ("edges[1].label", codes.UNKNOWN_OUTLET)]
+        assert problem_codes(raw) == [("edges[0]", codes.NO_OUTLET), ("edges[1].label", codes.UNKNOWN_OUTLET)]
 
-    def test_routes_name_edges_of_the_node(self) -> None:
+    def test_route_to_unknown_edge_is_rejected(self) -> None:
         raw = document(
             [
                 node("c", "if", {"expression": "true", "true_edge_id": "c-x", "false_edge_id": "gone"}),
@@ -142,59 +157,59 @@ class TestOutlets:
             "c>x",
         )
 
-        assert found(raw) == [("nodes[0].parameters.false_edge_id", codes.UNKNOWN_EDGE)]
+        assert problem_codes(raw) == [("nodes[0].parameters.false_edge_id", codes.UNKNOWN_EDGE)]
         assert verdict(raw).outlets == ("true",)
 
-    def test_a_route_and_a_label_must_agree(self) -> None:
+    def test_conflicting_route_and_label_is_rejected(self) -> None:
         parameters = {"expression": "true", "true_edge_id": "c-x"}
 
-        assert found(document([node("c", "if", parameters), node("x")], "c>x:false")) == [
+        assert problem_codes(document([node("c", "if", parameters), node("x")], "c>x:false")) == [
             ("edges[0].label", codes.CONFLICT)
         ]
-        assert found(document([node("c", "if", parameters), node("x")], "c>x:Yes")) == []
+        assert problem_codes(document([node("c", "if", parameters), node("x")], "c>x:Yes")) == []
 
-    def test_a_switch_has_an_outlet_per_rule_and_a_fallback(self) -> None:
+    def test_switch_has_outlet_per_rule_and_fallback(self) -> None:
         rules = {"rules": [{"value": 1, "compare": 1}, {"value": 2, "compare": 2}]}
         raw = document(
             [node("s", "switch", rules), node("x")], "s>x:case_0", "s>x:case_1", "s>x:fallback", "s>x:case_2"
         )
 
-        assert found(raw) == [("edges[3].label", codes.UNKNOWN_OUTLET)]
+        assert problem_codes(raw) == [("edges[3].label", codes.UNKNOWN_OUTLET)]
 
-    def test_error_edges_need_no_outlet(self) -> None:
+    def test_error_edge_needs_no_outlet(self) -> None:
         raw = document([node("c", "if", {"expression": "true"}, error="branch"), node("x")], "c>x!")
 
         assert problems(raw) == []
 
-    def test_a_trigger_does_not_route(self) -> None:
+    def test_trigger_edge_needs_no_outlet(self) -> None:
         raw = document([node("c", "if", {"expression": "true"}, trigger=True), node("x")], "c>x")
 
-        assert found(raw) == []
+        assert problem_codes(raw) == []
 
     @pytest.mark.parametrize("label", ["true", "error"])
-    def test_a_label_that_looks_like_an_outlet_is_warned_of(self, label: str) -> None:
+    def test_outlet_label_on_plain_node_is_warned(self, label: str) -> None:
         raw = document([node("a"), node("b"), node("c")], f"a>b:{label}", "a>c:then")
 
-        assert found(raw, warnings=True) == [("edges[0].label", codes.UNUSED_LABEL)]
+        assert problem_codes(raw, warnings=True) == [("edges[0].label", codes.UNUSED_LABEL)]
 
 
 class TestParameters:
-    def test_misfits_are_reported_with_their_path(self) -> None:
+    def test_bad_parameters_are_reported_at_their_path(self) -> None:
         raw = document([node("m", "merge", {"wait_mode": "wait_for_ever", "mod": 1})])
 
-        assert found(raw) == [
+        assert problem_codes(raw) == [
             ("nodes[0].parameters.mod", codes.UNKNOWN_PARAMETER),
             ("nodes[0].parameters.wait_mode", codes.BAD_PARAMETER),
         ]
 
-    def test_an_expression_stands_where_any_type_is_expected(self) -> None:
+    def test_expression_is_accepted_for_any_parameter_type(self) -> None:
         raw = document(
             [node("a", "input"), node("w", "wait", {"amount": "{{ $a.n }}", "unit": "$a.unit"})], "a>w"
         )
 
         assert problems(raw) == []
 
-    def test_a_problem_of_the_parameters_as_a_whole_is_told_there(self) -> None:
+    def test_problem_without_path_is_reported_at_parameters(self) -> None:
         odd = NodeType(
             name="odd", check=lambda parameters, dynamic: (Problem("", codes.BAD_PARAMETER, "odd"),)
         )
@@ -205,7 +220,7 @@ class TestParameters:
 
 
 class TestExpressions:
-    def test_each_one_that_does_not_parse_is_reported(self) -> None:
+    def test_each_malformed_expression_is_reported(self) -> None:
         assignments = [{"name": "a", "value": "{{ 1 + }}"}, {"name": "b", "value": "{{ $gone.x }}"}]
         raw = document(
             [
@@ -216,7 +231,7 @@ class TestExpressions:
             ]
         )
 
-        paths = [path for path, code in found(raw) if code == codes.BAD_EXPRESSION]
+        paths = [path for path, code in problem_codes(raw) if code == codes.BAD_EXPRESSION]
 
         assert "nodes[0].parameters.assignments[0].value" in paths
         assert "nodes[0].parameters.assignments[1].value" in paths
@@ -224,12 +239,12 @@ class TestExpressions:
         assert "nodes[2].parameters.headers.X-A" in paths
         assert "nodes[3].parameters.rules[0].value" in paths
 
-    def test_a_reference_names_a_node_that_can_have_run(self) -> None:
+    def test_reference_to_non_ancestor_is_rejected(self) -> None:
         raw = document(
-            [node("a"), keep("left", 1), keep("right", "{{ $left.k + $left.j }}")], "a>left", "a>right"
+            [node("a"), edit("left", 1), edit("right", "{{ $left.k + $left.j }}")], "a>left", "a>right"
         )
 
-        problem = only(raw)
+        problem = only_problem(raw)
 
         assert (problem.path, problem.code) == (
             "nodes[2].parameters.assignments[0].value",
@@ -237,76 +252,76 @@ class TestExpressions:
         )
         assert "`$left`" in problem.message
 
-    def test_a_default_does_not_excuse_a_node_that_never_runs_before(self) -> None:
-        raw = document([keep("a", "{{ $b.k ?? 1 }}"), node("b")], "a>b")
+    def test_reference_to_descendant_with_default_is_rejected(self) -> None:
+        raw = document([edit("a", "{{ $b.k ?? 1 }}"), node("b")], "a>b")
 
-        assert found(raw) == [("nodes[0].parameters.assignments[0].value", codes.NOT_AN_ANCESTOR)]
+        assert problem_codes(raw) == [("nodes[0].parameters.assignments[0].value", codes.NOT_AN_ANCESTOR)]
 
-    def test_no_node_refers_to_itself(self) -> None:
-        problem = only(document([keep("a", "$a.k")]))
+    def test_reference_to_own_output_is_rejected(self) -> None:
+        problem = only_problem(document([edit("a", "$a.k")]))
 
         assert problem.code == codes.NOT_AN_ANCESTOR
         assert "its own output" in problem.message
 
-    def test_nodes_are_also_found_by_their_name(self) -> None:
-        raw = document([node("a", name="Fetch it"), keep("b", '{{ $node["Fetch it"].x }}')], "a>b")
+    def test_reference_by_node_name_is_accepted(self) -> None:
+        raw = document([node("a", name="Fetch it"), edit("b", '{{ $node["Fetch it"].x }}')], "a>b")
 
         assert problems(raw) == []
 
-    def test_expression_parameters_are_checked_too(self) -> None:
+    def test_reference_in_expression_parameter_is_checked(self) -> None:
         raw = document([node("a"), node("c", "if", {"expression": "$d.x"}), node("d")], "a>c", "a>d")
 
-        assert found(raw) == [("nodes[1].parameters.expression", codes.NOT_AN_ANCESTOR)]
+        assert problem_codes(raw) == [("nodes[1].parameters.expression", codes.NOT_AN_ANCESTOR)]
 
-    def test_what_is_taken_as_it_stands_holds_no_references(self) -> None:
+    def test_literal_parameter_is_not_checked_for_references(self) -> None:
         schema = {"json_schema": {"title": "$z"}, "model": "m", "prompt": "{{ $z }}", "base_url": "http://x"}
         raw = document([node("a", "llm_service", schema), node("z")], "a>z")
 
-        assert found(raw) == [("nodes[0].parameters.prompt", codes.NOT_AN_ANCESTOR)]
+        assert problem_codes(raw) == [("nodes[0].parameters.prompt", codes.NOT_AN_ANCESTOR)]
 
 
-def inside(*body: Raw, pairs: tuple[str, ...] = ()) -> Raw:
+def split_document(*body: Raw, pairs: tuple[str, ...] = ()) -> Raw:
     first = body[0]["id"]
     nodes = [
         node("t", "input"),
         node("s", "split", {"input_array": "$trigger.xs"}),
         *body,
         node("g", "aggregator"),
-        keep("z", "$g"),
+        edit("z", "$g"),
     ]
     return document(nodes, "t>s", f"s>{first}", f"{body[-1]['id']}>g", "g>z", *pairs)
 
 
 class TestItems:
-    def test_the_item_is_known_inside_a_split_only(self) -> None:
-        assert problems(inside(keep("x", "{{ $item + $index }}"))) == []
-        assert found(document([keep("a", "{{ $item + $index }}")])) == [
+    def test_item_outside_split_is_rejected(self) -> None:
+        assert problems(split_document(edit("x", "{{ $item + $index }}"))) == []
+        assert problem_codes(document([edit("a", "{{ $item + $index }}")])) == [
             ("nodes[0].parameters.assignments[0].value", codes.NO_ITEM),
             ("nodes[0].parameters.assignments[0].value", codes.NO_ITEM),
         ]
 
-    def test_a_node_that_works_per_element_binds_its_own(self) -> None:
+    def test_per_element_node_binds_item(self) -> None:
         filtered = {"input_array": "$trigger", "expression": "$item > 1"}
         edited = {"assignments": [{"name": "n", "value": "$index"}]}
 
         assert problems(document([node("f", "filter", filtered), node("e", "edit", edited)], "f>e")) == []
 
-    def test_but_not_in_its_other_parameters(self) -> None:
+    def test_per_element_node_does_not_bind_item_in_other_parameters(self) -> None:
         raw = document([node("f", "filter", {"input_array": "$item", "expression": "$item > 1"})])
 
-        assert found(raw) == [("nodes[0].parameters.input_array", codes.NO_ITEM)]
+        assert problem_codes(raw) == [("nodes[0].parameters.input_array", codes.NO_ITEM)]
 
-    def test_a_node_whose_parameters_do_not_fit_is_given_the_benefit_of_the_doubt(self) -> None:
+    def test_item_in_node_with_bad_parameters_is_not_reported(self) -> None:
         raw = document([node("e", "edit", {"mode": "odd", "assignments": [{"name": "n", "value": "$item"}]})])
 
-        assert found(raw) == [("nodes[0].parameters.mode", codes.BAD_PARAMETER)]
+        assert problem_codes(raw) == [("nodes[0].parameters.mode", codes.BAD_PARAMETER)]
 
-    def test_inner_outputs_do_not_leak(self) -> None:
-        raw = inside(keep("x", "$item"))
-        raw["nodes"].append(keep("late", "$x"))
+    def test_reference_to_inner_node_after_aggregator_is_rejected(self) -> None:
+        raw = split_document(edit("x", "$item"))
+        raw["nodes"].append(edit("late", "$x"))
         raw["edges"].append({"src": "z", "dst": "late"})
 
-        problem = only(raw)
+        problem = only_problem(raw)
 
         assert (problem.path, problem.code) == (
             "nodes[5].parameters.assignments[0].value",
@@ -314,91 +329,91 @@ class TestItems:
         )
         assert "`$g`" in problem.hint
 
-    def test_nor_where_nothing_gathers_them(self) -> None:
-        nodes = [node("s", "split", {"input_array": []}), keep("x", "$item"), keep("r", "$x")]
+    def test_inner_outputs_without_aggregator_are_visible_only_inside(self) -> None:
+        nodes = [node("s", "split", {"input_array": []}), edit("x", "$item"), edit("r", "$x")]
         raw = document(nodes, "s>x", "s>r!", "x>r")
 
         assert codes.SCOPES_MEET in [each.code for each in problems(raw)]
-        raw = document([*nodes[:2], keep("y", "{{ $x.k + $s }}")], "s>x", "x>y")
+        raw = document([*nodes[:2], edit("y", "{{ $x.k + $s }}")], "s>x", "x>y")
         assert problems(raw) == []
 
     def test_outer_outputs_are_visible_in_inner_scopes(self) -> None:
         nodes = [
-            keep("a", 1),
+            edit("a", 1),
             node("s", "split", {"input_array": "$a.k"}),
-            keep("b", "$a.k"),
+            edit("b", "$a.k"),
             node("t", "split", {"input_array": "$b.k"}),
-            keep("c", "{{ $a.k + $b.k + $item }}"),
+            edit("c", "{{ $a.k + $b.k + $item }}"),
             node("h", "aggregator"),
             node("g", "aggregator"),
         ]
 
         assert problems(document(nodes, "a>s", "s>b", "b>t", "t>c", "c>h", "h>g")) == []
 
-    def test_an_ungathered_split_is_told_how_to_be_gathered(self) -> None:
+    def test_reference_to_sibling_inside_split_is_rejected(self) -> None:
         nodes = [
             node("s", "split", {"input_array": []}),
-            keep("x", 1),
+            edit("x", 1),
             node("t", "split", {"input_array": []}),
-            keep("y", "$u"),
+            edit("y", "$u"),
             node("h", "aggregator"),
             node("u"),
         ]
         raw = document(nodes, "s>x", "x>t", "t>y", "y>h", "t>u")
-        raw["nodes"].append(keep("w", "$u"))
+        raw["nodes"].append(edit("w", "$u"))
         raw["edges"].append({"src": "h", "dst": "w"})
 
-        assert ("nodes[6].parameters.assignments[0].value", codes.NOT_AN_ANCESTOR) in found(raw)
+        assert ("nodes[6].parameters.assignments[0].value", codes.NOT_AN_ANCESTOR) in problem_codes(raw)
 
 
 class TestPolicies:
-    def test_an_error_edge_exists_and_leaves_the_node(self) -> None:
+    def test_unknown_or_foreign_error_edge_is_rejected(self) -> None:
         branch = {"type": "branch", "error_edge": "a-b"}
 
-        missing = only(document([node("a", error={"type": "branch", "error_edge": "none"})]))
+        missing = only_problem(document([node("a", error={"type": "branch", "error_edge": "none"})]))
         assert (missing.path, missing.code) == ("nodes[0].error.error_edge", codes.UNKNOWN_EDGE)
         raw = document([node("a"), node("b", error=branch)], "a>b")
         assert "from `a` to `b`" in next(
             each.message for each in problems(raw) if each.code == codes.UNKNOWN_EDGE
         )
 
-    def test_an_error_edge_that_nothing_follows_is_warned_of(self) -> None:
+    def test_unused_error_edge_is_warned(self) -> None:
         raw = document([node("a"), node("b"), node("c")], "a>b", "a>c!", "c>b")
 
         assert verdict(raw).valid
-        assert found(raw, warnings=True) == [
+        assert problem_codes(raw, warnings=True) == [
             ("nodes[2]", codes.NEVER_RUNS),
             ("edges[1]", codes.UNUSED_ERROR_EDGE),
         ]
 
-    def test_what_never_runs_is_told_once(self) -> None:
+    def test_chain_that_never_runs_is_warned_once(self) -> None:
         raw = document([node("a"), node("c"), node("d")], "a>c!", "c>d")
 
-        assert [code for _, code in found(raw, warnings=True)].count(codes.NEVER_RUNS) == 1
+        assert [code for _, code in problem_codes(raw, warnings=True)].count(codes.NEVER_RUNS) == 1
 
-    def test_join_means_something_with_several_in_edges(self) -> None:
+    def test_join_with_single_in_edge_is_warned(self) -> None:
         raw = document([node("a"), node("b", join="any")], "a>b")
         several = document([node("a"), node("b"), node("c", join="any")], "a>c", "b>c")
 
-        assert found(raw, warnings=True) == [("nodes[1].join", codes.NO_EFFECT)]
+        assert problem_codes(raw, warnings=True) == [("nodes[1].join", codes.NO_EFFECT)]
         assert problems(several) == []
 
-    def test_join_agrees_with_how_the_type_waits(self) -> None:
+    def test_join_conflicting_with_type_is_rejected(self) -> None:
         merge = node("m", "merge", {"wait_mode": "wait_for_any"}, join="all")
-        gather = inside(keep("x", 1))
-        gather["nodes"][3]["join"] = "any"
+        aggregated = split_document(edit("x", 1))
+        aggregated["nodes"][3]["join"] = "any"
 
-        assert found(document([node("a"), node("b"), merge], "a>m", "b>m")) == [
+        assert problem_codes(document([node("a"), node("b"), merge], "a>m", "b>m")) == [
             ("nodes[2].join", codes.JOIN_CONFLICT)
         ]
-        assert found(gather) == [("nodes[3].join", codes.JOIN_CONFLICT)]
+        assert problem_codes(aggregated) == [("nodes[3].join", codes.JOIN_CONFLICT)]
 
-    def test_fields_without_effect_are_warned_of(self) -> None:
+    def test_fields_without_effect_are_warned(self) -> None:
         raw = document(
             [
                 node("t", "input", timeout=5, at_most_once=True),
                 node("u", "manual", retry={"max_attempts": 2}),
-                keep("a", 1, at_most_once=True, credentials="x"),
+                edit("a", 1, at_most_once=True, credentials="x"),
                 node("h", "http", {"url": "x"}, at_most_once=True, credentials="x", timeout=3),
                 node("m", "merge", {"cancel_losers": True}),
             ],
@@ -408,7 +423,7 @@ class TestPolicies:
             "h>m",
         )
 
-        assert found(raw, warnings=True) == [
+        assert problem_codes(raw, warnings=True) == [
             ("nodes[0].at_most_once", codes.NO_EFFECT),
             ("nodes[0].timeout", codes.NO_EFFECT),
             ("nodes[1].retry", codes.NO_EFFECT),
@@ -429,31 +444,31 @@ class TestJoins:
             node("z"),
             node("m", "merge", {"wait_mode": {"at_least": count}}),
         ]
-        return found(document(nodes, *pairs), warnings=True)
+        return problem_codes(document(nodes, *pairs), warnings=True)
 
-    def test_more_arrivals_than_edges_never_come(self) -> None:
+    def test_quorum_above_edge_count_is_warned(self) -> None:
         pairs = ("t>x", "t>y", "x>m", "y>m")
 
         assert self.merged(2, *pairs) == []
         assert self.merged(3, *pairs) == [("nodes[5].parameters.wait_mode", codes.JOIN_NEVER_OPENS)]
 
-    def test_arms_that_exclude_each_other_never_both_come(self) -> None:
+    def test_quorum_over_exclusive_branches_is_warned(self) -> None:
         pairs = ("t>c", "c>x:true", "c>y:false", "x>m", "y>m")
 
         assert self.merged(1, *pairs) == []
         assert self.merged(2, *pairs) == [("nodes[5].parameters.wait_mode", codes.JOIN_NEVER_OPENS)]
 
-    def test_an_arm_beside_them_counts(self) -> None:
+    def test_quorum_counts_branch_beside_router(self) -> None:
         pairs = ("t>c", "c>x:true", "c>y:false", "x>m", "y>m", "t>z", "z>m")
 
         assert self.merged(2, *pairs) == []
 
-    def test_edges_straight_from_the_router_exclude_each_other_too(self) -> None:
+    def test_quorum_over_direct_router_edges_is_warned(self) -> None:
         pairs = ("t>c", "c>m:true", "c>m:false")
 
         assert self.merged(2, *pairs) == [("nodes[5].parameters.wait_mode", codes.JOIN_NEVER_OPENS)]
 
-    def test_entries_are_independent(self) -> None:
+    def test_quorum_over_independent_entries_is_accepted(self) -> None:
         assert self.merged(3, "x>m", "y>m", "z>m") == []
 
 
@@ -467,46 +482,46 @@ class TestOutputs:
             node("o", "output"),
             node("p", "output"),
         ]
-        return found(document(nodes, *pairs))
+        return problem_codes(document(nodes, *pairs))
 
-    def test_two_that_can_both_run_are_refused(self) -> None:
+    def test_two_outputs_that_both_run_are_rejected(self) -> None:
         assert self.outputs("t>o", "t>p") == [("nodes[4]", codes.TWO_OUTPUTS)]
 
-    def test_two_entries_can_both_run(self) -> None:
+    def test_outputs_of_two_entries_are_rejected(self) -> None:
         assert self.outputs("t>o", "c>p:true") == [("nodes[4]", codes.TWO_OUTPUTS)]
 
-    def test_one_behind_the_other_can_both_run(self) -> None:
+    def test_consecutive_outputs_are_rejected(self) -> None:
         assert self.outputs("t>p", "p>o") == [("nodes[4]", codes.TWO_OUTPUTS)]
 
-    def test_different_outlets_part_them(self) -> None:
+    def test_outputs_of_different_outlets_are_accepted(self) -> None:
         assert self.outputs("t>c", "c>o:true", "c>p:false") == []
         assert self.outputs("t>c", "c>x:true", "x>o", "c>p:false") == []
 
-    def test_one_outlet_does_not(self) -> None:
+    def test_outputs_of_same_outlet_are_rejected(self) -> None:
         assert self.outputs("t>c", "c>o:true", "c>p:true") == [("nodes[4]", codes.TWO_OUTPUTS)]
 
-    def test_a_way_around_the_router_does_not(self) -> None:
+    def test_output_with_path_around_router_is_rejected(self) -> None:
         assert self.outputs("t>c", "c>o:true", "c>p:false", "t>p") == [("nodes[4]", codes.TWO_OUTPUTS)]
 
-    def test_what_meets_again_does_not(self) -> None:
+    def test_outputs_after_rejoined_branches_are_rejected(self) -> None:
         pairs = ("t>c", "c>x:true", "c>x:false", "x>o", "x>p")
 
         assert self.outputs(*pairs) == [("nodes[4]", codes.TWO_OUTPUTS)]
 
-    def test_success_and_error_part_them(self) -> None:
+    def test_outputs_of_success_and_error_edge_are_accepted(self) -> None:
         assert self.outputs("t>c", "c>o:true", "c>p!", error="branch") == []
 
-    def test_three_are_told_apart(self) -> None:
+    def test_three_outputs_are_checked_pairwise(self) -> None:
         rules = {"rules": [{"value": 1}, {"value": 2}]}
         nodes = [node("s", "switch", rules), *(node(each, "output") for each in "abc")]
         raw = document(nodes, "s>a:case_0", "s>b:case_1", "s>c:fallback")
 
-        assert found(raw) == []
+        assert problem_codes(raw) == []
         raw["edges"][2]["label"] = "case_0"
-        assert found(raw) == [("nodes[3]", codes.TWO_OUTPUTS)]
+        assert problem_codes(raw) == [("nodes[3]", codes.TWO_OUTPUTS)]
 
 
-def test_the_schema_of_the_payload_is_checked_by_whom_it_is_given_to() -> None:
+def test_input_schema_is_checked_by_given_callback() -> None:
     raw = document([node("a")], inputs={"type": "odd"})
 
     result = validate_document(
@@ -519,7 +534,7 @@ def test_the_schema_of_the_payload_is_checked_by_whom_it_is_given_to() -> None:
     assert problems(raw) == []
 
 
-def test_limits_reach_the_scopes() -> None:
+def test_split_depth_limit_is_enforced() -> None:
     raw = document([node("s", "split", {"input_array": []}), node("t", "split", {"input_array": []})], "s>t")
 
     assert [each.code for each in validate(parsed(raw), standard_catalogue(), Limits(split_depth=1))] == [
@@ -527,18 +542,18 @@ def test_limits_reach_the_scopes() -> None:
     ]
 
 
-def test_every_code_has_a_meaning() -> None:
+def test_every_problem_code_has_a_meaning() -> None:
     named = {value for name, value in vars(codes).items() if name.isupper() and isinstance(value, str)}
 
     assert named == set(codes.MEANINGS)
 
 
-def test_a_warning_never_makes_a_document_invalid() -> None:
+def test_warning_does_not_make_document_invalid() -> None:
     assert verdict(document([node("a"), node("b", join="any")], "a>b")).valid
 
 
-def test_two_thousand_nodes_are_checked_in_a_moment() -> None:
-    chain = [node("n0", "input"), *(keep(f"n{at}", f"{{{{ $n{at - 1}.k }}}}") for at in range(1, 2000))]
+def test_two_thousand_nodes_are_validated_within_two_seconds() -> None:
+    chain = [node("n0", "input"), *(edit(f"n{at}", f"{{{{ $n{at - 1}.k }}}}") for at in range(1, 2000))]
     raw = json.dumps(document(chain, *(f"n{at}>n{at + 1}" for at in range(1999))))
 
     started = time.process_time()
@@ -548,7 +563,9 @@ def test_two_thousand_nodes_are_checked_in_a_moment() -> None:
     assert time.process_time() - started < 2
 
 
-WHOLE = inside(keep("x", "{{ $item.n + 1 }}"), node("w", "wait", {"amount": "$item.s"}), pairs=("x>w",))
+VALID_DOCUMENT = split_document(
+    edit("x", "{{ $item.n + 1 }}"), node("w", "wait", {"amount": "$item.s"}), pairs=("x>w",)
+)
 JUNK: list[Any] = [
     None,
     True,
@@ -567,18 +584,22 @@ JUNK: list[Any] = [
 ]
 
 
-def spots(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Where something stands in plain data."""
+def value_paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The path of every value in nested data."""
     here = [path] if path else []
     parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return here + [each for key, part in parts for each in spots(part, (*path, key))]
+    return here + [each for key, part in parts for each in value_paths(part, (*path, key))]
 
 
-@given(st.lists(st.tuples(st.sampled_from(spots(WHOLE)), st.sampled_from(["drop", *JUNK])), max_size=4))
-def test_a_mutilated_document_gives_problems_and_never_an_exception(
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(value_paths(VALID_DOCUMENT)), st.sampled_from(["drop", *JUNK])), max_size=4
+    )
+)
+def test_validation_never_raises_on_mutated_document(
     changes: list[tuple[tuple[Any, ...], Any]],
 ) -> None:
-    raw = copy.deepcopy(WHOLE)
+    raw = copy.deepcopy(VALID_DOCUMENT)
     for path, value in changes:
         place: Any = raw
         try:

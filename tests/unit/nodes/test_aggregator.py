@@ -1,4 +1,4 @@
-"""aggregator."""
+"""The `aggregator` node."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.nodes.running import error, output, run
+from tests.unit.nodes.runner import error, output, run
 
 FAILED = (True, {"error": {"code": "X", "message": "x"}})
 
@@ -17,24 +17,24 @@ def entries(failed: int, total: int) -> list[tuple[bool, Any]]:
     return [FAILED if index < failed else (False, index) for index in range(total)]
 
 
-def gather(tolerate: Any, found: list[tuple[bool, Any]]) -> Any:
+def aggregate(tolerate: Any, found: list[tuple[bool, Any]]) -> Any:
     parameters = {} if tolerate is None else {"tolerate": tolerate}
     return run("aggregator", parameters, entries=lambda: iter(found))
 
 
-def test_the_list_keeps_the_order_the_gaps_and_the_errors() -> None:
+def test_list_keeps_order_gaps_and_errors() -> None:
     found = [(False, {"v": 2}), FAILED, (False, None), (False, {"v": 4})]
-    assert output(gather(None, found)) == [{"v": 2}, FAILED[1], None, {"v": 4}]
+    assert output(aggregate(None, found)) == [{"v": 2}, FAILED[1], None, {"v": 4}]
 
 
-def test_h_d12_no_items_give_an_empty_list() -> None:
+def test_h_d12_no_items_give_empty_list() -> None:
     # Red if an aggregator without entries gives null.
-    assert output(gather(None, [])) == []
-    assert output(gather("0%", [])) == []
+    assert output(aggregate(None, [])) == []
+    assert output(aggregate("0%", [])) == []
 
 
 @pytest.mark.parametrize(
-    ("tolerate", "failed", "total", "borne"),
+    ("tolerate", "failed", "total", "tolerated"),
     [
         (None, 4, 4, True),
         (0, 0, 4, True),
@@ -49,9 +49,9 @@ def test_h_d12_no_items_give_an_empty_list() -> None:
         ("100%", 3, 3, True),
     ],
 )
-def test_failures_are_borne_up_to_the_limit(tolerate: Any, failed: int, total: int, borne: bool) -> None:
-    outcome = gather(tolerate, entries(failed, total))
-    if borne:
+def test_failures_are_tolerated_up_to_limit(tolerate: Any, failed: int, total: int, tolerated: bool) -> None:
+    outcome = aggregate(tolerate, entries(failed, total))
+    if tolerated:
         assert len(output(outcome)) == total
     else:
         found = error(outcome)
@@ -59,15 +59,15 @@ def test_failures_are_borne_up_to_the_limit(tolerate: Any, failed: int, total: i
         assert found.details == {"failed": failed, "total": total, "tolerated": tolerate}
 
 
-def test_a_success_that_merely_looks_like_an_error_is_not_counted() -> None:
-    assert output(gather(0, [(False, {"error": {"code": "X"}})])) == [{"error": {"code": "X"}}]
+def test_success_shaped_like_error_is_not_counted() -> None:
+    assert output(aggregate(0, [(False, {"error": {"code": "X"}})])) == [{"error": {"code": "X"}}]
 
 
 @given(st.integers(0, 30), st.integers(0, 30), st.integers(0, 100))
-def test_a_share_of_the_items(failed: int, more: int, share: int) -> None:
-    total = failed + more
-    outcome = gather(f"{share}%", entries(failed, total))
-    if total and failed / total * 100 > share + 1e-9:
+def test_percentage_of_failures_is_tolerated(failed: int, succeeded: int, percent: int) -> None:
+    total = failed + succeeded
+    outcome = aggregate(f"{percent}%", entries(failed, total))
+    if total and failed / total * 100 > percent + 1e-9:
         assert error(outcome).code == "TOO_MANY_FAILURES"
     else:
         assert len(output(outcome)) == total

@@ -1,4 +1,4 @@
-"""The node types that come with Rune: what they take, and what the rules may know of them."""
+"""The standard node types: their parameters and traits."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ TYPES = pytest.mark.parametrize("kind", STANDARD, ids=lambda kind: kind.name)
 
 
 def check(name: str, parameters: dict[str, Any]) -> list[tuple[str, str]]:
-    """Problems of these parameters; text with braces is taken for dynamic."""
+    """Problems of parameters; text with braces counts as an expression."""
     found = standard_catalogue()[name].check(parameters, lambda text: "{{" in text)
     return [(each.path, each.code) for each in found]
 
 
-def test_every_type_of_the_language_is_there_under_every_name() -> None:
+def test_catalogue_contains_all_names_and_aliases() -> None:
     assert set(standard_catalogue()) == {
         *("manual", "input", "webhook", "schedule", "http", "call_external_service", "smtp", "llm_service"),
         *("conditional", "if", "switch", "split", "aggregator", "merge", "wait", "workflow", "edit", "set"),
@@ -29,13 +29,13 @@ def test_every_type_of_the_language_is_there_under_every_name() -> None:
     assert standard_catalogue()["if"] is standard_catalogue()["conditional"]
 
 
-def test_a_name_is_not_given_twice() -> None:
+def test_duplicate_name_is_rejected() -> None:
     with pytest.raises(ValueError, match="`a`"):
         catalogue([NodeType(name="a"), NodeType(name="b", aliases=("a",))])
 
 
 @TYPES
-def test_a_type_is_documented(kind: NodeType) -> None:
+def test_type_is_documented(kind: NodeType) -> None:
     assert kind.summary.endswith(".")
     assert kind.doc
     assert kind.output
@@ -43,7 +43,7 @@ def test_a_type_is_documented(kind: NodeType) -> None:
 
 
 @TYPES
-def test_the_schema_stands_alone_and_describes_every_parameter(kind: NodeType) -> None:
+def test_schema_is_self_contained_and_describes_parameters(kind: NodeType) -> None:
     Draft202012Validator.check_schema(dict(kind.schema))
 
     assert "$ref" not in str(kind.schema)
@@ -52,11 +52,11 @@ def test_the_schema_stands_alone_and_describes_every_parameter(kind: NodeType) -
 
 
 @TYPES
-def test_special_kinds_are_given_to_parameters_that_exist(kind: NodeType) -> None:
+def test_parameter_kinds_name_existing_parameters(kind: NodeType) -> None:
     assert set(kind.kinds) <= set(kind.schema["properties"])
 
 
-FITTING: dict[str, list[dict[str, Any]]] = {
+VALID_PARAMETERS: dict[str, list[dict[str, Any]]] = {
     "manual": [{}],
     "input": [{}],
     "webhook": [{}, {"path": "orders", "method": "PUT", "auth": "hmac"}],
@@ -134,13 +134,15 @@ FITTING: dict[str, list[dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize(("name", "parameters"), [(name, each) for name in FITTING for each in FITTING[name]])
-def test_parameters_that_fit_are_accepted(name: str, parameters: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("name", "parameters"), [(name, each) for name in VALID_PARAMETERS for each in VALID_PARAMETERS[name]]
+)
+def test_valid_parameters_are_accepted(name: str, parameters: dict[str, Any]) -> None:
     assert check(name, parameters) == []
 
 
-def test_every_type_has_parameters_that_fit() -> None:
-    assert set(FITTING) == {kind.name for kind in STANDARD}
+def test_every_type_has_valid_examples() -> None:
+    assert set(VALID_PARAMETERS) == {kind.name for kind in STANDARD}
 
 
 @pytest.mark.parametrize(
@@ -210,44 +212,44 @@ def test_every_type_has_parameters_that_fit() -> None:
         ),
     ],
 )
-def test_parameters_that_do_not_fit_are_all_named(
+def test_all_invalid_parameters_are_reported(
     name: str, parameters: dict[str, Any], expected: list[tuple[str, str]]
 ) -> None:
     assert check(name, parameters) == expected
 
 
 @pytest.mark.parametrize("value", ["x" * 100, None, True, 1.5, [1], [], {}])
-def test_messages_name_what_was_found(value: Any) -> None:
+def test_problem_message_is_bounded(value: Any) -> None:
     (problem,) = standard_catalogue()["merge"].check({"mode": value}, lambda text: False)
 
     assert "one of `append`" in problem.message
     assert len(problem.message) < 200
 
 
-def test_a_template_where_none_is_resolved_is_told_so() -> None:
+def test_template_in_static_parameter_has_hint() -> None:
     (problem,) = standard_catalogue()["merge"].check({"mode": "{{ x }}"}, lambda text: True)
 
     assert "not evaluated" in problem.hint
 
 
 def traits(name: str, parameters: dict[str, Any] | None = None) -> dict[str, Any]:
-    kind, given = standard_catalogue()[name], parameters or {}
+    kind, raw = standard_catalogue()[name], parameters or {}
     return {
-        "effectful": kind.effectful(given),
-        "passes": kind.passes_payload(given),
-        "reads": kind.reads_payload(given),
-        "binds": kind.binds_item(given),
+        "effectful": kind.effectful(raw),
+        "passes": kind.passes_payload(raw),
+        "reads": kind.reads_payload(raw),
+        "binds": kind.binds_item(raw),
     }
 
 
-def test_what_reaches_outside_is_effectful() -> None:
+def test_effectful_types() -> None:
     effectful = {kind.name for kind in STANDARD if kind.effectful({})}
 
     assert effectful == {"http", "smtp", "llm_service", "workflow"}
     assert traits("noop", {"effectful": True})["effectful"]
 
 
-def test_what_only_routes_or_delays_passes_the_payload_on() -> None:
+def test_types_that_pass_payload() -> None:
     assert {kind.name for kind in STANDARD if kind.passes_payload({})} == {
         "conditional",
         "switch",
@@ -258,7 +260,7 @@ def test_what_only_routes_or_delays_passes_the_payload_on() -> None:
     assert not traits("wait", {"resume": "signal"})["passes"]
 
 
-def test_what_works_on_the_payload_without_being_told_reads_it() -> None:
+def test_types_that_read_payload_by_default() -> None:
     reading = {kind.name for kind in STANDARD if kind.reads_payload({})}
 
     assert reading == {"merge", "workflow", "edit", "filter", "sort", "limit", "noop", "output"}
@@ -268,12 +270,12 @@ def test_what_works_on_the_payload_without_being_told_reads_it() -> None:
     assert not traits("output", {"value": 1})["reads"]
 
 
-def test_who_binds_the_item() -> None:
+def test_types_that_bind_item() -> None:
     assert {kind.name for kind in STANDARD if kind.binds_item({})} == {"edit", "filter", "sort"}
     assert not traits("edit", {"mode": "keep_only"})["binds"]
 
 
-def test_what_suspends_fans_out_and_joins() -> None:
+def test_traits_of_types() -> None:
     def named(trait: str) -> set[str]:
         return {kind.name for kind in STANDARD if getattr(kind, trait)}
 
@@ -286,26 +288,26 @@ def test_what_suspends_fans_out_and_joins() -> None:
     assert named("credentials") == {"webhook", "http", "smtp", "llm_service"}
 
 
-def test_how_a_join_opens() -> None:
-    merge, gather = standard_catalogue()["merge"], standard_catalogue()["aggregator"]
+def test_join_rules() -> None:
+    merge, aggregator = standard_catalogue()["merge"], standard_catalogue()["aggregator"]
 
     assert merge.join_rule({}) == JoinRule("all")
     assert merge.join_rule({"wait_mode": "wait_for_any", "cancel_losers": True}) == JoinRule(
         "any", None, True
     )
     assert merge.join_rule({"wait_mode": {"at_least": 2}, "timeout": 0}) == JoinRule(2, 0)
-    assert gather.join_rule({"timeout": 120}) == JoinRule("all", 120)
+    assert aggregator.join_rule({"timeout": 120}) == JoinRule("all", 120)
     assert standard_catalogue()["edit"].join_rule({}) == JoinRule()
 
 
-def test_how_a_split_starts_its_items() -> None:
+def test_split_window() -> None:
     split = standard_catalogue()["split"]
 
     assert split.window({"input_array": []}) == Window()
     assert split.window({"input_array": [], "max_in_flight": 3, "batch_size": 2}) == Window(3, 2)
 
 
-def test_where_routers_lead() -> None:
+def test_router_outlets_and_routes() -> None:
     condition, switch = standard_catalogue()["if"], standard_catalogue()["switch"]
     rules = {"rules": [{"value": 1}, {"value": 2}]}
 
@@ -318,7 +320,7 @@ def test_where_routers_lead() -> None:
     assert switch.ignore_outlet == "fallback"
 
 
-def test_tries_of_a_request_become_a_retry_policy() -> None:
+def test_http_retry_parameters_become_policy() -> None:
     http = standard_catalogue()["http"]
 
     assert http.retry({"url": "x"}) is None

@@ -1,4 +1,4 @@
-"""conditional."""
+"""The `conditional` node."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rune.core.execution.outcome import Output
-from tests.unit.nodes.running import error, output, run
+from tests.unit.nodes.runner import error, output, run
 
 TRIGGER = {"n": 4, "who": "bob", "tags": ["a", "b"], "nil": None, "code": "007"}
 
@@ -34,7 +34,7 @@ def decide(expression: Any, **parameters: Any) -> bool:
         (False, False),
     ],
 )
-def test_an_expression_decides_by_its_truth(expression: Any, expected: bool) -> None:
+def test_truthiness_of_expression_selects_outlet(expression: Any, expected: bool) -> None:
     assert decide(expression) is expected
 
 
@@ -60,63 +60,63 @@ def test_an_expression_decides_by_its_truth(expression: Any, expected: bool) -> 
         ("$gone.x", "exists", None, False),
     ],
 )
-def test_a_rule_compares(op1: Any, operator: str, op2: Any, expected: bool) -> None:
+def test_rule_operator_compares_operands(op1: Any, operator: str, op2: Any, expected: bool) -> None:
     assert decide([{"op1": op1, "operator": operator, "op2": op2}]) is expected
 
 
-def test_h_g11_text_is_never_compared_as_a_number() -> None:
-    # Red if sides are converted before they are compared.
+def test_h_g11_text_is_not_compared_as_number() -> None:
+    # Red if operands are converted before they are compared.
     assert decide([{"op1": "$trigger.code", "operator": "==", "op2": "7"}]) is False
     assert decide([{"op1": "$trigger.n", "operator": "==", "op2": "4"}]) is False
 
 
-def test_h_g5_data_is_never_read_as_a_condition() -> None:
+def test_h_g5_data_is_not_evaluated_as_condition() -> None:
     # Red if a resolved value is compiled again.
     outcome = run("if", {"expression": "$trigger == 'x'"}, trigger="x' or true or '")
     assert output(outcome) == {"result": False}
 
 
-NO = {"op1": 1, "op2": 2}
-HOLDS = {"op1": 1, "op2": 1}
+FALSE_RULE = {"op1": 1, "op2": 2}
+TRUE_RULE = {"op1": 1, "op2": 1}
 
 
 @pytest.mark.parametrize(
     ("rules", "operator", "expected"),
     [
-        ([HOLDS, HOLDS], "and", True),
-        ([HOLDS, NO], "and", False),
-        ([NO, HOLDS], "or", True),
-        ([NO, NO], "or", False),
+        ([TRUE_RULE, TRUE_RULE], "and", True),
+        ([TRUE_RULE, FALSE_RULE], "and", False),
+        ([FALSE_RULE, TRUE_RULE], "or", True),
+        ([FALSE_RULE, FALSE_RULE], "or", False),
     ],
 )
-def test_rules_are_joined(rules: list[Any], operator: str, expected: bool) -> None:
+def test_operator_combines_rules(rules: list[Any], operator: str, expected: bool) -> None:
     assert decide(rules, operator=operator) is expected
 
 
-def test_all_rules_must_hold_unless_told_otherwise() -> None:
-    assert decide([HOLDS, NO]) is False
+def test_default_operator_requires_all_rules() -> None:
+    assert decide([TRUE_RULE, FALSE_RULE]) is False
 
 
-BROKEN = {"op1": "$trigger.absent", "operator": "==", "op2": 5}
+FAILING_RULE = {"op1": "$trigger.absent", "operator": "==", "op2": 5}
 
 
-def test_what_comes_after_the_rule_that_decides_is_not_evaluated() -> None:
-    assert decide([NO, BROKEN], operator="and") is False
-    assert decide([HOLDS, BROKEN], operator="or") is True
+def test_rules_after_deciding_rule_are_not_evaluated() -> None:
+    assert decide([FALSE_RULE, FAILING_RULE], operator="and") is False
+    assert decide([TRUE_RULE, FAILING_RULE], operator="or") is True
 
 
 @pytest.mark.parametrize(
-    ("expression", "told"),
+    ("expression", "message"),
     [
         ("$trigger.absent > 1", "parameters.expression: $trigger.absent"),
         ("$trigger.who > 1", "parameters.expression: "),
-        ([HOLDS, BROKEN], "parameters.expression[1].op1: $trigger.absent"),
-        ([HOLDS, {"op1": "x", "operator": ">", "op2": 1}], "parameters.expression[1]: "),
+        ([TRUE_RULE, FAILING_RULE], "parameters.expression[1].op1: $trigger.absent"),
+        ([TRUE_RULE, {"op1": "x", "operator": ">", "op2": 1}], "parameters.expression[1]: "),
         ([{"op1": 1, "op2": "$gone.x"}], "parameters.expression[0].op2: $gone"),
         ([{"op1": "x", "operator": "matches", "op2": "("}], "parameters.expression[0]: "),
     ],
 )
-def test_a_condition_that_cannot_be_evaluated_fails_and_says_where(expression: Any, told: str) -> None:
+def test_failing_condition_fails_node_with_path(expression: Any, message: str) -> None:
     found = error(run("conditional", {"expression": expression}, trigger=TRIGGER))
     assert found.code == "EXPRESSION_ERROR"
-    assert found.message.startswith(told)
+    assert found.message.startswith(message)

@@ -1,4 +1,4 @@
-"""Node types from plain functions."""
+"""Node types from decorated functions."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from rune.errors import NodeFailure
 from rune.nodes.base import RunnableType
 from rune.nodes.custom import NodeContext, kind_of, node
 from rune.nodes.registry import execute_async, prepare, standard_registry
-from tests.unit.nodes.running import error, output
+from tests.unit.nodes.runner import error, output
 
 
-@node("acme.score", errors={"NO_CUSTOMER": "nobody is called so"})
+@node("acme.score", errors={"NO_CUSTOMER": "no such customer"})
 async def score(ctx: NodeContext, customer_id: str, weight: float = 1.0) -> dict[str, Any]:
     """Scores a customer.
 
     The higher the better.
     """
     if not customer_id:
-        raise NodeFailure("nobody", code="NO_CUSTOMER")
+        raise NodeFailure("no such customer", code="NO_CUSTOMER")
     return {
         "id": customer_id,
         "score": weight * 2,
@@ -55,27 +55,27 @@ def point(
     return Point(x * scale)
 
 
-def known(function: Any) -> RunnableType:
+def type_of(function: Any) -> RunnableType:
     found = kind_of(function)
     assert found is not None
     return found
 
 
-def run(function: Any, parameters: dict[str, Any], **facts: Any) -> Outcome:
-    kind = known(function)
+def run(function: Any, parameters: dict[str, Any], **options: Any) -> Outcome:
+    kind = type_of(function)
     assert not kind.type.check(parameters, lambda text: "$" in text)
     compiled = compile_parameters(kind.type, parameters, Names(frozenset(), {}))
     scope = {"$json": {"p": 1}, "$trigger": {"id": "c7", "n": 3}}
-    prepared = prepare(kind, compiled, scope, now=5, **facts)
+    prepared = prepare(kind, compiled, scope, now=5, **options)
     return prepared if isinstance(prepared, Failure) else asyncio.run(execute_async(kind, prepared))
 
 
-def test_an_async_function_is_a_node() -> None:
+def test_async_function_runs_as_node() -> None:
     outcome = run(score, {"customer_id": "$trigger.id", "weight": 3}, idempotency_key="e1:score@/", attempt=2)
     assert output(outcome) == {"id": "c7", "score": 6.0, "seen": {"p": 1}, "key": "e1:score@/", "try": 2}
 
 
-def test_a_function_is_a_node_and_what_it_returns_becomes_json() -> None:
+def test_dataclass_result_becomes_json() -> None:
     assert output(run(point, {"x": "$trigger.n", "scale": 2})) == {"x": 6, "y": [1, 2]}
 
 
@@ -84,25 +84,25 @@ def test_defaults_are_not_shared_between_runs() -> None:
         tags.append("x")
         return tags
 
-    made = node("acme.tags", effectful=False)(seen)
-    assert output(run(made, {})) == ["x"]
-    assert output(run(made, {})) == ["x"]
+    decorated = node("acme.tags", effectful=False)(seen)
+    assert output(run(decorated, {})) == ["x"]
+    assert output(run(decorated, {})) == ["x"]
 
 
-def test_the_function_stays_callable() -> None:
+def test_decorated_function_stays_callable() -> None:
     assert point(2, scale=3) == Point(6)
 
 
-def test_the_declaration_follows_from_the_function() -> None:
-    type = known(score).type
+def test_declaration_is_derived_from_function() -> None:
+    type = type_of(score).type
     assert (type.name, type.summary) == ("acme.score", "Scores a customer.")
     assert "The higher the better." in type.doc
-    assert type.errors == {"NO_CUSTOMER": "nobody is called so"}
+    assert type.errors == {"NO_CUSTOMER": "no such customer"}
     assert type.effectful({}) is True
     assert type.schema["required"] == ["customer_id"]
     assert set(type.schema["properties"]) == {"customer_id", "weight"}
-    assert known(point).type.effectful({}) is False
-    assert known(point).type.schema["properties"]["scale"]["description"] == "How large."
+    assert type_of(point).type.effectful({}) is False
+    assert type_of(point).type.schema["properties"]["scale"]["description"] == "How large."
 
 
 @pytest.mark.parametrize(
@@ -115,22 +115,22 @@ def test_the_declaration_follows_from_the_function() -> None:
         ({"x": 1, "nope": 1}, "nope"),
     ],
 )
-def test_parameters_are_checked_before_anything_runs(parameters: dict[str, Any], path: str) -> None:
-    found = known(point).type.check(parameters, lambda text: False)
+def test_invalid_parameters_are_reported(parameters: dict[str, Any], path: str) -> None:
+    found = type_of(point).type.check(parameters, lambda text: False)
     assert [each.path for each in found] == [path]
 
 
-def test_resolved_parameters_are_checked_too() -> None:
+def test_resolved_parameters_are_checked() -> None:
     found = error(run(point, {"x": "$trigger.id"}))
     assert found.code == "BAD_PARAMETER"
     assert "parameters.x" in found.message
 
 
-def test_a_failure_keeps_its_code() -> None:
+def test_node_failure_keeps_code() -> None:
     assert error(run(score, {"customer_id": ""})).code == "NO_CUSTOMER"
 
 
-def test_an_outcome_is_taken_as_it_is() -> None:
+def test_returned_outcome_is_used_unchanged() -> None:
     @node("acme.hold", effectful=False)
     def hold(mode: str) -> Outcome:
         return Suspend(signal="go") if mode == "wait" else Output({"ok": True}, "fast")
@@ -140,7 +140,7 @@ def test_an_outcome_is_taken_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), {1: 2}, object()])
-def test_what_is_not_json_does_not_leave(value: Any) -> None:
+def test_non_json_result_fails(value: Any) -> None:
     @node("acme.odd", effectful=False)
     def odd() -> Any:
         return value
@@ -148,7 +148,7 @@ def test_what_is_not_json_does_not_leave(value: Any) -> None:
     assert error(run(odd, {})).code == "NOT_JSON"
 
 
-def test_a_function_that_blocks_does_not_hold_up_the_others() -> None:
+def test_effectful_sync_function_runs_in_thread() -> None:
     @node("acme.slow")
     def slow() -> bool:
         return threading.current_thread() is threading.main_thread()
@@ -161,18 +161,18 @@ def test_a_function_that_blocks_does_not_hold_up_the_others() -> None:
     assert output(run(quick, {})) is True
 
 
-def test_custom_types_stand_beside_the_standard_ones() -> None:
-    grown = standard_registry().extended([known(score), known(point)])
-    assert grown["point"] is grown["acme.point"]
+def test_custom_types_extend_standard_registry() -> None:
+    extended = standard_registry().extended([type_of(score), type_of(point)])
+    assert extended["point"] is extended["acme.point"]
 
 
 @pytest.mark.parametrize("name", ["", "1st", "has space", "acme.", ".x", "$x"])
-def test_a_bad_name_is_refused(name: str) -> None:
+def test_invalid_type_name_is_rejected(name: str) -> None:
     with pytest.raises(ValueError, match="not a valid node type name"):
         node(name)
 
 
-def test_arguments_that_no_document_could_give_are_refused() -> None:
+def test_unsupported_arguments_are_rejected() -> None:
     def starred(*values: int) -> None: ...
     def named(**values: int) -> None: ...
     def positional(value: int, /) -> None: ...
@@ -184,7 +184,7 @@ def test_arguments_that_no_document_could_give_are_refused() -> None:
             node("acme.bad")(each)
 
 
-def test_anything_else_is_no_node() -> None:
+def test_kind_of_other_objects_is_none() -> None:
     assert kind_of(print) is None
     assert kind_of(5) is None
     assert kind_of(None) is None

@@ -1,4 +1,4 @@
-"""datetime."""
+"""The `datetime` node."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.nodes.running import NOW, error, output, run
+from tests.unit.nodes.runner import NOW, error, output, run
 
 LEAP = "2024-02-28T00:00:00Z"
 
 
-def test_now_is_the_time_of_the_run() -> None:
+def test_now_is_time_of_run() -> None:
     assert output(run("datetime")) == {
         "result": "2023-11-14T22:13:20Z",
         "iso": "2023-11-14T22:13:20Z",
@@ -33,12 +33,12 @@ def test_now_is_the_time_of_the_run() -> None:
         ("subtract", 1709251200, 2, "days", 1709078400),
     ],
 )
-def test_dates_move(operation: str, date: Any, amount: float, unit: str, unix: int) -> None:
+def test_add_and_subtract_shift_date(operation: str, date: Any, amount: float, unit: str, unix: int) -> None:
     parameters = {"operation": operation, "date": "$trigger", "amount": amount, "unit": unit}
     assert output(run("datetime", parameters, trigger=date))["unix"] == unix
 
 
-def test_a_date_moves_from_now_where_none_is_given() -> None:
+def test_add_without_date_starts_now() -> None:
     parameters = {"operation": "add", "amount": 1, "unit": "days"}
     assert output(run("datetime", parameters))["unix"] == NOW // 1000 + 86_400
 
@@ -46,15 +46,15 @@ def test_a_date_moves_from_now_where_none_is_given() -> None:
 @pytest.mark.parametrize(
     ("date", "unix"), [(0, 0), (1709251200, 1709251200), (1709251200.75, 1709251200), (-1, -1)]
 )
-def test_h_h5_a_number_is_seconds_since_1970_and_never_now(date: float, unix: int) -> None:
-    # Red if only text is read as a date and anything else falls back to now.
+def test_h_h5_number_is_unix_time(date: float, unix: int) -> None:
+    # Red if only text is parsed as a date and other values fall back to now.
     parameters = {"operation": "format", "date": "$trigger"}
     assert output(run("datetime", parameters, trigger=date))["unix"] == unix
 
 
 @pytest.mark.parametrize("date", [None, True, [], {}])
-def test_h_h5_what_is_no_date_is_never_now(date: Any) -> None:
-    # Red if null counts as not given.
+def test_h_h5_invalid_date_fails(date: Any) -> None:
+    # Red if null is treated as a missing date.
     found = error(run("datetime", {"operation": "format", "date": "$trigger"}, trigger=date))
     assert found.code == "BAD_PARAMETER"
     assert "parameters.date" in found.message
@@ -68,14 +68,14 @@ def test_h_h5_what_is_no_date_is_never_now(date: Any) -> None:
         ("Asia/Kolkata", "2024-07-01T17:30:00+05:30"),
     ],
 )
-def test_the_result_is_in_the_time_zone(zone: str, iso: str) -> None:
+def test_result_is_in_time_zone(zone: str, iso: str) -> None:
     parameters = {"operation": "format", "date": "2024-07-01T12:00:00Z", "timezone": zone}
     found = output(run("datetime", parameters))
     assert (found["iso"], found["result"], found["timezone"]) == (iso, iso, zone)
     assert found["unix"] == 1719835200
 
 
-def test_a_day_is_24_hours_also_where_the_clocks_change() -> None:
+def test_day_is_24_hours_across_dst_change() -> None:
     parameters = {
         "operation": "add",
         "date": "2024-03-30T12:00:00+01:00",
@@ -96,7 +96,7 @@ def test_a_day_is_24_hours_also_where_the_clocks_change() -> None:
         ("", "UTC", ""),
     ],
 )
-def test_the_result_is_written_as_the_pattern_says(pattern: str, zone: str, expected: str) -> None:
+def test_format_pattern_sets_result(pattern: str, zone: str, expected: str) -> None:
     parameters = {"operation": "format", "date": "2024-07-01T12:05:00Z", "format": pattern, "timezone": zone}
     found = output(run("datetime", parameters))
     assert found["result"] == expected
@@ -114,7 +114,7 @@ def test_the_result_is_written_as_the_pattern_says(pattern: str, zone: str, expe
         (1735603200, None, "2024-12-31T00:00:00Z"),
     ],
 )
-def test_dates_are_read(date: Any, pattern: str | None, iso: str) -> None:
+def test_parse_reads_date(date: Any, pattern: str | None, iso: str) -> None:
     parameters: dict[str, Any] = {"operation": "parse", "date": "$trigger"}
     if pattern is not None:
         parameters["format"] = pattern
@@ -141,7 +141,7 @@ def test_dates_are_read(date: Any, pattern: str | None, iso: str) -> None:
         ({"operation": "format", "date": "0001-01-01T00:00:00Z", "timezone": "America/New_York"}, "BAD_DATE"),
     ],
 )
-def test_what_cannot_be_done_fails_with_its_own_code(parameters: dict[str, Any], code: str) -> None:
+def test_invalid_parameters_fail_with_code(parameters: dict[str, Any], code: str) -> None:
     assert error(run("datetime", parameters, trigger=None)).code == code
 
 
@@ -150,9 +150,9 @@ def test_what_cannot_be_done_fails_with_its_own_code(parameters: dict[str, Any],
     st.integers(-10_000, 10_000),
     st.sampled_from(["UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata"]),
 )
-def test_a_date_moved_there_and_back_is_the_same(date: int, amount: int, zone: str) -> None:
-    there = {"operation": "add", "date": date, "amount": amount, "unit": "hours", "timezone": zone}
-    moved = output(run("datetime", there))
+def test_add_then_subtract_restores_date(date: int, amount: int, zone: str) -> None:
+    forward = {"operation": "add", "date": date, "amount": amount, "unit": "hours", "timezone": zone}
+    moved = output(run("datetime", forward))
     assert moved["unix"] == date + amount * 3600
-    back = {**there, "operation": "subtract", "date": moved["iso"]}
-    assert output(run("datetime", back))["unix"] == date
+    backward = {**forward, "operation": "subtract", "date": moved["iso"]}
+    assert output(run("datetime", backward))["unix"] == date

@@ -1,4 +1,4 @@
-"""Node types that others bring."""
+"""Node types from modules and entry points."""
 
 from __future__ import annotations
 
@@ -32,47 +32,47 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
 
 
-def listed(monkeypatch: pytest.MonkeyPatch, *values: str) -> None:
+def install_entry_points(monkeypatch: pytest.MonkeyPatch, *values: str) -> None:
     points = EntryPoints(EntryPoint("acme", value, registry.ENTRY_POINT_GROUP) for value in values)
     monkeypatch.setattr(registry, "entry_points", lambda group: points.select(group=group))
 
 
 @pytest.mark.usefixtures("modules")
-def test_a_module_gives_each_of_its_node_types_once() -> None:
+def test_load_module_returns_each_type_once() -> None:
     assert [each.type.name for each in load_module("acme_good")] == ["acme.add"]
 
 
 @pytest.mark.usefixtures("modules")
 @pytest.mark.parametrize("name", ["acme_empty", "acme_broken", "acme_absent", "acme_ends"])
-def test_a_module_that_cannot_be_used_is_named(name: str) -> None:
+def test_unusable_module_raises_with_name(name: str) -> None:
     with pytest.raises(NodeModuleError, match=name):
         load_module(name)
 
 
 @pytest.mark.usefixtures("modules")
 @pytest.mark.parametrize("value", ["acme_good", "acme_good:add"])
-def test_installed_node_types_are_found(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    listed(monkeypatch, value)
+def test_entry_point_types_are_registered(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    install_entry_points(monkeypatch, value)
     assert "acme.add" in full_registry()
     assert "edit" in full_registry()
 
 
 @pytest.mark.usefixtures("modules")
-def test_the_same_type_found_twice_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    listed(monkeypatch, "acme_good")
+def test_type_found_twice_is_registered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    install_entry_points(monkeypatch, "acme_good")
     assert "acme.add" in full_registry(["acme_good"])
 
 
 @pytest.mark.usefixtures("modules")
 @pytest.mark.parametrize("value", ["acme_broken", "acme_good:nope", "acme_empty"])
-def test_an_entry_point_that_cannot_be_used_is_named(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    listed(monkeypatch, value)
+def test_unusable_entry_point_raises_with_name(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    install_entry_points(monkeypatch, value)
     with pytest.raises(NodeModuleError, match=value):
         full_registry()
 
 
 @pytest.mark.usefixtures("modules")
-def test_a_name_that_is_taken_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    listed(monkeypatch)
+def test_taken_type_name_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    install_entry_points(monkeypatch)
     with pytest.raises(NodeModuleError, match="edit"):
         full_registry(["acme_taken"])

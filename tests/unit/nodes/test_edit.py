@@ -1,4 +1,4 @@
-"""edit."""
+"""The `edit` node."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.nodes.running import error, output, run
+from tests.unit.nodes.runner import error, output, run
 
 
 def assign(*assignments: Any) -> dict[str, Any]:
     return {"assignments": [dict(zip(("name", "value", "type"), each, strict=False)) for each in assignments]}
 
 
-def test_fields_are_set_on_the_payload() -> None:
+def test_fields_are_set_on_payload() -> None:
     payload = {"n": 1, "user": {"name": "ada"}}
     parameters = assign(("user.age", 5), ("new.a.b", "$trigger.n"), ("new.a.c", 2))
     expected = {"n": 1, "user": {"name": "ada", "age": 5}, "new": {"a": {"b": 7, "c": 2}}}
     assert output(run("edit", parameters, payload=payload, trigger={"n": 7})) == expected
 
 
-def test_what_came_in_is_never_changed() -> None:
+def test_inputs_are_not_modified() -> None:
     payload = {"user": {"name": "ada", "tags": {"a": 1}}, "list": [1]}
     before = copy.deepcopy(payload)
     shared = {"inner": {"x": 1}}
@@ -35,13 +35,13 @@ def test_what_came_in_is_never_changed() -> None:
     assert shared == {"inner": {"x": 1}}
 
 
-def test_keep_only_makes_a_new_object_and_never_looks_at_the_payload() -> None:
+def test_keep_only_ignores_payload() -> None:
     parameters = {"mode": "keep_only", **assign(("a", 1), ("b.c", "$trigger"))}
     for payload in ({"x": 1}, [1, 2], None, "text"):
         assert output(run("set", parameters, payload=payload, trigger="t")) == {"a": 1, "b": {"c": "t"}}
 
 
-def test_another_object_to_start_from() -> None:
+def test_from_replaces_payload() -> None:
     parameters = {"from": "$trigger.user", **assign(("age", "{{ 1 + 1 }}"))}
     assert output(run("edit", parameters, payload=5, trigger={"user": {"name": "ada"}})) == {
         "name": "ada",
@@ -49,12 +49,12 @@ def test_another_object_to_start_from() -> None:
     }
 
 
-def test_values_are_resolved_before_any_is_set() -> None:
+def test_values_are_resolved_before_assignment() -> None:
     parameters = assign(("a", "$json.b"), ("b", "$json.a"))
     assert output(run("edit", parameters, payload={"a": 1, "b": 2})) == {"a": 2, "b": 1}
 
 
-def test_a_list_is_edited_element_by_element() -> None:
+def test_list_is_edited_per_element() -> None:
     parameters = assign(("twice", "{{ $item.v * 2 }}"), ("at", "$index"), ("by.who", "$trigger"))
     found = output(run("edit", parameters, payload=[{"v": 2}, {"v": 4}], trigger="ada"))
     assert found == [
@@ -63,7 +63,7 @@ def test_a_list_is_edited_element_by_element() -> None:
     ]
 
 
-def test_an_inner_element_hides_the_item_around_it_only_while_it_lasts() -> None:
+def test_list_element_shadows_outer_item() -> None:
     scope = {"$item": "outer", "$index": 9}
     inner = run("edit", assign(("x", "$item.v")), payload=[{"v": 1}], scope=scope)
     assert output(inner) == [{"v": 1, "x": 1}]
@@ -72,16 +72,16 @@ def test_an_inner_element_hides_the_item_around_it_only_while_it_lasts() -> None
     assert output(run("edit", kept, payload=[{"v": 1}], scope=scope)) == {"x": "outer"}
 
 
-def test_every_element_gets_an_identifier_of_its_own() -> None:
+def test_each_element_gets_own_uuid() -> None:
     found = output(run("edit", assign(("id", "{{ uuid() }}")), payload=[{}, {}, {}], scope={"@seed": "s"}))
     assert len({each["id"] for each in found}) == 3
 
 
-def test_an_empty_list_stays_one() -> None:
+def test_empty_list_stays_empty() -> None:
     assert output(run("edit", assign(("x", "$item.v")), payload=[])) == []
 
 
-def test_without_assignments_the_payload_comes_out() -> None:
+def test_payload_is_output_without_assignments() -> None:
     assert output(run("edit", {}, payload={"a": 1})) == {"a": 1}
     assert output(run("edit", {}, payload=[{"a": 1}])) == [{"a": 1}]
     assert output(run("edit", {"mode": "keep_only"}, payload={"a": 1})) == {}
@@ -116,7 +116,7 @@ def test_without_assignments_the_payload_comes_out() -> None:
         (7, None, 7),
     ],
 )
-def test_values_convert(value: Any, type: str | None, expected: Any) -> None:
+def test_type_converts_value(value: Any, type: str | None, expected: Any) -> None:
     found = output(run("edit", assign(("x", "$trigger", type)), payload={}, trigger=value))["x"]
     assert found == expected
     assert found.__class__ is expected.__class__
@@ -147,47 +147,47 @@ def test_values_convert(value: Any, type: str | None, expected: Any) -> None:
         (None, "object"),
     ],
 )
-def test_what_does_not_convert_fails_and_says_where(value: Any, type: str) -> None:
+def test_failed_conversion_fails_with_path(value: Any, type: str) -> None:
     found = error(run("edit", assign(("y", 1), ("x", "$trigger", type)), payload={}, trigger=value))
     assert found.code == "CONVERSION_FAILED"
     assert found.message.startswith("parameters.assignments[1].value: ")
 
 
 @given(st.integers(-(10**40), 10**40))
-def test_whole_numbers_are_read_exactly(number: int) -> None:
+def test_integers_are_converted_exactly(number: int) -> None:
     assert output(run("edit", assign(("x", str(number), "number")), payload={})) == {"x": number}
 
 
 @pytest.mark.parametrize("payload", ["text", 5, None, [{"a": 1}, 2], [[]]])
-def test_fields_are_set_on_objects_only(payload: Any) -> None:
+def test_non_object_input_fails(payload: Any) -> None:
     assert error(run("edit", assign(("x", 1)), payload=payload)).code == "NOT_AN_OBJECT"
 
 
-def test_a_name_does_not_lead_through_what_is_no_object() -> None:
+def test_path_through_non_object_fails() -> None:
     found = error(run("edit", assign(("user.name.first", 1)), payload={"user": {"name": "ada"}}))
     assert found.code == "NOT_AN_OBJECT"
     assert "`user.name`" in found.message
 
 
 @pytest.mark.parametrize("name", ["a..b", ".a", "a."])
-def test_an_empty_part_of_a_name_is_refused(name: str) -> None:
+def test_empty_path_segment_fails(name: str) -> None:
     assert error(run("edit", assign((name, 1)), payload={})).code == "BAD_PARAMETER"
 
 
-def test_a_computed_assignment_is_held_to_the_same_form() -> None:
+def test_computed_type_is_validated() -> None:
     found = error(run("edit", assign(("x", 1, "{{ $trigger }}")), payload={}, trigger="date"))
     assert found.code == "BAD_PARAMETER"
     assert found.message.startswith("parameters.assignments[0].type")
 
 
-def test_h_g1_one_bad_value_fails_the_node_and_names_it() -> None:
-    # Red if a value that cannot be resolved is left as it is written.
+def test_h_g1_unresolved_value_fails_with_path() -> None:
+    # Red if an unresolved value is kept as text.
     found = error(run("edit", assign(("a", 1), ("b", "$trigger.nope")), payload={}, trigger={}))
     assert found.code == "EXPRESSION_ERROR"
     assert found.message.startswith("parameters.assignments[1].value: $trigger.nope")
 
 
-def test_the_element_that_failed_is_named() -> None:
+def test_failing_element_is_named() -> None:
     found = error(run("edit", assign(("x", "$item.v")), payload=[{"v": 1}, {}]))
     assert "$item.v" in found.message
     assert "element 1" in found.message
@@ -199,7 +199,7 @@ OBJECTS = st.dictionaries(JSON_KEYS, st.integers() | INNER, max_size=4)
 
 
 @given(OBJECTS, st.lists(JSON_KEYS, min_size=1, max_size=3), st.integers())
-def test_only_the_named_place_changes(payload: dict[str, Any], path: list[str], value: int) -> None:
+def test_only_assigned_path_changes(payload: dict[str, Any], path: list[str], value: int) -> None:
     before = copy.deepcopy(payload)
     outcome = run("edit", assign((".".join(path), value)), payload=payload)
     assert payload == before

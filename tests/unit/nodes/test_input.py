@@ -1,10 +1,10 @@
-"""Triggers."""
+"""Trigger nodes."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.unit.nodes.running import output, run
+from tests.unit.nodes.runner import output, run
 
 
 @pytest.mark.parametrize(
@@ -12,5 +12,5 @@ from tests.unit.nodes.running import output, run
     [("manual", {}), ("input", {}), ("webhook", {"path": "orders"}), ("schedule", {"cron": "0 9 * * 1"})],
 )
 @pytest.mark.parametrize("payload", [{"x": 1}, [1, 2], None, "text", 0])
-def test_a_trigger_passes_its_payload_on(type: str, parameters: dict[str, object], payload: object) -> None:
+def test_trigger_outputs_payload(type: str, parameters: dict[str, object], payload: object) -> None:
     assert output(run(type, parameters, payload=payload)) == payload

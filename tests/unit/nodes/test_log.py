@@ -1,4 +1,4 @@
-"""log."""
+"""The `log` node."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.nodes.running import error, output, run
+from tests.unit.nodes.runner import error, output, run
 
 
 @pytest.mark.parametrize(
@@ -18,17 +18,17 @@ from tests.unit.nodes.running import error, output, run
         ("cost: $5.00", "cost: $5.00"),
     ],
 )
-def test_the_output_is_the_message(message: Any, expected: Any) -> None:
+def test_message_is_output(message: Any, expected: Any) -> None:
     assert output(run("log", {"message": message}, trigger={"name": "ada"})) == expected
 
 
 @pytest.mark.parametrize("value", [[1, {"a": 2}], {"a": None}, 7, 1.5, True, None])
-def test_h_h6_a_message_need_not_be_text(value: Any) -> None:
+def test_h_h6_message_may_be_any_json(value: Any) -> None:
     # Red if the message is declared as text.
     assert output(run("log", {"message": "$trigger"}, trigger=value)) == value
 
 
-def test_a_missing_reference_fails_the_node_and_names_the_parameter() -> None:
+def test_missing_reference_fails_with_parameter_path() -> None:
     found = error(run("log", {"message": "$trigger.nope"}, trigger={"name": "ada"}))
     assert found.code == "EXPRESSION_ERROR"
     assert "parameters.message" in found.message

@@ -1,4 +1,4 @@
-"""The redactor: what is secret is found in every form, and nothing else is touched."""
+"""The redactor removes secrets in every encoding and leaves other text unchanged."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VALUES = st.text(min_size=6, max_size=40).filter(lambda text: "*" not in text)
 @given(VALUES, st.binary(max_size=5), st.binary(max_size=5))
 @example(SECRET, b"", b"x")
 @example("sixsix", b"12", b"345")
-def test_a_value_is_found_in_every_form(value: str, before: bytes, after: bytes) -> None:
+def test_secret_is_redacted_in_every_encoding(value: str, before: bytes, after: bytes) -> None:
     raw = value.encode("utf-8", "surrogatepass")
     forms = [value, quote(raw), quote(raw, safe=""), quote_plus(raw), html.escape(value)]
     forms += [json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]]
@@ -45,7 +45,7 @@ def test_a_value_is_found_in_every_form(value: str, before: bytes, after: bytes)
 
 
 @given(VALUES, st.integers(0, 2**40))
-def test_a_value_of_which_some_characters_are_percent_encoded(value: str, which: int) -> None:
+def test_partly_percent_encoded_secret_is_redacted(value: str, which: int) -> None:
     value = value.encode("utf-8", "replace").decode()
     parts = [
         quote(each, safe="") if which >> place & 1 or each == "%" else each
@@ -58,14 +58,14 @@ def test_a_value_of_which_some_characters_are_percent_encoded(value: str, which:
 
 
 @given(st.text(alphabet="abcdefgh", min_size=1, max_size=5))
-def test_a_short_value_is_hidden_where_it_stands_alone(value: str) -> None:
+def test_short_secret_is_redacted_as_whole_word(value: str) -> None:
     redactor = Redactor([value])
 
     assert redactor.text(f"pass={value}; next") == f"pass={REDACTED}; next"
     assert redactor.text(f"xx{value}xx") == f"xx{value}xx"
 
 
-def test_a_pair_goes_as_a_whole() -> None:
+def test_pair_is_redacted_as_whole() -> None:
     redactor = Redactor(["password1", "me:password1"])
     header = base64.b64encode(b"me:password1").decode()
 
@@ -81,18 +81,18 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_what_holds_no_secret_is_the_same_object(value: Any) -> None:
+def test_value_without_secret_is_returned_unchanged(value: Any) -> None:
     assert Redactor(["a-secret-that-is-nowhere"]).value(value) is value
 
 
-def test_values_and_keys_at_any_depth() -> None:
+def test_keys_and_values_are_redacted_at_any_depth() -> None:
     redactor = Redactor(["hunter2hunter2", "424242424242"])
     value = {"a": [{"hunter2hunter2": 1}, "x hunter2hunter2 y"], "n": 424242424242, "m": 42}
 
     assert redactor.value(value) == {"a": [{REDACTED: 1}, f"x {REDACTED} y"], "n": REDACTED, "m": 42}
 
 
-def test_outcomes() -> None:
+def test_outcomes_are_redacted() -> None:
     redactor = Redactor(["hunter2hunter2"])
     clean, waiting = Output({"a": 1}, "true"), Suspend(until=1)
 
@@ -106,16 +106,16 @@ def test_outcomes() -> None:
     assert failed == Failure(Error("X", f"got {REDACTED}", {"body": REDACTED}, engine=True))
 
 
-@pytest.mark.parametrize("kept", range(4, 14))
-def test_a_value_that_was_cut_is_hidden_too(kept: int) -> None:
+@pytest.mark.parametrize("length", range(4, 14))
+def test_truncated_secret_is_redacted(length: int) -> None:
     redactor = Redactor(["hunter2hunter2"])
-    part = "hunter2hunter2"[:kept]
-    error = redactor.error(Error("X", f"said {part}…", {"body": f"...{part}"}))
+    part = "hunter2hunter2"[:length]
+    error = redactor.error(Error("X", f"got {part}…", {"body": f"...{part}"}))
 
-    assert (error.message, error.details) == (f"said {REDACTED}", {"body": f"...{REDACTED}"})
+    assert (error.message, error.details) == (f"got {REDACTED}", {"body": f"...{REDACTED}"})
 
 
-def test_errors_lose_telling_fields_and_users_of_addresses() -> None:
+def test_error_redacts_sensitive_fields_and_url_users() -> None:
     details = {
         "headers": {"Authorization": "Bearer abc", "Set-Cookie": ["a=b"], "X-Api-Key": "k", "Age": "5"},
         "usage": {"prompt_tokens": 12},
@@ -143,7 +143,7 @@ def test_errors_lose_telling_fields_and_users_of_addresses() -> None:
     "text",
     ["mail ada@example.com", "see https://x.example/a@b", "Basic authentication failed", "cookies are fine"],
 )
-def test_ordinary_text_stays(text: str) -> None:
+def test_text_without_secret_is_unchanged(text: str) -> None:
     assert by_name(text) == text
 
 
@@ -163,7 +163,7 @@ def factory() -> Iterator[None]:
     logging.setLogRecordFactory(before)
 
 
-def test_the_log_shows_nothing_that_is_in_use(
+def test_log_redacts_secrets_in_use(
     in_use: Redactor, factory: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in ("rune", "rune.worker", "rune.node.deep", "asyncio"):
@@ -178,21 +178,21 @@ def test_the_log_shows_nothing_that_is_in_use(
     assert "got *** from {'x': '***'}" in caplog.text
 
 
-def test_the_log_hides_by_name_whatever_is_in_use(factory: None, caplog: pytest.LogCaptureFixture) -> None:
+def test_log_redacts_url_users_by_name(factory: None, caplog: pytest.LogCaptureFixture) -> None:
     logging.getLogger("rune.worker").warning("https://me:pw@shop.example/ %d", 5)
     logging.getLogger("rune.worker").warning("100%% of %s", "hunter2hunter2")
 
     assert caplog.messages == [f"https://{REDACTED}@shop.example/ 5", "100% of hunter2hunter2"]
 
 
-def test_a_redactor_that_nobody_has_hides_nothing_any_more() -> None:
+def test_unreferenced_redactor_is_dropped() -> None:
     SECRETS_IN_USE.add(Redactor(["forgotten-value"]))
 
     assert SECRETS_IN_USE.text("forgotten-value") == "forgotten-value"
 
 
-def test_protecting_twice_is_protecting_once(factory: None) -> None:
-    made = logging.getLogRecordFactory()
+def test_protect_log_twice_installs_one_factory(factory: None) -> None:
+    installed = logging.getLogRecordFactory()
     protect_log()
 
-    assert logging.getLogRecordFactory() is made
+    assert logging.getLogRecordFactory() is installed

@@ -1,4 +1,4 @@
-"""sort."""
+"""The `sort` node."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.nodes.running import error, output, run
+from tests.unit.nodes.runner import error, output, run
 
 
-def in_order(items: list[Any], **parameters: Any) -> list[Any]:
+def sort(items: list[Any], **parameters: Any) -> list[Any]:
     found = output(run("sort", parameters, payload=items))
     assert found["count"] == found["original_count"] == len(items)
     ordered: list[Any] = found["items"]
     return ordered
 
 
-def test_elements_are_ordered_by_themselves_or_by_a_key() -> None:
-    assert in_order([3, 1.5, 2]) == [1.5, 2, 3]
-    assert in_order(["b", "a"], direction="desc") == ["b", "a"]
-    assert in_order([{"p": 3}, {"p": 1}], expression="$item.p") == [{"p": 1}, {"p": 3}]
-    assert in_order([{"p": 3}, {"p": 1}], expression="-$item.p") == [{"p": 3}, {"p": 1}]
-    assert in_order([7, 8, 9], expression="$index", direction="desc") == [9, 8, 7]
-    assert in_order([]) == []
+def test_elements_are_sorted_by_value_or_expression() -> None:
+    assert sort([3, 1.5, 2]) == [1.5, 2, 3]
+    assert sort(["b", "a"], direction="desc") == ["b", "a"]
+    assert sort([{"p": 3}, {"p": 1}], expression="$item.p") == [{"p": 1}, {"p": 3}]
+    assert sort([{"p": 3}, {"p": 1}], expression="-$item.p") == [{"p": 3}, {"p": 1}]
+    assert sort([7, 8, 9], expression="$index", direction="desc") == [9, 8, 7]
+    assert sort([]) == []
 
 
-def test_several_keys_have_weights_and_directions_of_their_own() -> None:
+def test_rules_sort_by_several_fields() -> None:
     items = [{"k": "b", "n": 1}, {"k": "a", "n": 1}, {"k": "b", "n": 2}, {"k": "a", "n": 2}]
     rules = [{"field": "k"}, {"field": "n", "direction": "desc"}]
-    assert [(each["k"], each["n"]) for each in in_order(items, rules=rules)] == [
+    assert [(each["k"], each["n"]) for each in sort(items, rules=rules)] == [
         ("a", 2),
         ("a", 1),
         ("b", 2),
@@ -39,26 +39,26 @@ def test_several_keys_have_weights_and_directions_of_their_own() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers())), st.sampled_from(["asc", "desc"]))
-def test_equal_keys_keep_their_order(pairs: list[tuple[int, int]], direction: str) -> None:
+def test_sort_is_stable(pairs: list[tuple[int, int]], direction: str) -> None:
     items = [{"k": key, "at": at} for at, (key, _) in enumerate(pairs)]
     sign = -1 if direction == "desc" else 1
     expected = sorted(items, key=lambda each: sign * each["k"])
-    assert in_order(items, expression="$item.k", direction=direction) == expected
-    assert in_order(items, rules=[{"field": "k", "direction": direction}]) == expected
+    assert sort(items, expression="$item.k", direction=direction) == expected
+    assert sort(items, rules=[{"field": "k", "direction": direction}]) == expected
 
 
-def test_the_list_that_came_in_is_never_changed() -> None:
+def test_input_list_is_not_modified() -> None:
     items = [3, 1, 2]
-    in_order(items)
+    sort(items)
     assert items == [3, 1, 2]
 
 
 @pytest.mark.parametrize("items", [[1, "a"], [None, None], [1, None], [{}, {}], [True, False], [[1], [2]]])
-def test_keys_without_a_common_order_fail(items: list[Any]) -> None:
+def test_unorderable_keys_fail(items: list[Any]) -> None:
     assert error(run("sort", {}, payload=items)).code == "EXPRESSION_ERROR"
 
 
-def test_a_missing_key_fails_and_names_it() -> None:
+def test_missing_key_fails_with_path() -> None:
     items = [{"p": 1}, {}]
     by_expression = error(run("sort", {"expression": "$item.p"}, payload=items))
     by_rule = error(run("sort", {"rules": [{"field": "p"}]}, payload=items))

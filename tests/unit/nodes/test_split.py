@@ -1,4 +1,4 @@
-"""split."""
+"""The `split` node."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 
 from rune.core.execution.outcome import FanOut
 from rune.core.limits import LIMITS
-from tests.unit.nodes.running import error, run
+from tests.unit.nodes.runner import error, run
 
 
 @pytest.mark.parametrize("items", [[], [None], [1, "a", {"x": [2]}]])
-def test_every_element_is_an_item(items: list[Any]) -> None:
+def test_each_element_becomes_item(items: list[Any]) -> None:
     assert run("split", {"input_array": "$trigger"}, trigger=items) == FanOut(len(items), items)
 
 
 @given(st.lists(st.integers(), max_size=40), st.integers(1, 12))
-def test_chunks_hold_every_element_once_and_in_order(items: list[int], size: int) -> None:
+def test_batches_keep_elements_and_order(items: list[int], size: int) -> None:
     outcome = run("split", {"input_array": "$trigger", "batch_size": size}, trigger=items)
     assert isinstance(outcome, FanOut)
     assert outcome.count == len(outcome.value)
@@ -33,13 +33,13 @@ def test_chunks_hold_every_element_once_and_in_order(items: list[int], size: int
 
 
 @pytest.mark.parametrize("value", [{"a": 1}, "text", 5, None, True])
-def test_what_is_not_a_list_fails(value: Any) -> None:
+def test_non_list_input_fails(value: Any) -> None:
     found = error(run("split", {"input_array": "$trigger"}, trigger=value))
     assert found.code == "BAD_PARAMETER"
     assert found.message.startswith("parameters.input_array: a list expected")
 
 
-def test_more_items_than_allowed_fail() -> None:
+def test_items_over_limit_fail() -> None:
     limits = msgspec.structs.replace(LIMITS, items=3)
     assert isinstance(run("split", {"input_array": [1, 2, 3]}, limits=limits), FanOut)
     assert error(run("split", {"input_array": [1, 2, 3, 4]}, limits=limits)).code == "LIMIT_EXCEEDED"

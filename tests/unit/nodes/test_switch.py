@@ -1,4 +1,4 @@
-"""switch."""
+"""The `switch` node."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from rune.core.execution.outcome import Output
 from rune.nodes.registry import standard_registry
-from tests.unit.nodes.running import error, run
+from tests.unit.nodes.runner import error, run
 
 RULES = [
     {"value": "$trigger.p", "operator": "==", "compare": "high"},
@@ -24,7 +24,7 @@ def route(rules: list[Any], trigger: Any) -> tuple[str | None, Any]:
 
 
 @pytest.mark.parametrize(("p", "index"), [("high", 0), ("low", 1), ("later", 2)])
-def test_the_first_rule_that_holds_is_taken(p: str, index: int) -> None:
+def test_first_matching_rule_selects_outlet(p: str, index: int) -> None:
     outlet, value = route(RULES, {"p": p})
     assert outlet == f"case_{index}"
     assert value["output_index"] == index
@@ -35,15 +35,15 @@ def test_the_first_rule_that_holds_is_taken(p: str, index: int) -> None:
     }
 
 
-def test_none_holds_and_the_fallback_is_taken() -> None:
+def test_no_matching_rule_selects_fallback() -> None:
     assert route(RULES, {"p": "urgent"}) == ("fallback", {"output_index": 3, "matched_rule": None})
 
 
-def test_the_operator_is_equality_unless_told_otherwise() -> None:
+def test_default_operator_is_equality() -> None:
     assert route([{"value": "$trigger", "compare": 5.0}], 5)[0] == "case_0"
 
 
-def test_absence_can_be_asked_for() -> None:
+def test_exists_operator_matches_missing_value() -> None:
     rules = [{"value": "$trigger.a", "operator": "exists"}, {"value": "$trigger.b", "operator": "exists"}]
     assert route(rules, {"b": None})[0] == "case_1"
     assert route(rules, {})[0] == "fallback"
@@ -54,12 +54,12 @@ def test_absence_can_be_asked_for() -> None:
     )
 
 
-def test_a_rule_that_is_not_reached_is_not_evaluated() -> None:
+def test_rules_after_match_are_not_evaluated() -> None:
     rules = [{"value": 1, "compare": 1}, {"value": "$trigger.absent", "compare": 1}]
     assert route(rules, {})[0] == "case_0"
 
 
-def test_a_rule_that_cannot_be_evaluated_fails_and_says_where() -> None:
+def test_failing_rule_fails_node_with_path() -> None:
     rules = [{"value": 1, "compare": 2}, {"value": "$trigger.absent", "compare": 1}]
     found = error(run("switch", {"rules": rules}, trigger={}))
     assert found.code == "EXPRESSION_ERROR"
@@ -74,7 +74,7 @@ def test_a_rule_that_cannot_be_evaluated_fails_and_says_where() -> None:
         ("conditional", {"expression": [{"op1": 1, "operator": "$trigger"}]}, "expression[0].operator"),
     ],
 )
-def test_sides_may_be_computed_but_not_the_rules_themselves(
+def test_expression_in_place_of_rule_or_operator_is_rejected(
     type: str, parameters: dict[str, Any], path: str
 ) -> None:
     found = standard_registry()[type].type.check(parameters, lambda text: "$" in text)

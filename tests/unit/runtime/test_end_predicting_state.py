@@ -1,4 +1,4 @@
-"""The last decisions of an execution are not applied where the journal has its end with them."""
+"""EndPredictingState: the last decisions of an execution are not applied when the journal already holds its end."""
 
 from __future__ import annotations
 
@@ -12,54 +12,54 @@ from rune.ports.state import Applied
 from rune.runtime.messaging.state_middleware import EndPredictingState
 
 LAST = [Decision(3, (), 7, NodeResult(3, (), 7, "ok"))]
-OTHERS = [Decision(2, (), 6, NodeResult(2, (), 6, "ok"))]
+OTHER = [Decision(2, (), 6, NodeResult(2, (), 6, "ok"))]
 DONE = FinishExecution("completed")
 
 
-class _State:
-    """Knows of the end that some decisions bring."""
+class _FakeState:
+    """Predicts the end for `LAST` and records its calls."""
 
     def __init__(self) -> None:
-        self.acts: list[Any] = []
+        self.calls: list[Any] = []
 
     def predict_end(self, execution: str, decisions: Any) -> tuple[FinishExecution, int] | None:
         return (DONE, 8) if decisions is LAST else None
 
     async def apply(self, execution: str, decisions: Any) -> Applied:
-        self.acts.append(decisions)
+        self.calls.append(decisions)
         return Applied(now=9)
 
     async def end(self, execution: str, fact: ExecutionEnded) -> None:
-        self.acts.append("end")
+        self.calls.append("end")
 
 
-def _after(asked: Any, applied: Any) -> tuple[Applied, list[Any]]:
-    """What applying answers and what the state and whoever looks after tokens hear, until the execution has ended."""
-    state = _State()
+def _run(predicted: Any, applied: Any) -> tuple[Applied, list[Any]]:
+    """Predict the end for some decisions, apply others, end the execution twice; return the answer and the calls."""
+    state = _FakeState()
 
     async def release(execution: str, node: int, path: Path) -> None:
-        state.acts.append((execution, node, path))
+        state.calls.append((execution, node, path))
 
     async def go() -> Applied:
-        around = EndPredictingState(state, release)  # type: ignore[arg-type]
-        around.predict_end("x", asked)
-        answer = await around.apply("x", applied)
-        await around.end("x", ExecutionEnded(8, "completed"))
-        await around.end("x", ExecutionEnded(8, "completed"))
+        wrapped = EndPredictingState(state, release)  # type: ignore[arg-type]
+        wrapped.predict_end("x", predicted)
+        answer = await wrapped.apply("x", applied)
+        await wrapped.end("x", ExecutionEnded(8, "completed"))
+        await wrapped.end("x", ExecutionEnded(8, "completed"))
         return answer
 
-    return asyncio.run(go()), state.acts
+    return asyncio.run(go()), state.calls
 
 
-def test_what_is_certain_to_be_the_last_is_not_applied_and_nobody_looks_after_its_token() -> None:
-    assert _after(LAST, LAST) == (Applied((), DONE, 8), ["end", ("x", 3, ()), "end"])
+def test_predicted_last_decisions_are_not_applied_and_token_is_released() -> None:
+    assert _run(LAST, LAST) == (Applied((), DONE, 8), ["end", ("x", 3, ()), "end"])
 
 
-def test_anything_else_is_applied() -> None:
-    assert _after(OTHERS, OTHERS) == (Applied(now=9), [OTHERS, "end", "end"])
+def test_decisions_without_predicted_end_are_applied() -> None:
+    assert _run(OTHER, OTHER) == (Applied(now=9), [OTHER, "end", "end"])
 
 
-def test_what_somebody_else_has_written_instead_is_applied() -> None:
-    answer, acts = _after(LAST, OTHERS)
+def test_decisions_other_than_predicted_are_applied() -> None:
+    answer, calls = _run(LAST, OTHER)
     assert answer == Applied(now=9)
-    assert acts[0] is OTHERS
+    assert calls[0] is OTHER

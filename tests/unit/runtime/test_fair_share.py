@@ -1,4 +1,4 @@
-"""Items of fan-outs step back while the turns of the loop are long, and only then."""
+"""FairShare: items of fan-outs get fewer slots while event-loop turns are long and other executions are active."""
 
 from __future__ import annotations
 
@@ -11,64 +11,64 @@ SLOTS = 100
 NOW = 1000.0
 
 
-async def _entered(share: FairShare, count: int) -> list[asyncio.Task[None]]:
+async def _acquire(share: FairShare, count: int) -> list[asyncio.Task[None]]:
     tasks = [asyncio.create_task(share.acquire("many")) for _ in range(count)]
-    await _inside(tasks)
+    await _acquired(tasks)
     return tasks
 
 
-async def _inside(tasks: list[asyncio.Task[None]]) -> int:
-    """How many of them are, once each has had its chance."""
+async def _acquired(tasks: list[asyncio.Task[None]]) -> int:
+    """The number of tasks that hold a slot, after the event loop has run."""
     for _ in range(3):
         await asyncio.wait(tasks, timeout=0)
     return sum(task.done() for task in tasks)
 
 
-def test_every_slot_is_theirs_while_the_turns_are_short() -> None:
-    async def go() -> None:
+def test_items_use_all_slots_while_turns_are_short() -> None:
+    async def run() -> None:
         share = FairShare(SLOTS)
         for _ in range(50):
             share.adjust(LONG_TURN_S / 2, NOW)
-        tasks = await _entered(share, SLOTS + 5)
-        assert await _inside(tasks) == SLOTS
+        tasks = await _acquire(share, SLOTS + 5)
+        assert await _acquired(tasks) == SLOTS
         for task in tasks:
             task.cancel()
 
-    asyncio.run(go())
+    asyncio.run(run())
 
 
-def test_long_turns_take_slots_from_them_down_to_a_few_and_short_ones_give_them_back() -> None:
-    async def go() -> None:
+def test_limit_shrinks_on_long_turns_and_recovers_on_short_ones() -> None:
+    async def run() -> None:
         share = FairShare(SLOTS)
-        tasks = await _entered(share, SLOTS)
+        tasks = await _acquire(share, SLOTS)
         share.note_other("one", NOW)
-        seen = []
+        limits = []
         for _ in range(50):
             share.adjust(2 * LONG_TURN_S, NOW)
-            seen.append(share.limit)
-        assert seen == sorted(seen, reverse=True)
+            limits.append(share.limit)
+        assert limits == sorted(limits, reverse=True)
         assert share.limit == MIN_ITEMS
 
-        waiting = await _entered(share, 3)
+        waiting = await _acquire(share, 3)
         for _ in range(SLOTS - MIN_ITEMS):
             share.release("many")
-        assert await _inside(waiting) == 0  # as many as may be are still under way
+        assert await _acquired(waiting) == 0  # the limit is still in use
         share.release("many")
-        assert await _inside(waiting) == 1
+        assert await _acquired(waiting) == 1
         for _ in range(50):
             share.adjust(0.0, NOW)
         assert share.limit == SLOTS
-        assert await _inside(waiting) == 3
-        assert await _inside(tasks) == SLOTS
+        assert await _acquired(waiting) == 3
+        assert await _acquired(tasks) == SLOTS
 
-    asyncio.run(go())
+    asyncio.run(run())
 
 
-def test_alone_they_have_every_slot_however_long_the_turns_are() -> None:
-    async def go() -> None:
+def test_limit_stays_full_without_other_executions() -> None:
+    async def run() -> None:
         share = FairShare(SLOTS)
-        tasks = await _entered(share, SLOTS)
-        share.note_other("many", NOW)  # the fan-out itself goes on
+        tasks = await _acquire(share, SLOTS)
+        share.note_other("many", NOW)  # the execution of the fan-out itself
         share.adjust(2 * LONG_TURN_S, NOW)
         assert share.limit == SLOTS
         share.note_other("one", NOW)
@@ -76,22 +76,22 @@ def test_alone_they_have_every_slot_however_long_the_turns_are() -> None:
         assert share.limit < SLOTS
         share.adjust(2 * LONG_TURN_S, NOW + OTHERS_ACTIVE_S)
         assert share.limit == SLOTS
-        assert await _inside(tasks) == SLOTS
+        assert await _acquired(tasks) == SLOTS
 
-    asyncio.run(go())
+    asyncio.run(run())
 
 
-def test_who_is_cancelled_while_it_waits_keeps_no_place() -> None:
-    async def go() -> None:
+def test_cancelled_waiter_frees_its_slot() -> None:
+    async def run() -> None:
         share = FairShare(2)
-        inside = await _entered(share, 2)
-        assert await _inside(inside) == 2
-        first, second = await _entered(share, 2)
-        share.release("many")  # the first is called, and cancelled before it comes
+        holders = await _acquire(share, 2)
+        assert await _acquired(holders) == 2
+        first, second = await _acquire(share, 2)
+        share.release("many")  # the first waiter gets the slot, and is cancelled before it runs
         first.cancel()
         with suppress(asyncio.CancelledError):
             await first
         async with asyncio.timeout(60):
             await second
 
-    asyncio.run(go())
+    asyncio.run(run())

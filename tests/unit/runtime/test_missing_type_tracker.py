@@ -1,4 +1,4 @@
-"""A node type that nobody has: waited for as long as somebody may bring it, and no longer."""
+"""MissingTypeTracker: how long an execution waits for a worker that has a node type."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from rune.ports.processes import ProcessInfo
 from rune.runtime.worker.worker import MISSING_TYPE_TIMEOUT_S, MissingTypeTracker
 
 
-class Seen:
-    """A fleet that is as it is told."""
+class FakeRegistry:
+    """A process registry with one process."""
 
     def __init__(self) -> None:
         self.types: tuple[str, ...] = ()
@@ -22,10 +22,10 @@ class Seen:
     async def leave(self, name: str) -> None: ...
 
     async def list(self) -> list[ProcessInfo]:
-        shown = ProcessInfo(
+        process = ProcessInfo(
             name="w", host="h", pid=1, roles=self.roles, version="1", started_at=0, types=self.types
         )
-        return [shown]
+        return [process]
 
 
 @pytest.fixture
@@ -35,44 +35,44 @@ def time(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def asked(lack: MissingTypeTracker, execution: str = "x") -> bool:
-    return asyncio.run(lack.expired(execution, "acme.scan"))
+def expired(tracker: MissingTypeTracker, execution: str = "x") -> bool:
+    return asyncio.run(tracker.expired(execution, "acme.scan"))
 
 
-def test_it_is_hopeless_once_nobody_has_had_it_for_a_minute(time: list[float]) -> None:
-    lack = MissingTypeTracker(Seen())
-    assert not asked(lack)
+def test_type_without_worker_expires_after_timeout(time: list[float]) -> None:
+    tracker = MissingTypeTracker(FakeRegistry())
+    assert not expired(tracker)
     time[0] = MISSING_TYPE_TIMEOUT_S - 1
-    assert not asked(lack)
-    assert not asked(lack, "another, met only now")
+    assert not expired(tracker)
+    assert not expired(tracker, "y")
     time[0] = MISSING_TYPE_TIMEOUT_S
-    assert asked(lack)
+    assert expired(tracker)
 
 
-def test_a_worker_that_has_it_begins_the_wait_anew(time: list[float]) -> None:
-    fleet = Seen()
-    lack = MissingTypeTracker(fleet)
-    assert not asked(lack)
+def test_worker_with_type_restarts_timeout(time: list[float]) -> None:
+    registry = FakeRegistry()
+    tracker = MissingTypeTracker(registry)
+    assert not expired(tracker)
     time[0] = MISSING_TYPE_TIMEOUT_S + 1
-    fleet.types = ("acme.scan",)
-    assert not asked(lack)
-    fleet.types = ()
-    assert not asked(lack)
+    registry.types = ("acme.scan",)
+    assert not expired(tracker)
+    registry.types = ()
+    assert not expired(tracker)
     time[0] += MISSING_TYPE_TIMEOUT_S
-    assert asked(lack)
+    assert expired(tracker)
 
 
-def test_a_scheduler_that_has_it_runs_nothing(time: list[float]) -> None:
-    fleet = Seen()
-    fleet.types, fleet.roles = ("acme.scan",), ("scheduler",)
-    lack = MissingTypeTracker(fleet)
-    assert not asked(lack)
+def test_scheduler_with_type_does_not_restart_timeout(time: list[float]) -> None:
+    registry = FakeRegistry()
+    registry.types, registry.roles = ("acme.scan",), ("scheduler",)
+    tracker = MissingTypeTracker(registry)
+    assert not expired(tracker)
     time[0] = MISSING_TYPE_TIMEOUT_S
-    assert asked(lack)
+    assert expired(tracker)
 
 
-def test_without_a_fleet_nothing_is_hopeless(time: list[float]) -> None:
-    lack = MissingTypeTracker(None)
-    assert not asked(lack)
+def test_type_never_expires_without_process_registry(time: list[float]) -> None:
+    tracker = MissingTypeTracker(None)
+    assert not expired(tracker)
     time[0] = 10 * MISSING_TYPE_TIMEOUT_S
-    assert not asked(lack)
+    assert not expired(tracker)

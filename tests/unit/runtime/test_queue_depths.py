@@ -1,4 +1,4 @@
-"""The limiter: what is known of queues that are elsewhere, and who waits until it is."""
+"""QueueDepths: the cached depths of a queue that is on another server."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from rune.runtime.services import limits
 from rune.runtime.services.limits import QueueDepths
 
 
-class Elsewhere:
-    """A queue that says how long it is when it is let."""
+class SlowQueue:
+    """A queue that answers `depths` once `may_answer` is set."""
 
     def __init__(self) -> None:
-        self.may = asyncio.Event()
-        self.asked = 0
-        self.breaks = False
+        self.may_answer = asyncio.Event()
+        self.calls = 0
+        self.fails = False
 
     async def depths(self) -> list[QueueDepth]:
-        self.asked += 1
-        await self.may.wait()
-        if self.breaks:
+        self.calls += 1
+        await self.may_answer.wait()
+        if self.fails:
             raise ConnectionError
         return [QueueDepth(queue="default", waiting=7), QueueDepth(queue="slow", waiting=9)]
 
 
-def test_a_start_does_not_wait_for_a_queue_unless_it_is_limited_by_it(monkeypatch: Any) -> None:
-    async def work() -> None:
-        queue: Any = Elsewhere()
+def test_read_waits_for_remote_queue_only_if_asked(monkeypatch: Any) -> None:
+    async def run() -> None:
+        queue: Any = SlowQueue()
         depths = QueueDepths(queue, near=False)
         assert await depths.read(wait=False) == {}
         assert await depths.read(wait=False) == {}
-        queue.may.set()
+        queue.may_answer.set()
         assert await depths.read(wait=True) == {"default": 7, "slow": 9}
-        assert queue.asked == 1
+        assert queue.calls == 1
         monkeypatch.setattr(limits, "CACHE_S", 0.0)
         assert await depths.read(wait=False) == {"default": 7, "slow": 9}
-        queue.breaks = True
+        queue.fails = True
         await depths.read(wait=True)
         assert await depths.read(wait=True) == {}
 
-    asyncio.run(work())
+    asyncio.run(run())

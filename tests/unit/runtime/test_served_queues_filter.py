@@ -1,4 +1,4 @@
-"""While nobody reads a queue, what waits there is not sent a second time."""
+"""ServedQueuesFilter: tokens of a queue without a worker are not sent again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rune.runtime.messaging.state_middleware import ServedQueuesFilter
 UNCLAIMED = [("x", Token(1), 5), ("y", Token(2), 5)]
 
 
-class State:
+class FakeState:
     async def unclaimed_tokens(self, limit: int) -> list[tuple[str, Token, int]]:
         return UNCLAIMED[:limit]
 
@@ -22,40 +22,42 @@ class State:
         return 7
 
 
-class Fleet:
-    def __init__(self, *members: ProcessInfo) -> None:
-        self._members = list(members)
+class FakeRegistry:
+    def __init__(self, *processes: ProcessInfo) -> None:
+        self._processes = list(processes)
 
     async def list(self) -> list[ProcessInfo]:
-        return self._members
+        return self._processes
 
 
 async def route(execution: str, token: Token) -> str:
     return "gpu" if token.node == 2 else "default"
 
 
-def member(role: str, *queues: str) -> ProcessInfo:
+def process(role: str, *queues: str) -> ProcessInfo:
     return ProcessInfo(name="m", host="h", pid=1, roles=(role,), version="1", started_at=0, queues=queues)
 
 
 @pytest.mark.parametrize(
-    ("members", "again"),
+    ("processes", "resent"),
     [
         ([], []),
-        ([member("scheduler", "default", "gpu")], []),
-        ([member("worker", "default")], ["x"]),
-        ([member("worker", "default"), member("worker", "gpu")], ["x", "y"]),
+        ([process("scheduler", "default", "gpu")], []),
+        ([process("worker", "default")], ["x"]),
+        ([process("worker", "default"), process("worker", "gpu")], ["x", "y"]),
     ],
 )
-def test_resend_leaves_out_queues_without_a_worker(members: list[ProcessInfo], again: list[str]) -> None:
-    state: Any = State()
-    fleet: Any = Fleet(*members)
-    wrapped = ServedQueuesFilter(state, route, fleet)
-    assert [each[0] for each in asyncio.run(wrapped.unclaimed_tokens(10))] == again
+def test_tokens_of_queues_without_worker_are_left_out(
+    processes: list[ProcessInfo], resent: list[str]
+) -> None:
+    state: Any = FakeState()
+    registry: Any = FakeRegistry(*processes)
+    wrapped = ServedQueuesFilter(state, route, registry)
+    assert [each[0] for each in asyncio.run(wrapped.unclaimed_tokens(10))] == resent
 
 
-def test_resend_without_a_registry_sends_everything() -> None:
-    state: Any = State()
+def test_all_tokens_are_returned_without_process_registry() -> None:
+    state: Any = FakeState()
     wrapped = ServedQueuesFilter(state, route, None)
     assert asyncio.run(wrapped.unclaimed_tokens(10)) == UNCLAIMED
     assert asyncio.run(wrapped.next_due()) == 7, "every other method is passed on"

@@ -1,4 +1,4 @@
-"""What the tests of this folder share."""
+"""Names, a scope and short functions to evaluate expressions and templates in tests."""
 
 from __future__ import annotations
 
@@ -57,12 +57,21 @@ def resolve(value: Any, scope: dict[str, Any] | None = None) -> Any:
     return compile_template(value, NAMES).resolve(SCOPE if scope is None else scope)
 
 
-def same(found: Any, wanted: Any) -> bool:
+def same(found: Any, expected: Any) -> bool:
     """Equal, and of equal types throughout."""
-    if type(found) is not type(wanted):
+    if type(found) is not type(expected):
         return False
     if type(found) is list:
-        return len(found) == len(wanted) and all(map(same, found, wanted))
+        return len(found) == len(expected) and all(map(same, found, expected))
     if type(found) is dict:
-        return list(found) == list(wanted) and all(same(found[key], wanted[key]) for key in found)
-    return bool(found == wanted)
+        return list(found) == list(expected) and all(same(found[key], expected[key]) for key in found)
+    return bool(found == expected)
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value consists of JSON types only."""
+    if type(value) is list:
+        return all(map(is_plain, value))
+    if type(value) is dict:
+        return all(type(key) is str and is_plain(each) for key, each in value.items())
+    return value is None or type(value) in (bool, int, float, str)

@@ -1,6 +1,6 @@
-"""The table of functions as the documentation shows it.
+"""The table of functions in docs/expressions.md.
 
-`python -m tests.unit.core.expr.doctable` writes it anew into docs/expressions.md.
+`python -m tests.unit.core.expr.function_table` writes it into the page.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def function_table() -> str:
 
 
 def with_table(page: str) -> str:
-    """The page with its table written anew."""
+    """The page with the current table."""
     before, _, rest = page.partition(BEGIN)
     return f"{before}{BEGIN}\n\n{function_table()}\n\n{END}{rest.partition(END)[2]}"
 

@@ -1,6 +1,6 @@
-"""Reads the corpus of hostile expressions.
+"""The corpus of hostile expressions in hostile.txt.
 
-A line is an expression, but for these:
+Each line is one expression, except:
 
     # …                              a heading
     %json "…"                        an expression with characters that a line cannot hold

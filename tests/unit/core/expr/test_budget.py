@@ -1,4 +1,4 @@
-"""Limits: each is named when it is passed, and plain use stays far below them."""
+"""Limits on the size, nesting, steps and built bytes of expressions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from rune.core.expr import BudgetError, ExpressionError, ExpressionSyntaxError, compile_expression
 from rune.core.expr.budget import MAX_BUILT_BYTES, MAX_NESTING, MAX_NODES, MAX_SOURCE_BYTES
-from tests.unit.core.expr.helper import NAMES, evaluate, trigger
+from tests.unit.core.expr.evaluation import NAMES, evaluate, trigger
 
 
 @pytest.mark.parametrize(
@@ -31,29 +31,29 @@ from tests.unit.core.expr.helper import NAMES, evaluate, trigger
     ],
     ids=lambda text: text[:12],
 )
-def test_an_expression_that_is_too_large_is_refused(source: str, limit: str) -> None:
+def test_oversized_expression_is_rejected(source: str, limit: str) -> None:
     with pytest.raises(ExpressionSyntaxError, match=limit):
         compile_expression(source, NAMES)
 
 
-def test_a_parser_that_gives_up_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
-    def exhausted(*_: Any, **__: Any) -> Any:
+def test_parser_memory_error_is_syntax_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def out_of_memory(*_: Any, **__: Any) -> Any:
         raise MemoryError
 
-    # Of a form that no other test has compiled, since short syntax trees are kept; and the parser is back before
-    # anything is asserted, since pytest needs it to tell of a failure.
-    refused: ExpressionSyntaxError | None = None
+    # No other test compiles this expression, since syntax trees are cached. The patch ends before the assertions, since
+    # pytest needs the parser to report a failure.
+    rejection: ExpressionSyntaxError | None = None
     with monkeypatch.context() as patch:
-        patch.setattr("ast.parse", exhausted)
+        patch.setattr("ast.parse", out_of_memory)
         try:
             compile_expression("1 + 2 - 3 + 4 - 5 - 6 + 7 - 8 - 9 + 10 - 11", NAMES)
         except ExpressionSyntaxError as error:
-            refused = error
-    assert refused is not None
-    assert "nested too deeply" in str(refused)
+            rejection = error
+    assert rejection is not None
+    assert "nested too deeply" in str(rejection)
 
 
-def test_long_rows_are_not_deep() -> None:
+def test_long_chains_do_not_count_as_nesting() -> None:
     assert evaluate("1" + " + 1" * 240) == 241
     assert evaluate("$trigger.gone" + " ?? null" * 120 + " ?? 1") == 1
     assert evaluate(" and ".join(["true"] * 240)) is True
@@ -98,7 +98,7 @@ def test_long_rows_are_not_deep() -> None:
         "parse_json('[' + '1,' * 400000 + '1]')",
     ],
 )
-def test_what_would_be_too_large_is_not_built(source: str) -> None:
+def test_oversized_value_is_rejected(source: str) -> None:
     payload = {"wide": {"text": "x" * 50_000}, "long": "x" * 100_000}
     with pytest.raises(ExpressionError, match=r"\(limit: .+\)"):
         trigger(source, payload)
@@ -121,13 +121,13 @@ def test_what_would_be_too_large_is_not_built(source: str) -> None:
         "[flatten([$trigger]) for x in range(2000) if false or len(flatten([$trigger])) < 0]",
     ],
 )
-def test_work_that_grows_faster_than_the_data_is_stopped(source: str) -> None:
+def test_superlinear_work_exceeds_budget(source: str) -> None:
     payload = ["x" * 1_000_000, "(a?){200}a{200}", *range(3000)]
     with pytest.raises(BudgetError, match=r"\(limit: .+\)"):
         trigger(source, payload)
 
 
-def test_shared_parts_cannot_multiply() -> None:
+def test_shared_values_count_each_time() -> None:
     source = "[[1, 2, 3]]"
     for _ in range(22):
         source = f"[[y, y] for y in {source}]"
@@ -136,7 +136,7 @@ def test_shared_parts_cannot_multiply() -> None:
             evaluate(wrapped)
 
 
-def test_data_is_free_while_it_is_only_passed_on() -> None:
+def test_passing_data_through_costs_no_budget() -> None:
     rows = [{"id": i, "text": "x" * 1000} for i in range(20_000)]
     scope = {"$trigger": rows}
     assert evaluate("$trigger", scope) is rows
@@ -146,7 +146,7 @@ def test_data_is_free_while_it_is_only_passed_on() -> None:
     assert evaluate("sum(x.id for x in $trigger)", scope) == sum(range(20_000))
 
 
-def test_steps_grow_with_the_data() -> None:
+def test_step_budget_grows_with_data() -> None:
     scope = {"$trigger": list(range(100_000))}
     source = "sum(x + 1 + 2 + 3 + 4 + 5 + 6 + 7 + 8 for x in $trigger)"
     assert evaluate(source, scope) == sum(range(100_000)) + 36 * 100_000
@@ -154,24 +154,24 @@ def test_steps_grow_with_the_data() -> None:
     assert evaluate("99999 in $trigger and len(unique($trigger)) == 100000", scope) is True
 
 
-def test_a_list_of_literals_to_look_in_is_made_once() -> None:
+def test_literal_list_for_membership_is_built_once() -> None:
     rows = [{"kind": "tea"}] * 100_000
     assert trigger("sum(1 for x in $trigger if x.kind not in ['tea', 'cup', -1, null])", rows) == 0
     assert trigger("$trigger[0].kind in ['tea', $trigger[1].kind]", rows) is True
 
 
-def test_a_default_does_not_hide_a_limit() -> None:
+def test_default_does_not_catch_budget_error() -> None:
     with pytest.raises(BudgetError):
         evaluate("'a' * 10 ** 9 ?? 1")
 
 
-def test_a_loop_that_failed_leaves_later_loops_their_steps() -> None:
+def test_failed_loop_does_not_consume_steps_of_later_loop() -> None:
     rows = [{"v": 1} for _ in range(10_000)]
     source = "([x.gone for x in $trigger] ?? []) + [x.v + 1 + 1 + 1 + 1 + 1 + 1 for x in $trigger]"
     assert len(trigger(source, rows)) == 10_000
 
 
-def test_values_nested_beyond_reason_are_an_error() -> None:
+def test_deeply_nested_values_are_rejected() -> None:
     first: Any = []
     second: Any = []
     for _ in range(5000):
@@ -186,12 +186,12 @@ def test_values_nested_beyond_reason_are_an_error() -> None:
             trigger(source, {"a": first, "b": second})
 
 
-def test_a_text_may_fill_the_budget() -> None:
+def test_text_may_use_whole_budget() -> None:
     assert len(evaluate(f"'a' * {MAX_BUILT_BYTES}")) == MAX_BUILT_BYTES
     with pytest.raises(BudgetError):
         evaluate(f"'a' * {MAX_BUILT_BYTES + 1}")
 
 
-def test_a_long_pattern_is_refused() -> None:
+def test_long_pattern_is_rejected() -> None:
     with pytest.raises(BudgetError, match="limit: 1000 characters"):
         evaluate("matches('a', 'a' * 1001)")

@@ -1,4 +1,4 @@
-"""The page about expressions is true."""
+"""The examples, limits and tables of docs/expressions.md match the code."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 from rune.core.expr import Names, budget, compile_expression, compile_template
 from rune.core.expr.functions.dates import _SHORTHANDS, _WRITERS
-from tests.unit.core.expr.doctable import PAGE, with_table
-from tests.unit.core.expr.helper import same
+from tests.unit.core.expr.evaluation import same
+from tests.unit.core.expr.function_table import PAGE, with_table
 
 TEXT = PAGE.read_text(encoding="utf-8")
 NAMES = Names(frozenset({"fetch", "my-node"}), {"Fetch rows": "fetch"})
@@ -29,21 +29,21 @@ EXPRESSIONS = rows("expression \\| gives")
 PARAMETERS = rows("parameter \\| becomes")
 
 
-def test_the_table_of_functions_is_that_of_the_code() -> None:
-    assert with_table(TEXT) == TEXT, "python -m tests.unit.core.expr.doctable writes it anew"
+def test_function_table_matches_code() -> None:
+    assert with_table(TEXT) == TEXT, "python -m tests.unit.core.expr.function_table updates it"
 
 
-@pytest.mark.parametrize(("source", "wanted"), EXPRESSIONS)
-def test_expression(source: str, wanted: str) -> None:
-    assert same(compile_expression(source, NAMES).evaluate(SCOPE), json.loads(wanted))
+@pytest.mark.parametrize(("source", "expected"), EXPRESSIONS)
+def test_documented_expression_gives_documented_value(source: str, expected: str) -> None:
+    assert same(compile_expression(source, NAMES).evaluate(SCOPE), json.loads(expected))
 
 
-@pytest.mark.parametrize(("text", "wanted"), PARAMETERS)
-def test_parameter(text: str, wanted: str) -> None:
-    assert same(compile_template(text, NAMES).resolve(SCOPE), json.loads(wanted))
+@pytest.mark.parametrize(("text", "expected"), PARAMETERS)
+def test_documented_parameter_gives_documented_value(text: str, expected: str) -> None:
+    assert same(compile_template(text, NAMES).resolve(SCOPE), json.loads(expected))
 
 
-def test_the_examples_are_read() -> None:
+def test_examples_are_found_in_page() -> None:
     assert len(EXPRESSIONS) == 25
     assert len(PARAMETERS) == 8
 
@@ -63,11 +63,11 @@ def test_the_examples_are_read() -> None:
         budget.MAX_PATTERN_CHARS,
     ],
 )
-def test_limits(limit: int) -> None:
+def test_limit_is_documented(limit: int) -> None:
     assert re.search(rf"\b{limit:,}\b", TEXT.partition("## Limits")[2])
 
 
-def test_every_directive_is_listed() -> None:
+def test_all_date_directives_are_documented() -> None:
     listed = re.search(r"directives of patterns are `(.*?)`", TEXT.replace("\n", " "))
     assert listed is not None
     assert set(listed[1].split()) == {f"%{each}" for each in (*_WRITERS, *_SHORTHANDS)}

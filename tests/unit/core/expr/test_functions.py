@@ -1,4 +1,4 @@
-"""The table of functions: what each gives, and what it refuses."""
+"""Functions of the expression language: values and rejected arguments."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 from rune.core.expr import FUNCTIONS, ExpressionError, ExpressionSyntaxError, MissingError, compile_expression
 from rune.core.expr.budget import Evaluation
-from tests.unit.core.expr.helper import NAMES, SCOPE, evaluate, same, trigger
+from tests.unit.core.expr.evaluation import NAMES, SCOPE, evaluate, same, trigger
 
-EVERY = (
+ALL = (
     "len str int float bool json parse_json upper lower trim split join replace starts_with ends_with matches"
     " find_all min max sum avg round abs sorted reversed unique flatten range keys values items merge first"
     " last zip now parse_date format_date add_time base64 from_base64 sha256 hmac_sha256 url_encode uuid"
@@ -19,19 +19,19 @@ EVERY = (
 )
 
 
-def test_the_table_is_complete() -> None:
-    assert sorted(FUNCTIONS) == sorted(EVERY.split())
+def test_function_table_is_complete() -> None:
+    assert sorted(FUNCTIONS) == sorted(ALL.split())
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
-def test_the_example_of_a_function_is_true(name: str) -> None:
+def test_function_example_gives_its_result(name: str) -> None:
     function = FUNCTIONS[name]
     assert f"{name}(" in function.example
     assert same(evaluate(function.example), json.loads(function.result))
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
-def test_a_function_can_be_called_directly(name: str) -> None:
+def test_function_entry_is_complete(name: str) -> None:
     function = FUNCTIONS[name]
     assert function.name == name
     assert function.signature.startswith(f"{name}(")
@@ -184,13 +184,13 @@ VALUES: list[tuple[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("source", "wanted"), VALUES, ids=[source for source, _ in VALUES])
-def test_value(source: str, wanted: Any) -> None:
+@pytest.mark.parametrize(("source", "expected"), VALUES, ids=[source for source, _ in VALUES])
+def test_function_value(source: str, expected: Any) -> None:
     found = evaluate(source)
-    assert same(found, wanted), found
+    assert same(found, expected), found
 
 
-REFUSED = [
+REJECTED = [
     ("upper(1)", r"upper\(\) takes text, not a number"),
     ("lower(null)", r"lower\(\) takes text, not null"),
     ("split('a', '')", "separator that is not empty"),
@@ -280,8 +280,8 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("source", "message"), REFUSED)
-def test_refusal(source: str, message: str) -> None:
+@pytest.mark.parametrize(("source", "message"), REJECTED)
+def test_invalid_argument_raises_expression_error(source: str, message: str) -> None:
     with pytest.raises(ExpressionError, match=message):
         evaluate(source)
 
@@ -315,25 +315,25 @@ def test_refusal(source: str, message: str) -> None:
         ("len(*[1])", r"\* does not unpack"),
     ],
 )
-def test_a_call_that_cannot_be_is_refused_beforehand(source: str, message: str) -> None:
+def test_invalid_call_is_rejected_at_compile_time(source: str, message: str) -> None:
     with pytest.raises(ExpressionSyntaxError, match=message):
         compile_expression(source, NAMES)
 
 
-def test_what_the_compiler_does_for_missing_values_the_table_does_for_present_ones() -> None:
+def test_exists_and_default_accept_present_values() -> None:
     run = Evaluation({})
     assert FUNCTIONS["exists"].call(run, None) is True
     assert FUNCTIONS["default"].call(run, None, 1) == 1
     assert FUNCTIONS["default"].call(run, 0, 1) == 0
 
 
-def test_a_function_keeps_its_name_beside_a_node_or_a_variable_of_that_name() -> None:
+def test_function_name_is_not_shadowed_by_node_or_variable() -> None:
     assert evaluate("join(join, ',')") == '{"v":6}'
     assert evaluate("[len(len) for len in ['ab']]") == [2]
     assert evaluate("['a'] | join") == "a"
 
 
-def test_identifiers_differ_within_an_evaluation_and_not_between_evaluations() -> None:
+def test_uuids_differ_within_evaluation_and_repeat_with_seed() -> None:
     expression = compile_expression("[uuid() for x in range(3)]", NAMES)
     first = expression.evaluate(SCOPE)
     assert len(set(first)) == 3
@@ -342,14 +342,14 @@ def test_identifiers_differ_within_an_evaluation_and_not_between_evaluations() -
     assert all(each[14] == "5" and each[19] in "89ab" for each in first)
 
 
-def test_time_and_identifiers_need_a_source() -> None:
+def test_now_and_uuid_without_source_are_rejected() -> None:
     with pytest.raises(ExpressionError, match=r"now\(\) is not available here"):
         evaluate("now()", {})
     with pytest.raises(ExpressionError, match=r"uuid\(\) is not available here"):
         evaluate("uuid()", {})
 
 
-def test_text_with_half_of_a_surrogate_pair_is_an_error() -> None:
+def test_lone_surrogate_is_rejected() -> None:
     for source in (
         "sha256($trigger)",
         "matches($trigger, 'a')",
@@ -362,6 +362,6 @@ def test_text_with_half_of_a_surrogate_pair_is_an_error() -> None:
         trigger("parse_json($trigger)", "\ud800")
 
 
-def test_a_missing_argument_is_missing_and_not_null() -> None:
+def test_missing_argument_raises_missing_error() -> None:
     with pytest.raises(MissingError):
         evaluate("get($trigger.gone, 'a', 1)")

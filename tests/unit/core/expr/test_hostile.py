@@ -1,4 +1,4 @@
-"""Each hostile expression is refused, or gives plain JSON within the budget; nothing else happens."""
+"""Hostile expressions are rejected or give plain JSON within the budget, without side effects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from rune.core.expr import (
     compile_template,
 )
 from rune.core.expr.budget import MAX_BUILT_BYTES
-from tests.unit.core.expr.hostile import hostile_expressions
+from tests.unit.core.expr.evaluation import is_plain
+from tests.unit.core.expr.hostile_corpus import hostile_expressions
 
 NAMES = Names(frozenset({"a", "b-c"}), {"A title": "a"})
 SCOPE: dict[str, Any] = {
@@ -36,7 +37,7 @@ SCOPE: dict[str, Any] = {
     "@seed": "seed",
 }
 EXPRESSIONS = hostile_expressions()
-# What the interpreter does when code is run, imported, or a file or process is opened.
+# Audit events of running or importing code and of opening files, sockets or processes.
 FORBIDDEN = (
     "exec",
     "import",
@@ -50,34 +51,26 @@ FORBIDDEN = (
 )
 
 
-class Watch:
-    """Notes what the interpreter reports about itself while an expression is compiled and evaluated."""
+class AuditRecorder:
+    """Records forbidden audit events while an expression is compiled and evaluated."""
 
     def __init__(self) -> None:
         self.active = False
-        self.seen: list[str] = []
+        self.events: list[str] = []
         sys.addaudithook(self._hook)
 
     def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
         if self.active and event.startswith(FORBIDDEN):
-            self.seen.append(f"{event} {arguments!r}")
+            self.events.append(f"{event} {arguments!r}")
 
 
-WATCH = Watch()
-
-
-def is_plain(value: Any) -> bool:
-    if type(value) is list:
-        return all(map(is_plain, value))
-    if type(value) is dict:
-        return all(type(key) is str and is_plain(each) for key, each in value.items())
-    return value is None or type(value) in (bool, int, float, str)
+AUDIT = AuditRecorder()
 
 
 def outcome(source: str, *, inside: str) -> Any:
-    """What comes of an expression, or the error that refuses it."""
-    WATCH.seen.clear()
-    WATCH.active = True
+    """The value of an expression, or the error that rejects it."""
+    AUDIT.events.clear()
+    AUDIT.active = True
     try:
         if inside:
             return compile_template(inside.replace("…", source), NAMES).resolve(SCOPE)
@@ -85,28 +78,28 @@ def outcome(source: str, *, inside: str) -> Any:
     except (ExpressionError, ExpressionSyntaxError, ExpressionSyntaxErrors) as error:
         return error
     finally:
-        WATCH.active = False
+        AUDIT.active = False
 
 
-def test_the_corpus_is_large_enough() -> None:
+def test_corpus_has_at_least_500_distinct_expressions() -> None:
     assert len(set(EXPRESSIONS)) == len(EXPRESSIONS) >= 500
 
 
-def test_the_watch_sees() -> None:
-    WATCH.seen.clear()
-    WATCH.active = True
+def test_audit_hook_records_exec() -> None:
+    AUDIT.events.clear()
+    AUDIT.active = True
     exec("1")
-    WATCH.active = False
-    assert WATCH.seen
+    AUDIT.active = False
+    assert AUDIT.events
 
 
 # `…` stands for the expression.
 @pytest.mark.parametrize("inside", ["", "text {{…}}", "…"])
-def test_nothing_hostile_comes_through(inside: str) -> None:
+def test_hostile_expressions_are_rejected_or_give_plain_json(inside: str) -> None:
     before = copy.deepcopy(SCOPE)
     for source in EXPRESSIONS:
         value = outcome(source, inside=inside)
-        assert WATCH.seen == [], source
+        assert AUDIT.events == [], source
         if isinstance(value, Exception):
             assert len(str(value)) < 2000, source
         else:
@@ -115,7 +108,7 @@ def test_nothing_hostile_comes_through(inside: str) -> None:
     assert before == SCOPE
 
 
-def test_every_way_to_an_attribute_of_python_is_refused_beforehand() -> None:
+def test_dunder_access_is_rejected_at_compile_time() -> None:
     for source in EXPRESSIONS:
         if "__" in source.replace('"', "'").split("'")[0]:
             with pytest.raises(ExpressionSyntaxError):

@@ -1,4 +1,4 @@
-"""Operators: what they give, how they bind, and what they refuse."""
+"""Operators: values, precedence and rejected operands."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rune.core.expr import ExpressionError
-from tests.unit.core.expr.helper import evaluate, same, trigger
+from tests.unit.core.expr.evaluation import evaluate, same, trigger
 
 VALUES: list[tuple[str, Any]] = [
     # precedence
@@ -66,7 +66,7 @@ VALUES: list[tuple[str, Any]] = [
     ("'a' * -1", ""),
     ("9007199254740993 + 1", 9007199254740994),
     ("9223372036854775807 * 3", 27670116110564327421),
-    # logic gives an operand
+    # logical operators return an operand
     ("0 or 'x'", "x"),
     ("1 and []", []),
     ("null or 0", 0),
@@ -92,7 +92,7 @@ VALUES: list[tuple[str, Any]] = [
     ("'k' in $trigger.o", True),
     ("1 in [1] == true", False),
     ("'a >= b contains c' == 'a >= b contains c'", True),
-    # choice
+    # conditional expressions
     ("$trigger.five > 3 ? 'big' : 'small'", "big"),
     ("'big' if $trigger.five > 30 else 'small'", "small"),
     ("0 ? 1 : 0 ? 2 : 3", 3),
@@ -126,10 +126,10 @@ VALUES: list[tuple[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("source", "wanted"), VALUES, ids=[source for source, _ in VALUES])
-def test_value(source: str, wanted: Any) -> None:
+@pytest.mark.parametrize(("source", "expected"), VALUES, ids=[source for source, _ in VALUES])
+def test_operator_value(source: str, expected: Any) -> None:
     found = evaluate(source)
-    assert same(found, wanted), found
+    assert same(found, expected), found
 
 
 EQUAL = [
@@ -156,20 +156,20 @@ EQUAL = [
 ]
 
 
-@pytest.mark.parametrize(("left", "right", "wanted"), EQUAL)
-def test_equality_is_that_of_json(left: str, right: str, wanted: bool) -> None:
-    assert evaluate(f"{left} == {right}") is wanted
-    assert evaluate(f"{right} == {left}") is wanted
-    assert evaluate(f"{left} != {right}") is not wanted
-    assert evaluate(f"[x == {right} for x in [{left}]]") == [wanted]
+@pytest.mark.parametrize(("left", "right", "expected"), EQUAL)
+def test_equality_follows_json(left: str, right: str, expected: bool) -> None:
+    assert evaluate(f"{left} == {right}") is expected
+    assert evaluate(f"{right} == {left}") is expected
+    assert evaluate(f"{left} != {right}") is not expected
+    assert evaluate(f"[x == {right} for x in [{left}]]") == [expected]
 
 
-def test_data_compares_as_what_is_built_does() -> None:
+def test_equality_of_payload_values() -> None:
     assert trigger("$trigger[0] == $trigger[1]", [{"a": [1]}, {"a": [1.0]}]) is True
     assert trigger("$trigger[0] == $trigger[1]", [{"a": [1]}, {"b": [1]}]) is False
 
 
-def test_constants_compare_as_any_value_does() -> None:
+def test_equality_with_constants() -> None:
     assert trigger("$trigger == 1", 1.0) is True
     assert trigger("$trigger == 1", True) is False
     assert trigger("$trigger == true", True) is True
@@ -179,7 +179,7 @@ def test_constants_compare_as_any_value_does() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "wanted"),
+    ("value", "expected"),
     [
         (None, False),
         (False, False),
@@ -196,31 +196,31 @@ def test_constants_compare_as_any_value_does() -> None:
         ({"a": None}, True),
     ],
 )
-def test_truth(value: Any, wanted: bool) -> None:
-    assert trigger("true if $trigger else false", value) is wanted
-    assert trigger("$trigger ? true : false", value) is wanted
-    assert trigger("bool($trigger)", value) is wanted
-    assert trigger("!$trigger", value) is not wanted
+def test_truthiness(value: Any, expected: bool) -> None:
+    assert trigger("true if $trigger else false", value) is expected
+    assert trigger("$trigger ? true : false", value) is expected
+    assert trigger("bool($trigger)", value) is expected
+    assert trigger("!$trigger", value) is not expected
 
 
 @pytest.mark.parametrize(
-    ("source", "wanted"),
+    ("source", "expected"),
     [("1 < 2", True), ("2 <= 2.0", True), ("'a' < 'b'", True), ("2 > 1", True), ("'b' >= 'c'", False)],
 )
-def test_order(source: str, wanted: bool) -> None:
-    assert evaluate(source) is wanted
+def test_order_comparison(source: str, expected: bool) -> None:
+    assert evaluate(source) is expected
 
 
 @pytest.mark.parametrize("operator", ["<", "<=", ">", ">="])
 @pytest.mark.parametrize(
     "pair", ["'200' {} 100", "1 {} '1'", "true {} 0", "null {} 1", "[] {} []", "{{}} {} {{}}"]
 )
-def test_order_across_kinds_is_an_error(operator: str, pair: str) -> None:
+def test_order_of_mixed_types_is_rejected(operator: str, pair: str) -> None:
     with pytest.raises(ExpressionError, match="cannot compare the order of"):
         evaluate(pair.format(operator))
 
 
-REFUSED = [
+REJECTED = [
     ("1 + '1'", "cannot add a number and text"),
     ("true + 1", "cannot add a boolean and a number"),
     ("null + null", "cannot add null and null"),
@@ -256,21 +256,21 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("source", "message"), REFUSED)
-def test_refusal(source: str, message: str) -> None:
+@pytest.mark.parametrize(("source", "message"), REJECTED)
+def test_invalid_operands_raise_expression_error(source: str, message: str) -> None:
     with pytest.raises(ExpressionError, match=message) as caught:
         evaluate(source)
     assert caught.value.code == "EXPRESSION_ERROR"
 
 
-def test_a_value_that_is_not_json_is_refused() -> None:
+def test_non_json_value_is_rejected() -> None:
     with pytest.raises(ExpressionError, match="not JSON"):
         trigger("$trigger + 1", object())
     with pytest.raises(ExpressionError, match="not JSON"):
         trigger("$trigger.real", (1, 2))
 
 
-def test_an_operand_is_evaluated_only_where_it_is_needed() -> None:
+def test_operators_short_circuit() -> None:
     assert evaluate("false and $trigger.gone") is False
     assert evaluate("2 < 1 < $trigger.gone") is False
     assert evaluate("1 ? 2 : $trigger.gone") == 2

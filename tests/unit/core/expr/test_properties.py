@@ -1,4 +1,4 @@
-"""Any text compiles or is refused; any evaluation gives JSON or an error of its own."""
+"""Any text compiles or raises a syntax error; any evaluation gives JSON or an expression error."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from rune.core.expr import (
     json_equal,
     to_text,
 )
-from tests.unit.core.expr.helper import NAMES
-from tests.unit.core.expr.test_hostile import is_plain
+from tests.unit.core.expr.evaluation import NAMES, is_plain
 
 SCALARS = (
     st.none()
@@ -83,7 +82,7 @@ EXPRESSIONS = _expressions()
 
 @given(SOURCES)
 @settings(max_examples=400, deadline=None)
-def test_any_text_is_compiled_or_refused(source: str) -> None:
+def test_any_text_compiles_or_raises_syntax_error(source: str) -> None:
     offsets = []
     try:
         offsets = [each.offset for each in compile_expression(source, NAMES).references]
@@ -99,7 +98,7 @@ def test_any_text_is_compiled_or_refused(source: str) -> None:
     )
 )
 @settings(max_examples=200, deadline=None)
-def test_any_template_is_compiled_or_refused(value: Any) -> None:
+def test_any_template_compiles_or_raises_syntax_errors(value: Any) -> None:
     problems: list[ExpressionSyntaxError] | None = None
     try:
         compile_template(value, NAMES)
@@ -110,7 +109,7 @@ def test_any_template_is_compiled_or_refused(value: Any) -> None:
 
 @given(SOURCES)
 @settings(max_examples=200, deadline=None)
-def test_a_text_that_is_not_dynamic_resolves_to_itself(text: str) -> None:
+def test_static_text_resolves_to_itself(text: str) -> None:
     if not is_dynamic(text, NAMES):
         template = compile_template(text, NAMES)
         assert template.constant
@@ -119,7 +118,7 @@ def test_a_text_that_is_not_dynamic_resolves_to_itself(text: str) -> None:
 
 @given(EXPRESSIONS, JSON, JSON)
 @settings(max_examples=400, deadline=None)
-def test_any_evaluation_gives_json_or_an_error(source: str, payload: Any, other: Any) -> None:
+def test_any_evaluation_gives_json_or_expression_error(source: str, payload: Any, other: Any) -> None:
     scope = {"$trigger": payload, "$a": other, "@now": 0.0, "@seed": "s"}
     before = json.dumps(scope)
     try:
@@ -136,7 +135,7 @@ def test_any_evaluation_gives_json_or_an_error(source: str, payload: Any, other:
 
 @given(EXPRESSIONS, JSON)
 @settings(max_examples=100, deadline=None)
-def test_an_evaluation_can_be_repeated(source: str, payload: Any) -> None:
+def test_evaluation_is_repeatable(source: str, payload: Any) -> None:
     scope = {"$trigger": payload, "@now": 0.0, "@seed": "s"}
     found = []
     for _ in range(2):
@@ -148,20 +147,20 @@ def test_an_evaluation_can_be_repeated(source: str, payload: Any) -> None:
 
 
 @given(JSON)
-def test_a_value_equals_its_copy(value: Any) -> None:
+def test_value_equals_its_copy(value: Any) -> None:
     assert json_equal(value, json.loads(json.dumps(value)))
     assert OPERATORS["=="](value, value)
     assert json_equal([value], [[value]]) is False
 
 
 @given(JSON, JSON)
-def test_equality_does_not_depend_on_the_side(a: Any, b: Any) -> None:
+def test_equality_is_symmetric(a: Any, b: Any) -> None:
     assert json_equal(a, b) is json_equal(b, a)
 
 
 @given(st.dictionaries(st.text(st.characters(codec="utf-8")), JSON, max_size=3))
 def test_any_key_can_be_looked_up(payload: dict[str, Any]) -> None:
-    for key, wanted in payload.items():
+    for key, expected in payload.items():
         source = f"$trigger[{json.dumps(key)}]"
-        assert compile_expression(source, NAMES).evaluate({"$trigger": payload}) is wanted
-        assert compile_template(source, NAMES).resolve({"$trigger": payload}) is wanted
+        assert compile_expression(source, NAMES).evaluate({"$trigger": payload}) is expected
+        assert compile_template(source, NAMES).resolve({"$trigger": payload}) is expected

@@ -1,4 +1,4 @@
-"""References: what they find, what they say where nothing is found, and what is known of them beforehand."""
+"""References: their values, the messages for missing ones, and the references known at compile time."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from rune.core.expr import ExpressionError, ExpressionSyntaxError, MissingError, Reference, compile_expression
-from tests.unit.core.expr.helper import NAMES, SCOPE, evaluate
+from tests.unit.core.expr.evaluation import NAMES, SCOPE, evaluate
 
-FOUND: list[tuple[str, Any]] = [
+VALUES: list[tuple[str, Any]] = [
     ("$trigger.name", "Ada"),
     ("$input.name", "Ada"),
     ("$trigger['odd key']", 1),
@@ -65,19 +65,19 @@ FOUND: list[tuple[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("source", "wanted"), FOUND, ids=[source for source, _ in FOUND])
-def test_found(source: str, wanted: Any) -> None:
-    assert evaluate(source) == wanted
+@pytest.mark.parametrize(("source", "expected"), VALUES, ids=[source for source, _ in VALUES])
+def test_reference_value(source: str, expected: Any) -> None:
+    assert evaluate(source) == expected
 
 
-def test_an_output_with_a_key_output_is_taken_as_it_is() -> None:
+def test_output_key_of_node_result_is_used() -> None:
     assert evaluate("fetch.output.x", {"$fetch": {"output": {"x": 1}}}) == 1
     assert evaluate("$fetch.output ?? 'none'") == "none"
     with pytest.raises(MissingError):
         evaluate("fetch.output.x", {})
 
 
-def test_bare_input_is_the_trigger_only_with_a_dollar_sign() -> None:
+def test_bare_input_is_the_node_named_input() -> None:
     assert evaluate("input") == {"node": True}
     assert evaluate("$input") is SCOPE["$trigger"]
 
@@ -100,18 +100,18 @@ def test_bare_input_is_the_trigger_only_with_a_dollar_sign() -> None:
         ("first([])", "needs a list that is not empty"),
     ],
 )
-def test_missing(source: str, message: str) -> None:
+def test_missing_reference_message(source: str, message: str) -> None:
     with pytest.raises(MissingError, match=message) as caught:
         evaluate(source)
     assert caught.value.code == "EXPRESSION_ERROR"
 
 
-def test_a_missing_root_tells_what_there_is() -> None:
+def test_missing_root_lists_available_roots() -> None:
     with pytest.raises(MissingError, match=r"^\$b is missing; available: \$a, \$trigger$"):
         evaluate("$b.x", {"$trigger": 1, "$a": 2, "@now": 0})
 
 
-def test_long_lists_of_names_are_cut() -> None:
+def test_long_name_list_in_message_is_cut() -> None:
     wide = {"$a": {"k" * 60: 1, **{f"k{i}": i for i in range(99)}}}
     with pytest.raises(MissingError) as caught:
         evaluate("$a.gone", wide)
@@ -119,7 +119,7 @@ def test_long_lists_of_names_are_cut() -> None:
     assert caught.value.message.endswith("…")
 
 
-def test_a_scope_may_load_what_it_is_asked_for() -> None:
+def test_scope_may_load_values_lazily() -> None:
     class Lazy(dict[str, Any]):
         def __missing__(self, key: str) -> Any:
             if key == "$a":
@@ -143,7 +143,7 @@ def test_a_scope_may_load_what_it_is_asked_for() -> None:
         ("$trigger.l[::0]", "step of a slice cannot be 0"),
     ],
 )
-def test_a_key_of_the_wrong_kind_is_an_error_even_with_a_default(source: str, message: str) -> None:
+def test_key_of_wrong_type_is_rejected_despite_default(source: str, message: str) -> None:
     with pytest.raises(ExpressionError, match=message):
         evaluate(f"{source} ?? 1")
 
@@ -173,10 +173,10 @@ REFERENCES = [
 ]
 
 
-@pytest.mark.parametrize(("source", "wanted"), REFERENCES)
-def test_what_an_expression_reads_is_known_beforehand(source: str, wanted: list[Any]) -> None:
+@pytest.mark.parametrize(("source", "expected"), REFERENCES)
+def test_references_are_known_at_compile_time(source: str, expected: list[Any]) -> None:
     found = compile_expression(source, NAMES).references
-    assert sorted(found, key=lambda each: each.offset) == [Reference(*each) for each in wanted]
+    assert sorted(found, key=lambda each: each.offset) == [Reference(*each) for each in expected]
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_what_an_expression_reads_is_known_beforehand(source: str, wanted: list[
         ("1 | exists", True),
     ],
 )
-def test_purity(source: str, pure: bool) -> None:
+def test_expression_purity(source: str, pure: bool) -> None:
     assert compile_expression(source, NAMES).pure is pure
 
 
@@ -213,14 +213,14 @@ def test_purity(source: str, pure: bool) -> None:
         ("[1 for x in x]", 12, "unknown name x"),
     ],
 )
-def test_an_unknown_name_is_refused(source: str, offset: int, message: str) -> None:
+def test_unknown_name_is_rejected(source: str, offset: int, message: str) -> None:
     with pytest.raises(ExpressionSyntaxError, match=message) as caught:
         compile_expression(source, NAMES)
     assert caught.value.offset == offset
     assert caught.value.code == "EXPRESSION_SYNTAX"
 
 
-def test_a_dash_is_a_minus_where_the_word_before_it_is_a_name() -> None:
+def test_dash_after_variable_is_minus() -> None:
     assert evaluate("[my-node for my in [5] for node in [2]]") == [3]
     assert evaluate("[x-y for x in [5] for y in [2]]") == [3]
     assert evaluate("a.x-b.y") == -1

@@ -1,4 +1,4 @@
-"""The operators of rules."""
+"""Operators of rules."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from rune.core.expr import MISSING, OPERATORS, ExpressionError, json_equal, to_text, truthy
 
-HOLDS: list[tuple[Any, str, Any, bool]] = [
+RULES: list[tuple[Any, str, Any, bool]] = [
     (1, "==", 1.0, True),
     ("007", "eq", "7", False),
     (1, "!=", True, True),
@@ -37,26 +37,26 @@ HOLDS: list[tuple[Any, str, Any, bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("left", "operator", "right", "wanted"), HOLDS)
-def test_rule(left: Any, operator: str, right: Any, wanted: bool) -> None:
-    assert OPERATORS[operator](left, right) is wanted
+@pytest.mark.parametrize(("left", "operator", "right", "expected"), RULES)
+def test_rule_result(left: Any, operator: str, right: Any, expected: bool) -> None:
+    assert OPERATORS[operator](left, right) is expected
 
 
 @pytest.mark.parametrize(
     ("left", "operator", "right"),
     [("200", ">", 100), (True, "<", 1), (1, "contains", 1), (1, "starts_with", "1"), ("a", "matches", "(")],
 )
-def test_a_rule_that_makes_no_sense_is_an_error(left: Any, operator: str, right: Any) -> None:
+def test_invalid_rule_raises_expression_error(left: Any, operator: str, right: Any) -> None:
     with pytest.raises(ExpressionError):
         OPERATORS[operator](left, right)
 
 
-def test_every_operator_is_there() -> None:
+def test_operator_table_is_complete() -> None:
     plain = "== != > >= < <= contains in starts_with ends_with matches exists"
     assert sorted(OPERATORS) == sorted([*plain.split(), "eq", "neq", "gt", "gte", "lt", "lte"])
 
 
-def test_the_helpers_are_those_of_the_language() -> None:
+def test_exported_value_helpers() -> None:
     assert repr(MISSING) == "MISSING"
     assert json_equal([1], [1.0])
     assert not truthy([])

@@ -1,4 +1,4 @@
-"""How expressions are written, and where a mistake in one is found."""
+"""Syntax of expressions, and the position of syntax errors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rune.core.expr import ExpressionSyntaxError, compile_expression
-from tests.unit.core.expr.helper import NAMES, evaluate, same, trigger
+from tests.unit.core.expr.evaluation import NAMES, evaluate, same, trigger
 
 LITERALS: list[tuple[str, Any]] = [
     ("null", None),
@@ -51,10 +51,10 @@ LITERALS: list[tuple[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("source", "wanted"), LITERALS, ids=[source for source, _ in LITERALS])
-def test_literal(source: str, wanted: Any) -> None:
+@pytest.mark.parametrize(("source", "expected"), LITERALS, ids=[source for source, _ in LITERALS])
+def test_literal_value(source: str, expected: Any) -> None:
     found = evaluate(source)
-    assert same(found, wanted), found
+    assert same(found, expected), found
 
 
 LOOPS: list[tuple[str, Any]] = [
@@ -82,13 +82,13 @@ LOOPS: list[tuple[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("source", "wanted"), LOOPS, ids=[source for source, _ in LOOPS])
-def test_loop(source: str, wanted: Any) -> None:
+@pytest.mark.parametrize(("source", "expected"), LOOPS, ids=[source for source, _ in LOOPS])
+def test_loop_value(source: str, expected: Any) -> None:
     found = evaluate(source)
-    assert same(found, wanted), found
+    assert same(found, expected), found
 
 
-def test_words_of_the_language_are_plain_keys_behind_a_dot() -> None:
+def test_keywords_after_dot_are_keys() -> None:
     words = {
         "in": 1,
         "if": 2,
@@ -100,16 +100,16 @@ def test_words_of_the_language_are_plain_keys_behind_a_dot() -> None:
         "items": 8,
         "größe": 9,
     }
-    for word, wanted in words.items():
-        assert trigger(f"$trigger.{word}", words) == wanted
+    for word, expected in words.items():
+        assert trigger(f"$trigger.{word}", words) == expected
 
 
-def test_names_are_taken_as_they_are_written() -> None:
-    # Python would read both as "fi".
+def test_names_are_not_normalised() -> None:
+    # Python normalises both names to "fi".
     assert trigger("[$trigger.ﬁ, $trigger.fi]", {"ﬁ": 1, "fi": 2}) == [1, 2]
 
 
-MISTAKES = [
+ERRORS = [
     ("", 0, "empty"),
     ("  \n ", 0, "empty"),
     ("1 +", 3, "ends too early"),
@@ -187,8 +187,8 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("source", "offset", "message"), MISTAKES, ids=[each[0][:40] for each in MISTAKES])
-def test_mistake(source: str, offset: int, message: str) -> None:
+@pytest.mark.parametrize(("source", "offset", "message"), ERRORS, ids=[each[0][:40] for each in ERRORS])
+def test_syntax_error_has_offset_and_message(source: str, offset: int, message: str) -> None:
     with pytest.raises(ExpressionSyntaxError, match=message) as caught:
         compile_expression(source, NAMES)
     assert caught.value.code == "EXPRESSION_SYNTAX"
@@ -207,11 +207,11 @@ def test_mistake(source: str, offset: int, message: str) -> None:
         ("[x for x, y in ['ab']]", "cannot take 2 parts from text"),
     ],
 )
-def test_mistake_that_only_shows_with_the_values(source: str, message: str) -> None:
+def test_invalid_loop_or_key_raises_expression_error(source: str, message: str) -> None:
     with pytest.raises(Exception, match=message) as caught:
         evaluate(source)
     assert getattr(caught.value, "code", "") == "EXPRESSION_ERROR"
 
 
-def test_an_expression_keeps_its_source() -> None:
+def test_expression_keeps_its_source() -> None:
     assert compile_expression("1 + 1", NAMES).source == "1 + 1"

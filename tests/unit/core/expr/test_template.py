@@ -1,4 +1,4 @@
-"""Templates: what becomes a value, what becomes text, and what stays as it is."""
+"""Templates: values, text and references inside parameters."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from rune.core.expr import (
     is_dynamic,
 )
 from rune.core.expr.budget import MAX_BUILT_BYTES
-from tests.unit.core.expr.helper import NAMES, SCOPE, resolve, same
+from tests.unit.core.expr.evaluation import NAMES, SCOPE, resolve, same
 
 RESOLVED: list[tuple[Any, Any]] = [
-    # one reference or expression keeps its type
+    # a single reference or expression keeps its type
     ("$trigger.n", 42),
     ("{{ $trigger.n }}", 42),
     ("{{$trigger.n}}", 42),
@@ -41,7 +41,7 @@ RESOLVED: list[tuple[Any, Any]] = [
     ("$node['Fetch user'].body.id", 9),
     ("$2nd", "second"),
     ("$input.n", 42),
-    # inside text everything is text
+    # values inside text become text
     ("Count: $trigger.n", "Count: 42"),
     ("Count: {{ $trigger.n }}!", "Count: 42!"),
     (" {{ $trigger.n }}", " 42"),
@@ -84,7 +84,7 @@ RESOLVED: list[tuple[Any, Any]] = [
     ("100 $ off", "100 $ off"),
     ("cost: 5$", "cost: 5$"),
     ("$USD $EUR", "$USD $EUR"),
-    ("pay $USD $trigger.n to $nobody.name", "pay $USD 42 to $nobody.name"),
+    ("pay $USD $trigger.n to $unknown.name", "pay $USD 42 to $unknown.name"),
     ("$triggered or not", "$triggered or not"),
     ("$trigger\u00e9 x", "$trigger\u00e9 x"),
     ("$node.nosuch here", "$node.nosuch here"),
@@ -95,7 +95,7 @@ RESOLVED: list[tuple[Any, Any]] = [
     ("{ $trigger.n }", "{ 42 }"),
     ("plain", "plain"),
     ("", ""),
-    # whole values
+    # nested values
     (7, 7),
     (None, None),
     ([1, "$a.x", ["$b.y"]], [1, 1, [2]]),
@@ -105,13 +105,13 @@ RESOLVED: list[tuple[Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "wanted"), RESOLVED, ids=[str(value) for value, _ in RESOLVED])
-def test_resolved(value: Any, wanted: Any) -> None:
+@pytest.mark.parametrize(("value", "expected"), RESOLVED, ids=[str(value) for value, _ in RESOLVED])
+def test_template_value(value: Any, expected: Any) -> None:
     found = resolve(value)
-    assert same(found, wanted), found
+    assert same(found, expected), found
 
 
-def test_data_is_never_read_as_a_template() -> None:
+def test_data_is_not_evaluated_as_template() -> None:
     scope = {"$trigger": {"ref": "$trigger.secret", "tpl": "{{ 1 + 1 }}", "secret": "s3cret"}}
     assert resolve("$trigger.ref", scope) == "$trigger.secret"
     assert resolve("{{ $trigger.tpl }}", scope) == "{{ 1 + 1 }}"
@@ -120,7 +120,7 @@ def test_data_is_never_read_as_a_template() -> None:
     assert resolve('{{ $trigger.cmd == "safe" }}', injected) is False
 
 
-def test_large_numbers_keep_every_digit() -> None:
+def test_large_numbers_keep_all_digits_in_text() -> None:
     scope = {"$trigger": {"id": 12345678, "big": 9223372036854775807, "n": 2**70}}
     assert resolve("/u/{{ $trigger.id }}/$trigger.big/x", scope) == "/u/12345678/9223372036854775807/x"
     assert resolve("$trigger.n!", scope) == f"{2**70}!"
@@ -146,19 +146,19 @@ def test_large_numbers_keep_every_digit() -> None:
         (["t {{ [] + 1 }}"], "[0]", r"^\[0\]: cannot add"),
     ],
 )
-def test_an_error_begins_with_its_path(value: Any, path: str, message: str) -> None:
+def test_error_starts_with_path(value: Any, path: str, message: str) -> None:
     with pytest.raises(ExpressionError, match=message) as caught:
         resolve({"ok": "$a.x", **value} if isinstance(value, dict) else value)
     assert caught.value.path == path
     assert caught.value.code == "EXPRESSION_ERROR"
 
 
-def test_a_missing_value_is_told_from_other_errors_also_by_its_path() -> None:
+def test_missing_value_raises_missing_error() -> None:
     with pytest.raises(MissingError):
         resolve({"a": "$trigger.gone"})
 
 
-REFUSED: list[tuple[Any, list[tuple[str, int, str]]]] = [
+REJECTED: list[tuple[Any, list[tuple[str, int, str]]]] = [
     ("{{ $nosuch.k }}", [("", 3, "unknown name \\$nosuch")]),
     ("$nosuch.k", [("", 0, "unknown name \\$nosuch ")]),
     ("$fetsh.body[0]", [("", 0, r"did you mean \$fetch")]),
@@ -178,14 +178,14 @@ REFUSED: list[tuple[Any, list[tuple[str, int, str]]]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "wanted"), REFUSED, ids=[str(value) for value, _ in REFUSED])
-def test_every_mistake_is_reported(value: Any, wanted: list[tuple[str, int, str]]) -> None:
+@pytest.mark.parametrize(("value", "expected"), REJECTED, ids=[str(value) for value, _ in REJECTED])
+def test_all_syntax_errors_are_reported(value: Any, expected: list[tuple[str, int, str]]) -> None:
     with pytest.raises(ExpressionSyntaxErrors) as caught:
         compile_template(value, NAMES)
     assert [(each.path, each.offset) for each in caught.value.errors] == [
-        (path, at) for path, at, _ in wanted
+        (path, at) for path, at, _ in expected
     ]
-    for each, (_, _, message) in zip(caught.value.errors, wanted, strict=True):
+    for each, (_, _, message) in zip(caught.value.errors, expected, strict=True):
         assert each.code == "EXPRESSION_SYNTAX"
         with pytest.raises(type(each), match=message):
             raise each
@@ -193,7 +193,7 @@ def test_every_mistake_is_reported(value: Any, wanted: list[tuple[str, int, str]
     assert caught.value.code == "EXPRESSION_SYNTAX"
 
 
-def test_a_value_may_not_be_nested_for_ever() -> None:
+def test_nesting_above_limit_is_rejected() -> None:
     value: Any = "$a.x"
     for _ in range(100):
         value = [value]
@@ -202,7 +202,7 @@ def test_a_value_may_not_be_nested_for_ever() -> None:
         compile_template([value], NAMES)
 
 
-def test_what_a_template_reads_is_known_beforehand() -> None:
+def test_template_references_are_known_at_compile_time() -> None:
     template = compile_template({"u": "a {{ 1 + $a.x }} $input.n", "v": ["{{ $b.y ?? 1 }}"], "w": 1}, NAMES)
     assert template.references == (
         Reference("$a", ("x",), False, 9),
@@ -224,14 +224,14 @@ def test_what_a_template_reads_is_known_beforehand() -> None:
         (["{{ uuid() }}", "{{ 1 }}"], False, False),
     ],
 )
-def test_purity_and_constancy(value: Any, pure: bool, constant: bool) -> None:
+def test_template_purity_and_constancy(value: Any, pure: bool, constant: bool) -> None:
     template = compile_template(value, NAMES)
     assert template.pure is pure
     assert template.constant is constant
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
         ("plain", False),
         ("", False),
@@ -246,25 +246,25 @@ def test_purity_and_constancy(value: Any, pure: bool, constant: bool) -> None:
         ("$nosuch.k", True),
     ],
 )
-def test_dynamic_texts(text: str, wanted: bool) -> None:
-    assert is_dynamic(text, NAMES) is wanted
+def test_is_dynamic(text: str, expected: bool) -> None:
+    assert is_dynamic(text, NAMES) is expected
 
 
-def test_identifiers_of_one_template_differ() -> None:
+def test_uuids_of_one_template_are_distinct() -> None:
     template = compile_template({"a": "{{ uuid() }}", "b": "{{ uuid() }} {{ uuid() }}"}, NAMES)
     found = template.resolve(SCOPE)
     assert len({found["a"], *found["b"].split()}) == 3
     assert template.resolve(SCOPE) == found
 
 
-def test_a_node_called_node_is_found_where_it_is_no_way_to_another() -> None:
+def test_node_named_node_is_used_unless_path_names_another_node() -> None:
     names = Names(frozenset({"node", "a"}), {})
     scope = {"$node": {"x": 1}, "$a": {"x": 2}}
     assert compile_template("$node.x", names).resolve(scope) == 1
     assert compile_template("$node.a.x", names).resolve(scope) == 2
 
 
-def test_text_has_a_limit() -> None:
+def test_text_above_size_limit_is_rejected() -> None:
     scope = {"$trigger": "x" * (MAX_BUILT_BYTES // 2)}
     assert len(resolve("$trigger{{ $trigger }}", scope)) == MAX_BUILT_BYTES
     with pytest.raises(BudgetError, match="1,048,576 bytes"):
@@ -272,7 +272,7 @@ def test_text_has_a_limit() -> None:
     assert resolve({"a": "$trigger", "b": "$trigger", "c": "$trigger"}, scope)["c"] is scope["$trigger"]
 
 
-def test_what_cannot_be_written_into_text_is_an_error() -> None:
+def test_value_not_serialisable_to_text_is_rejected() -> None:
     with pytest.raises(ExpressionError, match="cannot be written as JSON"):
         resolve("x $trigger", {"$trigger": [float("nan")]})
     with pytest.raises(ExpressionError, match="cannot be written as JSON"):

@@ -1,4 +1,4 @@
-"""Credentials in use: what is sent, to whom, what is refused, and what is left behind."""
+"""Nodes with credentials: authentication, host binding, OAuth tokens and redaction."""
 
 from __future__ import annotations
 
@@ -17,29 +17,36 @@ from rune.errors import RuneError
 from rune.nodes.redaction import SECRETS_IN_USE, Redactor
 from rune.ports.credentials import Credential, CredentialUnreadableError, EncryptionKeyError
 from rune.testing.nodes import MemoryBlob
-from tests.unit.nodes.io.calling import Handler, listening, local_world, serving
-from tests.unit.nodes.io.secrets import CANARY, NONE, TOKEN, Drawer, credential, use
-from tests.unit.nodes.io.test_smtp import MAIL, Sink
-from tests.unit.nodes.running import error, output
+from tests.support.io_nodes import HttpHandler, http_server, local_resources, tcp_server
+from tests.support.smtp_server import MAIL, SmtpServer
+from tests.unit.nodes.io.credential_store import (
+    CANARY,
+    NO_CREDENTIAL,
+    TOKEN,
+    FakeCredentialStore,
+    credential,
+    run_with_credential,
+)
+from tests.unit.nodes.runner import error, output
 
 
-class Server:
-    """Answers from a list, or echoes, and remembers what came."""
+class RecordingServer:
+    """An HTTP server that sends the given responses, then echoes, and records its requests."""
 
     def __init__(self, *answers: Callable[[web.Request], Awaitable[web.Response]]) -> None:
         self._answers = list(answers)
-        self.seen: list[dict[str, str]] = []
+        self.requests: list[dict[str, str]] = []
         self.paths: list[str] = []
 
     async def __call__(self, request: web.Request) -> web.Response:
-        self.seen.append({name.lower(): text for name, text in request.headers.items()})
+        self.requests.append({name.lower(): text for name, text in request.headers.items()})
         self.paths.append(request.raw_path)
         if self._answers:
             return await self._answers.pop(0)(request)
-        return web.json_response({"headers": self.seen[-1], "path": request.raw_path})
+        return web.json_response({"headers": self.requests[-1], "path": request.raw_path})
 
 
-def saying(
+def respond(
     status: int = 200, body: Any = None, **headers: str
 ) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def answer(request: web.Request) -> web.Response:
@@ -50,59 +57,67 @@ def saying(
     return answer
 
 
-def ask(
-    handler: Handler,
-    drawer: Drawer,
+def send_request(
+    handler: HttpHandler,
+    credentials: FakeCredentialStore,
     path: str = "/",
     reference: Mapping[str, Any] | None = None,
     store: MemoryBlob | None = None,
     **parameters: Any,
 ) -> Outcome:
     async def scenario() -> Outcome:
-        world = local_world(secret=drawer)
+        resources = local_resources(secret=credentials)
         try:
-            async with serving(handler) as port:
+            async with http_server(handler) as port:
                 url = f"http://127.0.0.1:{port}{path}"
-                return await use("http", {"url": url, **parameters}, world, reference, store)
+                return await run_with_credential(
+                    "http", {"url": url, **parameters}, resources, reference, store
+                )
         finally:
-            await world.close()
+            await resources.close()
 
     return asyncio.run(scenario())
 
 
-def test_basic() -> None:
-    server = Server()
-    output(ask(server, Drawer(credential("basic", {"username": "mé", "password": CANARY}))))
+def test_basic_credential_sets_authorization() -> None:
+    server = RecordingServer()
+    output(
+        send_request(server, FakeCredentialStore(credential("basic", {"username": "mé", "password": CANARY})))
+    )
 
-    assert server.seen[0]["authorization"] == "Basic " + base64.b64encode(f"mé:{CANARY}".encode()).decode()
-
-
-def test_bearer_and_header_and_key() -> None:
-    bearer, header, key = Server(), Server(), Server()
-    ask(bearer, Drawer(credential("bearer", {"token": TOKEN})))
-    ask(header, Drawer(credential("header", {"name": "X-Shop", "value": TOKEN})))
-    ask(key, Drawer(credential("api_key", {"key": TOKEN})))
-
-    assert bearer.seen[0]["authorization"] == f"Bearer {TOKEN}"
-    assert header.seen[0]["x-shop"] == TOKEN
-    assert key.seen[0]["x-api-key"] == TOKEN
+    assert (
+        server.requests[0]["authorization"] == "Basic " + base64.b64encode(f"mé:{CANARY}".encode()).decode()
+    )
 
 
-def test_a_key_in_the_query_goes_along_to_every_page() -> None:
-    next_page = saying(200, [1], Link='</two>; rel="next"')
-    server = Server(next_page, saying(302, Location="/three?x=1"), saying(200, [2]))
-    drawer = Drawer(credential("api_key", {"key": CANARY, "name": "k", "place": "query"}))
+def test_bearer_header_and_api_key_set_headers() -> None:
+    bearer, header, key = RecordingServer(), RecordingServer(), RecordingServer()
+    send_request(bearer, FakeCredentialStore(credential("bearer", {"token": TOKEN})))
+    send_request(header, FakeCredentialStore(credential("header", {"name": "X-Shop", "value": TOKEN})))
+    send_request(key, FakeCredentialStore(credential("api_key", {"key": TOKEN})))
 
-    assert output(ask(server, drawer, "/one?k=mine&y=2", follow_next=True))["body"] == [1, 2]
+    assert bearer.requests[0]["authorization"] == f"Bearer {TOKEN}"
+    assert header.requests[0]["x-shop"] == TOKEN
+    assert key.requests[0]["x-api-key"] == TOKEN
+
+
+def test_query_key_is_sent_to_every_page_and_redirect() -> None:
+    next_page = respond(200, [1], Link='</two>; rel="next"')
+    server = RecordingServer(next_page, respond(302, Location="/three?x=1"), respond(200, [2]))
+    credentials = FakeCredentialStore(credential("api_key", {"key": CANARY, "name": "k", "place": "query"}))
+
+    assert output(send_request(server, credentials, "/one?k=mine&y=2", follow_next=True))["body"] == [1, 2]
     encoded = "k=kanari-9%2Ff3%22%2B%C3%BC%20d0c7"
     assert server.paths == [f"/one?y=2&{encoded}", f"/two?{encoded}", f"/three?x=1&{encoded}"]
 
 
-def test_the_credential_wins_over_the_parameters() -> None:
-    server = Server()
-    ask(server, Drawer(credential("bearer", {"token": TOKEN})), headers={"Authorization": "mine"})
+def test_credential_overrides_header_parameter() -> None:
+    server = RecordingServer()
+    send_request(
+        server, FakeCredentialStore(credential("bearer", {"token": TOKEN})), headers={"Authorization": "mine"}
+    )
 
-    assert server.seen[0]["authorization"] == f"Bearer {TOKEN}"
+    assert server.requests[0]["authorization"] == f"Bearer {TOKEN}"
 
 
 @pytest.mark.parametrize(
@@ -115,34 +130,36 @@ def test_the_credential_wins_over_the_parameters() -> None:
         ("api_key", {"key": TOKEN, "name": "k", "place": "query"}),
     ],
 )
-def test_nothing_follows_a_redirect_to_another_origin(type: str, values: dict[str, Any]) -> None:
-    other = Server()
+def test_credential_is_not_sent_to_other_origin(type: str, values: dict[str, Any]) -> None:
+    other = RecordingServer()
 
     async def scenario() -> Outcome:
-        world = local_world(secret=Drawer(credential(type, values)))
-        async with serving(other) as there:
-            first = Server(saying(302, Location=f"http://127.0.0.1:{there}/away"))
-            async with serving(first) as here:
-                outcome = await use("http", {"url": f"http://127.0.0.1:{here}/"}, world)
-        await world.close()
+        resources = local_resources(secret=FakeCredentialStore(credential(type, values)))
+        async with http_server(other) as there:
+            first = RecordingServer(respond(302, Location=f"http://127.0.0.1:{there}/away"))
+            async with http_server(first) as here:
+                outcome = await run_with_credential("http", {"url": f"http://127.0.0.1:{here}/"}, resources)
+        await resources.close()
         return outcome
 
     output(asyncio.run(scenario()))
-    shown = json.dumps(other.seen) + other.paths[0]
+    shown = json.dumps(other.requests) + other.paths[0]
     assert TOKEN not in shown
     assert base64.b64encode(f"me:{TOKEN}".encode()).decode() not in shown
 
 
-def test_a_redirect_that_repeats_the_credential_is_not_followed_elsewhere() -> None:
+def test_redirect_with_credential_to_other_origin_fails() -> None:
     async def away(request: web.Request) -> web.Response:
         return web.Response(status=302, headers={"Location": f"http://127.0.0.1:9/?{request.query_string}"})
 
-    drawer = Drawer(credential("api_key", {"key": CANARY, "name": "k", "place": "query"}))
+    credentials = FakeCredentialStore(credential("api_key", {"key": CANARY, "name": "k", "place": "query"}))
 
-    found = error(ask(Server(away), drawer))
-    assert (found.code, "kanari" in found.message) == ("HTTP_BLOCKED", False)  # it holds a space
-    drawer = Drawer(credential("api_key", {"key": f"{TOKEN}/+", "name": "k", "place": "query"}))
-    found = error(ask(Server(away), drawer))
+    found = error(send_request(RecordingServer(away), credentials))
+    assert (found.code, "kanari" in found.message) == ("HTTP_BLOCKED", False)  # the secret contains a space
+    credentials = FakeCredentialStore(
+        credential("api_key", {"key": f"{TOKEN}/+", "name": "k", "place": "query"})
+    )
+    found = error(send_request(RecordingServer(away), credentials))
     assert (found.code, "kanari" in found.message) == ("HTTP_REDIRECT", False)
 
 
@@ -157,15 +174,15 @@ def test_a_redirect_that_repeats_the_credential_is_not_followed_elsewhere() -> N
         ((), True),
     ],
 )
-def test_a_bound_credential_is_sent_to_its_hosts_alone(hosts: tuple[str, ...], allowed: bool) -> None:
-    server = Server()
-    outcome = ask(server, Drawer(credential("bearer", {"token": TOKEN}, hosts=hosts)))
+def test_bound_credential_is_sent_to_its_hosts_only(hosts: tuple[str, ...], allowed: bool) -> None:
+    server = RecordingServer()
+    outcome = send_request(server, FakeCredentialStore(credential("bearer", {"token": TOKEN}, hosts=hosts)))
 
     if allowed:
         output(outcome)
     else:
         assert error(outcome).code == "CREDENTIAL_FORBIDDEN"
-        assert server.seen == []
+        assert server.requests == []
 
 
 @pytest.mark.parametrize(
@@ -181,89 +198,93 @@ def test_a_bound_credential_is_sent_to_its_hosts_alone(hosts: tuple[str, ...], a
         ("shop.example.evil", False),
     ],
 )
-def test_hosts_are_names_or_whole_domains(host: str, fits: bool) -> None:
+def test_hosts_match_names_and_subdomains(host: str, fits: bool) -> None:
     bound = credential("bearer", {"token": TOKEN}, hosts=("shop.example", "*.b.example"))
 
     assert bound.fits(host) is fits
 
 
-FOUND = credential("bearer", {"token": TOKEN})
+BEARER = credential("bearer", {"token": TOKEN})
 
 
 @pytest.mark.parametrize(
-    ("drawer", "reference", "code"),
+    ("credentials", "reference", "code"),
     [
-        (Drawer(), {"name": "shop"}, "CREDENTIAL_MISSING"),
-        (Drawer(FOUND), {"name": "shopp"}, "CREDENTIAL_MISSING"),
-        (Drawer(FOUND), {"id": "shop"}, "CREDENTIAL_MISSING"),
-        (Drawer(FOUND), {"name": FOUND.id}, "CREDENTIAL_MISSING"),
-        (Drawer(FOUND), {"name": "other", "id": FOUND.id}, "CREDENTIAL_MISSING"),
-        (Drawer(FOUND), {"name": "shop", "type": "basic"}, "CREDENTIAL_FORBIDDEN"),
+        (FakeCredentialStore(), {"name": "shop"}, "CREDENTIAL_MISSING"),
+        (FakeCredentialStore(BEARER), {"name": "shopp"}, "CREDENTIAL_MISSING"),
+        (FakeCredentialStore(BEARER), {"id": "shop"}, "CREDENTIAL_MISSING"),
+        (FakeCredentialStore(BEARER), {"name": BEARER.id}, "CREDENTIAL_MISSING"),
+        (FakeCredentialStore(BEARER), {"name": "other", "id": BEARER.id}, "CREDENTIAL_MISSING"),
+        (FakeCredentialStore(BEARER), {"name": "shop", "type": "basic"}, "CREDENTIAL_FORBIDDEN"),
         (
-            Drawer(credential("smtp", {"host": "x", "password": TOKEN})),
+            FakeCredentialStore(credential("smtp", {"host": "x", "password": TOKEN})),
             {"name": "shop"},
             "CREDENTIAL_FORBIDDEN",
         ),
-        (Drawer(credential("custom", {"a": TOKEN})), {"name": "shop"}, "CREDENTIAL_FORBIDDEN"),
-        (Drawer(error=CredentialUnreadableError("altered")), {"name": "shop"}, "CREDENTIAL_UNREADABLE"),
-        (Drawer(error=EncryptionKeyError("no key")), {"name": "shop"}, "CREDENTIAL_UNREADABLE"),
+        (FakeCredentialStore(credential("custom", {"a": TOKEN})), {"name": "shop"}, "CREDENTIAL_FORBIDDEN"),
+        (
+            FakeCredentialStore(error=CredentialUnreadableError("altered")),
+            {"name": "shop"},
+            "CREDENTIAL_UNREADABLE",
+        ),
+        (FakeCredentialStore(error=EncryptionKeyError("no key")), {"name": "shop"}, "CREDENTIAL_UNREADABLE"),
     ],
 )
-def test_what_cannot_be_used_fails_the_node_before_anything_is_sent(
-    drawer: Drawer, reference: dict[str, Any], code: str
+def test_unusable_credential_fails_before_request(
+    credentials: FakeCredentialStore, reference: dict[str, Any], code: str
 ) -> None:
-    server = Server()
+    server = RecordingServer()
 
-    assert error(ask(server, drawer, reference=reference)).code == code
-    assert server.seen == []
-
-
-def test_by_id_and_with_the_right_type() -> None:
-    for reference in ({"id": FOUND.id}, {"name": "shop", "id": FOUND.id, "type": "bearer"}):
-        output(ask(Server(), Drawer(FOUND), reference=reference))
+    assert error(send_request(server, credentials, reference=reference)).code == code
+    assert server.requests == []
 
 
-def test_it_is_resolved_anew_for_every_call_and_once_in_a_call() -> None:
-    drawer = Drawer(FOUND)
-    ask(Server(saying(200, [1], Link='</two>; rel="next"')), drawer, follow_next=True)
-    assert drawer.asked == 1
-    ask(Server(), drawer)
-    assert drawer.asked == 2
+def test_reference_by_id_and_type_is_resolved() -> None:
+    for reference in ({"id": BEARER.id}, {"name": "shop", "id": BEARER.id, "type": "bearer"}):
+        output(send_request(RecordingServer(), FakeCredentialStore(BEARER), reference=reference))
 
 
-def clean(told: Any, *secrets: str) -> bool:
-    text = msgspec.json.encode(told).decode()
+def test_credential_is_resolved_once_per_run() -> None:
+    credentials = FakeCredentialStore(BEARER)
+    send_request(RecordingServer(respond(200, [1], Link='</two>; rel="next"')), credentials, follow_next=True)
+    assert credentials.resolve_count == 1
+    send_request(RecordingServer(), credentials)
+    assert credentials.resolve_count == 2
+
+
+def is_redacted(value: Any, *secrets: str) -> bool:
+    text = msgspec.json.encode(value).decode()
     return not any(Redactor([each]).finds(text) for each in secrets)
 
 
-def test_what_a_server_echoes_is_hidden() -> None:
-    drawer = Drawer(credential("basic", {"username": "me", "password": CANARY}))
+def test_echoed_credential_is_redacted() -> None:
+    credentials = FakeCredentialStore(credential("basic", {"username": "me", "password": CANARY}))
 
     async def echo(request: web.Request) -> web.Response:
         body = f"you sent {request.headers['Authorization']}, that is {CANARY}, or {json.dumps(CANARY)}"
         return web.Response(text=body, headers={"X-Echo": request.headers["Authorization"]}, status=418)
 
-    outcome = ask(echo, drawer)
+    outcome = send_request(echo, credentials)
     assert output(outcome)["headers"]["x-echo"] == "Basic ***"
-    failed = ask(echo, drawer, raise_on_status="4xx")
+    failed = send_request(echo, credentials, raise_on_status="4xx")
     assert error(failed).code == "HTTP_STATUS"
-    assert clean(outcome, CANARY, f"me:{CANARY}")
-    assert clean(failed, CANARY, f"me:{CANARY}")
+    assert is_redacted(outcome, CANARY, f"me:{CANARY}")
+    assert is_redacted(failed, CANARY, f"me:{CANARY}")
 
 
-def test_bytes_that_are_kept_are_clean_too() -> None:
+def test_credential_in_blob_is_redacted() -> None:
     store = MemoryBlob()
 
     async def echo(request: web.Request) -> web.Response:
         return web.Response(body=b"\0\xff" + request.headers["Authorization"].encode() + b"\0")
 
-    output(ask(echo, Drawer(FOUND), store=store, response="blob"))
+    output(send_request(echo, FakeCredentialStore(BEARER), store=store, response="blob"))
     assert TOKEN.encode() not in repr(vars(store)).encode()
     assert "***" in repr(vars(store))
 
 
-def test_nothing_is_in_use_after_a_call() -> None:
-    ask(Server(), Drawer(FOUND))
+def test_secret_is_released_after_run() -> None:
+    send_request(RecordingServer(), FakeCredentialStore(BEARER))
 
     assert SECRETS_IN_USE.text(TOKEN) == TOKEN
 
@@ -272,227 +293,245 @@ def oauth(**more: Any) -> Credential:
     return credential("oauth2", {"token_url": "URL", "client_id": "me", "client_secret": CANARY, **more})
 
 
-def with_tokens(
-    tokens: Server,
-    api: Server,
+def run_with_oauth(
+    tokens: RecordingServer,
+    api: RecordingServer,
     times: int = 1,
     *,
-    drawer: Callable[[str], Drawer] | None = None,
+    credential: Credential | None = None,
     **parameters: Any,
 ) -> list[Outcome]:
-    """Calls of one worker with an OAuth credential whose tokens come from the first server."""
+    """Run `http` nodes with an OAuth credential whose tokens come from the first server."""
 
     async def scenario() -> list[Outcome]:
-        async with serving(tokens) as id, serving(api) as port:
+        async with http_server(tokens) as id, http_server(api) as port:
             url = f"http://127.0.0.1:{id}/token"
-            found = drawer(url) if drawer else Drawer(_at(oauth(), url))
-            world = local_world(secret=found)
-            asked = {"url": f"http://127.0.0.1:{port}/", **parameters}
-            outcomes = [await use("http", asked, world) for _ in range(times)]
-            await world.close()
+            credentials = FakeCredentialStore(with_token_url(credential or oauth(), url))
+            resources = local_resources(secret=credentials)
+            request = {"url": f"http://127.0.0.1:{port}/", **parameters}
+            outcomes = [await run_with_credential("http", request, resources) for _ in range(times)]
+            await resources.close()
             return outcomes
 
     return asyncio.run(scenario())
 
 
-def _at(found: Credential, url: str) -> Credential:
+def with_token_url(found: Credential, url: str) -> Credential:
     return msgspec.structs.replace(found, fields=msgspec.structs.replace(found.fields, token_url=url))
 
 
-def grant(token: str, seconds: Any = 3600, **more: Any) -> Callable[[web.Request], Awaitable[web.Response]]:
-    return saying(200, {"access_token": token, "token_type": "bearer", "expires_in": seconds, **more})
+def token_response(
+    token: str, seconds: Any = 3600, **more: Any
+) -> Callable[[web.Request], Awaitable[web.Response]]:
+    return respond(200, {"access_token": token, "token_type": "bearer", "expires_in": seconds, **more})
 
 
-def test_a_token_is_fetched_and_used_again() -> None:
-    tokens, api = Server(grant("token-number-1")), Server()
-    for outcome in with_tokens(tokens, api, 3):
+def test_oauth_token_is_reused() -> None:
+    tokens, api = RecordingServer(token_response("token-number-1")), RecordingServer()
+    for outcome in run_with_oauth(tokens, api, 3):
         assert output(outcome)["body"]["headers"]["authorization"] == "Bearer ***"
 
-    assert [each["authorization"] for each in api.seen] == ["Bearer token-number-1"] * 3
-    assert len(tokens.seen) == 1
+    assert [each["authorization"] for each in api.requests] == ["Bearer token-number-1"] * 3
+    assert len(tokens.requests) == 1
 
 
 @pytest.mark.parametrize(("seconds", "fetched"), [(0, 3), ("3600", 1), (61, 1)])
-def test_a_token_is_not_used_when_it_has_expired(seconds: Any, fetched: int) -> None:
-    tokens = Server(*(grant(f"token-number-{number}", seconds) for number in range(3)))
-    with_tokens(tokens, Server(), 3)
+def test_expired_oauth_token_is_fetched_again(seconds: Any, fetched: int) -> None:
+    tokens = RecordingServer(*(token_response(f"token-number-{number}", seconds) for number in range(3)))
+    run_with_oauth(tokens, RecordingServer(), 3)
 
-    assert len(tokens.seen) == fetched
+    assert len(tokens.requests) == fetched
 
 
-def test_how_the_client_is_told() -> None:
+def test_oauth_client_is_sent_in_header_or_body() -> None:
     forms: list[dict[str, str]] = []
 
     async def answer(request: web.Request) -> web.Response:
         forms.append({name: str(text) for name, text in (await request.post()).items()})
         return web.json_response({"access_token": "token-number-1"})
 
-    header, body = Server(answer), Server(answer)
-    with_tokens(header, Server(), drawer=lambda url: Drawer(_at(oauth(scope="a b", audience="shop"), url)))
-    with_tokens(body, Server(), drawer=lambda url: Drawer(_at(oauth(send_as="body"), url)))
+    header, body = RecordingServer(answer), RecordingServer(answer)
+    run_with_oauth(header, RecordingServer(), credential=oauth(scope="a b", audience="shop"))
+    run_with_oauth(body, RecordingServer(), credential=oauth(send_as="body"))
 
     assert forms[0] == {"grant_type": "client_credentials", "scope": "a b", "audience": "shop"}
-    assert header.seen[0]["authorization"].startswith("Basic ")
+    assert header.requests[0]["authorization"].startswith("Basic ")
     assert forms[1] == {"grant_type": "client_credentials", "client_id": "me", "client_secret": CANARY}
-    assert "authorization" not in body.seen[0]
+    assert "authorization" not in body.requests[0]
 
 
-def test_a_refused_token_is_renewed_once() -> None:
-    tokens = Server(grant("token-number-1"), grant("token-number-2"))
-    api = Server(saying(401), saying(200, "fine"))
+def test_rejected_token_is_renewed_once() -> None:
+    tokens = RecordingServer(token_response("token-number-1"), token_response("token-number-2"))
+    api = RecordingServer(respond(401), respond(200, "fine"))
 
-    (outcome,) = with_tokens(tokens, api, method="POST", body={"a": 1})
+    (outcome,) = run_with_oauth(tokens, api, method="POST", body={"a": 1})
     assert output(outcome)["body"] == "fine"
-    assert [each["authorization"][-1] for each in api.seen] == ["1", "2"]
-    assert api.seen[0]["idempotency-key"] == api.seen[1]["idempotency-key"]
+    assert [each["authorization"][-1] for each in api.requests] == ["1", "2"]
+    assert api.requests[0]["idempotency-key"] == api.requests[1]["idempotency-key"]
 
 
-def test_and_not_twice() -> None:
-    tokens = Server(grant("token-number-1"), grant("token-number-2"), grant("token-number-3"))
-    api = Server(*[saying(401)] * 3)
+def test_rejected_token_is_not_renewed_twice() -> None:
+    tokens = RecordingServer(
+        token_response("token-number-1"), token_response("token-number-2"), token_response("token-number-3")
+    )
+    api = RecordingServer(*[respond(401)] * 3)
 
-    (outcome,) = with_tokens(tokens, api)
+    (outcome,) = run_with_oauth(tokens, api)
     assert output(outcome)["status"] == 401
-    assert (len(api.seen), len(tokens.seen)) == (2, 2)
+    assert (len(api.requests), len(tokens.requests)) == (2, 2)
 
 
-def test_other_credentials_are_not_renewed() -> None:
-    server = Server(saying(401), saying(200))
+def test_401_does_not_retry_static_credential() -> None:
+    server = RecordingServer(respond(401), respond(200))
 
-    assert output(ask(server, Drawer(FOUND)))["status"] == 401
-    assert len(server.seen) == 1
+    assert output(send_request(server, FakeCredentialStore(BEARER)))["status"] == 401
+    assert len(server.requests) == 1
 
 
-def test_many_calls_at_once_fetch_one_token() -> None:
-    tokens, api = Server(grant("token-number-1")), Server()
+def test_concurrent_runs_fetch_one_token() -> None:
+    tokens, api = RecordingServer(token_response("token-number-1")), RecordingServer()
 
     async def scenario() -> None:
-        async with serving(tokens) as id, serving(api) as port:
-            world = local_world(secret=Drawer(_at(oauth(), f"http://127.0.0.1:{id}/")))
-            asked = {"url": f"http://127.0.0.1:{port}/"}
-            await asyncio.gather(*(use("http", asked, world) for _ in range(20)))
-            await world.close()
+        async with http_server(tokens) as id, http_server(api) as port:
+            resources = local_resources(
+                secret=FakeCredentialStore(with_token_url(oauth(), f"http://127.0.0.1:{id}/"))
+            )
+            request = {"url": f"http://127.0.0.1:{port}/"}
+            await asyncio.gather(*(run_with_credential("http", request, resources) for _ in range(20)))
+            await resources.close()
 
     asyncio.run(scenario())
-    assert (len(tokens.seen), len(api.seen)) == (1, 20)
+    assert (len(tokens.requests), len(api.requests)) == (1, 20)
 
 
-def test_a_rotated_credential_gets_a_new_token() -> None:
-    tokens, api = Server(grant("token-number-1"), grant("token-number-2")), Server()
+def test_rotated_credential_fetches_new_token() -> None:
+    tokens, api = (
+        RecordingServer(token_response("token-number-1"), token_response("token-number-2")),
+        RecordingServer(),
+    )
 
     async def scenario() -> None:
-        async with serving(tokens) as id, serving(api) as port:
-            drawer = Drawer(_at(oauth(), f"http://127.0.0.1:{id}/"))
-            world = local_world(secret=drawer)
+        async with http_server(tokens) as id, http_server(api) as port:
+            credentials = FakeCredentialStore(with_token_url(oauth(), f"http://127.0.0.1:{id}/"))
+            resources = local_resources(secret=credentials)
             for version in (1, 2):
-                drawer.credentials[0] = msgspec.structs.replace(drawer.credentials[0], version=version)
-                await use("http", {"url": f"http://127.0.0.1:{port}/"}, world)
-            await world.close()
+                credentials.credentials[0] = msgspec.structs.replace(
+                    credentials.credentials[0], version=version
+                )
+                await run_with_credential("http", {"url": f"http://127.0.0.1:{port}/"}, resources)
+            await resources.close()
 
     asyncio.run(scenario())
-    assert [each["authorization"][-1] for each in api.seen] == ["1", "2"]
+    assert [each["authorization"][-1] for each in api.requests] == ["1", "2"]
 
 
 @pytest.mark.parametrize(
     "answer",
     [
-        saying(401, {"error": "invalid_client", "error_description": CANARY}),
-        saying(500, CANARY),
-        saying(302, Location="/elsewhere"),
-        saying(200, {"token": "x"}),
-        saying(200, [CANARY]),
-        saying(200, {"access_token": ""}),
-        saying(200, {"access_token": "a\r\nX-Evil: 1"}),
-        saying(200, {"access_token": "x", "token_type": "mac"}),
-        saying(200, {"access_token": "x" * 300_000}),
+        respond(401, {"error": "invalid_client", "error_description": CANARY}),
+        respond(500, CANARY),
+        respond(302, Location="/elsewhere"),
+        respond(200, {"token": "x"}),
+        respond(200, [CANARY]),
+        respond(200, {"access_token": ""}),
+        respond(200, {"access_token": "a\r\nX-Evil: 1"}),
+        respond(200, {"access_token": "x", "token_type": "mac"}),
+        respond(200, {"access_token": "x" * 300_000}),
     ],
     ids=range(9),
 )
-def test_without_a_token_the_node_fails_and_shows_nothing(
+def test_failed_token_request_fails_node_without_secret(
     answer: Callable[[web.Request], Awaitable[web.Response]],
 ) -> None:
-    api = Server()
-    (outcome,) = with_tokens(Server(answer), api)
+    api = RecordingServer()
+    (outcome,) = run_with_oauth(RecordingServer(answer), api)
 
     assert error(outcome).code in ("CREDENTIAL_TOKEN", "HTTP_TOO_LARGE")
-    assert api.seen == []
-    assert clean(outcome, CANARY)
+    assert api.requests == []
+    assert is_redacted(outcome, CANARY)
 
 
-def test_tokens_are_fetched_through_the_guard() -> None:
+def test_token_url_is_checked_by_address_guard() -> None:
     found = credential(
         "oauth2",
         {"token_url": "http://169.254.169.254/latest", "client_id": "me", "client_secret": TOKEN},
     )
 
-    assert error(ask(Server(), Drawer(found))).code == "HTTP_BLOCKED"
+    assert error(send_request(RecordingServer(), FakeCredentialStore(found))).code == "HTTP_BLOCKED"
 
 
-def mail(sink: Sink, parameters: Mapping[str, Any] = MAIL, hosts: Any = (), **values: Any) -> Outcome:
+def send_with_credential(
+    sink: SmtpServer, parameters: Mapping[str, Any] = MAIL, hosts: Any = (), **values: Any
+) -> Outcome:
     async def scenario() -> Outcome:
-        async with listening(sink.talk) as port:
+        async with tcp_server(sink.handle) as port:
             fields = {"host": "127.0.0.1", "port": port, "security": "none", **values}
-            world = local_world(secret=Drawer(credential("smtp", fields, hosts=hosts)))
-            return await use("smtp", parameters, world)
+            resources = local_resources(secret=FakeCredentialStore(credential("smtp", fields, hosts=hosts)))
+            return await run_with_credential("smtp", parameters, resources)
 
     return asyncio.run(scenario())
 
 
-def test_a_mail_through_the_server_of_a_credential() -> None:
-    sink = Sink()
+def test_smtp_credential_sets_server_login_and_sender() -> None:
+    sink = SmtpServer()
     login = {"username": "me", "password": CANARY, "sender": "Shop <shop@example.com>"}
-    output(mail(sink, {**MAIL, "from": None}, **login))
+    output(send_with_credential(sink, {**MAIL, "from": None}, **login))
 
     plain = base64.b64encode(f"\0me\0{CANARY}".encode()).decode()
-    assert f"AUTH PLAIN {plain}" in sink.said
+    assert f"AUTH PLAIN {plain}" in sink.commands
     assert sink.mail["From"] == "Shop <shop@example.com>"
 
 
-def test_a_login_that_is_refused_shows_nothing() -> None:
+def test_rejected_smtp_login_hides_secret() -> None:
     plain = base64.b64encode(f"\0me\0{CANARY}".encode()).decode()
     for reply in (f"535 no, {plain} is wrong", f"554 {CANARY}"):
-        outcome = mail(Sink({"AUTH": reply, "MAIL": f"550 {CANARY}"}), username="me", password=CANARY)
+        outcome = send_with_credential(
+            SmtpServer({"AUTH": reply, "MAIL": f"550 {CANARY}"}), username="me", password=CANARY
+        )
         assert error(outcome).code in ("SMTP_AUTH", "SMTP_REJECTED")
-        assert clean(outcome, CANARY, f"\0me\0{CANARY}")
+        assert is_redacted(outcome, CANARY, f"\0me\0{CANARY}")
 
 
-def test_a_mail_server_that_the_credential_is_not_for() -> None:
-    sink = Sink()
+def test_smtp_credential_bound_to_other_host_is_forbidden() -> None:
+    sink = SmtpServer()
 
-    assert error(mail(sink, hosts=("mail.example",))).code == "CREDENTIAL_FORBIDDEN"
-    assert sink.said == []
+    assert error(send_with_credential(sink, hosts=("mail.example",))).code == "CREDENTIAL_FORBIDDEN"
+    assert sink.commands == []
 
 
-def test_a_password_is_not_sent_in_the_clear_across_the_network() -> None:
+def test_unencrypted_remote_smtp_login_is_forbidden() -> None:
     fields = {"host": "mail.example", "security": "none", "username": "me", "password": CANARY}
-    world = local_world(secret=Drawer(credential("smtp", fields)))
+    resources = local_resources(secret=FakeCredentialStore(credential("smtp", fields)))
 
-    assert error(asyncio.run(use("smtp", MAIL, world))).code == "CREDENTIAL_FORBIDDEN"
+    assert error(asyncio.run(run_with_credential("smtp", MAIL, resources))).code == "CREDENTIAL_FORBIDDEN"
 
 
-def test_tls_is_spoken_unless_the_credential_says_otherwise() -> None:
-    sink = Sink()
-    outcome = mail(sink, security="starttls", username="me", password=CANARY)
+def test_smtp_credential_with_starttls_requires_tls() -> None:
+    sink = SmtpServer()
+    outcome = send_with_credential(sink, security="starttls", username="me", password=CANARY)
 
     assert error(outcome).code == "SMTP_CONNECT"
-    assert not any("AUTH" in line for line in sink.said)
+    assert not any("AUTH" in line for line in sink.commands)
 
 
-def test_a_credential_for_requests_sends_no_mail() -> None:
-    world = local_world(secret=Drawer(FOUND), smtp_url="smtp://127.0.0.1:1")
+def test_bearer_credential_is_forbidden_for_smtp() -> None:
+    resources = local_resources(secret=FakeCredentialStore(BEARER), smtp_url="smtp://127.0.0.1:1")
 
-    assert error(asyncio.run(use("smtp", MAIL, world))).code == "CREDENTIAL_FORBIDDEN"
+    assert error(asyncio.run(run_with_credential("smtp", MAIL, resources))).code == "CREDENTIAL_FORBIDDEN"
 
 
-def test_the_password_of_the_settings_is_hidden_too() -> None:
+def test_password_of_smtp_url_is_redacted() -> None:
     async def scenario() -> Outcome:
-        async with listening(Sink({"MAIL": "550 hunter2hunter2 again?"}).talk) as port:
-            world = local_world(smtp_url=f"smtp://me:hunter2hunter2@127.0.0.1:{port}")
-            return await use("smtp", MAIL, world, NONE)
+        async with tcp_server(SmtpServer({"MAIL": "550 hunter2hunter2 again?"}).handle) as port:
+            resources = local_resources(smtp_url=f"smtp://me:hunter2hunter2@127.0.0.1:{port}")
+            return await run_with_credential("smtp", MAIL, resources, NO_CREDENTIAL)
 
     found = error(asyncio.run(scenario()))
     assert (found.code, "hunter2" in found.message) == ("SMTP_REJECTED", False)
 
 
-def test_an_error_that_is_not_ours_is_unreadable() -> None:
-    assert error(ask(Server(), Drawer(error=RuneError("odd")))).code == "CREDENTIAL_UNREADABLE"
+def test_unknown_store_error_is_unreadable_credential() -> None:
+    assert (
+        error(send_request(RecordingServer(), FakeCredentialStore(error=RuneError("odd")))).code
+        == "CREDENTIAL_UNREADABLE"
+    )

@@ -1,4 +1,4 @@
-"""`http` against real servers: what is sent, what comes back, and what hostile servers get."""
+"""The `http` node: requests, responses, limits and connections."""
 
 from __future__ import annotations
 
@@ -15,65 +15,35 @@ from aiohttp import web
 from rune.core.definition.model import Retry
 from rune.core.execution.outcome import Failure, Outcome, Output
 from rune.nodes.io import http
-from tests.unit.nodes.io.calling import KEY, NOW, Handler, call, local_world, serving
-from tests.unit.nodes.running import error, output
+from tests.support.io_nodes import (
+    KEY,
+    NOW,
+    echo,
+    http_server,
+    local_resources,
+    respond_with,
+    run_node,
+    send_request,
+)
+from tests.unit.nodes.runner import error, output
 
 
-def ask(handler: Handler, path: str = "/", key: str = KEY, **parameters: Any) -> Outcome:
-    """One call to a server of our own."""
-
-    async def scenario() -> Outcome:
-        world = local_world()
-        try:
-            async with serving(handler) as port:
-                return await call(
-                    "http", {"url": f"http://127.0.0.1:{port}{path}", **parameters}, world, key=key
-                )
-        finally:
-            await world.close()
-
-    return asyncio.run(scenario())
+def echoed_request(**parameters: Any) -> Any:
+    return output(send_request(echo, **parameters))["body"]
 
 
-def answering(body: bytes | str = b"", status: int = 200, **headers: str) -> Handler:
-    """A handler that always gives this."""
-    named = {"Content-Type": "text/plain"}
-    named |= {name.replace("_", "-"): text for name, text in headers.items()}
-
-    async def answer(request: web.Request) -> web.Response:
-        data = body.encode() if isinstance(body, str) else body
-        return web.Response(body=data, status=status, headers=named)
-
-    return answer
-
-
-async def echo(request: web.Request) -> web.Response:
-    return web.json_response(
-        {
-            "method": request.method,
-            "path": request.raw_path,
-            "headers": {name.lower(): text for name, text in request.headers.items()},
-            "body": await request.text(),
-        }
-    )
-
-
-def echoed(**parameters: Any) -> Any:
-    return output(ask(echo, **parameters))["body"]
-
-
-def test_values_that_are_no_text_are_sent() -> None:
-    seen = echoed(
+def test_non_text_query_and_headers_are_sent() -> None:
+    sent = echoed_request(
         path="/p?z=0",
         query={"n": 2, "f": 1.5, "b": True, "t": "a b&c", "none": None, "many": [1, "x"]},
         headers={"X-N": 3, "X-B": False, "X-None": None, "X-Many": [1, 2]},
     )
 
-    assert seen["path"] == "/p?z=0&n=2&f=1.5&b=true&t=a+b%26c&many=1&many=x"
-    assert seen["headers"]["x-n"] == "3"
-    assert seen["headers"]["x-b"] == "false"
-    assert seen["headers"]["x-many"] == "1, 2"
-    assert "x-none" not in seen["headers"]
+    assert sent["path"] == "/p?z=0&n=2&f=1.5&b=true&t=a+b%26c&many=1&many=x"
+    assert sent["headers"]["x-n"] == "3"
+    assert sent["headers"]["x-b"] == "false"
+    assert sent["headers"]["x-many"] == "1, 2"
+    assert "x-none" not in sent["headers"]
 
 
 @pytest.mark.parametrize(
@@ -92,29 +62,31 @@ def test_values_that_are_no_text_are_sent() -> None:
         ),
     ],
 )
-def test_bodies(body: Any, headers: dict[str, str], text: str, content_type: str) -> None:
-    seen = echoed(method="POST", body=body, headers=headers)
+def test_body_is_encoded_by_content_type(
+    body: Any, headers: dict[str, str], text: str, content_type: str
+) -> None:
+    sent = echoed_request(method="POST", body=body, headers=headers)
 
-    assert seen["body"] == text
-    assert seen["headers"]["content-type"] == content_type
+    assert sent["body"] == text
+    assert sent["headers"]["content-type"] == content_type
 
 
-def test_a_large_body_arrives() -> None:
+def test_large_body_is_sent() -> None:
     async def measure(request: web.Request) -> web.Response:
         return web.json_response([request.content_length, len(await request.read())])
 
-    outcome = ask(measure, method="PUT", body="x" * 900_000)
+    outcome = send_request(measure, method="PUT", body="x" * 900_000)
 
     assert output(outcome)["body"] == [900_000, 900_000]
 
 
-def test_the_same_effect_has_the_same_key() -> None:
-    assert echoed()["headers"]["idempotency-key"] == KEY
-    assert "idempotency-key" not in echoed(key="")["headers"]
-    assert echoed(headers={"Idempotency-Key": "mine"})["headers"]["idempotency-key"] == "mine"
+def test_idempotency_key_header_is_sent() -> None:
+    assert echoed_request()["headers"]["idempotency-key"] == KEY
+    assert "idempotency-key" not in echoed_request(key="")["headers"]
+    assert echoed_request(headers={"Idempotency-Key": "mine"})["headers"]["idempotency-key"] == "mine"
 
 
-def test_numbers_may_be_written_as_text() -> None:
+def test_numeric_parameters_may_be_text() -> None:
     parameters = {
         "timeout": "5",
         "max_bytes": "1000000",
@@ -122,10 +94,10 @@ def test_numbers_may_be_written_as_text() -> None:
         "raise_on_status": "404",
     }
 
-    assert output(ask(answering("x"), **parameters))["status"] == 200
+    assert output(send_request(respond_with("x"), **parameters))["status"] == 200
 
 
-def test_retry_parameters_become_the_policy_of_the_node() -> None:
+def test_retry_parameters_become_node_policy() -> None:
     assert http.TYPE.retry is not None
     found = http.TYPE.retry({"retry": "3", "retry_delay": "0.5"})
     assert found is not None
@@ -149,8 +121,8 @@ def test_retry_parameters_become_the_policy_of_the_node() -> None:
         {"Proxy-Authorization": "x"},
     ],
 )
-def test_headers_cannot_break_out(headers: dict[str, Any]) -> None:
-    assert error(ask(echo, headers=headers)).code == "BAD_PARAMETER"
+def test_invalid_headers_are_rejected(headers: dict[str, Any]) -> None:
+    assert error(send_request(echo, headers=headers)).code == "BAD_PARAMETER"
 
 
 @pytest.mark.parametrize(
@@ -168,19 +140,19 @@ def test_headers_cannot_break_out(headers: dict[str, Any]) -> None:
         (b"9007199254740993", "application/json", 9007199254740993),
     ],
 )
-def test_answers_are_read_by_their_type(body: bytes, content_type: str, read: Any) -> None:
-    assert output(ask(answering(body, Content_Type=content_type)))["body"] == read
+def test_response_is_decoded_by_content_type(body: bytes, content_type: str, read: Any) -> None:
+    assert output(send_request(respond_with(body, Content_Type=content_type)))["body"] == read
 
 
-def test_headers_come_back_in_lower_case() -> None:
-    async def answer(request: web.Request) -> web.Response:
+def test_response_headers_are_lower_case() -> None:
+    async def handle(request: web.Request) -> web.Response:
         response = web.Response(text="x", headers={"X-One": "1"})
         response.headers.add("X-Two", "a")
         response.headers.add("X-Two", "b")
         response.headers.add("Set-Cookie", "a=1; Expires=Wed, 01 Jan 2031 00:00:00 GMT")
         return response
 
-    found = output(ask(answer))
+    found = output(send_request(handle))
 
     assert found["headers"]["x-one"] == "1"
     assert found["headers"]["x-two"] == "a, b"
@@ -192,12 +164,12 @@ def test_headers_come_back_in_lower_case() -> None:
     "body",
     [b"{", b"NaN", b"\xff", b"<html>", b"[" * 5000 + b"]" * 5000, b'{"a":1,"a":2}', b"1" * 5000],
 )
-def test_json_that_is_none_fails(body: bytes) -> None:
-    assert error(ask(answering(body, Content_Type="application/json"))).code == "HTTP_BODY"
+def test_invalid_json_response_fails(body: bytes) -> None:
+    assert error(send_request(respond_with(body, Content_Type="application/json"))).code == "HTTP_BODY"
 
 
 @pytest.mark.parametrize(
-    ("listed", "status", "fails"),
+    ("statuses", "status", "fails"),
     [
         (None, 500, False),
         ("4xx,5xx", 404, True),
@@ -208,8 +180,8 @@ def test_json_that_is_none_fails(body: bytes) -> None:
         ("4xx", 302, False),
     ],
 )
-def test_which_statuses_fail(listed: Any, status: int, fails: bool) -> None:
-    outcome = ask(answering("why", status), raise_on_status=listed)
+def test_raise_on_status_decides_failure(statuses: Any, status: int, fails: bool) -> None:
+    outcome = send_request(respond_with("why", status), raise_on_status=statuses)
 
     assert isinstance(outcome, Failure) is fails
     if fails:
@@ -221,20 +193,22 @@ def test_which_statuses_fail(listed: Any, status: int, fails: bool) -> None:
     ("text", "seconds"),
     [("7", 7), ("0", 0), ("Wed, 01 Jan 2020 00:00:00 GMT", 0), ("soon", None), ("-1", None)],
 )
-def test_a_server_says_when_to_come_again(text: str, seconds: int | None) -> None:
-    found = error(ask(answering("", 503, Retry_After=text), raise_on_status="5xx"))
+def test_retry_after_sets_retry_time(text: str, seconds: int | None) -> None:
+    found = error(send_request(respond_with("", 503, Retry_After=text), raise_on_status="5xx"))
 
     assert found.details.get("retry_at") == (None if seconds is None else NOW + 1000 * seconds)
 
 
-def test_an_error_shows_no_secret() -> None:
-    found = error(ask(answering("", 500), path="/x?api_key=hunter2&page=3", raise_on_status="5xx"))
+def test_error_message_hides_secret_in_query() -> None:
+    found = error(
+        send_request(respond_with("", 500), path="/x?api_key=hunter2&page=3", raise_on_status="5xx")
+    )
 
     assert "hunter2" not in found.message
     assert "page=3" in found.message
 
 
-Pack = Callable[[bytes], bytes]
+Compress = Callable[[bytes], bytes]
 
 
 def raw_deflate(data: bytes) -> bytes:
@@ -243,52 +217,55 @@ def raw_deflate(data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("encoding", "pack"),
+    ("encoding", "compress"),
     [("gzip", gzip.compress), ("deflate", zlib.compress), ("deflate", raw_deflate), ("identity", bytes)],
 )
-def test_packed_answers_are_unpacked(encoding: str, pack: Pack) -> None:
+def test_compressed_response_is_decompressed(encoding: str, compress: Compress) -> None:
     data = json.dumps(list(range(5000))).encode()
 
-    found = output(ask(answering(pack(data), Content_Encoding=encoding, Content_Type="application/json")))
+    found = output(
+        send_request(respond_with(compress(data), Content_Encoding=encoding, Content_Type="application/json"))
+    )
 
     assert found["body"] == list(range(5000))
 
 
-def test_gzip_may_come_in_several_members() -> None:
+def test_gzip_with_several_members_is_decompressed() -> None:
     data = gzip.compress(b"one ", mtime=0) + gzip.compress(b"two", mtime=0)
 
     assert (
-        output(ask(answering(data, Content_Encoding="gzip", Content_Type="text/plain")))["body"] == "one two"
+        output(send_request(respond_with(data, Content_Encoding="gzip", Content_Type="text/plain")))["body"]
+        == "one two"
     )
 
 
-@pytest.mark.parametrize(("encoding", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
-def test_a_bomb_is_noticed_while_it_goes_off(encoding: str, pack: Pack) -> None:
-    found = error(ask(answering(pack(b"\0" * 50_000_000), Content_Encoding=encoding)))
+@pytest.mark.parametrize(("encoding", "compress"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
+def test_decompression_bomb_fails(encoding: str, compress: Compress) -> None:
+    found = error(send_request(respond_with(compress(b"\0" * 50_000_000), Content_Encoding=encoding)))
 
     assert found.code == "HTTP_TOO_LARGE"
     assert "times its size" in found.message
 
 
-def test_what_is_unpacked_counts() -> None:
-    handler = answering(gzip.compress(b"x" * 2000, mtime=0), Content_Encoding="gzip")
+def test_max_bytes_applies_to_decompressed_size() -> None:
+    handler = respond_with(gzip.compress(b"x" * 2000, mtime=0), Content_Encoding="gzip")
 
-    assert error(ask(handler, max_bytes=1999)).code == "HTTP_TOO_LARGE"
-    assert len(output(ask(handler, max_bytes=2000))["body"]) == 2000
+    assert error(send_request(handler, max_bytes=1999)).code == "HTTP_TOO_LARGE"
+    assert len(output(send_request(handler, max_bytes=2000))["body"]) == 2000
 
 
 @pytest.mark.parametrize(
     ("body", "encoding"),
     [(b"no gzip", "gzip"), (gzip.compress(b"x" * 500, mtime=0)[:-12], "gzip"), (b"x", "br")],
 )
-def test_badly_packed_answers_fail(body: bytes, encoding: str) -> None:
-    assert error(ask(answering(body, Content_Encoding=encoding))).code == "HTTP_PROTOCOL"
+def test_invalid_compression_fails(body: bytes, encoding: str) -> None:
+    assert error(send_request(respond_with(body, Content_Encoding=encoding))).code == "HTTP_PROTOCOL"
 
 
-def test_an_answer_that_does_not_end_is_cut() -> None:
+def test_endless_response_is_aborted() -> None:
     sent = 0
 
-    async def answer(request: web.Request) -> web.StreamResponse:
+    async def handle(request: web.Request) -> web.StreamResponse:
         nonlocal sent
         response = web.StreamResponse()
         await response.prepare(request)
@@ -296,67 +273,67 @@ def test_an_answer_that_does_not_end_is_cut() -> None:
             await response.write(b"x" * 65_536)
             sent += 65_536
 
-    assert error(ask(answer, max_bytes=1_000_000)).code == "HTTP_TOO_LARGE"
+    assert error(send_request(handle, max_bytes=1_000_000)).code == "HTTP_TOO_LARGE"
     assert sent < 20_000_000
 
 
-def test_a_slow_answer_is_not_waited_for() -> None:
-    async def answer(request: web.Request) -> web.StreamResponse:
+def test_slow_response_times_out() -> None:
+    async def handle(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
         await response.write(b"x")
         await asyncio.Event().wait()
         return response
 
-    found = error(ask(answer, timeout=0.2))
+    found = error(send_request(handle, timeout=0.2))
 
     assert found.code == "HTTP_TIMEOUT"
     assert "0.2 s" in found.message
 
 
-def test_pages_are_followed() -> None:
-    async def answer(request: web.Request) -> web.Response:
+def test_follow_next_collects_linked_pages() -> None:
+    async def handle(request: web.Request) -> web.Response:
         page = int(request.query.get("page", "1"))
         link = f'</x?page={page - 1}>; rel="prev", </x?page={page + 1}>; rel="next"' if page < 4 else ""
         return web.json_response([page], headers={"Link": link})
 
-    assert output(ask(answer, follow_next=True))["body"] == [1, 2, 3, 4]
-    limited = output(ask(answer, follow_next=2))
+    assert output(send_request(handle, follow_next=True))["body"] == [1, 2, 3, 4]
+    limited = output(send_request(handle, follow_next=2))
     assert (limited["body"], limited["pages"]) == ([1, 2, 3], 3)
-    assert output(ask(answer))["body"] == [1]
+    assert output(send_request(handle))["body"] == [1]
 
 
-def test_calls_share_connections_and_wait_for_their_turn() -> None:
-    now, most, ports = 0, 0, set()
+def test_requests_share_limited_connections() -> None:
+    active, peak, ports = 0, 0, set()
     three = asyncio.Barrier(3)
 
-    async def answer(request: web.Request) -> web.Response:
-        nonlocal now, most
+    async def handle(request: web.Request) -> web.Response:
+        nonlocal active, peak
         assert request.transport is not None
         ports.add(request.transport.get_extra_info("peername")[1])
-        now += 1
-        most = max(most, now)
+        active += 1
+        peak = max(peak, active)
         await three.wait()
-        now -= 1
+        active -= 1
         return web.Response(text="x")
 
     async def scenario() -> list[Outcome]:
-        world = local_world(http_per_host=3)
-        async with serving(answer) as port:
+        resources = local_resources(http_per_host=3)
+        async with http_server(handle) as port:
             calls: list[Awaitable[Outcome]] = [
-                call("http", {"url": f"http://127.0.0.1:{port}/"}, world) for _ in range(30)
+                run_node("http", {"url": f"http://127.0.0.1:{port}/"}, resources) for _ in range(30)
             ]
             outcomes = await asyncio.gather(*calls)
-            await world.close()
+            await resources.close()
         return list(outcomes)
 
     assert all(isinstance(each, Output) for each in asyncio.run(scenario()))
-    assert most == 3
+    assert peak == 3
     assert len(ports) <= 3
 
 
-def test_proxies_of_the_environment_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_proxies_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
 
-    assert output(ask(answering("x")))["status"] == 200
+    assert output(send_request(respond_with("x")))["status"] == 200

@@ -1,4 +1,4 @@
-"""`http` with bodies that are more than text: forms, files and bytes on the way out, blobs on the way in."""
+"""Bodies of the `http` node: forms, files and bytes in requests, blobs in responses."""
 
 from __future__ import annotations
 
@@ -19,38 +19,41 @@ from rune.nodes.blobs import Blobs, Reference, file_name, is_reference
 from rune.nodes.io.http_client.response import MAX_INLINE_BYTES, response_file_name
 from rune.nodes.schema import parameter_schema
 from rune.testing.nodes import MemoryBlob
-from tests.unit.nodes.io.calling import Handler, call, local_world, serving
-from tests.unit.nodes.io.test_http import answering, ask
-from tests.unit.nodes.running import error, output
+from tests.support.io_nodes import (
+    HttpHandler,
+    http_server,
+    local_resources,
+    put_blob,
+    respond_with,
+    run_node,
+    send_request,
+)
+from tests.unit.nodes.runner import error, output
 
 BYTES = bytes(range(256))
 
 
-def put(store: MemoryBlob, data: bytes, *about: str, execution: str = "x1") -> dict[str, Any]:
-    return asyncio.run(Blobs(store, execution).put(data, *about))
-
-
-def ask_with(store: MemoryBlob, handler: Handler, **parameters: Any) -> Outcome:
+def send_with_store(store: MemoryBlob, handler: HttpHandler, **parameters: Any) -> Outcome:
     async def scenario() -> Outcome:
-        world = local_world()
-        async with serving(handler) as port:
+        resources = local_resources()
+        async with http_server(handler) as port:
             url = f"http://127.0.0.1:{port}{parameters.pop('path', '/')}"
-            outcome = await call("http", {"url": url, **parameters}, world, store=store)
-            await world.close()
+            outcome = await run_node("http", {"url": url, **parameters}, resources, store=store)
+            await resources.close()
         return outcome
 
     return asyncio.run(scenario())
 
 
-class Form:
-    """A server that reads a form with files, as browsers send it."""
+class FormServer:
+    """A server that records the parts of a multipart form."""
 
     def __init__(self) -> None:
         self.parts: list[tuple[str, str | None, str | None, bytes]] = []
         self.raw = b""
         self.content_type = ""
 
-    async def answer(self, request: web.Request) -> web.Response:
+    async def handle(self, request: web.Request) -> web.Response:
         self.content_type = request.headers.get("Content-Type", "")
         if self.content_type.startswith("multipart/"):
             async for part in await request.multipart():
@@ -63,9 +66,9 @@ class Form:
         return web.Response(text="x")
 
 
-def test_a_form_with_fields_and_files() -> None:
-    store, form = MemoryBlob(), Form()
-    picture = put(store, BYTES, "a b.png", "image/png")
+def test_multipart_sends_fields_and_files() -> None:
+    store, form = MemoryBlob(), FormServer()
+    picture = put_blob(store, BYTES, "a b.png", "image/png")
     body = {
         "title": "Grüße",
         "count": 3,
@@ -78,7 +81,7 @@ def test_a_form_with_fields_and_files() -> None:
         "renamed": {"filename": "other.bin", "content": picture, "content_type": "application/x-own"},
     }
 
-    output(ask_with(store, form.answer, method="POST", body=body, body_type="multipart"))
+    output(send_with_store(store, form.handle, method="POST", body=body, body_type="multipart"))
 
     assert form.parts == [
         ("title", None, None, "Grüße".encode()),
@@ -93,20 +96,24 @@ def test_a_form_with_fields_and_files() -> None:
     ]
 
 
-def test_the_content_type_asks_for_a_form_with_files_too() -> None:
-    form = Form()
+def test_multipart_content_type_selects_multipart() -> None:
+    form = FormServer()
 
-    output(ask(form.answer, method="POST", body={"a": 1}, headers={"Content-Type": "multipart/form-data"}))
+    output(
+        send_request(
+            form.handle, method="POST", body={"a": 1}, headers={"Content-Type": "multipart/form-data"}
+        )
+    )
 
     assert form.parts == [("a", None, None, b"1")]
 
 
 @pytest.mark.parametrize("name", ['a"; filename="x', "a\r\nEvil: 1", "a\r\n\r\nbody", "ü", "\x00"])
-def test_no_name_breaks_out_of_its_part(name: str) -> None:
-    form = Form()
+def test_part_names_are_escaped(name: str) -> None:
+    form = FormServer()
     body = {name: "v", "file": {"filename": name, "content": "x"}, "last": "w"}
 
-    output(ask(form.answer, method="POST", body=body, body_type="multipart"))
+    output(send_request(form.handle, method="POST", body=body, body_type="multipart"))
 
     assert [data for *_, data in form.parts] == [b"v", b"x", b"w"]
     assert form.parts[0][1] is None
@@ -122,20 +129,20 @@ def test_no_name_breaks_out_of_its_part(name: str) -> None:
         ("AAE\nC", "binary", b"\x00\x01\x02", "application/octet-stream"),
     ],
 )
-def test_the_node_says_how_its_body_is_sent(body: Any, body_type: str, raw: bytes, content_type: str) -> None:
-    form = Form()
+def test_body_type_selects_encoding(body: Any, body_type: str, raw: bytes, content_type: str) -> None:
+    form = FormServer()
 
-    output(ask(form.answer, method="POST", body=body, body_type=body_type))
+    output(send_request(form.handle, method="POST", body=body, body_type=body_type))
 
     assert (form.raw, form.content_type) == (raw, content_type)
 
 
 @pytest.mark.parametrize("body_type", ["auto", "binary"])
-def test_a_reference_is_sent_as_its_bytes(body_type: str) -> None:
-    store, form = MemoryBlob(), Form()
-    reference = put(store, BYTES, "x.png", "image/png")
+def test_blob_reference_is_sent_as_bytes(body_type: str) -> None:
+    store, form = MemoryBlob(), FormServer()
+    reference = put_blob(store, BYTES, "x.png", "image/png")
 
-    output(ask_with(store, form.answer, method="PUT", body=reference, body_type=body_type))
+    output(send_with_store(store, form.handle, method="PUT", body=reference, body_type=body_type))
 
     assert (form.raw, form.content_type) == (BYTES, "image/png")
 
@@ -157,28 +164,28 @@ def test_a_reference_is_sent_as_its_bytes(body_type: str) -> None:
         ({"body": {"blob": f"x1/files/{'0' * 64}", "size": 10**9}}, "BAD_PARAMETER"),
     ],
 )
-def test_bodies_that_cannot_be_sent(parameters: dict[str, Any], code: str) -> None:
-    form = Form()
+def test_invalid_body_fails_before_request(parameters: dict[str, Any], code: str) -> None:
+    form = FormServer()
 
-    assert error(ask(form.answer, method="POST", **parameters)).code == code
+    assert error(send_request(form.handle, method="POST", **parameters)).code == code
     assert (form.raw, form.parts) == (b"", [])
 
 
-def test_blobs_of_other_executions_are_out_of_reach() -> None:
-    store, form = MemoryBlob(), Form()
-    foreign = put(store, b"secret", execution="x2")
+def test_blob_of_other_execution_is_unknown() -> None:
+    store, form = MemoryBlob(), FormServer()
+    foreign = put_blob(store, b"secret", execution="x2")
 
-    found = error(ask_with(store, form.answer, method="POST", body=foreign))
+    found = error(send_with_store(store, form.handle, method="POST", body=foreign))
 
     assert (found.code, form.raw) == ("BLOB_UNKNOWN", b"")
 
 
-def test_bytes_come_as_a_reference() -> None:
+def test_binary_response_is_stored_as_blob() -> None:
     store = MemoryBlob()
 
-    body = output(ask_with(store, answering(BYTES, Content_Type="image/png"), path="/pics/a%20b.png?x=1"))[
-        "body"
-    ]
+    body = output(
+        send_with_store(store, respond_with(BYTES, Content_Type="image/png"), path="/pics/a%20b.png?x=1")
+    )["body"]
 
     digest = hashlib.sha256(BYTES).hexdigest()
     assert body == {"blob": f"x1/files/{digest}", "size": 256, "content_type": "image/png", "name": "a b.png"}
@@ -187,12 +194,12 @@ def test_bytes_come_as_a_reference() -> None:
     Draft202012Validator(parameter_schema(Reference)).validate(body)
 
 
-def test_the_same_bytes_are_kept_once() -> None:
-    store, handler = MemoryBlob(), answering(BYTES, Content_Type="image/png")
+def test_same_bytes_are_stored_once() -> None:
+    store, handler = MemoryBlob(), respond_with(BYTES, Content_Type="image/png")
 
-    first, again = (output(ask_with(store, handler))["body"]["blob"] for _ in range(2))
+    first, second = (output(send_with_store(store, handler))["body"]["blob"] for _ in range(2))
 
-    assert first == again
+    assert first == second
 
 
 @pytest.mark.parametrize(
@@ -209,24 +216,25 @@ def test_the_same_bytes_are_kept_once() -> None:
         (b"", "application/json", "blob", "blob"),
     ],
 )
-def test_the_node_says_what_becomes_of_the_answer(
+def test_response_parameter_selects_decoding(
     body: bytes, content_type: str, response: str, read: Any
 ) -> None:
-    found = output(ask(answering(body, Content_Type=content_type), response=response))["body"]
+    found = output(send_request(respond_with(body, Content_Type=content_type), response=response))["body"]
 
     assert found == read or (read == "blob" and is_reference(found) and found["size"] == len(body))
 
 
-def test_what_should_be_json_and_is_not_fails() -> None:
-    assert error(ask(answering(b"<html>"), response="json")).code == "HTTP_BODY"
+def test_non_json_response_as_json_fails() -> None:
+    assert error(send_request(respond_with(b"<html>"), response="json")).code == "HTTP_BODY"
 
 
-def test_what_is_large_comes_as_a_reference_unless_it_is_asked_for() -> None:
-    handler = answering(b'"' + b"x" * MAX_INLINE_BYTES + b'"', Content_Type="application/json")
+def test_large_response_is_stored_as_blob_by_default() -> None:
+    handler = respond_with(b'"' + b"x" * MAX_INLINE_BYTES + b'"', Content_Type="application/json")
 
-    assert is_reference(output(ask(handler, max_bytes=2 * MAX_INLINE_BYTES))["body"])
+    assert is_reference(output(send_request(handler, max_bytes=2 * MAX_INLINE_BYTES))["body"])
     assert (
-        len(output(ask(handler, max_bytes=2 * MAX_INLINE_BYTES, response="json"))["body"]) == MAX_INLINE_BYTES
+        len(output(send_request(handler, max_bytes=2 * MAX_INLINE_BYTES, response="json"))["body"])
+        == MAX_INLINE_BYTES
     )
 
 
@@ -242,14 +250,12 @@ def test_what_is_large_comes_as_a_reference_unless_it_is_asked_for() -> None:
         ("attachment", "/%2e%2e", None),
     ],
 )
-def test_a_file_has_the_name_that_the_server_gives_it(
-    disposition: str, resource: str, name: str | None
-) -> None:
+def test_file_name_comes_from_header_or_path(disposition: str, resource: str, name: str | None) -> None:
     assert response_file_name(disposition, resource) == name
 
 
 @given(st.text())
-def test_a_name_is_never_a_path_or_a_line(text: str) -> None:
+def test_file_name_contains_no_path_or_line_break(text: str) -> None:
     found = file_name(text)
 
     assert found is None or (
@@ -258,14 +264,14 @@ def test_a_name_is_never_a_path_or_a_line(text: str) -> None:
 
 
 @given(st.recursive(st.none() | st.text() | st.integers(), lambda inner: st.dictionaries(st.text(), inner)))
-def test_nothing_else_is_taken_for_a_reference(value: Any) -> None:
+def test_arbitrary_value_is_not_reference(value: Any) -> None:
     assert not is_reference(value)
 
 
-@pytest.mark.parametrize("handled", [Blobs.get])
-def test_what_is_no_reference_is_refused(handled: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("get", [Blobs.get])
+def test_invalid_reference_is_rejected(get: Callable[..., Any]) -> None:
     from rune.errors import NodeFailure
 
-    for odd in ({}, {"blob": "../x", "size": 1}, {"blob": f"x1/files/{'0' * 64}", "size": -1}):
+    for value in ({}, {"blob": "../x", "size": 1}, {"blob": f"x1/files/{'0' * 64}", "size": -1}):
         with pytest.raises(NodeFailure, match="not a blob reference"):
-            asyncio.run(handled(Blobs(MemoryBlob(), "x1"), odd))
+            asyncio.run(get(Blobs(MemoryBlob(), "x1"), value))

@@ -1,4 +1,4 @@
-"""`http` as a step of a workflow: its own retry parameters, and servers that ask for patience."""
+"""The `http` node in the engine: retry parameters, Retry-After and the allow list."""
 
 from __future__ import annotations
 
@@ -10,37 +10,41 @@ import pytest
 
 from tests.acceptance.conformance.case import Case
 from tests.acceptance.conformance.command import run
-from tests.acceptance.conformance.stubs import Surroundings, surroundings
-from tests.unit.core.documents import document, node
+from tests.acceptance.conformance.stubs import StubServers, stub_servers
+from tests.support.documents import document, node
 
-Told = tuple[dict[str, Any], Surroundings]
+RunResult = tuple[dict[str, Any], StubServers]
 
 
-class Runs:
-    """Runs a workflow of one request."""
+class WorkflowRunner:
+    """Runs a workflow with one `http` node."""
 
     def __init__(self, folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
         self._folder = folder
         self._capsys = capsys
 
-    def __call__(self, *routes: dict[str, Any], policy: Any = None, **parameters: Any) -> Told:
-        more = {"retry": policy} if policy else {}
-        call = node("call", "http", parameters={"url": "{{base_url}}/x", **parameters}, **more)
-        case = Case("one", "", (), {}, document([node("start", "input"), call], "start>call"), http=routes)
-        with surroundings(case) as around:
+    def __call__(self, *routes: dict[str, Any], policy: Any = None, **parameters: Any) -> RunResult:
+        options = {"retry": policy} if policy else {}
+        run_node = node("call", "http", parameters={"url": "{{base_url}}/x", **parameters}, **options)
+        case = Case(
+            "one", "", (), {}, document([node("start", "input"), run_node], "start>call"), http=routes
+        )
+        with stub_servers(case) as servers:
             file = self._folder / "one.json"
-            file.write_text(case.workflow_source(around.base_url))
-            seen = run([str(file), "--json", "--fake-time"], self._capsys)
-        told = json.loads(seen.stdout)
-        (told["entry"],) = [each for each in told["nodes"] if each["node_id"] == "call"]
-        return told, around
+            file.write_text(case.workflow_source(servers.base_url))
+            finished = run([str(file), "--json", "--fake-time"], self._capsys)
+        result = json.loads(finished.stdout)
+        (result["entry"],) = [each for each in result["nodes"] if each["node_id"] == "call"]
+        return result, servers
 
 
 @pytest.fixture
-def runs(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Runs:
+def run_workflow(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> WorkflowRunner:
     monkeypatch.setenv("RUNE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("RUNE_HTTP_ALLOW", "127.0.0.1")
-    return Runs(tmp_path, capsys)
+    return WorkflowRunner(tmp_path, capsys)
 
 
 def busy(times: int, **headers: str) -> dict[str, Any]:
@@ -50,36 +54,36 @@ def busy(times: int, **headers: str) -> dict[str, Any]:
 READY = {"path": "/x", "json": {}}
 
 
-def test_the_parameters_say_how_often_it_tries(runs: Runs) -> None:
-    told, around = runs(busy(2), READY, raise_on_status="5xx", retry="2", retry_delay="60")
+def test_retry_parameters_set_attempts(run_workflow: WorkflowRunner) -> None:
+    result, servers = run_workflow(busy(2), READY, raise_on_status="5xx", retry="2", retry_delay="60")
 
-    assert (told["entry"]["status"], told["entry"]["attempts"]) == ("success", 3)
-    assert told["total_duration_ms"] >= 120_000
-    assert around.http.calls["/x"].count == 3
-
-
-def test_the_policy_of_the_node_wins(runs: Runs) -> None:
-    told, around = runs(busy(2), READY, policy={"max_attempts": 1}, raise_on_status="5xx", retry=2)
-
-    assert (told["entry"]["status"], told["entry"]["error"]["code"]) == ("failed", "HTTP_STATUS")
-    assert around.http.calls["/x"].count == 1
+    assert (result["entry"]["status"], result["entry"]["attempts"]) == ("success", 3)
+    assert result["total_duration_ms"] >= 120_000
+    assert servers.http.calls["/x"].count == 3
 
 
-def test_the_server_says_when_the_next_attempt_is_due(runs: Runs) -> None:
+def test_node_retry_policy_overrides_parameters(run_workflow: WorkflowRunner) -> None:
+    result, servers = run_workflow(busy(2), READY, policy={"max_attempts": 1}, raise_on_status="5xx", retry=2)
+
+    assert (result["entry"]["status"], result["entry"]["error"]["code"]) == ("failed", "HTTP_STATUS")
+    assert servers.http.calls["/x"].count == 1
+
+
+def test_retry_after_delays_next_attempt(run_workflow: WorkflowRunner) -> None:
     policy = {"max_attempts": 2, "initial_delay": 1, "jitter": False}
 
-    told, _ = runs(busy(1, **{"Retry-After": "7200"}), READY, policy=policy, raise_on_status="5xx")
+    result, _ = run_workflow(busy(1, **{"Retry-After": "7200"}), READY, policy=policy, raise_on_status="5xx")
 
-    assert (told["entry"]["status"], told["entry"]["attempts"]) == ("success", 2)
-    assert told["total_duration_ms"] >= 7_200_000
+    assert (result["entry"]["status"], result["entry"]["attempts"]) == ("success", 2)
+    assert result["total_duration_ms"] >= 7_200_000
 
 
-def test_without_an_allow_list_this_machine_is_out_of_reach(
-    runs: Runs, monkeypatch: pytest.MonkeyPatch
+def test_localhost_is_blocked_without_allow_list(
+    run_workflow: WorkflowRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("RUNE_HTTP_ALLOW")
 
-    told, around = runs(READY)
+    result, servers = run_workflow(READY)
 
-    assert told["entry"]["error"]["code"] == "HTTP_BLOCKED"
-    assert around.http.calls == {}
+    assert result["entry"]["error"]["code"] == "HTTP_BLOCKED"
+    assert servers.http.calls == {}

@@ -1,4 +1,4 @@
-"""`llm_service` against an endpoint of our own: kind, slow, broken and endless."""
+"""The `llm_service` node against a test endpoint: valid, slow, malformed and endless responses."""
 
 from __future__ import annotations
 
@@ -13,22 +13,24 @@ from aiohttp import web
 from rune.core.execution.outcome import Outcome
 from rune.nodes.io.llm_service import MAX_EVENT_BYTES, Events, EventTooLongError
 from rune.nodes.registry import standard_catalogue
-from tests.unit.nodes.io.calling import KEY, NOW, Handler, call, listening, local_world, serving
-from tests.unit.nodes.running import error, output
+from tests.support.io_nodes import KEY, NOW, HttpHandler, http_server, local_resources, run_node, tcp_server
+from tests.unit.nodes.runner import error, output
 
 SCHEMA = {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}
 USAGE = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
 
 
-def asked(handler: Handler, told: Callable[[float | str], None] | None = None, **parameters: Any) -> Outcome:
+def run_llm(
+    handler: HttpHandler, progress: Callable[[float | str], None] | None = None, **parameters: Any
+) -> Outcome:
     async def scenario() -> Outcome:
-        world = local_world()
-        async with serving(handler) as port:
+        resources = local_resources()
+        async with http_server(handler) as port:
             given = {"base_url": f"http://127.0.0.1:{port}/v1", "model": "m", "prompt": "Hi", **parameters}
-            outcome = await call(
-                "llm_service", {k: v for k, v in given.items() if v is not None}, world, told=told
+            outcome = await run_node(
+                "llm_service", {k: v for k, v in given.items() if v is not None}, resources, progress=progress
             )
-            await world.close()
+            await resources.close()
         return outcome
 
     return asyncio.run(scenario())
@@ -39,7 +41,7 @@ def chunk(text: str | None = None, finish: str | None = None, **more: Any) -> st
     return json.dumps({"id": "c", "object": "chat.completion.chunk", "choices": choices, **more})
 
 
-def whole(text: str, **more: Any) -> Handler:
+def json_response(text: str, **more: Any) -> HttpHandler:
     async def answer(request: web.Request) -> web.Response:
         choices = [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}]
         return web.json_response({"choices": choices, "usage": USAGE, **more})
@@ -47,7 +49,7 @@ def whole(text: str, **more: Any) -> Handler:
     return answer
 
 
-def streaming(*data: str, end: bytes = b"data: [DONE]\n\n", mark: str = "\n") -> Handler:
+def stream_response(*data: str, end: bytes = b"data: [DONE]\n\n", mark: str = "\n") -> HttpHandler:
     async def answer(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
         await response.prepare(request)
@@ -60,9 +62,9 @@ def streaming(*data: str, end: bytes = b"data: [DONE]\n\n", mark: str = "\n") ->
 
 
 class Endpoint:
-    """Keeps what it was sent, then answers."""
+    """Records the request, then responds."""
 
-    def __init__(self, answer: Handler) -> None:
+    def __init__(self, answer: HttpHandler) -> None:
         self._answer = answer
         self.path = ""
         self.body: Any = None
@@ -75,10 +77,10 @@ class Endpoint:
         return await self._answer(request)
 
 
-def test_a_prompt_is_answered() -> None:
-    endpoint = Endpoint(whole("Hello"))
+def test_prompt_returns_text_and_usage() -> None:
+    endpoint = Endpoint(json_response("Hello"))
 
-    found = output(asked(endpoint.answer, system="Be brief.", temperature=0.5, max_tokens=9, stream=False))
+    found = output(run_llm(endpoint.answer, system="Be brief.", temperature=0.5, max_tokens=9, stream=False))
 
     assert found == {"text": "Hello", "json": None, "usage": USAGE, "finish_reason": "stop"}
     assert endpoint.path == "/v1/chat/completions"
@@ -91,28 +93,28 @@ def test_a_prompt_is_answered() -> None:
     }
 
 
-def test_a_conversation_is_sent_as_it_is() -> None:
-    endpoint = Endpoint(whole("Hello"))
+def test_messages_are_sent_unchanged() -> None:
+    endpoint = Endpoint(json_response("Hello"))
     messages = [
         {"role": "user", "content": "a"},
         {"role": "assistant", "content": [{"type": "text", "text": "b"}]},
     ]
 
-    output(asked(endpoint.answer, prompt=None, messages=messages))
+    output(run_llm(endpoint.answer, prompt=None, messages=messages))
 
     assert endpoint.body["messages"] == messages
     assert endpoint.body["stream"] is True
 
 
-def test_the_query_of_an_endpoint_stays() -> None:
-    endpoint = Endpoint(whole("x"))
+def test_query_of_base_url_is_kept() -> None:
+    endpoint = Endpoint(json_response("x"))
 
     async def scenario() -> Outcome:
-        world = local_world()
-        async with serving(endpoint.answer) as port:
+        resources = local_resources()
+        async with http_server(endpoint.answer) as port:
             url = f"http://127.0.0.1:{port}/openai/?api-version=1"
-            outcome = await call("llm_service", {"base_url": url, "model": "m", "prompt": "p"}, world)
-            await world.close()
+            outcome = await run_node("llm_service", {"base_url": url, "model": "m", "prompt": "p"}, resources)
+            await resources.close()
         return outcome
 
     output(asyncio.run(scenario()))
@@ -120,62 +122,62 @@ def test_the_query_of_an_endpoint_stays() -> None:
 
 
 @pytest.mark.parametrize("mark", ["\n", "\r\n", "\r"])
-def test_pieces_are_put_together_and_told(mark: str) -> None:
-    told: list[float | str] = []
+def test_streamed_chunks_are_joined_and_reported(mark: str) -> None:
+    progress: list[float | str] = []
     usage = json.dumps({"choices": [], "usage": USAGE})
-    handler = streaming(chunk(""), chunk("Hel"), chunk("lo ü"), chunk(None, "stop"), usage, mark=mark)
+    handler = stream_response(chunk(""), chunk("Hel"), chunk("lo ü"), chunk(None, "stop"), usage, mark=mark)
 
-    found = output(asked(handler, told.append))
+    found = output(run_llm(handler, progress.append))
 
     assert found == {"text": "Hello ü", "json": None, "usage": USAGE, "finish_reason": "stop"}
-    assert told[-1] == "7 characters"
+    assert progress[-1] == "7 characters"
 
 
-def test_an_endpoint_that_does_not_stream_will_do() -> None:
-    assert output(asked(whole("Hello")))["text"] == "Hello"
+def test_endpoint_without_streaming_is_supported() -> None:
+    assert output(run_llm(json_response("Hello")))["text"] == "Hello"
 
 
-def test_a_stream_that_says_it_is_done_need_not_end() -> None:
+def test_done_event_ends_open_stream() -> None:
     done = asyncio.Event
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        response = await streaming(chunk("x", "stop"))(request)
+        response = await stream_response(chunk("x", "stop"))(request)
         await done().wait()
         return response
 
-    assert output(asked(answer, timeout=5))["text"] == "x"
+    assert output(run_llm(answer, timeout=5))["text"] == "x"
 
 
-def test_a_stream_without_a_last_word_is_complete_if_the_answer_is() -> None:
-    assert output(asked(streaming(chunk("x", "stop"), end=b"")))["text"] == "x"
+def test_stream_without_done_event_is_complete_after_stop() -> None:
+    assert output(run_llm(stream_response(chunk("x", "stop"), end=b"")))["text"] == "x"
 
 
 @pytest.mark.parametrize("text", ['{"n": 1}', ' {"n": 1}\n', '```json\n{"n": 1}\n```'])
-def test_json_is_asked_for_and_checked(text: str) -> None:
-    endpoint = Endpoint(streaming(chunk(text, "stop")))
+def test_json_schema_is_sent_and_validated(text: str) -> None:
+    endpoint = Endpoint(stream_response(chunk(text, "stop")))
 
-    assert output(asked(endpoint.answer, json_schema=SCHEMA))["json"] == {"n": 1}
+    assert output(run_llm(endpoint.answer, json_schema=SCHEMA))["json"] == {"n": 1}
     assert endpoint.body["response_format"]["json_schema"]["schema"] == SCHEMA
 
 
 @pytest.mark.parametrize(
     "text", ["no json", "", '{"n": "x"}', "{}", "[1]", '{"n": 1', '{"n": NaN}', '{"n":1,"n":2}', "[" * 5000]
 )
-def test_json_that_does_not_fit_is_an_error(text: str) -> None:
-    found = error(asked(streaming(chunk(text, "stop")), json_schema=SCHEMA))
+def test_invalid_json_answer_fails(text: str) -> None:
+    found = error(run_llm(stream_response(chunk(text, "stop")), json_schema=SCHEMA))
 
     assert found.code == "LLM_INVALID_JSON"
     assert found.details["text"] == text[:1000]
     assert found.details["problems"]
 
 
-def test_json_that_was_cut_off_is_told_so() -> None:
-    found = error(asked(streaming(chunk('{"n":', "length")), json_schema=SCHEMA))
+def test_truncated_json_answer_names_token_limit() -> None:
+    found = error(run_llm(stream_response(chunk('{"n":', "length")), json_schema=SCHEMA))
 
     assert "truncated at the token limit" in found.message
 
 
-def refusing(status: int, body: str = "why", **headers: str) -> Handler:
+def status_response(status: int, body: str = "why", **headers: str) -> HttpHandler:
     async def answer(request: web.Request) -> web.Response:
         return web.Response(
             status=status, text=body, headers={name.replace("_", "-"): text for name, text in headers.items()}
@@ -194,8 +196,10 @@ def refusing(status: int, body: str = "why", **headers: str) -> Handler:
         (302, {"Location": "http://169.254.169.254/"}, "LLM_STATUS", None),
     ],
 )
-def test_refusals(status: int, headers: dict[str, str], code: str, retry_at: int | None) -> None:
-    found = error(asked(refusing(status, **headers)))
+def test_error_status_fails_with_code(
+    status: int, headers: dict[str, str], code: str, retry_at: int | None
+) -> None:
+    found = error(run_llm(status_response(status, **headers)))
 
     assert (found.code, found.details["status"], found.details["body"]) == (code, status, "why")
     assert found.details.get("retry_at") == retry_at
@@ -217,14 +221,14 @@ async def one_long_event(request: web.Request) -> web.StreamResponse:
         await response.write(b"x" * 65_536)
 
 
-async def talkative(request: web.Request) -> web.StreamResponse:
+async def large_chunks(request: web.Request) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
     await response.prepare(request)
     while True:
         await response.write(f"data: {chunk('x' * 100_000)}\n\n".encode())
 
 
-async def closing(request: web.Request) -> web.StreamResponse:
+async def aborted_stream(request: web.Request) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
     await response.prepare(request)
     await response.write(f"data: {chunk('x')}\n\n".encode())
@@ -236,32 +240,32 @@ async def closing(request: web.Request) -> web.StreamResponse:
 @pytest.mark.parametrize(
     ("handler", "code"),
     [
-        (streaming(chunk("Hel"), end=b""), "LLM_PROTOCOL"),
-        (streaming("{not json"), "LLM_PROTOCOL"),
-        (streaming('{"choices": 5}'), "LLM_PROTOCOL"),
-        (streaming('{"choices": [{"delta": {"content": 5}}]}'), "LLM_PROTOCOL"),
-        (streaming("[" * 100_000), "LLM_PROTOCOL"),
-        (streaming('{"error": {"message": "overloaded"}}'), "LLM_STATUS"),
-        (streaming(end=b""), "LLM_PROTOCOL"),
-        (refusing(200, "<html>"), "LLM_PROTOCOL"),
-        (refusing(200, ""), "LLM_PROTOCOL"),
-        (refusing(200, "{}"), "LLM_PROTOCOL"),
-        (refusing(200, '"' + "x" * (17 * 1024 * 1024) + '"'), "LLM_TOO_LARGE"),
-        (closing, "LLM_PROTOCOL"),
+        (stream_response(chunk("Hel"), end=b""), "LLM_PROTOCOL"),
+        (stream_response("{not json"), "LLM_PROTOCOL"),
+        (stream_response('{"choices": 5}'), "LLM_PROTOCOL"),
+        (stream_response('{"choices": [{"delta": {"content": 5}}]}'), "LLM_PROTOCOL"),
+        (stream_response("[" * 100_000), "LLM_PROTOCOL"),
+        (stream_response('{"error": {"message": "overloaded"}}'), "LLM_STATUS"),
+        (stream_response(end=b""), "LLM_PROTOCOL"),
+        (status_response(200, "<html>"), "LLM_PROTOCOL"),
+        (status_response(200, ""), "LLM_PROTOCOL"),
+        (status_response(200, "{}"), "LLM_PROTOCOL"),
+        (status_response(200, '"' + "x" * (17 * 1024 * 1024) + '"'), "LLM_TOO_LARGE"),
+        (aborted_stream, "LLM_PROTOCOL"),
         (endless, "LLM_TOO_LARGE"),
         (one_long_event, "LLM_TOO_LARGE"),
-        (talkative, "LLM_TOO_LARGE"),
+        (large_chunks, "LLM_TOO_LARGE"),
     ],
     ids=range(15),
 )
-def test_answers_that_are_none(handler: Handler, code: str) -> None:
-    found = error(asked(handler, timeout=20))
+def test_malformed_response_fails_with_code(handler: HttpHandler, code: str) -> None:
+    found = error(run_llm(handler, timeout=20))
 
     assert found.code == code
     assert "/v1/chat/completions" in found.message
 
 
-def test_a_slow_answer_is_not_waited_for() -> None:
+def test_slow_response_times_out() -> None:
     async def dripping(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
@@ -272,18 +276,18 @@ def test_a_slow_answer_is_not_waited_for() -> None:
     async def patience() -> None:
         await asyncio.wait([asyncio.ensure_future(asyncio.Event().wait())], timeout=0.01)
 
-    assert error(asked(dripping, timeout=0.3)).code == "LLM_TIMEOUT"
+    assert error(run_llm(dripping, timeout=0.3)).code == "LLM_TIMEOUT"
 
 
-def test_nobody_there_and_no_tls() -> None:
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+def test_unreachable_and_blocked_endpoints_fail() -> None:
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
 
     async def scenario() -> list[Outcome]:
-        world = local_world()
-        async with listening(talk) as port:
+        resources = local_resources()
+        async with tcp_server(handle) as port:
             pass
-        async with listening(talk) as other:
+        async with tcp_server(handle) as other:
             urls = [
                 f"http://127.0.0.1:{port}",
                 f"https://127.0.0.1:{other}",
@@ -291,10 +295,11 @@ def test_nobody_there_and_no_tls() -> None:
                 "file:///x",
             ]
             calls: list[Awaitable[Outcome]] = [
-                call("llm_service", {"base_url": url, "model": "m", "prompt": "p"}, world) for url in urls
+                run_node("llm_service", {"base_url": url, "model": "m", "prompt": "p"}, resources)
+                for url in urls
             ]
             found = await asyncio.gather(*calls)
-        await world.close()
+        await resources.close()
         return list(found)
 
     assert [error(each).code for each in asyncio.run(scenario())] == [
@@ -305,8 +310,8 @@ def test_nobody_there_and_no_tls() -> None:
     ]
 
 
-def test_somebody_must_name_the_endpoint() -> None:
-    found = error(asked(whole("x"), base_url=None))
+def test_missing_base_url_fails() -> None:
+    found = error(run_llm(json_response("x"), base_url=None))
 
     assert (found.code, "base_url" in found.message) == ("BAD_PARAMETER", True)
 
@@ -314,7 +319,7 @@ def test_somebody_must_name_the_endpoint() -> None:
 @pytest.mark.parametrize(
     "schema", [{"type": "nonsense"}, {"$ref": "http://elsewhere/x"}, {"pattern": "(?=x)"}], ids=range(3)
 )
-def test_a_schema_that_cannot_be_used_is_refused_before_anything_runs(schema: dict[str, Any]) -> None:
+def test_invalid_json_schema_is_rejected_by_check(schema: dict[str, Any]) -> None:
     given = {"model": "m", "prompt": "p", "json_schema": schema}
 
     (found,) = standard_catalogue()["llm_service"].check(given, lambda text: False)
@@ -322,7 +327,7 @@ def test_a_schema_that_cannot_be_used_is_refused_before_anything_runs(schema: di
     assert found.path.startswith("json_schema")
 
 
-def test_events_come_in_any_pieces() -> None:
+def test_events_are_parsed_across_chunk_boundaries() -> None:
     text = b": hello\n\ndata: a\r\ndata:b\r\rid: 7\rdata:  c\n\nevent: x\ndata\n\ndata: cut"
     expected = ["a\nb", " c", ""]
 
@@ -332,13 +337,13 @@ def test_events_come_in_any_pieces() -> None:
         assert found == expected, size
 
 
-def fed_for_ever(piece: bytes) -> None:
+def feed_until_too_long(piece: bytes) -> None:
     events = Events()
     for _ in range(MAX_EVENT_BYTES // 1000 + 2):
         events.feed(piece)
 
 
 @pytest.mark.parametrize("piece", [b"x" * 1000, b"data: " + b"x" * 1000 + b"\n"])
-def test_an_event_has_an_end(piece: bytes) -> None:
+def test_event_over_size_limit_raises(piece: bytes) -> None:
     with pytest.raises(EventTooLongError):
-        fed_for_ever(piece)
+        feed_until_too_long(piece)

@@ -1,0 +1,94 @@
+"""Protection against requests from foreign pages, and the content security policy of the status page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from websockets.asyncio.client import connect
+
+from tests.support.api_clients import API, BOOTSTRAP
+from tests.support.api_server import HELLO, Served, run
+
+FOREIGN = (
+    "https://evil.example",
+    "null",
+    "http://localhost.evil.example",
+    "http://127.0.0.1:1",
+    "file://",
+    "http://[",
+    "",
+)
+
+
+@pytest.mark.parametrize("key", ["", BOOTSTRAP])
+def test_request_from_foreign_origin_is_forbidden(key: str, tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await server.deploy(HELLO)
+        for origin in FOREIGN:
+            headers = {"Origin": origin}
+            for method, path in (
+                ("GET", "/executions"),
+                ("POST", "/workflows/hello/executions"),
+                ("DELETE", "/workflows/hello"),
+                ("PUT", "/workflows/hello"),
+                ("PATCH", "/credentials/x"),
+            ):
+                answer = await server.http.request(method, f"{API}{path}", headers=headers)
+                assert (answer.status_code, answer.json()["code"]) == (403, "FORBIDDEN"), (origin, method)
+                assert "access-control-allow-origin" not in answer.headers
+        bearer = {"Authorization": f"Bearer {key}"}
+        with pytest.raises(Exception, match="403"):
+            await connect(
+                f"{server.url.replace('http', 'ws')}{API}/executions/x/events",
+                origin="https://evil.example",  # type: ignore[arg-type]
+                additional_headers=bearer,
+            )
+        assert (await server.http.get(f"{API}/workflows/hello")).status_code == 200
+        assert (await server.http.get(f"{API}/executions")).json()["executions"] == []
+        own = {"Origin": server.url}
+        assert (await server.http.get(f"{API}/executions", headers=own)).status_code == 200
+
+    run(tmp_path, work, key=key)
+
+
+def test_foreign_host_header_is_rejected_without_key(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        for host in (
+            "evil.example",
+            "127.0.0.1.evil.example",
+            "localhost.evil.example:80",
+            "[::2]",
+            "0.0.0.0",
+            "",
+        ):
+            answer = await server.http.get(f"{API}/executions", headers={"Host": host})
+            assert answer.status_code in (400, 403), host
+        for host in ("localhost", "LOCALHOST:8080", "127.0.0.1", "[::1]:8080"):
+            assert (await server.http.get(f"{API}/executions", headers={"Host": host})).status_code == 200
+
+    run(tmp_path, work)
+
+
+def test_status_page_has_strict_policy_and_no_inline_code(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        page = await server.http.get("/")
+        policy = page.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        for each in ("frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'", "script-src 'self'"):
+            assert each in policy
+        assert page.headers["x-content-type-options"] == "nosniff"
+        assert page.headers["x-frame-options"] == "DENY"
+        assert page.headers["referrer-policy"] == "no-referrer"
+        assert re.findall(r"<script(?![^>]*\bsrc=)[^>]*>", page.text) == []
+        assert re.findall(r"\son\w+\s*=|javascript:|<style|\sstyle=", page.text) == []
+        assert re.findall(r'(?:src|href)="(?!/)[^"]*"', page.text) == []
+        script = (await server.http.get("/static/rune.js")).text
+        assert (
+            re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function", script)
+            == []
+        )
+
+    run(tmp_path, work)

@@ -1,0 +1,297 @@
+"""Executions that an external AMQP client starts with messages of the documented format."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from tests.integration.cluster.external_messages import (
+    FRAME,
+    MIDDLE,
+    SPLIT,
+    START,
+    TRIGGER,
+    edge,
+    edit,
+    message,
+    new_id,
+    with_client,
+)
+from tests.support.amqp_client import Client
+from tests.support.clusters import clusters
+
+pytestmark = clusters("rabbitmq-travelling")
+
+
+class _Users(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        body = json.dumps({"name": "John Doe", "email": "john@example.com"}).encode()
+        missing = "missing" in self.path
+        self.send_response(404 if missing else 200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def users() -> Iterator[str]:
+    """The URL of a server that responds with a user."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Users)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    with server:
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def fetch(id: str, users: str, path: str = "/users/{{ $trigger.user_id }}") -> dict[str, Any]:
+    return {"id": id, "type": "http", "parameters": {"method": "GET", "url": f"{users}{path}"}}
+
+
+def mail(id: str, subject: str = "Hello") -> dict[str, Any]:
+    return {
+        "id": id,
+        "type": "smtp",
+        "parameters": {
+            "from": "engine@example.com",
+            "to": "john@example.com",
+            "subject": subject,
+            "body": "welcome",
+        },
+    }
+
+
+@pytest.mark.parametrize(("call", "send"), [("http_fetch_user", "smtp_send_email"), ("http_1", "smtp_1")])
+def test_linear_workflow_publishes_documented_statuses(amqp: str, users: str, call: str, send: str) -> None:
+    """Section 6 and appendix A.1: a trigger, a call, a mail."""
+    definition = {
+        "nodes": [TRIGGER, fetch(call, users), mail(send)],
+        "edges": [edge("trigger", call), edge(call, send)],
+    }
+
+    async def exchange(client: Client) -> None:
+        execution = new_id()
+        await client.publish(message(execution, call, definition, START))
+        done = await client.wait_for_completion(execution, statuses=4)
+        assert client.steps(execution) == [
+            (call, "running"),
+            (call, "success"),
+            (send, "running"),
+            (send, "success"),
+        ]
+        assert done["status"] == "completed"
+        assert done["workflow_id"] == "wf_email_notification"
+        assert done["final_context"]["$trigger"] == START["$trigger"]
+        assert done["final_context"][f"${call}"]["body"]["name"] == "John Doe"
+        called = client.statuses(execution)[1]
+        assert called["output"]["status"] == 200
+        assert called["error"] is None
+        assert set(done["final_context"]) == {"$trigger", f"${call}", f"${send}"}
+
+    with_client(amqp, exchange)
+
+
+def test_conditional_workflow_publishes_documented_statuses(amqp: str, users: str) -> None:
+    """Appendix A.2: a call, a condition, one of two mails."""
+    definition = {
+        "nodes": [
+            TRIGGER,
+            fetch("http_1", users),
+            {
+                "id": "conditional_1",
+                "type": "conditional",
+                "parameters": {
+                    "expression": "{{ $http_1.status == 200 }}",
+                    "true_edge_id": "yes",
+                    "false_edge_id": "no",
+                },
+            },
+            mail("smtp_success"),
+            mail("smtp_failure"),
+        ],
+        "edges": [
+            edge("trigger", "http_1"),
+            edge("http_1", "conditional_1"),
+            {"id": "yes", "src": "conditional_1", "dst": "smtp_success"},
+            {"id": "no", "src": "conditional_1", "dst": "smtp_failure"},
+        ],
+    }
+
+    async def exchange(client: Client) -> None:
+        execution = new_id()
+        await client.publish(message(execution, "http_1", definition, START))
+        done = await client.wait_for_completion(execution, statuses=7)
+        steps = client.steps(execution)
+        assert [each for each in steps if each[1] != "running"] == [
+            ("http_1", "success"),
+            ("conditional_1", "success"),
+            ("smtp_failure", "skipped"),
+            ("smtp_success", "success"),
+        ]
+        assert done["status"] == "completed"
+        succeeded = {
+            each["node_id"]: each for each in client.statuses(execution) if each["status"] == "success"
+        }
+        assert succeeded["conditional_1"]["output"] == {"result": True}
+
+    with_client(amqp, exchange)
+
+
+def test_failed_status_contains_error(amqp: str, users: str) -> None:
+    definition = {
+        "nodes": [TRIGGER, {"id": "bad", "type": "fail", "parameters": {"message": "no luck"}}],
+        "edges": [edge("trigger", "bad")],
+    }
+
+    async def exchange(client: Client) -> None:
+        execution = new_id()
+        await client.publish(message(execution, "bad", definition, START))
+        done = await client.wait_for_completion(execution, statuses=2)
+        failed = client.statuses(execution)[-1]
+        assert (failed["status"], failed["error"]["message"], failed["output"]) == ("failed", "no luck", None)
+        assert done["status"] == "halted"
+        assert done["error"]["message"] == "no luck"
+
+    with_client(amqp, exchange)
+
+
+def test_repeated_message_starts_nothing(amqp: str, users: str) -> None:
+    definition = {"nodes": [TRIGGER, edit("one", 1)], "edges": [edge("trigger", "one")]}
+
+    async def exchange(client: Client) -> None:
+        execution, after = new_id(), new_id()
+        for _ in range(3):
+            await client.publish(message(execution, "one", definition, START))
+        await client.wait_for_completion(execution, statuses=2)
+        await client.publish(message(execution, "one", definition, START))
+        await client.publish(message(after, "one", definition, START))
+        await client.wait_for_completion(after)
+        assert client.steps(execution) == [("one", "running"), ("one", "success")]
+        assert len(client.completions(execution)) == 1
+
+    with_client(amqp, exchange)
+
+
+def test_message_for_inner_node_starts_there(amqp: str, users: str) -> None:
+    """Branches that cannot be reached from the node are dead: the joins open without them."""
+
+    async def exchange(client: Client) -> None:
+        execution = new_id()
+        context = {**START, "$a": {"n": 41}}
+        await client.publish(message(execution, "b", MIDDLE, context))
+        done = await client.wait_for_completion(execution, statuses=8)
+        assert done["status"] == "completed"
+        found = done["final_context"]
+        assert found["$a"] == {"n": 41}
+        assert (found["$b"], found["$c"]) == ({"n": 42}, {"n": 43})
+        assert found["$all"] == [{"n": 43}]
+        assert found["$first"] == {"n": 43}
+        assert "$side" not in found
+        assert {node for node, _ in client.steps(execution)} == {"b", "c", "all", "first"}
+
+    with_client(amqp, exchange)
+
+
+def test_repeated_start_at_inner_node_starts_once(amqp: str, users: str) -> None:
+    async def exchange(client: Client) -> None:
+        execution = new_id()
+        for _ in range(2):
+            await client.publish(message(execution, "b", MIDDLE, {**START, "$a": {"n": 1}}))
+        await client.wait_for_completion(execution, statuses=8)
+        await client.publish(message(execution, "b", MIDDLE, {**START, "$a": {"n": 1}}))
+        after = new_id()
+        await client.publish(message(after, "a", MIDDLE, START))
+        await client.wait_for_completion(after)
+        assert len(client.completions(execution)) == 1
+        assert client.steps(execution).count(("b", "success")) == 1
+
+    with_client(amqp, exchange)
+
+
+@pytest.mark.parametrize(
+    ("node", "definition", "more", "code"),
+    [
+        ("work", SPLIT, {"lineage_stack": [FRAME]}, "UNKNOWN_SCOPE"),
+        ("work", SPLIT, {}, "UNKNOWN_SCOPE"),
+        ("all", MIDDLE, {"from_node": "c"}, "UNKNOWN_SCOPE"),
+        ("missing", MIDDLE, {}, "UNKNOWN_NODE"),
+        ("a", {"nodes": [TRIGGER], "edges": [edge("trigger", "a")]}, {}, "INVALID"),
+    ],
+)
+def test_message_without_valid_place_is_dead_lettered(
+    amqp: str, node: str, definition: Any, more: dict[str, Any], code: str
+) -> None:
+    async def exchange(client: Client) -> None:
+        execution = new_id()
+        context = {"$trigger": {"items": [1, 2]}}
+        await client.publish(message(execution, node, definition, context, **more))
+        found, body = await client.take_dead_letter(execution)
+        assert found == code
+        assert json.loads(body)["execution_id"] == execution
+        assert client.steps(execution) == []
+
+    with_client(amqp, exchange)
+
+
+def test_other_definition_for_known_id_is_dead_lettered(amqp: str) -> None:
+    async def exchange(client: Client) -> None:
+        execution = new_id()
+        await client.publish(message(execution, "a", MIDDLE, START))
+        await client.wait_for_completion(execution)
+        other = {"nodes": [TRIGGER, edit("a", 2)], "edges": [edge("trigger", "a")]}
+        await client.publish(message(execution, "a", other, START))
+        assert (await client.take_dead_letter(execution))[0] == "DEFINITION_MISMATCH"
+        assert len(client.completions(execution)) == 1
+
+    with_client(amqp, exchange)
+
+
+def test_unknown_definition_hash_is_dead_lettered(amqp: str) -> None:
+    async def exchange(client: Client) -> None:
+        execution = new_id()
+        sent = message(execution, "a", None, START)
+        del sent["workflow_definition"]
+        await client.publish({**sent, "definition_ref": "0" * 64})
+        assert (await client.take_dead_letter(execution))[0] == "UNKNOWN_DEFINITION"
+
+    with_client(amqp, exchange)
+
+
+def test_waiting_join_publishes_status(amqp: str) -> None:
+    definition = {
+        "nodes": [
+            TRIGGER,
+            edit("quick", 1),
+            {"id": "slow", "type": "wait", "parameters": {"amount": 3}},
+            {"id": "both", "type": "merge", "parameters": {"wait_mode": "wait_for_all"}},
+        ],
+        "edges": [
+            edge("trigger", "quick"),
+            edge("trigger", "slow"),
+            edge("quick", "both"),
+            edge("slow", "both"),
+        ],
+    }
+
+    async def exchange(client: Client) -> None:
+        execution = new_id()
+        await client.publish(message(execution, "quick", definition, START))
+        await client.wait_for_completion(execution, statuses=6)
+        waiting = {
+            each["node_id"]: each for each in client.statuses(execution) if each["status"] == "waiting"
+        }
+        assert waiting["both"]["details"] == {"arrived": 1, "expected": 2}
+        assert waiting["slow"]["metadata"]["resume_at"] > 0
+        assert waiting["slow"]["metadata"]["timer_id"] == "wait:slow@/"
+
+    with_client(amqp, exchange)

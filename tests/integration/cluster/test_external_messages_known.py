@@ -1,0 +1,109 @@
+"""Messages of an external AMQP client for executions that exist already, and lineages in statuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.integration.cluster.external_messages import (
+    FRAME,
+    MIDDLE,
+    SPLIT,
+    START,
+    message,
+    new_id,
+    with_client,
+)
+from tests.support.amqp_client import Client
+from tests.support.clusters import clusters
+
+pytestmark = clusters("rabbitmq-travelling")
+
+ITEMS = {"$trigger": {"items": [4, 5]}}
+
+
+@pytest.mark.parametrize(
+    ("first", "definition", "node", "context", "more"),
+    [
+        ("each", SPLIT, "work", ITEMS, {"lineage_stack": [FRAME], "from_node": "each"}),
+        ("each", SPLIT, "list", {**ITEMS, "$each": [4, 5]}, {"from_node": "work"}),
+        ("a", MIDDLE, "all", {**START, "$c": {"n": 3}}, {"from_node": "c"}),
+        ("a", MIDDLE, "c", {**START, "$b": {"n": 3}}, {"attempt": 2}),
+    ],
+    ids=["item", "aggregator", "join", "middle"],
+)
+def test_message_for_existing_execution_is_ignored(
+    amqp: str, first: str, definition: Any, node: str, context: Any, more: dict[str, Any]
+) -> None:
+    async def exchange(client: Client) -> None:
+        execution, after = new_id(), new_id()
+        start = ITEMS if definition is SPLIT else START
+        await client.publish(message(execution, first, definition, start))
+        await client.wait_for_completion(execution)
+        await client.publish(message(execution, node, definition, context, **more))
+        await client.publish(message(after, "a", {"nodes": [], "edges": []}, START))
+        assert (await client.take_dead_letter(after))[0] == "INVALID"
+        assert await client.dead_letter_codes(execution) == []
+        assert len(client.completions(execution)) == 1
+
+    with_client(amqp, exchange)
+
+
+def test_message_without_definition_starts_nothing(amqp: str) -> None:
+    async def exchange(client: Client) -> None:
+        execution, unknown = new_id(), new_id()
+        await client.copy_work()
+        await client.publish(message(execution, "a", MIDDLE, START))
+        await client.wait_for_completion(execution)
+        sent = next(each for each in client.work_messages(execution) if "definition_ref" in each)
+        unsolicited = message(unknown, "a", None, START, definition_ref=sent["definition_ref"])
+        del unsolicited["workflow_definition"]
+        await client.publish(unsolicited)
+        assert (await client.take_dead_letter(unknown))[0] == "UNKNOWN_EXECUTION"
+        assert client.steps(unknown) == []
+
+    with_client(amqp, exchange)
+
+
+def test_statuses_contain_lineage_of_item(amqp: str) -> None:
+    async def exchange(client: Client) -> None:
+        execution = new_id()
+        await client.copy_work()
+        await client.publish(message(execution, "each", SPLIT, ITEMS))
+        done = await client.wait_for_completion(execution, statuses=8)
+        assert done["final_context"]["$list"] == [{"n": 4}, {"n": 5}]
+        statuses = [each for each in client.statuses(execution) if each["node_id"] == "work"]
+        assert {each["status"] for each in statuses} == {"running", "success"}
+        frames = {each["lineage_stack"][0]["item_index"]: each["lineage_stack"] for each in statuses}
+        for index in (0, 1):
+            branch = f"{execution}_each_{index}"
+            (frame,) = frames[index]
+            assert (frame["split_node_id"], frame["branch_id"]) == ("each", branch)
+            (sent,) = [
+                each["lineage_stack"]
+                for each in client.work_messages(execution)
+                if each["current_node"] == "work" and each["lineage_stack"][0]["item_index"] == index
+            ]
+            assert sent == [{"split_node_id": "each", "item_index": index, "branch_id": branch}]
+        ended = [each["lineage_stack"][0] for each in statuses if each["status"] == "success"]
+        assert {each.get("total_items", 2) for each in ended} == {2}
+
+    with_client(amqp, exchange)
+
+
+@pytest.mark.parametrize("node", ["trigger", "a"])
+def test_message_for_trigger_or_first_node_starts_whole_workflow(amqp: str, node: str) -> None:
+    async def exchange(client: Client) -> None:
+        execution = new_id()
+        await client.copy_work()
+        await client.publish(
+            message(execution, node, MIDDLE, START, priority=9), queue="workflow.execution.low"
+        )
+        done = await client.wait_for_completion(execution)
+        assert (done["status"], done["final_context"]["$all"]) == ("completed", [{"n": 3}, {"n": 0}])
+        sent = [each for each in client.work_messages(execution) if "token" in each]
+        assert {each["current_node"] for each in sent} == {"a", "b", "c", "side", "all", "first"}
+        assert {each["priority"] for each in sent} == {9}
+
+    with_client(amqp, exchange)

@@ -1,0 +1,114 @@
+"""Inline messages: a work message contains everything that its node needs."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from tests.integration.cluster.external_messages import (
+    CHAIN,
+    CHAIN_INPUT,
+    TRIGGER,
+    edge,
+    edit,
+    message,
+    new_id,
+    with_client,
+)
+from tests.support.amqp_client import Client
+from tests.support.clusters import Cluster, clusters
+
+pytestmark = clusters("rabbitmq-inline")
+
+PATIENCE = 60.0
+
+
+async def messages_by_node(client: Client, execution: str) -> dict[str, list[dict[str, Any]]]:
+    """Wait for the end of an execution and return its work messages by node and item."""
+    await client.wait_for_completion(execution)
+    found: dict[str, list[dict[str, Any]]] = {}
+    for each in client.work_messages(execution):
+        items = ",".join(str(frame["item_index"]) for frame in each.get("lineage_stack", []))
+        found.setdefault(f"{each['current_node']}@{items}", []).append(each)
+    return found
+
+
+def test_message_contains_definition_and_visible_context(cluster: Cluster) -> None:
+    async def exchange(client: Client) -> None:
+        await client.copy_work()
+        execution = new_id()
+        await client.publish(message(execution, "first", CHAIN, {"$trigger": CHAIN_INPUT}))
+        async with asyncio.timeout(PATIENCE):
+            while not any(each["current_node"] == "last" for each in client.work_messages(execution)):
+                await client.wait_for_message()
+        by_node = await messages_by_node(client, execution)
+        ours = {name: next(each for each in sent if "token" in each) for name, sent in by_node.items()}
+        for content in ours.values():
+            ids = [node["id"] for node in content["workflow_definition"]["nodes"]]
+            assert ids == [node["id"] for node in CHAIN["nodes"]]
+            assert "definition_ref" not in content
+        contexts = {name: content["accumulated_context"] for name, content in ours.items()}
+        before = {"$trigger": CHAIN_INPUT, "$first": {"n": 2}}
+        assert contexts == {
+            "first@": {"$trigger": CHAIN_INPUT},
+            "each@": before,
+            "double@0": {**before, "$item": 10, "$index": 0},
+            "double@1": {**before, "$item": 20, "$index": 1},
+            "all@": before,
+            "last@": {**before, "$all": [{"n": 20}, {"n": 40}]},
+        }
+
+    with_client(cluster.settings.queue, exchange)
+
+
+def test_copied_message_starts_execution_from_its_node(cluster: Cluster) -> None:
+
+    async def exchange(client: Client) -> None:
+        await client.copy_work()
+        execution, other = new_id(), new_id()
+        await client.publish(message(execution, "first", CHAIN, {"$trigger": CHAIN_INPUT}))
+        whole = await client.wait_for_completion(execution)
+        async with asyncio.timeout(PATIENCE):
+            while not any(each["current_node"] == "last" for each in client.work_messages(execution)):
+                await client.wait_for_message()
+        copied = next(each for each in client.work_messages(execution) if each["current_node"] == "last")
+        del copied["token"]
+        await client.publish({**copied, "execution_id": other})
+        again = await client.wait_for_completion(other)
+        assert again["status"] == "completed"
+        assert again["final_context"] == whole["final_context"]
+        assert again["final_context"]["$last"] == {"n": 42}
+
+    with_client(cluster.settings.queue, exchange)
+
+
+THRICE = "{{ $trigger.text }}{{ $trigger.text }}{{ $trigger.text }}"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "ran"),
+    [
+        ([edit("small", 1), edit("large", THRICE), edit("never", 1)], {"$small", "$large"}),
+        ([edit("small", 1), {**edit("other", 2), "name": "n" * 350_000}], set()),
+    ],
+    ids=["outputs", "definition"],
+)
+def test_oversized_message_fails_execution(cluster: Cluster, nodes: list[Any], ran: set[str]) -> None:
+    ids = [TRIGGER["id"], *(each["id"] for each in nodes)]
+    edges = [edge(one, two) for one, two in pairwise(ids)]
+
+    async def exchange(client: Client) -> None:
+        execution = new_id()
+        definition = {"nodes": [TRIGGER, *nodes], "edges": edges}
+        await client.publish(
+            message(execution, nodes[0]["id"], definition, {"$trigger": {"text": "x" * 100_000}})
+        )
+        ended = await client.wait_for_completion(execution)
+        assert (ended["status"], ended["error"]["code"]) == ("failed", "MESSAGE_TOO_LARGE")
+        assert "at most 300,000" in ended["error"]["message"]
+        assert set(ended["final_context"]) == {"$trigger", *ran}
+
+    with_client(cluster.settings.queue, exchange)

@@ -1,0 +1,72 @@
+"""Dead letters on the broker."""
+
+from __future__ import annotations
+
+from rune.adapters.rabbitmq.dead_letters import MAX_REQUEUES, DeadLetters
+from rune.core.execution.token import Token
+from tests.support.async_test import async_test
+from tests.support.rabbitmq_queues import exhaust_deliveries, vhost_queues
+
+
+@async_test
+async def test_dead_letters_are_listed_requeued_and_discarded() -> None:
+    async with vhost_queues() as vhost:
+        queue = vhost.queue()
+        await queue.send("x", [Token(0), Token(1), Token(2)], 9)
+        for code in ("A", "B", "C"):
+            await queue.dead_letter(await queue.receive(), code, f"reason {code}")
+        letters = DeadLetters(vhost.url, queue.topology)
+        found = await letters.list()
+        assert [(each.code, each.reason, each.execution) for each in found] == [
+            ("A", "reason A", "x"),
+            ("B", "reason B", "x"),
+            ("C", "reason C", "x"),
+        ]
+        assert {each.queue for each in found} == {"workflow.execution.high"}
+        assert [each.code for each in await letters.list(2)] == ["A", "B"]
+        assert await letters.discard(lambda letter: letter.code == "A") == 1
+        assert await letters.requeue(lambda letter: letter.code == "C") == 1
+        assert (await queue.receive()).token.node == 2
+        assert [each.code for each in await letters.list()] == ["B"]
+
+
+@async_test
+async def test_message_over_delivery_limit_is_requeued() -> None:
+    async with vhost_queues() as vhost:
+        queue = vhost.queue(kind="quorum")
+        await queue.send("x", [Token(4)])
+        letters = DeadLetters(vhost.url, queue.topology)
+        for turn in range(MAX_REQUEUES):
+            await exhaust_deliveries(vhost.url, "workflow.execution")
+            (letter,) = await letters.list()
+            assert (letter.code, letter.execution, letter.rescues) == ("DELIVERY_LIMIT", "x", turn)
+            assert await letters.requeue_innocent() == 1
+        delivery = await queue.receive()
+        assert delivery.token == Token(4)
+        await queue.requeue(delivery)
+        await queue.close()
+
+
+@async_test
+async def test_message_over_requeue_limit_stays() -> None:
+    async with vhost_queues() as vhost:
+        queue = vhost.queue(kind="quorum")
+        await queue.send("x", [Token(4)])
+        letters = DeadLetters(vhost.url, queue.topology)
+        for _ in range(MAX_REQUEUES):
+            await exhaust_deliveries(vhost.url, "workflow.execution")
+            await letters.requeue_innocent()
+        await exhaust_deliveries(vhost.url, "workflow.execution")
+        assert await letters.requeue_innocent() == 0
+        assert len(await letters.list()) == 1
+
+
+@async_test
+async def test_undecodable_dead_letter_is_listed() -> None:
+    async with vhost_queues() as vhost:
+        queue = vhost.queue()
+        await queue.check()
+        await vhost.put("workflow.execution.dead", b"\xff noise")
+        (letter,) = await DeadLetters(vhost.url, queue.topology).list()
+        assert (letter.code, letter.execution, letter.body) == ("UNKNOWN", None, b"\xff noise")
+        assert await DeadLetters(vhost.url, queue.topology).requeue_innocent() == 0

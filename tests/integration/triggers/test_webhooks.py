@@ -1,0 +1,383 @@
+"""Webhooks over HTTP: payloads, signatures, responses and deduplication."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from rune.core.triggers import sign
+from tests.support.api_server import DEADLINE, Served, run, served
+from tests.support.trigger_workflows import webhook_workflow
+from tests.support.whole import WHOLE
+
+DELIVERIES = 5_000 if WHOLE else 100
+CONCURRENT = 10
+BODY = b'{"order": 7}'
+
+
+async def trigger(server: Served, workflow: str = "orders") -> dict[str, Any]:
+    """Return the only trigger of a workflow."""
+    (found,) = (await server.get("/triggers", params={"workflow": workflow}))["triggers"]
+    assert isinstance(found, dict)
+    return found
+
+
+async def hook_path(server: Served, workflow: str = "orders") -> str:
+    return str((await trigger(server, workflow))["webhook"]["path"])
+
+
+async def count(server: Served, workflow: str = "orders") -> int:
+    """Return the number of executions."""
+    return len([each async for each in server.client.executions(workflow=workflow, page=1_000)])
+
+
+async def secret_of(server: Served, workflow: str = "orders") -> str:
+    """Rotate the secret of the webhook; return it."""
+    found = await trigger(server, workflow)
+    rotated = await server.post(f"/triggers/{found['id']}/rotate", {"secret": True})
+    return str(rotated["new_secret"])
+
+
+def signed(secret: str, body: bytes = BODY, *, ago: int = 0, delivery: str | None = None) -> dict[str, str]:
+    """Return the headers of a request signed `ago` seconds before now."""
+    moment = str(int(time.time()) - ago)
+    return {
+        "Content-Type": "application/json",
+        "X-Rune-Timestamp": moment,
+        "X-Rune-Signature": sign(secret, moment, body),
+        **({} if delivery is None else {"X-Delivery-Id": delivery}),
+    }
+
+
+async def send(server: Served, path: str, body: bytes = BODY, **headers: str) -> httpx.Response:
+    given = {
+        "Content-Type": "application/json",
+        **{key.replace("_", "-"): text for key, text in headers.items()},
+    }
+    return await server.http.post(path, content=body, headers=given)
+
+
+def test_request_becomes_input_of_execution(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await server.deploy(webhook_workflow())
+        path = await hook_path(server)
+        assert len(path.removeprefix("/hooks/")) >= 32
+        answer = await server.http.post(
+            path,
+            params=[("a", "1"), ("b", "2"), ("b", "3")],
+            content=b'{"order": 7, "big": [1.50, {}]}',
+            headers={
+                "Content-Type": "application/json; charset=utf-8",
+                "X-Shop": "one",
+                "Authorization": "Bearer hidden",
+                "Cookie": "hidden",
+                "X-Api-Key": "hidden",
+                "Origin": "https://shop.example",
+                "Host": "hooks.example",
+            },
+        )
+        assert answer.status_code == 202, answer.text
+        execution = answer.json()["execution_id"]
+        ended = await server.client.wait(execution, DEADLINE)
+        assert (ended.status, ended.workflow_id) == ("completed", "orders")
+        payload = await server.get(f"/executions/{execution}/input")
+        assert {key: payload[key] for key in ("method", "query", "body")} == {
+            "method": "POST",
+            "query": {"a": "1", "b": ["2", "3"]},
+            "body": {"order": 7, "big": [1.5, {}]},
+        }
+        assert payload["headers"]["x-shop"] == "one"
+        assert "hidden" not in json.dumps(payload)
+        assert await server.client.output(execution) == {"order": 7, "big": [1.5, {}]}
+
+    run(tmp_path, work)
+
+
+KINDS: list[tuple[str, bytes, Any]] = [
+    ("text/plain", "grün".encode(), "grün"),
+    ("application/x-www-form-urlencoded", b"a=1&b=2&b=3", {"a": "1", "b": ["2", "3"]}),
+    ("application/octet-stream", b"\xff\x00", {"base64": "/wA="}),
+    ("application/json", b"", None),
+    ("application/cloudevents+json", b"[1]", [1]),
+]
+
+
+def test_body_is_decoded_by_content_type(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await server.deploy(webhook_workflow())
+        path = await hook_path(server)
+        for kind, body, expected in KINDS:
+            answer = await server.http.post(path, content=body, headers={"Content-Type": kind})
+            assert answer.status_code == 202
+            payload = await server.get(f"/executions/{answer.json()['execution_id']}/input")
+            assert payload["body"] == expected
+
+    run(tmp_path, work)
+
+
+def test_invalid_requests_start_nothing(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await server.deploy(webhook_workflow(max_bytes=1_000))
+        path = await hook_path(server)
+        unknown = [
+            await server.http.post(f"/hooks/{each}", content=b"{}") for each in ("x", "a" * 33, "%00", "ü")
+        ]
+        assert {(each.status_code, each.text) for each in unknown} == {(404, unknown[0].text)}
+        assert (await server.http.put(path, content=BODY)).status_code == 405
+        assert (await send(server, path, b"x" * 1_001)).status_code == 413
+        assert (await send(server, path, b'{"a": ')).status_code == 422
+        assert (await send(server, path, b'{"a": 1, "a": 2}')).status_code == 422
+        assert (await send(server, path, b"[" * 200 + b"]" * 200)).status_code == 422
+        assert (await send(server, path, X_Delivery_Id="x" * 256)).status_code == 422
+        id = (await trigger(server))["id"]
+        assert not (await server.post(f"/triggers/{id}/disable"))["enabled"]
+        off = await server.http.post(path, content=BODY)
+        assert (off.status_code, off.text) == (404, unknown[0].text)
+        assert await count(server) == 0
+        assert (await server.post(f"/triggers/{id}/enable"))["enabled"]
+        assert (await send(server, path)).status_code == 202
+
+    run(tmp_path, work)
+
+
+def test_path_survives_new_versions_until_rotated_or_deleted(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await server.deploy(webhook_workflow())
+        path = await hook_path(server)
+        await server.deploy({**webhook_workflow(respond="result"), "name": "second"})
+        assert await hook_path(server) == path
+        assert (await trigger(server))["version"] == 2
+        rotated = await server.post(f"/triggers/{(await trigger(server))['id']}/rotate")
+        assert rotated["new_secret"] is None
+        assert (await send(server, path)).status_code == 404
+        path = rotated["webhook"]["path"]
+        assert (await send(server, path)).status_code == 200
+        await server.deploy(webhook_workflow(path="orders-in"))
+        assert await hook_path(server) == "/hooks/orders-in"
+        refused = await server.post(f"/triggers/{rotated['id']}/rotate", status=409)
+        assert refused["code"] == "NOT_ROTATED"
+        taken = await server.http.post(
+            "/api/v1/workflows", json=webhook_workflow(id="others", path="orders-in")
+        )
+        assert (taken.status_code, taken.json()["code"]) == (409, "PATH_TAKEN")
+        assert (await server.get("/workflows/others", status=404))["code"] == "UNKNOWN_WORKFLOW"
+        await server.client.delete("orders")
+        assert (await send(server, "/hooks/orders-in")).status_code == 404
+        assert (await server.get("/triggers"))["triggers"] == []
+
+    run(tmp_path, work)
+
+
+def test_webhook_follows_stable_alias(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await server.deploy(webhook_workflow(path="first"))
+        await server.client.point("orders", "stable", 1)
+        await server.deploy(webhook_workflow(path="second"))
+        assert (await trigger(server))["version"] == 1
+        assert (await send(server, "/hooks/second")).status_code == 404
+        await server.client.point("orders", "stable", 2)
+        assert (await trigger(server))["version"] == 2
+        assert (await send(server, "/hooks/first")).status_code == 404
+        assert (await send(server, "/hooks/second")).status_code == 202
+
+    run(tmp_path, work)
+
+
+def test_invalid_signature_starts_nothing(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await server.deploy(webhook_workflow(auth="hmac"))
+        path = await hook_path(server)
+        assert (await trigger(server))["webhook"]["secret"] == "missing"
+        assert (await server.http.post(path, content=BODY, headers=signed(""))).status_code == 401
+        secret = await secret_of(server)
+        good = signed(secret)
+        moment, signature = good["X-Rune-Timestamp"], good["X-Rune-Signature"]
+        later = str(int(moment) + 1)
+        bad: list[dict[str, str]] = [
+            {},
+            signed("other"),
+            signed(secret, b'{"order": 8}'),
+            signed(secret, ago=301),
+            signed(secret, ago=-310),
+            {**good, "X-Rune-Timestamp": later},
+            {**good, "X-Rune-Timestamp": ""},
+            {**good, "X-Rune-Timestamp": "٣"},
+            {**good, "X-Rune-Signature": signature[:-1]},
+            {**good, "X-Rune-Signature": signature[:-1] + ("0" if signature[-1] != "0" else "1")},
+            {**good, "X-Rune-Signature": signature.removeprefix("sha256=")},
+            {**good, "X-Rune-Signature": f"{signature}, {signature}"},
+            {key: text for key, text in good.items() if key != "X-Rune-Signature"},
+            {key: text for key, text in good.items() if key != "X-Rune-Timestamp"},
+        ]
+        answers = []
+        for each in bad:
+            raw = [(key.encode(), text.encode()) for key, text in each.items()]
+            answers.append(await server.http.post(path, content=BODY, headers=raw))
+        assert {each.status_code for each in answers} == {401}
+        assert len({each.text for each in answers}) == 1
+        assert (await server.http.post(path, content=BODY[:-1], headers=good)).status_code == 401
+        assert await count(server) == 0
+        assert (await server.http.post(path, content=BODY, headers=good)).status_code == 202
+        again = await secret_of(server)
+        assert again != secret
+        assert (await server.http.post(path, content=BODY, headers=signed(secret, ago=1))).status_code == 401
+        assert (await server.http.post(path, content=BODY, headers=signed(again))).status_code == 202
+        assert await count(server) == 2
+
+    run(tmp_path, work)
+
+
+def test_signed_request_starts_once_under_any_delivery_id(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await server.deploy(webhook_workflow(auth="hmac"))
+        path, secret = await hook_path(server), await secret_of(server)
+        plain = signed(secret, ago=2)
+        assert (await server.http.post(path, content=BODY, headers=plain)).status_code == 202
+        assert (await server.http.post(path, content=BODY, headers=plain)).status_code == 401
+        renamed = {**plain, "X-Delivery-Id": "other"}
+        assert (await server.http.post(path, content=BODY, headers=renamed)).status_code == 401
+        named = signed(secret, ago=1, delivery="d1")
+        first = await server.http.post(path, content=BODY, headers=named)
+        second = await server.http.post(path, content=BODY, headers=named)
+        assert (first.status_code, second.status_code) == (202, 200)
+        assert first.json()["execution_id"] == second.json()["execution_id"]
+        assert second.json()["replayed"]
+        other_id = {**named, "X-Delivery-Id": "d2"}
+        assert (await server.http.post(path, content=BODY, headers=other_id)).status_code == 401
+        # The same delivery id with a new signature is the same delivery.
+        resigned = signed(secret, delivery="d1")
+        third = await server.http.post(path, content=BODY, headers=resigned)
+        assert third.json()["execution_id"] == first.json()["execution_id"]
+        assert await count(server) == 2
+
+    run(tmp_path, work)
+
+
+def test_webhook_secret_may_be_a_credential(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        made = {"name": "shop", "type": "custom", "values": {"secret": "s3cret"}}
+        await server.post("/credentials", made, 201)
+        made = {"name": "door", "type": "header", "values": {"name": "X-Door", "value": "open"}}
+        await server.post("/credentials", made, 201)
+        await server.deploy(webhook_workflow(auth="hmac", credentials="shop"))
+        path = await hook_path(server)
+        assert (await server.http.post(path, content=BODY, headers=signed("s3cret"))).status_code == 202
+        await server.master.services.credentials.withdraw("shop", ("everyone",))
+        body = b'{"order": 8}'
+        answer = await server.http.post(path, content=body, headers=signed("s3cret", body))
+        assert answer.status_code == 401
+        await server.master.services.credentials.grant("shop", ("workflow:orders",))
+        answer = await server.http.post(path, content=body, headers=signed("s3cret", body))
+        assert answer.status_code == 202
+        id = (await trigger(server))["id"]
+        assert (await server.post(f"/triggers/{id}/rotate", {"secret": True}, 409))["code"] == "NOT_ROTATED"
+        await server.deploy(webhook_workflow(id="doors", auth="header", credentials="door"))
+        path = await hook_path(server, "doors")
+        assert (await send(server, path)).status_code == 401
+        assert (await send(server, path, X_Door="shut")).status_code == 401
+        answer = await send(server, path, X_Door="open")
+        assert answer.status_code == 202
+        await server.deploy(webhook_workflow(id="bearers", auth="header"))
+        path, secret = await hook_path(server, "bearers"), await secret_of(server, "bearers")
+        assert (await send(server, path, Authorization="Bearer x")).status_code == 401
+        assert (await send(server, path, Authorization=f"Bearer {secret}")).status_code == 202
+        await server.client.delete("bearers")
+        named = [each["name"] for each in (await server.get("/credentials"))["credentials"]]
+        assert named == ["door", "shop"]
+
+    run(tmp_path, work)
+
+
+def test_response_waits_for_result_up_to_limit(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await server.deploy(webhook_workflow(respond="result", wait=DEADLINE))
+        answer = await send(server, await hook_path(server), X_GitHub_Delivery="g1")
+        assert (answer.status_code, answer.json()["status"], answer.json()["output"]) == (
+            200,
+            "completed",
+            {"order": 7},
+        )
+        again = await send(server, await hook_path(server), X_GitHub_Delivery="g1")
+        assert again.json() == {**answer.json(), "replayed": True}
+        slow = webhook_workflow(id="slow", respond="result", wait=0.05)
+        slow["nodes"].insert(1, {"id": "w", "type": "wait", "parameters": {"resume": "signal"}})
+        slow["edges"] = [{"src": "in", "dst": "w"}, {"src": "w", "dst": "out"}]
+        await server.deploy(slow)
+        answer = await send(server, await hook_path(server, "slow"))
+        assert (answer.status_code, set(answer.json())) == (202, {"execution_id", "replayed"})
+
+    run(tmp_path, work)
+
+
+class Sender:
+    """A minimal HTTP connection that sends deliveries one by one."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def open(cls, url: str) -> Sender:
+        host, port = url.removeprefix("http://").split(":")
+        return cls(*await asyncio.open_connection(host, int(port)))
+
+    async def deliver(self, path: str, name: str, attempt: int) -> str:
+        """Send a delivery; return the execution id of the answer."""
+        head = f"POST {path} HTTP/1.1\r\nhost: x\r\nx-delivery-id: {name}\r\nx-attempt: {attempt}\r\n"
+        self._writer.write(f"{head}content-length: {len(name)}\r\n\r\n{name}".encode())
+        answer = (await self._reader.readuntil(b"\r\n\r\n")).decode().lower()
+        assert answer.split()[1] in {"200", "202"}, answer
+        size = int(answer.partition("content-length: ")[2].split()[0])
+        return str(json.loads(await self._reader.readexactly(size))["execution_id"])
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def test_delivery_starts_once_concurrently_and_after_restart(tmp_path: Path) -> None:
+    async def deliver(server: Served, path: str, names: list[str], times: int) -> list[set[str]]:
+        senders = [await Sender.open(server.url) for _ in range(times)]
+        found = []
+        for place, name in enumerate(names):
+            active = senders if WHOLE or place % 5 == 0 else senders[:2]
+            sent = [each.deliver(path, name, number) for number, each in enumerate(active)]
+            found.append(set(await asyncio.gather(*sent)))
+        for each in senders:
+            each.close()
+        return found
+
+    async def go() -> None:
+        names = [f"delivery-{number}" for number in range(DELIVERIES)]
+        async with served(tmp_path) as server:
+            await server.deploy(webhook_workflow())
+            path = await hook_path(server)
+            first = await deliver(server, path, names, CONCURRENT)
+        assert {len(each) for each in first} == {1}
+        async with served(tmp_path) as server:
+            assert await hook_path(server) == path
+            assert await deliver(server, path, names, 1) == first
+            assert await count(server) == DELIVERIES
+
+    asyncio.run(go())
+
+
+def test_viewer_does_not_see_path(tmp_path: Path) -> None:
+    async def work(server: Served) -> None:
+        await server.deploy(webhook_workflow())
+        assert await hook_path(server)
+        made = await server.post("/keys", {"name": "viewer", "role": "viewer"}, 201)
+        viewer = {"Authorization": f"Bearer {made['key']}"}
+        (seen,) = (await server.get("/triggers", headers=viewer))["triggers"]
+        assert seen["webhook"]["path"] is None
+        await server.post(f"/triggers/{seen['id']}/rotate", status=403, headers=viewer)
+        made = await server.post("/keys", {"name": "other", "role": "editor", "workflows": ["x*"]}, 201)
+        other = {"Authorization": f"Bearer {made['key']}"}
+        assert (await server.get("/triggers", headers=other))["triggers"] == []
+        await server.post(f"/triggers/{seen['id']}/rotate", status=404, headers=other)
+
+    run(tmp_path, work, key="s3cret")

@@ -1,0 +1,42 @@
+"""Node types that record the process in which they ran."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NamedTuple
+
+from rune.nodes.custom import NodeContext, node
+
+
+class Effect(NamedTuple):
+    """An effect: its idempotency key and the process that made it."""
+
+    key: str
+    process: int
+
+
+def _file(ledger: str) -> str:
+    return f"{ledger}.places"
+
+
+def recorded_effects(ledger: str) -> list[Effect]:
+    """Return all effects, oldest first."""
+    with open(_file(ledger)) as lines:
+        return [Effect(key, int(process)) for key, process in map(str.split, lines)]
+
+
+@node("place.process")
+def process() -> int:
+    """Return the id of the process that runs the node."""
+    return os.getpid()
+
+
+@node("place.effect")
+async def effect(ctx: NodeContext, did: str) -> dict[str, Any]:
+    """Append the effect and the process to the ledger in one write."""
+    handle = os.open(_file(os.environ["RUNE_TEST_LEDGER"]), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        os.write(handle, f"{ctx.idempotency_key}#{ctx.attempt} {os.getpid()}\n".encode())
+    finally:
+        os.close(handle)
+    return {"did": did}
