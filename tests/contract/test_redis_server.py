@@ -392,12 +392,11 @@ class TestDeliveries:
     @scenario
     async def test_named_queues_are_read_by_those_who_serve_them(self, folder: Path) -> None:
         stores = RedisStores(redis_server().url, prefix=fresh_keys().prefix)
-        plain, gpu = stores.queue("plain"), stores.queue("gpu", ("gpu",))
 
         async def route(execution: str, token: Token) -> str:
             return "gpu" if token.node == 9 else "default"
 
-        plain.set_route(route)
+        plain, gpu = stores.queue("plain", route=route), stores.queue("gpu", ("gpu",))
         await plain.send("x", [Token(9), Token(1)])
         assert (await gpu.receive()).token == Token(9)
         assert (await plain.receive()).token == Token(1)

@@ -72,10 +72,9 @@ def _ignore_unknown_node(book: Any) -> Any:
     return lambda self, execution, token: book(self, execution, msgspec.structs.replace(token, node=0))
 
 
-def _write_in_full(serve: Any) -> Any:
-    def changed(self: Any, engine: Any) -> None:
-        self._settings = msgspec.structs.replace(self._settings, wire_inline=True)
-        serve(self, engine)
+def _write_in_full(init: Any) -> Any:
+    def changed(self: Any, settings: Any, *others: Any) -> None:
+        init(self, msgspec.structs.replace(settings, wire_inline=True), *others)
 
     return changed
 
@@ -144,7 +143,7 @@ TABLE: dict[str, Fault] = {
     ),
     "c12-broker": fault(
         _CARRIED + "c12_messages_stay_small_whatever_ran_before",
-        replace("rune.bootstrap.rabbitmq:RabbitComponents.serve", _write_in_full),
+        replace("rune.bootstrap.rabbitmq:RabbitComponents.__init__", _write_in_full),
     ),
     "c14-broker": fault(
         _CARRIED + "c14_statuses_come_in_the_order_in_which_things_happened",

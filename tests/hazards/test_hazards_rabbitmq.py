@@ -12,6 +12,7 @@ from rune.adapters.rabbitmq.amqp.errors import AmqpError, BrokerUnavailableError
 from rune.adapters.rabbitmq.queue import RabbitQueue
 from rune.adapters.rabbitmq.topology import Kind, Topology
 from rune.core.execution.token import Token
+from rune.ports.queue import Route, default_route
 from tests.integration.rabbitmq.helping import scenario
 from tests.support.services.proxy import Proxy
 from tests.support.services.rabbitmq import broker
@@ -26,8 +27,10 @@ def started() -> None:
 
 
 @asynccontextmanager
-async def opened(url: str, *, early: float = 60.0, deadline: float = 10.0) -> AsyncIterator[RabbitQueue]:
-    queue = RabbitQueue(url, early=early, deadline=deadline)
+async def opened(
+    url: str, *, early: float = 60.0, deadline: float = 10.0, route: Route = default_route
+) -> AsyncIterator[RabbitQueue]:
+    queue = RabbitQueue(url, early=early, deadline=deadline, route=route)
     try:
         yield queue
     finally:
@@ -56,8 +59,7 @@ async def test_h_c2_what_cannot_be_routed_is_not_taken_for_sent() -> None:
         return "nowhere"
 
     with broker().vhost() as vhost:
-        async with opened(broker().url(vhost), deadline=1.0) as queue:
-            queue.set_route(nowhere)
+        async with opened(broker().url(vhost), deadline=1.0, route=nowhere) as queue:
             with pytest.raises(AmqpError):
                 await queue.send("x", [Token(1)])
 

@@ -32,6 +32,7 @@ from rune.runtime.engine import ROLES, Engine
 from rune.runtime.maintenance.heartbeat import this_process
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.queries.reader import ExecutionReader
+from rune.runtime.queue_router import QueueRouter
 from rune.runtime.services.audit_log import AuditLog
 from rune.runtime.services.credentials import CredentialService
 from rune.runtime.state_wrapper import ExecutionObserver, ObservedState
@@ -61,8 +62,15 @@ async def running_engine(
         member = this_process(
             tuple(sorted(roles)), settings.queues, settings.slots, tuple(sorted(registry.catalogue))
         )
-        broker = RabbitComponents(settings, member) if settings.brokered else None
-        engine = _engine(settings, opened, stores, clock, registry, observer, member, broker)
+        plans = PlanCache(opened.journal, registry.catalogue)
+        data_cache = ExecutionDataCache(opened.journal, opened.blob, plans, clock)
+        router = QueueRouter(data_cache)
+        broker = None
+        if settings.brokered:
+            broker = RabbitComponents(settings, member, router, data_cache, clock)
+        engine = _engine(
+            settings, opened, stores, clock, registry, observer, member, plans, data_cache, router, broker
+        )
         stack.push_async_callback(engine.backend.queue.close)
         if broker is not None:
             await stack.enter_async_context(broker.running(roles))
@@ -98,10 +106,11 @@ def _engine(
     registry: Registry,
     observer: ExecutionObserver | None,
     member: ProcessInfo,
+    plans: PlanCache,
+    data_cache: ExecutionDataCache,
+    router: QueueRouter,
     broker: RabbitComponents | None,
 ) -> Engine:
-    plans = PlanCache(opened.journal, registry.catalogue)
-
     async def list_running(after: str, limit: int) -> Sequence[tuple[str, int | None]]:
         rows = await opened.journal.running(after, limit)
         waiting = [each.id for each in rows if each.due is not None]
@@ -110,14 +119,13 @@ def _engine(
         own = {each.id for each in starts if each is not None and each.fake_time}
         return [(each.id, None if each.id in own else each.due) for each in rows]
 
-    data_cache = ExecutionDataCache(opened.journal, opened.blob, plans, clock)
     queue: Queue
     wrapped: State
     if broker is not None:
         state = stores.state(opened.journal, plans.plan, running_executions=list_running)
-        queue, wrapped = broker.queue, broker.wrap_state(state, stores, data_cache)
+        queue, wrapped = broker.queue, broker.wrap_state(state, stores)
     else:
-        queue = stores.queue(member.name, settings.queues)
+        queue = stores.queue(member.name, settings.queues, route=router.queue_of)
         wrapped = state = stores.state(
             opened.journal, plans.plan, queue=queue, running_executions=list_running
         )
@@ -135,6 +143,7 @@ def _engine(
         outbox=opened.outbox,
         fleet=stores.fleet,
         news=stores.news,
+        events=None if broker is None else broker.events,
         keys=PostgresApiKeys(opened.database),
         grants=PostgresGrants(opened.database),
         log=PostgresAuditLog(opened.database),
@@ -142,7 +151,7 @@ def _engine(
     )
     engine = new_engine(settings, backend, plans, registry, observer, member, data_cache)
     if broker is not None:
-        broker.serve(engine)
+        broker.connect(engine)
     return engine
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from typing import Any
 
@@ -55,6 +56,7 @@ def new_engine(
     member: ProcessInfo | None = None,
     data_cache: ExecutionDataCache | None = None,
 ) -> Engine:
+    name = member.name if member is not None else f"{os.getpid()}"
     world = Resources(
         http_policy=settings.http_policy,
         http_allow=settings.http_allow,
@@ -72,7 +74,7 @@ def new_engine(
         told=observer.progressed if observer is not None else None,
         rules=settings.retention,
         member=member,
-        witness=Instrumentation(tracer=tracer(settings)),
+        witness=Instrumentation(name, tracer=tracer(settings)),
         max_waiting=settings.max_waiting,
         data_cache=data_cache,
     )

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from rune.ports.journal import Journal
-from rune.ports.outbox import EventPublisher
 from rune.runtime.backend import Backend
 from rune.runtime.instrumentation import Instrumentation
-from rune.runtime.lifecycle.children import Children, SignalDelivery
+from rune.runtime.lifecycle.children import Children
 from rune.runtime.lifecycle.finisher import CompletionWaiters, Finisher
 from rune.runtime.lifecycle.launcher import LegacyLauncher
 from rune.runtime.lifecycle.outbox import OutboxMarker
+from rune.runtime.lifecycle.signals import ParentReporter, SignalDelivery
 from rune.runtime.messaging.completion_publisher import CompletionPublisher
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.services.access import AccessService
@@ -52,33 +51,37 @@ class EngineComponents:
     ) -> None:
         self.witness = witness
         journal, state, queue = backend.journal, backend.state, backend.queue
-        self.completing: CompletionPublisher | None = None
         self.completions = CompletionWaiters()
         self.notices = OutboxMarker(backend.outbox)
         self.books = data_cache or ExecutionDataCache(journal, backend.blob, plans, backend.clock)
         self.leases = Leases(state)
-        self.endings = Finisher(journal, state, self.books, self.completions, self.notices, witness)
-        self.launcher = LegacyLauncher(backend, plans, self.books, self.endings, self.notices, witness)
-        self.limiter = Limiter(backend, max_waiting)
         self.signals = SignalDelivery(journal, state, queue, self.books)
+        self.completing: CompletionPublisher | None = None
+        if backend.events is not None:
+            self.completing = CompletionPublisher(backend.events, journal, self.books, self.notices)
+        self.endings = Finisher(
+            journal,
+            state,
+            self.books,
+            self.completions,
+            self.notices,
+            witness,
+            ParentReporter(journal, backend.blob, self.signals),
+            self.completing,
+        )
+        self.launcher = LegacyLauncher(
+            backend, plans, self.books, self.endings, self.notices, witness, backend.events
+        )
+        self.limiter = Limiter(backend, max_waiting)
         self.children = Children(
             journal,
-            backend.blob,
             backend.library,
             plans,
             self.books,
             self.launcher,
-            self.signals,
             self.endings,
             witness,
         )
-        self.endings.then(self.children.ended)
-
-    def tell(self, herald: EventPublisher, journal: Journal) -> None:
-        """Send a message of each end, and hand over what is run elsewhere."""
-        self.launcher.hands_over(herald)
-        self.completing = CompletionPublisher(herald, journal, self.books, self.notices)
-        self.endings.completes(self.completing)
 
     def services(self, backend: Backend, plans: PlanCache) -> Services:
         """Build the services over these components."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,7 +13,6 @@ from rune.core.plan.model import Plan
 from rune.nodes.registry import Registry
 from rune.nodes.resources import Resources
 from rune.ports.journal import ExecutionRecord
-from rune.ports.outbox import EventPublisher
 from rune.ports.processes import ProcessInfo
 from rune.ports.retention import Rule
 from rune.ports.triggers import TriggerStore
@@ -68,11 +66,10 @@ class Engine:
         self.backend = backend
         self.plans = plans
         self.registry = registry
-        self.name = member.name if member is not None else f"{os.getpid()}"
+        self.name = witness.worker
         self._world = world
         self.broken: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self.witness = witness
-        witness.worker = self.name
         self.slots = slots
         self.roles: frozenset[str] = frozenset()
         self._parts = parts = EngineComponents(backend, plans, witness, max_waiting, data_cache)
@@ -100,10 +97,6 @@ class Engine:
     def finisher(self) -> Finisher:
         """Who ends executions."""
         return self._parts.endings
-
-    def notify(self, herald: EventPublisher) -> None:
-        """Let a herald send a message of each end."""
-        self._parts.tell(herald, self.backend.journal)
 
     @property
     def busy(self) -> int:

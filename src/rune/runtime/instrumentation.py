@@ -21,7 +21,8 @@ now_ns = time.perf_counter_ns
 class Instrumentation:
     """Counts and traces only recorded rows, in the process that recorded them: a cluster counts each row once."""
 
-    def __init__(self, meter: Counters | None = None, tracer: Tracer | None = None, worker: str = "") -> None:
+    def __init__(self, worker: str, meter: Counters | None = None, tracer: Tracer | None = None) -> None:
+        """`worker` is the name of this process in traces."""
         self.meter = meter or Counters()
         self.tracer = tracer
         self.worker = worker

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from rune.adapters.rabbitmq.amqp.address import parse_address
@@ -74,5 +76,7 @@ def test_certificates_that_cannot_be_read_are_named() -> None:
 def test_a_process_refuses_an_address_with_an_unknown_option_instead_of_waiting_for_it() -> None:
     member = ProcessInfo(name="w", host="h", pid=1, roles=("worker",), version="1", started_at=0)
 
+    unused: Any = None
+
     with pytest.raises(InvalidAddressError, match="`speed` is no option"):
-        RabbitComponents(Settings(queue="amqp://host/?speed=9"), member)
+        RabbitComponents(Settings(queue="amqp://host/?speed=9"), member, unused, unused, unused)

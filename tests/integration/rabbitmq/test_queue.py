@@ -73,8 +73,7 @@ async def test_a_busy_worker_forgets_no_lane_and_no_queue() -> None:
         return "other" if execution == "other" else "default"
 
     async with place() as here:
-        queue = here.queue(prefetch=6, queues=("default", "other"))
-        queue.set_route(route)
+        queue = here.queue(prefetch=6, queues=("default", "other"), route=route)
         await queue.send("first", [Token(node) for node in range(6)])
         held = [await queue.receive() for _ in range(6)]
         await queue.send("urgent", [Token(node) for node in range(120)], 9)
@@ -155,8 +154,7 @@ async def test_named_queues_are_read_by_who_names_them() -> None:
             return "gpu" if token.node else "default"
 
         plain, special = here.queue("plain"), here.queue("special", queues=("gpu",))
-        sender = here.queue("sender", queues=("default", "gpu"))
-        sender.set_route(route)
+        sender = here.queue("sender", queues=("default", "gpu"), route=route)
         await sender.send("x", [Token(0), Token(1)], 9)
         assert (await plain.receive()).token.node == 0
         assert (await special.receive()).token.node == 1
@@ -169,8 +167,7 @@ async def test_a_named_queue_that_nobody_reads_yet_waits_for_who_does() -> None:
         async def route(execution: str, token: Token) -> str:
             return "gpu"
 
-        sender = here.queue("sender", adopt=True)
-        sender.set_route(route)
+        sender = here.queue("sender", adopt=True, route=route)
         await sender.send("x", [Token(1)], 1)
         assert await here.waiting("workflow.execution.gpu.low") == 1
         reader = here.queue("reader", queues=("gpu",))
@@ -184,8 +181,7 @@ async def test_what_one_cannot_send_disturbs_nobody_else() -> None:
         async def route(execution: str, token: Token) -> str:
             return "default" if execution == "x" else "nowhere"
 
-        queue = here.queue(deadline=1.0)
-        queue.set_route(route)
+        queue = here.queue(deadline=1.0, route=route)
         await queue.send("x", [Token(0)])
         lost = asyncio.ensure_future(queue.send("lost", [Token(0)]))
         while not lost.done():
@@ -222,8 +218,7 @@ async def test_a_queue_may_be_called_as_the_topology_calls_something_else() -> N
         return execution
 
     async with place() as here:
-        usual, others = here.queue("usual"), here.queue("others", queues=names, adopt=True)
-        others.set_route(route)
+        usual, others = here.queue("usual"), here.queue("others", queues=names, adopt=True, route=route)
         for name in names:
             await others.send(name, [Token(0)])
         await others.send("default", [Token(1)], 9)
@@ -301,7 +296,6 @@ async def test_a_long_reason_fits_into_the_smallest_frame() -> None:
 @scenario
 async def test_messages_of_others_are_handed_over() -> None:
     async with place() as here:
-        queue = here.queue()
         seen: list[NodeExecutionMessage] = []
 
         async def take(message: NodeExecutionMessage, body: bytes) -> None:
@@ -309,7 +303,7 @@ async def test_messages_of_others_are_handed_over() -> None:
             if message.current_node == "nowhere":
                 raise RuneError("no such node", code="UNKNOWN_NODE")
 
-        queue.set_foreign_handler(take)
+        queue = here.queue(foreign_handler=take)
         waiting = asyncio.ensure_future(queue.receive())
         await until(lambda: queue.consumer.link.is_up)
         await here.put("workflow.execution", EXAMPLE)

@@ -153,13 +153,13 @@ async def test_a_scheduler_with_the_rights_of_the_master_hands_innocent_messages
 async def test_starts_for_another_engine_go_from_the_master_to_a_worker() -> None:
     topology = Topology()
     async with imported(topology) as vhost:
-        sender, reader = (LegacyExecutor(url(vhost, role), topology, role) for role in ("master", "worker"))
         found: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
         async def take(message: NodeExecutionMessage, body: bytes) -> None:
             found.set_result(message.execution_id)
 
-        reader.set_handler(take)
+        sender = LegacyExecutor(url(vhost, "master"), topology, "master")
+        reader = LegacyExecutor(url(vhost, "worker"), topology, "worker", take)
         reader.start()
         start = NodeExecutionMessage(
             workflow_id="w",
@@ -210,12 +210,11 @@ async def test_a_start_that_cannot_be_put_aside_is_not_forgotten() -> None:
     """The queue of dead letters has gone meanwhile; a new connection brings it back, and the start with it."""
     topology = Topology()
     with broker().vhost() as vhost:
-        reader = LegacyExecutor(broker().url(vhost), topology, "worker")
 
         async def take(message: NodeExecutionMessage, body: bytes) -> None:
             raise LookupError("never")
 
-        reader.set_handler(take)
+        reader = LegacyExecutor(broker().url(vhost), topology, "worker", take)
         reader.start()
         await reader.hand_over(b"{}")
         here = Place(broker().url(vhost), vhost)

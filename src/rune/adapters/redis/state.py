@@ -33,8 +33,7 @@ from rune.adapters.redis.encoding import (
 from rune.adapters.redis.keys import Keys
 from rune.adapters.redis.rebuild import REBUILD_LEASE_MS, RunningExecutions, StateRebuilder, WipeRecovery
 from rune.adapters.redis.snapshot import decode_state, finish_of, read_fields
-from rune.adapters.redis.streams import DEFAULT, GROUP, NOTHING_SENT, ConsumerCleaner, Entry, StreamSender
-from rune.codec.messages import MessageContext
+from rune.adapters.redis.streams import GROUP, NOTHING_SENT, ConsumerCleaner, Entry, StreamSender
 from rune.core.execution.decision import Decision, FinishExecution, Timer
 from rune.core.execution.explain import Waiting, explain
 from rune.core.execution.fact import ExecutionEnded, PauseChanged, SignalReceived
@@ -437,17 +436,6 @@ class RedisState:
         if fields and fields["!"]["i"] == await self.server():
             return decode_state(known.plan, fields)
         return await self._rebuilder.peek(known)
-
-    async def names_of(self, execution: str) -> MessageContext:
-        """Return the names of an execution that its messages carry."""
-        known = await self._executions.of(execution)
-        of = known.accepted
-        return MessageContext(of.workflow, of.hash, known.plan.ids, traceparent=of.trace or None)
-
-    async def queue_of(self, execution: str, token: Token) -> str:
-        """Return the name of the queue of a token."""
-        plan = (await self._executions.of(execution)).plan
-        return plan.nodes[token.node].node.queue or DEFAULT
 
     async def end(self, execution: str, fact: ExecutionEnded) -> None:
         self._predictor.forget(execution)

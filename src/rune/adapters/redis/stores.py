@@ -15,10 +15,11 @@ from rune.adapters.redis.processes import RedisProcessRegistry
 from rune.adapters.redis.queue import IDLE_S, QueueDepthReader, RedisQueue
 from rune.adapters.redis.rebuild import RunningExecutions
 from rune.adapters.redis.state import RedisState
-from rune.adapters.redis.streams import DEFAULT, Streams, StreamSender
+from rune.adapters.redis.streams import Streams, StreamSender
 from rune.core.execution.token import Path
 from rune.ports.clock import Clock
 from rune.ports.journal import Journal
+from rune.ports.queue import DEFAULT_QUEUE, Route, default_route
 
 
 class RedisStores:
@@ -33,11 +34,18 @@ class RedisStores:
         self.news = RedisNotifier()
         self.fleet = RedisProcessRegistry(self.client, self.keys)
 
-    def queue(self, consumer: str, queues: Sequence[str] = (DEFAULT,), *, idle: float = IDLE_S) -> RedisQueue:
+    def queue(
+        self,
+        consumer: str,
+        queues: Sequence[str] = (DEFAULT_QUEUE,),
+        *,
+        route: Route = default_route,
+        idle: float = IDLE_S,
+    ) -> RedisQueue:
         """Return the queue of a consumer. It reads nothing before the first `receive`."""
         streams = Streams(self.client, self.keys, consumer, queues)
         depths = QueueDepthReader(self.client, self.keys, queues)
-        queue = RedisQueue(self.client, self._blocking, streams, idle=idle, depths=depths)
+        queue = RedisQueue(self.client, self._blocking, streams, route=route, idle=idle, depths=depths)
         self._queues.append(queue)
         return queue
 
@@ -53,7 +61,7 @@ class RedisStores:
         """Return the state. With a queue on the same server it sends tokens and deletes entries atomically with its
         own changes."""
         sender = None if queue is None else StreamSender(self.keys, queue)
-        state = RedisState(
+        return RedisState(
             self.client,
             self.keys,
             journal,
@@ -62,9 +70,6 @@ class RedisStores:
             running_executions=running_executions,
             sender=sender,
         )
-        if queue is not None:
-            queue.set_route(state.queue_of)
-        return state
 
     async def release(self, execution: str, node: int, path: Path) -> None:
         """Stop the sweeper from resending a token whose execution ended before the token was applied."""

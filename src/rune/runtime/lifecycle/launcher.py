@@ -168,10 +168,17 @@ class Launcher:
 class LegacyLauncher(Launcher):
     """Hands executions of legacy definitions over to the legacy engine, and starts all others."""
 
-    _publisher: EventPublisher | None = None
-
-    def hands_over(self, publisher: EventPublisher) -> None:
-        """Set the publisher that hands executions over to the legacy engine."""
+    def __init__(
+        self,
+        backend: Backend,
+        plans: PlanCache,
+        data_cache: ExecutionDataCache,
+        finisher: Finisher,
+        outbox_marker: OutboxMarker,
+        instrumentation: Instrumentation,
+        publisher: EventPublisher | None,
+    ) -> None:
+        super().__init__(backend, plans, data_cache, finisher, outbox_marker, instrumentation)
         self._publisher = publisher
 
     def leaves(self, plan: Plan) -> bool:

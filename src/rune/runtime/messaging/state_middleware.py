@@ -15,6 +15,7 @@ from rune.core.execution.fact import ExecutionEnded, RaceWinner
 from rune.core.execution.inline_run import undecided
 from rune.core.execution.token import Path, Token
 from rune.ports.processes import ProcessRegistry
+from rune.ports.queue import Route
 from rune.ports.state import Applied, State
 from rune.runtime.state_wrapper import StateWrapper
 
@@ -26,8 +27,6 @@ Waiting = list[tuple[Sequence[Decision], "asyncio.Future[Applied]"]]
 
 Release = Callable[[str, int, Path], Awaitable[None]]
 """Stop tracking a token whose execution has ended."""
-
-Route = Callable[[str, Token], Awaitable[str]]
 
 
 class BatchingState(StateWrapper):

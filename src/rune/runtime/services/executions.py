@@ -30,9 +30,9 @@ from rune.ports.retention import RetentionResult, Rule
 from rune.ports.workflows import LATEST, number_of
 from rune.runtime import failpoint
 from rune.runtime.backend import Backend
-from rune.runtime.lifecycle.children import SIGNAL, SignalDelivery
 from rune.runtime.lifecycle.finisher import Finisher
 from rune.runtime.lifecycle.launcher import DEFAULT_OPTIONS, Launcher, StartOptions, new_execution_id
+from rune.runtime.lifecycle.signals import SIGNAL, SignalDelivery
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.services.audit_log import AuditLog, audited, current_principal
 from rune.runtime.services.limits import Limiter
