@@ -8,10 +8,11 @@ from rune.runtime.backend import Backend
 from rune.runtime.instrumentation import Instrumentation
 from rune.runtime.lifecycle.children import Children
 from rune.runtime.lifecycle.finisher import CompletionWaiters, Finisher
-from rune.runtime.lifecycle.launcher import LegacyLauncher
+from rune.runtime.lifecycle.launcher import Launcher
 from rune.runtime.lifecycle.outbox import OutboxMarker
 from rune.runtime.lifecycle.signals import ParentReporter, SignalDelivery
 from rune.runtime.messaging.completion_publisher import CompletionPublisher
+from rune.runtime.messaging.external_executor import ExternalExecutor
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.services.access import AccessService
 from rune.runtime.services.audit_log import AuditLog
@@ -57,8 +58,10 @@ class EngineComponents:
         self.leases = Leases(state)
         self.signals = SignalDelivery(journal, state, queue, self.books)
         self.completing: CompletionPublisher | None = None
+        self.external_executor: ExternalExecutor | None = None
         if backend.events is not None:
             self.completing = CompletionPublisher(backend.events, journal, self.books, self.notices)
+            self.external_executor = ExternalExecutor(backend.events, backend.clock)
         self.endings = Finisher(
             journal,
             state,
@@ -69,8 +72,8 @@ class EngineComponents:
             ParentReporter(journal, backend.blob, self.signals),
             self.completing,
         )
-        self.launcher = LegacyLauncher(
-            backend, plans, self.books, self.endings, self.notices, witness, backend.events
+        self.launcher = Launcher(
+            backend, plans, self.books, self.endings, self.notices, witness, self.external_executor
         )
         self.limiter = Limiter(backend, max_waiting)
         self.children = Children(

@@ -21,12 +21,13 @@ from rune.runtime.clock import SystemClock
 from rune.runtime.components import EngineComponents
 from rune.runtime.instrumentation import Instrumentation
 from rune.runtime.lifecycle.finisher import CompletionListener, Finisher
-from rune.runtime.lifecycle.launcher import ExternalExecutorError, StartOptions, new_execution_id
+from rune.runtime.lifecycle.launcher import StartOptions, new_execution_id
 from rune.runtime.maintenance.cleaner import Cleaner
 from rune.runtime.maintenance.heartbeat import Heartbeat
 from rune.runtime.maintenance.outbox_relay import OutboxRelay
 from rune.runtime.maintenance.scheduler import Scheduler
 from rune.runtime.maintenance.trigger_scheduler import TriggeredStarts, TriggerScheduler
+from rune.runtime.messaging.external_executor import ExternalExecutorError
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.services.limits import MAX_WAITING
 from rune.runtime.values import ExecutionDataCache
@@ -170,7 +171,8 @@ class Engine:
         self, plan: Plan, input: bytes, *, priority: int | None = None, **options: Any
     ) -> tuple[ExecutionRecord, asyncio.Future[ExecutionEnded]]:
         """Start an execution and expect its end."""
-        if self.launcher.leaves(plan):
+        external = self._parts.external_executor
+        if external is not None and external.runs(plan):
             raise ExternalExecutorError(
                 f"{plan.definition.id} is run by another engine; `rune start` hands it over"
             )
