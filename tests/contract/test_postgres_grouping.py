@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from rune.adapters.postgres.batching import Batcher
+from rune.adapters.postgres.batching import splitting
 from rune.adapters.postgres.database import DatabaseRefusedError, OutOfLocksError
 from rune.adapters.postgres.journal_writes import FactRun, fact_batch
+from rune.batching import Batcher
 from rune.core.execution.fact import ExecutionEnded, Fact, PauseChanged
 from rune.ports.journal import StoreUnavailableError
 from tests.contract.suites.records import result
-
-
-class Letter:
-    """Something to write that concerns one name."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-
-    def names(self) -> Iterable[object]:
-        return (self.name,)
 
 
 class Press:
@@ -39,21 +29,27 @@ class Press:
         self.open = False
         self._bad = bad
         self._error = error
-        self.work: Batcher[Letter] = Batcher(self._write, lambda: lambda _: True, lanes=lanes, most=most)
+        self.work: Batcher[str, str] = Batcher(
+            splitting(self._write),
+            max_requests=most,
+            lanes=lanes,
+            names=lambda name: (name,),
+            error=StoreUnavailableError,
+        )
 
-    async def _write(self, group: Sequence[Letter]) -> list[str]:
-        self.groups.append([each.name for each in group])
+    async def _write(self, group: Sequence[str]) -> list[str]:
+        self.groups.append(list(group))
         gate = asyncio.Event()
         self.gates.append(gate)
         self.came.set()
         if not self.open:
             await gate.wait()
-        if self._bad and any(each.name.startswith(self._bad) for each in group):
+        if self._bad and any(each.startswith(self._bad) for each in group):
             raise self._error()
-        return [each.name for each in group]
+        return list(group)
 
     def submit(self, *names: str) -> list[asyncio.Future[Any]]:
-        return [self.work.submit(Letter(name)) for name in names]
+        return [self.work.submit(name) for name in names]
 
     async def group(self) -> list[str]:
         """The group that is being written, once there is one."""
