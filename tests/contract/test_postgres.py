@@ -67,12 +67,12 @@ class TestLibrary(LibraryContract, AliasContract):
     @asynccontextmanager
     async def make_library(self, folder: Path) -> AsyncIterator[tuple[PostgresJournal, PostgresWorkflows]]:
         async with opened(folder) as found:
-            yield found.journal, found.library
+            yield found.journal, found.workflows
 
     @asynccontextmanager
     async def make_looker(self, folder: Path) -> AsyncIterator[PostgresWorkflows]:
         async with opened(folder, read_only=True) as found:
-            yield found.library
+            yield found.workflows
 
     def crashed(self, folder: Path) -> Path:
         return left_behind(folder)
@@ -108,7 +108,7 @@ class TestRetention(RetentionContract):
     @scenario
     async def test_a_stored_version_keeps_its_definition(self, folder: Path) -> None:
         async with opened(folder) as found:
-            await found.library.deploy(b'{"id": "w"}', "stored", "w", NOW)
+            await found.workflows.deploy(b'{"id": "w"}', "stored", "w", NOW)
         async with opened(folder) as found:
             assert (await found.retention.collect([ALL], NOW)).definitions == 0
             assert await found.journal.definition("stored") == b'{"id": "w"}'

@@ -274,7 +274,7 @@ class TestRefusals:
                 assert await found.index.matching(name, 5) == []
                 assert await found.blob.get(f"{name}/x") is None
                 with pytest.raises(WorkflowNotFoundError):
-                    await found.library.find(name)
+                    await found.workflows.find(name)
 
     @scenario
     async def test_an_unknown_execution_harms_nobody_beside_it(self, folder: Path) -> None:

@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 
 from rune.adapters.redis.client import Client
-from rune.adapters.redis.keys import Keys
+from rune.adapters.redis.keys import KeySpace
 from rune.adapters.redis.queue import RedisQueue
 from rune.adapters.redis.state import RedisState
 from rune.adapters.redis.streams import Streams
@@ -24,13 +24,13 @@ from tests.support.services.redis_server import redis_server
 _worlds = count()
 
 
-def fresh_keys() -> Keys:
+def fresh_keys() -> KeySpace:
     """Names that nobody has used: a server that knows nothing, as far as they reach."""
-    return Keys(f"test{next(_worlds)}")
+    return KeySpace(f"test{next(_worlds)}")
 
 
 @asynccontextmanager
-async def opened_queue(keys: Keys, consumer: str, *, idle: float = 30.0) -> AsyncIterator[RedisQueue]:
+async def opened_queue(keys: KeySpace, consumer: str, *, idle: float = 30.0) -> AsyncIterator[RedisQueue]:
     client, blocking = Client(redis_server().url), Client(redis_server().url, deadline=None)
     queue = RedisQueue(client, blocking, Streams(client, keys, consumer), idle=idle)
     try:

@@ -13,7 +13,7 @@ import pytest
 
 from rune.adapters.redis.checks import UnsuitableServerError, check
 from rune.adapters.redis.client import Client, RedisError
-from rune.adapters.redis.keys import Keys
+from rune.adapters.redis.keys import KeySpace
 from rune.adapters.redis.state import RedisState
 from rune.adapters.redis.stores import RedisStores
 from rune.adapters.sqlite.journal import SqliteJournal
@@ -179,9 +179,9 @@ class TestFitness:
         keys = fresh_keys()
         client = Client(redis_server().url)
         await check(client, keys)
-        await check(client, Keys(keys.prefix))
+        await check(client, KeySpace(keys.prefix))
         with pytest.raises(UnsuitableServerError, match="16 partitions"):
-            await check(client, Keys(keys.prefix, 8))
+            await check(client, KeySpace(keys.prefix, 8))
         await client.close()
 
     def test_what_would_throw_state_away_is_refused(
@@ -190,15 +190,15 @@ class TestFitness:
         async def body() -> None:
             client = Client(server.url)
             with caplog.at_level(logging.WARNING):
-                await check(client, Keys())
+                await check(client, KeySpace())
             assert "append-only" in caplog.text
             await client.call("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
             with pytest.raises(UnsuitableServerError, match="noeviction"):
-                await check(client, Keys())
+                await check(client, KeySpace())
             await client.call("CONFIG", "SET", "maxmemory-policy", "noeviction")
             await client.call("REPLICAOF", "127.0.0.1", "1")
             with pytest.raises(UnsuitableServerError, match="replica"):
-                await check(client, Keys())
+                await check(client, KeySpace())
             await client.close()
 
         run(body())
@@ -208,7 +208,7 @@ class TestFitness:
             admin = Client(server.url)
             await admin.call("ACL", "SETUSER", "default", "-xautoclaim")
             with pytest.raises(UnsuitableServerError, match="XAUTOCLAIM"):
-                await check(admin, Keys())
+                await check(admin, KeySpace())
             await admin.close()
 
         run(body())
@@ -293,7 +293,7 @@ class TestProcesses:
         async with cluster(folder, redis_server().url, chain()) as world:
             state = world.process()
             (a,) = (await state.admit(await world.accept(), world.plan)).emitted
-            keys = Keys(world.prefix)
+            keys = KeySpace(world.prefix)
             stores = RedisStores(redis_server().url, prefix=world.prefix)
             await stores.client.call("ZADD", keys.due(keys.partition("gone")), 1, "gone")
             await world.accept("newer")

@@ -170,7 +170,7 @@ TABLE: dict[str, Fault] = {
     ),
     "d19": fault(
         _REDIS + "d19_what_changes_together_lies_together",
-        replace("rune.adapters.redis.keys:Keys._of", _separate_keys),
+        replace("rune.adapters.redis.keys:KeySpace._of", _separate_keys),
     ),
     "f2": fault(
         _REDIS + "f2_what_a_timer_woke_and_nobody_sent_is_sent_again",

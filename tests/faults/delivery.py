@@ -185,7 +185,7 @@ TABLE: dict[str, Fault] = {
     "c14": fault(
         _C + "c14_events_are_numbered_without_gaps_in_the_order_of_the_journal",
         replace(
-            "rune.runtime.queries.history:History._event",
+            "rune.runtime.queries.history:History.event",
             lambda original: lambda history, _, stored: original(history, stored.fact.at, stored),
         ),
     ),

@@ -170,7 +170,7 @@ TABLE: dict[str, Fault] = {
     ),
     "a11": fault(
         _A + "a11_a_failed_item_is_the_item_s_alone",
-        adjust("rune.runtime.queries.history:History._node_run", lambda run, *_: _set(run, lineage=())),
+        adjust("rune.runtime.queries.history:History.node_run", lambda run, *_: _set(run, lineage=())),
     ),
     "b1": fault(
         _B + "b1_one_completion_whatever_the_shape",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rune.adapters.redis.keys import Keys
+from rune.adapters.redis.keys import KeySpace
 from tests.hazards import splitting
 from tests.hazards.building import counting, gated, kind, runs, splits, workflow
 from tests.hazards.clustered import (
@@ -183,7 +183,7 @@ def test_h_d20_on_a_cluster_nothing_grows_with_the_number_of_items() -> None:
         async with engines(settings, in_place=False) as cluster:
             run = await cluster.start(document, {"items": ["x" * 100] * 2_500})
             await until_queued(settings, 1)
-            fields = await ask("HGETALL", Keys(settings.prefix, settings.partitions).of(run.id)[0])
+            fields = await ask("HGETALL", KeySpace(settings.prefix, settings.partitions).of(run.id)[0])
             return max(map(len, fields)), await splitting.largest_row(run)
 
     field, row = asyncio.run(go())

@@ -13,7 +13,7 @@ import pytest
 
 from rune.adapters.redis.client import Client, RedisError
 from rune.adapters.redis.encoding import ARRIVE
-from rune.adapters.redis.keys import Keys
+from rune.adapters.redis.keys import KeySpace
 from rune.adapters.redis.state import RedisState
 from rune.adapters.redis.streams import NOTHING_SENT
 from rune.adapters.sqlite.journal import SqliteJournal
@@ -37,7 +37,7 @@ SENT_AGAIN = 60_001  # ms: as long as somebody else has for sending what it was 
 class World:
     """One execution of a chain, its journal, and its state in Redis."""
 
-    def __init__(self, journal: SqliteJournal, client: Client, keys: Keys, clock: VirtualClock) -> None:
+    def __init__(self, journal: SqliteJournal, client: Client, keys: KeySpace, clock: VirtualClock) -> None:
         self.keys = keys
         self.client = client
         self._journal = journal
@@ -100,7 +100,7 @@ def test_h_d14_a_script_that_breaks_off_has_changed_nothing(tmp_path: pathlib.Pa
 @pytest.mark.parametrize("execution", ["x", "x01a1dee509d114ac627500fc20", "{p00}", "a}b{c"])
 def test_h_d19_what_changes_together_lies_together(execution: str) -> None:
     # fault: d19: the names of an execution's keys lack the tag of its partition
-    keys = Keys()
+    keys = KeySpace()
     part = keys.partition(execution)
     shared = [keys.due(part), keys.held(part), keys.later(part), keys.stream(part, "gpu", "high")]
     tags = {each[each.index("{") + 1 : each.index("}")] for each in (*keys.of(execution), *shared)}

@@ -108,7 +108,7 @@ def finish_without_timer(original: Function) -> Function:
 def forget_heard_signal(original: Function) -> Function:
     def hear(plan: Any, state: Any, fact: Any) -> Any:
         if not state.ended:
-            state.heard.discard(fact.id)
+            state.received_signals.discard(fact.id)
         return original(plan, state, fact)
 
     return hear
@@ -124,9 +124,9 @@ def forget_taken_signals(original: Function) -> Function:
 
 def hide_early_signals(original: Function) -> Function:
     def listen(self: Any, *arguments: Any) -> None:
-        unheeded, self.state.unheeded = self.state.unheeded, []
+        unheeded, self.state.pending_signals = self.state.pending_signals, []
         original(self, *arguments)
-        self.state.unheeded = unheeded
+        self.state.pending_signals = unheeded
 
     return listen
 

@@ -90,4 +90,4 @@ def test_a_rerun_does_not_know_the_signals_of_before() -> None:
     )
 
     assert resumed(applied) == [(plan.index["b"], "k1")]
-    assert folded.heard == {"k1"}
+    assert folded.received_signals == {"k1"}

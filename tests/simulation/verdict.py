@@ -73,7 +73,7 @@ def check_signals(plan: Plan, state: State) -> None:
     }
     if listening != {(name, *who) for name, waiting in state.waiting_for_signal.items() for who in waiting}:
         raise Violation(f"listening: {state.waiting_for_signal}, waiting: {listening}")
-    for signal in state.unheeded:
+    for signal in state.pending_signals:
         for name, path, node in listening:
             if name == signal.name and signal.path in (None, path):
                 raise Violation(f"{signal} is kept while {node}@{path} waits for it")
@@ -170,8 +170,8 @@ def picture(state: State, now: int) -> Any:
     scopes = {path: _scope_picture(scope, now) for path, scope in state.scopes.items()}
     finish = state.finish.status if state.finish else None
     given_out = {live.token.signal for scope in state.scopes.values() for live in scope.live.values()}
-    untaken = {signal.id for signal in state.unheeded} | (given_out - {None})
-    return (scopes, finish, sorted(state.cancelled), state.failures, untaken, state.heard)
+    untaken = {signal.id for signal in state.pending_signals} | (given_out - {None})
+    return (scopes, finish, sorted(state.cancelled), state.failures, untaken, state.received_signals)
 
 
 def controls(state: State) -> Any:

@@ -134,15 +134,15 @@ def _engine(
         state=ObservedState(wrapped, observer) if observer is not None else wrapped,
         queue=queue,
         blob=opened.blob,
-        library=opened.library,
+        workflows=opened.workflows,
         retention=opened.retention,
-        secret=PostgresCredentials(opened.database, keys(settings)),
+        credentials=PostgresCredentials(opened.database, keys(settings)),
         clock=clock,
         triggers=PostgresTriggers(opened.database),
         admission=state,
         outbox=opened.outbox,
-        fleet=stores.fleet,
-        news=stores.news,
+        processes=stores.processes,
+        notifier=stores.notifier,
         events=None if broker is None else broker.events,
         keys=PostgresApiKeys(opened.database),
         grants=PostgresGrants(opened.database),
@@ -174,7 +174,7 @@ async def open_reader(settings: Settings) -> AsyncIterator[ExecutionReader]:
     async with _open_read_only(settings) as opened:
         plans = PlanCache(opened.journal, full_registry(settings.nodes).catalogue)
         yield ExecutionReader(
-            opened.index, opened.journal, opened.blob, plans, opened.database, opened.library
+            opened.index, opened.journal, opened.blob, plans, opened.database, opened.workflows
         )
 
 
@@ -220,7 +220,7 @@ async def list_processes(settings: Settings) -> list[ProcessInfo]:
     """Return the active processes of the cluster."""
     stores = _redis(settings)
     try:
-        return await stores.fleet.list()
+        return await stores.processes.list()
     finally:
         await stores.client.close()
 

@@ -57,12 +57,12 @@ def new_engine(
     data_cache: ExecutionDataCache | None = None,
 ) -> Engine:
     name = member.name if member is not None else f"{os.getpid()}"
-    world = Resources(
+    resources = Resources(
         http_policy=settings.http_policy,
         http_allow=settings.http_allow,
         http_per_host=settings.http_per_host,
         smtp_url=settings.smtp_url,
-        secret=backend.secret,
+        credentials=backend.credentials,
     )
     return Engine(
         backend,
@@ -70,11 +70,11 @@ def new_engine(
         registry,
         in_place=settings.in_place,
         slots=settings.slots,
-        world=world,
-        told=observer.progressed if observer is not None else None,
+        resources=resources,
+        on_progress=observer.progressed if observer is not None else None,
         rules=settings.retention,
         member=member,
-        witness=Instrumentation(name, tracer=tracer(settings)),
+        instrumentation=Instrumentation(name, tracer=tracer(settings)),
         max_waiting=settings.max_waiting,
         data_cache=data_cache,
     )

@@ -100,7 +100,7 @@ class RabbitComponents:
 
         Statuses are published inside the batch, so that they are published before the batch sends its tokens.
         """
-        wrapped: State = ServedQueuesFilter(state, self._router.queue_of, stores.fleet)
+        wrapped: State = ServedQueuesFilter(state, self._router.queue_of, stores.processes)
         wrapped = EndPredictingState(wrapped, stores.release)
         if self._settings.statuses != "none":
             wrapped = self._status_publisher = StatusPublisher(wrapped, self.events, self._data_cache)

@@ -82,15 +82,15 @@ def _engine(
     plans = PlanCache(stores.journal, registry.catalogue)
     state = stores.state(plans.plan)
     observed = ObservedState(state, observer) if observer is not None else state
-    secret = SqliteCredentials(stores.database, keys(settings))
+    credentials = SqliteCredentials(stores.database, keys(settings))
     backend = Backend(
         journal=stores.journal,
         state=observed,
         queue=stores.queue,
         blob=stores.blob,
-        library=SqliteWorkflows(stores.database),
+        workflows=SqliteWorkflows(stores.database),
         retention=stores.retention,
-        secret=secret,
+        credentials=credentials,
         clock=clock,
         triggers=SqliteTriggers(stores.database),
         admission=state,
@@ -146,8 +146,10 @@ async def open_reader(settings: Settings) -> AsyncIterator[ExecutionReader]:
     with closing(ReadOnlyDatabase(settings.database)) as database:
         journal = SqliteJournal(database)
         plans = PlanCache(journal, full_registry(settings.nodes).catalogue)
-        library = SqliteWorkflows(database)
-        yield ExecutionReader(SqliteIndex(database), journal, SqliteBlobs(database), plans, database, library)
+        workflows = SqliteWorkflows(database)
+        yield ExecutionReader(
+            SqliteIndex(database), journal, SqliteBlobs(database), plans, database, workflows
+        )
 
 
 @asynccontextmanager

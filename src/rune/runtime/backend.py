@@ -49,9 +49,9 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     queue: Queue
     blob: BlobStore
-    library: WorkflowStore
+    workflows: WorkflowStore
     retention: Retention
-    secret: CredentialStore
+    credentials: CredentialStore
     clock: Clock
     triggers: TriggerStore
     admission: Admission
@@ -60,6 +60,6 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     log: AuditLogStore
     limits: StartLimitStore
     outbox: Outbox | None = None  # where journal and state are two stores
-    fleet: ProcessRegistry | None = None  # where several processes share the stores
-    news: Notifier | None = None
+    processes: ProcessRegistry | None = None  # where several processes share the stores
+    notifier: Notifier | None = None
     events: EventPublisher | None = None  # where other systems read statuses and ends from a broker

@@ -1,4 +1,4 @@
-"""The engine: launcher, worker, scheduler and their common parts in one process, over whatever backend it is given."""
+"""The engine: launcher, worker, scheduler and their components in one process, over any backend."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ class Engine:
         plans: PlanCache,
         registry: Registry,
         *,
-        world: Resources,
-        witness: Instrumentation,
+        resources: Resources,
+        instrumentation: Instrumentation,
         in_place: bool = True,
         slots: int = SLOTS,
-        told: ProgressCallback | None = None,
+        on_progress: ProgressCallback | None = None,
         rules: Sequence[Rule] = (),
         member: ProcessInfo | None = None,
         max_waiting: int = MAX_WAITING,
@@ -67,37 +67,47 @@ class Engine:
         self.backend = backend
         self.plans = plans
         self.registry = registry
-        self.name = witness.worker
-        self._world = world
+        self.name = instrumentation.worker
+        self._resources = resources
         self.broken: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
-        self.witness = witness
+        self.instrumentation = instrumentation
         self.slots = slots
         self.roles: frozenset[str] = frozenset()
-        self._parts = parts = EngineComponents(backend, plans, witness, max_waiting, data_cache)
-        self.completions = parts.completions
-        self.launcher = parts.launcher
-        self.services = parts.services(backend, plans)
-        attempt = Executor(self.name, backend, parts, registry, world, in_place=in_place, told=told)
-        self._worker = Worker(attempt, parts.endings, backend, slots)
-        self._scheduler = Scheduler(
-            backend.state, backend.queue, parts.endings, parts.leases, parts.children, backend.clock, witness
+        self._components = components = EngineComponents(
+            backend, plans, instrumentation, max_waiting, data_cache
         )
-        self.starts = TriggeredStarts(backend.journal, plans, parts.launcher, parts.limiter)
+        self.completion_waiters = components.completion_waiters
+        self.launcher = components.launcher
+        self.services = components.services(backend, plans)
+        executor = Executor(
+            self.name, backend, components, registry, resources, in_place=in_place, on_progress=on_progress
+        )
+        self._worker = Worker(executor, components.finisher, backend, slots)
+        self._scheduler = Scheduler(
+            backend.state,
+            backend.queue,
+            components.finisher,
+            components.leases,
+            components.children,
+            backend.clock,
+            instrumentation,
+        )
+        self.starts = TriggeredStarts(backend.journal, plans, components.launcher, components.limiter)
         # A clock of its own: a wake that is meant for the scheduler would be lost on it.
-        self._janitor = Cleaner(backend.retention, rules, SystemClock())
+        self._cleaner = Cleaner(backend.retention, rules, SystemClock())
         self.heartbeat = None
-        if backend.fleet is not None and member is not None:
-            self.heartbeat = Heartbeat(backend.fleet, member, lambda: self._worker.busy)
+        if backend.processes is not None and member is not None:
+            self.heartbeat = Heartbeat(backend.processes, member, lambda: self._worker.busy)
 
     @property
     def data_cache(self) -> ExecutionDataCache:
         """The books of the executions that are worked on."""
-        return self._parts.books
+        return self._components.data_cache
 
     @property
     def finisher(self) -> Finisher:
         """Who ends executions."""
-        return self._parts.endings
+        return self._components.finisher
 
     @property
     def busy(self) -> int:
@@ -109,22 +119,24 @@ class Engine:
         if "worker" in roles:
             found.append(self._worker.run())
         if "scheduler" in roles:
-            found += [self._scheduler.run(), self._janitor.run()]
-            ticker = self.trigger_scheduler(self.backend.triggers)
-            found += [ticker.run(), ticker.tidy()]
+            found += [self._scheduler.run(), self._cleaner.run()]
+            trigger_scheduler = self.trigger_scheduler(self.backend.triggers)
+            found += [trigger_scheduler.run(), trigger_scheduler.tidy()]
             if self.backend.outbox is not None:
                 relay = OutboxRelay(
                     self.backend.outbox,
                     self.backend.journal,
                     self.launcher,
-                    self._parts.endings,
-                    self._parts.completing,
+                    self._components.finisher,
+                    self._components.completion_publisher,
                 )
                 found.append(relay.run())
         elif "worker" in roles:
-            found.append(self._parts.leases.run())
-        if self.backend.news is not None:
-            found.append(CompletionListener(self.backend.journal, self.completions, self.backend.news).run())
+            found.append(self._components.leases.run())
+        if self.backend.notifier is not None:
+            found.append(
+                CompletionListener(self.backend.journal, self.completion_waiters, self.backend.notifier).run()
+            )
         if self.heartbeat is not None and roles:
             found.append(self.heartbeat.run())
         return found
@@ -132,7 +144,7 @@ class Engine:
     def trigger_scheduler(self, triggers: TriggerStore) -> TriggerScheduler:
         """Who starts what schedules are due."""
         return TriggerScheduler(
-            triggers, self.services.triggers, self.starts, self._parts.endings, self.backend
+            triggers, self.services.triggers, self.starts, self._components.finisher, self.backend
         )
 
     def _ended_early(self, service: asyncio.Task[None]) -> None:
@@ -161,23 +173,23 @@ class Engine:
             for service in services:
                 service.cancel()
             await asyncio.gather(*services, return_exceptions=True)
-            if self._parts.completing is not None:
-                await self._parts.completing.close()
-            await self._parts.notices.close()
-            await self._world.close()
-            await self.witness.close()
+            if self._components.completion_publisher is not None:
+                await self._components.completion_publisher.close()
+            await self._components.outbox_marker.close()
+            await self._resources.close()
+            await self.instrumentation.close()
 
     async def start(
         self, plan: Plan, input: bytes, *, priority: int | None = None, **options: Any
     ) -> tuple[ExecutionRecord, asyncio.Future[ExecutionEnded]]:
         """Start an execution and expect its end."""
-        external = self._parts.external_executor
+        external = self._components.external_executor
         if external is not None and external.runs(plan):
             raise ExternalExecutorError(
                 f"{plan.definition.id} is run by another engine; `rune start` hands it over"
             )
         execution = new_execution_id()
-        ending = self.completions.wait_for(execution)
+        ending = self.completion_waiters.wait_for(execution)
         accepted = await self.launcher.start(
             plan, input, StartOptions(**options), priority=priority, execution=execution
         )
@@ -187,8 +199,8 @@ class Engine:
 
     async def wait_for(self, execution: str) -> asyncio.Future[ExecutionEnded]:
         """The end of an execution, now or later."""
-        future = self.completions.wait_for(execution)
+        future = self.completion_waiters.wait_for(execution)
         end = await self.backend.journal.end(execution)
         if end is not None:
-            self.completions.notify(execution, end)
+            self.completion_waiters.notify(execution, end)
         return future

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rune.adapters.blobs import s3
-from rune.adapters.blobs.s3 import Bucket, Keys, S3Blobs
+from rune.adapters.blobs.s3 import AccessKeys, Bucket, S3Blobs
 from rune.ports.journal import StoreUnavailableError
 from tests.contract.suites.scenario import scenario
 from tests.integration.blobs.hostile import HOSTILE, keep_hostile, refuse_no_executions, refuse_no_keys
@@ -95,7 +95,7 @@ class TestPages:
 class TestRefused:
     @scenario
     async def test_wrong_keys(self, folder: Path) -> None:
-        blob = S3Blobs(s3_server().bucket(), Keys("nobody", SECRET))
+        blob = S3Blobs(s3_server().bucket(), AccessKeys("nobody", SECRET))
         with s3_server().strict():
             said = await refusal(blob, r"access denied \(InvalidAccessKeyId: .+\)")
         assert all("blobs" in each and SECRET not in each for each in said), said
@@ -105,8 +105,8 @@ class TestRefused:
         await refusal(S3Blobs(s3_server().bucket(name="nobody-made-it"), KEYS), "NoSuchBucket")
 
     def test_keys_are_shown_without_the_secret(self) -> None:
-        assert SECRET not in repr(Keys("id", SECRET))
-        assert SECRET not in f"{Keys('id', SECRET)}"
+        assert SECRET not in repr(AccessKeys("id", SECRET))
+        assert SECRET not in f"{AccessKeys('id', SECRET)}"
 
 
 class TestAway:

@@ -45,7 +45,7 @@ def test_the_scrapes_of_all_processes_add_up_to_the_journal(watched: Watched) ->
             executions = await _ended(engine, MIXED, {"items": [1, 2, 3]}, EACH)
             executions += await _ended(engine, FAILS, {}, EACH)
             told = await truth(engine, executions)
-            starts = engine.witness.meter.starts
+            starts = engine.instrumentation.counters.starts
         each = {name: samples(text) for name, text in watched.scrapes().items()}
         after = samples(*watched.scrapes().values())
         found = {key: value - before.get(key, 0.0) for key, value in after.items()}

@@ -301,7 +301,7 @@ def test_what_was_deployed_and_not_published_is_published_by_whoever_schedules(t
         book = made.engine.services.triggers
         await book.reconcile()
         assert await made.at(NOON + MINUTE) == ["2026-05-01T12:01:00Z"]
-        await made.engine.backend.library.archive("report", NOON)
+        await made.engine.backend.workflows.archive("report", NOON)
         await book.reconcile()
         assert await made.triggers.list() == []
 

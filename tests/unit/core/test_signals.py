@@ -52,7 +52,7 @@ def test_a_signal_that_comes_first_is_kept() -> None:
     life.sleep("a", signal="go")
 
     assert life.token("a").signal == "s1"
-    assert [each.id for each in life.state.unheeded] == ["s0", "s2"]
+    assert [each.id for each in life.state.pending_signals] == ["s0", "s2"]
     assert folded(life) == {"a@/ s1"}
 
 
@@ -107,7 +107,7 @@ def test_whichever_comes_first() -> None:
     life.say("go", "s1")
 
     assert (life.token("a").fate, life.token("a").signal) == (TokenPurpose.RUN, None)
-    assert [each.id for each in life.state.unheeded] == ["s1"]
+    assert [each.id for each in life.state.pending_signals] == ["s1"]
 
 
 def test_the_timeout_of_a_node_ends_its_wait_for_a_signal() -> None:

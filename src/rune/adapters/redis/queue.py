@@ -16,7 +16,7 @@ from itertools import count
 from typing import Any
 
 from rune.adapters.redis.client import Client, RedisError
-from rune.adapters.redis.keys import Keys
+from rune.adapters.redis.keys import KeySpace
 from rune.adapters.redis.streams import GROUP, Entry, Streams
 from rune.core.execution.token import Path, Token
 from rune.ports.inspection import QueueDepth
@@ -43,7 +43,7 @@ SCAN_COUNT = 1_000
 class QueueDepthReader:
     """Reads the depth of every queue. Queues are found by their streams, so unserved ones are included."""
 
-    def __init__(self, client: Client, keys: Keys, queues: Sequence[str] = ()) -> None:
+    def __init__(self, client: Client, keys: KeySpace, queues: Sequence[str] = ()) -> None:
         self._client = client
         self._keys = keys
         self._queues = {DEFAULT_QUEUE, *queues}

@@ -30,7 +30,7 @@ from rune.adapters.redis.encoding import (
     token_fields,
     token_from_fields,
 )
-from rune.adapters.redis.keys import Keys
+from rune.adapters.redis.keys import KeySpace
 from rune.adapters.redis.rebuild import REBUILD_LEASE_MS, RunningExecutions, StateRebuilder, WipeRecovery
 from rune.adapters.redis.snapshot import decode_state, finish_of, read_fields
 from rune.adapters.redis.streams import GROUP, NOTHING_SENT, ConsumerCleaner, Entry, StreamSender
@@ -123,7 +123,7 @@ class RedisState:
     def __init__(
         self,
         client: Client,
-        keys: Keys,
+        keys: KeySpace,
         journal: Journal,
         plans: Plans,
         *,

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from rune.adapters.redis.checks import check
 from rune.adapters.redis.client import Client
 from rune.adapters.redis.encoding import Plans, encode_path
-from rune.adapters.redis.keys import PARTITIONS, Keys
+from rune.adapters.redis.keys import PARTITIONS, KeySpace
 from rune.adapters.redis.notifier import RedisNotifier, SubscriberClient
 from rune.adapters.redis.processes import RedisProcessRegistry
 from rune.adapters.redis.queue import IDLE_S, QueueDepthReader, RedisQueue
@@ -26,13 +26,13 @@ class RedisStores:
     """The connections of one process and the stores over them."""
 
     def __init__(self, url: str, *, prefix: str = "rune", partitions: int = PARTITIONS) -> None:
-        self.keys = Keys(prefix, partitions)
+        self.keys = KeySpace(prefix, partitions)
         self._url = url
         self.client = Client(url, incarnation_key=self.keys.incarnation)
         self._blocking = Client(url, deadline=None)
         self._queues: list[RedisQueue] = []
-        self.news = RedisNotifier()
-        self.fleet = RedisProcessRegistry(self.client, self.keys)
+        self.notifier = RedisNotifier()
+        self.processes = RedisProcessRegistry(self.client, self.keys)
 
     def queue(
         self,
@@ -82,7 +82,7 @@ class RedisStores:
         prefix = self.keys.prefix
         channels = (
             SubscriberClient(self._url, f"{prefix}:nearer", lambda _: clock.wake()),
-            SubscriberClient(self._url, f"{prefix}:ended", self.news.on_notification),
+            SubscriberClient(self._url, f"{prefix}:ended", self.notifier.on_notification),
         )
         try:
             await check(self.client, self.keys)

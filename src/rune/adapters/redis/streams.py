@@ -18,7 +18,7 @@ import msgspec
 
 from rune.adapters.redis.client import Client, RedisError
 from rune.adapters.redis.encoding import CachedExecution, decode_token, encode_token
-from rune.adapters.redis.keys import Keys
+from rune.adapters.redis.keys import KeySpace
 from rune.core.execution.decision import Decision
 from rune.core.execution.fact import RaceWinner
 from rune.core.execution.token import Path, Token
@@ -59,7 +59,7 @@ class Streams:
     """The streams that one consumer reads: those of the queues it serves."""
 
     def __init__(
-        self, client: Client, keys: Keys, consumer: str, queues: Sequence[str] = (DEFAULT_QUEUE,)
+        self, client: Client, keys: KeySpace, consumer: str, queues: Sequence[str] = (DEFAULT_QUEUE,)
     ) -> None:
         self._client = client
         self._keys = keys
@@ -238,7 +238,7 @@ def _has_code(error: BaseException, code: str) -> bool:
 class ConsumerCleaner:
     """Removes consumer names of dead workers from the groups of all queues. Any number of processes may run it."""
 
-    def __init__(self, client: Client, keys: Keys) -> None:
+    def __init__(self, client: Client, keys: KeySpace) -> None:
         self._client = client
         self._keys = keys
         self._next_run = 0.0
@@ -284,7 +284,7 @@ class HeldEntries(Protocol):
 class StreamSender:
     """Builds the keys and arguments with which Lua functions send tokens and delete entries."""
 
-    def __init__(self, keys: Keys, held: HeldEntries | None = None) -> None:
+    def __init__(self, keys: KeySpace, held: HeldEntries | None = None) -> None:
         self._keys = keys
         self._held = held
         self._routes: dict[str, tuple[tuple[str, ...], bytes | str]] = {}

@@ -100,7 +100,7 @@ class Finisher:
             log.warning("the completion of %s is left to the relay: %s", execution, error.message)
         await self.release(execution, end)
         if data is not None:
-            publisher.ended(data, end)
+            publisher.publish_end(data, end)
 
     async def release(self, execution: str, end: ExecutionEnded) -> None:
         """Do everything that follows from a terminal row. Safe to repeat."""

@@ -76,7 +76,7 @@ class ExecutionService:
         self._queue = backend.queue
         self._blobs = backend.blob
         self._clock = backend.clock
-        self._workflows = backend.library
+        self._workflows = backend.workflows
         self._retention = backend.retention
         self._plans = plans
         self._launcher = launcher

@@ -47,7 +47,7 @@ async def call(
     compiled = compile_parameters(kind.type, parameters, NAMES)
     facts: CallOptions = {
         "idempotency_key": key,
-        "world": world,
+        "resources": world,
         "blobs": Blobs(store or MemoryBlob(), "x1"),
     }
     if told is not None:

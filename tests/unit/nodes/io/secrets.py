@@ -83,7 +83,7 @@ async def use(
         {"$json": None},
         now=NOW,
         idempotency_key=KEY,
-        world=world,
+        resources=world,
         blobs=Blobs(store or MemoryBlob(), "x1"),
         credentials=None if reference is NONE else reference or {"name": "shop"},
     )

@@ -59,7 +59,7 @@ def ask(
     **parameters: Any,
 ) -> Outcome:
     async def scenario() -> Outcome:
-        world = local_world(secret=drawer)
+        world = local_world(credentials=drawer)
         try:
             async with serving(handler) as port:
                 url = f"http://127.0.0.1:{port}{path}"
@@ -119,7 +119,7 @@ def test_nothing_follows_a_redirect_to_another_origin(type: str, values: dict[st
     other = Server()
 
     async def scenario() -> Outcome:
-        world = local_world(secret=Drawer(credential(type, values)))
+        world = local_world(credentials=Drawer(credential(type, values)))
         async with serving(other) as there:
             first = Server(saying(302, Location=f"http://127.0.0.1:{there}/away"))
             async with serving(first) as here:
@@ -286,7 +286,7 @@ def with_tokens(
         async with serving(tokens) as id, serving(api) as port:
             url = f"http://127.0.0.1:{id}/token"
             found = drawer(url) if drawer else Drawer(_at(oauth(), url))
-            world = local_world(secret=found)
+            world = local_world(credentials=found)
             asked = {"url": f"http://127.0.0.1:{port}/", **parameters}
             outcomes = [await use("http", asked, world) for _ in range(times)]
             await world.close()
@@ -368,7 +368,7 @@ def test_many_calls_at_once_fetch_one_token() -> None:
 
     async def scenario() -> None:
         async with serving(tokens) as id, serving(api) as port:
-            world = local_world(secret=Drawer(_at(oauth(), f"http://127.0.0.1:{id}/")))
+            world = local_world(credentials=Drawer(_at(oauth(), f"http://127.0.0.1:{id}/")))
             asked = {"url": f"http://127.0.0.1:{port}/"}
             await asyncio.gather(*(use("http", asked, world) for _ in range(20)))
             await world.close()
@@ -383,7 +383,7 @@ def test_a_rotated_credential_gets_a_new_token() -> None:
     async def scenario() -> None:
         async with serving(tokens) as id, serving(api) as port:
             drawer = Drawer(_at(oauth(), f"http://127.0.0.1:{id}/"))
-            world = local_world(secret=drawer)
+            world = local_world(credentials=drawer)
             for version in (1, 2):
                 drawer.credentials[0] = msgspec.structs.replace(drawer.credentials[0], version=version)
                 await use("http", {"url": f"http://127.0.0.1:{port}/"}, world)
@@ -432,7 +432,7 @@ def mail(sink: Sink, parameters: Mapping[str, Any] = MAIL, hosts: Any = (), **va
     async def scenario() -> Outcome:
         async with listening(sink.talk) as port:
             fields = {"host": "127.0.0.1", "port": port, "security": "none", **values}
-            world = local_world(secret=Drawer(credential("smtp", fields, hosts=hosts)))
+            world = local_world(credentials=Drawer(credential("smtp", fields, hosts=hosts)))
             return await use("smtp", parameters, world)
 
     return asyncio.run(scenario())
@@ -465,7 +465,7 @@ def test_a_mail_server_that_the_credential_is_not_for() -> None:
 
 def test_a_password_is_not_sent_in_the_clear_across_the_network() -> None:
     fields = {"host": "mail.example", "security": "none", "username": "me", "password": CANARY}
-    world = local_world(secret=Drawer(credential("smtp", fields)))
+    world = local_world(credentials=Drawer(credential("smtp", fields)))
 
     assert error(asyncio.run(use("smtp", MAIL, world))).code == "CREDENTIAL_FORBIDDEN"
 
@@ -479,7 +479,7 @@ def test_tls_is_spoken_unless_the_credential_says_otherwise() -> None:
 
 
 def test_a_credential_for_requests_sends_no_mail() -> None:
-    world = local_world(secret=Drawer(FOUND), smtp_url="smtp://127.0.0.1:1")
+    world = local_world(credentials=Drawer(FOUND), smtp_url="smtp://127.0.0.1:1")
 
     assert error(asyncio.run(use("smtp", MAIL, world))).code == "CREDENTIAL_FORBIDDEN"
 
