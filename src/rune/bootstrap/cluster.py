@@ -15,7 +15,7 @@ from rune.adapters.postgres.roles import grant
 from rune.adapters.postgres.stores import PostgresStores, postgres
 from rune.adapters.postgres.triggers import PostgresTriggers
 from rune.adapters.redis.stores import RedisStores
-from rune.bootstrap.components import Access, keys, new_engine
+from rune.bootstrap.components import Access, credential_service, keys, new_engine
 from rune.bootstrap.rabbitmq import RabbitComponents
 from rune.nodes.registry import Registry, full_registry
 from rune.ports.blobs import BlobStore
@@ -33,7 +33,6 @@ from rune.runtime.maintenance.heartbeat import this_process
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.queries.reader import ExecutionReader
 from rune.runtime.queue_router import QueueRouter
-from rune.runtime.services.audit_log import AuditLog
 from rune.runtime.services.credentials import CredentialService
 from rune.runtime.state_wrapper import ExecutionObserver, ObservedState
 from rune.runtime.values import ExecutionDataCache
@@ -182,13 +181,9 @@ async def open_reader(settings: Settings) -> AsyncIterator[ExecutionReader]:
 async def open_credentials(settings: Settings) -> AsyncIterator[CredentialService]:
     """Open read-only access to the credentials, without their values."""
     async with _open_read_only(settings) as opened:
-        clock = SystemClock()
-        yield CredentialService(
-            PostgresCredentials(opened.database, keys(settings)),
-            PostgresGrants(opened.database),
-            clock,
-            AuditLog(PostgresAuditLog(opened.database), clock),
-        )
+        database = opened.database
+        credentials = PostgresCredentials(database, keys(settings))
+        yield credential_service(credentials, PostgresGrants(database), PostgresAuditLog(database))
 
 
 @asynccontextmanager

@@ -14,12 +14,15 @@ from rune.errors import RuneError
 from rune.nodes.registry import Registry
 from rune.nodes.resources import Resources
 from rune.ports.access import ApiKeyStore, AuditLogStore, StartLimitStore
-from rune.ports.credentials import CredentialGrants
+from rune.ports.credentials import CredentialGrants, CredentialStore
 from rune.ports.processes import ProcessInfo
 from rune.runtime.backend import Backend
+from rune.runtime.clock import SystemClock
 from rune.runtime.engine import Engine
 from rune.runtime.instrumentation import Instrumentation
 from rune.runtime.plan_cache import PlanCache
+from rune.runtime.services.audit_log import AuditLog
+from rune.runtime.services.credentials import CredentialService
 from rune.runtime.state_wrapper import ExecutionObserver
 from rune.runtime.values import ExecutionDataCache
 from rune.settings import Settings
@@ -87,6 +90,14 @@ class Access(msgspec.Struct, frozen=True):
     grants: CredentialGrants
     log: AuditLogStore
     limits: StartLimitStore
+
+
+def credential_service(
+    credentials: CredentialStore, grants: CredentialGrants, log: AuditLogStore
+) -> CredentialService:
+    """Return the service over stores that were opened for reading."""
+    clock = SystemClock()
+    return CredentialService(credentials, grants, clock, AuditLog(log, clock))
 
 
 def keys(settings: Settings) -> KeySource:
