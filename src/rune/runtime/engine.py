@@ -39,7 +39,7 @@ from rune.telemetry.logs import LOG_CONTEXT
 log = logging.getLogger("rune.engine")
 
 ROLES = frozenset({"worker", "scheduler"})
-"""What a process may do: run nodes; fire timers, send again what was lost, and tidy up."""
+"""What a process may do: run nodes; fire timers, resend lost tokens and clean up."""
 
 SLOTS = 256
 GRACE = 30.0
@@ -101,17 +101,17 @@ class Engine:
 
     @property
     def data_cache(self) -> ExecutionDataCache:
-        """The books of the executions that are worked on."""
+        """The cached data of the executions that this process works on."""
         return self._components.data_cache
 
     @property
     def finisher(self) -> Finisher:
-        """Who ends executions."""
+        """Ends executions."""
         return self._components.finisher
 
     @property
     def busy(self) -> int:
-        """How many deliveries are in somebody's hands."""
+        """The number of deliveries that are being executed."""
         return self._worker.busy
 
     def _services(self, roles: frozenset[str]) -> list[Coroutine[Any, Any, None]]:
@@ -142,13 +142,13 @@ class Engine:
         return found
 
     def trigger_scheduler(self, triggers: TriggerStore) -> TriggerScheduler:
-        """Who starts what schedules are due."""
+        """Return a scheduler that starts executions for due schedules."""
         return TriggerScheduler(
             triggers, self.services.triggers, self.starts, self._components.finisher, self.backend
         )
 
     def _ended_early(self, service: asyncio.Task[None]) -> None:
-        """None of them ends by itself: one that does leaves a process that only seems to work."""
+        """Report a loop that ended by itself: the process would only seem to work without it."""
         error = None if service.cancelled() else service.exception()
         if error is not None:
             log.critical("a service of this process has broken off; it cannot go on", exc_info=error)
@@ -157,10 +157,10 @@ class Engine:
 
     @asynccontextmanager
     async def running(self, *, grace: float = GRACE, roles: frozenset[str] = ROLES) -> AsyncIterator[Engine]:
-        """Work while the block runs; then take nothing more, finish what runs, and stop. One without a role only
-        writes down what is asked for."""
+        """Work while the block runs; then receive nothing more, wait for running nodes, and stop. Without a role the
+        engine only records starts and commands."""
         self.roles = roles
-        LOG_CONTEXT.set([self.name, "", (), None])  # what is begun from here on says whose it is
+        LOG_CONTEXT.set([self.name, "", (), None])  # log lines of tasks created from here on name this process
         services = [asyncio.create_task(each) for each in self._services(roles)]
         for service in services:
             service.add_done_callback(self._ended_early)
@@ -182,7 +182,7 @@ class Engine:
     async def start(
         self, plan: Plan, input: bytes, *, priority: int | None = None, **options: Any
     ) -> tuple[ExecutionRecord, asyncio.Future[ExecutionEnded]]:
-        """Start an execution and expect its end."""
+        """Start an execution and return it with the future of its end."""
         external = self._components.external_executor
         if external is not None and external.runs(plan):
             raise ExternalExecutorError(
@@ -198,7 +198,7 @@ class Engine:
         return accepted, await self.wait_for(accepted.id)  # its key was used before
 
     async def wait_for(self, execution: str) -> asyncio.Future[ExecutionEnded]:
-        """The end of an execution, now or later."""
+        """Return the future of the end of an execution."""
         future = self.completion_waiters.wait_for(execution)
         end = await self.backend.journal.end(execution)
         if end is not None:

@@ -151,7 +151,7 @@ class ExecutionService:
         key: str | None = None,
         item: str | None = None,
     ) -> SignalResult:
-        """Tell an execution something. It is kept until somebody waits for it; under a key it is told once."""
+        """Send a signal to an execution. It is stored until a node waits for it; a key makes the request repeatable."""
         if name.startswith(SIGNAL) or not name:
             raise RequestRefusedError(f"`{name}` is no name for a signal", code="BAD_SIGNAL")
         decoded = parse_input(value)
