@@ -30,7 +30,7 @@ import msgspec
 from bench.cluster_load import CONCURRENCY, Figure, chained, fanned, listed, new_folder, one_by_one
 from bench.cluster_stores import Stores, limit, running, slowest
 from rune.adapters.redis.client import Client, info
-from rune.adapters.redis.keys import Keys
+from rune.adapters.redis.keys import KeySpace
 from rune.bench import workloads
 from rune.bench.measures import MAX_FAIR_RATIO, completed, percentile
 from rune.cli.commands.serve import quick_loop
@@ -218,7 +218,7 @@ async def _start_all(engine: Engine, plan: Plan, payloads: Sequence[bytes]) -> N
 
 async def _wait_evicted(client: Client, settings: Settings, count: int) -> None:
     """Wait until only the due times of the executions are left in Redis."""
-    keys = Keys(settings.prefix, settings.partitions)
+    keys = KeySpace(settings.prefix, settings.partitions)
     while True:
         due = [int(await client.call("ZCARD", keys.due(each))) for each in range(keys.partitions)]
         fields = await client.call("KEYS", f"{settings.prefix}:*:x:*")
@@ -229,7 +229,7 @@ async def _wait_evicted(client: Client, settings: Settings, count: int) -> None:
 
 async def _fill(client: Client, settings: Settings, count: int) -> None:
     """Add the due times of further waiting executions directly."""
-    keys = Keys(settings.prefix, settings.partitions)
+    keys = KeySpace(settings.prefix, settings.partitions)
     years = int((time.time() + 3e9) * 1000)
     for start in range(0, count, 10_000):
         pairs: dict[str, list[str | int]] = {}

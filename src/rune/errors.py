@@ -27,9 +27,9 @@ RuneError                              base of all errors that Rune raises on pu
 ├── runtime.values                     ExecutionNotFoundError
 ├── runtime.plan_cache                 DefinitionNotFoundError, MissingNodeTypeError
 ├── runtime.worker.executor            UnservableTokenError
-├── runtime.lifecycle.launcher         ExternalExecutorError
 ├── runtime.services.executions        RequestRefusedError
 ├── runtime.services.triggers          SecretNotRotatedError
+├── runtime.messaging.external_executor ExternalExecutorError
 ├── runtime.messaging.foreign_messages UnknownScopeError, DefinitionMismatchError, UnknownNodeError
 ├── adapters.sqlite.backup             InvalidBackupError
 ├── adapters.postgres.database         DatabaseRefusedError, OutOfLocksError (a StoreUnavailableError)

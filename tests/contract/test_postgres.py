@@ -96,12 +96,12 @@ class TestWorkflows(WorkflowContract, AliasContract):
     @asynccontextmanager
     async def make_workflows(self, folder: Path) -> AsyncIterator[tuple[PostgresJournal, PostgresWorkflows]]:
         async with postgres_stores(folder) as stores:
-            yield stores.journal, stores.library
+            yield stores.journal, stores.workflows
 
     @asynccontextmanager
     async def make_reader(self, folder: Path) -> AsyncIterator[PostgresWorkflows]:
         async with postgres_stores(folder, read_only=True) as stores:
-            yield stores.library
+            yield stores.workflows
 
     def make_crash_copy(self, folder: Path) -> Path:
         return left_behind(folder)
@@ -137,7 +137,7 @@ class TestRetention(RetentionContract):
     @async_test
     async def test_deployed_version_keeps_its_definition(self, tmp_path: Path) -> None:
         async with postgres_stores(tmp_path) as stores:
-            await stores.library.deploy(b'{"id": "w"}', "stored", "w", NOW)
+            await stores.workflows.deploy(b'{"id": "w"}', "stored", "w", NOW)
         async with postgres_stores(tmp_path) as stores:
             assert (await stores.retention.collect([ALL], NOW)).definitions == 0
             assert await stores.journal.definition("stored") == b'{"id": "w"}'

@@ -68,10 +68,9 @@ def _ignore_unknown_node(load: Any) -> Any:
     return lambda self, execution, token: load(self, execution, msgspec.structs.replace(token, node=0))
 
 
-def _write_in_full(serve: Any) -> Any:
-    def changed(self: Any, engine: Any) -> None:
-        self._settings = msgspec.structs.replace(self._settings, wire_inline=True)
-        serve(self, engine)
+def _write_in_full(init: Any) -> Any:
+    def changed(self: Any, settings: Any, *others: Any) -> None:
+        init(self, msgspec.structs.replace(settings, wire_inline=True), *others)
 
     return changed
 
@@ -149,7 +148,7 @@ TABLE: dict[str, Fault] = {
     ),
     "c12-rabbitmq": fault(
         "test_delivery.py::test_h_c12_messages_do_not_grow_along_chain",
-        replace("rune.bootstrap.rabbitmq:RabbitComponents.serve", _write_in_full),
+        replace("rune.bootstrap.rabbitmq:RabbitComponents.__init__", _write_in_full),
     ),
     "c14-rabbitmq": fault(
         "test_delivery.py::test_h_c14_statuses_are_published_in_order",
@@ -177,7 +176,7 @@ TABLE: dict[str, Fault] = {
     ),
     "d19": fault(
         "test_redis_state.py::test_h_d19_keys_of_execution_share_hash_tag",
-        replace("rune.adapters.redis.keys:Keys._of", _separate_keys),
+        replace("rune.adapters.redis.keys:KeySpace._of", _separate_keys),
     ),
     "f2": fault(
         "test_redis_state.py::test_h_f2_unsent_token_of_timer_is_sent_again",

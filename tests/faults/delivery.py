@@ -185,7 +185,7 @@ TABLE: dict[str, Fault] = {
     "c14": fault(
         "test_delivery.py::test_h_c14_events_are_numbered_in_journal_order",
         replace(
-            "rune.runtime.queries.history:History._event",
+            "rune.runtime.queries.history:History.event",
             lambda original: lambda history, _, stored: original(history, stored.fact.at, stored),
         ),
     ),

@@ -170,7 +170,7 @@ TABLE: dict[str, Fault] = {
     ),
     "a11": fault(
         "test_routing.py::test_h_a11_failed_item_is_reported_for_that_item_only",
-        adjust("rune.runtime.queries.history:History._node_run", lambda run, *_: _set(run, lineage=())),
+        adjust("rune.runtime.queries.history:History.node_run", lambda run, *_: _set(run, lineage=())),
     ),
     "b1": fault(
         "test_completion.py::test_h_b1_execution_completes_once",

@@ -13,6 +13,7 @@ from rune.adapters.rabbitmq.amqp.errors import AmqpError, BrokerUnavailableError
 from rune.adapters.rabbitmq.queue import RabbitQueue
 from rune.adapters.rabbitmq.topology import Kind, Topology
 from rune.core.execution.token import Token
+from rune.ports.queue import Route, default_route
 from tests.hazards.dead_letters import next_dead_letter
 from tests.support.async_test import async_test
 from tests.support.rabbitmq_queues import vhost_queues
@@ -30,8 +31,10 @@ def started() -> None:
 
 
 @asynccontextmanager
-async def open_queue(url: str, *, early: float = 60.0, deadline: float = 10.0) -> AsyncIterator[RabbitQueue]:
-    queue = RabbitQueue(url, early=early, deadline=deadline)
+async def open_queue(
+    url: str, *, early: float = 60.0, deadline: float = 10.0, route: Route = default_route
+) -> AsyncIterator[RabbitQueue]:
+    queue = RabbitQueue(url, early=early, deadline=deadline, route=route)
     try:
         yield queue
     finally:
@@ -60,8 +63,7 @@ async def test_h_c2_unroutable_send_fails() -> None:
         return "nowhere"
 
     with broker().vhost() as vhost:
-        async with open_queue(broker().url(vhost), deadline=1.0) as queue:
-            queue.set_route(nowhere)
+        async with open_queue(broker().url(vhost), deadline=1.0, route=nowhere) as queue:
             with pytest.raises(AmqpError):
                 await queue.send("x", [Token(1)])
 

@@ -13,7 +13,7 @@ import pytest
 
 from rune.adapters.redis.client import Client, RedisError
 from rune.adapters.redis.encoding import ARRIVE
-from rune.adapters.redis.keys import Keys
+from rune.adapters.redis.keys import KeySpace
 from rune.adapters.redis.state import RedisState
 from rune.adapters.redis.streams import NOTHING_SENT
 from rune.adapters.sqlite.journal import SqliteJournal
@@ -36,7 +36,7 @@ RESEND_AFTER_MS = 60_001  # the time that a process has to send the tokens that 
 class ChainExecution:
     """One execution of a chain, its journal, and its state in Redis."""
 
-    def __init__(self, journal: SqliteJournal, client: Client, keys: Keys, clock: VirtualClock) -> None:
+    def __init__(self, journal: SqliteJournal, client: Client, keys: KeySpace, clock: VirtualClock) -> None:
         self.keys = keys
         self.client = client
         self._journal = journal
@@ -99,7 +99,7 @@ def test_h_d14_failed_script_changes_nothing(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize("execution", ["x", "x01a1dee509d114ac627500fc20", "{p00}", "a}b{c"])
 def test_h_d19_keys_of_execution_share_hash_tag(execution: str) -> None:
     # fault: d19: the names of an execution's keys lack the tag of its partition
-    keys = Keys()
+    keys = KeySpace()
     part = keys.partition(execution)
     shared = [keys.due(part), keys.held(part), keys.later(part), keys.stream(part, "gpu", "high")]
     tags = {each[each.index("{") + 1 : each.index("}")] for each in (*keys.of(execution), *shared)}

@@ -75,7 +75,7 @@ def check_signals(plan: Plan, state: State) -> None:
         (name, *wait) for name, waiting in state.waiting_for_signal.items() for wait in waiting
     }:
         raise Violation(f"index of waits: {state.waiting_for_signal}, waiting tokens: {signal_waits}")
-    for signal in state.unheeded:
+    for signal in state.pending_signals:
         for name, path, node in signal_waits:
             if name == signal.name and signal.path in (None, path):
                 raise Violation(f"{signal} is undelivered while {node}@{path} waits for it")
@@ -181,8 +181,8 @@ def state_summary(state: State, now: int) -> Any:
     scopes = {path: _scope_summary(scope, now) for path, scope in state.scopes.items()}
     finish = state.finish.status if state.finish else None
     given_out = {live.token.signal for scope in state.scopes.values() for live in scope.live.values()}
-    untaken = {signal.id for signal in state.unheeded} | (given_out - {None})
-    return (scopes, finish, sorted(state.cancelled), state.failures, untaken, state.heard)
+    untaken = {signal.id for signal in state.pending_signals} | (given_out - {None})
+    return (scopes, finish, sorted(state.cancelled), state.failures, untaken, state.received_signals)
 
 
 def pause_summary(state: State) -> Any:

@@ -108,7 +108,7 @@ def finish_without_timer(original: Function) -> Function:
 def deliver_duplicate_signals(original: Function) -> Function:
     def deliver(plan: Any, state: Any, fact: Any) -> Any:
         if not state.ended:
-            state.heard.discard(fact.id)
+            state.received_signals.discard(fact.id)
         return original(plan, state, fact)
 
     return deliver
@@ -124,9 +124,9 @@ def deliver_taken_signals(original: Function) -> Function:
 
 def hide_early_signals(original: Function) -> Function:
     def wait_for_signal(self: Any, *arguments: Any) -> None:
-        unheeded, self.state.unheeded = self.state.unheeded, []
+        unheeded, self.state.pending_signals = self.state.pending_signals, []
         original(self, *arguments)
-        self.state.unheeded = unheeded
+        self.state.pending_signals = unheeded
 
     return wait_for_signal
 

@@ -90,4 +90,4 @@ def test_rerun_delivers_signal_id_of_earlier_execution() -> None:
     )
 
     assert resumed_tokens(applied) == [(plan.index["b"], "k1")]
-    assert folded.heard == {"k1"}
+    assert folded.received_signals == {"k1"}

@@ -56,7 +56,7 @@ async def run_node(
     compiled = compile_parameters(kind.type, parameters, NAMES)
     options: CallOptions = {
         "idempotency_key": key,
-        "world": resources,
+        "resources": resources,
         "blobs": Blobs(store or MemoryBlob(), "x1"),
     }
     if progress is not None:

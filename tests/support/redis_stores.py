@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 
 from rune.adapters.redis.client import Client
-from rune.adapters.redis.keys import Keys
+from rune.adapters.redis.keys import KeySpace
 from rune.adapters.redis.queue import RedisQueue
 from rune.adapters.redis.state import RedisState
 from rune.adapters.redis.stores import RedisStores
@@ -28,13 +28,13 @@ from tests.support.sqlite_stores import sqlite_stores
 _prefixes = count()
 
 
-def fresh_keys() -> Keys:
+def fresh_keys() -> KeySpace:
     """Return keys with an unused prefix, as on an empty server."""
-    return Keys(f"test{next(_prefixes)}")
+    return KeySpace(f"test{next(_prefixes)}")
 
 
 @asynccontextmanager
-async def redis_queue(keys: Keys, consumer: str, *, idle: float = 30.0) -> AsyncIterator[RedisQueue]:
+async def redis_queue(keys: KeySpace, consumer: str, *, idle: float = 30.0) -> AsyncIterator[RedisQueue]:
     """Open the queue of one consumer."""
     client, blocking = Client(redis_server().url), Client(redis_server().url, deadline=None)
     queue = RedisQueue(client, blocking, Streams(client, keys, consumer), idle=idle)

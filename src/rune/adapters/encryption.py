@@ -21,6 +21,7 @@ import msgspec
 from rune.ports.credentials import (
     AnyFields,
     Credential,
+    CredentialNameTakenError,
     CredentialSummary,
     CredentialUnreadableError,
     EncryptionKeyError,
@@ -305,6 +306,14 @@ def first(ring: KeyRing, draft: NewCredential) -> EncryptedCredential:
     type = str(draft.fields.__struct_config__.tag)
     row = EncryptedCredential(draft.id, draft.name, type, 1, "", b"", b"", draft.at, draft.at)
     return encrypt(ring, row, draft.fields, draft.hosts)
+
+
+def stored_before(known: EncryptedCredential, draft: NewCredential) -> CredentialSummary:
+    """Return the credential with the id or name of a draft if it is the same one, stored by an earlier attempt. Raise
+    CredentialNameTakenError if it is another one."""
+    if (known.id, known.name) != (draft.id, draft.name):
+        raise CredentialNameTakenError(f"a credential `{draft.name}` already exists")
+    return summary_of(known)
 
 
 def rotated(

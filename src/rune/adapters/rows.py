@@ -58,6 +58,11 @@ def grants_text(grants: frozenset[str]) -> str:
     return msgspec.json.encode(sorted(grants)).decode()
 
 
+def changed_grants(text: str | None, add: Iterable[str], remove: Iterable[str]) -> frozenset[str]:
+    """Return the stored grants after a change."""
+    return (grants_of(text) | set(add)) - set(remove)
+
+
 def entry_row(entry: AuditEntry) -> tuple[object, ...]:
     details = msgspec.json.encode(entry.details).decode()
     return entry.id, entry.at, entry.actor, entry.action, entry.target, details, entry.outcome

@@ -9,8 +9,9 @@ import gc
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 from rune.bootstrap import sqlite
 from rune.bootstrap.components import Access
@@ -47,6 +48,26 @@ class UnsupportedOverUrlError(RuneError):
     code = "NOT_OVER_URL"
 
 
+class BackendModule(Protocol):
+    """What `bootstrap.sqlite` and `bootstrap.cluster` have in common."""
+
+    def running_engine(
+        self,
+        settings: Settings,
+        *,
+        clock: Clock | None = None,
+        registry: Registry | None = None,
+        observer: ExecutionObserver | None = None,
+        roles: frozenset[str] = ROLES,
+    ) -> AbstractAsyncContextManager[Engine]: ...
+    def open_services(self, settings: Settings) -> AbstractAsyncContextManager[Services]: ...
+    def open_reader(self, settings: Settings) -> AbstractAsyncContextManager[ExecutionReader]: ...
+    def open_credentials(self, settings: Settings) -> AbstractAsyncContextManager[CredentialService]: ...
+    def open_access(self, settings: Settings) -> AbstractAsyncContextManager[Access]: ...
+    async def preview(self, settings: Settings, rules: Sequence[Rule], now: int) -> RetentionResult: ...
+    async def vacuum(self, settings: Settings) -> tuple[int, int]: ...
+
+
 def _check_no_url(settings: Settings) -> None:
     """Raise if RUNE_URL is set: a command meant for a server must not open a local database by mistake."""
     if settings.url:
@@ -55,7 +76,7 @@ def _check_no_url(settings: Settings) -> None:
         )
 
 
-def _backend(settings: Settings) -> Any:
+def _backend(settings: Settings) -> BackendModule:
     _check_no_url(settings)
     if not settings.clustered:
         return sqlite
@@ -88,49 +109,42 @@ async def running_engine(
     # The thread that writes the database needs the interpreter a few times per batch: let it in between two turns of
     # the event loop, not within a turn.
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    options = {} if settings.clustered else {"door": door}
+    backend = _backend(settings)
+    run = backend.running_engine if settings.clustered else partial(sqlite.running_engine, door=door)
     active = roles if working else frozenset()
-    opened: AbstractAsyncContextManager[Engine] = _backend(settings).running_engine(
-        settings, clock=clock, registry=registry, observer=observer, roles=active, **options
-    )
+    opened = run(settings, clock=clock, registry=registry, observer=observer, roles=active)
     async with opened as engine:
         yield engine
 
 
 def open_services(settings: Settings) -> AbstractAsyncContextManager[Services]:
     """Open the services of the owner process, or of this process if there is no owner."""
-    opened: AbstractAsyncContextManager[Services] = _backend(settings).open_services(settings)
-    return opened
+    return _backend(settings).open_services(settings)
 
 
 def open_reader(settings: Settings) -> AbstractAsyncContextManager[ExecutionReader]:
     """Open read-only access. It writes nothing and blocks no writer."""
-    opened: AbstractAsyncContextManager[ExecutionReader] = _backend(settings).open_reader(settings)
-    return opened
+    return _backend(settings).open_reader(settings)
 
 
 def open_credentials(settings: Settings) -> AbstractAsyncContextManager[CredentialService]:
     """Open read-only access to the credentials, without their values."""
-    opened: AbstractAsyncContextManager[CredentialService] = _backend(settings).open_credentials(settings)
-    return opened
+    return _backend(settings).open_credentials(settings)
 
 
 def open_access(settings: Settings) -> AbstractAsyncContextManager[Access]:
     """Open read-only access to API keys, grants, limits and the audit log."""
-    opened: AbstractAsyncContextManager[Access] = _backend(settings).open_access(settings)
-    return opened
+    return _backend(settings).open_access(settings)
 
 
 async def preview(settings: Settings, rules: Sequence[Rule], now: int) -> RetentionResult:
     """Return what the retention rules would delete now."""
-    found: RetentionResult = await _backend(settings).preview(settings, rules, now)
-    return found
+    return await _backend(settings).preview(settings, rules, now)
 
 
 async def vacuum(settings: Settings) -> tuple[int, int]:
     """Compact the database; return its size before and after."""
-    sizes: tuple[int, int] = await _backend(settings).vacuum(settings)
-    return sizes
+    return await _backend(settings).vacuum(settings)
 
 
 def backup(settings: Settings, target: Path) -> BackupResult:
@@ -180,8 +194,9 @@ async def list_processes(settings: Settings) -> list[ProcessInfo]:
         raise UnsupportedByBackendError(
             "the embedded backend has no workers: the process of `rune run` or `rune up` runs all nodes"
         )
-    found: list[ProcessInfo] = await _backend(settings).list_processes(settings)
-    return found
+    from rune.bootstrap import cluster  # noqa: PLC0415 - its drivers are an extra
+
+    return await cluster.list_processes(settings)
 
 
 async def migrate(settings: Settings) -> list[str]:
@@ -191,15 +206,17 @@ async def migrate(settings: Settings) -> list[str]:
         raise UnsupportedByBackendError(
             "the embedded database is upgraded when it is opened; there is nothing to migrate"
         )
-    steps: list[str] = await _backend(settings).migrate(settings)
-    return steps
+    from rune.bootstrap import cluster  # noqa: PLC0415 - its drivers are an extra
+
+    return await cluster.migrate(settings)
 
 
 async def grant_roles(settings: Settings) -> list[str]:
     """Grant the database roles exactly the permissions they need; return their names."""
     _check_no_url(settings)
-    granted: list[str] = await _backend(settings).grant_roles(settings)
-    return granted
+    from rune.bootstrap import cluster  # noqa: PLC0415 - its drivers are an extra
+
+    return await cluster.grant_roles(settings)
 
 
 async def survey_cluster(settings: Settings) -> ClusterSurvey:

@@ -185,7 +185,7 @@ async def _state(settings: Settings) -> dict[str, Any]:
         }
         if "hvals" in found["state_lacks"]:
             return found
-        members = await stores.fleet.list()
+        members = await stores.processes.list()
         return found | {
             "state_ms": await _median(lambda: client.call("PING")),
             "workers": tuple(each for each in members if "worker" in each.roles),

@@ -15,7 +15,7 @@ from rune.adapters.postgres.roles import grant
 from rune.adapters.postgres.stores import PostgresStores, postgres
 from rune.adapters.postgres.triggers import PostgresTriggers
 from rune.adapters.redis.stores import RedisStores
-from rune.bootstrap.components import Access, keys, new_engine
+from rune.bootstrap.components import Access, credential_service, keys, new_engine
 from rune.bootstrap.rabbitmq import RabbitComponents
 from rune.nodes.registry import Registry, full_registry
 from rune.ports.blobs import BlobStore
@@ -32,7 +32,7 @@ from rune.runtime.engine import ROLES, Engine
 from rune.runtime.maintenance.heartbeat import this_process
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.queries.reader import ExecutionReader
-from rune.runtime.services.audit_log import AuditLog
+from rune.runtime.queue_router import QueueRouter
 from rune.runtime.services.credentials import CredentialService
 from rune.runtime.state_wrapper import ExecutionObserver, ObservedState
 from rune.runtime.values import ExecutionDataCache
@@ -61,8 +61,15 @@ async def running_engine(
         member = this_process(
             tuple(sorted(roles)), settings.queues, settings.slots, tuple(sorted(registry.catalogue))
         )
-        broker = RabbitComponents(settings, member) if settings.brokered else None
-        engine = _engine(settings, opened, stores, clock, registry, observer, member, broker)
+        plans = PlanCache(opened.journal, registry.catalogue)
+        data_cache = ExecutionDataCache(opened.journal, opened.blob, plans, clock)
+        router = QueueRouter(data_cache)
+        broker = None
+        if settings.brokered:
+            broker = RabbitComponents(settings, member, router, data_cache, clock)
+        engine = _engine(
+            settings, opened, stores, clock, registry, observer, member, plans, data_cache, router, broker
+        )
         stack.push_async_callback(engine.backend.queue.close)
         if broker is not None:
             await stack.enter_async_context(broker.running(roles))
@@ -98,10 +105,11 @@ def _engine(
     registry: Registry,
     observer: ExecutionObserver | None,
     member: ProcessInfo,
+    plans: PlanCache,
+    data_cache: ExecutionDataCache,
+    router: QueueRouter,
     broker: RabbitComponents | None,
 ) -> Engine:
-    plans = PlanCache(opened.journal, registry.catalogue)
-
     async def list_running(after: str, limit: int) -> Sequence[tuple[str, int | None]]:
         rows = await opened.journal.running(after, limit)
         waiting = [each.id for each in rows if each.due is not None]
@@ -110,14 +118,13 @@ def _engine(
         own = {each.id for each in starts if each is not None and each.fake_time}
         return [(each.id, None if each.id in own else each.due) for each in rows]
 
-    data_cache = ExecutionDataCache(opened.journal, opened.blob, plans, clock)
     queue: Queue
     wrapped: State
     if broker is not None:
         state = stores.state(opened.journal, plans.plan, running_executions=list_running)
-        queue, wrapped = broker.queue, broker.wrap_state(state, stores, data_cache)
+        queue, wrapped = broker.queue, broker.wrap_state(state, stores)
     else:
-        queue = stores.queue(member.name, settings.queues)
+        queue = stores.queue(member.name, settings.queues, route=router.queue_of)
         wrapped = state = stores.state(
             opened.journal, plans.plan, queue=queue, running_executions=list_running
         )
@@ -126,15 +133,16 @@ def _engine(
         state=ObservedState(wrapped, observer) if observer is not None else wrapped,
         queue=queue,
         blob=opened.blob,
-        library=opened.library,
+        workflows=opened.workflows,
         retention=opened.retention,
-        secret=PostgresCredentials(opened.database, keys(settings)),
+        credentials=PostgresCredentials(opened.database, keys(settings)),
         clock=clock,
         triggers=PostgresTriggers(opened.database),
         admission=state,
         outbox=opened.outbox,
-        fleet=stores.fleet,
-        news=stores.news,
+        processes=stores.processes,
+        notifier=stores.notifier,
+        events=None if broker is None else broker.events,
         keys=PostgresApiKeys(opened.database),
         grants=PostgresGrants(opened.database),
         log=PostgresAuditLog(opened.database),
@@ -142,7 +150,7 @@ def _engine(
     )
     engine = new_engine(settings, backend, plans, registry, observer, member, data_cache)
     if broker is not None:
-        broker.serve(engine)
+        broker.connect(engine)
     return engine
 
 
@@ -165,7 +173,7 @@ async def open_reader(settings: Settings) -> AsyncIterator[ExecutionReader]:
     async with _open_read_only(settings) as opened:
         plans = PlanCache(opened.journal, full_registry(settings.nodes).catalogue)
         yield ExecutionReader(
-            opened.index, opened.journal, opened.blob, plans, opened.database, opened.library
+            opened.index, opened.journal, opened.blob, plans, opened.database, opened.workflows
         )
 
 
@@ -173,13 +181,9 @@ async def open_reader(settings: Settings) -> AsyncIterator[ExecutionReader]:
 async def open_credentials(settings: Settings) -> AsyncIterator[CredentialService]:
     """Open read-only access to the credentials, without their values."""
     async with _open_read_only(settings) as opened:
-        clock = SystemClock()
-        yield CredentialService(
-            PostgresCredentials(opened.database, keys(settings)),
-            PostgresGrants(opened.database),
-            clock,
-            AuditLog(PostgresAuditLog(opened.database), clock),
-        )
+        database = opened.database
+        credentials = PostgresCredentials(database, keys(settings))
+        yield credential_service(credentials, PostgresGrants(database), PostgresAuditLog(database))
 
 
 @asynccontextmanager
@@ -211,7 +215,7 @@ async def list_processes(settings: Settings) -> list[ProcessInfo]:
     """Return the active processes of the cluster."""
     stores = _redis(settings)
     try:
-        return await stores.fleet.list()
+        return await stores.processes.list()
     finally:
         await stores.client.close()
 

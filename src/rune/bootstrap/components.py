@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from typing import Any
 
@@ -13,12 +14,15 @@ from rune.errors import RuneError
 from rune.nodes.registry import Registry
 from rune.nodes.resources import Resources
 from rune.ports.access import ApiKeyStore, AuditLogStore, StartLimitStore
-from rune.ports.credentials import CredentialGrants
+from rune.ports.credentials import CredentialGrants, CredentialStore
 from rune.ports.processes import ProcessInfo
 from rune.runtime.backend import Backend
+from rune.runtime.clock import SystemClock
 from rune.runtime.engine import Engine
 from rune.runtime.instrumentation import Instrumentation
 from rune.runtime.plan_cache import PlanCache
+from rune.runtime.services.audit_log import AuditLog
+from rune.runtime.services.credentials import CredentialService
 from rune.runtime.state_wrapper import ExecutionObserver
 from rune.runtime.values import ExecutionDataCache
 from rune.settings import Settings
@@ -55,12 +59,13 @@ def new_engine(
     member: ProcessInfo | None = None,
     data_cache: ExecutionDataCache | None = None,
 ) -> Engine:
-    world = Resources(
+    name = member.name if member is not None else f"{os.getpid()}"
+    resources = Resources(
         http_policy=settings.http_policy,
         http_allow=settings.http_allow,
         http_per_host=settings.http_per_host,
         smtp_url=settings.smtp_url,
-        secret=backend.secret,
+        credentials=backend.credentials,
     )
     return Engine(
         backend,
@@ -68,11 +73,11 @@ def new_engine(
         registry,
         in_place=settings.in_place,
         slots=settings.slots,
-        world=world,
-        told=observer.progressed if observer is not None else None,
+        resources=resources,
+        on_progress=observer.progressed if observer is not None else None,
         rules=settings.retention,
         member=member,
-        witness=Instrumentation(tracer=tracer(settings)),
+        instrumentation=Instrumentation(name, tracer=tracer(settings)),
         max_waiting=settings.max_waiting,
         data_cache=data_cache,
     )
@@ -85,6 +90,14 @@ class Access(msgspec.Struct, frozen=True):
     grants: CredentialGrants
     log: AuditLogStore
     limits: StartLimitStore
+
+
+def credential_service(
+    credentials: CredentialStore, grants: CredentialGrants, log: AuditLogStore
+) -> CredentialService:
+    """Return the service over stores that were opened for reading."""
+    clock = SystemClock()
+    return CredentialService(credentials, grants, clock, AuditLog(log, clock))
 
 
 def keys(settings: Settings) -> KeySource:

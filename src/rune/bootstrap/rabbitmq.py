@@ -16,6 +16,9 @@ from rune.adapters.rabbitmq.status_publisher import BatchingEventPublisher, Rabb
 from rune.adapters.rabbitmq.topology import TopologyMismatchError
 from rune.adapters.redis.state import RedisState
 from rune.adapters.redis.stores import RedisStores
+from rune.codec.messages import NodeExecutionMessage
+from rune.core.execution.decision import FinishExecution
+from rune.ports.clock import Clock
 from rune.ports.processes import ProcessInfo
 from rune.ports.state import State
 from rune.runtime.engine import Engine
@@ -23,18 +26,52 @@ from rune.runtime.messaging.foreign_messages import ForeignMessages
 from rune.runtime.messaging.full_messages import SelfContainedMessages
 from rune.runtime.messaging.state_middleware import BatchingState, EndPredictingState, ServedQueuesFilter
 from rune.runtime.messaging.status_publisher import StatusPublisher
+from rune.runtime.queue_router import QueueRouter
 from rune.runtime.values import ExecutionDataCache
 from rune.settings import Settings
 
 log = logging.getLogger("rune.rabbitmq")
 
 
+class EngineLink:
+    """Leads from the queue to the engine, which sends through the queue and is therefore built after it. Nothing
+    arrives before both run."""
+
+    def __init__(self) -> None:
+        self._engine: Engine | None = None
+        self._foreign: ForeignMessages | None = None
+
+    def connect(self, engine: Engine) -> None:
+        self._engine = engine
+        self._foreign = ForeignMessages(engine.backend, engine.plans, engine.launcher)
+
+    async def take_foreign(self, message: NodeExecutionMessage, body: bytes) -> None:
+        """Start the execution of a message that another program published."""
+        assert self._foreign is not None
+        await self._foreign.take(message, body)
+
+    async def finish(self, execution: str, finish: FinishExecution, now: int) -> None:
+        """End an execution."""
+        assert self._engine is not None
+        await self._engine.finisher.finish(execution, finish, now)
+
+
 class RabbitComponents:
     """All components of one process that use the broker."""
 
-    def __init__(self, settings: Settings, member: ProcessInfo) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        member: ProcessInfo,
+        router: QueueRouter,
+        data_cache: ExecutionDataCache,
+        clock: Clock,
+    ) -> None:
         parse_address(settings.queue)  # an invalid address must fail now: it is not an outage to wait for
         self._settings = settings
+        self._router = router
+        self._data_cache = data_cache
+        self._link = EngineLink()
         self.queue = RabbitQueue(
             settings.queue,
             prefix=settings.queue_prefix,
@@ -43,36 +80,35 @@ class RabbitComponents:
             prefetch=settings.slots,
             kind=settings.queue_kind,
             adopt=True,
+            route=router.queue_of,
+            context_lookup=router.message_context,
+            message_builder=self._full_messages(clock) if settings.wire_inline else None,
+            foreign_handler=self._link.take_foreign,
         )
-        self._legacy = LegacyExecutor(settings.queue, self.queue.topology, member.name)
+        self._legacy = LegacyExecutor(
+            settings.queue, self.queue.topology, member.name, self._link.take_foreign
+        )
         publisher = BatchingEventPublisher if settings.statuses == "batched" else RabbitEventPublisher
-        self._event_publisher = publisher(self.queue.publisher, self.queue.topology, self._legacy)
+        self.events = publisher(self.queue.publisher, self.queue.topology, self._legacy)
         self._status_publisher: StatusPublisher | None = None
 
-    def wrap_state(self, state: RedisState, stores: RedisStores, data_cache: ExecutionDataCache) -> State:
+    def _full_messages(self, clock: Clock) -> SelfContainedMessages:
+        return SelfContainedMessages(self._data_cache, self._link.finish, clock, self._settings.wire_bytes)
+
+    def wrap_state(self, state: RedisState, stores: RedisStores) -> State:
         """Wrap the state: skip unserved queues, predict ends, publish statuses if configured, and batch.
 
         Statuses are published inside the batch, so that they are published before the batch sends its tokens.
         """
-        self.queue.set_route(state.queue_of)
-        self.queue.set_context_lookup(state.names_of)
-        wrapped: State = ServedQueuesFilter(state, state.queue_of, stores.fleet)
+        wrapped: State = ServedQueuesFilter(state, self._router.queue_of, stores.processes)
         wrapped = EndPredictingState(wrapped, stores.release)
         if self._settings.statuses != "none":
-            wrapped = self._status_publisher = StatusPublisher(wrapped, self._event_publisher, data_cache)
+            wrapped = self._status_publisher = StatusPublisher(wrapped, self.events, self._data_cache)
         return BatchingState(wrapped)
 
-    def serve(self, engine: Engine) -> None:
-        """Publish the statuses of an engine's executions, and deliver messages of other programs to it."""
-        engine.notify(self._event_publisher)
-        foreign = ForeignMessages(engine.backend, engine.plans, engine.launcher)
-        self.queue.set_foreign_handler(foreign.take)
-        self._legacy.set_handler(foreign.take)
-        if self._settings.wire_inline:
-            clock = engine.backend.clock
-            self.queue.set_message_builder(
-                SelfContainedMessages(engine.data_cache, engine.finisher, clock, self._settings.wire_bytes)
-            )
+    def connect(self, engine: Engine) -> None:
+        """Deliver messages of other programs to this engine."""
+        self._link.connect(engine)
 
     async def _check_topology(self) -> None:
         try:
@@ -104,4 +140,4 @@ class RabbitComponents:
             await asyncio.gather(*tasks, return_exceptions=True)
             if self._status_publisher is not None:
                 await self._status_publisher.close()
-            await self._event_publisher.close()
+            await self.events.close()

@@ -18,7 +18,7 @@ from rune.adapters.sqlite.readonly import ReadOnlyDatabase, SqliteIndex
 from rune.adapters.sqlite.stores import SqliteBlobs, SqliteStores
 from rune.adapters.sqlite.triggers import SqliteTriggers
 from rune.adapters.sqlite.workflows import SqliteWorkflows
-from rune.bootstrap.components import Access, keys, new_engine
+from rune.bootstrap.components import Access, credential_service, keys, new_engine
 from rune.codec.rpc import Call, RpcMethods, ServiceProxy
 from rune.nodes.registry import Registry, full_registry
 from rune.ports.clock import Clock
@@ -32,7 +32,6 @@ from rune.runtime.engine import ROLES, Engine
 from rune.runtime.lifecycle.launcher import new_execution_id
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.queries.reader import ExecutionReader
-from rune.runtime.services.audit_log import AuditLog
 from rune.runtime.services.credentials import CredentialService
 from rune.runtime.state_wrapper import ExecutionObserver, ObservedState
 from rune.settings import Settings
@@ -82,15 +81,15 @@ def _engine(
     plans = PlanCache(stores.journal, registry.catalogue)
     state = stores.state(plans.plan)
     observed = ObservedState(state, observer) if observer is not None else state
-    secret = SqliteCredentials(stores.database, keys(settings))
+    credentials = SqliteCredentials(stores.database, keys(settings))
     backend = Backend(
         journal=stores.journal,
         state=observed,
         queue=stores.queue,
         blob=stores.blob,
-        library=SqliteWorkflows(stores.database),
+        workflows=SqliteWorkflows(stores.database),
         retention=stores.retention,
-        secret=secret,
+        credentials=credentials,
         clock=clock,
         triggers=SqliteTriggers(stores.database),
         admission=state,
@@ -146,21 +145,18 @@ async def open_reader(settings: Settings) -> AsyncIterator[ExecutionReader]:
     with closing(ReadOnlyDatabase(settings.database)) as database:
         journal = SqliteJournal(database)
         plans = PlanCache(journal, full_registry(settings.nodes).catalogue)
-        library = SqliteWorkflows(database)
-        yield ExecutionReader(SqliteIndex(database), journal, SqliteBlobs(database), plans, database, library)
+        workflows = SqliteWorkflows(database)
+        yield ExecutionReader(
+            SqliteIndex(database), journal, SqliteBlobs(database), plans, database, workflows
+        )
 
 
 @asynccontextmanager
 async def open_credentials(settings: Settings) -> AsyncIterator[CredentialService]:
     """Open read-only access to the credentials, without their values."""
     with closing(ReadOnlyDatabase(settings.database)) as database:
-        clock = SystemClock()
-        yield CredentialService(
-            SqliteCredentials(database, keys(settings)),
-            SqliteGrants(database),
-            clock,
-            AuditLog(SqliteAuditLog(database), clock),
-        )
+        credentials = SqliteCredentials(database, keys(settings))
+        yield credential_service(credentials, SqliteGrants(database), SqliteAuditLog(database))
 
 
 @asynccontextmanager

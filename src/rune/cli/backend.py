@@ -293,7 +293,7 @@ def find_version(settings: Settings, workflow: str, which: str | None) -> Versio
 
 async def _versions(settings: Settings, workflow: str) -> list[Version]:
     async with open_reader(settings) as opened:
-        return await opened.library.versions(workflow)
+        return await opened.workflows.versions(workflow)
 
 
 def run_workflow_query(workflow: str, work: WorkflowQuery, *, as_json: bool) -> int:

@@ -80,7 +80,7 @@ class ExecutionPoller:
 
     async def poll(self, reader: ExecutionReader) -> bool:
         """Read new facts; return whether any process has written to the database since the last poll."""
-        before, self._change = self._change, await reader.change()
+        before, self._change = self._change, await reader.version()
         if self._change == before:
             return False
         self.count(await reader.facts(self.accepted.id, self.seen))
@@ -353,7 +353,7 @@ class ExecutionFollower:
         return stop.code
 
     async def _print_read(self, opened: ExecutionReader, accepted: ExecutionRecord) -> None:
-        async with opened.still():
+        async with opened.snapshot():
             await self._print(await opened.history(accepted.id))
 
     async def _print(self, history: History) -> None:

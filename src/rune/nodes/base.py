@@ -124,7 +124,7 @@ class NodeCall(Generic[P]):
     a join by predecessor id, in edge order; `entries()` returns for each item of an aggregator, in index order,
     whether it failed and its value. `resumed` is true after the wait of a suspended node has ended: `due` is then
     the time it waited for, `signal` the payload of the signal. `idempotency_key` identifies the effect and is the
-    same in every attempt; it is empty if the node disabled it. `world` holds the external resources, `blobs` stores
+    same in every attempt; it is empty if the node disabled it. `resources` holds the external resources, `blobs` stores
     bytes for the execution, `traceparent` is the W3C trace context for outgoing calls (empty without tracing), and
     `progress` publishes the progress of the run to subscribers.
     """
@@ -144,6 +144,7 @@ class NodeCall(Generic[P]):
         "now",
         "parameters",
         "progress",
+        "resources",
         "resumed",
         "scope",
         "secret",
@@ -151,7 +152,6 @@ class NodeCall(Generic[P]):
         "timer_id",
         "traceparent",
         "usage",
-        "world",
     )
 
     def __init__(
@@ -171,7 +171,7 @@ class NodeCall(Generic[P]):
         due: int | None = None,
         signal: Any = None,
         limits: Limits = LIMITS,
-        world: Resources | None = None,
+        resources: Resources | None = None,
         blobs: Blobs = NO_BLOBS,
         progress: Progress = _no_progress,
         credentials: Reference | None = None,
@@ -190,13 +190,13 @@ class NodeCall(Generic[P]):
         self.due = due
         self.signal = signal
         self.limits = limits
-        self.world = world or NO_RESOURCES
+        self.resources = resources or NO_RESOURCES
         self.blobs = blobs
         self.progress = progress
         self.credentials = credentials
         self.usage: CredentialUse | None = None
         self.traceparent = ""
-        # Overrides the credential resolver of `world`.
+        # Overrides the credential resolver of `resources`.
         self.secret: CredentialResolver | None = None
         self.launch: Launch = _no_launch
 
@@ -226,7 +226,7 @@ class NodeCall(Generic[P]):
         if self.credentials is None:
             return None
         return await self._credential_use().credential(
-            self.credentials, self.secret or self.world.secret, types, host
+            self.credentials, self.secret or self.resources.credentials, types, host
         )
 
     def protect(self, *values: str) -> None:

@@ -162,7 +162,7 @@ class CallOptions(TypedDict, total=False):
     due: int | None
     signal: Any
     limits: Limits
-    world: Resources | None
+    resources: Resources | None
     blobs: Blobs
     progress: Progress
     credentials: Reference | None

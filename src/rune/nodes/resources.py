@@ -27,10 +27,10 @@ class Resources:
         http_per_host: int = 64,
         smtp_url: str = "",
         resolve: Resolve | None = None,
-        secret: CredentialStore | None = None,
+        credentials: CredentialStore | None = None,
     ) -> None:
         self.smtp_url = smtp_url
-        self.secret = secret
+        self.credentials = credentials
         self.tokens = TokenCache()
         self._policy = http_policy
         self._allow = tuple(http_allow)

@@ -212,6 +212,10 @@ class EncryptionKeyError(CredentialError):
     code = "SECRET_KEY"
 
 
+def credential_not_found(reference: str) -> CredentialNotFoundError:
+    return CredentialNotFoundError(f"there is no credential `{reference[:128]}`")
+
+
 def is_id(reference: str) -> bool:
     """Return whether a reference is an id rather than a name. Names of this form are not permitted."""
     return _CREDENTIAL_ID_PATTERN.fullmatch(reference) is not None

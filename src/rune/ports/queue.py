@@ -6,7 +6,7 @@ hints that were lost.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -16,6 +16,17 @@ from rune.core.execution.token import Token
 HIGH, NORMAL, LOW = 7, 5, 3
 LANES = ("high", "normal", "low")
 LOWEST = len(LANES) - 1
+
+DEFAULT_QUEUE = "default"
+"""Serves the nodes that name no queue."""
+
+Route = Callable[[str, Token], Awaitable[str]]
+"""Returns the name of the queue that serves a token of an execution."""
+
+
+async def default_route(execution: str, token: Token) -> str:
+    """Route every token to the default queue."""
+    return DEFAULT_QUEUE
 
 
 def lane_of(priority: int, *, items: bool) -> int:

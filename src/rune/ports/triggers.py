@@ -55,6 +55,12 @@ def trigger_id(workflow: str, node: str) -> str:
     return "t" + hashlib.blake2b(f"{workflow}\x1f{node}".encode(), digest_size=12).hexdigest()
 
 
+def path_taken_error(path: str | None, workflow: str | None) -> PathTakenError:
+    """Return the error for a path that a webhook of this workflow has; None: it has been removed meanwhile."""
+    whose = "another workflow" if workflow is None else f"workflow `{workflow}`"
+    return PathTakenError(f"{whose} already has a webhook at `{path}`")
+
+
 class TriggerStore(Protocol):
     """Triggers by id. A change succeeds only if the caller has the stored revision (optimistic locking)."""
 

@@ -13,7 +13,7 @@ from rune.ports.blobs import BlobStore
 from rune.ports.clock import Clock
 from rune.ports.credentials import CredentialGrants, CredentialStore
 from rune.ports.journal import ExecutionRecord, Journal
-from rune.ports.outbox import Outbox
+from rune.ports.outbox import EventPublisher, Outbox
 from rune.ports.processes import ProcessRegistry
 from rune.ports.queue import Queue
 from rune.ports.retention import Retention
@@ -49,9 +49,9 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     queue: Queue
     blob: BlobStore
-    library: WorkflowStore
+    workflows: WorkflowStore
     retention: Retention
-    secret: CredentialStore
+    credentials: CredentialStore
     clock: Clock
     triggers: TriggerStore
     admission: Admission
@@ -60,5 +60,6 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     log: AuditLogStore
     limits: StartLimitStore
     outbox: Outbox | None = None  # where journal and state are two stores
-    fleet: ProcessRegistry | None = None  # where several processes share the stores
-    news: Notifier | None = None
+    processes: ProcessRegistry | None = None  # where several processes share the stores
+    notifier: Notifier | None = None
+    events: EventPublisher | None = None  # where other systems read statuses and ends from a broker

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from rune.ports.journal import Journal
-from rune.ports.outbox import EventPublisher
 from rune.runtime.backend import Backend
 from rune.runtime.instrumentation import Instrumentation
-from rune.runtime.lifecycle.children import Children, SignalDelivery
+from rune.runtime.lifecycle.children import Children
 from rune.runtime.lifecycle.finisher import CompletionWaiters, Finisher, OutboxMarker
-from rune.runtime.lifecycle.launcher import LegacyLauncher
+from rune.runtime.lifecycle.launcher import Launcher
+from rune.runtime.lifecycle.signals import ParentReporter, SignalDelivery
 from rune.runtime.messaging.completion_publisher import CompletionPublisher
+from rune.runtime.messaging.external_executor import ExternalExecutor
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.services.access import AccessService
 from rune.runtime.services.audit_log import AuditLog
@@ -45,54 +45,68 @@ class EngineComponents:
         self,
         backend: Backend,
         plans: PlanCache,
-        witness: Instrumentation,
+        instrumentation: Instrumentation,
         max_waiting: int = MAX_WAITING,
         data_cache: ExecutionDataCache | None = None,
     ) -> None:
-        self.witness = witness
+        self.instrumentation = instrumentation
         journal, state, queue = backend.journal, backend.state, backend.queue
-        self.completing: CompletionPublisher | None = None
-        self.completions = CompletionWaiters()
-        self.notices = OutboxMarker(backend.outbox)
-        self.books = data_cache or ExecutionDataCache(journal, backend.blob, plans, backend.clock)
+        self.completion_waiters = CompletionWaiters()
+        self.outbox_marker = OutboxMarker(backend.outbox)
+        self.data_cache = data_cache or ExecutionDataCache(journal, backend.blob, plans, backend.clock)
         self.leases = Leases(state)
-        self.endings = Finisher(journal, state, self.books, self.completions, self.notices, witness)
-        self.launcher = LegacyLauncher(backend, plans, self.books, self.endings, self.notices, witness)
+        self.signals = SignalDelivery(journal, state, queue, self.data_cache)
+        self.completion_publisher: CompletionPublisher | None = None
+        self.external_executor: ExternalExecutor | None = None
+        if backend.events is not None:
+            self.completion_publisher = CompletionPublisher(
+                backend.events, journal, self.data_cache, self.outbox_marker
+            )
+            self.external_executor = ExternalExecutor(backend.events, backend.clock)
+        self.finisher = Finisher(
+            journal,
+            state,
+            self.data_cache,
+            self.completion_waiters,
+            self.outbox_marker,
+            instrumentation,
+            ParentReporter(journal, backend.blob, self.signals),
+            self.completion_publisher,
+        )
+        self.launcher = Launcher(
+            backend,
+            plans,
+            self.data_cache,
+            self.finisher,
+            self.outbox_marker,
+            instrumentation,
+            self.external_executor,
+        )
         self.limiter = Limiter(backend, max_waiting)
-        self.signals = SignalDelivery(journal, state, queue, self.books)
         self.children = Children(
             journal,
-            backend.blob,
-            backend.library,
+            backend.workflows,
             plans,
-            self.books,
+            self.data_cache,
             self.launcher,
-            self.signals,
-            self.endings,
-            witness,
+            self.finisher,
+            instrumentation,
         )
-        self.endings.then(self.children.ended)
-
-    def tell(self, herald: EventPublisher, journal: Journal) -> None:
-        """Send a message of each end, and hand over what is run elsewhere."""
-        self.launcher.hands_over(herald)
-        self.completing = CompletionPublisher(herald, journal, self.books, self.notices)
-        self.endings.completes(self.completing)
 
     def services(self, backend: Backend, plans: PlanCache) -> Services:
         """Build the services over these components."""
         audit_log = AuditLog(backend.log, backend.clock)
         executions = ExecutionService(
-            backend, plans, self.launcher, self.signals, self.endings, self.limiter, audit_log
+            backend, plans, self.launcher, self.signals, self.finisher, self.limiter, audit_log
         )
         triggers = TriggerService(backend, plans, audit_log)
         limits = LimitService(backend, self.limiter, audit_log)
         return Services(
             executions=executions,
-            workflows=WorkflowService(backend.library, plans, triggers, backend.clock, audit_log),
+            workflows=WorkflowService(backend.workflows, plans, triggers, backend.clock, audit_log),
             dead_letters=DeadLetterService(backend.journal, executions, audit_log),
             triggers=triggers,
-            credentials=CredentialService(backend.secret, backend.grants, backend.clock, audit_log),
+            credentials=CredentialService(backend.credentials, backend.grants, backend.clock, audit_log),
             access=AccessService(backend.keys, limits, backend.clock, audit_log),
             limits=limits,
         )

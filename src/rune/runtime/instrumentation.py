@@ -21,8 +21,9 @@ now_ns = time.perf_counter_ns
 class Instrumentation:
     """Counts and traces only recorded rows, in the process that recorded them: a cluster counts each row once."""
 
-    def __init__(self, meter: Counters | None = None, tracer: Tracer | None = None, worker: str = "") -> None:
-        self.meter = meter or Counters()
+    def __init__(self, worker: str, counters: Counters | None = None, tracer: Tracer | None = None) -> None:
+        """`worker` is the name of this process in traces."""
+        self.counters = counters or Counters()
         self.tracer = tracer
         self.worker = worker
 
@@ -35,7 +36,7 @@ class Instrumentation:
 
     def accepted(self) -> None:
         """Count a start that this process recorded."""
-        self.meter.starts += 1
+        self.counters.starts += 1
 
     def outgoing_trace(self, accepted: ExecutionRecord, plan: Plan, token: Token) -> str:
         """Return the trace context for calls and starts made by a run of this token; empty without a tracer."""
@@ -63,11 +64,11 @@ class Instrumentation:
 
     def duplicate_result(self) -> None:
         """Count a result that was dropped because another one was recorded first."""
-        self.meter.twins += 1
+        self.counters.twins += 1
 
     def ended(self, accepted: ExecutionRecord | None, end: ExecutionEnded) -> None:
         """Count and trace an end that this process recorded."""
-        self.meter.finished(end, None if accepted is None else max(0, end.at - accepted.at))
+        self.counters.finished(end, None if accepted is None else max(0, end.at - accepted.at))
         if self.tracer is not None and accepted is not None:
             self.tracer.finished(self._traced(self.tracer, accepted), end)
 
@@ -78,4 +79,4 @@ class Instrumentation:
 
     def timer_fired(self, due: DueTimer) -> None:
         if due.due is not None:
-            self.meter.timer_fired(due.timer.kind, max(0, due.now - due.due))
+            self.counters.timer_fired(due.timer.kind, max(0, due.now - due.due))

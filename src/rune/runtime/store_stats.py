@@ -73,8 +73,8 @@ class StoreStats:
     async def _processes(self) -> None:
         self._last.members = {}
         processes: list[Iterable[str]] = [self._roles]
-        if self._backend.fleet is not None:
-            processes = [each.roles for each in await self._backend.fleet.list() if not each.draining]
+        if self._backend.processes is not None:
+            processes = [each.roles for each in await self._backend.processes.list() if not each.draining]
         counts = Counter(role for roles in processes for role in roles)
         self._last.members = {role: counts[role] for role in sorted({*ROLES, *counts})}
 

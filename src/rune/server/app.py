@@ -126,7 +126,7 @@ def make_app(server: ServerContext, gate: Authenticator | None = None) -> FastAP
     _add_document(router)
     add_page(router)
     router.add_api_route("/metrics", metrics, methods=["GET"], include_in_schema=False)
-    if server.engine.witness.tracer is not None:
+    if server.engine.instrumentation.tracer is not None:
         app.add_middleware(TraceMiddleware)
     app.router.redirect_slashes = False
     app.router.routes.extend((*health().routes, *router.routes))

@@ -101,7 +101,7 @@ class KeyCache:
 
 def cached_keys(backend: Backend) -> KeyCache:
     """Return the keys of a backend. A store owned by this process is as fast as a cache, so it is read each time."""
-    return KeyCache(backend.keys, backend.clock, cache_s=CACHE_S if backend.fleet is not None else 0.0)
+    return KeyCache(backend.keys, backend.clock, cache_s=CACHE_S if backend.processes is not None else 0.0)
 
 
 class DeadLetterNotFoundError(RuneError):

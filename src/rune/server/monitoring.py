@@ -101,7 +101,7 @@ class MetricsEndpoint:
 
         if self._metrics is None:
             self._metrics = PrometheusMetrics(
-                self._engine.witness.meter, rune.__version__, self._engine.roles
+                self._engine.instrumentation.counters, rune.__version__, self._engine.roles
             )
         return self._metrics.text(await self._gauges.read()), CONTENT_TYPE
 

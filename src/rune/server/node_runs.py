@@ -78,7 +78,7 @@ class SkippedNodes:
         summary = await self._reader.execution(execution)
         ended = summary is not None and summary.ended_at is not None
         history = await self._reader.history(execution, empty=True)
-        async for stored in self._reader.pieces(execution, size=BATCH_SIZE):
+        async for stored in self._reader.fact_batches(execution, size=BATCH_SIZE):
             history.add(stored)
             if history.size > MAX_INLINE_FACTS and not ended:
                 return None
@@ -99,14 +99,6 @@ class NodeRunNotFoundError(RuneError):
     """A node has not ended in this lineage."""
 
     code = "UNKNOWN_RUN"
-
-
-class PartialHistory(History):
-    """A history that holds only the facts needed for some node runs."""
-
-    async def node_run(self, result: NodeResult) -> NodeRun:
-        """Return the run of one result."""
-        return await self._node_run(result)
 
 
 class NodeRunFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -286,7 +278,7 @@ class NodeRuns:
         accepted, plan = await self._reader.accepted(execution), await self._reader.plan(execution)
         results = [result for _, result in found if result is not None]
         related = await self._load_related(execution, plan, [key for key, _ in found], results)
-        history = PartialHistory(accepted, plan, self._backend.journal, self._backend.blob, related)
+        history = History(accepted, plan, self._backend.journal, self._backend.blob, related)
         runs: list[NodeRun] = []
         for (node, path), result in found:
             if result is not None:

@@ -88,7 +88,7 @@ class ExecutionView:
         self._reader = reader
 
     async def document(self, execution: str) -> dict[str, Any]:
-        async with self._reader.still():
+        async with self._reader.snapshot():
             return await (await self._reader.history(execution)).document()
 
     async def status(self, execution: str) -> str:
@@ -97,16 +97,16 @@ class ExecutionView:
         return found.status
 
     async def waiting(self, execution: str) -> list[dict[str, Any]]:
-        async with self._reader.still():
+        async with self._reader.snapshot():
             plan, state = await self._reader.state(execution, time.time_ns() // 1_000_000)
         found: list[dict[str, Any]] = msgspec.to_builtins(explain(plan, state))
         return found
 
     async def events(self, execution: str) -> list[str]:
-        async with self._reader.still():
+        async with self._reader.snapshot():
             return [each.kind for each in await self._reader.events(execution)]
 
     async def executions(self, workflow: str) -> list[str]:
-        async with self._reader.still():
+        async with self._reader.snapshot():
             found = await self._reader.executions(ExecutionFilter(workflow=workflow), limit=1000)
         return [each.id for each in reversed(found)]

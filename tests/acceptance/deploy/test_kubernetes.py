@@ -11,7 +11,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from rune.adapters.rabbitmq.topology import Topology
-from rune.adapters.redis.keys import PARTITIONS, Keys
+from rune.adapters.redis.keys import PARTITIONS, KeySpace
 from rune.adapters.redis.streams import GROUP
 from rune.ports.queue import LANES
 from rune.server.monitoring import HEALTH
@@ -195,7 +195,7 @@ class TestAutoscaling:
 
     def test_redis_triggers_cover_all_streams(self) -> None:
         spec, config = self.spec("redis"), kind("ConfigMap")["data"]
-        keys = Keys(config["RUNE_PREFIX"], int(config["RUNE_PARTITIONS"]))
+        keys = KeySpace(config["RUNE_PREFIX"], int(config["RUNE_PARTITIONS"]))
         assert keys.partitions == PARTITIONS
         streams = {each["metadata"]["stream"] for each in spec["triggers"]}
         assert streams == {

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rune.adapters.blobs import s3
-from rune.adapters.blobs.s3 import Bucket, Keys, S3Blobs
+from rune.adapters.blobs.s3 import AccessKeys, Bucket, S3Blobs
 from rune.ports.journal import StoreUnavailableError
 from tests.integration.blobs.hostile_keys import (
     HOSTILE_KEYS,
@@ -100,7 +100,7 @@ class TestPages:
 class TestRejected:
     @async_test
     async def test_wrong_keys_are_rejected_without_showing_secret(self, tmp_path: Path) -> None:
-        blob = S3Blobs(s3_server().bucket(), Keys("unknown", SECRET))
+        blob = S3Blobs(s3_server().bucket(), AccessKeys("unknown", SECRET))
         with s3_server().strict():
             messages = await error_messages(blob, r"access denied \(InvalidAccessKeyId: .+\)")
         assert all("blobs" in each and SECRET not in each for each in messages), messages
@@ -110,8 +110,8 @@ class TestRejected:
         await error_messages(S3Blobs(s3_server().bucket(name="missing-bucket"), KEYS), "NoSuchBucket")
 
     def test_keys_repr_hides_secret(self) -> None:
-        assert SECRET not in repr(Keys("id", SECRET))
-        assert SECRET not in f"{Keys('id', SECRET)}"
+        assert SECRET not in repr(AccessKeys("id", SECRET))
+        assert SECRET not in f"{AccessKeys('id', SECRET)}"
 
 
 class TestUnavailable:

@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from rune.adapters.postgres.batching import Batcher
+from rune.adapters.postgres.batching import splitting
 from rune.adapters.postgres.database import DatabaseRefusedError, OutOfLocksError
 from rune.adapters.postgres.journal_writes import FactRun, fact_batch
+from rune.batching import Batcher
 from rune.core.execution.fact import ExecutionEnded, Fact, PauseChanged
 from rune.ports.journal import StoreUnavailableError
 from tests.contract.suites.records import result
 from tests.support.async_test import async_test
-
-
-class Item:
-    """A write with one name as its key."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-
-    def names(self) -> Iterable[object]:
-        return (self.name,)
 
 
 class RecordingBatcher:
@@ -40,21 +30,27 @@ class RecordingBatcher:
         self.open = False
         self._bad = bad
         self._error = error
-        self.work: Batcher[Item] = Batcher(self._write, lambda: lambda _: True, lanes=lanes, most=most)
+        self.work: Batcher[str, str] = Batcher(
+            splitting(self._write),
+            max_requests=most,
+            lanes=lanes,
+            names=lambda name: (name,),
+            error=StoreUnavailableError,
+        )
 
-    async def _write(self, batch: Sequence[Item]) -> list[str]:
-        self.batches.append([each.name for each in batch])
+    async def _write(self, batch: Sequence[str]) -> list[str]:
+        self.batches.append(list(batch))
         gate = asyncio.Event()
         self.gates.append(gate)
         self.started.set()
         if not self.open:
             await gate.wait()
-        if self._bad and any(each.name.startswith(self._bad) for each in batch):
+        if self._bad and any(each.startswith(self._bad) for each in batch):
             raise self._error()
-        return [each.name for each in batch]
+        return list(batch)
 
     def submit(self, *names: str) -> list[asyncio.Future[Any]]:
-        return [self.work.submit(Item(name)) for name in names]
+        return [self.work.submit(name) for name in names]
 
     async def next_batch(self) -> list[str]:
         """Wait for the next batch and return it."""

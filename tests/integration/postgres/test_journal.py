@@ -270,7 +270,7 @@ class TestRefusals:
                 assert await found.index.matching(name, 5) == []
                 assert await found.blob.get(f"{name}/x") is None
                 with pytest.raises(WorkflowNotFoundError):
-                    await found.library.find(name)
+                    await found.workflows.find(name)
 
     @async_test
     async def test_unknown_execution_does_not_affect_its_batch(self, tmp_path: Path) -> None:

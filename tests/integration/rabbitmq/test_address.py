@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from rune.adapters.rabbitmq.amqp.address import parse_address
@@ -74,5 +76,7 @@ def test_unreadable_certificates_are_rejected() -> None:
 def test_process_rejects_unknown_url_option() -> None:
     member = ProcessInfo(name="w", host="h", pid=1, roles=("worker",), version="1", started_at=0)
 
+    unused: Any = None
+
     with pytest.raises(InvalidAddressError, match="`speed` is no option"):
-        RabbitComponents(Settings(queue="amqp://host/?speed=9"), member)
+        RabbitComponents(Settings(queue="amqp://host/?speed=9"), member, unused, unused, unused)

@@ -73,8 +73,7 @@ async def test_pulling_worker_serves_all_lanes_and_queues() -> None:
         return "other" if execution == "other" else "default"
 
     async with vhost_queues() as vhost:
-        queue = vhost.queue(prefetch=6, queues=("default", "other"))
-        queue.set_route(route)
+        queue = vhost.queue(prefetch=6, queues=("default", "other"), route=route)
         await queue.send("first", [Token(node) for node in range(6)])
         held = [await queue.receive() for _ in range(6)]
         await queue.send("high", [Token(node) for node in range(120)], 9)
@@ -153,8 +152,7 @@ async def test_named_queue_is_read_by_its_workers() -> None:
             return "gpu" if token.node else "default"
 
         plain, special = vhost.queue("plain"), vhost.queue("special", queues=("gpu",))
-        sender = vhost.queue("sender", queues=("default", "gpu"))
-        sender.set_route(route)
+        sender = vhost.queue("sender", queues=("default", "gpu"), route=route)
         await sender.send("x", [Token(0), Token(1)], 9)
         assert (await plain.receive()).token.node == 0
         assert (await special.receive()).token.node == 1
@@ -167,8 +165,7 @@ async def test_named_queue_keeps_tokens_until_worker_starts() -> None:
         async def route(execution: str, token: Token) -> str:
             return "gpu"
 
-        sender = vhost.queue("sender", adopt=True)
-        sender.set_route(route)
+        sender = vhost.queue("sender", adopt=True, route=route)
         await sender.send("x", [Token(1)], 1)
         assert await vhost.waiting("workflow.execution.gpu.low") == 1
         reader = vhost.queue("reader", queues=("gpu",))
@@ -182,8 +179,7 @@ async def test_unroutable_send_does_not_affect_others() -> None:
         async def route(execution: str, token: Token) -> str:
             return "default" if execution == "x" else "nowhere"
 
-        queue = vhost.queue(deadline=1.0)
-        queue.set_route(route)
+        queue = vhost.queue(deadline=1.0, route=route)
         await queue.send("x", [Token(0)])
         lost = asyncio.ensure_future(queue.send("lost", [Token(0)]))
         while not lost.done():
@@ -220,8 +216,7 @@ async def test_queue_may_have_reserved_name() -> None:
         return execution
 
     async with vhost_queues() as vhost:
-        normal, others = vhost.queue("normal"), vhost.queue("others", queues=names, adopt=True)
-        others.set_route(route)
+        normal, others = vhost.queue("normal"), vhost.queue("others", queues=names, adopt=True, route=route)
         for name in names:
             await others.send(name, [Token(0)])
         await others.send("default", [Token(1)], 9)
@@ -299,7 +294,6 @@ async def test_long_reason_is_truncated_to_frame() -> None:
 @async_test
 async def test_foreign_messages_are_passed_to_handler() -> None:
     async with vhost_queues() as vhost:
-        queue = vhost.queue()
         seen: list[NodeExecutionMessage] = []
 
         async def take(message: NodeExecutionMessage, body: bytes) -> None:
@@ -307,7 +301,7 @@ async def test_foreign_messages_are_passed_to_handler() -> None:
             if message.current_node == "nowhere":
                 raise RuneError("no such node", code="UNKNOWN_NODE")
 
-        queue.set_foreign_handler(take)
+        queue = vhost.queue(foreign_handler=take)
         waiting = asyncio.ensure_future(queue.receive())
         await until(lambda: queue.consumer.link.is_up)
         await vhost.put("workflow.execution", EXAMPLE)

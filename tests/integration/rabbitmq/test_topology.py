@@ -153,13 +153,13 @@ async def test_master_permissions_allow_requeue_of_innocent_messages() -> None:
 async def test_legacy_start_is_delivered_from_master_to_worker() -> None:
     topology = Topology()
     async with vhost_from_definitions(topology) as vhost:
-        sender, reader = (LegacyExecutor(url(vhost, role), topology, role) for role in ("master", "worker"))
         found: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
         async def take(message: NodeExecutionMessage, body: bytes) -> None:
             found.set_result(message.execution_id)
 
-        reader.set_handler(take)
+        sender = LegacyExecutor(url(vhost, "master"), topology, "master")
+        reader = LegacyExecutor(url(vhost, "worker"), topology, "worker", take)
         reader.start()
         start = NodeExecutionMessage(
             workflow_id="w",
@@ -210,12 +210,11 @@ async def test_rejected_start_is_kept_when_dead_letter_queue_is_missing() -> Non
     """The dead letter queue is deleted meanwhile; a new connection declares it again, and the start is kept."""
     topology = Topology()
     with broker().vhost() as vhost:
-        reader = LegacyExecutor(broker().url(vhost), topology, "worker")
 
         async def take(message: NodeExecutionMessage, body: bytes) -> None:
             raise LookupError("never")
 
-        reader.set_handler(take)
+        reader = LegacyExecutor(broker().url(vhost), topology, "worker", take)
         reader.start()
         await reader.hand_over(b"{}")
         queues = VhostQueues(broker().url(vhost), vhost)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rune.adapters.redis.client import Client
-from rune.adapters.redis.keys import Keys
+from rune.adapters.redis.keys import KeySpace
 from rune.adapters.redis.streams import GROUP, ConsumerCleaner, Streams
 from rune.core.execution.token import Token
 from tests.support.async_test import async_test
@@ -31,7 +31,7 @@ async def _consumer_names(client: Client, streams: Sequence[str]) -> set[str]:
 class ConsumerSetup:
     """Streams with their own prefix, and consumers that stop reading."""
 
-    def __init__(self, keys: Keys) -> None:
+    def __init__(self, keys: KeySpace) -> None:
         self.keys = keys
         self.client = Client(redis_server().url)
         self.cleaner = ConsumerCleaner(self.client, keys)

@@ -12,7 +12,7 @@ import pytest
 
 from rune.adapters.redis.checks import UnsuitableServerError, check
 from rune.adapters.redis.client import Client, RedisError
-from rune.adapters.redis.keys import Keys
+from rune.adapters.redis.keys import KeySpace
 from rune.adapters.redis.stores import RedisStores
 from rune.codec.facts import Inline
 from rune.core.execution.fact import ExecutionEnded
@@ -100,9 +100,9 @@ class TestCheck:
         keys = fresh_keys()
         client = Client(redis_server().url)
         await check(client, keys)
-        await check(client, Keys(keys.prefix))
+        await check(client, KeySpace(keys.prefix))
         with pytest.raises(UnsuitableServerError, match="16 partitions"):
-            await check(client, Keys(keys.prefix, 8))
+            await check(client, KeySpace(keys.prefix, 8))
         await client.close()
 
     @async_test
@@ -111,15 +111,15 @@ class TestCheck:
     ) -> None:
         client = Client(server.url)
         with caplog.at_level(logging.WARNING):
-            await check(client, Keys())
+            await check(client, KeySpace())
         assert "append-only" in caplog.text
         await client.call("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
         with pytest.raises(UnsuitableServerError, match="noeviction"):
-            await check(client, Keys())
+            await check(client, KeySpace())
         await client.call("CONFIG", "SET", "maxmemory-policy", "noeviction")
         await client.call("REPLICAOF", "127.0.0.1", "1")
         with pytest.raises(UnsuitableServerError, match="replica"):
-            await check(client, Keys())
+            await check(client, KeySpace())
         await client.close()
 
     @async_test
@@ -127,7 +127,7 @@ class TestCheck:
         admin = Client(server.url)
         await admin.call("ACL", "SETUSER", "default", "-xautoclaim")
         with pytest.raises(UnsuitableServerError, match="XAUTOCLAIM"):
-            await check(admin, Keys())
+            await check(admin, KeySpace())
         await admin.close()
 
 
@@ -210,7 +210,7 @@ class TestProcesses:
         async with redis_cluster(tmp_path, redis_server().url, chain()) as cluster:
             state = cluster.process()
             (a,) = (await state.admit(await cluster.accept(), cluster.plan)).emitted
-            keys = Keys(cluster.prefix)
+            keys = KeySpace(cluster.prefix)
             stores = RedisStores(redis_server().url, prefix=cluster.prefix)
             await stores.client.call("ZADD", keys.due(keys.partition("gone")), 1, "gone")
             await cluster.accept("newer")
@@ -305,12 +305,11 @@ class TestDeliveries:
     @async_test
     async def test_named_queue_is_read_by_its_workers(self, tmp_path: Path) -> None:
         stores = RedisStores(redis_server().url, prefix=fresh_keys().prefix)
-        plain, gpu = stores.queue("plain"), stores.queue("gpu", ("gpu",))
 
         async def route(execution: str, token: Token) -> str:
             return "gpu" if token.node == 9 else "default"
 
-        plain.set_route(route)
+        plain, gpu = stores.queue("plain", route=route), stores.queue("gpu", ("gpu",))
         await plain.send("x", [Token(9), Token(1)])
         assert (await gpu.receive()).token == Token(9)
         assert (await plain.receive()).token == Token(1)

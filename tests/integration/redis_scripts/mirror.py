@@ -20,7 +20,7 @@ from rune.adapters.redis.encoding import (
     token_fields,
     token_from_fields,
 )
-from rune.adapters.redis.keys import Keys
+from rune.adapters.redis.keys import KeySpace
 from rune.adapters.redis.snapshot import SnapshotContext, decode_state, encode_state, finish_of, read_fields
 from rune.core.execution.control import change_pause, claim_verdict, deliver_signal
 from rune.core.execution.decision import Applied, Decision, FinishExecution, Timer
@@ -35,7 +35,7 @@ from rune.core.plan.model import Plan
 NOW = 1_700_000_000_000
 INCARNATION = "7a"
 PACK = msgspec.msgpack.encode
-KEYS = Keys("mirror")
+KEYS = KeySpace("mirror")
 
 
 class MirrorMismatch(AssertionError):

@@ -45,7 +45,7 @@ def test_metrics_of_all_processes_sum_to_journal(monitored: MonitoredCluster) ->
             executions = await _run_to_end(engine, MIXED, {"items": [1, 2, 3]}, RUNS)
             executions += await _run_to_end(engine, FAILING, {}, RUNS)
             expected = await journal_counts(engine, executions)
-            starts = engine.witness.meter.starts
+            starts = engine.instrumentation.counters.starts
         each = {name: samples(text) for name, text in monitored.scrapes().items()}
         after = samples(*monitored.scrapes().values())
         found = {key: value - before.get(key, 0.0) for key, value in after.items()}

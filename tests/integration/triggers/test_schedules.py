@@ -305,7 +305,7 @@ def test_reconcile_publishes_missing_triggers(tmp_path: Path) -> None:
         triggers = harness.engine.services.triggers
         await triggers.reconcile()
         assert await harness.run_at(NOON + MINUTE) == ["2026-05-01T12:01:00Z"]
-        await harness.engine.backend.library.archive("report", NOON)
+        await harness.engine.backend.workflows.archive("report", NOON)
         await triggers.reconcile()
         assert await harness.triggers.list() == []
 

@@ -62,4 +62,4 @@ async def patient(
 def reader_of(found: PostgresStores) -> ExecutionReader:
     """Return a reader of the database."""
     plans = PlanCache(found.journal, full_registry(()).catalogue)
-    return ExecutionReader(found.index, found.journal, found.blob, plans, found.database, found.library)
+    return ExecutionReader(found.index, found.journal, found.blob, plans, found.database, found.workflows)

@@ -111,7 +111,16 @@ class Server:
                 raise RuntimeError((self.folder / "log").read_text()[-2000:])
 
     def _ready(self) -> int:
-        command = [str(self._bin / "pg_isready"), "-q", "-h", str(self.folder), "-p", str(self.port), "-t", "1"]
+        command = [
+            str(self._bin / "pg_isready"),
+            "-q",
+            "-h",
+            str(self.folder),
+            "-p",
+            str(self.port),
+            "-t",
+            "1",
+        ]
         return subprocess.run(command, check=False).returncode
 
     def kill(self) -> None:

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from os import environ
 
-from rune.adapters.blobs.s3 import Bucket, Keys
+from rune.adapters.blobs.s3 import AccessKeys, Bucket
 from tests.support.services.postgres import free_port
 
 TIMEOUT_S = 60.0
 PAGE = 10
-KEYS = Keys("test", "test")
+KEYS = AccessKeys("test", "test")
 NAME = "blobs"
 
 

@@ -52,7 +52,7 @@ def test_early_signal_is_kept_until_token_waits() -> None:
     execution.suspend("a", signal="go")
 
     assert execution.token("a").signal == "s1"
-    assert [each.id for each in execution.state.unheeded] == ["s0", "s2"]
+    assert [each.id for each in execution.state.pending_signals] == ["s0", "s2"]
     assert folded(execution) == {"a@/ s1"}
 
 
@@ -106,7 +106,7 @@ def test_timed_signal_wait_resumes_at_its_time_without_signal() -> None:
     execution.signal("go", "s1")
 
     assert (execution.token("a").fate, execution.token("a").signal) == (TokenPurpose.RUN, None)
-    assert [each.id for each in execution.state.unheeded] == ["s1"]
+    assert [each.id for each in execution.state.pending_signals] == ["s1"]
 
 
 def test_node_timeout_fails_signal_wait() -> None:

@@ -28,7 +28,7 @@ _MESSAGE = re.compile(r"<Message>([^<]{1,300})</Message>")
 _STATUS = re.compile(r"status code: (\d{3}[^:\n]{0,40})")
 
 
-class Keys(NamedTuple):
+class AccessKeys(NamedTuple):
     """Access keys of the S3 service."""
 
     id: str
@@ -36,7 +36,7 @@ class Keys(NamedTuple):
     session: str = ""
 
     def __repr__(self) -> str:
-        return f"Keys({self.id})"
+        return f"AccessKeys({self.id})"
 
 
 class Bucket(NamedTuple):
@@ -54,7 +54,7 @@ class Bucket(NamedTuple):
 class S3Blobs:
     """Bytes by key. The objects of an execution share a prefix."""
 
-    def __init__(self, bucket: Bucket, keys: Keys, *, timeout: float = TIMEOUT_S) -> None:
+    def __init__(self, bucket: Bucket, keys: AccessKeys, *, timeout: float = TIMEOUT_S) -> None:
         self._bucket = bucket
         self._timeout = timeout
         self._store = _store(bucket, keys, timeout)
@@ -104,7 +104,7 @@ class S3Blobs:
             raise StoreUnavailableError(f"{self._bucket}: {reason}") from error
 
 
-def _store(bucket: Bucket, keys: Keys, timeout: float) -> S3Store:
+def _store(bucket: Bucket, keys: AccessKeys, timeout: float) -> S3Store:
     options = {"endpoint": bucket.endpoint} if bucket.endpoint else {}
     if keys.session:
         options["session_token"] = keys.session

@@ -52,7 +52,7 @@ def _open_files(url: str) -> FilesystemBlobs:
 
 def _open_s3(url: str, environment: Mapping[str, str]) -> BlobStore:
     try:
-        from rune.adapters.blobs.s3 import Keys, S3Blobs  # noqa: PLC0415 - the S3 client is optional
+        from rune.adapters.blobs.s3 import AccessKeys, S3Blobs  # noqa: PLC0415 - the S3 client is optional
     except ModuleNotFoundError as missing:
         raise SettingsError(
             f"RUNE_BLOB: s3:// needs the package `{missing.name}`; install rune-engine[cluster]"
@@ -64,7 +64,9 @@ def _open_s3(url: str, environment: Mapping[str, str]) -> BlobStore:
             f"RUNE_BLOB: s3:// reads its keys from the environment; set {' and '.join(absent)}"
         )
     session = environment.get("AWS_SESSION_TOKEN", "")
-    return S3Blobs(bucket, Keys(environment[ACCESS_KEY_VARIABLE], environment[SECRET_KEY_VARIABLE], session))
+    return S3Blobs(
+        bucket, AccessKeys(environment[ACCESS_KEY_VARIABLE], environment[SECRET_KEY_VARIABLE], session)
+    )
 
 
 def _parse_bucket(url: str, environment: Mapping[str, str]) -> Bucket:

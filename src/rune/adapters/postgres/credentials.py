@@ -14,16 +14,16 @@ from rune.adapters.encryption import (
     first,
     reencrypt,
     rotated,
+    stored_before,
     summary_of,
 )
 from rune.adapters.postgres.database import Connection, Database, is_storable, query
-from rune.adapters.rows import grants_of, grants_text
+from rune.adapters.rows import changed_grants, grants_of, grants_text
 from rune.ports.credentials import (
     Credential,
-    CredentialNameTakenError,
-    CredentialNotFoundError,
     CredentialSummary,
     NewCredential,
+    credential_not_found,
 )
 
 
@@ -37,11 +37,9 @@ class PostgresCredentials:
     async def put(self, draft: NewCredential) -> CredentialSummary:
         async with self._database.transaction() as connection:
             await connection.execute(query("credential_lock"))
-            known = await _find(connection, draft.id)
-            if known is not None and known.name == draft.name:
-                return summary_of(known)
-            if known is not None or await _find(connection, draft.name) is not None:
-                raise CredentialNameTakenError(f"credential `{draft.name}` already exists")
+            known = await _find(connection, draft.id) or await _find(connection, draft.name)
+            if known is not None:
+                return stored_before(known, draft)
             used = await connection.fetchrow(query("credential_keys"))
             sealed = first(self._keys.ring_beside(*used), draft)
             await connection.execute(query("credential_insert"), *msgspec.structs.astuple(sealed))
@@ -98,7 +96,7 @@ async def _lock_and_find(connection: Connection, reference: str) -> EncryptedCre
     await connection.execute(query("credential_lock"))
     row = await _find(connection, reference)
     if row is None:
-        raise CredentialNotFoundError(f"there is no credential `{reference[:128]}`")
+        raise credential_not_found(reference)
     return row
 
 
@@ -120,6 +118,6 @@ class PostgresGrants:
         async with self._database.transaction() as connection:
             await connection.execute(query("credential_lock"))
             row = await connection.fetchrow(query("grants"), credential)
-            found = (grants_of(None if row is None else row["whom"]) | set(add)) - set(remove)
+            found = changed_grants(None if row is None else row["whom"], add, remove)
             await connection.execute(query("grants_put"), credential, grants_text(found))
         return found

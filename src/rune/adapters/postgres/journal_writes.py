@@ -17,9 +17,10 @@ from typing import Any
 
 import msgspec
 
-from rune.adapters.postgres.batching import Batcher
+from rune.adapters.postgres.batching import splitting
 from rune.adapters.postgres.database import Database, DatabaseRefusedError, Row, query
 from rune.adapters.rows import LETTERS, references
+from rune.batching import Batcher
 from rune.codec.facts import decode_fact, encode_fact, encode_path, fact_columns
 from rune.core.execution.fact import (
     AttemptFailed,
@@ -116,7 +117,7 @@ class IdBeingReleasedError(Exception):
 class PendingStart:
     """A start in a batch: the execution and its initial facts."""
 
-    __slots__ = ("body", "defined", "digest", "execution", "future", "needed", "rows", "size")
+    __slots__ = ("body", "defined", "digest", "execution", "needed", "rows", "size")
 
     def __init__(self, execution: ExecutionRecord, kept: Sequence[Fact], *, defined: bool) -> None:
         self.execution = execution
@@ -126,7 +127,6 @@ class PendingStart:
         self.rows: list[Columns] = [columns(fact) for fact in kept]
         self.needed = sorted(references(execution, kept))
         self.size = len(self.body) + sum(len(row[5]) for row in self.rows)
-        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     def names(self) -> Iterable[object]:
         if self.execution.key is None:
@@ -155,7 +155,14 @@ class StartWriter:
 
     def __init__(self, database: Database, *, lanes: int = LANES) -> None:
         self._database = database
-        self._batches: Batcher[PendingStart] = Batcher(self._write, start_batch, lanes=lanes, most=MAX_STARTS)
+        self._batches: Batcher[PendingStart, ExecutionRecord] = Batcher(
+            splitting(self._write),
+            max_requests=MAX_STARTS,
+            lanes=lanes,
+            new_batch=start_batch,
+            names=PendingStart.names,
+            error=StoreUnavailableError,
+        )
         self._saved: OrderedDict[str, bytes] = OrderedDict()
         self._saved_bytes = 0
         self._statement = query("accept")
@@ -303,7 +310,7 @@ def new_mark() -> int:
 class FactRun:
     """Facts of one execution that are written only if the first of them is new."""
 
-    __slots__ = ("ending", "execution", "facts", "future", "mark", "rows", "size", "status")
+    __slots__ = ("ending", "execution", "facts", "mark", "rows", "size", "status")
 
     def __init__(self, execution: str, facts: Sequence[Fact], mark: int) -> None:
         self.execution = execution
@@ -323,7 +330,6 @@ class FactRun:
             self.status = last.status
         elif type(last) is PauseChanged:
             self.status = "paused" if last.paused else "running"
-        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     def names(self) -> Iterable[object]:
         return (self.execution,)
@@ -360,7 +366,14 @@ class FactWriter:
 
     def __init__(self, database: Database, *, lanes: int = LANES) -> None:
         self._database = database
-        self._batches: Batcher[FactRun] = Batcher(self._write, fact_batch, lanes=lanes, most=MAX_RUNS)
+        self._batches: Batcher[FactRun, Sequence[Fact]] = Batcher(
+            splitting(self._write),
+            max_requests=MAX_RUNS,
+            lanes=lanes,
+            new_batch=fact_batch,
+            names=FactRun.names,
+            error=StoreUnavailableError,
+        )
         self._claims: list[Claim] = []
         self._unconfirmed: dict[int, tuple[Fact, int]] = {}
         self.ended: dict[str, ExecutionEnded] = {}
@@ -374,7 +387,7 @@ class FactWriter:
         known = self._unconfirmed.pop(id(head), None)
         run = FactRun(execution, facts, known[1] if known is not None else new_mark())
         try:
-            stored: Sequence[Fact] = await self._batches.submit(run)
+            stored = await self._batches.submit(run)
         except StoreUnavailableError:
             self._remember_mark(head, run.mark)
             raise

@@ -7,13 +7,13 @@ relays may take rows concurrently.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from rune.adapters.postgres.batching import Batcher
+from rune.adapters.postgres.batching import splitting
 from rune.adapters.postgres.database import Database, query
+from rune.batching import Batcher
 from rune.ports.inspection import Backlog
+from rune.ports.journal import StoreUnavailableError
 from rune.ports.outbox import Kind, OutboxRow
 
 MAX_ROWS = 256
@@ -24,25 +24,15 @@ HOLD_MS = 30_000
 """How long a relay has for a row before another relay may take it."""
 
 
-class DoneRequest:
-    """A row whose work was done by the process that wrote it."""
-
-    __slots__ = ("execution", "future", "kind")
-
-    def __init__(self, execution: str, kind: Kind) -> None:
-        self.execution = execution
-        self.kind = kind
-        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-
-    def names(self) -> Iterable[object]:
-        return ()
+DoneRequest = tuple[str, Kind]
+"""Execution and kind of a row whose work was done by the process that wrote it."""
 
 
 class PostgresOutbox:
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._done: Batcher[DoneRequest] = Batcher(
-            self._delete_rows, lambda: lambda _: True, lanes=1, most=MAX_ROWS, linger=LINGER_S
+        self._done: Batcher[DoneRequest, None] = Batcher(
+            splitting(self._delete_rows), max_requests=MAX_ROWS, linger=LINGER_S, error=StoreUnavailableError
         )
 
     async def take(self, limit: int, held: int = HOLD_MS) -> list[OutboxRow]:
@@ -62,7 +52,7 @@ class PostgresOutbox:
 
     async def mark_done(self, execution: str, kind: Kind) -> None:
         """Delete the row of this execution and kind; concurrent calls share one statement."""
-        await self._done.submit(DoneRequest(execution, kind))
+        await self._done.submit((execution, kind))
 
     async def backlog(self) -> Backlog:
         """Return the number of rows and for how long the oldest has been free for a relay to take."""
@@ -74,6 +64,6 @@ class PostgresOutbox:
         await self._done.close()
 
     async def _delete_rows(self, group: Sequence[DoneRequest]) -> list[None]:
-        executions, kinds = [each.execution for each in group], [each.kind for each in group]
+        executions, kinds = [execution for execution, _ in group], [kind for _, kind in group]
         await self._database.fetch(query("outbox_mark_done"), executions, kinds)
         return [None] * len(group)

@@ -51,7 +51,7 @@ class PostgresStores:
         self.database = database
         self.journal = PostgresJournal(database)
         self.blob = outside or PostgresBlobs(database)
-        self.library = PostgresWorkflows(database)
+        self.workflows = PostgresWorkflows(database)
         self.retention = PostgresRetention(database, self.journal, outside)
         self.index = PostgresIndex(database)
         self.outbox = PostgresOutbox(database)

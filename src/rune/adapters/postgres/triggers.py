@@ -9,7 +9,7 @@ import asyncpg  # type: ignore[import-untyped]
 import msgspec
 
 from rune.adapters.postgres.database import Database, DatabaseRefusedError, Row, query
-from rune.ports.triggers import PathTakenError, Trigger
+from rune.ports.triggers import Trigger, path_taken_error
 
 _TRIGGER = msgspec.msgpack.Decoder(Trigger)
 _PACK = msgspec.msgpack.Encoder()
@@ -56,9 +56,10 @@ class PostgresTriggers:
         try:
             row = await self._database.once(*statement)
         except DatabaseRefusedError as error:
-            if isinstance(error.__cause__, asyncpg.UniqueViolationError):
-                raise PathTakenError(f"another webhook already uses the path `{stored.path}`") from None
-            raise
+            if not isinstance(error.__cause__, asyncpg.UniqueViolationError):
+                raise
+            other = None if stored.path is None else await self.at_path(stored.path)
+            raise path_taken_error(stored.path, None if other is None else other.workflow) from None
         return None if row is None else stored
 
     async def remove(self, trigger: Trigger) -> bool:

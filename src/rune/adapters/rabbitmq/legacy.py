@@ -29,18 +29,17 @@ RETRY_DELAY_S = 1.0
 class LegacyExecutor:
     """Publishes starts for the legacy executor, or consumes them in its place."""
 
-    def __init__(self, url: str, topology: Topology, name: str) -> None:
+    def __init__(
+        self, url: str, topology: Topology, name: str, handler: ForeignMessageHandler | None = None
+    ) -> None:
+        """`handler` handles consumed starts; it is needed only to consume."""
         self._topology = topology
         self._name = f"{name} legacy"
-        self._handler: ForeignMessageHandler | None = None
+        self._handler = handler
         self._consuming = False
         self._channel: Channel | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._link = ReconnectingConnection(url, self._name, self._prepare, deadline=REPLY_TIMEOUT_S)
-
-    def set_handler(self, handler: ForeignMessageHandler) -> None:
-        """Set the handler of consumed starts."""
-        self._handler = handler
 
     def start(self) -> None:
         """Start consuming. Without it, the connection is opened by the first `hand_over`."""

@@ -21,7 +21,7 @@ from rune.adapters.rabbitmq.amqp.errors import AmqpError, BrokerUnavailableError
 from rune.adapters.rabbitmq.amqp.frames import MessageProperties
 from rune.adapters.rabbitmq.consumer import WATCH_PERIOD_S, Consumer, HeldMessage
 from rune.adapters.rabbitmq.publisher import Publisher
-from rune.adapters.rabbitmq.topology import DEFAULT, DELAYS_S, Kind, Topology, declare
+from rune.adapters.rabbitmq.topology import DELAYS_S, Kind, Topology, declare
 from rune.codec.messages import (
     NO_CONTEXT,
     InvalidMessageError,
@@ -36,7 +36,7 @@ from rune.core.execution.token import Token
 from rune.errors import RuneError
 from rune.ports.inspection import QueueDepth
 from rune.ports.journal import StoreUnavailableError
-from rune.ports.queue import LANES, Delivery, lane_of
+from rune.ports.queue import DEFAULT_QUEUE, LANES, Delivery, Route, default_route, lane_of
 
 log = logging.getLogger("rune.queue")
 
@@ -66,9 +66,6 @@ PERMANENT_ERRORS = frozenset({"NO_ROUTE", "ACCESS_REFUSED", "NOT_ALLOWED", "PREC
 
 HINT = MessageProperties(type="NodeExecutionMessage", app_id="rune", timed=True)
 """With a timestamp, so that the broker's metrics show the age of the oldest message."""
-
-Route = Callable[[str, Token], Awaitable[str]]
-"""Returns the name of the queue of a token of an execution."""
 
 ContextLookup = Callable[[str], Awaitable[MessageContext]]
 """Returns the names of an execution that its messages carry."""
@@ -192,7 +189,7 @@ class RabbitQueue:
         url: str,
         *,
         prefix: str = "workflow",
-        queues: Sequence[str] = (DEFAULT,),
+        queues: Sequence[str] = (DEFAULT_QUEUE,),
         consumer: str = "worker",
         prefetch: int = 256,
         kind: Kind = "classic",
@@ -200,8 +197,17 @@ class RabbitQueue:
         deadline: float = PUBLISH_DEADLINE_S,
         watch: float = WATCH_PERIOD_S,
         adopt: bool = False,
+        route: Route = default_route,
+        context_lookup: ContextLookup | None = None,
+        message_builder: MessageBuilder | None = None,
+        foreign_handler: ForeignMessageHandler | None = None,
     ) -> None:
-        """With `adopt`, a named queue that does not exist yet is declared when a message is sent to it."""
+        """With `adopt`, a named queue that does not exist yet is declared when a message is sent to it.
+
+        Without a `context_lookup` messages carry the execution id only, with a `message_builder` they are
+        self-contained instead of hints, and without a `foreign_handler` messages of other producers become dead
+        letters.
+        """
         self._url = url
         self.topology = Topology(prefix, queues, kind)
         self.publisher = Publisher(url, self.topology, f"{consumer} out", deadline=deadline, adopt=adopt)
@@ -211,31 +217,15 @@ class RabbitQueue:
         self._retry_buffer = RetryBuffer(self.publisher)
         self._depths = QueueDepthReader(url, self.topology)
         self._early = early
-        self._route: Route | None = None
-        self._context_lookup: ContextLookup | None = None
-        self._foreign_handler: ForeignMessageHandler | None = None
-        self._message_builder: MessageBuilder | None = None
+        self._route = route
+        self._context_lookup = context_lookup
+        self._message_builder = message_builder
+        self._foreign_handler = foreign_handler
         self._tags = count(1)
         self._held: dict[int, HeldMessage] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._delayed: dict[int, asyncio.TimerHandle] = {}
         self._early_ack_timer: asyncio.TimerHandle | None = None
-
-    def set_route(self, route: Route) -> None:
-        """Set how tokens are assigned to queues; without it all use the default queue."""
-        self._route = route
-
-    def set_context_lookup(self, lookup: ContextLookup) -> None:
-        """Set the source of the names that messages carry; without it they carry the execution id only."""
-        self._context_lookup = lookup
-
-    def set_foreign_handler(self, handler: ForeignMessageHandler) -> None:
-        """Set the handler of messages of other producers; without it they become dead letters."""
-        self._foreign_handler = handler
-
-    def set_message_builder(self, builder: MessageBuilder) -> None:
-        """Send self-contained messages instead of hints."""
-        self._message_builder = builder
 
     async def check(self) -> None:
         """Connect once and declare the topology; raise if that is impossible."""
@@ -269,7 +259,7 @@ class RabbitQueue:
             raise
 
     async def _routing_key(self, execution: str, token: Token, priority: int) -> str:
-        queue = DEFAULT if self._route is None else await self._route(execution, token)
+        queue = await self._route(execution, token)
         return self.topology.lane(queue, LANES[lane_of(priority, items=bool(token.path))])
 
     async def _send_self_contained(

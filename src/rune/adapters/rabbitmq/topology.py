@@ -20,9 +20,8 @@ from rune.adapters.rabbitmq.amqp.channel import Channel
 from rune.adapters.rabbitmq.amqp.connection import Connection
 from rune.adapters.rabbitmq.amqp.errors import AmqpError, ChannelClosedError
 from rune.core.definition.fields import MAX_ID_LENGTH
-from rune.ports.queue import LANES
+from rune.ports.queue import DEFAULT_QUEUE, LANES
 
-DEFAULT = "default"
 DELAYS_S = (5, 25, 125)
 DELIVERIES = 20
 """Deliveries of a message on a quorum queue before it becomes a dead letter."""
@@ -76,7 +75,7 @@ class Topology:
     replicated."""
 
     def __init__(
-        self, prefix: str = "workflow", queues: Sequence[str] = (DEFAULT,), kind: Kind = "classic"
+        self, prefix: str = "workflow", queues: Sequence[str] = (DEFAULT_QUEUE,), kind: Kind = "classic"
     ) -> None:
         self.prefix = prefix
         self.queues = tuple(dict.fromkeys(queues))
@@ -93,7 +92,7 @@ class Topology:
 
     def lane(self, queue: str, lane: str) -> str:
         """Return the name of a queue's lane, which is also its routing key."""
-        name = self.execution if queue == DEFAULT else f"{self.execution}.{queue}"
+        name = self.execution if queue == DEFAULT_QUEUE else f"{self.execution}.{queue}"
         if queue in RESERVED_NAMES:
             name += RESERVED_SUFFIX
         return name if lane == "normal" else f"{name}.{lane}"
@@ -101,7 +100,7 @@ class Topology:
     def queue_of(self, key: str) -> str | None:
         """Return the queue whose lane has this name, None if the name does not belong to this prefix."""
         if key in (self.execution, *(f"{self.execution}.{lane}" for lane in LANES)):
-            return DEFAULT
+            return DEFAULT_QUEUE
         name = key.removeprefix(f"{self.execution}.")
         if name == key:
             return None

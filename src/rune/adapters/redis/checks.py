@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rune.adapters.redis.client import Argument, Client, RedisError, info
-from rune.adapters.redis.keys import Keys
+from rune.adapters.redis.keys import KeySpace
 from rune.errors import RuneError
 
 log = logging.getLogger("rune.redis")
@@ -82,7 +82,7 @@ class UnsuitableServerError(RuneError):
     code = "REDIS_UNFIT"
 
 
-async def check(client: Client, keys: Keys) -> None:
+async def check(client: Client, keys: KeySpace) -> None:
     """Raise if the server is unsuitable, warn about risky settings, and store the number of partitions."""
     server = info(await client.call("INFO", "server")) | info(await client.call("INFO", "memory"))
     server |= info(await client.call("INFO", "persistence")) | info(await client.call("INFO", "replication"))
@@ -108,7 +108,7 @@ async def check(client: Client, keys: Keys) -> None:
     await _check_partitions(client, keys)
 
 
-async def _check_rights(client: Client, keys: Keys) -> None:
+async def _check_rights(client: Client, keys: KeySpace) -> None:
     # A random key, because other processes may start at the same time.
     key = f"{keys.prefix}:{{p00}}:probe:{secrets.token_hex(4)}"
     for probe in PROBES:
@@ -120,7 +120,7 @@ async def _check_rights(client: Client, keys: Keys) -> None:
             raise UnsuitableServerError(f"the Redis user may not run {probe[0]}: {error.message}") from error
 
 
-async def _check_partitions(client: Client, keys: Keys) -> None:
+async def _check_partitions(client: Client, keys: KeySpace) -> None:
     """Raise if the server uses another number of partitions, which would assign executions to other keys."""
     await client.call("HSETNX", keys.settings, "partitions", keys.partitions)
     stored = int(await client.call("HGET", keys.settings, "partitions"))
@@ -169,7 +169,7 @@ def _probes(key: str) -> dict[str, tuple[Argument, ...]]:
     }
 
 
-async def missing_rights(client: Client, keys: Keys) -> tuple[str, ...]:
+async def missing_rights(client: Client, keys: KeySpace) -> tuple[str, ...]:
     """Return the commands that the user of the connection may not run on Rune's keys."""
     probes = _probes(f"{keys.prefix}:{PROBE_ID}")
     calls = (client.call(*name.upper().split(), *arguments) for name, arguments in probes.items())

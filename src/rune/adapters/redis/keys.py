@@ -9,7 +9,7 @@ PARTITIONS = 16
 MAX_CACHED_NAMES = 4_096
 
 
-class Keys:
+class KeySpace:
     """Key names. Different prefixes separate independent installations on one server."""
 
     def __init__(self, prefix: str = "rune", partitions: int = PARTITIONS) -> None:

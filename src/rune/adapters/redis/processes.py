@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from rune.adapters.redis.client import Client
-from rune.adapters.redis.keys import Keys
+from rune.adapters.redis.keys import KeySpace
 from rune.ports.processes import EXPIRY_S, ProcessInfo
 
 _JSON = msgspec.json.Encoder()
@@ -13,7 +13,7 @@ _PROCESS = msgspec.json.Decoder(ProcessInfo)
 
 
 class RedisProcessRegistry:
-    def __init__(self, client: Client, keys: Keys) -> None:
+    def __init__(self, client: Client, keys: KeySpace) -> None:
         self._client = client
         self._key = f"{keys.prefix}:fleet"
 

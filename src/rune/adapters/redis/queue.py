@@ -11,17 +11,17 @@ import logging
 import re
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
 from rune.adapters.redis.client import Client, RedisError
-from rune.adapters.redis.keys import Keys
-from rune.adapters.redis.streams import DEFAULT, GROUP, Entry, Streams
+from rune.adapters.redis.keys import KeySpace
+from rune.adapters.redis.streams import GROUP, Entry, Streams
 from rune.core.execution.token import Path, Token
 from rune.ports.inspection import QueueDepth
 from rune.ports.journal import StoreUnavailableError
-from rune.ports.queue import LANES, Delivery, lanes_at
+from rune.ports.queue import DEFAULT_QUEUE, LANES, Delivery, Route, default_route, lanes_at
 
 log = logging.getLogger("rune.queue")
 
@@ -39,17 +39,14 @@ DISCOVERY_PERIOD_S = 60.0
 
 SCAN_COUNT = 1_000
 
-Route = Callable[[str, Token], Awaitable[str]]
-"""Returns the name of the queue of a token of an execution."""
-
 
 class QueueDepthReader:
     """Reads the depth of every queue. Queues are found by their streams, so unserved ones are included."""
 
-    def __init__(self, client: Client, keys: Keys, queues: Sequence[str] = ()) -> None:
+    def __init__(self, client: Client, keys: KeySpace, queues: Sequence[str] = ()) -> None:
         self._client = client
         self._keys = keys
-        self._queues = {DEFAULT, *queues}
+        self._queues = {DEFAULT_QUEUE, *queues}
         self._next_discovery = 0.0
 
     async def read(self) -> list[QueueDepth]:
@@ -112,10 +109,6 @@ class QueueDepthReader:
         return waiting, held, int(first[0][0].partition(b"-")[0]) if first and waiting else None
 
 
-async def _default_queue(execution: str, token: Token) -> str:
-    return DEFAULT
-
-
 class RedisQueue:
     """Reads only while a call of `receive` waits, so that a worker takes no delivery without a free slot."""
 
@@ -125,7 +118,7 @@ class RedisQueue:
         blocking: Client,
         streams: Streams,
         *,
-        route: Route = _default_queue,
+        route: Route = default_route,
         idle: float = IDLE_S,
         depths: QueueDepthReader | None = None,
     ) -> None:
@@ -193,9 +186,6 @@ class RedisQueue:
 
     async def depths(self) -> list[QueueDepth]:
         return [] if self._depths is None else await self._depths.read()
-
-    def set_route(self, route: Route) -> None:
-        self._route = route
 
     def is_held(self, execution: str, node: int, path: Path) -> Entry | None:
         """Return the entry of a token that was delivered here and is not acknowledged yet."""

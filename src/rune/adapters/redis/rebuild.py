@@ -20,7 +20,7 @@ import msgspec
 
 from rune.adapters.redis.client import Client
 from rune.adapters.redis.encoding import CachedExecution, encode_path
-from rune.adapters.redis.keys import Keys
+from rune.adapters.redis.keys import KeySpace
 from rune.adapters.redis.snapshot import SnapshotContext, StateSnapshot, encode_state
 from rune.adapters.redis.streams import StreamSender
 from rune.core.execution import decision
@@ -260,7 +260,7 @@ def _split(snapshot: StateSnapshot) -> list[StateSnapshot]:
 class WipeRecovery:
     """Schedules all running executions once in each run of the server, page by page, by any process."""
 
-    def __init__(self, client: Client, keys: Keys, running_executions: RunningExecutions | None) -> None:
+    def __init__(self, client: Client, keys: KeySpace, running_executions: RunningExecutions | None) -> None:
         self._client = client
         self._keys = keys
         self._running_executions = running_executions

@@ -78,9 +78,9 @@ def encode_state(
     if state.first_failures:
         first = [(encode_path(path), node, encode_error(each)) for path, node, each in state.first_failures]
         fields.append(("e", first))
-    if state.unheeded:
-        fields.append(("q", [_encode_signal(each) for each in state.unheeded]))
-    fields += [(f"H{each}", 1) for each in state.heard]
+    if state.pending_signals:
+        fields.append(("q", [_encode_signal(each) for each in state.pending_signals]))
+    fields += [(f"H{each}", 1) for each in state.received_signals]
     for scope in state.scopes.values():
         fields += _scope_fields(plan, names, state, scope)
     listeners = [
@@ -252,8 +252,8 @@ def decode_state(plan: Plan, fields: Fields) -> State:
     state.first_failures = [
         (decode_path(p), node, decode_error(each)) for p, node, each in fields.get("e", ())
     ]
-    state.unheeded = [_decode_signal(each) for each in fields.get("q", ())]
-    state.heard = {name[1:] for name in fields if name[0] == "H"}
+    state.pending_signals = [_decode_signal(each) for each in fields.get("q", ())]
+    state.received_signals = {name[1:] for name in fields if name[0] == "H"}
     _add_scopes(state, fields)
     text = meta.get("f")
     if text is not None:

@@ -13,7 +13,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -30,11 +30,11 @@ from rune.adapters.redis.encoding import (
     token_fields,
     token_from_fields,
 )
-from rune.adapters.redis.keys import Keys
+from rune.adapters.redis.keys import KeySpace
 from rune.adapters.redis.rebuild import REBUILD_LEASE_MS, RunningExecutions, StateRebuilder, WipeRecovery
 from rune.adapters.redis.snapshot import decode_state, finish_of, read_fields
-from rune.adapters.redis.streams import DEFAULT, GROUP, NOTHING_SENT, ConsumerCleaner, Entry, StreamSender
-from rune.codec.messages import MessageContext
+from rune.adapters.redis.streams import GROUP, NOTHING_SENT, ConsumerCleaner, Entry, StreamSender
+from rune.batching import KeyedBatcher, SharedAnswer
 from rune.core.execution.decision import Decision, FinishExecution, Timer
 from rune.core.execution.explain import Waiting, explain
 from rune.core.execution.fact import ExecutionEnded, PauseChanged, SignalReceived
@@ -52,6 +52,9 @@ log = logging.getLogger("rune.state")
 MAX_BATCH = 32
 """Requests in one call: a longer function would block the server for milliseconds."""
 
+LANES = 8
+"""Calls of one execution in flight when more than MAX_BATCH requests arrived meanwhile."""
+
 MAX_PREDICTED = 10_000
 MAX_ENDING = 10_000
 MAX_REBUILDS = 8
@@ -59,81 +62,14 @@ MAX_REBUILDS = 8
 _OVERDUE = encode_finish(FinishExecution("failed", OVERDUE))
 _PACK = msgspec.msgpack.Encoder().encode
 
-R = TypeVar("R")
-A = TypeVar("A")
-WaitingCalls = list[tuple[R, "asyncio.Future[A]"]]
+ClaimRequest = tuple[CachedExecution, Token, bytes]
+"""An execution, a token of it to claim, and the encoded argument of the function."""
 
-ClaimRequest = tuple[Token, bytes]
-"""A token to claim and the encoded argument of the function."""
-
-ApplyRequest = tuple[list[Instruction], Entry | None]
-"""Decisions of one token and the stream entry that delivered it."""
+ApplyRequest = tuple[CachedExecution, list[Instruction], Entry | None]
+"""An execution, decisions of one of its tokens, and the stream entry that delivered the token."""
 
 Reply = tuple[str, int, list[SentToken], str | bool, Any, Any]
 _REPLY = msgspec.msgpack.Decoder(Reply)
-
-
-class ScriptBatcher(Generic[R, A]):
-    """Batches concurrent requests of one execution. A single request bypasses the batch. `many` returns one result per
-    request, or None if they have to be sent one by one."""
-
-    def __init__(
-        self,
-        one: Callable[[CachedExecution, R], Awaitable[A]],
-        many: Callable[[CachedExecution, Sequence[R]], Awaitable[Sequence[A] | None]],
-    ) -> None:
-        self._one = one
-        self._many = many
-        self._waiting: dict[str, WaitingCalls[R, A]] = {}
-        self._running: set[asyncio.Task[None]] = set()
-
-    async def submit(self, known: CachedExecution, request: R) -> A:
-        execution = known.accepted.id
-        waiting = self._waiting.get(execution)
-        if waiting is not None:
-            future: asyncio.Future[A] = asyncio.get_running_loop().create_future()
-            waiting.append((request, future))
-            return await future
-        self._waiting[execution] = []
-        try:
-            return await self._one(known, request)
-        finally:
-            self._start_next(known)
-
-    def _start_next(self, known: CachedExecution) -> None:
-        """Send the requests that arrived meanwhile as one batch; later ones form the next."""
-        execution = known.accepted.id
-        waiting = self._waiting.pop(execution)
-        if waiting:
-            self._waiting[execution] = []
-            sending = asyncio.create_task(self._send_all(known, waiting))
-            self._running.add(sending)
-            sending.add_done_callback(self._running.discard)
-
-    async def _send_all(self, known: CachedExecution, waiting: WaitingCalls[R, A]) -> None:
-        try:
-            batches = (waiting[start : start + MAX_BATCH] for start in range(0, len(waiting), MAX_BATCH))
-            await asyncio.gather(*(self._send_batch(known, batch) for batch in batches))
-        finally:
-            self._start_next(known)
-
-    async def _send_batch(self, known: CachedExecution, waiting: WaitingCalls[R, A]) -> None:
-        try:
-            answers = None
-            if len(waiting) > 1:
-                answers = await self._many(known, [request for request, _ in waiting])
-            if answers is None:
-                answers = [await self._one(known, request) for request, _ in waiting]
-        except BaseException as error:
-            for _, future in waiting:
-                if not future.done():
-                    future.set_exception(error) if isinstance(error, Exception) else future.cancel()
-            if not isinstance(error, Exception):
-                raise
-            return
-        for (_, future), answer in zip(waiting, answers, strict=True):
-            if not future.done():
-                future.set_result(answer)
 
 
 class _SingleToken:
@@ -187,7 +123,7 @@ class RedisState:
     def __init__(
         self,
         client: Client,
-        keys: Keys,
+        keys: KeySpace,
         journal: Journal,
         plans: Plans,
         *,
@@ -204,8 +140,12 @@ class RedisState:
         self._recovery = WipeRecovery(client, keys, running_executions)
         self._consumers = ConsumerCleaner(client, keys)
         self._predictor = EndPredictor(clock)
-        self._claims: ScriptBatcher[ClaimRequest, Claim] = ScriptBatcher(self._claim, self._claim_many)
-        self._applies: ScriptBatcher[ApplyRequest, Applied] = ScriptBatcher(self._apply, self._apply_many)
+        self._claims: KeyedBatcher[str, ClaimRequest, Claim] = KeyedBatcher(
+            self._send_claims, max_requests=MAX_BATCH, lanes=LANES
+        )
+        self._applies: KeyedBatcher[str, ApplyRequest, Applied] = KeyedBatcher(
+            self._send_applies, max_requests=MAX_BATCH, lanes=LANES
+        )
         self._ending: OrderedDict[str, tuple[str, Entry]] = OrderedDict()
 
     async def run(self, name: str, execution: str, *arguments: Any, streams: tuple[str, ...] = ()) -> Any:
@@ -292,11 +232,17 @@ class RedisState:
             leased,
             token_fields(token),
         )
-        return await self._claims.submit(known, (token, _PACK(request)))
+        return await self._claims.call(execution, (known, token, _PACK(request)))
 
-    async def _claim(self, known: CachedExecution, request: ClaimRequest) -> Claim:
-        token, argument = request
-        execution = known.accepted.id
+    async def _send_claims(self, execution: str, requests: Sequence[ClaimRequest]) -> list[Claim]:
+        """Claim tokens of one execution in one call, or one by one if its state has to be rebuilt."""
+        if len(requests) > 1:
+            claims = await self._claim_many(execution, requests)
+            if claims is not None:
+                return claims
+        return [await self._claim(execution, *each) for each in requests]
+
+    async def _claim(self, execution: str, known: CachedExecution, token: Token, argument: bytes) -> Claim:
         reply: bytes = await self.run("claim", execution, argument)
         if reply == b"FOLD":
             retried = await self._run_rebuilding(
@@ -308,18 +254,15 @@ class RedisState:
         _, now, _, _, _, found = _REPLY.decode(reply)
         return self._decode_claim(execution, token, now, found, await self._client.incarnation())
 
-    async def _claim_many(
-        self, known: CachedExecution, requests: Sequence[ClaimRequest]
-    ) -> list[Claim] | None:
-        execution = known.accepted.id
-        reply = await self.run("claim", execution, *(argument for _, argument in requests))
+    async def _claim_many(self, execution: str, requests: Sequence[ClaimRequest]) -> list[Claim] | None:
+        reply = await self.run("claim", execution, *(argument for _, _, argument in requests))
         if reply == b"FOLD":
             return None
         _, now, _, _, _, found = _REPLY.decode(reply)
         run = await self._client.incarnation()
         return [
             self._decode_claim(execution, token, now, each, run)
-            for (token, _), each in zip(requests, found, strict=True)
+            for (_, token, _), each in zip(requests, found, strict=True)
         ]
 
     def _decode_claim(
@@ -352,10 +295,21 @@ class RedisState:
         self._predictor.forget(execution)
         if entry is not None and predicted is not None:
             return self._skip_last_decisions(execution, decisions[0], entry, predicted)
-        return await self._applies.submit(known, (known.instructions.listed(decisions), entry))
+        return await self._applies.call(execution, (known, known.instructions.listed(decisions), entry))
 
-    async def _apply(self, known: CachedExecution, request: ApplyRequest) -> Applied:
-        decisions, entry = request
+    async def _send_applies(
+        self, execution: str, requests: Sequence[ApplyRequest]
+    ) -> list[Applied] | SharedAnswer[Applied]:
+        """Apply decisions of one execution in one call, or one by one if that is not possible."""
+        if len(requests) > 1:
+            applied = await self._apply_many(requests)
+            if applied is not None:
+                return SharedAnswer(applied, Applied(now=applied.now))
+        return [await self._apply(*each) for each in requests]
+
+    async def _apply(
+        self, known: CachedExecution, decisions: list[Instruction], entry: Entry | None
+    ) -> Applied:
         packed = _PACK(decisions)
         reply: bytes | Applied = await self._run_sending(known, "apply", packed, entry)
         if reply in (b"FOLD", b"BEHIND"):
@@ -368,16 +322,15 @@ class RedisState:
             self._sender.release(entry)
         return self._decode_applied(known, reply)
 
-    async def _apply_many(
-        self, known: CachedExecution, requests: Sequence[ApplyRequest]
-    ) -> list[Applied] | None:
+    async def _apply_many(self, requests: Sequence[ApplyRequest]) -> Applied | None:
         """Apply decisions of several tokens in one call. The function sends what they emit, so the reply does not have
         to attribute tokens to requests."""
-        entries = [entry for _, entry in requests if entry is not None]
+        known = requests[0][0]
+        entries = [entry for _, _, entry in requests if entry is not None]
         one_stream = len({entry.stream for entry in entries}) == 1
         if self._sender is None or not one_stream or len(entries) < len(requests):
             return None
-        packed = _PACK([each for decisions, _ in requests for each in decisions])
+        packed = _PACK([each for _, decisions, _ in requests for each in decisions])
         now = 0 if self._clock is None else self._clock.now()
         arguments = (now, known.accepted.id, packed, *self._sender.arguments(known, *entries))
         reply = await self._client.run("apply", self._sender.keys(known, entries[0]), *arguments)
@@ -385,8 +338,7 @@ class RedisState:
             return None
         for entry in entries:
             self._sender.release(entry)
-        last = self._decode_applied(known, reply)
-        return [*(Applied(now=last.now) for _ in requests[1:]), last]
+        return self._decode_applied(known, reply)
 
     def _skip_last_decisions(
         self, execution: str, first: Decision, entry: Entry, predicted: tuple[FinishExecution, int]
@@ -437,17 +389,6 @@ class RedisState:
         if fields and fields["!"]["i"] == await self.server():
             return decode_state(known.plan, fields)
         return await self._rebuilder.peek(known)
-
-    async def names_of(self, execution: str) -> MessageContext:
-        """Return the names of an execution that its messages carry."""
-        known = await self._executions.of(execution)
-        of = known.accepted
-        return MessageContext(of.workflow, of.hash, known.plan.ids, traceparent=of.trace or None)
-
-    async def queue_of(self, execution: str, token: Token) -> str:
-        """Return the name of the queue of a token."""
-        plan = (await self._executions.of(execution)).plan
-        return plan.nodes[token.node].node.queue or DEFAULT
 
     async def end(self, execution: str, fact: ExecutionEnded) -> None:
         self._predictor.forget(execution)

@@ -9,35 +9,43 @@ from contextlib import asynccontextmanager
 from rune.adapters.redis.checks import check
 from rune.adapters.redis.client import Client
 from rune.adapters.redis.encoding import Plans, encode_path
-from rune.adapters.redis.keys import PARTITIONS, Keys
+from rune.adapters.redis.keys import PARTITIONS, KeySpace
 from rune.adapters.redis.notifier import RedisNotifier, SubscriberClient
 from rune.adapters.redis.processes import RedisProcessRegistry
 from rune.adapters.redis.queue import IDLE_S, QueueDepthReader, RedisQueue
 from rune.adapters.redis.rebuild import RunningExecutions
 from rune.adapters.redis.state import RedisState
-from rune.adapters.redis.streams import DEFAULT, Streams, StreamSender
+from rune.adapters.redis.streams import Streams, StreamSender
 from rune.core.execution.token import Path
 from rune.ports.clock import Clock
 from rune.ports.journal import Journal
+from rune.ports.queue import DEFAULT_QUEUE, Route, default_route
 
 
 class RedisStores:
     """The connections of one process and the stores over them."""
 
     def __init__(self, url: str, *, prefix: str = "rune", partitions: int = PARTITIONS) -> None:
-        self.keys = Keys(prefix, partitions)
+        self.keys = KeySpace(prefix, partitions)
         self._url = url
         self.client = Client(url, incarnation_key=self.keys.incarnation)
         self._blocking = Client(url, deadline=None)
         self._queues: list[RedisQueue] = []
-        self.news = RedisNotifier()
-        self.fleet = RedisProcessRegistry(self.client, self.keys)
+        self.notifier = RedisNotifier()
+        self.processes = RedisProcessRegistry(self.client, self.keys)
 
-    def queue(self, consumer: str, queues: Sequence[str] = (DEFAULT,), *, idle: float = IDLE_S) -> RedisQueue:
+    def queue(
+        self,
+        consumer: str,
+        queues: Sequence[str] = (DEFAULT_QUEUE,),
+        *,
+        route: Route = default_route,
+        idle: float = IDLE_S,
+    ) -> RedisQueue:
         """Return the queue of a consumer. It reads nothing before the first `receive`."""
         streams = Streams(self.client, self.keys, consumer, queues)
         depths = QueueDepthReader(self.client, self.keys, queues)
-        queue = RedisQueue(self.client, self._blocking, streams, idle=idle, depths=depths)
+        queue = RedisQueue(self.client, self._blocking, streams, route=route, idle=idle, depths=depths)
         self._queues.append(queue)
         return queue
 
@@ -53,7 +61,7 @@ class RedisStores:
         """Return the state. With a queue on the same server it sends tokens and deletes entries atomically with its
         own changes."""
         sender = None if queue is None else StreamSender(self.keys, queue)
-        state = RedisState(
+        return RedisState(
             self.client,
             self.keys,
             journal,
@@ -62,9 +70,6 @@ class RedisStores:
             running_executions=running_executions,
             sender=sender,
         )
-        if queue is not None:
-            queue.set_route(state.queue_of)
-        return state
 
     async def release(self, execution: str, node: int, path: Path) -> None:
         """Stop the sweeper from resending a token whose execution ended before the token was applied."""
@@ -77,7 +82,7 @@ class RedisStores:
         prefix = self.keys.prefix
         channels = (
             SubscriberClient(self._url, f"{prefix}:nearer", lambda _: clock.wake()),
-            SubscriberClient(self._url, f"{prefix}:ended", self.news.on_notification),
+            SubscriberClient(self._url, f"{prefix}:ended", self.notifier.on_notification),
         )
         try:
             await check(self.client, self.keys)

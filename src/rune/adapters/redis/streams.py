@@ -18,16 +18,15 @@ import msgspec
 
 from rune.adapters.redis.client import Client, RedisError
 from rune.adapters.redis.encoding import CachedExecution, decode_token, encode_token
-from rune.adapters.redis.keys import Keys
+from rune.adapters.redis.keys import KeySpace
 from rune.core.execution.decision import Decision
 from rune.core.execution.fact import RaceWinner
 from rune.core.execution.token import Path, Token
-from rune.ports.queue import LANES, lane_of
+from rune.ports.queue import DEFAULT_QUEUE, LANES, lane_of
 
 log = logging.getLogger("rune.redis")
 
 GROUP = "workers"
-DEFAULT = "default"
 MAX_BATCH = 500
 
 IDLE_CONSUMER_S = 600.0
@@ -59,7 +58,9 @@ class Entry(msgspec.Struct, gc=False):
 class Streams:
     """The streams that one consumer reads: those of the queues it serves."""
 
-    def __init__(self, client: Client, keys: Keys, consumer: str, queues: Sequence[str] = (DEFAULT,)) -> None:
+    def __init__(
+        self, client: Client, keys: KeySpace, consumer: str, queues: Sequence[str] = (DEFAULT_QUEUE,)
+    ) -> None:
         self._client = client
         self._keys = keys
         self._consumer = consumer
@@ -237,7 +238,7 @@ def _has_code(error: BaseException, code: str) -> bool:
 class ConsumerCleaner:
     """Removes consumer names of dead workers from the groups of all queues. Any number of processes may run it."""
 
-    def __init__(self, client: Client, keys: Keys) -> None:
+    def __init__(self, client: Client, keys: KeySpace) -> None:
         self._client = client
         self._keys = keys
         self._next_run = 0.0
@@ -283,7 +284,7 @@ class HeldEntries(Protocol):
 class StreamSender:
     """Builds the keys and arguments with which Lua functions send tokens and delete entries."""
 
-    def __init__(self, keys: Keys, held: HeldEntries | None = None) -> None:
+    def __init__(self, keys: KeySpace, held: HeldEntries | None = None) -> None:
         self._keys = keys
         self._held = held
         self._routes: dict[str, tuple[tuple[str, ...], bytes | str]] = {}
@@ -309,7 +310,7 @@ class StreamSender:
 
     def _streams(self, known: CachedExecution) -> tuple[list[str], list[str]]:
         """Return the streams of the default and the named queues, for tokens outside and inside of fan-outs."""
-        part, names = self._keys.partition(known.accepted.id), (DEFAULT, *self._named_queues(known)[0])
+        part, names = self._keys.partition(known.accepted.id), (DEFAULT_QUEUE, *self._named_queues(known)[0])
         own, below = (LANES[lane_of(known.accepted.priority, items=each)] for each in (False, True))
         return (
             [self._keys.stream(part, each, own) for each in names],
@@ -329,10 +330,10 @@ class StreamSender:
     ) -> tuple[tuple[str, ...], list[int | bytes]]:
         """Return the streams that `install` takes after its own keys, and the tokens it adds to them."""
         own, items = self._streams(known)
-        names = (DEFAULT, *self._named_queues(known)[0])
+        names = (DEFAULT_QUEUE, *self._named_queues(known)[0])
         sent: list[int | bytes] = []
         for token in tokens:
-            queue = known.plan.nodes[token.node].node.queue or DEFAULT
+            queue = known.plan.nodes[token.node].node.queue or DEFAULT_QUEUE
             place = names.index(queue) + (len(own) if token.path else 0)
             sent += (FIRST_STREAM_KEY + place, encode_token(token))
         return (*own, *items), sent
@@ -343,7 +344,7 @@ class StreamSender:
             named = {
                 each.index: each.node.queue
                 for each in known.plan.nodes
-                if each.node.queue not in (None, DEFAULT)
+                if each.node.queue not in (None, DEFAULT_QUEUE)
             }
             queues = tuple(sorted({str(each) for each in named.values()}))
             places = {node: FIRST_NAMED_QUEUE_KEY + queues.index(str(queue)) for node, queue in named.items()}

@@ -15,16 +15,16 @@ from rune.adapters.encryption import (
     first,
     reencrypt,
     rotated,
+    stored_before,
     summary_of,
 )
-from rune.adapters.rows import grants_of, grants_text
+from rune.adapters.rows import changed_grants, grants_of, grants_text
 from rune.adapters.sqlite.database import Database, read
 from rune.ports.credentials import (
     Credential,
-    CredentialNameTakenError,
-    CredentialNotFoundError,
     CredentialSummary,
     NewCredential,
+    credential_not_found,
 )
 from rune.ports.journal import StoreUnavailableError
 
@@ -46,11 +46,9 @@ class SqliteCredentials:
 
     async def put(self, draft: NewCredential) -> CredentialSummary:
         def work(db: sqlite3.Connection) -> CredentialSummary:
-            known = _find_row(db, draft.id)
-            if known is not None and known.name == draft.name:
-                return summary_of(known)
-            if known is not None or _find_row(db, draft.name) is not None:
-                raise CredentialNameTakenError(f"a credential `{draft.name}` already exists")
+            known = _find_row(db, draft.id) or _find_row(db, draft.name)
+            if known is not None:
+                return stored_before(known, draft)
             used = db.execute("SELECT count(*), max(key) FROM credential").fetchone()
             sealed = first(self._keys.ring_beside(*used), draft)
             db.execute(
@@ -122,7 +120,7 @@ def _find_row(db: sqlite3.Connection, reference: str) -> EncryptedCredential | N
 def _get_row(db: sqlite3.Connection, reference: str) -> EncryptedCredential:
     row = _find_row(db, reference)
     if row is None:
-        raise CredentialNotFoundError(f"there is no credential `{reference[:128]}`")
+        raise credential_not_found(reference)
     return row
 
 
@@ -156,7 +154,7 @@ class SqliteGrants:
     async def change(self, credential: str, add: Collection[str], remove: Collection[str]) -> frozenset[str]:
         def work(db: sqlite3.Connection) -> frozenset[str]:
             row = db.execute(_SELECT_GRANTS, (credential,)).fetchone()
-            found = (grants_of(row[0] if row else None) | set(add)) - set(remove)
+            found = changed_grants(row[0] if row else None, add, remove)
             db.execute(
                 "INSERT INTO credential_grant VALUES (?, ?) ON CONFLICT DO UPDATE SET whom = excluded.whom",
                 (credential, grants_text(found)),

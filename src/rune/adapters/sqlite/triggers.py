@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from rune.adapters.sqlite.database import Database
-from rune.ports.triggers import PathTakenError, Trigger
+from rune.ports.triggers import Trigger, path_taken_error
 
 _TRIGGER_DECODER = msgspec.msgpack.Decoder(Trigger)
 _ENCODER = msgspec.msgpack.Encoder()
@@ -44,7 +44,7 @@ class SqliteTriggers:
                 "SELECT workflow FROM workflow_trigger WHERE path = ? AND id <> ?", (stored.path, stored.id)
             ).fetchone()
             if other is not None:
-                raise PathTakenError(f"workflow `{other[0]}` already has a webhook at `{stored.path}`")
+                raise path_taken_error(stored.path, other[0])
             db.execute(
                 "INSERT OR REPLACE INTO workflow_trigger VALUES (?, ?, ?, ?, ?, ?, ?)",
                 (

@@ -264,7 +264,7 @@ async def _watch(
         _print_event(history.beginning, as_json=as_json)
     seen, noticed, change = 0, False, -1
     while True:
-        before, change = change, await reader.change()
+        before, change = change, await reader.version()
         began = time.perf_counter()
         if change != before:
             for stored in await reader.facts(name, seen):

@@ -288,7 +288,7 @@ async def _audit(reader: ExecutionReader, given: list[str], *, as_json: bool) ->
 
 async def _verify(reader: ExecutionReader, execution: str) -> VerificationReport:
     # The owner may be writing: read everything from one snapshot.
-    async with reader.still():
+    async with reader.snapshot():
         claims = await reader.claims(execution)
         stored = await reader.facts(execution)
         summary = await reader.execution(execution)

@@ -67,7 +67,7 @@ def list_workflows(everything: All = False, as_json: Json = False) -> None:
     """List the stored workflows by name, the same as `rune workflows`."""
 
     async def work(reader: ExecutionReader, settings: Settings) -> int:
-        _print_list(await reader.library.list(hidden=everything), as_json=as_json)
+        _print_list(await reader.workflows.list(hidden=everything), as_json=as_json)
         return 0
 
     def empty() -> int:
@@ -349,13 +349,13 @@ MAX_SHOWN_VERSIONS = 20
 
 async def show_stored(reader: ExecutionReader, workflow: str, which: str | None, wanted: str) -> int:
     """Print a workflow and one of its versions, as `text`, `json` or `yaml`."""
-    async with reader.still():
-        versions = await reader.library.versions(workflow)
+    async with reader.snapshot():
+        versions = await reader.workflows.versions(workflow)
         version = choose(workflow, versions, which)
         definition = await definition_of(reader, version)
-        aliases = await reader.library.aliases(workflow)
+        aliases = await reader.workflows.aliases(workflow)
         hidden = any(
-            each.hidden for each in await reader.library.list(hidden=True) if each.workflow == workflow
+            each.hidden for each in await reader.workflows.list(hidden=True) if each.workflow == workflow
         )
     if wanted == "yaml":
         print_yaml(definition)
@@ -424,8 +424,8 @@ async def show_difference(
     reader: ExecutionReader, workflow: str, before: str, after: str, wanted: str
 ) -> int:
     """Print what changed between two versions, as `text`, `json` or `unified` lines."""
-    async with reader.still():
-        versions = await reader.library.versions(workflow)
+    async with reader.snapshot():
+        versions = await reader.workflows.versions(workflow)
         pair = [choose(workflow, versions, which) for which in (before, after)]
         old, new = [await definition_of(reader, each) for each in pair]
     if wanted == "unified":

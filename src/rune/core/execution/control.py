@@ -67,10 +67,10 @@ def change_pause(plan: Plan, state: State, fact: PauseChanged) -> Applied:
 def deliver_signal(plan: Plan, state: State, fact: SignalReceived) -> Applied:
     """Resume the token that has waited longest for the signal, or store the signal until a token waits for it."""
     act = Transition(plan, state, fact.at)
-    if fact.id in state.heard or state.ended:
+    if fact.id in state.received_signals or state.ended:
         act.applied.fresh = False
         return act.applied
-    state.heard.add(fact.id)
+    state.received_signals.add(fact.id)
     act.route_signal(fact)
     return act.applied
 
@@ -82,5 +82,5 @@ def end_execution(state: State, fact: ExecutionEnded) -> Applied:
     state.ended = True
     state.scopes.clear()
     state.waiting_for_signal.clear()
-    state.unheeded.clear()
+    state.pending_signals.clear()
     return applied

@@ -183,7 +183,7 @@ class _Fold:
         """Deliver the signals that no fact names as consumed."""
         for fact in sorted(self._signals, key=lambda each: (each.at, each.id)):
             if fact.id in self._consumed_signals:
-                self.state.heard.add(fact.id)
+                self.state.received_signals.add(fact.id)
             else:
                 deliver_signal(self._plan, self.state, fact)
 

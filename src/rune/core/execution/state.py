@@ -80,8 +80,8 @@ class State(msgspec.Struct):
     pause_state: int = 0
     pauses: list[tuple[int, int]] = []
     cancelled: set[tuple[int, Path]] = set()
-    heard: set[str] = set()  # ids of received signals
-    unheeded: list[SignalReceived] = []  # signals that no token has consumed, oldest first
+    received_signals: set[str] = set()  # ids of received signals
+    pending_signals: list[SignalReceived] = []  # signals that no token has consumed, oldest first
     waiting_for_signal: dict[str, dict[tuple[Path, int], int]] = {}  # by signal: token -> waiting since
     failures: int = 0
     first_failures: list[tuple[Path, int, Error]] = []

@@ -259,9 +259,9 @@ class Transition:
         waiting[(scope.path, live.token.node)] = self._at
         if deadline is not None and (live.due is None or deadline < live.due):
             self.applied.armed.append((own_timer(live), deadline))
-        for signal in self.state.unheeded:
+        for signal in self.state.pending_signals:
             if signal.name == name and signal.path in (None, scope.path):
-                self.state.unheeded.remove(signal)
+                self.state.pending_signals.remove(signal)
                 self.give_signal(scope, live, signal)
                 return
 
@@ -289,7 +289,9 @@ class Transition:
             if signal.path is None or path == signal.path
         ]
         if not waiting:
-            insort(self.state.unheeded, replace(signal, value=None), key=lambda each: (each.at, each.id))
+            insort(
+                self.state.pending_signals, replace(signal, value=None), key=lambda each: (each.at, each.id)
+            )
             return
         _, path, node = min(waiting)
         scope = self.state.scopes[path]

@@ -244,7 +244,7 @@ async def chat(call: NodeCall[Any]) -> dict[str, Any]:
 
     request = await _build_request(call)
     label = redacted(request.where.url)
-    async with call.world.http().host_limit(request.where):
+    async with call.resources.http().host_limit(request.where):
         try:
             async with asyncio.timeout(call.parameters.timeout):
                 completion = await _request_completion(call, await authorize(call, request), label)

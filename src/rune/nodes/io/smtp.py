@@ -313,7 +313,7 @@ async def server_for(call: NodeCall[Any]) -> tuple[Server, str | None]:
     """Return the mail server of a call and the default sender."""
     credential = await call.credential("smtp")
     if credential is None:
-        found = server(call.world.smtp_url)
+        found = server(call.resources.smtp_url)
         if found.password:
             call.protect(found.password, f"\0{found.user or ''}\0{found.password}")
         return found, None

@@ -9,10 +9,11 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Set
+from collections.abc import Set
 
 from rune.core.execution.decision import FinishExecution
 from rune.core.execution.fact import ExecutionEnded, Fact
+from rune.core.execution.outcome import Error
 from rune.errors import RuneError
 from rune.ports.journal import ExecutionEndedError, Journal, StoreUnavailableError
 from rune.ports.outbox import Kind, Outbox
@@ -20,6 +21,7 @@ from rune.ports.state import State
 from rune.runtime import failpoint
 from rune.runtime.backend import Notifier
 from rune.runtime.instrumentation import Instrumentation
+from rune.runtime.lifecycle.signals import ParentReporter
 from rune.runtime.messaging.completion_publisher import CompletionPublisher
 from rune.runtime.values import ExecutionData, ExecutionDataCache
 
@@ -28,8 +30,9 @@ log = logging.getLogger("rune.finisher")
 MAX_POLL_S = 1.0  # notifications may be lost
 MIN_POLL_S = 0.002  # collects ends that arrive together into one query
 
-After = Callable[[ExecutionData, ExecutionEnded], Awaitable[None]]
-"""Called with an ended execution that has a parent or children."""
+ABANDONED = FinishExecution(
+    "cancelled", Error("PARENT_ENDED", "the parent execution no longer waits for this one")
+)
 
 
 class Finisher:
@@ -43,23 +46,18 @@ class Finisher:
         waiters: CompletionWaiters,
         outbox_marker: OutboxMarker,
         instrumentation: Instrumentation,
+        parent_reporter: ParentReporter,
+        publisher: CompletionPublisher | None = None,
     ) -> None:
+        """With a `publisher`, a completion message is published for each end."""
         self._journal = journal
         self._state = state
         self._data_cache = data_cache
         self._waiters = waiters
         self._outbox_marker = outbox_marker
         self._instrumentation = instrumentation
-        self._after: After | None = None
-        self._publisher: CompletionPublisher | None = None
-
-    def completes(self, completing: CompletionPublisher) -> None:
-        """Publish a completion message for each end."""
-        self._publisher = completing
-
-    def then(self, after: After) -> None:
-        """Set the callback for ended executions that have a parent or children."""
-        self._after = after
+        self._parent_reporter = parent_reporter
+        self._publisher = publisher
 
     async def finish(self, execution: str, finish: FinishExecution, now: int) -> ExecutionEnded:
         """Record the terminal row and release the execution. Return the row that is stored, which another process may
@@ -102,22 +100,32 @@ class Finisher:
             log.warning("the completion of %s is left to the relay: %s", execution, error.message)
         await self.release(execution, end)
         if data is not None:
-            publisher.ended(data, end)
+            publisher.publish_end(data, end)
 
     async def release(self, execution: str, end: ExecutionEnded) -> None:
         """Do everything that follows from a terminal row. Safe to repeat."""
         await self._state.end(execution, end)
-        await self._notify_relatives(execution, end)
+        await self._try_notify_relatives(execution, end)
         self._data_cache.close(execution)
         self._waiters.notify(execution, end)
 
-    async def _notify_relatives(self, execution: str, end: ExecutionEnded) -> None:
-        if self._after is None:
-            return
+    async def notify_relatives(self, data: ExecutionData, end: ExecutionEnded) -> None:
+        """Cancel the children of an ended execution and report its end to its parent."""
+        if data.plan.launches:
+            for child in await self._journal.children(data.accepted.id):
+                await self.cancel_child(child, end.at)
+        if data.accepted.parent is not None:
+            await self._parent_reporter.report(data, data.accepted.parent, end)
+
+    async def cancel_child(self, child: str, now: int) -> None:
+        """Cancel an execution that its parent no longer waits for, unless it has ended."""
+        accepted = await self._journal.accepted(child)
+        if accepted is not None and accepted.parent is not None and await self._journal.end(child) is None:
+            await self.finish(child, ABANDONED, now)
+
+    async def _try_notify_relatives(self, execution: str, end: ExecutionEnded) -> None:
         try:
-            data = await self._data_cache.get(execution)
-            if data.plan.launches or data.accepted.parent is not None:
-                await self._after(data, end)
+            await self.notify_relatives(await self._data_cache.get(execution), end)
         except Exception:
             # The end is recorded, and so is that the parent is not notified yet: `Children.recover` retries.
             log.exception("parent or children of %s are not notified of its end yet", execution)

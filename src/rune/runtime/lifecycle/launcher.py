@@ -1,45 +1,34 @@
 """Starts executions: records them in the journal, initialises their state and sends their first tokens.
 
-Every start passes through here, and a start that was acknowledged is never lost. A workflow whose definition names the
-legacy executor is handed over to that engine instead.
+Every start passes through here, and a start that was acknowledged is never lost.
 """
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import secrets
 import time
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
-from rune.codec.messages import MAX_FULL_BYTES, MessageTooLargeError, NodeExecutionMessage, encode_message
 from rune.core.definition.model import canonical
 from rune.core.execution.fact import Fact
 from rune.core.permissions import LOCAL
 from rune.core.plan.model import Plan
-from rune.errors import RuneError
 from rune.ports.access import AppliedLimits
 from rune.ports.journal import FORMAT, ExecutionRecord, Parent
-from rune.ports.outbox import EventPublisher
 from rune.ports.state import Applied
 from rune.runtime import failpoint
 from rune.runtime.backend import Backend
 from rune.runtime.instrumentation import Instrumentation
 from rune.runtime.lifecycle.finisher import Finisher, OutboxMarker
+from rune.runtime.messaging.external_executor import ExternalExecutor
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.values import ExecutionDataCache
 
 _PROCESS = secrets.token_hex(4)
 _COUNTER = itertools.count(secrets.randbits(16))
-
-
-class ExternalExecutorError(RuneError):
-    """The execution runs in another engine, so this process cannot follow it to its end."""
-
-    code = "RUNS_ELSEWHERE"
 
 
 class StartOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +53,9 @@ class Launcher:
         finisher: Finisher,
         outbox_marker: OutboxMarker,
         instrumentation: Instrumentation,
+        external: ExternalExecutor | None = None,
     ) -> None:
+        """With an `external` executor, executions of definitions that name it are handed over to it."""
         self._journal = backend.journal
         self._state = backend.state
         self._queue = backend.queue
@@ -75,6 +66,7 @@ class Launcher:
         self._finisher = finisher
         self._outbox_marker = outbox_marker
         self._instrumentation = instrumentation
+        self._external = external
         self._saved_definitions: set[str] = set()
 
     async def start(
@@ -92,9 +84,14 @@ class Launcher:
         principal: str = LOCAL,
         trace: str | None = None,
         held: AppliedLimits | None = None,
+        local: bool = False,
     ) -> ExecutionRecord:
         """Accept an execution; it is durable when this returns. Raise StartLimitError if one of the limits in `held`
-        rejects it."""
+        rejects it. A `local` execution runs in this engine whatever its definition names, and so does a child whose
+        parent waits for it."""
+        if self._external is not None and self._external.runs(plan) and not local and parent is None:
+            id = execution or new_execution_id()
+            return await self._external.start(plan, input, id, key=options.key, priority=priority)
         await self._save_definition(plan)
         wanted = ExecutionRecord(
             id=execution or new_execution_id(),
@@ -164,66 +161,6 @@ class Launcher:
             await self._finisher.finish(accepted.id, applied.finish, applied.now)
 
 
-class LegacyLauncher(Launcher):
-    """Hands executions of legacy definitions over to the legacy engine, and starts all others."""
-
-    _publisher: EventPublisher | None = None
-
-    def hands_over(self, publisher: EventPublisher) -> None:
-        """Set the publisher that hands executions over to the legacy engine."""
-        self._publisher = publisher
-
-    def leaves(self, plan: Plan) -> bool:
-        """Return whether executions of this plan run in the legacy engine."""
-        return self._publisher is not None and plan.definition.settings.executor == "legacy"
-
-    async def start(
-        self, plan: Plan, input: bytes, options: StartOptions = DEFAULT_OPTIONS, **about: Any
-    ) -> ExecutionRecord:
-        """Start or hand over an execution. A child always runs here, because its parent waits for it."""
-        if self._publisher is None or not self.leaves(plan) or about.get("parent") is not None:
-            return await super().start(plan, input, options, **about)
-        key = options.key
-        execution = about.get("execution") or new_execution_id()
-        if key is not None:
-            # The legacy engine knows only the id of an execution, so the id is derived from the idempotency key.
-            seed = f"{plan.definition.id}\x1f{key}".encode()
-            execution = "k" + hashlib.blake2b(seed, digest_size=15).hexdigest()
-        priority = about.get("priority")
-        await self._publisher.hand_over(_start_message(plan, input, execution, priority))
-        return ExecutionRecord(
-            id=execution,
-            workflow=plan.definition.id,
-            hash=plan.hash,
-            at=self._clock.now(),
-            input=input,
-            key=key,
-            priority=plan.definition.settings.priority if priority is None else priority,
-            format=FORMAT,
-        )
-
-    async def start_here(self, plan: Plan, input: bytes, **about: Any) -> ExecutionRecord:
-        """Start an execution in this engine, whatever its definition names."""
-        return await super().start(plan, input, **about)
-
-
 def new_execution_id() -> str:
     """Return a unique id that sorts by time: a timestamp, a random id of this process and a counter."""
     return f"x{time.time_ns() // 1_000_000:012x}{_PROCESS}{next(_COUNTER) & 0xFFFFFF:06x}"
-
-
-def _start_message(plan: Plan, input: bytes, execution: str, priority: int | None) -> bytes:
-    """Encode the start of an execution for an engine without access to our stores."""
-    entries = [node for each in sorted(plan.triggers) for node in plan.graph.successors(each)]
-    message = NodeExecutionMessage(
-        workflow_id=plan.definition.id,
-        execution_id=execution,
-        current_node=plan.ids[(entries or list(plan.entries))[0]],
-        definition=msgspec.Raw(canonical(plan.definition)),
-        context=msgspec.Raw(b'{"$trigger":' + input + b"}"),
-        priority=priority,
-    )
-    body = encode_message(message)
-    if len(body) > MAX_FULL_BYTES:
-        raise MessageTooLargeError(f"the start of {plan.definition.id}", len(body), MAX_FULL_BYTES)
-    return body

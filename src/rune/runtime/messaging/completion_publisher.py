@@ -21,7 +21,7 @@ from rune.core.execution.outcome import Error
 from rune.core.execution.token import ROOT
 from rune.ports.journal import Journal, StoreUnavailableError
 from rune.ports.outbox import EventPublisher, Outbox, OutboxRow
-from rune.runtime.messaging.status_publisher import output_of, reference, shown
+from rune.runtime.messaging.status_publisher import output_of, reference, value_or_reference
 from rune.runtime.values import ExecutionData, ExecutionDataCache, ExecutionNotFoundError
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class CompletionPublisher:
         self._outbox_marker = outbox_marker
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def ended(self, data: ExecutionData, end: ExecutionEnded) -> None:
+    def publish_end(self, data: ExecutionData, end: ExecutionEnded) -> None:
         """Publish the completion in the background; the outbox row is marked as done only after that."""
         if len(self._tasks) >= MAX_IN_FLIGHT:
             return
@@ -117,7 +117,7 @@ class CompletionPublisher:
         else:
             facts = [each.fact for each in await self._journal.facts(data.accepted.id) if not each.late]
             found = {each.node: each for each in facts if isinstance(each, NodeResult) and not each.path}
-        start = shown(f"{data.accepted.id}/start", data.accepted.input)
+        start = value_or_reference(f"{data.accepted.id}/start", data.accepted.input)
         context = {"$trigger": start} | {f"${plan.ids[node]}": start for node in sorted(plan.triggers)}
         for result in _with_value(found.get(node) for node in roots):
             await self._load_passed_on(data, result)

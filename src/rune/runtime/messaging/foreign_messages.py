@@ -29,7 +29,7 @@ from rune.documents.loader import check_input
 from rune.errors import InvalidDocumentError, RuneError
 from rune.ports.journal import FORMAT, ExecutionRecord
 from rune.runtime.backend import Backend
-from rune.runtime.lifecycle.launcher import LegacyLauncher
+from rune.runtime.lifecycle.launcher import Launcher
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.values import ExecutionNotFoundError, store_value
 from rune.telemetry.tracing import read_header
@@ -65,7 +65,7 @@ class UnknownNodeError(RuneError):
 class ForeignMessages:
     """Starts executions from messages of other programs."""
 
-    def __init__(self, backend: Backend, plans: PlanCache, launcher: LegacyLauncher) -> None:
+    def __init__(self, backend: Backend, plans: PlanCache, launcher: Launcher) -> None:
         self._journal = backend.journal
         self._blob = backend.blob
         self._clock = backend.clock
@@ -123,9 +123,10 @@ class ForeignMessages:
         if known is None:
             self._check_placeable(message, plan)
             payload = self._payload(plan, outputs)
-            await self._launcher.start_here(
+            await self._launcher.start(
                 plan,
                 payload,
+                local=True,
                 execution=message.execution_id,
                 priority=message.priority,
                 principal=QUEUE,

@@ -6,7 +6,7 @@ Each message carries the definition and all outputs that its node can read. Rune
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import msgspec
 from msgspec.structs import replace
@@ -21,7 +21,6 @@ from rune.core.execution.token import Token
 from rune.core.plan.graph import ancestors
 from rune.core.plan.model import Plan
 from rune.ports.clock import Clock
-from rune.runtime.lifecycle.finisher import Finisher
 from rune.runtime.values import Cache, ExecutionData, ExecutionDataCache, ValueNotLoaded
 
 log = logging.getLogger("rune.full_messages")
@@ -29,14 +28,16 @@ log = logging.getLogger("rune.full_messages")
 CACHE_BYTES = 16 * 1024 * 1024
 
 
+Finish = Callable[[str, FinishExecution, int], Awaitable[object]]
+"""Ends an execution; arguments as of `Finisher.finish`."""
+
+
 class SelfContainedMessages:
     """Encodes messages of at most `max_bytes`."""
 
-    def __init__(
-        self, data_cache: ExecutionDataCache, finisher: Finisher, clock: Clock, max_bytes: int
-    ) -> None:
+    def __init__(self, data_cache: ExecutionDataCache, finish: Finish, clock: Clock, max_bytes: int) -> None:
         self._data_cache = data_cache
-        self._finisher = finisher
+        self._finish = finish
         self._clock = clock
         self._max_bytes = max_bytes
         self._plans = Cache(CACHE_BYTES)
@@ -56,7 +57,7 @@ class SelfContainedMessages:
         """Fail an execution whose next message is too large to be sent."""
         log.error("%s failed: %s", execution, error.message)
         failure = Error(error.code, error.message, {}, True)
-        await self._finisher.finish(execution, FinishExecution("failed", failure), self._clock.now())
+        await self._finish(execution, FinishExecution("failed", failure), self._clock.now())
 
     def _check_size(self, execution: str, size: int) -> None:
         if size > self._max_bytes:

@@ -6,15 +6,16 @@ execution whose end is already recorded, and `ServedQueuesFilter` resends tokens
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 
+from rune.batching import KeyedBatcher, SharedAnswer
 from rune.core.execution.decision import Decision, FinishExecution
 from rune.core.execution.fact import ExecutionEnded, RaceWinner
 from rune.core.execution.inline_run import undecided
 from rune.core.execution.token import Path, Token
 from rune.ports.processes import ProcessRegistry
+from rune.ports.queue import Route
 from rune.ports.state import Applied, State
 from rune.runtime.state_wrapper import StateWrapper
 
@@ -22,12 +23,8 @@ from rune.runtime.state_wrapper import StateWrapper
 MAX_BATCH = 32
 MAX_PREDICTED = 10_000
 
-Waiting = list[tuple[Sequence[Decision], "asyncio.Future[Applied]"]]
-
 Release = Callable[[str, int, Path], Awaitable[None]]
 """Stop tracking a token whose execution has ended."""
-
-Route = Callable[[str, Token], Awaitable[str]]
 
 
 class BatchingState(StateWrapper):
@@ -40,55 +37,22 @@ class BatchingState(StateWrapper):
 
     def __init__(self, state: State) -> None:
         super().__init__(state)
-        self._waiting: dict[str, Waiting] = {}
-        self._serving: set[asyncio.Task[None]] = set()
+        self._batches: KeyedBatcher[str, Sequence[Decision], Applied] = KeyedBatcher(
+            self._apply_batch, max_requests=MAX_BATCH
+        )
 
     async def apply(self, execution: str, decisions: Sequence[Decision]) -> Applied:
         # The winner of a race is recorded before its token runs: its caller alone needs what it emits.
         if type(decisions[0].fact) is RaceWinner:
             return await self._state.apply(execution, decisions)
-        waiting = self._waiting.get(execution)
-        if waiting is not None:
-            future: asyncio.Future[Applied] = asyncio.get_running_loop().create_future()
-            waiting.append((decisions, future))
-            return await future
-        self._waiting[execution] = []
-        try:
-            return await self._state.apply(execution, decisions)
-        finally:
-            self._next(execution)
+        return await self._batches.call(execution, decisions)
 
-    def _next(self, execution: str) -> None:
-        """Apply what arrived meanwhile as the next batch."""
-        waiting = self._waiting.pop(execution)
-        if waiting:
-            self._waiting[execution] = []
-            serving = asyncio.create_task(self._serve(execution, waiting))
-            self._serving.add(serving)
-            serving.add_done_callback(self._serving.discard)
-
-    async def _serve(self, execution: str, waiting: Waiting) -> None:
-        try:
-            for start in range(0, len(waiting), MAX_BATCH):
-                await self._serve_batch(execution, waiting[start : start + MAX_BATCH])
-        finally:
-            for _, future in waiting:
-                future.cancel()  # no effect on those that have their result; the rest only if this task was cancelled
-            self._next(execution)
-
-    async def _serve_batch(self, execution: str, waiting: Waiting) -> None:
-        try:
-            applied = await self._apply_together(execution, [decisions for decisions, _ in waiting])
-        except Exception as error:
-            for _, future in waiting:
-                if not future.done():
-                    future.set_exception(error)
-            return
-        heirs = [future for _, future in waiting if not future.done()]
-        for future in heirs[:-1]:
-            future.set_result(Applied(now=applied.now))
-        if heirs:  # the last one sends: deliveries of the others are acknowledged meanwhile, in one frame
-            heirs[-1].set_result(applied)
+    async def _apply_batch(
+        self, execution: str, batch: Sequence[Sequence[Decision]]
+    ) -> SharedAnswer[Applied]:
+        applied = await self._apply_together(execution, batch)
+        # The last one sends: deliveries of the others are acknowledged meanwhile, in one frame.
+        return SharedAnswer(applied, Applied(now=applied.now))
 
     async def _apply_together(self, execution: str, batch: Sequence[Sequence[Decision]]) -> Applied:
         """Apply several runs in one call. Tokens that one run emitted and another decided in place are not sent."""

@@ -45,24 +45,24 @@ def output_of(data: ExecutionData, result: NodeResult) -> msgspec.Raw:
     """The output of a node run, as far as it is in memory."""
     if result.status == "failed":
         return msgspec.Raw(encode_value(failure_value(result)))
-    kept = result.value
-    while type(kept) is Same:
-        ref = kept.ref
+    stored = result.value
+    while type(stored) is Same:
+        ref = stored.ref
         if ref.kind == "start":
-            return shown(f"{data.accepted.id}/start", data.accepted.input)
+            return value_or_reference(f"{data.accepted.id}/start", data.accepted.input)
         found = data.cached_result(ref.node, ref.path) if ref.kind == "result" else None
         if found is None:
-            return _elsewhere(data, ref)
+            return _unloaded_reference(data, ref)
         if found.status == "failed":
             return msgspec.Raw(encode_value(failure_value(found)))
-        result, kept = found, found.value
+        result, stored = found, found.value
     name = f"{data.accepted.id}/{token_name(result.node, result.path, data.plan.ids)}"
-    if type(kept) is Inline:
-        return shown(name, kept.data)
-    return reference(kept.key, kept.size) if type(kept) is Large else NOTHING
+    if type(stored) is Inline:
+        return value_or_reference(name, stored.data)
+    return reference(stored.key, stored.size) if type(stored) is Large else NOTHING
 
 
-def shown(name: str, value: bytes, most: int = MAX_PUBLISHED_BYTES) -> msgspec.Raw:
+def value_or_reference(name: str, value: bytes, most: int = MAX_PUBLISHED_BYTES) -> msgspec.Raw:
     """A value, or a reference to it if it is large."""
     return msgspec.Raw(value) if len(value) <= most else reference(name, len(value))
 
@@ -72,7 +72,7 @@ def reference(name: str, size: int) -> msgspec.Raw:
     return msgspec.Raw(encode_value({"$ref": name, "bytes": size}))
 
 
-def _elsewhere(data: ExecutionData, ref: Ref) -> msgspec.Raw:
+def _unloaded_reference(data: ExecutionData, ref: Ref) -> msgspec.Raw:
     """A reference to a value that a node passed on and that is not in memory."""
     named: dict[str, Any] = {"$ref": f"{data.accepted.id}/{token_name(ref.node, ref.path, data.plan.ids)}"}
     return msgspec.Raw(encode_value(named))
@@ -134,7 +134,7 @@ class StatusPublisher(StateWrapper):
     def _publish_node(self, data: ExecutionData, decisions: Sequence[Decision], applied: Applied) -> None:
         joins: set[int] = set()
         for decision in decisions:
-            self._ended(data, decision)
+            self._publish_end(data, decision)
             for effect in decision.effects:
                 if type(effect) is SkipNode:
                     self._publish(data, effect.node, decision.path, "skipped", decision.at)
@@ -145,7 +145,7 @@ class StatusPublisher(StateWrapper):
         if joins and applied.finish is None:
             self._poll_waiting(data)
 
-    def _ended(self, data: ExecutionData, decision: Decision) -> None:
+    def _publish_end(self, data: ExecutionData, decision: Decision) -> None:
         fact = decision.fact
         node, path, at = decision.node, decision.path, decision.at
         if type(fact) is NodeResult:
@@ -255,7 +255,7 @@ def _error(error: Error | None) -> ErrorObject:
 
 
 def _retry_at(data: ExecutionData, fact: AttemptFailed) -> int:
-    asked = fact.failure.details.get("retry_at")
+    retry_at = fact.failure.details.get("retry_at")
     name = token_name(fact.node, fact.path, data.plan.ids)
     policy = data.plan.nodes[fact.node].retry
-    return retry_due(policy, fact.attempt, fact.at, name, asked if type(asked) is int else 0)
+    return retry_due(policy, fact.attempt, fact.at, name, retry_at if type(retry_at) is int else 0)

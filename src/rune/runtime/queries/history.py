@@ -105,12 +105,13 @@ class History:
         ]
         for result in self._results.values():
             if result.status != "skipped":
-                found.append(await self._node_run(result))
+                found.append(await self.node_run(result))
         for node, path in self.skipped():
             found.append(NodeRun(node_id=self.plan.ids[node], lineage=self.lineage(path), status="skipped"))
         return found
 
-    async def _node_run(self, result: NodeResult) -> NodeRun:
+    async def node_run(self, result: NodeResult) -> NodeRun:
+        """Return the run of one result."""
         output: bytes | None = None
         if result.status == "ok" and result.items is None:
             output = msgspec.json.encode(await self._read(lambda reader: reader.output(result)))
@@ -194,7 +195,7 @@ class History:
 
     def events(self, after: int = 0) -> list[Event]:
         """Return the events after a number, in commit order, numbered from 1 without gaps."""
-        rows = (self._event(number, each) for number, each in enumerate(self._stored, start=2))
+        rows = (self.event(number, each) for number, each in enumerate(self._stored, start=2))
         return [each for each in (self.beginning, *rows) if each.number > after]
 
     @property
@@ -209,9 +210,10 @@ class History:
         if isinstance(fact, NodeResult) and fact.items is not None:
             self._results[(fact.node, fact.path)] = fact
         self._followed += 1
-        return self._event(self._followed, stored)
+        return self.event(self._followed, stored)
 
-    def _event(self, number: int, stored: StoredFact) -> Event:
+    def event(self, number: int, stored: StoredFact) -> Event:
+        """Return the event of a fact, given the number of the event."""
         fact = stored.fact
         if isinstance(fact, ExecutionStarted | SignalReceived | PauseChanged | ExecutionEnded):
             return Event(

@@ -53,19 +53,19 @@ class ExecutionReader:
         blob: BlobStore,
         plans: PlanCache,
         snapshots: ReadSnapshot,
-        library: WorkflowStore,
+        workflows: WorkflowStore,
     ) -> None:
         self._index = index
         self._journal = journal
         self._blob = blob
         self._plans = plans
-        self.change = snapshots.version
-        self.still = snapshots.snapshot
+        self.version = snapshots.version
+        self.snapshot = snapshots.snapshot
         self.executions = index.executions
         self.execution = index.execution
         self.matching = index.matching
         self.claims = index.claims
-        self.library = library
+        self.workflows = workflows
         self.definition = journal.definition
         self.dead_letters = journal.dead_letters
 
@@ -84,7 +84,7 @@ class ExecutionReader:
         """Return up to `limit` facts after a number, in commit order."""
         return await self._journal.facts(execution, after, limit)
 
-    async def pieces(
+    async def fact_batches(
         self, execution: str, after: int = 0, *, size: int = BATCH
     ) -> AsyncIterator[list[StoredFact]]:
         """Yield all facts after a number in batches, and let other tasks run in between."""
@@ -101,7 +101,7 @@ class ExecutionReader:
         plan = await self._plans.plan(accepted.hash)
         history = History(accepted, plan, self._journal, self._blob, ())
         if not empty:
-            async for stored in self.pieces(execution):
+            async for stored in self.fact_batches(execution):
                 history.add(stored)
         return history
 
@@ -113,7 +113,7 @@ class ExecutionReader:
         """Return up to `limit` events after a number."""
         history = await self.history(execution, empty=True)
         found = [history.beginning] if after < 1 else []
-        async for stored in self.pieces(execution):
+        async for stored in self.fact_batches(execution):
             found += [event for event in map(history.follow, stored) if event.number > after]
             if len(found) >= limit:
                 break
@@ -123,7 +123,9 @@ class ExecutionReader:
         """Return the state of an execution, rebuilt from its facts. Under fake time its clock may be ahead of ours."""
         accepted = await self.accepted(execution)
         plan = await self._plans.plan(accepted.hash)
-        facts = [each.fact async for stored in self.pieces(execution) for each in stored if not each.late]
+        facts = [
+            each.fact async for stored in self.fact_batches(execution) for each in stored if not each.late
+        ]
         latest = max((each.at for each in facts), default=0)
         ended = any(isinstance(each, ExecutionEnded) for each in facts)
         moment = max(now, latest) if accepted.fake_time and not ended else now

@@ -105,7 +105,7 @@ def verify_execution(
             *verifier.check_placed(),
             *verifier.check_joined(),
             *verifier.check_claimed(effects),
-            *verifier.check_heard(),
+            *verifier.check_signals(),
             *_check_ended(plan, stored, state.finish, summary),
         ),
     )
@@ -201,7 +201,7 @@ class JournalVerifier:
             if winner is not None and winner.arrived != fact.arrived and fact.status != "failed":
                 yield self._violation("joined", fact, "ran with other arrivals than the recorded winner")
 
-    def check_heard(self) -> Iterator[Violation]:
+    def check_signals(self) -> Iterator[Violation]:
         """Find signals that were consumed more than once or without having been received."""
         received = {each.id for each in self._facts if isinstance(each, SignalReceived)}
         consumed: set[str] = set()

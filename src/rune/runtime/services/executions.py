@@ -30,9 +30,9 @@ from rune.ports.retention import RetentionResult, Rule
 from rune.ports.workflows import LATEST, number_of
 from rune.runtime import failpoint
 from rune.runtime.backend import Backend
-from rune.runtime.lifecycle.children import SIGNAL, SignalDelivery
 from rune.runtime.lifecycle.finisher import Finisher
 from rune.runtime.lifecycle.launcher import DEFAULT_OPTIONS, Launcher, StartOptions, new_execution_id
+from rune.runtime.lifecycle.signals import SIGNAL, SignalDelivery
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.services.audit_log import AuditLog, audited, current_principal
 from rune.runtime.services.limits import Limiter
@@ -76,7 +76,7 @@ class ExecutionService:
         self._queue = backend.queue
         self._blobs = backend.blob
         self._clock = backend.clock
-        self._workflows = backend.library
+        self._workflows = backend.workflows
         self._retention = backend.retention
         self._plans = plans
         self._launcher = launcher
@@ -151,7 +151,7 @@ class ExecutionService:
         key: str | None = None,
         item: str | None = None,
     ) -> SignalResult:
-        """Tell an execution something. It is kept until somebody waits for it; under a key it is told once."""
+        """Send a signal to an execution. It is stored until a node waits for it; a key makes the request repeatable."""
         if name.startswith(SIGNAL) or not name:
             raise RequestRefusedError(f"`{name}` is no name for a signal", code="BAD_SIGNAL")
         decoded = parse_input(value)

@@ -41,7 +41,7 @@ class Limiter:
     def __init__(self, backend: Backend, max_waiting: int = MAX_WAITING) -> None:
         self._limits = backend.limits
         # Without a fleet the queue is in this process: looking costs nothing.
-        self._depths = QueueDepths(backend.queue, near=backend.fleet is None)
+        self._depths = QueueDepths(backend.queue, near=backend.processes is None)
         self._max_waiting = max_waiting
         self._known: dict[str, Limits] = {}
         self._known_until = 0.0
@@ -134,7 +134,7 @@ class LimitService:
 
     def __init__(self, backend: Backend, limiter: Limiter, audit_log: AuditLog) -> None:
         self.audit_log = audit_log
-        self._workflows = backend.library
+        self._workflows = backend.workflows
         self._keys = backend.keys
         self._limits = backend.limits
         self._clock = backend.clock

@@ -57,8 +57,8 @@ class TriggerService:
     def __init__(self, backend: Backend, plans: PlanCache, audit_log: AuditLog) -> None:
         self.audit_log = audit_log
         self._store = backend.triggers
-        self._library = backend.library
-        self._secret = backend.secret
+        self._workflows = backend.workflows
+        self._credentials = backend.credentials
         self._clock = backend.clock
         self._plans = plans
         self._counts: dict[
@@ -78,14 +78,14 @@ class TriggerService:
         if number is None:
             return
         with suppress(WorkflowNotFoundError):
-            version = await self._library.find(workflow, str(number))
+            version = await self._workflows.find(workflow, str(number))
             await self.check(await self._plans.plan(version.hash))
 
     async def publish(self, workflow: str) -> None:
         """Let the triggers of a workflow be those of the version that is followed."""
         try:
             for _ in range(MAX_TRIES):
-                if await self._published(workflow, await self._alias_target(workflow)):
+                if await self._try_publish(workflow, await self._alias_target(workflow)):
                     return
         except MissingNodeTypeError as lacking:  # a scheduler that knows the type comes by
             log.warning("the triggers of %s are left to others: %s", workflow, lacking.message)
@@ -98,7 +98,8 @@ class TriggerService:
         for each in await self._store.list():
             stored.setdefault(each.workflow, []).append(each.version)
         wanted = {
-            each.workflow: each.aliases.get(STABLE_ALIAS, each.latest) for each in await self._library.list()
+            each.workflow: each.aliases.get(STABLE_ALIAS, each.latest)
+            for each in await self._workflows.list()
         }
         for workflow in stored.keys() | wanted.keys():
             version = wanted.get(workflow, 0)
@@ -115,10 +116,10 @@ class TriggerService:
     async def _alias_target(self, workflow: str) -> Version | None:
         for alias in (STABLE_ALIAS, None):
             with suppress(WorkflowNotFoundError):
-                return await self._library.find(workflow, alias)
+                return await self._workflows.find(workflow, alias)
         return None
 
-    async def _published(self, workflow: str, version: Version | None) -> bool:
+    async def _try_publish(self, workflow: str, version: Version | None) -> bool:
         """False if somebody else changed something meanwhile."""
         known = {each.id: each for each in await self._store.list(workflow)}
         wanted = [] if version is None else list(_specs(await self._plans.plan(version.hash)))
@@ -126,20 +127,20 @@ class TriggerService:
         for node, credential, spec in wanted:
             assert version is not None
             old = known.pop(trigger_id(workflow, node), None)
-            new = _renewed(old, version, node, credential, spec, self._clock.now())
+            new = _renew(old, version, node, credential, spec, self._clock.now())
             done = (new == old or await self._store.put(new) is not None) and done
         for each in known.values():
-            done = await self._removed(each) and done
+            done = await self._remove(each) and done
         if version is not None:
             self._counts[workflow, version.number] = len(wanted)
         return done
 
-    async def _removed(self, trigger: Trigger) -> bool:
+    async def _remove(self, trigger: Trigger) -> bool:
         if not await self._store.remove(trigger):
             return False
         if trigger.made_secret and trigger.credential is not None:
             with suppress(CredentialNotFoundError):
-                await self._secret.remove(trigger.credential)
+                await self._credentials.remove(trigger.credential)
         return True
 
     async def list(self, workflow: str | None = None) -> tuple[Trigger, ...]:
@@ -175,7 +176,7 @@ class TriggerService:
             due = next_start(standing, now) if enabled or standing.starting is not None else None
             return replace(trigger, enabled=enabled, standing=standing, due=due)
 
-        return await self._changed(reference, change)
+        return await self._change(reference, change)
 
     @audited("trigger.rotate", "reference", ("secret",))
     async def rotate(self, reference: str, secret: bool = False) -> RotatedSecret:
@@ -189,7 +190,7 @@ class TriggerService:
             raise SecretNotRotatedError(
                 f"the path `{trigger.path}` is written in the definition; change it there"
             )
-        return RotatedSecret(await self._changed(trigger.id, lambda each: replace(each, path=new_path())))
+        return RotatedSecret(await self._change(trigger.id, lambda each: replace(each, path=new_path())))
 
     async def _new_secret(self, trigger: Trigger, hook: WebhookConfig) -> RotatedSecret:
         if hook.auth == "none":
@@ -201,15 +202,15 @@ class TriggerService:
         made, name = secrets.token_urlsafe(32), f"trigger-{trigger.id}"
         now = self._clock.now()
         try:
-            await self._secret.put(NewCredential(id=new_id(), name=name, fields=Bearer(token=made), at=now))
+            await self._credentials.put(
+                NewCredential(id=new_id(), name=name, fields=Bearer(token=made), at=now)
+            )
         except CredentialNameTakenError:
-            await self._secret.rotate(name, {"token": made}, None, now)
-        stored = await self._changed(
-            trigger.id, lambda each: replace(each, credential=name, made_secret=True)
-        )
+            await self._credentials.rotate(name, {"token": made}, None, now)
+        stored = await self._change(trigger.id, lambda each: replace(each, credential=name, made_secret=True))
         return RotatedSecret(stored, made)
 
-    async def _changed(self, reference: str, change: Callable[[Trigger], Trigger]) -> Trigger:
+    async def _change(self, reference: str, change: Callable[[Trigger], Trigger]) -> Trigger:
         for _ in range(MAX_TRIES):
             old = await self.find(reference)
             new = change(old)
@@ -236,7 +237,7 @@ def _specs(plan: Plan) -> Iterator[tuple[str, str | None, WebhookConfig | Schedu
             yield each.id, named.get("id") or named.get("name"), spec
 
 
-def _renewed(
+def _renew(
     old: Trigger | None,
     version: Version,
     node: str,
@@ -263,16 +264,16 @@ def _renewed(
         credential=old.credential if made else credential,
         made_secret=made,
     )
-    return _hooked(new, spec) if isinstance(spec, WebhookConfig) else _timed(new, spec, now)
+    return _with_webhook(new, spec) if isinstance(spec, WebhookConfig) else _with_schedule(new, spec, now)
 
 
-def _hooked(trigger: Trigger, hook: WebhookConfig) -> Trigger:
+def _with_webhook(trigger: Trigger, hook: WebhookConfig) -> Trigger:
     unnamed = trigger.hook is not None and trigger.hook.path is None
     path = hook.path or (trigger.path if unnamed else new_path())
     return replace(trigger, hook=hook, path=path)
 
 
-def _timed(trigger: Trigger, schedule: Schedule, now: int) -> Trigger:
+def _with_schedule(trigger: Trigger, schedule: Schedule, now: int) -> Trigger:
     if schedule.same_times(trigger.schedule):
         return replace(trigger, schedule=schedule)
     first = next_tick(schedule, now)(now)

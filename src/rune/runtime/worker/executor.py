@@ -68,25 +68,33 @@ class Executor:
         self,
         owner: str,
         backend: Backend,
-        parts: EngineComponents,
+        components: EngineComponents,
         registry: Registry,
-        world: Resources,
+        resources: Resources,
         *,
         in_place: bool = True,
-        told: ProgressCallback | None = None,
+        on_progress: ProgressCallback | None = None,
     ) -> None:
         self._owner = owner
         self._journal = backend.journal
         self._state = backend.state
         self._queue = backend.queue
-        self._leases = parts.leases
-        self._data_cache = parts.books
-        self._finisher = parts.endings
-        self._children = parts.children
-        self._instrumentation = parts.witness
-        self._counters = parts.witness.meter
-        policy = CredentialPolicy(backend.grants, backend.library)
-        self._runner = NodeRunner(registry, parts.leases, parts.children, policy, parts.witness, world, told)
+        self._leases = components.leases
+        self._data_cache = components.data_cache
+        self._finisher = components.finisher
+        self._children = components.children
+        self._instrumentation = components.instrumentation
+        self._counters = components.instrumentation.counters
+        policy = CredentialPolicy(backend.grants, backend.workflows)
+        self._runner = NodeRunner(
+            registry,
+            components.leases,
+            components.children,
+            policy,
+            components.instrumentation,
+            resources,
+            on_progress,
+        )
         self._in_place = in_place
 
     async def handle(self, delivery: Delivery) -> bool:

@@ -173,12 +173,12 @@ class NodeRunner:
             call.arrivals = lambda: reader.arrivals(token)
             call.entries = lambda: reader.entries(token)
         if not node.pure:
-            call.world = self._resources
+            call.resources = self._resources
             call.blobs = data.blobs
             call.traceparent = self._instrumentation.outgoing_trace(data.accepted, data.plan, token)
             call.credentials = node.node.credentials
             if call.credentials is not None:
-                call.secret = self._policy.restrict(self._resources.secret, data.accepted)
+                call.secret = self._policy.restrict(self._resources.credentials, data.accepted)
             if self._on_progress is not None:
                 call.progress = ProgressReporter(self._on_progress, data.accepted.id, token)
         if not node.pure and node.node.idempotency_key:

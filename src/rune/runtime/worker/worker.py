@@ -42,7 +42,7 @@ class Worker:
         self._finisher = finisher
         self._queue = backend.queue
         self._clock = backend.clock
-        self._missing_types = MissingTypeTracker(backend.fleet)
+        self._missing_types = MissingTypeTracker(backend.processes)
         self._slots = slots
         self._share = FairShare(slots)
         self._backoff = RedeliveryBackoff()

@@ -143,14 +143,6 @@ class Rollups:
         )
 
 
-class FeedHistory(History):
-    """A history that grows with the journal and can rebuild any single event."""
-
-    def event(self, number: int, stored: StoredFact) -> Event:
-        """Return the event of a fact, given the number of the event."""
-        return self._event(number, stored)
-
-
 class EncodedEvent(msgspec.Struct, frozen=True, gc=False):
     """An encoded event. `inside` tells whether it occurred in an item of a split."""
 
@@ -171,7 +163,7 @@ def sse(each: EncodedEvent) -> bytes:
 class ExecutionFeed:
     """The events of one execution so far."""
 
-    def __init__(self, history: FeedHistory, reader: ExecutionReader) -> None:
+    def __init__(self, history: History, reader: ExecutionReader) -> None:
         self.execution = history.accepted.id
         self.last = 0
         self.ended = False
@@ -193,7 +185,7 @@ class ExecutionFeed:
             if not self.last:
                 self._append(self._history.beginning)
                 self.wake()
-            async for stored in self._reader.pieces(self.execution, self._seen, size=BATCH_SIZE):
+            async for stored in self._reader.fact_batches(self.execution, self._seen, size=BATCH_SIZE):
                 for each in stored:
                     self._add(each)
                 self.wake()
@@ -328,7 +320,7 @@ class ChangeNotifier:
             await asyncio.sleep(min(MAX_PAUSE_S, max(MIN_PAUSE_S, wanted)))
 
     async def _poll_feeds(self) -> None:
-        change = await self._reader.change()
+        change = await self._reader.version()
         if change == self._change:
             return
         for feed, poll in list(self._polls.items()):
@@ -381,7 +373,7 @@ class FeedRegistry:
         if execution not in self._open:
             accepted = await self._reader.accepted(execution)
             plan = await self._reader.plan(execution)
-            history = FeedHistory(accepted, plan, self._backend.journal, self._backend.blob, [])
+            history = History(accepted, plan, self._backend.journal, self._backend.blob, [])
             if execution not in self._open:
                 opened = ExecutionFeed(history, self._reader)
                 self._open[execution] = (opened, 0)

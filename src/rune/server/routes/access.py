@@ -153,7 +153,7 @@ async def known_limits(call: RequestContext) -> dict[str, Limits]:
 async def get_limits(call: RequestContext) -> Response:
     """Null fields are not limited."""
     workflow = call.path["workflow"]
-    if not await call.server.engine.backend.library.aliases(workflow):
+    if not await call.server.engine.backend.workflows.aliases(workflow):
         raise workflow_not_found(workflow, (), LATEST)
     return Reply(limits_view((await known_limits(call)).get(of_workflow(workflow), NO_LIMITS)))
 

@@ -78,7 +78,7 @@ async def add_credential(call: RequestContext) -> Response:
 )
 async def list_credentials(call: RequestContext) -> Response:
     """Ordered by name."""
-    found = await call.server.engine.backend.secret.list()
+    found = await call.server.engine.backend.credentials.list()
     return Reply(CredentialList(credentials=[credential_view(each) for each in found]))
 
 
@@ -92,7 +92,7 @@ async def list_credentials(call: RequestContext) -> Response:
 async def get_credential(call: RequestContext) -> Response:
     """By name or id."""
     name = call.path["credential"]
-    found = await call.server.engine.backend.secret.find(name)
+    found = await call.server.engine.backend.credentials.find(name)
     if found is None:
         raise CredentialNotFoundError(f"there is no credential `{name}`")
     return Reply(credential_view(found))
@@ -148,7 +148,7 @@ class GrantList(View, frozen=True, kw_only=True):
 async def list_grants(call: RequestContext) -> Response:
     """`everyone` unless the grants were changed."""
     name, backend = call.path["credential"], call.server.engine.backend
-    found = await backend.secret.find(name)
+    found = await backend.credentials.find(name)
     if found is None:
         raise CredentialNotFoundError(f"there is no credential `{name}`")
     return Reply(GrantList(granted=sorted(await backend.grants.of(found.id))))

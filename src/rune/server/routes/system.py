@@ -84,7 +84,7 @@ class TimerList(View, frozen=True, kw_only=True):
 @system("GET", "/workers", "List processes", permission="view", response=WorkerList)
 async def list_workers(call: RequestContext) -> Response:
     """All recently active processes; on the embedded backend the one process that does everything."""
-    fleet = call.server.engine.backend.fleet
+    fleet = call.server.engine.backend.processes
     members = [_this_process(call.server)] if fleet is None else await fleet.list()
     return Reply(WorkerList(workers=[_worker(each) for each in members]))
 

@@ -95,7 +95,7 @@ async def _fields(server: ServerContext, trigger: Trigger) -> AnyFields:
     if trigger.credential is None:
         raise rejected(trigger, "the trigger has no secret yet")
     try:
-        found = await server.engine.backend.secret.resolve(trigger.credential)
+        found = await server.engine.backend.credentials.resolve(trigger.credential)
     except CredentialError as error:
         log.warning(
             "cannot read the secret of the webhook %s/%s: %s", trigger.workflow, trigger.node, error.message

@@ -211,7 +211,7 @@ async def validate(call: RequestContext) -> Response:
 async def list_workflows(call: RequestContext) -> Response:
     """With `hidden`, archived workflows are included."""
     query: WorkflowQuery = call.query
-    entries = await call.server.reader.library.list(hidden=query.hidden)
+    entries = await call.server.reader.workflows.list(hidden=query.hidden)
     sees = call.principal.sees
     found = [each for each in entries if each.workflow > (query.cursor or "") and sees(each.workflow)]
     page = found[: query.limit]
@@ -244,7 +244,7 @@ async def get_workflow(call: RequestContext) -> Response:
 async def list_versions(call: RequestContext) -> Response:
     """Oldest first, also for an archived workflow."""
     workflow = call.path["workflow"]
-    versions = await call.server.reader.library.versions(workflow)
+    versions = await call.server.reader.workflows.versions(workflow)
     if not versions:
         raise workflow_not_found(workflow, (), LATEST)
     start = offset(call.query.cursor)
@@ -269,7 +269,7 @@ async def get_version(call: RequestContext) -> Response:
 
 
 async def _version(call: RequestContext, which: str | None) -> Response:
-    version = await call.server.reader.library.find(call.path["workflow"], which)
+    version = await call.server.reader.workflows.find(call.path["workflow"], which)
     tag = etag(version.hash)
     if tag in tags(call.header("if-none-match")):
         return not_changed(tag)
@@ -298,7 +298,7 @@ async def definition_of(server: ServerContext, hash: str) -> dict[str, Any]:
 async def compare(call: RequestContext) -> Response:
     """Lists the changes by node and field."""
     workflow, query = call.path["workflow"], call.query
-    versions = await call.server.reader.library.versions(workflow)
+    versions = await call.server.reader.workflows.versions(workflow)
     before, after = choose(workflow, versions, query.before), choose(workflow, versions, query.after)
     old, new = [await definition_of(call.server, each.hash) for each in (before, after)]
     return Reply(
@@ -328,7 +328,7 @@ async def delete(call: RequestContext) -> Response:
 async def restore(call: RequestContext) -> Response:
     """`latest` points at the same version as before."""
     workflow = call.path["workflow"]
-    versions = await call.server.reader.library.versions(workflow)
+    versions = await call.server.reader.workflows.versions(workflow)
     latest = choose(workflow, versions, LATEST)
     return Reply(
         deployed(await call.server.services.workflows.set_alias(workflow, LATEST, latest.number), [])
@@ -453,7 +453,7 @@ async def put_alias(call: RequestContext) -> Response:
 
 async def _list_aliases(call: RequestContext) -> list[Alias]:
     workflow = call.path["workflow"]
-    found = await call.server.engine.backend.library.aliases(workflow)
+    found = await call.server.engine.backend.workflows.aliases(workflow)
     if not found:
         raise workflow_not_found(workflow, (), LATEST)
     return found
@@ -464,7 +464,7 @@ async def _get_alias(call: RequestContext) -> Response:
     for each in await _list_aliases(call):
         if each.name == alias:
             return Reply(_alias_view(each), headers={"ETag": etag(str(each.revision))})
-    raise workflow_not_found(workflow, await call.server.reader.library.versions(workflow), alias)
+    raise workflow_not_found(workflow, await call.server.reader.workflows.versions(workflow), alias)
 
 
 def _alias_view(each: Alias) -> AliasView:

@@ -83,7 +83,7 @@ async def run_with_credential(
         {"$json": None},
         now=NOW,
         idempotency_key=KEY,
-        world=resources,
+        resources=resources,
         blobs=Blobs(store or MemoryBlob(), "x1"),
         credentials=None if reference is NO_CREDENTIAL else reference or {"name": "shop"},
     )

@@ -66,7 +66,7 @@ def send_request(
     **parameters: Any,
 ) -> Outcome:
     async def scenario() -> Outcome:
-        resources = local_resources(secret=credentials)
+        resources = local_resources(credentials=credentials)
         try:
             async with http_server(handler) as port:
                 url = f"http://127.0.0.1:{port}{path}"
@@ -134,7 +134,7 @@ def test_credential_is_not_sent_to_other_origin(type: str, values: dict[str, Any
     other = RecordingServer()
 
     async def scenario() -> Outcome:
-        resources = local_resources(secret=FakeCredentialStore(credential(type, values)))
+        resources = local_resources(credentials=FakeCredentialStore(credential(type, values)))
         async with http_server(other) as there:
             first = RecordingServer(respond(302, Location=f"http://127.0.0.1:{there}/away"))
             async with http_server(first) as here:
@@ -307,7 +307,7 @@ def run_with_oauth(
         async with http_server(tokens) as id, http_server(api) as port:
             url = f"http://127.0.0.1:{id}/token"
             credentials = FakeCredentialStore(with_token_url(credential or oauth(), url))
-            resources = local_resources(secret=credentials)
+            resources = local_resources(credentials=credentials)
             request = {"url": f"http://127.0.0.1:{port}/", **parameters}
             outcomes = [await run_with_credential("http", request, resources) for _ in range(times)]
             await resources.close()
@@ -394,7 +394,7 @@ def test_concurrent_runs_fetch_one_token() -> None:
     async def scenario() -> None:
         async with http_server(tokens) as id, http_server(api) as port:
             resources = local_resources(
-                secret=FakeCredentialStore(with_token_url(oauth(), f"http://127.0.0.1:{id}/"))
+                credentials=FakeCredentialStore(with_token_url(oauth(), f"http://127.0.0.1:{id}/"))
             )
             request = {"url": f"http://127.0.0.1:{port}/"}
             await asyncio.gather(*(run_with_credential("http", request, resources) for _ in range(20)))
@@ -413,7 +413,7 @@ def test_rotated_credential_fetches_new_token() -> None:
     async def scenario() -> None:
         async with http_server(tokens) as id, http_server(api) as port:
             credentials = FakeCredentialStore(with_token_url(oauth(), f"http://127.0.0.1:{id}/"))
-            resources = local_resources(secret=credentials)
+            resources = local_resources(credentials=credentials)
             for version in (1, 2):
                 credentials.credentials[0] = msgspec.structs.replace(
                     credentials.credentials[0], version=version
@@ -466,7 +466,9 @@ def send_with_credential(
     async def scenario() -> Outcome:
         async with tcp_server(sink.handle) as port:
             fields = {"host": "127.0.0.1", "port": port, "security": "none", **values}
-            resources = local_resources(secret=FakeCredentialStore(credential("smtp", fields, hosts=hosts)))
+            resources = local_resources(
+                credentials=FakeCredentialStore(credential("smtp", fields, hosts=hosts))
+            )
             return await run_with_credential("smtp", parameters, resources)
 
     return asyncio.run(scenario())
@@ -501,7 +503,7 @@ def test_smtp_credential_bound_to_other_host_is_forbidden() -> None:
 
 def test_unencrypted_remote_smtp_login_is_forbidden() -> None:
     fields = {"host": "mail.example", "security": "none", "username": "me", "password": CANARY}
-    resources = local_resources(secret=FakeCredentialStore(credential("smtp", fields)))
+    resources = local_resources(credentials=FakeCredentialStore(credential("smtp", fields)))
 
     assert error(asyncio.run(run_with_credential("smtp", MAIL, resources))).code == "CREDENTIAL_FORBIDDEN"
 
@@ -515,7 +517,7 @@ def test_smtp_credential_with_starttls_requires_tls() -> None:
 
 
 def test_bearer_credential_is_forbidden_for_smtp() -> None:
-    resources = local_resources(secret=FakeCredentialStore(BEARER), smtp_url="smtp://127.0.0.1:1")
+    resources = local_resources(credentials=FakeCredentialStore(BEARER), smtp_url="smtp://127.0.0.1:1")
 
     assert error(asyncio.run(run_with_credential("smtp", MAIL, resources))).code == "CREDENTIAL_FORBIDDEN"
 

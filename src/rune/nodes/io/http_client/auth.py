@@ -95,7 +95,7 @@ async def _with_token(
         return await _fetch_token(call, fields)
 
     key = (credential.id, credential.version)
-    token = await call.world.tokens.get(key, fetch, instead_of=rejected)
+    token = await call.resources.tokens.get(key, fetch, instead_of=rejected)
     call.protect(token)
     return _with_header(request, "authorization", f"Bearer {token}")
 
@@ -114,7 +114,7 @@ async def _fetch_token(call: NodeCall[Any], fields: OAuth2) -> tuple[str, float]
         call.protect(f"{quote_plus(fields.client_id)}:{quote_plus(fields.client_secret)}")
     body = urlencode({name: value for name, value in form.items() if value is not None}).encode()
     try:
-        async with call.world.http().send("POST", where, headers, body, verify=True) as response:
+        async with call.resources.http().send("POST", where, headers, body, verify=True) as response:
             status = response.status
             data = await read_decoded(
                 response.content.iter_any(),

@@ -50,7 +50,7 @@ class SendRequest:
     async def __aenter__(self) -> Response:
         request = self._request
         try:
-            self._pending = self._call.world.http().send(
+            self._pending = self._call.resources.http().send(
                 request.method, request.where, request.headers, request.body, verify=self._verify
             )
             return await self._pending.__aenter__()
@@ -134,7 +134,7 @@ async def exchange(call: NodeCall[Any]) -> dict[str, Any]:
     """Run the exchange and return the node's output."""
     rule = rule_of(call.parameters)
     request = await build(call, rule)
-    client = call.world.http()
+    client = call.resources.http()
     began = time.monotonic()
     async with client.host_limit(request.where):
         try:

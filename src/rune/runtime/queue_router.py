@@ -1,0 +1,28 @@
+"""Decides which named queue serves a token, and supplies the names that the messages of an execution carry."""
+
+from __future__ import annotations
+
+from rune.codec.messages import MessageContext
+from rune.core.execution.token import Token
+from rune.ports.queue import DEFAULT_QUEUE
+from rune.runtime.values import ExecutionDataCache
+
+
+class QueueRouter:
+    """Reads the plans of the executions that this process works on. Only the queues of a cluster need it."""
+
+    def __init__(self, data_cache: ExecutionDataCache) -> None:
+        self._data_cache = data_cache
+
+    async def queue_of(self, execution: str, token: Token) -> str:
+        """Return the name of the queue that serves the node of a token."""
+        plan = (await self._data_cache.get(execution)).plan
+        return plan.nodes[token.node].node.queue or DEFAULT_QUEUE
+
+    async def message_context(self, execution: str) -> MessageContext:
+        """Return the names of an execution that its messages on RabbitMQ carry."""
+        data = await self._data_cache.get(execution)
+        accepted = data.accepted
+        return MessageContext(
+            accepted.workflow, accepted.hash, data.plan.ids, traceparent=accepted.trace or None
+        )
