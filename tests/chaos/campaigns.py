@@ -29,7 +29,9 @@ def scaled_counts(options: argparse.Namespace, counts: Mapping[str, int]) -> dic
     return {kind: round(getattr(options, kind) * options.scale) for kind in counts}
 
 
-def settle_and_check(cluster: BreakableCluster, violations: list[str], logs: str, *, cleanup_timeout_s: float) -> Findings:
+def settle_and_check(
+    cluster: BreakableCluster, violations: list[str], logs: str, *, cleanup_timeout_s: float
+) -> Findings:
     """Wait for the end of all executions and check. `violations`: found before; `logs`: the folder for logs."""
     found = check_cluster(cluster, cluster.drain(), cleanup_timeout_s=cleanup_timeout_s)
     found.violations[:0] = violations

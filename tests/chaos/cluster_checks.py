@@ -65,7 +65,9 @@ def audit(cluster: BreakableCluster) -> dict[str, Any]:
     return report
 
 
-def check_cluster(cluster: BreakableCluster, drained: int, *, cleanup_timeout_s: float = CLEANUP_TIMEOUT_S) -> Findings:
+def check_cluster(
+    cluster: BreakableCluster, drained: int, *, cleanup_timeout_s: float = CLEANUP_TIMEOUT_S
+) -> Findings:
     """Check everything after all executions have ended."""
     keys = Keys(cluster.folder)
     violations = [] if drained == 0 else [f"executions did not end: {_open(cluster)}"]
