@@ -16,6 +16,8 @@ settings.register_profile("work", deadline=None)
 settings.load_profile("gate" if os.environ.get("CI") else "work")
 
 
+# First, because pytest-xdist reads the marks in the same hook.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     groups = grouped(item.nodeid for item in items)
     for item in items:
