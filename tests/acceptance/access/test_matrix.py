@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi import APIRouter, FastAPI
@@ -16,10 +18,10 @@ from websockets.exceptions import InvalidStatus
 
 from rune.core.permissions import RIGHTS
 from rune.server.app import make_app
-from rune.server.auth import UndeclaredPermissionError, authorize
-from rune.server.endpoints import Router, gated
+from rune.server.auth import UndeclaredPermissionError, requires
 from rune.server.monitoring import HEALTH
-from rune.server.permissions import PRINCIPALS, allowed, check_declared, rows
+from rune.server.permissions import PRINCIPALS, allowed, check_declared, permission_of, rows
+from rune.server.routing import hidden, resource
 from tests.acceptance.access.asking import API, BOOTSTRAP, NONE, Crowd, filled, status
 from tests.acceptance.access.write_matrix import DOCS, matrix, written
 from tests.acceptance.api.running import WAITS, Served, run
@@ -81,7 +83,7 @@ def test_exactly_three_routes_are_exempt_and_each_other_says_what_it_takes(tmp_p
         exempt = []
         for route in make_app(server.master).routes:
             assert isinstance(route, APIRoute | APIWebSocketRoute)
-            if authorize not in [each.call for each in route.dependant.dependencies]:
+            if permission_of(route) is None:
                 exempt.append(route.endpoint)
         assert exempt == list(HEALTH.values())
         assert len(exempt) == 3
@@ -93,33 +95,33 @@ def test_a_route_that_says_nothing_is_not_built() -> None:
     async def nothing(request: Request) -> Response:
         return Response()
 
-    with pytest.raises(TypeError):
-        Router("things")("GET", "/things", "Things")  # type: ignore[call-arg]
-    with pytest.raises(UndeclaredPermissionError):
-        gated().add_api_route("/things", nothing)
+    for router in (resource("things"), hidden()):
+        with pytest.raises(UndeclaredPermissionError):
+            router.add_api_route("/things", nothing)
     beside = FastAPI(openapi_url=None)
     beside.add_api_route("/things", nothing)
-    with pytest.raises(UndeclaredPermissionError):
+    with pytest.raises(UndeclaredPermissionError, match="declares no permission"):
         check_declared(beside.routes, HEALTH.values())
-    nothing.permission = "view"  # type: ignore[attr-defined]
+    late = FastAPI(openapi_url=None)
+    late.add_api_route("/things", nothing, dependencies=[requires("view")])
+    with pytest.raises(UndeclaredPermissionError, match="reads its body"):
+        check_declared(late.routes, HEALTH.values())
+    mounted = FastAPI(openapi_url=None)
+    mounted.mount("/things", beside)
     with pytest.raises(UndeclaredPermissionError, match="skips authentication"):
-        check_declared(beside.routes, HEALTH.values())
-    nothing.permission = "everything"  # type: ignore[attr-defined]
-    with pytest.raises(UndeclaredPermissionError):
-        check_declared([*_gated(nothing).routes], ())
-    for elsewhere in ("hook", "page"):
-        nothing.permission = elsewhere  # type: ignore[attr-defined]
-        with pytest.raises(UndeclaredPermissionError, match=elsewhere):
-            check_declared([*_gated(nothing).routes], ())
+        check_declared(mounted.routes, HEALTH.values())
+    for elsewhere in ("everything", "hook", "page"):
+        with pytest.raises(UndeclaredPermissionError):
+            check_declared(_requiring(elsewhere, nothing).routes, ())
     imitated = FastAPI(openapi_url=None)
     imitated.add_api_route("/healthz", nothing)
     with pytest.raises(UndeclaredPermissionError):
         check_declared(imitated.routes, HEALTH.values())
 
 
-def _gated(endpoint: object) -> APIRouter:
-    router = gated()
-    router.add_api_route("/things", endpoint)  # type: ignore[arg-type]
+def _requiring(right: str, endpoint: Callable[..., Any]) -> APIRouter:
+    router = hidden()
+    router.add_api_route("/things", endpoint, dependencies=[requires(right)])  # type: ignore[arg-type]
     return router
 
 
@@ -172,7 +174,6 @@ def _tricks(execution: str) -> list[str]:
         "/hooks/..%2fapi%2fv1%2fexecutions",
         "/static/../api/v1/executions",
         "/static/rune.js/",
-        "/docs",
         "/redoc",
         "/openapi.json",
     ]
