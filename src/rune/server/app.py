@@ -159,9 +159,8 @@ def make_app(server: ServerContext, gate: Authenticator | None = None) -> FastAP
     operations.add_api_route("/metrics", metrics, dependencies=[requires("view")])
     if server.engine.witness.tracer is not None:
         app.add_middleware(TraceMiddleware)
-    for router in (hooks, operations, pages()):
+    for router in (hooks, operations, pages(), health()):
         app.router.routes.extend(router.routes)
-    app.router.routes[:0] = health().routes
     check_declared(app.router.routes, HEALTH.values())
     return app
 

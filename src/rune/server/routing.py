@@ -6,7 +6,7 @@ FastAPI reads a body before it calls a dependency, so `ApiRoute` calls the permi
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, TypeVar
 
 import msgspec
@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, GetPyda
 from pydantic_core import CoreSchema
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from rune.core.definition.strict_json import decode_json
 from rune.core.limits import LIMITS
@@ -205,34 +206,65 @@ class ApiRoute(APIRoute):
 
 
 class FastRoute(ApiRoute):
-    """A route that resolves the parameters of its handler without FastAPI, which takes about as long as a start itself
-    (docs/adr/0032). It supports path parameters, headers, a body and dependencies on the connection alone."""
+    """A route that resolves the parameters of its handler without FastAPI (docs/adr/0032). It supports path parameters,
+    headers, one body, and dependencies whose only parameter is the connection."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, endpoint, **options)
+        handler = self.get_route_handler()
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            response = await handler(Request(scope, receive, send))
+            await response(scope, receive, send)
+
+        self.app = app
 
     def get_route_handler(self) -> Handler:
-        model = self.body_model
-        dependant, permission = self.dependant, self.permission
+        dependant, permission, model = self.dependant, self.permission, self.body_model
         if dependant.query_params or dependant.cookie_params or model is None:
             raise TypeError(f"{self.path}: a fast route takes a body, path parameters and headers only")
         dependencies = [(each.name, _on_connection(each)) for each in dependant.dependencies if each.name]
         endpoint: Callable[..., Awaitable[Response]] = self.endpoint
-        paths, headers, (body,) = dependant.path_params, dependant.header_params, dependant.body_params
+        paths = [_FastParameter("path", each) for each in dependant.path_params]
+        headers = [_FastParameter("header", each) for each in dependant.header_params]
+        (body,) = dependant.body_params
         optional = not body.field_info.is_required()
 
         async def handler(request: Request) -> Response:
             await permission(request)
             values = {name: await call(request) for name, call in dependencies}
-            errors = _validate(paths, request.path_params, "path", values)
-            if not errors:
-                data = await read_body(request, model.max_bytes)
-                check_json(request)
-                sent = decode_body(data, model) if data or not optional else {}
-                values[body.name], errors = body.validate(sent, values, loc=("body",))
-            errors = errors or _validate(headers, request.headers, "header", values)
+            for each in paths:
+                values[each.name] = each.validated(request.path_params)
+            data = await read_body(request, model.max_bytes)
+            check_json(request)
+            sent = decode_body(data, model) if data or not optional else {}
+            values[body.name], errors = body.validate(sent, values, loc=("body",))
             if errors:
                 raise RequestValidationError(errors)
+            for each in headers:
+                values[each.name] = each.validated(request.headers)
             return await endpoint(**values)
 
         return handler
+
+
+class _FastParameter:
+    """A path parameter or a header of a fast route."""
+
+    def __init__(self, place: str, field: Any) -> None:
+        self.name: str = field.name
+        self._field = field
+        self._key = field.alias if place == "path" else field.alias.lower()
+        self._loc = (place, field.alias)
+        self._default = field.get_default()
+
+    def validated(self, sent: Mapping[str, str]) -> Any:
+        if self._key not in sent:
+            return self._default
+        value, errors = self._field.validate(sent[self._key], {}, loc=self._loc)
+        if errors:
+            raise RequestValidationError(errors)
+        return value
 
 
 def _on_connection(dependant: Any) -> Callable[[HTTPConnection], Awaitable[Any]]:
@@ -242,20 +274,6 @@ def _on_connection(dependant: Any) -> Callable[[HTTPConnection], Awaitable[Any]]
     if dependant.http_connection_param_name is None or dependant.dependencies or any(others):
         raise TypeError(f"{call} takes more than the connection, so a fast route cannot call it")
     return call
-
-
-def _validate(fields: Sequence[Any], sent: Any, place: str, values: dict[str, Any]) -> list[Any]:
-    """Validate parameters into `values`, and return the errors."""
-    for field in fields:
-        text = sent.get(field.alias)
-        if text is None and not field.field_info.is_required():
-            values[field.name] = field.get_default()
-            continue
-        values[field.name], errors = field.validate(text, values, loc=(place, field.alias))
-        if errors:
-            found: list[Any] = errors
-            return found
-    return []
 
 
 def resource(tag: str, *, route_class: type[ApiRoute] = ApiRoute) -> APIRouter:
