@@ -223,7 +223,10 @@ class FastRoute(ApiRoute):
         dependant, permission, model = self.dependant, self.permission, self.body_model
         if dependant.query_params or dependant.cookie_params or model is None:
             raise TypeError(f"{self.path}: a fast route takes a body, path parameters and headers only")
-        dependencies = [(each.name, _on_connection(each)) for each in dependant.dependencies if each.name]
+        others = [each for each in dependant.dependencies if each.call is not permission]
+        dependencies = [(each.name, _on_connection(each)) for each in others if each.name]
+        if len(dependencies) < len(others):
+            raise TypeError(f"{self.path}: a fast route has one permission and no other unnamed dependency")
         endpoint: Callable[..., Awaitable[Response]] = self.endpoint
         paths = [_FastParameter("path", each) for each in dependant.path_params]
         headers = [_FastParameter("header", each) for each in dependant.header_params]

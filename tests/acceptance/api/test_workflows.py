@@ -177,9 +177,9 @@ def test_a_refusal_says_what_would_have_been_taken(tmp_path: Path) -> None:
         )
         assert broken["detail"].startswith("document: not JSON")
         status = await server.get("/executions?status=done", 422)
-        assert status["detail"].endswith("one of running, paused, completed, failed, halted, cancelled")
+        assert "'running', 'paused', 'completed', 'failed', 'halted' or 'cancelled'" in status["detail"]
         role = await server.post("/keys", {"name": "x", "role": "god"}, 422)
-        assert role["detail"].endswith("one of viewer, runner, editor, admin")
+        assert "'viewer', 'runner', 'editor' or 'admin'" in role["detail"]
         assert (await server.get("/nowhere", 404))["detail"] == "no route matches /api/v1/nowhere"
         assert (await server.ask("DELETE", "/workflows", 405))["detail"].startswith("DELETE is not allowed")
 
