@@ -1,13 +1,14 @@
-"""Hypothesis profiles and xdist groups of all tests."""
+"""Hypothesis profiles, order and xdist groups of all tests."""
 
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
-from tests.support.grouping import grouped, rank
+from tests.support.grouping import GroupScheduling, grouped, rank
 
 # In CI the same change gives the same examples; elsewhere each run draws new ones. There is no deadline, because the
 # duration of an example depends on the load of the machine.
@@ -16,10 +17,11 @@ settings.register_profile("work", deadline=None)
 settings.load_profile("gate" if os.environ.get("CI") else "work")
 
 
-# First, because pytest-xdist reads the marks in the same hook.
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     groups = grouped(item.nodeid for item in items)
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(groups[item.nodeid]))
     items.sort(key=lambda item: rank(groups[item.nodeid]))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupScheduling | None:
+    return GroupScheduling(config, log) if config.getvalue("dist") == "load" else None

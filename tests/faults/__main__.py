@@ -67,8 +67,7 @@ def run_tests(table: str, name: str, arguments: Iterable[str], *, patience: floa
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
             "HYPOTHESIS_STORAGE_DIRECTORY": str(folder / "hypothesis"),
         }
-        # pyproject.toml sets options of pytest-xdist, so that plugin has to be loaded.
-        command = [sys.executable, "-m", "pytest", "-p", "xdist", "-q", "--tb=short"]
+        command = [sys.executable, "-m", "pytest", "-q", "--tb=short"]
         command += ["-o", f"cache_dir={folder / 'pytest'}"]
         with subprocess.Popen(
             [*command, *arguments],

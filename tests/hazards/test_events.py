@@ -8,14 +8,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from tests.support.api_server import Served, run, served
+from tests.support.api_server import RunningServer, run, running_server
 from tests.support.backends import Backend, backends
 from tests.support.workflows import edit, fail, wait_for_signal, workflow
 
 SIGNALLED = wait_for_signal()
 
 
-async def last_event(server: Served, execution: str) -> str:
+async def last_event(server: RunningServer, execution: str) -> str:
     """Return the kind of the last event of an execution's stream."""
     opened = await server.stream(f"/executions/{execution}/events")
     assert await opened.status() == 200
@@ -29,7 +29,7 @@ def test_h_i3_stream_ends_with_actual_status(tmp_path: pathlib.Path) -> None:
     late = {**workflow("start>w", {"timeout": 0.2}, w=SIGNALLED), "id": "late"}
     waits = {**workflow("start>w", w=SIGNALLED), "id": "waits"}
 
-    async def work(server: Served) -> dict[str, str]:
+    async def work(server: RunningServer) -> dict[str, str]:
         await server.deploy(halts, late, waits)
         found = {name: (await server.client.start(name)).execution_id for name in ("halts", "late")}
         found["cancelled"] = (await server.client.start("waits")).execution_id
@@ -54,7 +54,7 @@ def test_h_i4_server_without_definition_streams_all_events(backend: Backend, tmp
     document = {**workflow("start>a a>w w>b", a=edit(x=1), w=SIGNALLED, b=edit(y=2)), "id": "streamed"}
 
     async def go() -> list[dict[str, Any]]:
-        async with served(tmp_path, on=settings) as one, served(tmp_path, on=settings) as two:
+        async with running_server(tmp_path, on=settings) as one, running_server(tmp_path, on=settings) as two:
             execution = (await one.client.run(document)).execution_id
             opened = await two.stream(f"/executions/{execution}/events")
             assert await opened.status() == 200

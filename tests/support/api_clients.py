@@ -9,32 +9,32 @@ import httpx
 
 from rune.client.models import NewApiKey
 from rune.core.permissions import ROLES
-from tests.support.api_server import API, DEADLINE, HELLO, ITEMS, WAITS, Served
+from tests.support.api_server import API, DEADLINE, HELLO, ITEMS, WAITS, RunningServer
 
 BOOTSTRAP = "the-key-that-is-configured"
 NONE = "none"
 
 
-class Crowd:
+class RoleClients:
     """A client with a key of each role, and one without a key."""
 
-    def __init__(self, server: Served, stack: AsyncExitStack) -> None:
+    def __init__(self, server: RunningServer, stack: AsyncExitStack) -> None:
         self.server = server
         self._stack = stack
         self.keys: dict[str, NewApiKey] = {}
-        self.asks: dict[str, httpx.AsyncClient] = {}
+        self.clients: dict[str, httpx.AsyncClient] = {}
 
-    async def gather(self) -> Crowd:
-        self.asks[NONE] = await self.with_key(None)
+    async def connect_all(self) -> RoleClients:
+        self.clients[NONE] = await self.with_key(None)
         for role in ROLES:
-            await self.join(role, role)
+            await self.connect(role, role)
         return self
 
-    async def join(self, name: str, role: str, *workflows: str, **said: Any) -> httpx.AsyncClient:
+    async def connect(self, name: str, role: str, *workflows: str, **said: Any) -> httpx.AsyncClient:
         """Create a key and a client that uses it."""
         self.keys[name] = await self.server.client.create_key(name, role, workflows=list(workflows), **said)
-        self.asks[name] = await self.with_key(self.keys[name].key)
-        return self.asks[name]
+        self.clients[name] = await self.with_key(self.keys[name].key)
+        return self.clients[name]
 
     async def with_key(self, key: str | None) -> httpx.AsyncClient:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -50,7 +50,7 @@ async def status(asks: httpx.AsyncClient, method: str, path: str, **said: Any) -
         return answer.status_code
 
 
-async def filled(server: Served) -> dict[str, str]:
+async def populate(server: RunningServer) -> dict[str, str]:
     """Deploy workflows and start one execution of each; return their ids by workflow."""
     await server.deploy(HELLO, WAITS, ITEMS)
     return {
@@ -60,4 +60,4 @@ async def filled(server: Served) -> dict[str, str]:
     }
 
 
-__all__ = ["API", "BOOTSTRAP", "NONE", "Crowd", "filled", "status"]
+__all__ = ["API", "BOOTSTRAP", "NONE", "RoleClients", "populate", "status"]

@@ -66,7 +66,7 @@ ITEMS: dict[str, Any] = {
 }
 
 
-class Served:
+class RunningServer:
     """A running server and its clients."""
 
     def __init__(self, url: str, master: ServerContext, http: httpx.AsyncClient, client: AsyncClient) -> None:
@@ -106,9 +106,9 @@ class Served:
 
 
 @asynccontextmanager
-async def served(
+async def running_server(
     folder: Path, *, key: str = "", on: Settings | None = None, **settings: Any
-) -> AsyncIterator[Served]:
+) -> AsyncIterator[RunningServer]:
     """Run a server; `on` replaces all other settings."""
     given: dict[str, Any] = {"home": str(folder), "durability": "relaxed", **settings}
     made = Settings(**given) if on is None else on
@@ -139,7 +139,7 @@ async def served(
                 httpx.AsyncClient(base_url=url, timeout=DEADLINE, headers=headers, trust_env=False) as http,
                 AsyncClient(url, key=key or None, timeout=DEADLINE) as client,
             ):
-                server = Served(url, masters[0], http, client)
+                server = RunningServer(url, masters[0], http, client)
                 try:
                     yield server
                 finally:
@@ -151,24 +151,26 @@ async def served(
             await serving
 
 
-def run(folder: Path, work: Callable[[Served], Awaitable[T]], **options: Any) -> T:
+def run(folder: Path, work: Callable[[RunningServer], Awaitable[T]], **options: Any) -> T:
     """Start a server and run a function with it."""
 
     async def go() -> T:
-        async with asyncio.timeout(DEADLINE * 2), served(folder, **options) as server:
+        async with asyncio.timeout(DEADLINE * 2), running_server(folder, **options) as server:
             return await work(server)
 
     return asyncio.run(go())
 
 
 @contextmanager
-def in_thread(folder: Path, fill: Callable[[Served], Awaitable[None]], **options: Any) -> Iterator[str]:
+def in_thread(
+    folder: Path, fill: Callable[[RunningServer], Awaitable[None]], **options: Any
+) -> Iterator[str]:
     """Run a server in a separate thread and yield its URL."""
     up, down = threading.Event(), threading.Event()
     urls: list[str] = []
 
     async def go() -> None:
-        async with served(folder, **options) as server:
+        async with running_server(folder, **options) as server:
             await fill(server)
             urls.append(server.url)
             up.set()

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.support.cli_process import until
 from tests.support.documents import document, edit, node
-from tests.support.in_process_cli import Here
+from tests.support.in_process_cli import InProcessCli
 from tests.support.services.fleet import Fleet
 
 GATED = document(
@@ -33,13 +33,13 @@ def with_id(raw: dict[str, Any], name: str) -> dict[str, Any]:
     return {**raw, "id": name}
 
 
-def command_line(fleet: Fleet) -> Here:
+def command_line(fleet: Fleet) -> InProcessCli:
     """Return the command line, run in this process, with the settings of a fleet."""
     given = {name: value for name, value in fleet.environment.items() if name.startswith("RUNE_")}
-    return Here(pathlib.Path(given.pop("RUNE_HOME")), **given)
+    return InProcessCli(pathlib.Path(given.pop("RUNE_HOME")), **given)
 
 
-def until_waiting(rune: Here, execution: str) -> None:
+def until_waiting(rune: InProcessCli, execution: str) -> None:
     """Wait until an execution waits for its signal."""
     until(
         lambda: (
@@ -49,7 +49,7 @@ def until_waiting(rune: Here, execution: str) -> None:
     )
 
 
-def until_ended(rune: Here, execution: str) -> dict[str, Any]:
+def until_ended(rune: InProcessCli, execution: str) -> dict[str, Any]:
     """Wait until an execution has ended and return its document."""
 
     def ended() -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ from tests.lint.tree import ROOT
 from tests.support.cli_process import PATIENCE
 
 
-def printed(page: str, heading: str, url: str) -> str:
+def run_documented_commands(page: str, heading: str, url: str) -> str:
     """Run the commands under a heading against a server and return their output."""
     section = (ROOT / page).read_text(encoding="utf-8").split(f"## {heading}")[1]
     lines = re.search(r"```sh\n(.*?)```", section, re.DOTALL)

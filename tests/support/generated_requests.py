@@ -28,7 +28,7 @@ def operations() -> list[Any]:
     return [each for each in known if each.path not in STREAMS]
 
 
-def ask_until(lacking: Callable[[], int], check: Check, more: More = lambda turn: {}) -> list[str]:
+def send_until(lacking: Callable[[], int], check: Check, more: More = lambda turn: {}) -> list[str]:
     """Send requests in rounds while `lacking` returns how many are missing; return the failures. Operations with few
     parameters have few different requests, so that the next round sends more to the others. `check` is called with the
     operation, the case and the values drawn from the strategies of `more`."""

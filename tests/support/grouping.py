@@ -2,7 +2,10 @@
 
 Each process starts the servers and the cluster processes that its tests need. Tests of one file therefore form a
 group, and so do tests that use the same cluster. Files with many independent tests are cut into several groups, so that
-no process is left alone with a long file at the end. `tests/conftest.py` marks each test with its group.
+no process is left alone with a long file at the end.
+
+`--dist=loadgroup` would do for this, but pytest-xdist passes the group of a mark on in the node id of the item, which
+pytest 9.2 no longer reads back. Hence the scheduler here.
 """
 
 from __future__ import annotations
@@ -10,6 +13,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
+
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 # The cluster of a test of tests/integration/cluster is part of its id.
 _CLUSTER = re.compile(r"^tests/integration/cluster/.*[\[-]((?:redis|rabbitmq)-[a-z_]+)[\]-]")
@@ -83,3 +89,19 @@ def _fleet(test: str) -> str | None:
 def rank(group: str) -> int:
     """Position of a group in the run: lower ranks start earlier."""
     return next((place for place, name in enumerate(FIRST) if group.startswith(name)), len(FIRST))
+
+
+class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]
+    """Gives the next group to a process that has nothing left to do."""
+
+    def __init__(self, config: Any, log: Any = None) -> None:
+        super().__init__(config, log)
+        self._groups: dict[str, str] = {}
+
+    def schedule(self) -> None:
+        if not self._groups:
+            self._groups = grouped(next(iter(self.registered_collections.values())))
+        super().schedule()
+
+    def _split_scope(self, nodeid: str) -> str:
+        return self._groups[nodeid]

@@ -31,7 +31,7 @@ def _logging_restored() -> Iterator[None]:
         root.setLevel(level)
 
 
-class Here:
+class InProcessCli:
     """The command line with one home folder."""
 
     def __init__(self, home: pathlib.Path, **environment: str) -> None:
@@ -43,7 +43,7 @@ class Here:
         with _logging_restored():
             return self._runner.invoke(app, list(arguments), input=stdin, catch_exceptions=False)
 
-    def said(self, *arguments: str, code: int = 0) -> str:
+    def output(self, *arguments: str, code: int = 0) -> str:
         """Run a command and return its standard output."""
         done = self(*arguments)
         assert done.exit_code == code, done.output
@@ -51,4 +51,4 @@ class Here:
 
     def json(self, *arguments: str, code: int = 0) -> Any:
         """Run a command and return the document that it prints."""
-        return json.loads(self.said(*arguments, "--json", code=code))
+        return json.loads(self.output(*arguments, "--json", code=code))

@@ -312,13 +312,13 @@ class RemoteReader:
     def __init__(self, client: AsyncClient, settings: Settings) -> None:
         self._client = client
         self._settings = settings
-        self.library = RemoteWorkflows(client)
+        self.workflows = RemoteWorkflows(client)
 
     def __getattr__(self, name: str) -> Any:
         raise not_over_url("what this command reads", self._settings)
 
     @asynccontextmanager
-    async def still(self) -> AsyncIterator[None]:
+    async def snapshot(self) -> AsyncIterator[None]:
         """Do nothing: the API has no snapshots, two requests may see different states."""
         yield
 

@@ -1,6 +1,6 @@
-"""The ASGI application: all routes behind authentication, the status page, the OpenAPI document.
+"""The ASGI application: all routes with their permissions, the OpenAPI document, the status page and the API reference.
 
-The status page consists of four static files without a build step; it loads nothing from other hosts.
+Both pages consist of static files without a build step; they load nothing from other hosts.
 """
 
 from __future__ import annotations
@@ -11,48 +11,56 @@ from typing import Any
 
 import msgspec
 from fastapi import APIRouter, FastAPI, Request
+from pydantic import TypeAdapter
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import rune
-from rune.server.auth import Authenticator, LoopbackAuth
+from rune.server.auth import Authenticator, LoopbackAuth, requires
 from rune.server.context import ServerContext
-from rune.server.endpoints import PREFIX, Router, add, gated, openapi
 from rune.server.monitoring import HEALTH, metrics
 from rune.server.permissions import check_declared
-from rune.server.responses import HANDLERS, Reply
+from rune.server.responses import HANDLERS, ProblemDocument, Reply
 from rune.server.routes.access import entries, keys, limits
 from rune.server.routes.actions import actions
+from rune.server.routes.aliases import aliases
 from rune.server.routes.credentials import credentials, granting
 from rune.server.routes.dead_letters import dead_letters
 from rune.server.routes.executions import comparing, executions, starts
-from rune.server.routes.live import add_sockets, live
+from rune.server.routes.live import live
 from rune.server.routes.node_runs import runs
 from rune.server.routes.system import health, nodetypes, system
 from rune.server.routes.triggers import triggers
-from rune.server.routes.webhooks import add_hooks
-from rune.server.routes.workflows import aliases, definitions, workflows
+from rune.server.routes.webhooks import hooks
+from rune.server.routes.workflows import definitions, workflows
+from rune.server.routing import PREFIX, hidden
 from rune.telemetry.tracing import ARRIVING
 
+HTML, SCRIPT, STYLE = "text/html", "text/javascript", "text/css"
 STATIC_FILES = {
-    "/": ("index.html", "text/html; charset=utf-8"),
-    "/static/rune.js": ("rune.js", "text/javascript; charset=utf-8"),
+    "/": ("index.html", HTML),
+    "/static/rune.js": ("rune.js", SCRIPT),
     "/static/rune.svg": ("rune.svg", "image/svg+xml"),
-    "/static/rune.css": ("rune.css", "text/css; charset=utf-8"),
+    "/static/rune.css": ("rune.css", STYLE),
+    "/docs": ("docs.html", HTML),
+    "/static/docs.js": ("docs.js", SCRIPT),
+    "/static/swagger-ui-bundle.js": ("swagger-ui/swagger-ui-bundle.js", SCRIPT),
+    "/static/swagger-ui.css": ("swagger-ui/swagger-ui.css", STYLE),
 }
-CONTENT_SECURITY_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self';"
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src {images};"
     " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+CONTENT_SECURITY_POLICY = _POLICY.format(images="'self'")
+DOCS_POLICY = _POLICY.format(images="'self' data:")  # the icons are in the style sheet
 STATIC_HEADERS = {
-    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
 # Routes are matched in this order, so the most frequent ones come first.
-RESOURCES: tuple[Router, ...] = (
+RESOURCES: tuple[APIRouter, ...] = (
     starts,
     executions,
     live,
@@ -89,63 +97,78 @@ class TraceMiddleware:
             ARRIVING.reset(token)
 
 
-def add_page(router: APIRouter) -> None:
-    """Add the status page to a router."""
+class Api(FastAPI):
+    """The application without a server: the routes of all resources and their document."""
+
+    def __init__(self) -> None:
+        tags = dict.fromkeys(tag for each in RESOURCES for tag in each.tags)
+        super().__init__(
+            title="Rune",
+            version=rune.__version__,
+            summary="A durable workflow engine.",
+            license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+            openapi_tags=[{"name": name} for name in tags],
+            openapi_url=None,
+            docs_url=None,
+            redoc_url=None,
+            exception_handlers=HANDLERS,
+        )
+        self.router.redirect_slashes = False
+        # The routes have their prefix already; an included router would be matched before its routes.
+        for each in RESOURCES:
+            self.router.routes.extend(each.routes)
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the OpenAPI document. The problem document is part of all error responses by reference."""
+        if self.openapi_schema is None:
+            document = super().openapi()
+            problem = TypeAdapter(ProblemDocument).json_schema(
+                ref_template="#/components/schemas/{model}", mode="serialization"
+            )
+            schemas = {**problem.pop("$defs"), ProblemDocument.__name__: problem}
+            document["components"]["schemas"].update(schemas)
+        return super().openapi()
+
+
+def pages() -> APIRouter:
+    """Return the routes of the status page and of the API reference."""
+    router = hidden()
     for path, (name, kind) in STATIC_FILES.items():
-        router.add_api_route(path, _file(name, kind), methods=["GET"], include_in_schema=False)
+        router.add_api_route(path, _file(path, name, kind), dependencies=[requires("page")])
+    return router
 
 
-def _file(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]:
+def _file(path: str, name: str, kind: str) -> Callable[[], Awaitable[Response]]:
     data = (files("rune.server") / "static" / name).read_bytes()
+    policy = DOCS_POLICY if path == "/docs" else CONTENT_SECURITY_POLICY
+    headers = {**STATIC_HEADERS, "Content-Security-Policy": policy}
 
-    async def endpoint(request: Request) -> Response:
-        return Response(data, headers=STATIC_HEADERS, media_type=kind)
+    async def endpoint() -> Response:
+        return Response(data, headers=headers, media_type=kind)
 
-    endpoint.permission = "page"  # type: ignore[attr-defined]
     return endpoint
 
 
 def make_app(server: ServerContext, gate: Authenticator | None = None) -> FastAPI:
     """Build the application. By default it serves only requests to the loopback, without authentication."""
-    app = FastAPI(
-        title="Rune",
-        version=rune.__version__,
-        openapi_url=None,
-        docs_url=None,
-        redoc_url=None,
-        exception_handlers=HANDLERS,
-    )
+    app = Api()
     app.state.server = app.state.process = server
     app.state.gate = gate or LoopbackAuth()
-    router = gated()
-    for resource in RESOURCES:
-        for operation in resource.operations:
-            add(router, operation)
-    add_sockets(router)
-    add_hooks(router)
-    _add_document(router)
-    add_page(router)
-    router.add_api_route("/metrics", metrics, methods=["GET"], include_in_schema=False)
+    operations = hidden()
+    operations.add_api_route(f"{PREFIX}/openapi.json", get_openapi, dependencies=[requires("view")])
+    operations.add_api_route("/metrics", metrics, dependencies=[requires("view")])
     if server.engine.instrumentation.tracer is not None:
         app.add_middleware(TraceMiddleware)
-    app.router.redirect_slashes = False
-    app.router.routes.extend((*health().routes, *router.routes))
+    for router in (hooks, operations, pages(), health()):
+        app.router.routes.extend(router.routes)
     check_declared(app.router.routes, HEALTH.values())
     return app
 
 
 def document() -> dict[str, Any]:
     """Return the OpenAPI document."""
-    return openapi(RESOURCES)
+    return Api().openapi()
 
 
-def _add_document(router: Any) -> None:
-    encoded: list[bytes] = []
-
-    async def get_openapi(request: Request) -> Response:
-        if not encoded:
-            encoded.append(msgspec.json.encode(document()))
-        return Reply(encoded[0])
-
-    get_openapi.permission = "view"  # type: ignore[attr-defined]
-    router.add_api_route(f"{PREFIX}/openapi.json", get_openapi, methods=["GET"], include_in_schema=False)
+async def get_openapi(request: Request) -> Response:
+    return Reply(msgspec.json.encode(request.app.openapi()))

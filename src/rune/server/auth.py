@@ -1,7 +1,7 @@
 """Authentication and authorization of requests.
 
-`authorize` is a dependency of every route except the health checks, for HTTP and WebSockets alike. A key may be limited
-to some workflows; everything of other workflows is then reported as not found.
+Every route except the health checks depends on a `Permission`, for HTTP and WebSockets alike. A key may be limited to
+some workflows; everything of other workflows is then reported as not found.
 """
 
 from __future__ import annotations
@@ -10,10 +10,13 @@ import hmac
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
+from fastapi import Security
+from fastapi.openapi.models import HTTPBearer
+from fastapi.security.base import SecurityBase
 from starlette.requests import HTTPConnection
 from starlette.types import Message, Scope, Send
 
@@ -185,22 +188,38 @@ class Authenticator(Protocol):
         """Whether a principal is still valid; checked during long responses."""
 
 
-async def authorize(connection: HTTPConnection) -> None:
-    """Authenticate a request and check its permission. A route without a declared permission is forbidden."""
-    permission: Right | None = getattr(connection.scope.get("endpoint"), "permission", None)
-    if permission is None:
-        raise ApiError("this route declares no permission", code="FORBIDDEN")
-    if permission in PUBLIC_PRINCIPALS:
-        _set_principal(connection, PUBLIC_PRINCIPALS[permission])
-        return
-    gate: Authenticator = connection.app.state.gate
-    principal = await gate.authenticate(connection)
-    if not principal.may(permission):
-        raise forbidden_error(principal, permission)
-    await check_scope(connection, principal)
-    _set_principal(connection, principal)
-    if principal.name.startswith("key:"):
-        connection.scope["still"] = lambda: gate.holds(principal)
+class Permission(SecurityBase):
+    """A dependency that authenticates a request, checks that the principal has a right, and returns the principal."""
+
+    model = HTTPBearer()
+    scheme_name = "key"
+
+    def __init__(self, right: Right) -> None:
+        self.right = right
+
+    async def __call__(self, connection: HTTPConnection) -> Principal:
+        if connection.scope.get("permission") is not self:
+            await self._check(connection)
+            connection.scope["permission"] = self
+        principal: Principal = connection.scope["principal"]
+        return principal
+
+    async def _check(self, connection: HTTPConnection) -> None:
+        if self.right in PUBLIC_PRINCIPALS:
+            _set_principal(connection, PUBLIC_PRINCIPALS[self.right])
+            return
+        gate: Authenticator = connection.app.state.gate
+        principal = await gate.authenticate(connection)
+        check_right(principal, self.right)
+        await check_scope(connection, principal)
+        _set_principal(connection, principal)
+        if principal.name.startswith("key:"):
+            connection.scope["still"] = lambda: gate.holds(principal)
+
+
+def requires(right: Right) -> Any:
+    """Declare the permission of a route, as one of its dependencies."""
+    return Security(Permission(right))
 
 
 def _set_principal(connection: HTTPConnection, principal: Principal) -> None:
@@ -208,8 +227,10 @@ def _set_principal(connection: HTTPConnection, principal: Principal) -> None:
     set_principal(principal.name)
 
 
-def forbidden_error(principal: Principal, permission: Right) -> ApiError:
-    return ApiError(f"the role `{principal.role}` lacks the permission `{permission}`", code="FORBIDDEN")
+def check_right(principal: Principal, right: Right) -> None:
+    """Raise if a principal lacks a right."""
+    if not principal.may(right):
+        raise ApiError(f"the role `{principal.role}` lacks the permission `{right}`", code="FORBIDDEN")
 
 
 def authorize_route(scope: Scope, send: Send) -> Send:

@@ -118,9 +118,6 @@ async def metrics(request: Request) -> Response:
     return Response(data, media_type=kind)
 
 
-metrics.permission = "view"  # type: ignore[attr-defined]
-
-
 class ReportsHealth(Protocol):
     """Knows why its process is not ready."""
 

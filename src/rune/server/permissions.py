@@ -10,13 +10,23 @@ from fastapi.routing import APIRoute, APIWebSocketRoute
 from starlette.routing import BaseRoute
 
 from rune.core.permissions import RIGHTS, ROLES, Right
-from rune.server.auth import UndeclaredPermissionError, authorize
+from rune.server.auth import Permission, UndeclaredPermissionError
+from rune.server.routing import ApiRoute
 
-OPEN = {"hook": re.compile("/hooks/.+"), "page": re.compile("/|/static/.+")}
-"""Paths of the routes without an API key: webhooks, which verify a secret themselves, and the static status page."""
+OPEN = {"hook": re.compile("/hooks/.+"), "page": re.compile("/|/docs|/static/.+")}
+"""Paths of the routes without an API key: webhooks, which verify a secret themselves, and the static pages."""
 KNOWN = frozenset(OPEN).union(*RIGHTS.values())
 NO_KEY = "none"
 PRINCIPALS: tuple[str, ...] = (NO_KEY, *ROLES)
+
+
+def permission_of(route: BaseRoute) -> Right | None:
+    """Return the right that a route requires; None if it declares no permission."""
+    dependencies = route.dependant.dependencies if isinstance(route, APIRoute | APIWebSocketRoute) else ()
+    for each in dependencies:
+        if isinstance(each.call, Permission):
+            return each.call.right
+    return None
 
 
 def check_declared(routes: Iterable[BaseRoute], exempt: Iterable[Any]) -> None:
@@ -28,11 +38,11 @@ def check_declared(routes: Iterable[BaseRoute], exempt: Iterable[Any]) -> None:
             raise UndeclaredPermissionError(f"{route} is not an API route, so it skips authentication")
         if id(route.endpoint) in free:
             continue
-        permission = getattr(route.endpoint, "permission", None)
+        permission = permission_of(route)
         if permission not in KNOWN:
             raise UndeclaredPermissionError(f"{route.path} declares no permission")
-        if authorize not in [each.call for each in route.dependant.dependencies]:
-            raise UndeclaredPermissionError(f"{route.path} skips authentication")
+        if isinstance(route, APIRoute) and not isinstance(route, ApiRoute):
+            raise UndeclaredPermissionError(f"{route.path} reads its body before it checks its permission")
         for right, place in OPEN.items():
             if (permission == right) != bool(place.fullmatch(route.path)):
                 raise UndeclaredPermissionError(f"{route.path}: `{right}` is reserved for {place.pattern}")
@@ -48,12 +58,11 @@ def allowed(permission: Right | None, role: str) -> bool:
 def rows(routes: list[BaseRoute]) -> Iterator[tuple[str, str, Right | None]]:
     """Yield the method, path and permission of every route."""
     for route in routes:
-        permission: Right | None = getattr(getattr(route, "endpoint", None), "permission", None)
         if isinstance(route, APIWebSocketRoute):
-            yield "WebSocket", route.path, permission
+            yield "WebSocket", route.path, permission_of(route)
         elif isinstance(route, APIRoute):
             for method in sorted(route.methods or ()):
-                yield method, route.path, permission
+                yield method, route.path, permission_of(route)
 
 
 def table(routes: list[BaseRoute]) -> str:

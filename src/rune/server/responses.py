@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,6 +17,7 @@ from rune.core.definition.problems import Problem
 from rune.errors import InvalidDocumentError, RuneError
 from rune.ports.access import StartLimitError
 from rune.ports.workflows import ANYTHING, NOTHING, Expected
+from rune.server.schemas import View
 
 log = logging.getLogger("rune.server")
 
@@ -82,6 +84,8 @@ STATUS: dict[str, int] = {
 }
 """The HTTP status of every error code; a code that is not listed has 400."""
 _BY_STATUS = {404: "NOT_FOUND", 405: "NOT_ALLOWED", 413: "TOO_LARGE"}
+_BY_PLACE = {"path": "NOT_FOUND", "query": "BAD_QUERY", "body": "BAD_BODY", "header": "BAD_HEADER"}
+MAX_REPORTED = 5  # errors of one request
 _TITLES = {
     400: "Bad request",
     401: "Unauthorized",
@@ -156,7 +160,7 @@ class ApiError(RuneError):
     code = "BAD_REQUEST"
 
 
-class ProblemDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ProblemDocument(View, frozen=True, kw_only=True, omit_defaults=True):
     """Why a request was rejected. `problems` lists all problems of a document, `limit` names the limit that was
     exceeded."""
 
@@ -167,6 +171,22 @@ class ProblemDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     detail: str
     problems: tuple[Problem, ...] = ()
     limit: str = ""
+
+
+PROBLEM: dict[str, Any] = {
+    "description": "The request was rejected.",
+    "content": {MEDIA: {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}},
+}
+"""The documentation of an error."""
+
+
+def documented(statuses: Mapping[int, str], model: type[View] | None = None) -> dict[int | str, Any]:
+    """Return the documentation of further statuses: successes with the given model, errors as problem documents."""
+    found: dict[int | str, Any] = {}
+    for status, text in statuses.items():
+        content = PROBLEM if status >= 400 else {"model": model} if status in {200, 201, 202} else {}
+        found[status] = {**content, "description": text}
+    return found
 
 
 def status_of(error: RuneError) -> int:
@@ -219,6 +239,32 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     return problem_response(_document(error.status_code, code, detail), headers)
 
 
+async def on_invalid_request(request: Request, error: Exception) -> Response:
+    """Respond to parameters that do not match their declarations. A path that can name nothing is not found."""
+    assert isinstance(error, RequestValidationError)
+    errors: Sequence[dict[str, Any]] = error.errors()
+    place, code = next((place, code) for place, code in _BY_PLACE.items() if _in(place, errors))
+    found = [each for each in errors if each["loc"][0] == place]
+    if place == "path":
+        name, value = found[0]["loc"][1], str(found[0]["input"])
+        detail = f"`{value[:80]}` is not a valid {name}"
+    else:
+        detail = "; ".join(_explained(each) for each in found[:MAX_REPORTED])
+    return problem_response(_document(STATUS[code], code, detail))
+
+
+def _in(place: str, errors: Sequence[dict[str, Any]]) -> bool:
+    return any(each["loc"][0] == place for each in errors)
+
+
+def _explained(error: dict[str, Any]) -> str:
+    """Describe an error without the sent value, which may be secret."""
+    place, *names = error["loc"]
+    path = "".join(f"[{each}]" if isinstance(each, int) else f".{each[:80]}" for each in names)
+    message = f"{error['msg'][:1].lower()}{error['msg'][1:]}"
+    return f"{place}: {message} - at `{path.lstrip('.')}`" if path else f"{place}: {message}"
+
+
 async def on_defect(request: Request, error: Exception) -> Response:
     """Respond to an unexpected exception without details; these are in the log."""
     log.error("%s %s failed", request.method, request.url.path, exc_info=error)
@@ -228,5 +274,6 @@ async def on_defect(request: Request, error: Exception) -> Response:
 HANDLERS: dict[Any, Any] = {
     RuneError: on_rune_error,
     HTTPException: on_http_error,
+    RequestValidationError: on_invalid_request,
     Exception: on_defect,
 }

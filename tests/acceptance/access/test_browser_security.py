@@ -9,7 +9,7 @@ import pytest
 from websockets.asyncio.client import connect
 
 from tests.support.api_clients import API, BOOTSTRAP
-from tests.support.api_server import HELLO, Served, run
+from tests.support.api_server import HELLO, RunningServer, run
 
 FOREIGN = (
     "https://evil.example",
@@ -24,7 +24,7 @@ FOREIGN = (
 
 @pytest.mark.parametrize("key", ["", BOOTSTRAP])
 def test_request_from_foreign_origin_is_forbidden(key: str, tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(HELLO)
         for origin in FOREIGN:
             headers = {"Origin": origin}
@@ -54,7 +54,7 @@ def test_request_from_foreign_origin_is_forbidden(key: str, tmp_path: Path) -> N
 
 
 def test_foreign_host_header_is_rejected_without_key(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         for host in (
             "evil.example",
             "127.0.0.1.evil.example",
@@ -72,7 +72,7 @@ def test_foreign_host_header_is_rejected_without_key(tmp_path: Path) -> None:
 
 
 def test_status_page_has_strict_policy_and_no_inline_code(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         page = await server.http.get("/")
         policy = page.headers["content-security-policy"]
         assert "default-src 'none'" in policy

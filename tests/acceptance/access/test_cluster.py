@@ -10,8 +10,8 @@ import msgspec
 
 from rune.bootstrap import open_access
 from tests.acceptance.access.test_grants import ended, grants, shop, uses
-from tests.support.api_clients import API, BOOTSTRAP, Crowd
-from tests.support.api_server import DEADLINE, served
+from tests.support.api_clients import API, BOOTSTRAP, RoleClients
+from tests.support.api_server import DEADLINE, running_server
 from tests.support.backends import stores
 
 LIST = f"{API}/executions"
@@ -22,13 +22,15 @@ def test_keys_and_grants_hold_on_every_server(tmp_path: Path) -> None:
 
     async def go() -> None:
         async with (
-            served(tmp_path, on=settings, key=BOOTSTRAP) as one,
-            served(tmp_path, on=settings, key=BOOTSTRAP) as two,
+            running_server(tmp_path, on=settings, key=BOOTSTRAP) as one,
+            running_server(tmp_path, on=settings, key=BOOTSTRAP) as two,
             AsyncExitStack() as stack,
         ):
-            ada = await Crowd(one, stack).join("ada", "runner")
+            ada = await RoleClients(one, stack).connect("ada", "runner")
             (made,) = await two.client.keys()
-            there = await Crowd(two, stack).with_key(ada.headers["authorization"].removeprefix("Bearer "))
+            there = await RoleClients(two, stack).with_key(
+                ada.headers["authorization"].removeprefix("Bearer ")
+            )
             await shop(one, uses("orders"))
             started = (await there.post(f"{API}/workflows/orders/executions")).json()["execution_id"]
             assert await ended(one, started) == ("completed", None)

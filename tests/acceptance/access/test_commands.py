@@ -6,13 +6,13 @@ import asyncio
 from pathlib import Path
 
 from tests.support.api_clients import BOOTSTRAP
-from tests.support.api_server import HELLO, Served, run
-from tests.support.in_process_cli import Here
+from tests.support.api_server import HELLO, RunningServer, run
+from tests.support.in_process_cli import InProcessCli
 
 
 def test_keys_commands_on_local_file(tmp_path: Path) -> None:
-    rune = Here(tmp_path)
-    assert rune.said("keys", "list") == "no keys\n"
+    rune = InProcessCli(tmp_path)
+    assert rune.output("keys", "list") == "no keys\n"
     made = rune.json("keys", "create", "ada", "--role", "runner", "--workflow", "imp-*", "--days", "2")
     assert made["key"].startswith(f"rune_{made['id']}_")
     shown = rune("keys", "create", "bob", "--role", "viewer")
@@ -23,9 +23,9 @@ def test_keys_commands_on_local_file(tmp_path: Path) -> None:
         ("ada", "runner", ["imp-*"]),
         ("bob", "viewer", []),
     ]
-    assert made["key"].rpartition("_")[2] not in rune.said("keys", "list")
-    assert rune.said("keys", "revoke", made["id"]) == f"revoked {made['id']}\n"
-    assert "revoked" in rune.said("keys", "list")
+    assert made["key"].rpartition("_")[2] not in rune.output("keys", "list")
+    assert rune.output("keys", "revoke", made["id"]) == f"revoked {made['id']}\n"
+    assert "revoked" in rune.output("keys", "list")
     assert rune("keys", "revoke", "k0000000000000000").exit_code == 2
     assert rune("keys", "create", "cyd", "--role", "admin", "--workflow", "x").exit_code == 2
     log = rune.json("log", "--action", "key")["entries"]
@@ -42,31 +42,31 @@ def test_keys_commands_on_local_file(tmp_path: Path) -> None:
 
 
 def test_credential_grant_commands_on_local_file(tmp_path: Path) -> None:
-    rune = Here(tmp_path)
+    rune = InProcessCli(tmp_path)
     rune("credentials", "add", "shop", "--type", "bearer", stdin="secret-token\n")
-    assert rune.said("credentials", "grant", "shop", "queue") == "shop is granted to everyone, queue\n"
+    assert rune.output("credentials", "grant", "shop", "queue") == "shop is granted to everyone, queue\n"
     assert rune.json("credentials", "withdraw", "shop", "everyone")["granted"] == ["queue"]
     assert rune.json("credentials", "show", "shop")["granted"] == ["queue"]
-    assert "granted to no one" in rune.said("credentials", "withdraw", "shop", "queue")
+    assert "granted to no one" in rune.output("credentials", "withdraw", "shop", "queue")
     assert rune("credentials", "grant", "shop", "somebody").exit_code == 2
     assert rune("credentials", "grant", "other", "queue").exit_code == 2
-    assert "secret-token" not in rune.said("log")
-    assert rune.said("log", "--of", "nothing") == "no entries\n"
+    assert "secret-token" not in rune.output("log")
+    assert rune.output("log", "--of", "nothing") == "no entries\n"
 
 
 def test_keys_and_log_commands_against_server(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(HELLO)
-        await asyncio.to_thread(asked, server.url)
+        await asyncio.to_thread(run_commands, server.url)
 
-    def asked(url: str) -> None:
-        rune = Here(tmp_path / "elsewhere", RUNE_URL=url, RUNE_API_KEY=BOOTSTRAP)
+    def run_commands(url: str) -> None:
+        rune = InProcessCli(tmp_path / "elsewhere", RUNE_URL=url, RUNE_API_KEY=BOOTSTRAP)
         made = rune.json("keys", "create", "ada", "--role", "viewer")
         assert [each["id"] for each in rune.json("keys", "list")["keys"]] == [made["id"]]
-        looks = Here(tmp_path / "elsewhere", RUNE_URL=url, RUNE_API_KEY=made["key"])
-        assert "hello" in looks.said("workflows", "list")
+        looks = InProcessCli(tmp_path / "elsewhere", RUNE_URL=url, RUNE_API_KEY=made["key"])
+        assert "hello" in looks.output("workflows", "list")
         assert looks("keys", "list").exit_code == 2
-        rune.said("keys", "revoke", made["id"])
+        rune.output("keys", "revoke", made["id"])
         assert looks("workflows", "list").exit_code == 2
         done = [each["action"] for each in rune.json("log", "--limit", "3")["entries"]]
         assert done == ["key.revoke", "key.create", "workflow.deploy"]
@@ -75,11 +75,11 @@ def test_keys_and_log_commands_against_server(tmp_path: Path) -> None:
 
 
 def test_keys_limit_command_is_forwarded_to_owner(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         made = await server.client.create_key("ada", "runner")
-        rune = Here(tmp_path)
-        said = await asyncio.to_thread(rune.said, "keys", "limit", made.id, "--running", "3")
-        assert said == f"{made.id}: running 3\n"
+        rune = InProcessCli(tmp_path)
+        output = await asyncio.to_thread(rune.output, "keys", "limit", made.id, "--running", "3")
+        assert output == f"{made.id}: running 3\n"
         assert [each.limits.running for each in await server.client.keys()] == [3]
         (entry,) = [each async for each in server.client.log(action="key.limit")]
         assert (entry.actor, entry.target, entry.details) == ("local", made.id, {"limits": "running 3"})

@@ -10,8 +10,8 @@ import msgspec
 
 from rune.codec.messages import NodeExecutionMessage
 from rune.runtime.messaging.foreign_messages import ForeignMessages
-from tests.support.api_clients import API, BOOTSTRAP, Crowd
-from tests.support.api_server import Served, run
+from tests.support.api_clients import API, BOOTSTRAP, RoleClients
+from tests.support.api_server import RunningServer, run
 
 NODES = ("tests.acceptance.access.credential_nodes",)
 
@@ -46,7 +46,7 @@ PARENT: dict[str, Any] = {
 }
 
 
-async def grants(server: Served, *grant: str, withdraw: tuple[str, ...] = ()) -> list[str]:
+async def grants(server: RunningServer, *grant: str, withdraw: tuple[str, ...] = ()) -> list[str]:
     """Change the grants of the credential and return them."""
     body = {"grant": list(grant), "withdraw": list(withdraw)}
     found = await server.post("/credentials/shop/grants", body)
@@ -54,7 +54,7 @@ async def grants(server: Served, *grant: str, withdraw: tuple[str, ...] = ()) ->
     return granted
 
 
-async def shop(server: Served, *documents: dict[str, Any]) -> None:
+async def shop(server: RunningServer, *documents: dict[str, Any]) -> None:
     await server.client.deploy(documents[0])
     for each in documents[1:]:
         await server.client.deploy(each)
@@ -62,12 +62,12 @@ async def shop(server: Served, *documents: dict[str, Any]) -> None:
     await server.post("/credentials", body, 201)
 
 
-async def ended(server: Served, execution: str) -> tuple[str, str | None]:
+async def ended(server: RunningServer, execution: str) -> tuple[str, str | None]:
     found = await server.client.wait(execution, 60)
     return found.status, None if found.error is None else found.error.code
 
 
-async def by_queue(server: Served, document: dict[str, Any], execution: str) -> None:
+async def by_queue(server: RunningServer, document: dict[str, Any], execution: str) -> None:
     """Start an execution by a message at the broker."""
     engine = server.engine
     message = NodeExecutionMessage(
@@ -81,10 +81,10 @@ async def by_queue(server: Served, document: dict[str, Any], execution: str) -> 
 
 
 def test_default_grant_includes_everyone_but_not_queue(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await shop(server, uses("orders"))
         async with AsyncExitStack() as stack:
-            ada = await Crowd(server, stack).join("ada", "runner")
+            ada = await RoleClients(server, stack).connect("ada", "runner")
             started = (await ada.post(f"{API}/workflows/orders/executions")).json()["execution_id"]
             assert await ended(server, started) == ("completed", None)
         await by_queue(server, uses("orders"), "q1")
@@ -98,12 +98,12 @@ def test_default_grant_includes_everyone_but_not_queue(tmp_path: Path) -> None:
 
 
 def test_h_i6_grant_to_key_denies_other_keys(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await shop(server, uses("orders"))
         async with AsyncExitStack() as stack:
-            crowd = Crowd(server, stack)
-            asks = {name: await crowd.join(name, "runner") for name in ("ada", "bob")}
-            await grants(server, f"key:{crowd.keys['ada'].id}", withdraw=("everyone",))
+            clients = RoleClients(server, stack)
+            asks = {name: await clients.connect(name, "runner") for name in ("ada", "bob")}
+            await grants(server, f"key:{clients.keys['ada'].id}", withdraw=("everyone",))
             found = {}
             for name, each in asks.items():
                 started = (await each.post(f"{API}/workflows/orders/executions")).json()["execution_id"]
@@ -116,7 +116,7 @@ def test_h_i6_grant_to_key_denies_other_keys(tmp_path: Path) -> None:
 
 
 def test_h_i6_grant_to_workflow_covers_stored_versions_only(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await shop(server, uses("orders"))
         await grants(server, "workflow:ord*", withdraw=("everyone",))
         stored = (await server.client.start("orders")).execution_id
@@ -131,7 +131,7 @@ def test_h_i6_grant_to_workflow_covers_stored_versions_only(tmp_path: Path) -> N
 
 
 def test_grant_is_checked_when_node_runs(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await shop(server, WAITS_THEN_USES)
         first, second = [(await server.client.start("later")).execution_id for _ in range(2)]
         await server.client.signal(first, "go")
@@ -148,17 +148,17 @@ def test_grant_is_checked_when_node_runs(tmp_path: Path) -> None:
 
 
 def test_child_inherits_principal_of_parent(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await shop(server, uses("child"), PARENT)
         async with AsyncExitStack() as stack:
-            crowd = Crowd(server, stack)
-            ada = await crowd.join("ada", "runner")
+            clients = RoleClients(server, stack)
+            ada = await clients.connect("ada", "runner")
             await grants(server, "local", withdraw=("everyone",))
             started = (await ada.post(f"{API}/workflows/parent/executions")).json()["execution_id"]
             assert (await ended(server, started))[0] == "halted"
             listed = (await server.get("/executions?workflow=child"))["executions"]
             child = await server.client.execution(listed[0]["execution_id"])
-            assert child.principal == f"key:{crowd.keys['ada'].id}"
+            assert child.principal == f"key:{clients.keys['ada'].id}"
             assert child.error is not None
             assert child.error.code == "CREDENTIAL_DENIED"
 
@@ -166,7 +166,7 @@ def test_child_inherits_principal_of_parent(tmp_path: Path) -> None:
 
 
 def test_invalid_grantee_is_rejected(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await shop(server, uses("orders"))
         for whom in ("nobody", "key:", "role:admin", "*"):
             await server.post("/credentials/shop/grants", {"grant": [whom]}, 422)

@@ -18,14 +18,14 @@ from rune.client import ApiError
 from rune.ports.access import new_key
 from rune.runtime.clock import SystemClock
 from rune.server import auth
-from tests.support.api_clients import API, BOOTSTRAP, Crowd, filled
-from tests.support.api_server import Served, run
+from tests.support.api_clients import API, BOOTSTRAP, RoleClients, populate
+from tests.support.api_server import RunningServer, run
 
 LIST = f"{API}/executions"
 
 
 def test_key_secret_is_shown_once_and_never_stored(tmp_path: Path) -> None:
-    async def work(server: Served) -> str:
+    async def work(server: RunningServer) -> str:
         made = await server.client.create_key("ada", "viewer", expires_in=3_600)
         secret = made.key.rpartition("_")[2]
         listed = (await server.http.get(f"{API}/keys")).text
@@ -43,9 +43,9 @@ def test_key_secret_is_shown_once_and_never_stored(tmp_path: Path) -> None:
 
 
 def test_revoked_key_is_rejected_immediately(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         async with AsyncExitStack() as stack:
-            ada = await Crowd(server, stack).join("ada", "admin")
+            ada = await RoleClients(server, stack).connect("ada", "admin")
             assert (await ada.get(LIST)).status_code == 200
             id = (await ada.get(f"{API}/me")).json()["principal"].removeprefix("key:")
             assert (await ada.delete(f"{API}/keys/{id}")).status_code == 204
@@ -62,9 +62,9 @@ def test_revoked_key_is_rejected_immediately(tmp_path: Path) -> None:
 
 
 def test_expired_key_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         async with AsyncExitStack() as stack:
-            ada = await Crowd(server, stack).join("ada", "viewer", expires_in=60)
+            ada = await RoleClients(server, stack).connect("ada", "viewer", expires_in=60)
             assert (await ada.get(LIST)).status_code == 200
             later = SystemClock().now() + 60_001
             monkeypatch.setattr(SystemClock, "now", lambda _: later)
@@ -74,7 +74,7 @@ def test_expired_key_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_malformed_keys_are_rejected(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         made = (await server.client.create_key("ada", "admin")).key
         other = (await server.client.create_key("bob", "admin")).key
         head, _, secret = made.rpartition("_")
@@ -91,7 +91,7 @@ def test_malformed_keys_are_rejected(tmp_path: Path) -> None:
             BOOTSTRAP[:-1],
         ]
         async with AsyncExitStack() as stack:
-            nobody = await Crowd(server, stack).with_key(None)
+            nobody = await RoleClients(server, stack).with_key(None)
             for scheme in ("Bearer", "Basic", "bearer:", ""):
                 for each in [*wrong, made] if scheme != "Bearer" else wrong:
                     given = f"{scheme} {each}".strip()
@@ -117,7 +117,7 @@ NO_KEYS: list[dict[str, Any]] = [
 
 
 def test_invalid_key_request_is_rejected(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         for body in NO_KEYS:
             assert (await server.http.post(f"{API}/keys", json=body)).status_code == 422, body
         assert await server.client.keys() == []
@@ -126,7 +126,7 @@ def test_invalid_key_request_is_rejected(tmp_path: Path) -> None:
 
 
 def test_first_key_ends_anonymous_access_on_loopback(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         assert (await server.http.get(f"{API}/me")).json()["principal"] == "local"
         made = await server.client.create_key("ada", "admin")
         assert (await server.http.get(LIST)).status_code == 401
@@ -139,28 +139,28 @@ def test_first_key_ends_anonymous_access_on_loopback(tmp_path: Path) -> None:
 
 
 def test_open_stream_receives_nothing_after_revocation(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
-        ids = await filled(server)
+    async def work(server: RunningServer) -> None:
+        ids = await populate(server)
         async with AsyncExitStack() as stack:
-            crowd = Crowd(server, stack)
-            ada = await crowd.join("ada", "viewer")
+            clients = RoleClients(server, stack)
+            ada = await clients.connect("ada", "viewer")
             path = f"{API}/executions/{ids['waits']}/events"
             answer = await stack.enter_async_context(ada.stream("GET", path))
             lines = answer.aiter_lines()
             await _first(lines)
             socket = await connect(
                 server.url.replace("http", "ws") + path,
-                additional_headers={"Authorization": f"Bearer {crowd.keys['ada'].key}"},
+                additional_headers={"Authorization": f"Bearer {clients.keys['ada'].key}"},
             )
             assert "number" in str(await socket.recv())
-            await server.client.revoke_key(crowd.keys["ada"].id)
-            await server.client.signal(ids["waits"], "go", {"told": "afterwards"})
+            await server.client.revoke_key(clients.keys["ada"].id)
+            await server.client.signal(ids["waits"], "go", {"result": "afterwards"})
             await server.client.wait(ids["waits"], 60)
             rest: list[str] = []
             with suppress(httpx.HTTPError):
                 rest = [line async for line in lines]
-            said = [*rest, *[str(each) async for each in _messages(socket)]]
-            assert not any("afterwards" in each or "execution.completed" in each for each in said)
+            output = [*rest, *[str(each) async for each in _messages(socket)]]
+            assert not any("afterwards" in each or "execution.completed" in each for each in output)
 
     run(tmp_path, work, key=BOOTSTRAP)
 
@@ -182,12 +182,12 @@ def test_key_cache_lasts_at_most_one_second() -> None:
 
 
 def test_concurrent_requests_keep_their_principals(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         async with AsyncExitStack() as stack:
-            crowd = Crowd(server, stack)
-            asks = [await crowd.join(f"n{number}", "viewer") for number in range(8)]
+            clients = RoleClients(server, stack)
+            asks = [await clients.connect(f"n{number}", "viewer") for number in range(8)]
             found = await asyncio.gather(*(each.get(f"{API}/me") for each in asks * 3))
-            wanted = [f"key:{crowd.keys[f'n{number}'].id}" for number in range(8)] * 3
+            wanted = [f"key:{clients.keys[f'n{number}'].id}" for number in range(8)] * 3
             assert [each.json()["principal"] for each in found] == wanted
 
     run(tmp_path, work, key=BOOTSTRAP)

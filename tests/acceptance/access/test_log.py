@@ -10,8 +10,8 @@ from typing import Any, get_type_hints
 from rune.ports.journal import StoreUnavailableError
 from rune.ports.processes import RPC_METHODS
 from rune.runtime.components import Services
-from tests.support.api_clients import API, BOOTSTRAP, Crowd, filled
-from tests.support.api_server import HELLO, Served, run
+from tests.support.api_clients import API, BOOTSTRAP, RoleClients, populate
+from tests.support.api_server import HELLO, RunningServer, run
 
 QUIET = {
     "executions.start_definition",
@@ -33,17 +33,17 @@ def test_every_service_method_is_audited_or_exempt() -> None:
     assert {name for name in RPC_METHODS if not is_audited(name)} == QUIET
 
 
-def told(entries: list[dict[str, Any]]) -> list[tuple[str, str, str, str]]:
+def summaries(entries: list[dict[str, Any]]) -> list[tuple[str, str, str, str]]:
     return [(each["actor"], each["action"], each["target"], each["outcome"]) for each in entries]
 
 
 def test_changes_are_logged_newest_first_without_secrets(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
-        ids = await filled(server)
+    async def work(server: RunningServer) -> None:
+        ids = await populate(server)
         async with AsyncExitStack() as stack:
-            crowd = Crowd(server, stack)
-            ada = await crowd.join("ada", "admin")
-            me = f"key:{crowd.keys['ada'].id}"
+            clients = RoleClients(server, stack)
+            ada = await clients.connect("ada", "admin")
+            me = f"key:{clients.keys['ada'].id}"
             waits, items = ids["waits"], ids["items"]
             await ada.put(f"{API}/workflows/hello", json={**HELLO, "name": "Hello"})
             await ada.put(f"{API}/workflows/hello/aliases/stable", json={"version": 1})
@@ -60,7 +60,7 @@ def test_changes_are_logged_newest_first_without_secrets(tmp_path: Path) -> None
             await ada.delete(f"{API}/credentials/shop")
             answer = await ada.get(f"{API}/log", params={"actor": me, "limit": 1000})
         assert "hush-hush" not in answer.text
-        assert told(answer.json()["entries"])[::-1] == [
+        assert summaries(answer.json()["entries"])[::-1] == [
             (me, "workflow.deploy", "hello", "asked"),
             (me, "alias.point", "hello", "asked"),
             (me, "workflow.hide", "items", "asked"),
@@ -80,7 +80,7 @@ def test_changes_are_logged_newest_first_without_secrets(tmp_path: Path) -> None
 
 
 def test_log_is_paged(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         for number in range(5):
             await server.client.deploy({**HELLO, "name": f"n{number}"})
         whole = [each.number async for each in server.client.log(page=1_000)]
@@ -97,7 +97,7 @@ def test_log_is_paged(tmp_path: Path) -> None:
 
 
 def test_change_fails_if_log_write_fails(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(HELLO)
         log = server.engine.backend.log
         assert log is not None
@@ -113,11 +113,11 @@ def test_change_fails_if_log_write_fails(tmp_path: Path) -> None:
 
 
 def test_concurrent_requests_are_logged_under_their_actor(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(HELLO)
         async with AsyncExitStack() as stack:
-            crowd = Crowd(server, stack)
-            asks = {name: await crowd.join(name, "editor") for name in ("ada", "bob", "cyd")}
+            clients = RoleClients(server, stack)
+            asks = {name: await clients.connect(name, "editor") for name in ("ada", "bob", "cyd")}
             await asyncio.gather(
                 *(
                     each.put(f"{API}/workflows/hello/aliases/{name}{number}", json={"version": 1})
@@ -126,7 +126,7 @@ def test_concurrent_requests_are_logged_under_their_actor(tmp_path: Path) -> Non
                 )
             )
             for name in asks:
-                by = f"key:{crowd.keys[name].id}"
+                by = f"key:{clients.keys[name].id}"
                 found = [each async for each in server.client.log(actor=by)]
                 assert sorted(each.details["alias"] for each in found) == sorted(
                     f"{name}{number}" for number in range(10)

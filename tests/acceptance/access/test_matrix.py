@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi import APIRouter, FastAPI
@@ -16,13 +18,13 @@ from websockets.exceptions import InvalidStatus
 
 from rune.core.permissions import RIGHTS
 from rune.server.app import make_app
-from rune.server.auth import UndeclaredPermissionError, authorize
-from rune.server.endpoints import Router, gated
+from rune.server.auth import UndeclaredPermissionError, requires
 from rune.server.monitoring import HEALTH
-from rune.server.permissions import PRINCIPALS, allowed, check_declared, rows
+from rune.server.permissions import PRINCIPALS, allowed, check_declared, permission_of, rows
+from rune.server.routing import hidden, resource
 from tests.acceptance.access.write_matrix import DOCS, matrix, written
-from tests.support.api_clients import API, BOOTSTRAP, NONE, Crowd, filled, status
-from tests.support.api_server import WAITS, Served, run
+from tests.support.api_clients import API, BOOTSTRAP, NONE, RoleClients, populate, status
+from tests.support.api_server import WAITS, RunningServer, run
 
 METHODS = ("GET", "HEAD", "POST", "DELETE", "OPTIONS")
 
@@ -40,19 +42,19 @@ def placed(path: str) -> str:
 
 
 def test_h_i8_every_route_enforces_permission_matrix(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         wrong: list[str] = []
         async with AsyncExitStack() as stack:
-            crowd = await Crowd(server, stack).gather()
+            clients = await RoleClients(server, stack).connect_all()
             await server.deploy(WAITS)
             waiting = (await server.client.start("waits")).execution_id
             asked = 0
             for method, path, need in rows(list(make_app(server.master).routes)):
                 for who in PRINCIPALS:
                     if method == "WebSocket":
-                        got = await _socket(server, path.format(execution=waiting), crowd, who)
+                        got = await _socket(server, path.format(execution=waiting), clients, who)
                     else:
-                        got = await status(crowd.asks[who], method, placed(path))
+                        got = await status(clients.clients[who], method, placed(path))
                     asked += 1
                     if not expected(need, who, got):
                         wrong.append(f"{method} {path} by {who}: {got}")
@@ -62,8 +64,8 @@ def test_h_i8_every_route_enforces_permission_matrix(tmp_path: Path) -> None:
     run(tmp_path, work, key=BOOTSTRAP)
 
 
-async def _socket(server: Served, path: str, crowd: Crowd, who: str) -> int:
-    headers = {} if who == NONE else {"Authorization": f"Bearer {crowd.keys[who].key}"}
+async def _socket(server: RunningServer, path: str, clients: RoleClients, who: str) -> int:
+    headers = {} if who == NONE else {"Authorization": f"Bearer {clients.keys[who].key}"}
     try:
         async with connect(server.url.replace("http", "ws") + path, additional_headers=headers):
             return 101
@@ -77,11 +79,11 @@ def test_documented_matrix_is_current(tmp_path: Path) -> None:
 
 
 def test_only_health_routes_skip_authorization(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         exempt = []
         for route in make_app(server.master).routes:
             assert isinstance(route, APIRoute | APIWebSocketRoute)
-            if authorize not in [each.call for each in route.dependant.dependencies]:
+            if permission_of(route) is None:
                 exempt.append(route.endpoint)
         assert exempt == list(HEALTH.values())
         assert len(exempt) == 3
@@ -93,49 +95,49 @@ def test_route_without_permission_is_rejected() -> None:
     async def nothing(request: Request) -> Response:
         return Response()
 
-    with pytest.raises(TypeError):
-        Router("things")("GET", "/things", "Things")  # type: ignore[call-arg]
-    with pytest.raises(UndeclaredPermissionError):
-        gated().add_api_route("/things", nothing)
+    for router in (resource("things"), hidden()):
+        with pytest.raises(UndeclaredPermissionError):
+            router.add_api_route("/things", nothing)
     beside = FastAPI(openapi_url=None)
     beside.add_api_route("/things", nothing)
-    with pytest.raises(UndeclaredPermissionError):
+    with pytest.raises(UndeclaredPermissionError, match="declares no permission"):
         check_declared(beside.routes, HEALTH.values())
-    nothing.permission = "view"  # type: ignore[attr-defined]
+    late = FastAPI(openapi_url=None)
+    late.add_api_route("/things", nothing, dependencies=[requires("view")])
+    with pytest.raises(UndeclaredPermissionError, match="reads its body"):
+        check_declared(late.routes, HEALTH.values())
+    mounted = FastAPI(openapi_url=None)
+    mounted.mount("/things", beside)
     with pytest.raises(UndeclaredPermissionError, match="skips authentication"):
-        check_declared(beside.routes, HEALTH.values())
-    nothing.permission = "everything"  # type: ignore[attr-defined]
-    with pytest.raises(UndeclaredPermissionError):
-        check_declared([*_gated(nothing).routes], ())
-    for elsewhere in ("hook", "page"):
-        nothing.permission = elsewhere  # type: ignore[attr-defined]
-        with pytest.raises(UndeclaredPermissionError, match=elsewhere):
-            check_declared([*_gated(nothing).routes], ())
+        check_declared(mounted.routes, HEALTH.values())
+    for elsewhere in ("everything", "hook", "page"):
+        with pytest.raises(UndeclaredPermissionError):
+            check_declared(_requiring(elsewhere, nothing).routes, ())
     imitated = FastAPI(openapi_url=None)
     imitated.add_api_route("/healthz", nothing)
     with pytest.raises(UndeclaredPermissionError):
         check_declared(imitated.routes, HEALTH.values())
 
 
-def _gated(endpoint: object) -> APIRouter:
-    router = gated()
-    router.add_api_route("/things", endpoint)  # type: ignore[arg-type]
+def _requiring(right: str, endpoint: Callable[..., Any]) -> APIRouter:
+    router = hidden()
+    router.add_api_route("/things", endpoint, dependencies=[requires(right)])  # type: ignore[arg-type]
     return router
 
 
 def test_unusual_methods_and_paths_do_not_bypass_auth(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
-        ids = await filled(server)
+    async def work(server: RunningServer) -> None:
+        ids = await populate(server)
         found: list[str] = []
         async with AsyncExitStack() as stack:
-            crowd = Crowd(server, stack)
-            nobody = await crowd.with_key(None)
+            clients = RoleClients(server, stack)
+            nobody = await clients.with_key(None)
             secret = "waits"
             for path in _tricks(ids["waits"]):
                 for method in METHODS:
                     answer = await nobody.request(method, path)
-                    told = secret in answer.text and "no execution" not in answer.text
-                    if answer.status_code not in (400, 401, 403, 404, 405) or told:
+                    result = secret in answer.text and "no execution" not in answer.text
+                    if answer.status_code not in (400, 401, 403, 404, 405) or result:
                         found.append(f"{method} {path}: {answer.status_code}")
         assert found == []
 
@@ -172,7 +174,6 @@ def _tricks(execution: str) -> list[str]:
         "/hooks/..%2fapi%2fv1%2fexecutions",
         "/static/../api/v1/executions",
         "/static/rune.js/",
-        "/docs",
         "/redoc",
         "/openapi.json",
     ]

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from rune.core.permissions import ROLES
 from rune.server.permissions import PRINCIPALS
 from tests.acceptance.access.test_matrix import expected
-from tests.support.api_clients import BOOTSTRAP, NONE, filled
-from tests.support.api_server import Served, in_thread
-from tests.support.generated_requests import ask_until
+from tests.support.api_clients import BOOTSTRAP, NONE, populate
+from tests.support.api_server import RunningServer, in_thread
+from tests.support.generated_requests import send_until
 from tests.support.whole import WHOLE
 
 EACH = int(os.environ.get("RUNE_REQUESTS", "10000" if WHOLE else "25"))
@@ -30,8 +30,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict
     """A server and a key of each role."""
     keys: dict[str, str] = {}
 
-    async def made(running: Served) -> None:
-        await filled(running)
+    async def made(running: RunningServer) -> None:
+        await populate(running)
         for role in ROLES:
             keys[role] = (await running.client.create_key(role, role)).key
 
@@ -39,39 +39,39 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict
         yield url, keys
 
 
-class Asker:
+class RequestSender:
     """Sends generated requests as different roles."""
 
     def __init__(self, url: str, keys: dict[str, str]) -> None:
         self._url = url
         self._keys = keys
-        self.asked: Counter[str] = Counter()
+        self.sent: Counter[str] = Counter()
 
-    def check(self, operation: Any, case: Any, who: str) -> None:
-        self.asked[who] += 1
+    def check(self, operation: Any, case: Any, role: str) -> None:
+        self.sent[role] += 1
         need = operation.definition.raw["x-needs"]
-        headers = {} if who == NONE else {"Authorization": f"Bearer {self._keys[who]}"}
+        headers = {} if role == NONE else {"Authorization": f"Bearer {self._keys[role]}"}
         got = case.call(base_url=self._url, headers=headers).status_code
-        assert got < 500, (operation.label, who, got)
+        assert got < 500, (operation.label, role, got)
         more = BY_CONTENT.get((operation.method.upper(), operation.path), need)
-        as_said = expected(need, who, got) or (got == 403 and expected(more, who, got))
-        assert as_said, (operation.label, who, got)
+        as_said = expected(need, role, got) or (got == 403 and expected(more, role, got))
+        assert as_said, (operation.label, role, got)
 
     def lacking(self) -> int:
         """The number of requests that are missing, over all roles."""
-        return sum(max(0, EACH - self.asked[who]) for who in PRINCIPALS)
+        return sum(max(0, EACH - self.sent[role]) for role in PRINCIPALS)
 
     def turns(self, turn: int) -> dict[str, st.SearchStrategy[Any]]:
         """A strategy for the role: one with too few requests, starting with another one in each turn."""
-        late = [who for who in PRINCIPALS if self.asked[who] < EACH] or list(PRINCIPALS)
+        late = [role for role in PRINCIPALS if self.sent[role] < EACH] or list(PRINCIPALS)
         first = turn % len(late)
-        return {"who": st.sampled_from(late[first:] + late[:first])}
+        return {"role": st.sampled_from(late[first:] + late[:first])}
 
 
 def test_generated_requests_respect_permission_matrix(
     server: tuple[str, dict[str, str]],
 ) -> None:
-    asker = Asker(*server)
-    assert ask_until(asker.lacking, asker.check, asker.turns) == []
+    sender = RequestSender(*server)
+    assert send_until(sender.lacking, sender.check, sender.turns) == []
     assert {*ROLES, NONE} == set(PRINCIPALS)
-    assert [who for who in PRINCIPALS if asker.asked[who] < EACH] == []
+    assert [role for role in PRINCIPALS if sender.sent[role] < EACH] == []

@@ -8,16 +8,16 @@ from typing import Any
 
 import httpx
 
-from tests.support.api_clients import API, BOOTSTRAP, Crowd, filled
-from tests.support.api_server import HELLO, ITEMS, Served, run
+from tests.support.api_clients import API, BOOTSTRAP, RoleClients, populate
+from tests.support.api_server import HELLO, ITEMS, RunningServer, run
 from tests.support.waiting import until
 
 
 def test_h_i8_scope_allows_only_its_workflows(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
-        ids = await filled(server)
+    async def work(server: RunningServer) -> None:
+        ids = await populate(server)
         async with AsyncExitStack() as stack:
-            ada = await Crowd(server, stack).join("ada", "editor", "hel*", "items")
+            ada = await RoleClients(server, stack).connect("ada", "editor", "hel*", "items")
             listed = (await ada.get(f"{API}/executions")).json()["executions"]
             assert {each["execution_id"] for each in listed} == {ids["hello"], ids["items"]}
             assert (await ada.get(f"{API}/executions?workflow=waits")).json()["executions"] == []
@@ -33,7 +33,7 @@ def test_h_i8_scope_allows_only_its_workflows(tmp_path: Path) -> None:
     run(tmp_path, work, key=BOOTSTRAP)
 
 
-def _outside(server: Served, execution: str) -> list[str]:
+def _outside(server: RunningServer, execution: str) -> list[str]:
     whole = f"/executions/{execution}"
     return [
         whole,
@@ -48,10 +48,10 @@ def _outside(server: Served, execution: str) -> list[str]:
 
 
 def test_out_of_scope_resource_looks_nonexistent(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
-        ids = await filled(server)
+    async def work(server: RunningServer) -> None:
+        ids = await populate(server)
         async with AsyncExitStack() as stack:
-            ada = await Crowd(server, stack).join("ada", "editor", "hello")
+            ada = await RoleClients(server, stack).connect("ada", "editor", "hello")
             pairs = [
                 ("GET", f"/executions/{ids['waits']}", "/executions/xnothing"),
                 ("POST", f"/executions/{ids['waits']}/cancel", "/executions/xnothing/cancel"),
@@ -74,16 +74,16 @@ def test_out_of_scope_resource_looks_nonexistent(tmp_path: Path) -> None:
 
 async def _said(asks: httpx.AsyncClient, method: str, path: str) -> dict[str, Any]:
     answer = await asks.request(method, f"{API}{path}")
-    said: dict[str, Any] = answer.json()
+    output: dict[str, Any] = answer.json()
     name = path.split("/")[2]
-    return {**said, "detail": said["detail"].replace(name, "ID"), "status": answer.status_code}
+    return {**output, "detail": output["detail"].replace(name, "ID"), "status": answer.status_code}
 
 
 def test_out_of_scope_workflow_cannot_be_stored_or_run(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(HELLO)
         async with AsyncExitStack() as stack:
-            ada = await Crowd(server, stack).join("ada", "editor", "hello")
+            ada = await RoleClients(server, stack).connect("ada", "editor", "hello")
             assert (await ada.post(f"{API}/workflows", json=ITEMS)).status_code == 403
             assert (await ada.put(f"{API}/workflows/items", json=ITEMS)).status_code == 404
             assert (await ada.put(f"{API}/workflows/hello", json=ITEMS)).status_code == 422
@@ -97,11 +97,11 @@ def test_out_of_scope_workflow_cannot_be_stored_or_run(tmp_path: Path) -> None:
 
 
 def test_definition_by_hash_respects_scope(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(HELLO, ITEMS)
         hashes = {name: (await server.client.workflow(name)).hash for name in ("hello", "items")}
         async with AsyncExitStack() as stack:
-            ada = await Crowd(server, stack).join("ada", "viewer", "hello")
+            ada = await RoleClients(server, stack).connect("ada", "viewer", "hello")
             assert (await ada.get(f"{API}/definitions/{hashes['hello']}")).status_code == 200
             tagged = {"If-None-Match": f'"{hashes["items"]}"'}
             assert (await ada.get(f"{API}/definitions/{hashes['items']}", headers=tagged)).status_code == 404
@@ -110,35 +110,35 @@ def test_definition_by_hash_respects_scope(tmp_path: Path) -> None:
 
 
 def test_fleet_stream_respects_scope(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(HELLO, ITEMS)
         async with AsyncExitStack() as stack:
-            ada = await Crowd(server, stack).join("ada", "viewer", "hello")
+            ada = await RoleClients(server, stack).connect("ada", "viewer", "hello")
             answer = await stack.enter_async_context(ada.stream("GET", f"{API}/events"))
             lines = answer.aiter_lines()
             await until(lambda: server.master.fleet.following)
             outside = await server.ended("items", {"items": [0]})
             inside = await server.ended("hello", {"name": "x"})
-            told: list[str] = []
+            result: list[str] = []
             async for line in lines:
-                told.append(line)
+                result.append(line)
                 if inside in line and '"completed"' in line:
                     break
-            assert outside not in "".join(told)
+            assert outside not in "".join(result)
 
     run(tmp_path, work, key=BOOTSTRAP)
 
 
 def test_runner_starts_stored_workflows_only(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(HELLO)
         async with AsyncExitStack() as stack:
-            crowd = Crowd(server, stack)
-            runner, editor = await crowd.join("r", "runner"), await crowd.join("e", "editor")
+            clients = RoleClients(server, stack)
+            runner, editor = await clients.connect("r", "runner"), await clients.connect("e", "editor")
             started = await runner.post(f"{API}/executions", json={"workflow": "hello"})
             assert started.status_code == 202
             found = await server.client.execution(started.json()["execution_id"])
-            assert found.principal == f"key:{crowd.keys['r'].id}"
+            assert found.principal == f"key:{clients.keys['r'].id}"
             brought = {"definition": {**HELLO, "id": "mine"}}
             refused = await runner.post(f"{API}/executions", json=brought)
             assert (refused.status_code, refused.json()["code"]) == (403, "FORBIDDEN")

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from rune.server.app import make_app
 from rune.server.permissions import table
-from tests.support.api_server import Served, run
+from tests.support.api_server import RunningServer, run
 
 DOCS = Path(__file__).parents[3] / "docs" / "access.md"
 BEGINNING = "| request | right |"
 
 
-async def matrix(server: Served) -> str:
+async def matrix(server: RunningServer) -> str:
     """The permission matrix of all routes."""
     return table(list(make_app(server.master).routes))
 

@@ -24,7 +24,7 @@ RACES = 10
 
 
 @pytest.fixture(scope="module")
-def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     folder = tmp_path_factory.mktemp("apis")
     settings = msgspec.structs.replace(stores(folder), nodes=())
     with fleet(folder, settings, workers=1) as made:
@@ -44,8 +44,8 @@ def _bounded(work: Coroutine[Any, Any, None]) -> None:
     asyncio.run(go())
 
 
-def test_events_from_other_api_are_ordered_and_complete(crew: Fleet) -> None:
-    one, two = crew.api().url, crew.api().url
+def test_events_from_other_api_are_ordered_and_complete(processes: Fleet) -> None:
+    one, two = processes.api().url, processes.api().url
     assert one != two
 
     async def go() -> None:
@@ -67,8 +67,8 @@ def test_events_from_other_api_are_ordered_and_complete(crew: Fleet) -> None:
     _bounded(go())
 
 
-def test_watch_resumes_at_other_api_after_kill(crew: Fleet) -> None:
-    doomed, stays = crew.api(), crew.api()
+def test_watch_resumes_at_other_api_after_kill(processes: Fleet) -> None:
+    doomed, stays = processes.api(), processes.api()
 
     async def go() -> None:
         seen: list[int] = []
@@ -92,22 +92,22 @@ def test_watch_resumes_at_other_api_after_kill(crew: Fleet) -> None:
     _bounded(go())
 
 
-def test_api_runs_no_nodes_and_stops_cleanly(crew: Fleet) -> None:
-    api = crew.api()
+def test_api_runs_no_nodes_and_stops_cleanly(processes: Fleet) -> None:
+    api = processes.api()
     with Client(api.url, timeout=DEADLINE) as client:
         client.deploy(HELLO)
-        for worker in crew.of("worker"):
+        for worker in processes.of("worker"):
             worker.stop()
         execution = client.start("hello", {"name": "Ada"}).execution_id
         assert client.execution(execution).status == "running"
-        crew.start("worker").wait_ready()
+        processes.start("worker").wait_ready()
         assert client.wait(execution, DEADLINE).status == "completed"
         assert client.output(execution) == "Hello, Ada!"
     assert api.stop() == 0
 
 
-def test_running_api_is_listed_among_workers(crew: Fleet) -> None:
-    here, other = crew.api(), crew.api()
+def test_running_api_is_listed_among_workers(processes: Fleet) -> None:
+    here, other = processes.api(), processes.api()
 
     def seen(process: Process) -> dict[str, Any] | None:
         found: list[dict[str, Any]] = httpx.get(f"{here.url}/api/v1/workers").json()["workers"]
@@ -119,7 +119,7 @@ def test_running_api_is_listed_among_workers(crew: Fleet) -> None:
     assert (found["roles"], found["slots"], found["ready"]) == (["api"], 0, True)
     listed = subprocess.run(
         [sys.executable, "-m", "rune", "workers"],
-        env=crew.environment,
+        env=processes.environment,
         capture_output=True,
         text=True,
         check=True,
@@ -138,8 +138,8 @@ def _until(so: Callable[[], bool]) -> None:
         pause.wait(0.1)
 
 
-def test_conditional_updates_on_two_apis_have_one_winner(crew: Fleet) -> None:
-    one, two = crew.api().url, crew.api().url
+def test_conditional_updates_on_two_apis_have_one_winner(processes: Fleet) -> None:
+    one, two = processes.api().url, processes.api().url
 
     async def go() -> None:
         async with (
@@ -178,11 +178,11 @@ def _parted(answers: list[Any]) -> tuple[Any, ApiError]:
     return won, lost
 
 
-def test_api_on_public_address_requires_key(crew: Fleet) -> None:
-    refused = crew.start("api", "--port", "0", "--host", "0.0.0.0")
+def test_api_on_public_address_requires_key(processes: Fleet) -> None:
+    refused = processes.start("api", "--port", "0", "--host", "0.0.0.0")
     assert refused.process.wait(DEADLINE) == 2
     assert "RUNE_API_KEY" in refused.output()
-    locked = crew.start("api", "--port", "0", "--host", "0.0.0.0", RUNE_API_KEY="s3cret")
+    locked = processes.start("api", "--port", "0", "--host", "0.0.0.0", RUNE_API_KEY="s3cret")
     locked.wait_ready()
     url = f"http://127.0.0.1:{locked.url.rsplit(':', 1)[1]}"
     with Client(url) as client, pytest.raises(ClientError) as without:

@@ -10,21 +10,20 @@ from websockets.asyncio.client import connect
 
 from rune.bootstrap.http import ServerStartError, check_address
 from rune.server.app import make_app
-from rune.server.auth import authorize
 from rune.server.monitoring import HEALTH
-from tests.support.api_server import HELLO, Served, run
+from rune.server.permissions import permission_of
+from tests.support.api_server import HELLO, RunningServer, run
 
 
 def test_every_route_except_health_is_authorized(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         app = make_app(server.master)
         exempt = []
         for route in app.routes:
             assert isinstance(route, APIRoute | APIWebSocketRoute), route
-            gates = [each.call for each in route.dependant.dependencies]
-            if authorize in gates:
-                known = {"view", "run", "edit", "admin", "hook", "page"}
-                assert getattr(route.endpoint, "permission", None) in known, route.path
+            permission = permission_of(route)
+            if permission is not None:
+                assert permission in {"view", "run", "edit", "admin", "hook", "page"}, route.path
             else:
                 exempt.append(route.endpoint)
         assert exempt == list(HEALTH.values())
@@ -33,7 +32,7 @@ def test_every_route_except_health_is_authorized(tmp_path: Path) -> None:
 
 
 def test_requests_without_key_are_unauthorized(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(HELLO)
         bare = {"Authorization": ""}
         for method, path in (
@@ -60,7 +59,7 @@ def test_requests_without_key_are_unauthorized(tmp_path: Path) -> None:
 
 
 def test_foreign_origins_and_hosts_are_forbidden(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         path = "/api/v1/executions"
         for headers in (
             {"Origin": "https://evil.example"},

@@ -10,18 +10,18 @@ import msgspec
 import pytest
 
 from rune.adapters.redis import queue
-from tests.support.api_server import DEADLINE, HELLO, WAITS, Served, served
+from tests.support.api_server import DEADLINE, HELLO, WAITS, RunningServer, running_server
 from tests.support.backends import stores
 
 
 def test_executions_of_one_server_are_visible_on_the_other(tmp_path: Path) -> None:
     settings = msgspec.structs.replace(stores(tmp_path), nodes=())
 
-    async def watched(server: Served, execution: str) -> list[int]:
+    async def watched(server: RunningServer, execution: str) -> list[int]:
         return [event.number async for event in server.client.watch(execution)]
 
     async def go() -> None:
-        async with served(tmp_path, on=settings) as one, served(tmp_path, on=settings) as two:
+        async with running_server(tmp_path, on=settings) as one, running_server(tmp_path, on=settings) as two:
             await one.deploy(HELLO, WAITS)
             started = [(await one.client.start("waits")).execution_id for _ in range(3)]
             watching = [asyncio.create_task(watched(two, each)) for each in started]
@@ -62,7 +62,7 @@ def test_depth_of_unserved_queue_is_reported(tmp_path: Path, monkeypatch: pytest
     }
 
     async def go() -> dict[str, Any]:
-        async with served(tmp_path, on=settings) as server:
+        async with running_server(tmp_path, on=settings) as server:
             await server.deploy(waits)
             for _ in range(3):
                 await server.client.start("far")

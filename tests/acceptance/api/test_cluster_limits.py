@@ -14,7 +14,7 @@ from rune.core.plan.compiler import compile_definition
 from rune.nodes.registry import full_registry
 from rune.runtime.services.limits import first_queues
 from tests.support.api_clients import BOOTSTRAP
-from tests.support.api_server import DEADLINE, HELLO, WAITS, Served, served
+from tests.support.api_server import DEADLINE, HELLO, WAITS, RunningServer, running_server
 from tests.support.backends import stores
 
 
@@ -23,8 +23,8 @@ def test_running_limit_is_exact_across_servers(tmp_path: Path) -> None:
 
     async def go() -> None:
         async with (
-            served(tmp_path, on=settings, key=BOOTSTRAP) as one,
-            served(tmp_path, on=settings, key=BOOTSTRAP) as two,
+            running_server(tmp_path, on=settings, key=BOOTSTRAP) as one,
+            running_server(tmp_path, on=settings, key=BOOTSTRAP) as two,
         ):
             await one.deploy(HELLO, WAITS)
             await one.client.limit("waits", Limits(running=5))
@@ -47,7 +47,7 @@ def test_running_limit_is_exact_across_servers(tmp_path: Path) -> None:
     asyncio.run(bounded())
 
 
-async def limits_of_a_key(one: Served, two: Served) -> None:
+async def limits_of_a_key(one: RunningServer, two: RunningServer) -> None:
     """Limits that are changed on one server apply on the other."""
     made = await one.client.create_key("ada", "runner", limits=Limits(rate="1/h"))
     async with AsyncClient(two.url, key=made.key) as ada:
@@ -70,7 +70,7 @@ async def started(client: AsyncClient) -> bool:
     return True
 
 
-async def crowd(*servers: Served) -> tuple[list[Started], list[ApiError]]:
+async def crowd(*servers: RunningServer) -> tuple[list[Started], list[ApiError]]:
     """Start 40 executions, alternating between the servers."""
     wanted = [servers[number % len(servers)].client.start("waits") for number in range(40)]
     answers = await asyncio.gather(*wanted, return_exceptions=True)

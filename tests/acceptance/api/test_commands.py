@@ -15,22 +15,22 @@ import pytest
 
 from rune.core.execution.decision import FinishExecution
 from rune.core.execution.outcome import Error
-from tests.acceptance.api.test_up import Up
-from tests.support.api_server import WAITS, Served, run
+from tests.acceptance.api.test_up import UpProcess
+from tests.support.api_server import WAITS, RunningServer, run
 from tests.support.cli_process import Rune, until
 from tests.support.cluster_cli import GATED, HALTS, with_id
-from tests.support.in_process_cli import Here
+from tests.support.in_process_cli import InProcessCli
 
 KEY = "s3cret"
 
 
-class Place:
+class RemoteCli:
     """A server with a key, and a command line that uses it with an empty home."""
 
     def __init__(self, url: str, home: pathlib.Path) -> None:
         self.url = url
         self.home = home
-        self.rune = Here(home, RUNE_URL=url, RUNE_API_KEY=KEY)
+        self.rune = InProcessCli(home, RUNE_URL=url, RUNE_API_KEY=KEY)
 
     def file(self, raw: dict[str, Any], name: str) -> str:
         """Write a document with this id to a file."""
@@ -43,53 +43,53 @@ class Place:
         """Start an execution and wait until it waits for its signal."""
         self.rune.json("deploy", self.file(GATED, name))
         id = str(self.rune.json("start", name, "-i", '{"n": 7}', *arguments)["execution_id"])
-        until(lambda: "signal" in self.rune.said("explain", id) or None, f"{id} waits")
+        until(lambda: "signal" in self.rune.output("explain", id) or None, f"{id} waits")
         return id
 
 
 @pytest.fixture(scope="module")
-def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    up = Up(tmp_path_factory.mktemp("server"), RUNE_API_KEY=KEY)
+def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RemoteCli]:
+    up = UpProcess(tmp_path_factory.mktemp("server"), RUNE_API_KEY=KEY)
     url = up.start("--no-examples")
-    yield Place(url, tmp_path_factory.mktemp("nothing"))
+    yield RemoteCli(url, tmp_path_factory.mktemp("nothing"))
     up.stop(signal.SIGKILL)
 
 
-def test_execution_commands_from_start_to_end(there: Place) -> None:
-    rune = there.rune
-    id = there.started("ends", "--label", "customer=7", "--priority", "3")
+def test_execution_commands_from_start_to_end(remote: RemoteCli) -> None:
+    rune = remote.rune
+    id = remote.started("ends", "--label", "customer=7", "--priority", "3")
     assert rune.json("list", "--workflow", "ends")["executions"][0]["labels"] == {"customer": "7"}
     assert (
         rune.json("list", "--status", "running", "--workflow", "ends")["executions"][0]["execution_id"] == id
     )
     assert rune.json("explain", id)["waiting"][0]["node"] == "gate"
-    assert "waits for signal `go`" in rune.said("show", id)
+    assert "waits for signal `go`" in rune.output("show", id)
     heard = rune.json("signal", id, "go", "-v", '{"by": "Ada"}')
     assert heard["resumed"] is True
-    lines = [json.loads(line) for line in rune.said("watch", id, "--json").splitlines()]
+    lines = [json.loads(line) for line in rune.output("watch", id, "--json").splitlines()]
     assert [each["number"] for each in lines] == list(range(1, len(lines) + 1))
     assert lines[-1]["kind"] == "execution.completed"
     assert isinstance(lines[0]["at"], int)
-    again = rune.said("watch", id, "--after", str(len(lines) - 1), "--json").splitlines()
+    again = rune.output("watch", id, "--after", str(len(lines) - 1), "--json").splitlines()
     assert [json.loads(line) for line in again] == lines[-1:]
-    assert rune.said("watch", id, "--after", str(len(lines))) == ""
+    assert rune.output("watch", id, "--after", str(len(lines))) == ""
     shown = rune.json("show", id)
     assert (shown["status"], shown["output"]) == ("completed", [7, {"by": "Ada"}])
-    assert "completed" in rune.said("explain", id)
+    assert "completed" in rune.output("explain", id)
 
 
-def test_ids_can_be_abbreviated_and_unknown_ids_fail(there: Place) -> None:
-    id = there.started("short")
-    assert there.rune.json("show", id[:-1])["execution_id"] == id
+def test_ids_can_be_abbreviated_and_unknown_ids_fail(remote: RemoteCli) -> None:
+    id = remote.started("short")
+    assert remote.rune.json("show", id[:-1])["execution_id"] == id
     for wrong in ("x0nothing", "not an id", "x" * 300):
-        assert there.rune("show", wrong).exit_code == 2
-        assert there.rune("cancel", wrong).exit_code == 2
-    there.rune.said("cancel", id)
+        assert remote.rune("show", wrong).exit_code == 2
+        assert remote.rune("cancel", wrong).exit_code == 2
+    remote.rune.output("cancel", id)
 
 
-def test_pause_resume_cancel_retry_and_rerun(there: Place) -> None:
-    rune = there.rune
-    id = there.started("steered")
+def test_pause_resume_cancel_retry_and_rerun(remote: RemoteCli) -> None:
+    rune = remote.rune
+    id = remote.started("steered")
     assert rune.json("pause", id) == {"execution_id": id, "status": "paused", "changed": True}
     assert rune.json("pause", id)["changed"] is False
     assert rune.json("explain", id)["status"] == "paused"
@@ -102,45 +102,45 @@ def test_pause_resume_cancel_retry_and_rerun(there: Place) -> None:
     rerun = rune.json("rerun", id, "--from", "first")
     assert rerun["retry_of"] == id
     for each in (retried, rerun):
-        rune.said("cancel", each["execution_id"])
+        rune.output("cancel", each["execution_id"])
     assert rune("rerun", id, "--from", "nowhere").exit_code == 2
 
 
-def test_start_wait_exits_like_run(there: Place) -> None:
-    rune = there.rune
-    rune.json("deploy", there.file(HALTS, "halts"))
+def test_start_wait_exits_like_run(remote: RemoteCli) -> None:
+    rune = remote.rune
+    rune.json("deploy", remote.file(HALTS, "halts"))
     failed = rune.json("start", "halts", "--wait", code=1)
     assert failed["status"] in {"failed", "halted"}
-    assert "no luck" in rune.said("start", "halts", "--wait", code=1)
-    ran = rune.json("run", there.file(HALTS, "runs"), code=1)
+    assert "no luck" in rune.output("start", "halts", "--wait", code=1)
+    ran = rune.json("run", remote.file(HALTS, "runs"), code=1)
     assert ran["workflow_id"] == "runs"
-    refused = rune("run", there.file(HALTS, "runs"), "--id", "mine")
+    refused = rune("run", remote.file(HALTS, "runs"), "--id", "mine")
     assert (refused.exit_code, "RUNE_URL" in refused.stderr) == (2, True)
 
 
-def test_interrupting_start_wait_leaves_execution_running(there: Place) -> None:
-    there.rune.json("deploy", there.file(GATED, "goeson"))
-    outside = Rune(there.home, RUNE_URL=there.url, RUNE_API_KEY=KEY)
+def test_interrupting_start_wait_leaves_execution_running(remote: RemoteCli) -> None:
+    remote.rune.json("deploy", remote.file(GATED, "goeson"))
+    outside = Rune(remote.home, RUNE_URL=remote.url, RUNE_API_KEY=KEY)
     process = outside.begin("start", "goeson", "-i", '{"n": 1}', "--wait")
     found = until(
-        lambda: there.rune.json("list", "--workflow", "goeson")["executions"] or None, "it has started"
+        lambda: remote.rune.json("list", "--workflow", "goeson")["executions"] or None, "it has started"
     )
     id = found[0]["execution_id"]
-    until(lambda: "signal" in there.rune.said("explain", id) or None, f"{id} waits")
+    until(lambda: "signal" in remote.rune.output("explain", id) or None, f"{id} waits")
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=120)
+    _, output = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert f"{id} runs at {there.url}" in said
-    assert there.rune.json("show", id)["status"] == "running"
-    there.rune.said("cancel", id)
+    assert f"{id} runs at {remote.url}" in output
+    assert remote.rune.json("show", id)["status"] == "running"
+    remote.rune.output("cancel", id)
 
 
-def test_workflows_versions_and_aliases(there: Place) -> None:
-    rune = there.rune
-    first = rune.json("deploy", there.file(GATED, "versions"))
+def test_workflows_versions_and_aliases(remote: RemoteCli) -> None:
+    rune = remote.rune
+    first = rune.json("deploy", remote.file(GATED, "versions"))
     assert (first["version"], first["change"]) == (1, "created")
-    assert rune.json("deploy", there.file(GATED, "versions"))["change"] == "none"
-    second = rune.json("deploy", there.file({**GATED, "name": "Two"}, "versions"), "--alias", "stable")
+    assert rune.json("deploy", remote.file(GATED, "versions"))["change"] == "none"
+    second = rune.json("deploy", remote.file({**GATED, "name": "Two"}, "versions"), "--alias", "stable")
     assert (second["version"], sorted(second["aliases"])) == (2, ["latest", "stable"])
     assert rune.json("workflows", "alias", "versions", "stable", "1")["change"] == "moved"
     assert rune.json("workflows", "alias", "versions", "stable", "1")["change"] == "none"
@@ -159,43 +159,43 @@ def test_workflows_versions_and_aliases(there: Place) -> None:
 
 
 def test_dead_letter_commands(tmp_path: pathlib.Path) -> None:
-    async def work(server: Served) -> None:
-        rune = Here(tmp_path / "nothing", RUNE_URL=server.url)
+    async def work(server: RunningServer) -> None:
+        rune = InProcessCli(tmp_path / "nothing", RUNE_URL=server.url)
 
-        async def told(*arguments: str) -> Any:
+        async def result(*arguments: str) -> Any:
             return await asyncio.to_thread(rune.json, *arguments)
 
-        assert await told("dlq") == {"dead_letters": []}
+        assert await result("dlq") == {"dead_letters": []}
         await server.deploy(WAITS)
         one, two, alive = [(await server.client.start("waits")).execution_id for _ in range(3)]
         for id in (one, two):
             finish = FinishExecution("failed", Error("DEAD_LETTERED", "given up"))
             await server.engine.finisher.finish(id, finish, server.engine.backend.clock.now())
-        assert [each["id"] for each in (await told("dlq", "--limit", "1"))["dead_letters"]] == [two]
-        assert (await told("dlq", "show", one))["message"] == "given up"
-        assert (await told("dlq", "requeue", one))["retry_of"] == one
-        assert await told("dlq", "drop", two) == {"id": two, "dropped": True}
-        assert await told("dlq") == {"dead_letters": []}
+        assert [each["id"] for each in (await result("dlq", "--limit", "1"))["dead_letters"]] == [two]
+        assert (await result("dlq", "show", one))["message"] == "given up"
+        assert (await result("dlq", "requeue", one))["retry_of"] == one
+        assert await result("dlq", "drop", two) == {"id": two, "dropped": True}
+        assert await result("dlq") == {"dead_letters": []}
         refused = await asyncio.to_thread(rune, "dlq", "requeue", alive)
         assert (refused.exit_code, "is not a dead letter" in refused.stderr) == (2, True)
 
     run(tmp_path, work)
 
 
-def test_invalid_input_is_reported_with_paths(there: Place) -> None:
+def test_invalid_input_is_reported_with_paths(remote: RemoteCli) -> None:
     schema = {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}
-    there.rune.json("deploy", there.file({**GATED, "inputs": schema}, "typed"))
-    told = there.rune.json("start", "typed", "-i", '{"n": "seven"}', code=2)
-    assert told["status"] == "invalid"
-    assert "n" in told["problems"][0]["path"]
+    remote.rune.json("deploy", remote.file({**GATED, "inputs": schema}, "typed"))
+    result = remote.rune.json("start", "typed", "-i", '{"n": "seven"}', code=2)
+    assert result["status"] == "invalid"
+    assert "n" in result["problems"][0]["path"]
 
 
-def test_wrong_key_and_unreachable_server_exit_differently(there: Place) -> None:
-    wrong = Here(there.home, RUNE_URL=there.url, RUNE_API_KEY="other")("list")
+def test_wrong_key_and_unreachable_server_exit_differently(remote: RemoteCli) -> None:
+    wrong = InProcessCli(remote.home, RUNE_URL=remote.url, RUNE_API_KEY="other")("list")
     assert (wrong.exit_code, "RUNE_API_KEY" in wrong.stderr) == (2, True)
-    nobody = Here(there.home, RUNE_URL="http://127.0.0.1:9")("list")
+    nobody = InProcessCli(remote.home, RUNE_URL="http://127.0.0.1:9")("list")
     assert (nobody.exit_code, "127.0.0.1:9" in nobody.stderr) == (3, True)
-    senseless = Here(there.home, RUNE_URL="elsewhere")("list")
+    senseless = InProcessCli(remote.home, RUNE_URL="elsewhere")("list")
     assert (senseless.exit_code, "RUNE_URL" in senseless.stderr) == (2, True)
 
 
@@ -210,14 +210,14 @@ def test_foreign_server_is_reported_with_its_address(tmp_path: pathlib.Path) -> 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Other) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
-        done = Here(tmp_path, RUNE_URL=url)("list")
+        done = InProcessCli(tmp_path, RUNE_URL=url)("list")
         server.shutdown()
 
     assert done.exit_code == 3
     assert done.stderr == f"rune: {url} does not respond like a Rune server: status 404\n"
 
 
-def test_url_with_path_reports_unmatched_route(there: Place) -> None:
-    done = Here(there.home, RUNE_URL=f"{there.url}/api/v1", RUNE_API_KEY=KEY)("list")
+def test_url_with_path_reports_unmatched_route(remote: RemoteCli) -> None:
+    done = InProcessCli(remote.home, RUNE_URL=f"{remote.url}/api/v1", RUNE_API_KEY=KEY)("list")
 
     assert (done.exit_code, done.stderr) == (2, "rune: no route matches /api/v1/api/v1/executions\n")

@@ -11,11 +11,11 @@ import pytest
 from websockets.asyncio.client import connect
 
 from rune.server.live import feed, stream
-from tests.support.api_server import DEADLINE, HELLO, ITEMS, WAITS, RawStream, Served, run
+from tests.support.api_server import DEADLINE, HELLO, ITEMS, WAITS, RawStream, RunningServer, run
 from tests.support.waiting import until
 
 
-async def taken(opened: RawStream, count: int) -> list[int]:
+async def read_numbers(opened: RawStream, count: int) -> list[int]:
     """Read the numbers of the next events."""
     found: list[int] = []
     async for event in opened.events():
@@ -25,13 +25,13 @@ async def taken(opened: RawStream, count: int) -> list[int]:
     return found
 
 
-async def signalled(server: Served, execution: str, count: int) -> None:
+async def send_signals(server: RunningServer, execution: str, count: int) -> None:
     for _ in range(count):
         await server.engine.services.executions.signal(execution, "other")
 
 
 def test_stream_delivers_all_events_until_end(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(WAITS)
         id = (await server.client.start("waits")).execution_id
         opened = await server.stream(f"/executions/{id}/events")
@@ -53,14 +53,14 @@ def test_stream_delivers_all_events_until_end(tmp_path: Path) -> None:
 
 
 def test_reconnect_neither_misses_nor_repeats_events(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(WAITS)
         id = (await server.client.start("waits")).execution_id
         seen: list[int] = []
         for turn in range(12):
             opened = await server.stream(f"/executions/{id}/events", seen[-1] if seen else None)
-            speaking = asyncio.create_task(signalled(server, id, 10))
-            seen += await taken(opened, 1 + turn % 7)
+            speaking = asyncio.create_task(send_signals(server, id, 10))
+            seen += await read_numbers(opened, 1 + turn % 7)
             opened.break_off()
             await speaking
         await server.client.signal(id, "go")
@@ -77,16 +77,16 @@ def test_subscriber_behind_ring_reads_from_journal(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(feed, "MAX_RING_EVENTS", 16)
     monkeypatch.setattr(feed, "MARK_INTERVAL", 8)
 
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(WAITS)
         id = (await server.client.start("waits")).execution_id
         first = await server.stream(f"/executions/{id}/events")
-        await taken(first, 2)
-        await signalled(server, id, 100)
+        await read_numbers(first, 2)
+        await send_signals(server, id, 100)
         for after in (0, 1, 2, 7, 8, 9, 30, 64, 95, 101):
             opened = await server.stream(f"/executions/{id}/events", after)
             wanted = 102 - after
-            assert await taken(opened, wanted) == list(range(after + 1, 103))
+            assert await read_numbers(opened, wanted) == list(range(after + 1, 103))
             page = await server.get(f"/executions/{id}/history?after={after}&limit=5")
             numbers = [each["number"] for each in page["events"]]
             assert numbers == list(range(after + 1, after + 1 + len(numbers)))
@@ -100,30 +100,30 @@ def test_slow_subscriber_does_not_block_others(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(feed, "MAX_RING_EVENTS", 64)
     monkeypatch.setattr(stream, "STALL_TIMEOUT_S", 0.5)
 
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(WAITS)
         id = (await server.client.start("waits")).execution_id
         path = f"/executions/{id}/events"
-        asleep = [await server.stream(path, window=4096) for _ in range(3)]
-        awake = await server.stream(path)
-        listening = asyncio.create_task(taken(awake, 1_502))
+        idle = [await server.stream(path, window=4096) for _ in range(3)]
+        active = await server.stream(path)
+        listening = asyncio.create_task(read_numbers(active, 1_502))
         for _ in range(75):
             await asyncio.gather(
                 *(server.engine.services.executions.signal(id, "o" * 190) for _ in range(20))
             )
         assert await asyncio.wait_for(listening, DEADLINE) == list(range(1, 1_503))
         # A subscriber that did not read gets the missed events, in order, from where it stopped.
-        for each in asleep:
-            heard = await taken(each, 200)
-            assert heard == list(range(1, len(heard) + 1))
-            resumed = await server.stream(path, heard[-1])
-            assert await taken(resumed, 1_502 - heard[-1]) == list(range(heard[-1] + 1, 1_503))
+        for each in idle:
+            received = await read_numbers(each, 200)
+            assert received == list(range(1, len(received) + 1))
+            resumed = await server.stream(path, received[-1])
+            assert await read_numbers(resumed, 1_502 - received[-1]) == list(range(received[-1] + 1, 1_503))
 
     run(tmp_path, work)
 
 
 def test_websocket_stream_resumes_after_given_event(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(WAITS)
         id = (await server.client.start("waits")).execution_id
         address = server.url.replace("http", "ws") + f"/api/v1/executions/{id}/events"
@@ -143,7 +143,7 @@ def test_websocket_stream_resumes_after_given_event(tmp_path: Path) -> None:
 
 
 def test_rollup_view_summarizes_split_items(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(ITEMS)
         id = (await server.client.start("items", {"items": list(range(400))})).execution_id
         opened = await server.stream(f"/executions/{id}/events?view=rollup")
@@ -163,19 +163,19 @@ def test_rollup_view_summarizes_split_items(tmp_path: Path) -> None:
 
 
 def test_fleet_stream_reports_status_changes(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(HELLO, WAITS)
         old = (await server.client.start("waits")).execution_id
         opened = await server.stream("/events")
         assert await opened.status() == 200
-        told: dict[str, list[str]] = {}
+        result: dict[str, list[str]] = {}
 
         async def listen() -> None:
             async for each in opened.events():
                 if "execution_id" not in each:
                     continue
-                told.setdefault(each["execution_id"], []).append(each["status"])
-                if len(told) == 4 and all(each[-1] == "completed" for each in told.values()):
+                result.setdefault(each["execution_id"], []).append(each["status"])
+                if len(result) == 4 and all(each[-1] == "completed" for each in result.values()):
                     return
 
         listening = asyncio.create_task(listen())
@@ -183,18 +183,18 @@ def test_fleet_stream_reports_status_changes(tmp_path: Path) -> None:
         new = [await server.ended("hello", {"name": "x"}) for _ in range(3)]
         await server.client.signal(old, "go")
         await asyncio.wait_for(listening, DEADLINE)
-        assert told[old] == ["completed"]
-        assert set(told) == {old, *new}
+        assert result[old] == ["completed"]
+        assert set(result) == {old, *new}
 
     run(tmp_path, work)
 
 
 def test_stop_closes_open_streams(tmp_path: Path) -> None:
-    async def work(server: Served) -> Any:
+    async def work(server: RunningServer) -> Any:
         await server.deploy(WAITS)
         id = (await server.client.start("waits")).execution_id
         opened = await server.stream(f"/executions/{id}/events")
-        await taken(opened, 2)
+        await read_numbers(opened, 2)
         return opened
 
     run(tmp_path, work)

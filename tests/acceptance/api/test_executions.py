@@ -6,11 +6,11 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from tests.support.api_server import DEADLINE, HELLO, ITEMS, WAITS, Served, run
+from tests.support.api_server import DEADLINE, HELLO, ITEMS, WAITS, RunningServer, run
 
 
 def test_start_of_stored_workflow_completes(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(HELLO)
         answer = await server.http.post(
             "/api/v1/workflows/hello/executions",
@@ -30,7 +30,7 @@ def test_start_of_stored_workflow_completes(tmp_path: Path) -> None:
 
 
 def test_inline_definition_starts_without_being_stored(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         started = await server.post("/executions", {"definition": HELLO, "input": {"name": "you"}}, 202)
         ended = await server.client.wait(started["execution_id"], DEADLINE)
         assert ended.status == "completed"
@@ -40,7 +40,7 @@ def test_inline_definition_starts_without_being_stored(tmp_path: Path) -> None:
 
 
 def test_idempotency_key_replays_and_rejects_other_payload(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(HELLO)
         path, key = "/workflows/hello/executions", {"Idempotency-Key": "order-7"}
         first = await server.post(path, {"input": {"name": "a"}}, 202, headers=key)
@@ -56,7 +56,7 @@ def test_idempotency_key_replays_and_rejects_other_payload(tmp_path: Path) -> No
 
 
 def test_execution_list_is_filtered_and_paged(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(HELLO, WAITS)
         made = [
             await server.ended("hello", {"name": "x"}, labels={"n": str(n), "even": str(n % 2 == 0)})
@@ -85,7 +85,7 @@ def test_execution_list_is_filtered_and_paged(tmp_path: Path) -> None:
 
 
 def test_signal_pause_resume_and_cancel(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(WAITS)
         id = (await server.client.start("waits")).execution_id
         assert (await server.client.pause(id)).changed
@@ -112,7 +112,7 @@ def test_signal_pause_resume_and_cancel(tmp_path: Path) -> None:
 
 
 def test_retry_failed_items_and_rerun_start_new_executions(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(ITEMS)
         id = await server.ended("items", {"items": [0, 1, 2]})
         again = await server.client.retry(id, failed_items=True)
@@ -132,7 +132,7 @@ def test_retry_failed_items_and_rerun_start_new_executions(tmp_path: Path) -> No
 
 
 def test_node_runs_are_paged_and_filtered_by_lineage(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(ITEMS)
         id = await server.ended("items", {"items": list(range(30))})
         everything = await server.get(f"/executions/{id}/nodes?limit=1000")
@@ -170,7 +170,7 @@ def test_node_runs_are_paged_and_filtered_by_lineage(tmp_path: Path) -> None:
 
 
 def test_large_output_is_omitted_from_node_list(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(HELLO)
         id = await server.ended("hello", {"name": "x" * 100_000})
         out = (await server.get(f"/executions/{id}/nodes?node=out"))["nodes"][0]
@@ -182,7 +182,7 @@ def test_large_output_is_omitted_from_node_list(tmp_path: Path) -> None:
 
 
 def test_diff_of_two_executions(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(HELLO)
         first = await server.ended("hello", {"name": "a"})
         await server.deploy({**HELLO, "name": "Other"})
@@ -201,7 +201,7 @@ def test_diff_of_two_executions(tmp_path: Path) -> None:
 
 
 def test_unknown_resources_return_404(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         for path in ("", "/nodes", "/events", "/history", "/explain", "/document", "/timers", "/blobs/a/b"):
             found = await server.get(f"/executions/nobody{path}", 404)
             assert found["code"] == "UNKNOWN_EXECUTION", path
@@ -214,7 +214,7 @@ def test_unknown_resources_return_404(tmp_path: Path) -> None:
 
 
 def test_concurrent_starts_are_all_accepted(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(HELLO)
         started = await asyncio.gather(*(server.client.start("hello", {"name": "x"}) for _ in range(100)))
         assert len({each.execution_id for each in started}) == 100

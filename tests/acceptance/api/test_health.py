@@ -46,7 +46,7 @@ def redis() -> Iterator[RedisServer]:
 
 
 @pytest.fixture(scope="module")
-def crew(tmp_path_factory: pytest.TempPathFactory, redis: RedisServer) -> Iterator[Fleet]:
+def processes(tmp_path_factory: pytest.TempPathFactory, redis: RedisServer) -> Iterator[Fleet]:
     folder = tmp_path_factory.mktemp("health")
     settings = msgspec.structs.replace(stores(folder), state=redis.url, queue=redis.url)
     environment = {"RUNE_NODES": ",".join(settings.nodes), "RUNE_TEST_LEDGER": str(folder / "ledger")}
@@ -55,57 +55,57 @@ def crew(tmp_path_factory: pytest.TempPathFactory, redis: RedisServer) -> Iterat
 
 
 @pytest.mark.parametrize("role", ["worker", "scheduler"])
-def test_worker_and_scheduler_serve_health(crew: Fleet, role: str) -> None:
+def test_worker_and_scheduler_serve_health(processes: Fleet, role: str) -> None:
     port = free_port()
-    process = crew.start(role, "--health-port", str(port))  # type: ignore[arg-type]
+    process = processes.start(role, "--health-port", str(port))  # type: ignore[arg-type]
     process.wait_ready()
     _is(port, 200)
     assert _ask(port, "/healthz") == (200, {"status": "ok"})
-    told = _ask(port, "/version")
-    assert told is not None
-    assert told[1]["version"] == rune.__version__
+    result = _ask(port, "/version")
+    assert result is not None
+    assert result[1]["version"] == rune.__version__
     missing = httpx.get(f"http://127.0.0.1:{port}/api/v1/executions", trust_env=False)
     assert missing.status_code == 404
     assert process.stop() == 0
     assert _ask(port, "/healthz") is None
 
 
-def test_worker_readiness_follows_its_store(crew: Fleet, redis: RedisServer) -> None:
+def test_worker_readiness_follows_its_store(processes: Fleet, redis: RedisServer) -> None:
     port = free_port()
-    worker = crew.start("worker", RUNE_HEALTH_PORT=str(port))
+    worker = processes.start("worker", RUNE_HEALTH_PORT=str(port))
     worker.wait_ready()
     _is(port, 200)
     redis.kill()
     gone_at = time.monotonic()
     _is(port, 503)
     assert time.monotonic() - gone_at < TWO_BEATS + SOON
-    told = _ask(port, "/readyz")
-    assert told is not None
-    assert told[1]["code"] == "NOT_READY"
+    result = _ask(port, "/readyz")
+    assert result is not None
+    assert result[1]["code"] == "NOT_READY"
     assert _ask(port, "/healthz") == (200, {"status": "ok"})
     redis.restart()
     _is(port, 200)
     worker.kill()
 
 
-def test_draining_worker_is_alive_but_not_ready(crew: Fleet, tmp_path: Path) -> None:
+def test_draining_worker_is_alive_but_not_ready(processes: Fleet, tmp_path: Path) -> None:
     from rune.client import Client
     from tests.integration.cluster.test_workers import GATED
 
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     port = free_port()
-    worker: Process = crew.start("worker", "--health-port", str(port))
+    worker: Process = processes.start("worker", "--health-port", str(port))
     worker.wait_ready()
-    with Client(crew.api().url) as client:
+    with Client(processes.api().url) as client:
         client.run({**GATED, "id": "drains"}, {"pipe": str(pipe)})
     with pipe.open("w") as gate:
         worker.process.terminate()
         worker.wait_for_output("1 nodes still running")
         _is(port, 503)
-        told = _ask(port, "/readyz")
-        assert told is not None
-        assert told[1]["detail"] == "shutting down"
+        result = _ask(port, "/readyz")
+        assert result is not None
+        assert result[1]["detail"] == "shutting down"
         assert _ask(port, "/healthz") == (200, {"status": "ok"})
         gate.write("done")
     assert worker.process.wait(60) == 0

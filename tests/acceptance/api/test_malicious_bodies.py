@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.api_server import HELLO, Served, run
+from tests.support.api_server import HELLO, RunningServer, run
 
 DEEP = 200_000
 BOMBS: dict[str, bytes] = {
@@ -36,7 +36,7 @@ BOMBS: dict[str, bytes] = {
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_malicious_body_is_rejected_quickly(tmp_path: Path, name: str) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(HELLO)
         began = time.process_time()
         answer = await server.http.post(
@@ -60,7 +60,7 @@ def test_malicious_body_is_rejected_quickly(tmp_path: Path, name: str) -> None:
 def test_yaml_alias_bomb_is_rejected(tmp_path: Path) -> None:
     lines = ["a0: &a0 [x]"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
 
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         checked = await server.client.check("\n".join(lines))
         assert not checked.valid
 
@@ -68,7 +68,7 @@ def test_yaml_alias_bomb_is_rejected(tmp_path: Path) -> None:
 
 
 def test_oversized_body_is_rejected_before_it_is_read(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(HELLO)
         host, port = server.url.removeprefix("http://").split(":")
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

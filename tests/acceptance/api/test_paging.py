@@ -12,10 +12,10 @@ from rune.adapters.sqlite.journal import SqliteJournal
 from rune.adapters.sqlite.readonly import ReadOnlyDatabase
 from rune.runtime.queries.reader import ExecutionReader
 from rune.server import node_runs
-from tests.support.api_server import HELLO, ITEMS, Served, run
+from tests.support.api_server import HELLO, ITEMS, RunningServer, run
 
 
-async def leafed(server: Served, path: str) -> tuple[list[dict[str, Any]], int]:
+async def read_all_pages(server: RunningServer, path: str) -> tuple[list[dict[str, Any]], int]:
     """Read all pages of a list; return the entries and the number of pages."""
     found: list[dict[str, Any]] = []
     cursor, pages = "", 0
@@ -37,7 +37,7 @@ def test_first_page_reads_only_what_it_shows(tmp_path: Path, monkeypatch: pytest
         read.append(len(found))
         return found
 
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(ITEMS)
         id = await server.ended("items", {"items": list(range(300))})
         monkeypatch.setattr(ExecutionReader, "facts", counted)
@@ -53,18 +53,18 @@ def test_filtered_list_pages_through_short_pages(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(node_runs, "MAX_SCANNED", 40)
     monkeypatch.setattr(node_runs, "BATCH_SIZE", 20)
 
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(ITEMS)
         id = await server.ended("items", {"items": list(range(100))})
-        failed, pages = await leafed(server, f"/executions/{id}/nodes?status=failed&limit=1000")
+        failed, pages = await read_all_pages(server, f"/executions/{id}/nodes?status=failed&limit=1000")
         assert len(failed) == 50
         assert pages > 2
-        skipped, _ = await leafed(server, f"/executions/{id}/nodes?status=skipped&limit=7")
+        skipped, _ = await read_all_pages(server, f"/executions/{id}/nodes?status=skipped&limit=7")
         assert len(skipped) == 100
-        everything, _ = await leafed(server, f"/executions/{id}/nodes?limit=50")
+        everything, _ = await read_all_pages(server, f"/executions/{id}/nodes?limit=50")
         names = [(each["node_id"], str(each["lineage"])) for each in everything]
         assert len(names) == len(set(names)) == 1 + 1 + 100 + 100 + 100 + 1
-        inside, _ = await leafed(server, f"/executions/{id}/nodes?lineage=s:99&limit=50")
+        inside, _ = await read_all_pages(server, f"/executions/{id}/nodes?lineage=s:99&limit=50")
         assert sorted(each["node_id"] for each in inside) == ["bad", "odd", "twice"]
         for wrong in ("7", "x7", "n-1", "s", "n" + "9" * 30):
             assert (await server.get(f"/executions/{id}/nodes?cursor={wrong}", 422))["code"] == "BAD_CURSOR"
@@ -85,7 +85,7 @@ def test_skipped_nodes_of_long_execution_appear_after_end(
         "edges": [*ITEMS["edges"], {"src": "all", "dst": "w"}],
     }
 
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(waiting)
         id = (await server.client.start("items", {"items": list(range(20))})).execution_id
         while (await server.get(f"/executions/{id}/history?limit=1000"))["events"][-1][
@@ -93,16 +93,16 @@ def test_skipped_nodes_of_long_execution_appear_after_end(
         ] != "node.waiting":
             pass
         path = f"/executions/{id}/nodes?status=skipped&limit=50"
-        assert (await leafed(server, path))[0] == []
+        assert (await read_all_pages(server, path))[0] == []
         await server.post(f"/executions/{id}/signals", {"name": "go"})
         await server.client.wait(id, 60)
-        assert len((await leafed(server, path))[0]) == 20
+        assert len((await read_all_pages(server, path))[0]) == 20
 
     run(tmp_path, work)
 
 
 def test_start_follows_alias_change_immediately(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(HELLO)
         first = await server.client.start("hello", {"name": "x"})
         await server.deploy({**HELLO, "name": "Other"})
@@ -119,7 +119,7 @@ def test_start_follows_alias_change_immediately(tmp_path: Path) -> None:
 def test_journal_caches_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedded_journal, "MAX_CACHED_IDS", 3)
 
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(HELLO)
         ids = [await server.ended("hello", {"name": str(n)}) for n in range(8)]
         database = ReadOnlyDatabase(Path(tmp_path) / "rune.db")
@@ -136,7 +136,7 @@ def test_journal_caches_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_unknown_cursor_is_rejected(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(HELLO)
         started = await server.client.start("hello", {"name": "a"})
         for more in ("", "&q=a", "&status=completed"):

@@ -10,12 +10,12 @@ import rune
 from rune.core.execution.decision import FinishExecution
 from rune.core.execution.outcome import Error
 from rune.ports.journal import StoreUnavailableError
-from tests.support.api_server import HELLO, WAITS, Served, run
+from tests.support.api_server import HELLO, WAITS, RunningServer, run
 from tests.support.waiting import until
 
 
 def test_credential_values_are_never_returned(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         body = {"name": "shop", "type": "bearer", "values": {"token": "hunter2"}, "hosts": ["api.example"]}
         made = await server.http.post("/api/v1/credentials", json=body)
         assert made.status_code == 201
@@ -29,8 +29,8 @@ def test_credential_values_are_never_returned(tmp_path: Path) -> None:
         assert wrong.status_code == 422
         one = await server.http.get("/api/v1/credentials/shop")
         everything = await server.http.get("/api/v1/credentials")
-        said = "".join(each.text for each in (made, again, rotated, wrong, one, everything))
-        assert "hunter" not in said
+        output = "".join(each.text for each in (made, again, rotated, wrong, one, everything))
+        assert "hunter" not in output
         assert one.json()["fields"] == ["token"]
         assert (await server.http.delete("/api/v1/credentials/shop")).status_code == 204
         assert (await server.get("/credentials/shop", 404))["code"] == "CREDENTIAL_MISSING"
@@ -40,7 +40,7 @@ def test_credential_values_are_never_returned(tmp_path: Path) -> None:
 
 
 def test_node_types_include_schemas(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         names = [each["type"] for each in (await server.get("/nodes"))["nodes"]]
         assert {"input", "http", "merge", "wait"} <= set(names)
         assert len(names) == len(set(names))
@@ -59,7 +59,7 @@ def test_workers_queues_and_timers_are_listed(tmp_path: Path) -> None:
         "edges": [{"src": "in", "dst": "w"}],
     }
 
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         assert len((await server.get("/workers"))["workers"]) == 1
         queue = {"name": "default", "depth": 0, "held": None, "oldest_ms": 0}
         assert (await server.get("/queues"))["queues"] == [queue]
@@ -77,7 +77,7 @@ def test_workers_queues_and_timers_are_listed(tmp_path: Path) -> None:
 
 
 def test_dead_letters_are_listed_requeued_and_dropped(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(WAITS)
         ids = [(await server.client.start("waits")).execution_id for _ in range(2)]
         for id in ids:
@@ -97,7 +97,7 @@ def test_dead_letters_are_listed_requeued_and_dropped(tmp_path: Path) -> None:
 
 
 def test_blobs_are_served_per_execution(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(HELLO)
         id = await server.ended("hello", {"name": "x" * 100_000})
         await server.engine.backend.blob.put(f"{id}/mine/a", b"\x00bytes")
@@ -112,7 +112,7 @@ def test_blobs_are_served_per_execution(tmp_path: Path) -> None:
 
 
 def test_readiness_reflects_store_availability(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         assert (await server.http.get("/healthz")).json() == {"status": "ok"}
         await until(lambda: server.master.probe.ready)
         assert (await server.http.get("/readyz")).status_code == 200
@@ -135,7 +135,7 @@ def test_readiness_reflects_store_availability(tmp_path: Path, monkeypatch: pyte
 
 
 def test_status_page_loads_only_own_files(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         page = await server.http.get("/")
         policy = page.headers["content-security-policy"]
         assert "default-src 'none'" in policy
@@ -152,7 +152,7 @@ def test_status_page_loads_only_own_files(tmp_path: Path) -> None:
 
 
 def test_internal_error_hides_details(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         async def broken(*_: object, **__: object) -> None:
             raise ZeroDivisionError("secret inside")
 

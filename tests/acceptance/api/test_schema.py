@@ -15,8 +15,8 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from rune.server.app import document
-from tests.support.api_server import HELLO, ITEMS, WAITS, Served, in_thread
-from tests.support.generated_requests import ask_until
+from tests.support.api_server import HELLO, ITEMS, WAITS, RunningServer, in_thread
+from tests.support.generated_requests import send_until
 from tests.support.whole import WHOLE
 
 REQUESTS = int(os.environ.get("RUNE_REQUESTS", "10000" if WHOLE else "300"))
@@ -27,7 +27,7 @@ CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance,
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server with workflows and executions."""
 
-    async def filled(running: Served) -> None:
+    async def filled(running: RunningServer) -> None:
         await running.deploy(HELLO, WAITS, ITEMS)
         await running.ended("hello", {"name": "x"})
         await running.ended("items", {"items": [0, 1, 2]})
@@ -56,5 +56,5 @@ def test_generated_requests_conform_to_schema(server: str) -> None:
         count += 1
         case.call_and_validate(base_url=server, checks=list(CHECKS))
 
-    assert ask_until(lambda: REQUESTS - count, check) == []
+    assert send_until(lambda: REQUESTS - count, check) == []
     assert count >= REQUESTS

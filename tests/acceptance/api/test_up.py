@@ -26,7 +26,7 @@ EACH = 1_000 if WHOLE else 150  # starts that are acknowledged before each kill
 UNDER_WAY = 300.0  # s
 
 
-class Up:
+class UpProcess:
     """A server that can be killed and started again on the same port."""
 
     def __init__(self, home: Path, **environment: str) -> None:
@@ -90,7 +90,7 @@ async def watching(url: str, execution: str, seen: list[int]) -> None:
 
 
 def test_kills_lose_no_acknowledged_starts_or_events(tmp_path: Path) -> None:
-    up = Up(tmp_path)
+    up = UpProcess(tmp_path)
 
     async def go() -> None:
         url = await asyncio.to_thread(up.start, "--no-examples")
@@ -136,7 +136,7 @@ def test_kills_lose_no_acknowledged_starts_or_events(tmp_path: Path) -> None:
 
 
 def test_sigterm_stops_server_with_open_stream(tmp_path: Path) -> None:
-    up = Up(tmp_path)
+    up = UpProcess(tmp_path)
     url = up.start("--no-examples")
     try:
         with rune.Client(url, patience=0.5) as client:
@@ -152,7 +152,7 @@ def test_sigterm_stops_server_with_open_stream(tmp_path: Path) -> None:
 
 
 def test_examples_are_deployed_on_first_start_only(tmp_path: Path) -> None:
-    up = Up(tmp_path)
+    up = UpProcess(tmp_path)
     try:
         url = up.start()
         with Client(url) as client:
@@ -173,12 +173,12 @@ def test_examples_are_deployed_on_first_start_only(tmp_path: Path) -> None:
 
 
 def test_up_on_public_address_requires_key(tmp_path: Path) -> None:
-    up = Up(tmp_path)
+    up = UpProcess(tmp_path)
     refused = up.start("--host", "0.0.0.0")
     assert "NOT_SERVED" in refused
     up.process.communicate(timeout=PATIENCE)
     assert up.process.returncode == 2
-    locked = Up(tmp_path, RUNE_API_KEY="s3cret")
+    locked = UpProcess(tmp_path, RUNE_API_KEY="s3cret")
     try:
         locked.start("--host", "0.0.0.0", "--no-examples")
         url = f"http://127.0.0.1:{locked.port}"
@@ -192,10 +192,10 @@ def test_up_on_public_address_requires_key(tmp_path: Path) -> None:
 
 
 def test_second_server_on_same_home_reports_owner(tmp_path: Path) -> None:
-    up = Up(tmp_path)
+    up = UpProcess(tmp_path)
     try:
         up.start("--no-examples")
-        second = Up(tmp_path)
+        second = UpProcess(tmp_path)
         assert f"in use by another process ({up.process.pid})" in second.start()
         second.process.communicate(timeout=PATIENCE)
         assert second.process.returncode == 3

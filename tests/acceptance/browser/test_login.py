@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Request, expect
 
 from rune.client import Client
-from tests.acceptance.api.test_up import Up
+from tests.acceptance.api.test_up import UpProcess
 from tests.acceptance.browser.test_status_page import DEADLINE_MS, STEPS
 
 SECRET = "open-sesame"
@@ -17,7 +17,7 @@ SECRET = "open-sesame"
 
 @pytest.fixture(scope="module")
 def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    up = Up(tmp_path_factory.mktemp("locked"), RUNE_API_KEY=SECRET)
+    up = UpProcess(tmp_path_factory.mktemp("locked"), RUNE_API_KEY=SECRET)
     url = up.start()
     with Client(url, key=SECRET) as client:
         client.deploy(STEPS)

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from rune.client import Client
-from tests.acceptance.api.test_up import Up
+from tests.acceptance.api.test_up import UpProcess
 from tests.support.api_server import ITEMS
 
 DEADLINE_MS = 120_000
@@ -36,7 +36,7 @@ GREEN, AMBER = "rgb(26, 127, 55)", "rgb(154, 103, 0)"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    up = Up(tmp_path_factory.mktemp("page"))
+    up = UpProcess(tmp_path_factory.mktemp("page"))
     url = up.start()
     with Client(url) as client:
         client.deploy(STEPS)

@@ -15,18 +15,18 @@ from typer.testing import Result
 
 from tests.support.cli_process import PATIENCE, Rune, until
 from tests.support.documents import document, node
-from tests.support.in_process_cli import Here
+from tests.support.in_process_cli import InProcessCli
 from tests.support.paths import SOURCE, python_path
 
 TOKEN = "kanari-9f3d0c7-e51b"
 
 
 @pytest.fixture
-def rune(tmp_path: pathlib.Path) -> Here:
-    return Here(tmp_path / "home")
+def rune(tmp_path: pathlib.Path) -> InProcessCli:
+    return InProcessCli(tmp_path / "home")
 
 
-def add(rune: Here, name: str = "shop", *options: str, stdin: str | None = TOKEN) -> dict[str, Any]:
+def add(rune: InProcessCli, name: str = "shop", *options: str, stdin: str | None = TOKEN) -> dict[str, Any]:
     done = rune("credentials", "add", name, "--type", "bearer", "--json", *options, stdin=stdin)
     assert done.exit_code == 0, done.output
     found: dict[str, Any] = json.loads(done.stdout)
@@ -38,13 +38,13 @@ def problem_of(done: Result) -> tuple[int, str, str]:
     return done.exit_code, problem["code"], problem["message"]
 
 
-def test_add_reads_line_or_object_from_stdin(rune: Here) -> None:
+def test_add_reads_line_or_object_from_stdin(rune: InProcessCli) -> None:
     assert add(rune, "line", stdin=f"{TOKEN}\n")["fields"] == ["token"]
     given = json.dumps({"type": "bearer", "token": TOKEN, "base_url": "https://x.example"})
     assert add(rune, "object", stdin=given)["fields"] == ["base_url", "token"]
 
 
-def test_add_reads_values_from_file(rune: Here, tmp_path: pathlib.Path) -> None:
+def test_add_reads_values_from_file(rune: InProcessCli, tmp_path: pathlib.Path) -> None:
     file = tmp_path / "mail.json"
     file.write_text(
         json.dumps({"host": "mail.example", "port": 587, "security": "starttls", "password": TOKEN})
@@ -64,7 +64,7 @@ def test_add_reads_values_from_file(rune: Here, tmp_path: pathlib.Path) -> None:
     ]
 
 
-def test_add_prompts_on_terminal_without_echo(rune: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_add_prompts_on_terminal_without_echo(rune: InProcessCli, monkeypatch: pytest.MonkeyPatch) -> None:
     prompts: list[str] = []
 
     def answer(prompt: str) -> str:
@@ -87,7 +87,7 @@ def test_add_prompts_on_terminal_without_echo(rune: Here, monkeypatch: pytest.Mo
     ("type", "field"),
     [("bearer", "token"), ("basic", "password"), ("oauth2", "client_secret"), ("custom", "any")],
 )
-def test_secret_in_arguments_is_rejected(type: str, field: str, rune: Here) -> None:
+def test_secret_in_arguments_is_rejected(type: str, field: str, rune: InProcessCli) -> None:
     done = rune("credentials", "add", "x", "--type", type, "--field", f"{field}={TOKEN}", "--json", stdin="")
 
     code, reason, message = problem_of(done)
@@ -96,7 +96,7 @@ def test_secret_in_arguments_is_rejected(type: str, field: str, rune: Here) -> N
     assert rune.json("credentials", "list") == {"credentials": []}
 
 
-def test_no_command_prints_secret_value(rune: Here) -> None:
+def test_no_command_prints_secret_value(rune: InProcessCli) -> None:
     shown = [str(add(rune, "shop", "--host", "*.shop.example"))]
     for command in (
         ("list",),
@@ -140,7 +140,7 @@ def test_no_command_prints_secret_value(rune: Here) -> None:
     ],
 )
 def test_errors_name_problem_but_not_value(
-    arguments: tuple[str, ...], stdin: str | None, code: str, rune: Here
+    arguments: tuple[str, ...], stdin: str | None, code: str, rune: InProcessCli
 ) -> None:
     add(rune, "taken")
 
@@ -150,7 +150,7 @@ def test_errors_name_problem_but_not_value(
     assert TOKEN not in message
 
 
-def test_rotate_keeps_unspecified_fields(rune: Here) -> None:
+def test_rotate_keeps_unspecified_fields(rune: InProcessCli) -> None:
     before = add(rune, "shop", "--host", "a.example")
     done = rune("credentials", "rotate", "shop", stdin="another-token")
     assert done.stdout == "rotated shop (bearer, version 2)\n"
@@ -159,7 +159,7 @@ def test_rotate_keeps_unspecified_fields(rune: Here) -> None:
     assert (after["id"], after["version"], after["hosts"]) == (before["id"], 2, ["a.example"])
 
 
-def test_key_rotation_and_rekey(rune: Here) -> None:
+def test_key_rotation_and_rekey(rune: InProcessCli) -> None:
     first = add(rune)["key"]
     made = rune.json("credentials", "key", "new")
     assert made["key"] != first
@@ -171,23 +171,23 @@ def test_key_rotation_and_rekey(rune: Here) -> None:
 
 
 def test_secret_key_from_environment(tmp_path: pathlib.Path) -> None:
-    plain = Here(tmp_path / "home")
-    one, two = (plain.said("credentials", "key", "new", "--print").strip() for _ in range(2))
+    plain = InProcessCli(tmp_path / "home")
+    one, two = (plain.output("credentials", "key", "new", "--print").strip() for _ in range(2))
     assert not plain.home.exists()
-    add(Here(plain.home, RUNE_SECRET_KEY=one))
+    add(InProcessCli(plain.home, RUNE_SECRET_KEY=one))
     assert not (plain.home / "secret.key").exists()
 
-    both = Here(plain.home, RUNE_SECRET_KEY=f"{two},{one}")
+    both = InProcessCli(plain.home, RUNE_SECRET_KEY=f"{two},{one}")
     assert both.json("credentials", "rekey")["rekeyed"] == 1
-    old = Here(plain.home, RUNE_SECRET_KEY=one)
+    old = InProcessCli(plain.home, RUNE_SECRET_KEY=one)
     assert problem_of(old("credentials", "rekey", "--json"))[1] == "CREDENTIAL_UNREADABLE"
     assert problem_of(old("credentials", "key", "new", "--json"))[1] == "SECRET_KEY_ENVIRONMENT"
-    broken = Here(plain.home, RUNE_SECRET_KEY="kanari")
+    broken = InProcessCli(plain.home, RUNE_SECRET_KEY="kanari")
     code, reason, message = problem_of(broken("credentials", "rekey", "--json"))
     assert (code, reason, "kanari" in message) == (2, "SECRET_KEY_INVALID", False)
 
 
-def test_missing_key_file_is_reported_and_not_replaced(rune: Here) -> None:
+def test_missing_key_file_is_reported_and_not_replaced(rune: InProcessCli) -> None:
     add(rune)
     (rune.home / "secret.key").rename(rune.home / "elsewhere")
 
@@ -197,7 +197,7 @@ def test_missing_key_file_is_reported_and_not_replaced(rune: Here) -> None:
     assert len(rune.json("credentials", "list")["credentials"]) == 1
 
 
-def test_every_subcommand_has_help(rune: Here) -> None:
+def test_every_subcommand_has_help(rune: InProcessCli) -> None:
     for command in ((), ("add",), ("rotate",), ("key",), ("key", "new")):
         assert rune("credentials", *command, "--help").exit_code == 0
 

@@ -15,7 +15,7 @@ from rune.core.limits import LIMITS
 from rune.documents.yaml import decode_yaml
 from tests.support.cli_process import PATIENCE, Rune, until
 from tests.support.documents import Raw, document, node
-from tests.support.in_process_cli import Here
+from tests.support.in_process_cli import InProcessCli
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[3] / "examples"
 
@@ -36,7 +36,7 @@ class Deployments:
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
-        self.rune = Here(folder / "home")
+        self.rune = InProcessCli(folder / "home")
 
     def file(self, raw: Raw) -> str:
         path = self.folder / "document.json"
@@ -76,9 +76,9 @@ def test_deploy_prints_new_version(deployments: Deployments) -> None:
 def test_unchanged_deploy_is_reported(deployments: Deployments) -> None:
     path = deployments.file(orders())
 
-    assert deployments.rune.said("deploy", path) == "orders@1 deployed (latest)\n"
-    assert "orders@1" in deployments.rune.said("deploy", path)
-    assert "nothing changed" in deployments.rune.said("deploy", path)
+    assert deployments.rune.output("deploy", path) == "orders@1 deployed (latest)\n"
+    assert "orders@1" in deployments.rune.output("deploy", path)
+    assert "nothing changed" in deployments.rune.output("deploy", path)
     assert deployments.deploy(orders())["change"] == "none"
 
 
@@ -87,7 +87,7 @@ def test_deploy_of_earlier_content_moves_latest_back(two_versions: Deployments) 
 
     assert (again["version"], again["change"], again["aliases"]) == (1, "moved", ["latest", "stable"])
     two_versions.deploy(orders("http://c"))
-    output = two_versions.rune.said("deploy", two_versions.file(orders()))
+    output = two_versions.rune.output("deploy", two_versions.file(orders()))
     assert output == "orders@1 was deployed before and is now latest, stable\n"
 
 
@@ -123,7 +123,7 @@ def test_deploy_reads_stdin_and_folders(deployments: Deployments) -> None:
     done = deployments.rune("deploy", "-", stdin=json.dumps(orders()))
 
     assert done.stdout == "orders@1 deployed (latest)\n"
-    assert deployments.rune.said("deploy", str(EXAMPLES / "hello")) == "hello@1 deployed (latest)\n"
+    assert deployments.rune.output("deploy", str(EXAMPLES / "hello")) == "hello@1 deployed (latest)\n"
 
 
 @pytest.mark.parametrize("alias", ["3", "v3", "a b", ""])
@@ -150,7 +150,7 @@ def test_list_shows_versions_and_aliases(two_versions: Deployments) -> None:
         "aliases": {"latest": 2, "stable": 1},
         "hidden": False,
     }
-    header, _, line = two_versions.rune.said("workflows").splitlines()
+    header, _, line = two_versions.rune.output("workflows").splitlines()
     assert header.split() == ["workflow", "latest", "versions", "deployed", "aliases", "name"]
     assert line.split()[:3] == ["orders", "2", "2"]
     assert line.split()[-2:] == ["stable=1", "Orders"]
@@ -158,7 +158,7 @@ def test_list_shows_versions_and_aliases(two_versions: Deployments) -> None:
 
 def test_commands_without_database_create_nothing(deployments: Deployments) -> None:
     assert deployments.rune.json("workflows") == {"workflows": []}
-    assert deployments.rune.said("workflows") == "no workflows\n"
+    assert deployments.rune.output("workflows") == "no workflows\n"
     for command in (
         ("show", "orders"),
         ("diff", "orders", "1", "2"),
@@ -194,14 +194,14 @@ def test_show_resolves_version(two_versions: Deployments, which: str, version: i
 
 
 def test_show_prints_summary(two_versions: Deployments) -> None:
-    text = two_versions.rune.said("workflows", "show", "orders")
+    text = two_versions.rune.output("workflows", "show", "orders")
 
     assert text.startswith("orders: Orders\n")
     assert "orders@2: 3 nodes, 2 edges" in text
     assert text.splitlines()[-1].split() == ["mail", "smtp", "Mail"]
     for number in range(30):
         two_versions.deploy(orders(f"http://{number}"))
-    assert "… and 12 earlier versions" in two_versions.rune.said("workflows", "show", "orders")
+    assert "… and 12 earlier versions" in two_versions.rune.output("workflows", "show", "orders")
 
 
 def test_unknown_version_lists_known_versions(two_versions: Deployments) -> None:
@@ -216,7 +216,7 @@ def test_unknown_version_lists_known_versions(two_versions: Deployments) -> None
 )
 def test_yaml_of_show_deploys_as_same_version(deployments: Deployments, name: str) -> None:
     first = deployments.rune.json("deploy", str(EXAMPLES / name))
-    text = deployments.rune.said("workflows", "show", first["workflow_id"], "--yaml")
+    text = deployments.rune.output("workflows", "show", first["workflow_id"], "--yaml")
     path = deployments.folder / "again.yaml"
     path.write_text(text)
 
@@ -264,7 +264,7 @@ def test_diff_lists_nodes_edges_and_settings(two_versions: Deployments) -> None:
 
 
 def test_diff_prints_changes(two_versions: Deployments) -> None:
-    assert two_versions.rune.said("workflows", "diff", "orders", "1").splitlines() == [
+    assert two_versions.rune.output("workflows", "diff", "orders", "1").splitlines() == [
         "orders 1 → 2",
         "settings",
         "  + priority: 7",
@@ -282,7 +282,7 @@ def test_diff_prints_changes(two_versions: Deployments) -> None:
         "  - fetch → note",
     ]
     assert (
-        two_versions.rune.said("workflows", "diff", "orders", "2", "latest")
+        two_versions.rune.output("workflows", "diff", "orders", "2", "latest")
         == "orders@2 and orders@2 are the same\n"
     )
 
@@ -298,7 +298,7 @@ def test_diff_of_text_order_and_labels(deployments: Deployments) -> None:
     later["edges"][0]["id"] = "first"
     deployments.deploy(later)
 
-    assert deployments.rune.said("workflows", "diff", "b", "1", "2").splitlines() == [
+    assert deployments.rune.output("workflows", "diff", "b", "1", "2").splitlines() == [
         "b 1 → 2",
         "workflow",
         "  ~ nodes: reordered: start, n, c",
@@ -319,7 +319,7 @@ def test_diff_of_text_order_and_labels(deployments: Deployments) -> None:
 
 
 def test_diff_unified(two_versions: Deployments) -> None:
-    lines = two_versions.rune.said("workflows", "diff", "orders", "1", "2", "--unified").splitlines()
+    lines = two_versions.rune.output("workflows", "diff", "orders", "1", "2", "--unified").splitlines()
 
     assert lines[:2] == ["--- orders@1", "+++ orders@2"]
     assert '-        "url": "http://a"' in lines
@@ -330,8 +330,8 @@ def test_restore_moves_latest_back(two_versions: Deployments) -> None:
 
     assert (result["version"], result["change"], result["aliases"]) == (1, "moved", ["latest", "stable"])
     assert two_versions.rune.json("workflows", "show", "orders")["version"] == 1
-    assert two_versions.rune.said("workflows", "restore", "orders@stable") == "orders@1 is already latest\n"
-    assert two_versions.rune.said("workflows", "restore", "orders@v2") == "orders@2 is now latest\n"
+    assert two_versions.rune.output("workflows", "restore", "orders@stable") == "orders@1 is already latest\n"
+    assert two_versions.rune.output("workflows", "restore", "orders@v2") == "orders@2 is now latest\n"
 
 
 def test_restore_requires_version(two_versions: Deployments) -> None:
@@ -341,9 +341,11 @@ def test_restore_requires_version(two_versions: Deployments) -> None:
 
 
 def test_alias_points_to_given_version(two_versions: Deployments) -> None:
-    assert two_versions.rune.said("workflows", "alias", "orders", "canary", "2") == "orders@2 is now canary\n"
     assert (
-        two_versions.rune.said("workflows", "alias", "orders", "stable", "canary")
+        two_versions.rune.output("workflows", "alias", "orders", "canary", "2") == "orders@2 is now canary\n"
+    )
+    assert (
+        two_versions.rune.output("workflows", "alias", "orders", "stable", "canary")
         == "orders@2 is now stable\n"
     )
     assert two_versions.rune.json("workflows")["workflows"][0]["aliases"] == {
@@ -356,9 +358,9 @@ def test_alias_points_to_given_version(two_versions: Deployments) -> None:
 
 
 def test_alias_weights_are_set_and_cleared(two_versions: Deployments) -> None:
-    output = two_versions.rune.said("workflows", "alias", "orders", "stable", "1", "latest=30")
+    output = two_versions.rune.output("workflows", "alias", "orders", "stable", "1", "latest=30")
     assert output == "orders@1 is now stable, 30 % of its starts use version 2\n"
-    shown = two_versions.rune.said("workflows", "show", "orders")
+    shown = two_versions.rune.output("workflows", "show", "orders")
     assert "stable 70 %" in shown
     assert "stable 30 %" in shown
     assert two_versions.rune.json("workflows", "show", "orders")["weights"] == {"stable": {"2": 30.0}}
@@ -369,12 +371,14 @@ def test_alias_weights_are_set_and_cleared(two_versions: Deployments) -> None:
             "problems"
         ]
         assert problem["code"] == "BAD_WEIGHTS"
-    assert two_versions.rune.said("workflows", "alias", "orders", "stable", "1") == "orders@1 is now stable\n"
+    assert (
+        two_versions.rune.output("workflows", "alias", "orders", "stable", "1") == "orders@1 is now stable\n"
+    )
     assert two_versions.rune.json("workflows", "show", "orders")["weights"] == {}
 
 
 def test_start_by_weighted_alias_uses_weighted_version(two_versions: Deployments) -> None:
-    two_versions.rune.said("workflows", "alias", "orders", "stable", "1", "2=100")
+    two_versions.rune.output("workflows", "alias", "orders", "stable", "1", "2=100")
     started = two_versions.rune.json("start", "orders@stable", "--key", "a", "--fake-time")
     second = two_versions.rune.json("workflows", "show", "orders@2")["hash"]
     assert started["hash"] == second
@@ -386,14 +390,14 @@ def test_remove_hides_workflow_until_restore(two_versions: Deployments) -> None:
         "workflow_id": "orders",
         "changed": True,
     }
-    assert two_versions.rune.said("workflows", "remove", "orders") == "orders was already removed\n"
+    assert two_versions.rune.output("workflows", "remove", "orders") == "orders was already removed\n"
     assert two_versions.rune.json("workflows")["workflows"] == []
     assert two_versions.rune.json("workflows", "--all")["workflows"][0]["hidden"] is True
-    assert "(removed)" in two_versions.rune.said("workflows", "list", "--all")
+    assert "(removed)" in two_versions.rune.output("workflows", "list", "--all")
     assert two_versions.rune.json("workflows", "show", "orders")["hidden"] is True
     assert "removed" in two_versions.rune("workflows", "alias", "orders", "stable", "2").stderr
 
-    assert two_versions.rune.said("workflows", "restore", "orders@2") == "orders@2 is now latest\n"
+    assert two_versions.rune.output("workflows", "restore", "orders@2") == "orders@2 is now latest\n"
     assert two_versions.rune.json("workflows")["workflows"][0]["latest"] == 2
 
 

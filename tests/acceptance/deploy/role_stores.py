@@ -14,7 +14,7 @@ from rune.settings import Settings
 from tests.lint.tree import ROOT
 from tests.support.backends import NODES
 from tests.support.clusters import Cluster, node_environment
-from tests.support.in_process_cli import Here
+from tests.support.in_process_cli import InProcessCli
 from tests.support.services.fleet import Fleet, Role
 from tests.support.services.postgres import database_of, server
 from tests.support.services.rabbitmq import broker
@@ -76,9 +76,9 @@ class Stores:
             http_allow=("127.0.0.1",),
         )
 
-    def rune(self, role: str) -> Here:
+    def rune(self, role: str) -> InProcessCli:
         """The command line with the users of a role."""
-        return Here(self.folder, **self.environment(role), RUNE_NODES=",".join(NODES))
+        return InProcessCli(self.folder, **self.environment(role), RUNE_NODES=",".join(NODES))
 
 
 def create_postgres_users(database: str) -> None:
@@ -119,7 +119,7 @@ def _stores(folder: Path, vhost: str) -> Iterator[Stores]:
         made = Stores(folder, state, vhost)
         create_postgres_users(made.database)
         passwords = {f"RUNE_PASSWORD_{role.upper()}": password for role, password in PASSWORDS.items()}
-        lines = Here(folder, RUNE_PREFIX=PREFIX, **passwords).said("topology", "--redis-acl")
+        lines = InProcessCli(folder, RUNE_PREFIX=PREFIX, **passwords).output("topology", "--redis-acl")
         users.write_text(f"{lines}user admin on >all ~* &* +@all\n")
         with redis.Redis(unix_socket_path=state.socket) as client:
             client.acl_load()

@@ -11,14 +11,14 @@ from pathlib import Path
 from tests.chaos.embedded import spawn
 from tests.chaos.load import NODES, Keys
 from tests.support.cluster_cli import GATED, with_id
-from tests.support.in_process_cli import Here
+from tests.support.in_process_cli import InProcessCli
 
 ENDED = 15
 PATIENCE = 180.0
 
 
-def rune(home: Path) -> Here:
-    return Here(home, RUNE_NODES=",".join(NODES))
+def rune(home: Path) -> InProcessCli:
+    return InProcessCli(home, RUNE_NODES=",".join(NODES))
 
 
 def start_gated(home: Path) -> str:
@@ -67,7 +67,7 @@ def test_backup_is_one_private_file(tmp_path: Path) -> None:
     start_gated(tmp_path / "home")
     copy = tmp_path / "kept" / "copy.db"
     copy.parent.mkdir()
-    output = rune(tmp_path / "home").said("backup", str(copy))
+    output = rune(tmp_path / "home").output("backup", str(copy))
     assert "backed up 1 execution (1 not ended) to" in output
     assert [each.name for each in copy.parent.iterdir()] == ["copy.db"]
     assert copy.stat().st_mode & 0o077 == 0
@@ -124,7 +124,7 @@ def test_concurrent_backups(tmp_path: Path) -> None:
 
 
 def test_backup_of_cluster_points_to_pg_dump(tmp_path: Path) -> None:
-    cli = Here(tmp_path, RUNE_JOURNAL="postgresql://nowhere/rune", RUNE_STATE="redis://nowhere",
+    cli = InProcessCli(tmp_path, RUNE_JOURNAL="postgresql://nowhere/rune", RUNE_STATE="redis://nowhere",
                 RUNE_QUEUE="redis://nowhere")  # fmt: skip
     assert "pg_dump" in cli.json("backup", "x.db", code=2)["problems"][0]["message"]
 

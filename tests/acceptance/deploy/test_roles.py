@@ -23,7 +23,7 @@ from tests.support.cli_process import until
 from tests.support.cluster_cli import GATED, with_id
 from tests.support.cluster_conformance import run_cases, walk_cases
 from tests.support.clusters import Cluster
-from tests.support.in_process_cli import Here
+from tests.support.in_process_cli import InProcessCli
 from tests.support.services.postgres import server
 from tests.support.whole import WHOLE
 
@@ -74,12 +74,12 @@ def gated(folder: Path, name: str) -> str:
     return str(path)
 
 
-def wait_until_waiting(rune: Here, execution: str) -> None:
+def wait_until_waiting(rune: InProcessCli, execution: str) -> None:
     """Wait until an execution waits for its signal."""
     until(lambda: bool(rune.json("explain", execution)["waiting"]) or None, f"{execution} waits")
 
 
-def output(rune: Here, execution: str) -> Any:
+def output(rune: InProcessCli, execution: str) -> Any:
     """Wait for the end of an execution and return its output."""
     until(lambda: rune.json("show", execution)["completed_at"], f"{execution} has ended")
     return rune.json("show", execution)["output"]

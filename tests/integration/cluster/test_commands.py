@@ -15,13 +15,13 @@ from rune.core.execution.outcome import Error
 from rune.testing.harness import compiled
 from tests.support.cluster_cli import GATED, HALTS, command_line, until_ended, until_waiting, with_id
 from tests.support.clusters import Cluster, clusters
-from tests.support.in_process_cli import Here
+from tests.support.in_process_cli import InProcessCli
 
 pytestmark = clusters("redis-in_place")
 
 
 @pytest.fixture
-def rune(cluster: Cluster) -> Here:
+def rune(cluster: Cluster) -> InProcessCli:
     return command_line(cluster.fleet)
 
 
@@ -32,15 +32,15 @@ def _file(folder: pathlib.Path, raw: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("part", ["--worker", "--no-worker"])
-def test_run_waits_for_end(part: str, rune: Here, tmp_path: pathlib.Path) -> None:
+def test_run_waits_for_end(part: str, rune: InProcessCli, tmp_path: pathlib.Path) -> None:
     good = with_id({**GATED, "nodes": GATED["nodes"][:2], "edges": GATED["edges"][:1]}, f"good{part}")
     result = rune.json("run", _file(tmp_path, good), part, "--input", '{"n": 3}')
     assert (result["status"], result["context"]["$first"]) == ("completed", {"k": 1})
-    assert "completed" in rune.said("run", _file(tmp_path, good), part)
+    assert "completed" in rune.output("run", _file(tmp_path, good), part)
     assert rune.json("run", _file(tmp_path, with_id(HALTS, f"bad{part}")), part, code=1)["status"] == "halted"
 
 
-def test_commands_from_deploy_to_audit(rune: Here, tmp_path: pathlib.Path) -> None:
+def test_commands_from_deploy_to_audit(rune: InProcessCli, tmp_path: pathlib.Path) -> None:
     path = _file(tmp_path, with_id(GATED, "story"))
     assert rune.json("deploy", path, "--alias", "stable")["version"] == 1
     assert "story" in [each["workflow_id"] for each in rune.json("workflows")["workflows"]]
@@ -61,14 +61,14 @@ def test_commands_from_deploy_to_audit(rune: Here, tmp_path: pathlib.Path) -> No
     assert rune.json("show", execution)["status"] == "paused"
     assert rune.json("resume", execution)["changed"] is True
 
-    assert "completed" in rune.said("watch", execution)
+    assert "completed" in rune.output("watch", execution)
     assert until_ended(rune, execution)["output"] == [7, "went"]
     assert rune.json("audit", execution)["violations"] == 0
     for command in (("cancel", execution), ("pause", execution), ("signal", execution, "go")):
         assert rune.json(*command, code=1)["problems"][0]["code"] == "ENDED"
 
 
-def test_cancelled_execution_can_be_retried_and_rerun(rune: Here, tmp_path: pathlib.Path) -> None:
+def test_cancelled_execution_can_be_retried_and_rerun(rune: InProcessCli, tmp_path: pathlib.Path) -> None:
     rune.json("deploy", _file(tmp_path, with_id(GATED, "again")))
     execution = rune.json("start", "again", "--input", '{"n": 1}')["execution_id"]
     until_waiting(rune, execution)
@@ -83,7 +83,7 @@ def test_cancelled_execution_can_be_retried_and_rerun(rune: Here, tmp_path: path
 
 
 def test_dead_letters_are_shown_dropped_and_requeued(
-    cluster: Cluster, rune: Here, tmp_path: pathlib.Path
+    cluster: Cluster, rune: InProcessCli, tmp_path: pathlib.Path
 ) -> None:
     async def dead_letter() -> list[str]:
         """Start executions and end them as dead letters."""
@@ -108,7 +108,7 @@ def test_dead_letters_are_shown_dropped_and_requeued(
     rune.json("cancel", again)
 
 
-def test_credentials_are_added_rotated_and_removed(rune: Here) -> None:
+def test_credentials_are_added_rotated_and_removed(rune: InProcessCli) -> None:
     done = rune("credentials", "add", "shop", "--type", "bearer", "--json", stdin="a-token")
     assert done.exit_code == 0, done.output
     assert "a-token" not in done.output
@@ -118,7 +118,7 @@ def test_credentials_are_added_rotated_and_removed(rune: Here) -> None:
     assert rune.json("credentials", "remove", "shop")["name"] == "shop"
 
 
-def test_gc_removes_ended_executions(rune: Here, tmp_path: pathlib.Path) -> None:
+def test_gc_removes_ended_executions(rune: InProcessCli, tmp_path: pathlib.Path) -> None:
     path = _file(tmp_path, with_id(HALTS, "litter"))
     found = [rune.json("run", path, "--no-worker", code=1)["execution_id"] for _ in range(3)]
     options = ("--workflow", "litter", "--keep", "1")
@@ -129,15 +129,15 @@ def test_gc_removes_ended_executions(rune: Here, tmp_path: pathlib.Path) -> None
     assert rune("show", found[0]).exit_code == 2
 
 
-def test_workers_lists_live_processes(cluster: Cluster, rune: Here) -> None:
+def test_workers_lists_live_processes(cluster: Cluster, rune: InProcessCli) -> None:
     listed = rune.json("workers")["workers"]
     ours = {each.process.pid: [each.role] for each in cluster.fleet.processes if each.alive}
     assert {each["pid"]: each["roles"] for each in listed if each["pid"] in ours} == ours
-    assert "default" in rune.said("workers")
+    assert "default" in rune.output("workers")
     assert rune.json("migrate") == {"status": "ok", "steps": []}
 
 
-def test_doctor_checks_both_stores(rune: Here) -> None:
+def test_doctor_checks_both_stores(rune: InProcessCli) -> None:
     report = rune.json("doctor")
     checks = {each["check"]: each for each in report["checks"]}
     assert report["status"] == "ok"
@@ -146,9 +146,9 @@ def test_doctor_checks_both_stores(rune: Here) -> None:
     assert checks["schedulers"]["found"] == "1"
     assert "responds in" in checks["postgresql"]["found"]
     assert "noeviction" in checks["redis memory"]["found"]
-    assert "schema" in rune.said("doctor")
+    assert "schema" in rune.output("doctor")
 
 
-def test_audit_of_all_executions_finds_no_violation(rune: Here) -> None:
+def test_audit_of_all_executions_finds_no_violation(rune: InProcessCli) -> None:
     report = rune.json("audit", "--all")
     assert report["violations"] == 0, report

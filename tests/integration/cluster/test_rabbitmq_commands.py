@@ -14,23 +14,23 @@ from tests.support.cli_process import until
 from tests.support.cluster_cli import command_line, until_ended
 from tests.support.clusters import Cluster, clusters
 from tests.support.documents import document, edit, node
-from tests.support.in_process_cli import Here
+from tests.support.in_process_cli import InProcessCli
 
 pytestmark = clusters("rabbitmq-travelling")
 
 
 @pytest.fixture
-def rune(cluster: Cluster) -> Here:
+def rune(cluster: Cluster) -> InProcessCli:
     return command_line(cluster.fleet)
 
 
-def deploy(rune: Here, made: dict[str, Any]) -> None:
+def deploy(rune: InProcessCli, made: dict[str, Any]) -> None:
     path = rune.home / f"{made['id']}.json"
     path.write_text(json.dumps(made))
-    rune.said("deploy", str(path))
+    rune.output("deploy", str(path))
 
 
-def wait_for_dead_letter(rune: Here, execution: str) -> dict[str, Any]:
+def wait_for_dead_letter(rune: InProcessCli, execution: str) -> dict[str, Any]:
     def listed() -> dict[str, Any] | None:
         found = rune.json("dlq", "list", "--limit", "1000")["dead_letters"]
         return next((each for each in found if each["execution_id"] == execution), None)
@@ -55,7 +55,7 @@ def publish(url: str, execution: str, current: str = "missing", **outputs: Any) 
     asyncio.run(send())
 
 
-def test_dead_letter_is_listed_and_shown(rune: Here, amqp: str) -> None:
+def test_dead_letter_is_listed_and_shown(rune: InProcessCli, amqp: str) -> None:
     publish(amqp, "exec_listed")
     listed = wait_for_dead_letter(rune, "exec_listed")
     assert (listed["code"], listed["queue"], listed["node_id"]) == (
@@ -68,14 +68,14 @@ def test_dead_letter_is_listed_and_shown(rune: Here, amqp: str) -> None:
     assert "UNKNOWN_NODE" in rune("dlq", "show", listed["id"]).output
 
 
-def test_requeued_dead_letter_is_dead_lettered_again(rune: Here, amqp: str) -> None:
+def test_requeued_dead_letter_is_dead_lettered_again(rune: InProcessCli, amqp: str) -> None:
     publish(amqp, "exec_again")
     first = wait_for_dead_letter(rune, "exec_again")
     assert rune.json("dlq", "requeue", first["id"])["requeued"] is True
     assert wait_for_dead_letter(rune, "exec_again")["id"] == first["id"]
 
 
-def test_dropped_dead_letter_is_removed(rune: Here, amqp: str) -> None:
+def test_dropped_dead_letter_is_removed(rune: InProcessCli, amqp: str) -> None:
     publish(amqp, "exec_dropped")
     found = wait_for_dead_letter(rune, "exec_dropped")
     assert rune.json("dlq", "drop", found["id"])["dropped"] is True
@@ -83,7 +83,7 @@ def test_dropped_dead_letter_is_removed(rune: Here, amqp: str) -> None:
     assert "exec_dropped" not in [each["execution_id"] for each in left]
 
 
-def test_start_at_inner_node_passes_audit(rune: Here, amqp: str) -> None:
+def test_start_at_inner_node_passes_audit(rune: InProcessCli, amqp: str) -> None:
     """Given outputs count as kept results, however large, and not as unclaimed effects."""
     large = "x" * 100_000
     publish(amqp, "exec_middle", "two", one={"k": large})
@@ -94,7 +94,7 @@ def test_start_at_inner_node_passes_audit(rune: Here, amqp: str) -> None:
     assert rune.json("audit", "exec_middle")["violations"] == 0
 
 
-def test_topology_shows_importable_definitions(rune: Here) -> None:
+def test_topology_shows_importable_definitions(rune: InProcessCli) -> None:
     shown = rune.json("topology")
     assert "workflow.execution.dead" in [each["name"] for each in shown["queues"]]
     assert "workflow.node.status" in rune("topology").output
@@ -115,7 +115,7 @@ async def _take_legacy_start(url: str) -> dict[str, Any]:
         return found
 
 
-def test_start_for_legacy_engine_is_published(rune: Here, amqp: str) -> None:
+def test_start_for_legacy_engine_is_published(rune: InProcessCli, amqp: str) -> None:
     made = document([node("start", "manual"), edit("one", 1)], "start>one")
     made |= {"id": "elsewhere", "settings": {"executor": "legacy"}}
     deploy(rune, made)
@@ -134,7 +134,7 @@ def test_start_for_legacy_engine_is_published(rune: Here, amqp: str) -> None:
     assert asyncio.run(publish_to_workers())["status"] == "completed"
 
 
-def test_worker_can_consume_starts_for_legacy_engine(rune: Here, amqp: str, cluster: Cluster) -> None:
+def test_worker_can_consume_starts_for_legacy_engine(rune: InProcessCli, amqp: str, cluster: Cluster) -> None:
     made = document([node("start", "manual"), edit("one", 1)], "start>one")
     deploy(rune, made | {"id": "taken-over", "settings": {"executor": "legacy"}})
 
@@ -152,7 +152,7 @@ def test_worker_can_consume_starts_for_legacy_engine(rune: Here, amqp: str, clus
         worker.kill()
 
 
-def test_cancel_publishes_one_completion(rune: Here, amqp: str) -> None:
+def test_cancel_publishes_one_completion(rune: InProcessCli, amqp: str) -> None:
     gate = node("gate", "wait", parameters={"resume": "signal"})
     made = document([node("start", "manual"), gate], "start>gate")
     deploy(rune, made | {"id": "gated-ended"})

@@ -16,11 +16,11 @@ from tests.support.amqp_client import open_client
 from tests.support.backends import stores
 from tests.support.cluster_cli import GATED, command_line, until_ended, until_waiting, with_id
 from tests.support.documents import document, edit, node
-from tests.support.in_process_cli import Here
+from tests.support.in_process_cli import InProcessCli
 from tests.support.services.fleet import Fleet, fleet
 from tests.support.services.rabbitmq import broker
 
-Limited = tuple[Fleet, Here, str]
+Limited = tuple[Fleet, InProcessCli, str]
 PASSWORDS = {"worker": "w w", "master": "m/m"}
 
 
@@ -43,8 +43,8 @@ def test_master_can_start_signal_and_cancel(limited: Limited) -> None:
     first, second = (rune.json("start", "limited", "--input", '{"n": 1}')["execution_id"] for _ in range(2))
     for each in (first, second):
         until_waiting(rune, each)
-    rune.said("signal", first, "go")
-    rune.said("cancel", second)
+    rune.output("signal", first, "go")
+    rune.output("cancel", second)
     assert until_ended(rune, first)["status"] == "completed"
     assert until_ended(rune, second)["status"] == "cancelled"
     assert [each.output() for each in fleet.processes if "refused" in each.output().lower()] == []
@@ -58,7 +58,7 @@ def test_cancel_by_master_publishes_completion(limited: Limited) -> None:
         async with open_client(url) as client:
             execution = (await asyncio.to_thread(rune.json, "start", "limited-cancelled"))["execution_id"]
             await asyncio.to_thread(until_waiting, rune, execution)
-            await asyncio.to_thread(rune.said, "cancel", execution)
+            await asyncio.to_thread(rune.output, "cancel", execution)
             return await client.wait_for_completion(execution)
 
     assert asyncio.run(completion())["status"] == "cancelled"

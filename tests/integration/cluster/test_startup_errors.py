@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.backends import stores
 from tests.support.cli_process import Rune
-from tests.support.in_process_cli import Here
+from tests.support.in_process_cli import InProcessCli
 from tests.support.services.redis_server import RedisServer
 
 NOWHERE = "postgresql://rune:hush-hush@127.0.0.1:1/rune"
@@ -22,7 +22,7 @@ OTHERS = (("list",), ("workers",), ("migrate",), ("start", "orders"), ("gc", "--
 def test_unreachable_stores_are_named_without_passwords(
     command: tuple[str, ...], tmp_path: pathlib.Path
 ) -> None:
-    rune = Here(tmp_path, RUNE_JOURNAL=NOWHERE, RUNE_STATE=NO_REDIS, RUNE_QUEUE=NO_REDIS)
+    rune = InProcessCli(tmp_path, RUNE_JOURNAL=NOWHERE, RUNE_STATE=NO_REDIS, RUNE_QUEUE=NO_REDIS)
     done = rune(*command)
     assert done.exit_code == 3, done.output
     assert "127.0.0.1" in done.output
@@ -48,7 +48,7 @@ def test_rejected_redis_password_is_not_shown(tmp_path: pathlib.Path) -> None:
             line.sendall(b"CONFIG SET requirepass open-sesame\r\n")
             assert line.recv(3) == b"+OK"
         url = f"unix://:hush-hush@{protected.socket}"
-        rune = Here(tmp_path, RUNE_JOURNAL=stores(tmp_path).journal, RUNE_STATE=url, RUNE_QUEUE=url)
+        rune = InProcessCli(tmp_path, RUNE_JOURNAL=stores(tmp_path).journal, RUNE_STATE=url, RUNE_QUEUE=url)
         done = rune("serve", "worker")
         checks = {each["check"]: each for each in rune.json("doctor", code=1)["checks"]}
     finally:
@@ -60,7 +60,7 @@ def test_rejected_redis_password_is_not_shown(tmp_path: pathlib.Path) -> None:
 
 
 def test_doctor_reports_unreachable_stores(tmp_path: pathlib.Path) -> None:
-    rune = Here(tmp_path, RUNE_JOURNAL=NOWHERE, RUNE_STATE=NO_REDIS, RUNE_QUEUE=NO_REDIS)
+    rune = InProcessCli(tmp_path, RUNE_JOURNAL=NOWHERE, RUNE_STATE=NO_REDIS, RUNE_QUEUE=NO_REDIS)
     checks = {each["check"]: each for each in rune.json("doctor", code=1)["checks"]}
     assert {name for name, each in checks.items() if each["verdict"] == "bad"} == {"postgresql", "redis"}
     assert "hush-hush" not in str(checks)
@@ -68,7 +68,7 @@ def test_doctor_reports_unreachable_stores(tmp_path: pathlib.Path) -> None:
 
 def test_doctor_warns_without_workers_and_schedulers(tmp_path: pathlib.Path) -> None:
     made = stores(tmp_path)
-    rune = Here(
+    rune = InProcessCli(
         tmp_path, RUNE_JOURNAL=made.journal, RUNE_STATE=made.state, RUNE_QUEUE=made.queue, RUNE_PREFIX="alone"
     )
     checks = {each["check"]: each for each in rune.json("doctor")["checks"]}
@@ -102,7 +102,7 @@ def test_doctor_warns_without_workers_and_schedulers(tmp_path: pathlib.Path) -> 
 def test_invalid_settings_exit_with_2_and_are_named(
     settings: dict[str, str], text: str, tmp_path: pathlib.Path
 ) -> None:
-    done = Here(tmp_path, **settings)("serve", "worker")
+    done = InProcessCli(tmp_path, **settings)("serve", "worker")
     assert done.exit_code == 2, done.output
     assert text in done.output
     assert "hush-hush" not in done.output

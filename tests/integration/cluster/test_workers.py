@@ -15,7 +15,7 @@ from tests.support.cli_process import until
 from tests.support.cluster_cli import command_line, with_id
 from tests.support.clusters import Cluster
 from tests.support.documents import document, node
-from tests.support.in_process_cli import Here
+from tests.support.in_process_cli import InProcessCli
 from tests.support.waiting import until as until_async
 
 PATIENCE = 120.0
@@ -46,7 +46,7 @@ def _process_workflow(queue: str | None) -> dict[str, Any]:
     )
 
 
-def _status(rune: Here, name: str) -> str:
+def _status(rune: InProcessCli, name: str) -> str:
     return str(rune.json("show", name)["status"])
 
 

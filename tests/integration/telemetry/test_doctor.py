@@ -15,7 +15,7 @@ from rune.adapters.rabbitmq.topology import Topology, definitions, user_name
 from rune.cli.commands.doctor import clock, rooms
 from rune.ports.inspection import ClusterSurvey
 from tests.support.backends import stores
-from tests.support.in_process_cli import Here
+from tests.support.in_process_cli import InProcessCli
 from tests.support.services.postgres import database_of, server
 from tests.support.services.rabbitmq import broker
 from tests.support.services.redis_server import RedisServer
@@ -27,7 +27,7 @@ def checks(folder: Path, code: int = 0, **environment: str) -> dict[str, dict[st
     """Run the doctor; return its findings by check."""
     made = stores(folder)
     given = {"RUNE_JOURNAL": made.journal, "RUNE_STATE": made.state, "RUNE_QUEUE": made.queue, **environment}
-    report = Here(folder, RUNE_PREFIX="doctor", **given).json("doctor", code=code)
+    report = InProcessCli(folder, RUNE_PREFIX="doctor", **given).json("doctor", code=code)
     return {each["check"]: each for each in report["checks"]}
 
 
@@ -147,8 +147,10 @@ def test_free_disk_space_sets_verdict(free: int, verdict: str) -> None:
 
 
 def test_traces_check_shows_collector(tmp_path: Path) -> None:
-    report = Here(tmp_path, OTEL_EXPORTER_OTLP_ENDPOINT="http://collector:4318").json("doctor")
+    report = InProcessCli(tmp_path, OTEL_EXPORTER_OTLP_ENDPOINT="http://collector:4318").json("doctor")
     (found,) = [each["found"] for each in report["checks"] if each["check"] == "traces"]
     assert found == "to http://collector:4318/v1/traces"
-    report = Here(tmp_path, OTEL_EXPORTER_OTLP_ENDPOINT="http://c:4318", RUNE_TRACES="off").json("doctor")
+    report = InProcessCli(tmp_path, OTEL_EXPORTER_OTLP_ENDPOINT="http://c:4318", RUNE_TRACES="off").json(
+        "doctor"
+    )
     assert [each["found"] for each in report["checks"] if each["check"] == "traces"] == ["off"]

@@ -14,18 +14,18 @@ from tests.integration.telemetry.nodes import Gate
 from tests.integration.telemetry.scrapes import sample, samples
 from tests.integration.telemetry.test_cluster import plan_of
 from tests.integration.telemetry.workflows import BLOCKING, OTHER_QUEUE
-from tests.support.api_server import WAITS, Served, run
+from tests.support.api_server import WAITS, RunningServer, run
 from tests.support.waiting import until
 
 NODES = ("tests.integration.telemetry.nodes",)
 
 
-async def _scrape(server: Served) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+async def _scrape(server: RunningServer) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     return samples((await server.http.get("/metrics")).text)
 
 
 def test_second_result_counts_as_refused_twin(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(BLOCKING)
         Gate.opened = asyncio.Event()
         started = await server.client.start("holds")
@@ -43,11 +43,11 @@ def test_second_result_counts_as_refused_twin(tmp_path: Path) -> None:
 
 
 def test_rebuilt_execution_counts_as_fold(tmp_path: Path) -> None:
-    async def begin(server: Served) -> str:
+    async def begin(server: RunningServer) -> str:
         await server.deploy(WAITS)
         return (await server.client.start("waits")).execution_id
 
-    async def end(server: Served) -> None:
+    async def end(server: RunningServer) -> None:
         await server.client.signal(execution, "go", 1)
         await server.client.wait(execution, 60)
         found = await _scrape(server)
@@ -60,7 +60,7 @@ def test_rebuilt_execution_counts_as_fold(tmp_path: Path) -> None:
 
 
 def test_dead_letter_is_open_until_resolved(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(WAITS)
         execution = (await server.client.start("waits")).execution_id
         finish = FinishExecution("failed", Error("DEAD_LETTERED", "by a test", {}, True))

@@ -8,14 +8,14 @@ from pathlib import Path
 from tests.integration.telemetry.nodes import Gate
 from tests.integration.telemetry.scrapes import journal_counts, sample, samples, values_by_labels
 from tests.integration.telemetry.workflows import BLOCKING, FAILING, MIXED
-from tests.support.api_server import Served, run
+from tests.support.api_server import RunningServer, run
 from tests.support.waiting import until
 
 NODES = ("tests.integration.telemetry.nodes",)
 RUNS = 20
 
 
-async def _scrape(server: Served) -> str:
+async def _scrape(server: RunningServer) -> str:
     answer = await server.http.get("/metrics")
     assert answer.status_code == 200, answer.text
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
@@ -23,7 +23,7 @@ async def _scrape(server: Served) -> str:
 
 
 def test_metrics_match_journal_under_load(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(MIXED, FAILING)
         started = [
             asyncio.create_task(server.ended(workflow, {"items": [1, 2, 3]}))
@@ -57,7 +57,7 @@ def test_metrics_match_journal_under_load(tmp_path: Path) -> None:
 
 
 def test_queue_depth_and_age_count_waiting_tokens(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(BLOCKING)
         Gate.opened = asyncio.Event()
         started = [asyncio.create_task(server.ended("holds")) for _ in range(4)]
@@ -80,7 +80,7 @@ def test_queue_depth_and_age_count_waiting_tokens(tmp_path: Path) -> None:
 
 
 def test_metrics_require_api_key(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         assert (await server.http.get("/metrics", headers={"Authorization": "Bearer no"})).status_code == 401
         assert (await server.http.get("/metrics")).status_code == 200
 

@@ -8,7 +8,7 @@ import pytest
 
 from rune.telemetry.tracing import execution_span, node_span
 from tests.integration.telemetry.workflows import CHILD, MIXED, PARENT
-from tests.support.api_server import Served, run
+from tests.support.api_server import RunningServer, run
 from tests.support.trace_collector import Collector, running_collector
 
 NODES = ("tests.integration.telemetry.nodes",)
@@ -18,7 +18,7 @@ TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 def _run_execution(
     folder: Path, collector: Collector, workflow: str, traceparent: str = "", **settings: object
 ) -> str:
-    async def work(server: Served) -> str:
+    async def work(server: RunningServer) -> str:
         await server.deploy(CHILD, PARENT, MIXED)
         headers = {"traceparent": traceparent} if traceparent else {}
         body = {"input": {"items": [1]}}

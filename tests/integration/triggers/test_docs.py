@@ -7,16 +7,16 @@ from datetime import datetime
 from pathlib import Path
 
 from rune.client import Client
-from tests.acceptance.api.test_up import Up
+from tests.acceptance.api.test_up import UpProcess
 from tests.support.api_server import DEADLINE
-from tests.support.documented_commands import printed
+from tests.support.documented_commands import run_documented_commands
 
 
 def test_documented_trigger_commands_work(tmp_path: Path) -> None:
-    up = Up(tmp_path)
+    up = UpProcess(tmp_path)
     try:
         url = up.start("--no-examples")
-        output = printed("docs/triggers.md", "By hand", url)
+        output = run_documented_commands("docs/triggers.md", "By hand", url)
         with Client(url, timeout=DEADLINE) as client:
             (started,) = client.executions(workflow="orders")
             assert started.execution_id in output

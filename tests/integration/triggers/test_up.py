@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 from rune.client import Client
-from tests.acceptance.api.test_up import Up
+from tests.acceptance.api.test_up import UpProcess
 from tests.support.api_server import DEADLINE
 from tests.support.cli_process import until
 from tests.support.trigger_workflows import schedule_workflow
@@ -17,7 +17,7 @@ def _count(client: Client) -> int:
 
 
 def test_schedule_continues_after_kill(tmp_path: Path) -> None:
-    up = Up(tmp_path)
+    up = UpProcess(tmp_path)
     try:
         with Client(up.start("--no-examples"), timeout=DEADLINE) as client:
             client.deploy(schedule_workflow(amount=1, unit="seconds", overlap="allow", catch_up="all"))

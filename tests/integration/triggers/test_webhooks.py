@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from rune.core.triggers import sign
-from tests.support.api_server import DEADLINE, Served, run, served
+from tests.support.api_server import DEADLINE, RunningServer, run, running_server
 from tests.support.trigger_workflows import webhook_workflow
 from tests.support.whole import WHOLE
 
@@ -20,23 +20,23 @@ CONCURRENT = 10
 BODY = b'{"order": 7}'
 
 
-async def trigger(server: Served, workflow: str = "orders") -> dict[str, Any]:
+async def trigger(server: RunningServer, workflow: str = "orders") -> dict[str, Any]:
     """Return the only trigger of a workflow."""
     (found,) = (await server.get("/triggers", params={"workflow": workflow}))["triggers"]
     assert isinstance(found, dict)
     return found
 
 
-async def hook_path(server: Served, workflow: str = "orders") -> str:
+async def hook_path(server: RunningServer, workflow: str = "orders") -> str:
     return str((await trigger(server, workflow))["webhook"]["path"])
 
 
-async def count(server: Served, workflow: str = "orders") -> int:
+async def count(server: RunningServer, workflow: str = "orders") -> int:
     """Return the number of executions."""
     return len([each async for each in server.client.executions(workflow=workflow, page=1_000)])
 
 
-async def secret_of(server: Served, workflow: str = "orders") -> str:
+async def secret_of(server: RunningServer, workflow: str = "orders") -> str:
     """Rotate the secret of the webhook; return it."""
     found = await trigger(server, workflow)
     rotated = await server.post(f"/triggers/{found['id']}/rotate", {"secret": True})
@@ -54,7 +54,7 @@ def signed(secret: str, body: bytes = BODY, *, ago: int = 0, delivery: str | Non
     }
 
 
-async def send(server: Served, path: str, body: bytes = BODY, **headers: str) -> httpx.Response:
+async def send(server: RunningServer, path: str, body: bytes = BODY, **headers: str) -> httpx.Response:
     given = {
         "Content-Type": "application/json",
         **{key.replace("_", "-"): text for key, text in headers.items()},
@@ -63,7 +63,7 @@ async def send(server: Served, path: str, body: bytes = BODY, **headers: str) ->
 
 
 def test_request_becomes_input_of_execution(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(webhook_workflow())
         path = await hook_path(server)
         assert len(path.removeprefix("/hooks/")) >= 32
@@ -108,7 +108,7 @@ KINDS: list[tuple[str, bytes, Any]] = [
 
 
 def test_body_is_decoded_by_content_type(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(webhook_workflow())
         path = await hook_path(server)
         for kind, body, expected in KINDS:
@@ -121,7 +121,7 @@ def test_body_is_decoded_by_content_type(tmp_path: Path) -> None:
 
 
 def test_invalid_requests_start_nothing(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(webhook_workflow(max_bytes=1_000))
         path = await hook_path(server)
         unknown = [
@@ -146,7 +146,7 @@ def test_invalid_requests_start_nothing(tmp_path: Path) -> None:
 
 
 def test_path_survives_new_versions_until_rotated_or_deleted(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(webhook_workflow())
         path = await hook_path(server)
         await server.deploy({**webhook_workflow(respond="result"), "name": "second"})
@@ -174,7 +174,7 @@ def test_path_survives_new_versions_until_rotated_or_deleted(tmp_path: Path) -> 
 
 
 def test_webhook_follows_stable_alias(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(webhook_workflow(path="first"))
         await server.client.point("orders", "stable", 1)
         await server.deploy(webhook_workflow(path="second"))
@@ -189,7 +189,7 @@ def test_webhook_follows_stable_alias(tmp_path: Path) -> None:
 
 
 def test_invalid_signature_starts_nothing(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(webhook_workflow(auth="hmac"))
         path = await hook_path(server)
         assert (await trigger(server))["webhook"]["secret"] == "missing"
@@ -233,7 +233,7 @@ def test_invalid_signature_starts_nothing(tmp_path: Path) -> None:
 
 
 def test_signed_request_starts_once_under_any_delivery_id(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(webhook_workflow(auth="hmac"))
         path, secret = await hook_path(server), await secret_of(server)
         plain = signed(secret, ago=2)
@@ -259,7 +259,7 @@ def test_signed_request_starts_once_under_any_delivery_id(tmp_path: Path) -> Non
 
 
 def test_webhook_secret_may_be_a_credential(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         made = {"name": "shop", "type": "custom", "values": {"secret": "s3cret"}}
         await server.post("/credentials", made, 201)
         made = {"name": "door", "type": "header", "values": {"name": "X-Door", "value": "open"}}
@@ -294,7 +294,7 @@ def test_webhook_secret_may_be_a_credential(tmp_path: Path) -> None:
 
 
 def test_response_waits_for_result_up_to_limit(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(webhook_workflow(respond="result", wait=DEADLINE))
         answer = await send(server, await hook_path(server), X_GitHub_Delivery="g1")
         assert (answer.status_code, answer.json()["status"], answer.json()["output"]) == (
@@ -340,7 +340,7 @@ class Sender:
 
 
 def test_delivery_starts_once_concurrently_and_after_restart(tmp_path: Path) -> None:
-    async def deliver(server: Served, path: str, names: list[str], times: int) -> list[set[str]]:
+    async def deliver(server: RunningServer, path: str, names: list[str], times: int) -> list[set[str]]:
         senders = [await Sender.open(server.url) for _ in range(times)]
         found = []
         for place, name in enumerate(names):
@@ -353,12 +353,12 @@ def test_delivery_starts_once_concurrently_and_after_restart(tmp_path: Path) -> 
 
     async def go() -> None:
         names = [f"delivery-{number}" for number in range(DELIVERIES)]
-        async with served(tmp_path) as server:
+        async with running_server(tmp_path) as server:
             await server.deploy(webhook_workflow())
             path = await hook_path(server)
             first = await deliver(server, path, names, CONCURRENT)
         assert {len(each) for each in first} == {1}
-        async with served(tmp_path) as server:
+        async with running_server(tmp_path) as server:
             assert await hook_path(server) == path
             assert await deliver(server, path, names, 1) == first
             assert await count(server) == DELIVERIES
@@ -367,7 +367,7 @@ def test_delivery_starts_once_concurrently_and_after_restart(tmp_path: Path) -> 
 
 
 def test_viewer_does_not_see_path(tmp_path: Path) -> None:
-    async def work(server: Served) -> None:
+    async def work(server: RunningServer) -> None:
         await server.deploy(webhook_workflow())
         assert await hook_path(server)
         made = await server.post("/keys", {"name": "viewer", "role": "viewer"}, 201)

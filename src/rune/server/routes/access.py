@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import msgspec
-from msgspec import Meta
+from fastapi import Body, Query
+from pydantic import Field
 from starlette.responses import Response
 
 from rune.core.permissions import Role
@@ -27,36 +27,40 @@ from rune.ports.access import (
 from rune.ports.workflows import LATEST, workflow_not_found
 from rune.runtime.clock import iso
 from rune.runtime.services.access import key_document
-from rune.server.endpoints import PREFIX, RequestContext, Router
-from rune.server.requests import Page
+from rune.server.auth import requires
+from rune.server.context import ServerContext
+from rune.server.parameters import KeyId, WorkflowId
 from rune.server.responses import ApiError, Reply, no_content
+from rune.server.routing import PREFIX, Caller, JsonBody, Omittable, Page, Server, example, resource
 from rune.server.schemas import View
 
-entries = Router("log")
+entries = resource("log")
 
-Text = Annotated[str, Meta(min_length=1, max_length=300)]
-limits = Router("workflows")
-keys = Router("keys")
+Text = Annotated[str, Field(min_length=1, max_length=300)]
+limits = resource("workflows")
+keys = resource("keys")
 MAX_EXPIRES_IN_S = 10 * 366 * 24 * 3600
 Rate = Annotated[
     str,
-    Meta(
+    Field(
         pattern=r"^[1-9][0-9]{0,5}/[smh]$", description="Starts per second, minute or hour, such as `100/m`."
     ),
 ]
-Count = Annotated[int, Meta(ge=1, le=MAX_LIMIT)]
+Count = Annotated[int, Field(ge=1, le=MAX_LIMIT)]
 Scope = Annotated[
     str,
-    Meta(pattern=r"^[A-Za-z0-9_*-]{1,128}$", description="The id of a workflow; `*` matches any characters."),
+    Field(
+        pattern=r"^[A-Za-z0-9_*-]{1,128}$", description="The id of a workflow; `*` matches any characters."
+    ),
 ]
 
 
-class LogQuery(Page, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LogQuery(Page):
     """Filters of the audit log. `action` may be a whole group: `workflow` as well as `workflow.deploy`."""
 
-    actor: Text | None = None
-    action: Text | None = None
-    target: Text | None = None
+    actor: Omittable[Text] = None
+    action: Omittable[Text] = None
+    target: Omittable[Text] = None
 
 
 class EntryView(View, frozen=True, kw_only=True):
@@ -91,24 +95,26 @@ def entry_view(entry: AuditEntry) -> EntryView:
     )
 
 
-@entries(
-    "GET", "/log", "List the audit log, newest first", permission="admin", query=LogQuery, response=EntryPage
+@entries.get(
+    "/log",
+    summary="List the audit log, newest first",
+    dependencies=[requires("admin")],
+    response_model=EntryPage,
 )
-async def list_entries(call: RequestContext) -> Response:
+async def list_entries(query: Annotated[LogQuery, Query()], server: Server) -> Response:
     """Entries are never changed or removed. They contain no secret values."""
-    query: LogQuery = call.query
     cursor = query.cursor
     if cursor is not None and not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 19):
         raise ApiError(f"`{cursor[:60]}` is not a cursor of this list", code="BAD_CURSOR")
     filter = AuditFilter(actor=query.actor, action=query.action, target=query.target)
     before = None if cursor is None else int(cursor)
-    found = await call.server.engine.backend.log.read(filter, before=before, limit=query.limit + 1)
+    found = await server.engine.backend.log.read(filter, before=before, limit=query.limit + 1)
     page = found[: query.limit]
     following = str(page[-1].number) if len(found) > query.limit else None
     return Reply(EntryPage(entries=[entry_view(each) for each in page], next=following))
 
 
-class KeyLimitsBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class KeyLimitsBody(JsonBody):
     """Start limits of a key. `burst` requires `rate`: the number of starts permitted at once."""
 
     rate: Rate | None = None
@@ -116,7 +122,7 @@ class KeyLimitsBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     running: Count | None = None
 
 
-class LimitsBody(KeyLimitsBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LimitsBody(KeyLimitsBody):
     """Start limits of a workflow. A field that is left out is not limited."""
 
     waiting: Count | None = None
@@ -136,53 +142,50 @@ def limits_view(found: Limits) -> LimitsView:
 
 
 def wanted_limits(body: KeyLimitsBody | None) -> Limits:
-    return NO_LIMITS if body is None else Limits(**msgspec.structs.asdict(body))
+    return NO_LIMITS if body is None else Limits(**body.model_dump())
 
 
-async def known_limits(call: RequestContext) -> dict[str, Limits]:
-    return await call.server.engine.backend.limits.all()
+async def known_limits(server: ServerContext) -> dict[str, Limits]:
+    return await server.engine.backend.limits.all()
 
 
-@limits(
-    "GET",
+@limits.get(
     "/workflows/{workflow}/limits",
-    "Get the start limits of a workflow",
-    permission="view",
-    response=LimitsView,
+    summary="Get the start limits of a workflow",
+    dependencies=[requires("view")],
+    response_model=LimitsView,
 )
-async def get_limits(call: RequestContext) -> Response:
+async def get_limits(workflow: WorkflowId, server: Server) -> Response:
     """Null fields are not limited."""
-    workflow = call.path["workflow"]
-    if not await call.server.engine.backend.workflows.aliases(workflow):
+    if not await server.engine.backend.workflows.aliases(workflow):
         raise workflow_not_found(workflow, (), LATEST)
-    return Reply(limits_view((await known_limits(call)).get(of_workflow(workflow), NO_LIMITS)))
+    return Reply(limits_view((await known_limits(server)).get(of_workflow(workflow), NO_LIMITS)))
 
 
-@limits(
-    "PUT",
+@limits.put(
     "/workflows/{workflow}/limits",
-    "Replace the start limits of a workflow",
-    permission="edit",
-    body=LimitsBody,
-    response=LimitsView,
-    example={"rate": "10/s", "running": 20, "waiting": 1000},
+    summary="Replace the start limits of a workflow",
+    dependencies=[requires("edit")],
+    response_model=LimitsView,
 )
-async def put_limits(call: RequestContext) -> Response:
+async def put_limits(
+    workflow: WorkflowId,
+    body: Annotated[
+        LimitsBody, Body(openapi_examples=example({"rate": "10/s", "running": 20, "waiting": 1000}))
+    ],
+    server: Server,
+) -> Response:
     """Applies from the next start, in a cluster after at most a second. An empty object removes all limits."""
-    return Reply(
-        limits_view(
-            await call.server.services.limits.limit_workflow(call.path["workflow"], wanted_limits(call.body))
-        )
-    )
+    return Reply(limits_view(await server.services.limits.limit_workflow(workflow, wanted_limits(body))))
 
 
-class KeyBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class KeyBody(JsonBody):
     """A new key. Without `workflows` it applies to all, without `expires_in` (seconds) it does not expire."""
 
-    name: Annotated[str, Meta(min_length=1, max_length=128)]
+    name: Annotated[str, Field(min_length=1, max_length=128)]
     role: Role
-    workflows: Annotated[list[Scope], Meta(max_length=32)] = []
-    expires_in: Annotated[int, Meta(ge=1, le=MAX_EXPIRES_IN_S)] | None = None
+    workflows: Annotated[list[Scope], Field(max_length=32)] = Field(default=[])
+    expires_in: Annotated[int, Field(ge=1, le=MAX_EXPIRES_IN_S)] | None = None
     limits: KeyLimitsBody | None = None
 
 
@@ -229,67 +232,88 @@ def _key_fields(key: ApiKey, limits: Limits) -> dict[str, Any]:
     return {**key_document(key), "limits": limits_view(limits)}
 
 
-@keys(
-    "POST",
+@keys.post(
     "/keys",
-    "Create an API key",
-    permission="admin",
-    body=KeyBody,
-    response=NewKey,
-    status=201,
-    example={
-        "name": "nightly imports",
-        "role": "runner",
-        "workflows": ["import-*"],
-        "limits": {"rate": "100/m"},
-    },
+    summary="Create an API key",
+    dependencies=[requires("admin")],
+    response_model=NewKey,
+    status_code=201,
 )
-async def create_key(call: RequestContext) -> Response:
+async def create_key(
+    body: Annotated[
+        KeyBody,
+        Body(
+            openapi_examples=example(
+                {
+                    "name": "nightly imports",
+                    "role": "runner",
+                    "workflows": ["import-*"],
+                    "limits": {"rate": "100/m"},
+                }
+            )
+        ),
+    ],
+    server: Server,
+) -> Response:
     """Only this response contains the secret; the server stores a digest."""
-    body: KeyBody = call.body
     made = new_key()
-    expires = None if body.expires_in is None else call.server.clock.now() + body.expires_in * 1000
+    expires = None if body.expires_in is None else server.clock.now() + body.expires_in * 1000
     limits = wanted_limits(body.limits)
-    key = await call.server.services.access.create_key(
+    key = await server.services.access.create_key(
         made.id, digest_of(made.secret), body.name, body.role, tuple(body.workflows), expires, limits
     )
     location = {"Location": f"{PREFIX}/keys/{key.id}"}
     return Reply(NewKey(**_key_fields(key, limits), key=made.text), 201, location)
 
 
-@keys("GET", "/keys", "List API keys", permission="admin", response=KeyList)
-async def list_keys(call: RequestContext) -> Response:
+@keys.get(
+    "/keys",
+    summary="List API keys",
+    dependencies=[requires("admin")],
+    response_model=KeyList,
+)
+async def list_keys(server: Server) -> Response:
     """Secrets are not included."""
-    found = await call.server.engine.backend.keys.list()
-    limits = await known_limits(call)
+    found = await server.engine.backend.keys.list()
+    limits = await known_limits(server)
     return Reply(KeyList(keys=[key_view(each, limits.get(of_key(each.id), NO_LIMITS)) for each in found]))
 
 
-@keys(
-    "PUT",
+@keys.put(
     "/keys/{id}/limits",
-    "Replace the start limits of an API key",
-    permission="admin",
-    body=KeyLimitsBody,
-    response=LimitsView,
-    example={"rate": "100/m", "running": 50},
+    summary="Replace the start limits of an API key",
+    dependencies=[requires("admin")],
+    response_model=LimitsView,
 )
-async def put_key_limits(call: RequestContext) -> Response:
+async def put_key_limits(
+    id: KeyId,
+    body: Annotated[KeyLimitsBody, Body(openapi_examples=example({"rate": "100/m", "running": 50}))],
+    server: Server,
+) -> Response:
     """Applies from the next start, in a cluster after at most a second. An empty object removes all limits."""
-    return Reply(
-        limits_view(await call.server.services.limits.limit_key(call.path["id"], wanted_limits(call.body)))
-    )
+    return Reply(limits_view(await server.services.limits.limit_key(id, wanted_limits(body))))
 
 
-@keys("DELETE", "/keys/{id}", "Revoke an API key", permission="admin", status=204)
-async def revoke_key(call: RequestContext) -> Response:
+@keys.delete(
+    "/keys/{id}",
+    summary="Revoke an API key",
+    dependencies=[requires("admin")],
+    status_code=204,
+    response_class=Response,
+)
+async def revoke_key(id: KeyId, server: Server) -> Response:
     """Rejects the key from now on and ends the event streams that use it."""
-    await call.server.services.access.revoke_key(call.path["id"])
+    await server.services.access.revoke_key(id)
     return no_content()
 
 
-@keys("GET", "/me", "Get the principal of the request", permission="view", response=Me)
-async def get_me(call: RequestContext) -> Response:
+@keys.get(
+    "/me",
+    summary="Get the principal of the request",
+    dependencies=[requires("view")],
+    response_model=Me,
+)
+async def get_me(server: Server, caller: Caller) -> Response:
     """Role and workflows of the API key."""
-    me = call.principal
+    me = caller
     return Reply(Me(principal=me.name, role=me.role, workflows=list(me.scopes)))

@@ -4,54 +4,50 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
-from msgspec import Meta
+from fastapi import Body
+from pydantic import Field
 from starlette.responses import Response
 
-from rune.core.limits import LIMITS
 from rune.ports.journal import ExecutionEndedError
-from rune.server.endpoints import RequestContext, Router
-from rune.server.responses import Reply
-from rune.server.routes.executions import Id, accepted_reply, key_of
+from rune.server.auth import requires
+from rune.server.parameters import ExecutionId, Id, IdempotencyKey, Item
+from rune.server.responses import Reply, documented
+from rune.server.routes.executions import accepted_reply
+from rune.server.routing import JsonBody, RawJson, Server, example, resource
 from rune.server.schemas import Started, View
 
-actions = Router("executions")
+actions = resource("executions")
 
-Item = Annotated[str, Meta(max_length=400, description="An item such as `users:5` or `users:5/orders:2`.")]
 _RERUN_RESPONSES = {
     409: "The execution has not ended, or has nothing to run again.",
     429: "A start limit is exceeded; `Retry-After` is in seconds.",
 }
 
 
-def _null() -> msgspec.Raw:
-    return msgspec.Raw(b"null")
-
-
-class CancelBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CancelBody(JsonBody):
     """Options of a cancellation."""
 
-    reason: Annotated[str, Meta(max_length=2_000)] = ""
+    reason: Annotated[str, Field(max_length=2_000)] = ""
 
 
-class RetryBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RetryBody(JsonBody):
     """Options of a retry."""
 
     failed_items: bool = False
 
 
-class RerunBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RerunBody(JsonBody):
     """The node, and optionally the item, to run again."""
 
     node: Id
     item: Item | None = None
 
 
-class SignalBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SignalBody(JsonBody):
     """A signal."""
 
-    name: Annotated[str, Meta(min_length=1, max_length=200)]
-    value: msgspec.Raw = msgspec.field(default_factory=_null)
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    value: RawJson = Field(default_factory=lambda: b"null")
     item: Item | None = None
 
 
@@ -70,118 +66,115 @@ class Heard(View, frozen=True, kw_only=True):
     resumed: bool
 
 
-@actions(
-    "POST",
+@actions.post(
     "/executions/{execution}/cancel",
-    "Cancel an execution",
-    permission="run",
-    body=CancelBody,
-    optional=True,
-    response=Acted,
-    responses={409: "The execution has ended."},
-    example={"reason": "ordered twice"},
+    summary="Cancel an execution",
+    dependencies=[requires("run")],
+    response_model=Acted,
+    responses=documented({409: "The execution has ended."}),
 )
-async def cancel(call: RequestContext) -> Response:
+async def cancel(
+    execution: ExecutionId,
+    body: Annotated[
+        CancelBody, Body(default_factory=CancelBody, openapi_examples=example({"reason": "ordered twice"}))
+    ],
+    server: Server,
+) -> Response:
     """Returns the final status if the execution ended otherwise first. Cancelling again changes nothing."""
-    id = call.path["execution"]
     try:
-        status = await call.server.services.executions.cancel(id, call.body.reason)
+        status = await server.services.executions.cancel(execution, body.reason)
     except ExecutionEndedError as ended:
         if ended.end.status != "cancelled":
             raise
-        return Reply(Acted(execution_id=id, status="cancelled", changed=False))
-    return Reply(Acted(execution_id=id, status=status, changed=status == "cancelled"))
+        return Reply(Acted(execution_id=execution, status="cancelled", changed=False))
+    return Reply(Acted(execution_id=execution, status=status, changed=status == "cancelled"))
 
 
-@actions(
-    "POST",
+@actions.post(
     "/executions/{execution}/pause",
-    "Pause an execution",
-    permission="run",
-    response=Acted,
-    responses={409: "The execution has ended."},
+    summary="Pause an execution",
+    dependencies=[requires("run")],
+    response_model=Acted,
+    responses=documented({409: "The execution has ended."}),
 )
-async def pause(call: RequestContext) -> Response:
+async def pause(execution: ExecutionId, server: Server) -> Response:
     """Running nodes finish, no new ones start."""
-    id = call.path["execution"]
-    return Reply(
-        Acted(execution_id=id, status="paused", changed=await call.server.services.executions.pause(id))
-    )
+    changed = await server.services.executions.pause(execution)
+    return Reply(Acted(execution_id=execution, status="paused", changed=changed))
 
 
-@actions(
-    "POST",
+@actions.post(
     "/executions/{execution}/resume",
-    "Resume a paused execution",
-    permission="run",
-    response=Acted,
-    responses={409: "The execution has ended."},
+    summary="Resume a paused execution",
+    dependencies=[requires("run")],
+    response_model=Acted,
+    responses=documented({409: "The execution has ended."}),
 )
-async def resume(call: RequestContext) -> Response:
+async def resume(execution: ExecutionId, server: Server) -> Response:
     """Continues where it was paused."""
-    id = call.path["execution"]
-    return Reply(
-        Acted(execution_id=id, status="running", changed=await call.server.services.executions.resume(id))
-    )
+    changed = await server.services.executions.resume(execution)
+    return Reply(Acted(execution_id=execution, status="running", changed=changed))
 
 
-@actions(
-    "POST",
+@actions.post(
     "/executions/{execution}/retry",
-    "Retry failed nodes in a new execution",
-    permission="run",
-    body=RetryBody,
-    optional=True,
-    response=Started,
-    status=202,
-    responses=_RERUN_RESPONSES,
-    headers=("Idempotency-Key",),
-    example={"failed_items": True},
+    summary="Retry failed nodes in a new execution",
+    dependencies=[requires("run")],
+    response_model=Started,
+    status_code=202,
+    responses=documented(_RERUN_RESPONSES),
 )
-async def retry(call: RequestContext) -> Response:
+async def retry(
+    execution: ExecutionId,
+    body: Annotated[
+        RetryBody, Body(default_factory=RetryBody, openapi_examples=example({"failed_items": True}))
+    ],
+    server: Server,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
     """Keeps the results of nodes that succeeded. With `failed_items` only the failed items of splits run again."""
-    accepted = await call.server.services.executions.retry(
-        call.path["execution"], failed_items=call.body.failed_items, key=key_of(call)
+    accepted = await server.services.executions.retry(
+        execution, failed_items=body.failed_items, key=idempotency_key
     )
     return accepted_reply(accepted)
 
 
-@actions(
-    "POST",
+@actions.post(
     "/executions/{execution}/rerun",
-    "Rerun a node and all nodes after it in a new execution",
-    permission="run",
-    body=RerunBody,
-    response=Started,
-    status=202,
-    responses=_RERUN_RESPONSES,
-    headers=("Idempotency-Key",),
-    example={"node": "price", "item": "users:5"},
+    summary="Rerun a node and all nodes after it in a new execution",
+    dependencies=[requires("run")],
+    response_model=Started,
+    status_code=202,
+    responses=documented(_RERUN_RESPONSES),
 )
-async def rerun(call: RequestContext) -> Response:
+async def rerun(
+    execution: ExecutionId,
+    body: Annotated[RerunBody, Body(openapi_examples=example({"node": "price", "item": "users:5"}))],
+    server: Server,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
     """In one item, or in all items."""
-    accepted = await call.server.services.executions.rerun(
-        call.path["execution"], call.body.node, item=call.body.item, key=key_of(call)
+    accepted = await server.services.executions.rerun(
+        execution, body.node, item=body.item, key=idempotency_key
     )
     return accepted_reply(accepted)
 
 
-@actions(
-    "POST",
+@actions.post(
     "/executions/{execution}/signals",
-    "Send a signal",
-    permission="run",
-    body=SignalBody,
-    limit=LIMITS.body_bytes,
-    response=Heard,
-    responses={409: "The execution has ended, or several items wait and none is named."},
-    headers=("Idempotency-Key",),
-    example={"name": "approved", "value": {"by": "ada"}},
+    summary="Send a signal",
+    dependencies=[requires("run")],
+    response_model=Heard,
+    responses=documented({409: "The execution has ended, or several items wait and none is named."}),
 )
-async def signal(call: RequestContext) -> Response:
+async def signal(
+    execution: ExecutionId,
+    body: Annotated[SignalBody, Body(openapi_examples=example({"name": "approved", "value": {"by": "ada"}}))],
+    server: Server,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
     """Stored until a node waits for it; under an idempotency key it is delivered once."""
-    body: SignalBody = call.body
-    result = await call.server.services.executions.signal(
-        call.path["execution"], body.name, bytes(body.value), key=key_of(call), item=body.item
+    result = await server.services.executions.signal(
+        execution, body.name, body.value, key=idempotency_key, item=body.item
     )
     return Reply(Heard(id=result.id, resumed=result.resumed))

@@ -4,45 +4,47 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import msgspec
-from msgspec import Meta
+from fastapi import Body
+from pydantic import Field
 from starlette.responses import Response
 
 from rune.ports.credentials import CredentialNotFoundError
-from rune.server.endpoints import PREFIX, RequestContext, Router
-from rune.server.responses import Reply, no_content
+from rune.server.auth import requires
+from rune.server.parameters import CredentialName
+from rune.server.responses import Reply, documented, no_content
+from rune.server.routing import PREFIX, JsonBody, Server, example, resource
 from rune.server.schemas import CredentialView, View, credential_view
 
-credentials = Router("credentials")
+credentials = resource("credentials")
 
-Hosts = Annotated[list[Annotated[str, Meta(min_length=1, max_length=255)]], Meta(max_length=100)]
-granting = Router("credentials")
+Hosts = Annotated[list[Annotated[str, Field(min_length=1, max_length=255)]], Field(max_length=100)]
+granting = resource("credentials")
 Grantee = Annotated[
     str,
-    Meta(
+    Field(
         pattern=r"^(everyone|queue|local|bootstrap|(key|trigger|workflow):[A-Za-z0-9_*-]{1,128})$",
         description="`everyone` (but the queue), `queue`, `local`, `bootstrap`, `key:ID`, `trigger:ID`, `workflow:ID`.",
     ),
 ]
-Grantees = Annotated[list[Grantee], Meta(max_length=32)]
+Grantees = Annotated[list[Grantee], Field(max_length=32)]
 
 
-class CredentialBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CredentialBody(JsonBody):
     """A new credential."""
 
-    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
-    type: Annotated[str, Meta(min_length=1, max_length=40)]
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
+    type: Annotated[str, Field(min_length=1, max_length=40)]
     values: dict[str, Any]
-    hosts: Hosts = []
+    hosts: Hosts = Field(default=[])
 
     def __repr__(self) -> str:
         return f"CredentialBody({self.name})"
 
 
-class RotateBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RotateBody(JsonBody):
     """Changed values; fields that are left out keep their values."""
 
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = Field(default={})
     hosts: Hosts | None = None
 
     def __repr__(self) -> str:
@@ -55,81 +57,91 @@ class CredentialList(View, frozen=True, kw_only=True):
     credentials: list[CredentialView]
 
 
-@credentials(
-    "POST",
+@credentials.post(
     "/credentials",
-    "Store a credential",
-    permission="admin",
-    body=CredentialBody,
-    response=CredentialView,
-    status=201,
-    responses={409: "A credential with this name exists."},
-    example={"name": "shop", "type": "bearer", "values": {"token": "…"}, "hosts": ["api.shop.example"]},
+    summary="Store a credential",
+    dependencies=[requires("admin")],
+    response_model=CredentialView,
+    status_code=201,
+    responses=documented({409: "A credential with this name exists."}),
 )
-async def add_credential(call: RequestContext) -> Response:
+async def add_credential(
+    body: Annotated[
+        CredentialBody,
+        Body(
+            openapi_examples=example(
+                {"name": "shop", "type": "bearer", "values": {"token": "…"}, "hosts": ["api.shop.example"]}
+            )
+        ),
+    ],
+    server: Server,
+) -> Response:
     """The values are encrypted and never returned."""
-    body: CredentialBody = call.body
-    found = await call.server.services.credentials.add(body.name, body.type, body.values, tuple(body.hosts))
+    found = await server.services.credentials.add(body.name, body.type, body.values, tuple(body.hosts))
     return Reply(credential_view(found), 201, {"Location": f"{PREFIX}/credentials/{found.name}"})
 
 
-@credentials(
-    "GET", "/credentials", "List credentials without values", permission="edit", response=CredentialList
+@credentials.get(
+    "/credentials",
+    summary="List credentials without values",
+    dependencies=[requires("edit")],
+    response_model=CredentialList,
 )
-async def list_credentials(call: RequestContext) -> Response:
+async def list_credentials(server: Server) -> Response:
     """Ordered by name."""
-    found = await call.server.engine.backend.credentials.list()
+    found = await server.engine.backend.credentials.list()
     return Reply(CredentialList(credentials=[credential_view(each) for each in found]))
 
 
-@credentials(
-    "GET",
+@credentials.get(
     "/credentials/{credential}",
-    "Get a credential without values",
-    permission="edit",
-    response=CredentialView,
+    summary="Get a credential without values",
+    dependencies=[requires("edit")],
+    response_model=CredentialView,
 )
-async def get_credential(call: RequestContext) -> Response:
+async def get_credential(credential: CredentialName, server: Server) -> Response:
     """By name or id."""
-    name = call.path["credential"]
-    found = await call.server.engine.backend.credentials.find(name)
+    name = credential
+    found = await server.engine.backend.credentials.find(name)
     if found is None:
         raise CredentialNotFoundError(f"there is no credential `{name}`")
     return Reply(credential_view(found))
 
 
-@credentials(
-    "PATCH",
+@credentials.patch(
     "/credentials/{credential}",
-    "Rotate the values of a credential",
-    permission="admin",
-    body=RotateBody,
-    response=CredentialView,
-    example={"values": {"token": "…"}},
+    summary="Rotate the values of a credential",
+    dependencies=[requires("admin")],
+    response_model=CredentialView,
 )
-async def rotate_credential(call: RequestContext) -> Response:
+async def rotate_credential(
+    credential: CredentialName,
+    body: Annotated[RotateBody, Body(openapi_examples=example({"values": {"token": "…"}}))],
+    server: Server,
+) -> Response:
     """Nodes use the new values from their next call."""
-    body: RotateBody = call.body
     hosts = None if body.hosts is None else tuple(body.hosts)
-    return Reply(
-        credential_view(
-            await call.server.services.credentials.rotate(call.path["credential"], body.values, hosts)
-        )
-    )
+    return Reply(credential_view(await server.services.credentials.rotate(credential, body.values, hosts)))
 
 
-@credentials("DELETE", "/credentials/{credential}", "Delete a credential", permission="admin", status=204)
-async def remove_credential(call: RequestContext) -> Response:
+@credentials.delete(
+    "/credentials/{credential}",
+    summary="Delete a credential",
+    dependencies=[requires("admin")],
+    status_code=204,
+    response_class=Response,
+)
+async def remove_credential(credential: CredentialName, server: Server) -> Response:
     """Nodes that use it fail from now on."""
-    await call.server.services.credentials.remove(call.path["credential"])
+    await server.services.credentials.remove(credential)
     return no_content()
 
 
-class GrantBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class GrantBody(JsonBody):
     """Principals to grant the use of a credential to, and to withdraw it from."""
 
-    grant: Grantees = []
-    withdraw: Grantees = []
+    grant: Grantees = Field(default=[])
+    withdraw: Grantees = Field(default=[])
 
 
 class GrantList(View, frozen=True, kw_only=True):
@@ -138,35 +150,37 @@ class GrantList(View, frozen=True, kw_only=True):
     granted: list[str]
 
 
-@granting(
-    "GET",
+@granting.get(
     "/credentials/{credential}/grants",
-    "List the grants of a credential",
-    permission="admin",
-    response=GrantList,
+    summary="List the grants of a credential",
+    dependencies=[requires("admin")],
+    response_model=GrantList,
 )
-async def list_grants(call: RequestContext) -> Response:
+async def list_grants(credential: CredentialName, server: Server) -> Response:
     """`everyone` unless the grants were changed."""
-    name, backend = call.path["credential"], call.server.engine.backend
+    name, backend = credential, server.engine.backend
     found = await backend.credentials.find(name)
     if found is None:
         raise CredentialNotFoundError(f"there is no credential `{name}`")
     return Reply(GrantList(granted=sorted(await backend.grants.of(found.id))))
 
 
-@granting(
-    "POST",
+@granting.post(
     "/credentials/{credential}/grants",
-    "Change the grants of a credential",
-    permission="admin",
-    body=GrantBody,
-    response=GrantList,
-    example={"grant": ["queue", "workflow:orders-*"], "withdraw": ["everyone"]},
+    summary="Change the grants of a credential",
+    dependencies=[requires("admin")],
+    response_model=GrantList,
 )
-async def change_grants(call: RequestContext) -> Response:
+async def change_grants(
+    credential: CredentialName,
+    body: Annotated[
+        GrantBody,
+        Body(openapi_examples=example({"grant": ["queue", "workflow:orders-*"], "withdraw": ["everyone"]})),
+    ],
+    server: Server,
+) -> Response:
     """Applies to every use from now on, also by running executions."""
-    body: GrantBody = call.body
-    name, services = call.path["credential"], call.server.services
+    name, services = credential, server.services
     granted: frozenset[str] = frozenset()
     # A call for an empty list would add an entry to the audit log.
     if body.grant or not body.withdraw:

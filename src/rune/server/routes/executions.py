@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta
+from fastapi import Body, Query
+from pydantic import Field
 from starlette.responses import Response
 
 from rune.core.definition.diff import Change, difference
@@ -19,12 +20,25 @@ from rune.ports.workflows import LATEST, workflow_not_found
 from rune.runtime.lifecycle.launcher import StartOptions, new_execution_id
 from rune.runtime.queries.history import error_document
 from rune.runtime.values import ExecutionNotFoundError
-from rune.server.auth import check_definition
+from rune.server.auth import check_definition, check_right, requires
 from rune.server.context import ServerContext
-from rune.server.endpoints import PREFIX, RequestContext, Router
-from rune.server.requests import Page, check_cursor
-from rune.server.responses import ApiError, Reply
+from rune.server.parameters import ExecutionId, Id, IdempotencyKey, OtherExecutionId, WorkflowId
+from rune.server.responses import ApiError, Reply, documented
 from rune.server.routes.workflows import definition_of
+from rune.server.routing import (
+    PREFIX,
+    Caller,
+    FastRoute,
+    JsonBody,
+    Omittable,
+    Page,
+    QueryModel,
+    RawJson,
+    Server,
+    check_cursor,
+    example,
+    resource,
+)
 from rune.server.schemas import (
     ExecutionDetail,
     ExecutionPage,
@@ -37,59 +51,47 @@ from rune.server.schemas import (
     started,
 )
 
-starts = Router("starts")
+starts = resource("starts", route_class=FastRoute)
 
 MAX_LABELS = 64
-MAX_START_BYTES = LIMITS.payload_bytes + LIMITS.definition_bytes + 64 * 1024
 
 START_RESPONSES = {
     200: "The idempotency key was used before; this is the execution that it started.",
     429: "A start limit is exceeded; `Retry-After` is in seconds.",
 }
 
-LabelName = Annotated[str, Meta(min_length=1, max_length=128)]
-LabelValue = Annotated[str, Meta(max_length=1_024)]
-Labels = Annotated[dict[LabelName, LabelValue], Meta(max_length=MAX_LABELS)]
-Priority = Annotated[int, Meta(ge=0, le=10)]
-Which = Annotated[str, Meta(min_length=1, max_length=128, description="A version number or an alias.")]
-Id = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,128}$")]
-executions = Router("executions")
-comparing = Router("executions")
+LabelName = Annotated[str, Field(min_length=1, max_length=128)]
+LabelValue = Annotated[str, Field(max_length=1_024)]
+Labels = Annotated[dict[LabelName, LabelValue], Field(max_length=MAX_LABELS)]
+Priority = Annotated[int, Field(ge=0, le=10)]
+Which = Annotated[str, Field(min_length=1, max_length=128, description="A version number or an alias.")]
+executions = resource("executions")
+comparing = resource("executions")
 BATCH_SIZE = 200  # executions per read of a search
 MAX_SCANNED = 2_000  # executions per search
 MAX_COMPARED_RUNS = 20_000
 _COMPARED_FIELDS = ("status", "attempts", "output", "error")
 Status = Literal["running", "paused", "completed", "failed", "halted", "cancelled"]
-Label = Annotated[str, Meta(max_length=1_200, pattern="=", description="`name=value`; may be repeated.")]
+Label = Annotated[str, Field(max_length=1_200, pattern="=", description="`name=value`; may be repeated.")]
 
 
-def _nothing() -> msgspec.Raw:
-    return msgspec.Raw(b"{}")
-
-
-class StartBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class StartBody(JsonBody):
     """Options of a start. All are optional."""
 
-    input: msgspec.Raw = msgspec.field(default_factory=_nothing)
+    max_bytes = LIMITS.payload_bytes + LIMITS.definition_bytes + 64 * 1024
+
+    input: RawJson = Field(default_factory=lambda: b"{}")
     version: Which | None = None
-    labels: Labels = {}
+    labels: Labels = Field(default={})
     priority: Priority | None = None
     fake_time: bool = False
 
 
-class AnyStartBody(StartBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AnyStartBody(StartBody):
     """A start of a stored workflow, or of a definition that is not stored as a workflow."""
 
     workflow: Id | None = None
-    definition: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
-
-
-def key_of(call: RequestContext) -> str | None:
-    """Return the idempotency key of a request."""
-    key = call.header("idempotency-key")
-    if key is not None and not (0 < len(key) <= 255 and key.isascii() and key.isprintable()):
-        raise ApiError("Idempotency-Key: must have 1 to 255 printable characters", code="BAD_HEADER")
-    return key
+    definition: RawJson = Field(default_factory=bytes)
 
 
 def accepted_reply(accepted: ExecutionRecord, *, replayed: bool = False) -> Response:
@@ -98,111 +100,123 @@ def accepted_reply(accepted: ExecutionRecord, *, replayed: bool = False) -> Resp
     return Reply(started(accepted, replayed=replayed), 200 if replayed else 202, location)
 
 
-@starts(
-    "POST",
+@starts.post(
     "/workflows/{workflow}/executions",
-    "Start a stored workflow",
-    permission="run",
-    body=StartBody,
-    limit=MAX_START_BYTES,
-    optional=True,
-    response=Started,
-    status=202,
-    responses=START_RESPONSES,
-    headers=("Idempotency-Key",),
-    example={"input": {"name": "World"}, "version": "stable", "labels": {"customer": "7"}},
+    summary="Start a stored workflow",
+    dependencies=[requires("run")],
+    response_model=Started,
+    status_code=202,
+    responses=documented(START_RESPONSES, Started),
 )
-async def start_workflow(call: RequestContext) -> Response:
+async def start_workflow(
+    workflow: WorkflowId,
+    body: Annotated[
+        StartBody,
+        Body(
+            default_factory=StartBody,
+            openapi_examples=example(
+                {"input": {"name": "World"}, "version": "stable", "labels": {"customer": "7"}}
+            ),
+        ),
+    ],
+    server: Server,
+    caller: Caller,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
     """Starts the given version, or the latest."""
-    return await _start(call, call.path["workflow"], call.body)
+    return await _start(server, caller, workflow, body, idempotency_key)
 
 
-@starts(
-    "POST",
+@starts.post(
     "/executions",
-    "Start a stored workflow or a definition",
-    permission="run",
-    body=AnyStartBody,
-    limit=MAX_START_BYTES,
-    response=Started,
-    status=202,
-    responses=START_RESPONSES,
-    headers=("Idempotency-Key",),
-    example={"workflow": "hello", "input": {"name": "World"}},
+    summary="Start a stored workflow or a definition",
+    dependencies=[requires("run")],
+    response_model=Started,
+    status_code=202,
+    responses=documented(START_RESPONSES, Started),
 )
-async def start_anything(call: RequestContext) -> Response:
+async def start_anything(
+    body: Annotated[
+        AnyStartBody, Body(openapi_examples=example({"workflow": "hello", "input": {"name": "World"}}))
+    ],
+    server: Server,
+    caller: Caller,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
     """Requires either `workflow` or `definition`."""
-    body: AnyStartBody = call.body
-    definition = bytes(body.definition)
     # Sending a definition amounts to editing one.
-    if definition:
-        call.require("edit")
-        check_definition(call.principal, definition)
-    if (body.workflow is None) == (not definition):
+    if body.definition:
+        check_right(caller, "edit")
+        check_definition(caller, body.definition)
+    if (body.workflow is None) == (not body.definition):
         raise ApiError("body: requires either `workflow` or `definition`", code="BAD_BODY")
     if body.workflow is not None:
-        return await _start(call, body.workflow, body)
+        return await _start(server, caller, body.workflow, body, idempotency_key)
     if body.version is not None or body.priority is not None:
         raise ApiError("body: `version` and `priority` require `workflow`", code="BAD_BODY")
-    options, id = _start_options(call, body)
-    accepted = await call.server.services.executions.start_definition(
-        definition, bytes(body.input), options, execution=id
+    options, id = _start_options(body, idempotency_key)
+    accepted = await server.services.executions.start_definition(
+        body.definition, body.input, options, execution=id
     )
     return accepted_reply(accepted, replayed=id is not None and accepted.id != id)
 
 
-async def _start(call: RequestContext, workflow: str, body: StartBody) -> Response:
-    if not call.principal.sees(workflow):
+async def _start(
+    server: ServerContext, caller: Principal, workflow: str, body: StartBody, key: str | None
+) -> Response:
+    if not caller.sees(workflow):
         raise workflow_not_found(workflow, (), LATEST)
-    options, id = _start_options(call, body)
-    accepted = await call.server.services.executions.start(
-        workflow, body.version, bytes(body.input), options, priority=body.priority, execution=id
+    options, id = _start_options(body, key)
+    accepted = await server.services.executions.start(
+        workflow, body.version, body.input, options, priority=body.priority, execution=id
     )
     return accepted_reply(accepted, replayed=id is not None and accepted.id != id)
 
 
-def _start_options(call: RequestContext, body: StartBody) -> tuple[StartOptions, str | None]:
+def _start_options(body: StartBody, key: str | None) -> tuple[StartOptions, str | None]:
     """Return the options of a start. With an idempotency key the execution id is chosen here; if the start returns
     another id, an earlier request used the key."""
-    key = key_of(call)
     options = StartOptions(key=key, labels=body.labels, fake_time=body.fake_time)
     return options, None if key is None else new_execution_id()
 
 
-class ExecutionQuery(Page, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ExecutionQuery(Page):
     """Filters of the list of executions."""
 
-    status: Status | None = None
-    workflow: Id | None = None
-    label: tuple[Label, ...] = ()
-    q: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
+    status: Omittable[Status] = None
+    workflow: Omittable[Id] = None
+    label: list[Label] = Field(default=[])
+    q: Omittable[Annotated[str, Field(min_length=1, max_length=200)]] = None
 
 
-class WaitQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class WaitQuery(QueryModel):
     """Options of a read."""
 
-    wait: Annotated[float, Meta(ge=0, le=60, description="Seconds to wait for the end of the execution.")] = 0
+    wait: Annotated[
+        float, Field(ge=0, le=60, description="Seconds to wait for the end of the execution.")
+    ] = 0
 
 
-@executions(
-    "GET",
+@executions.get(
     "/executions",
-    "List executions, newest first",
-    permission="view",
-    query=ExecutionQuery,
-    response=ExecutionPage,
+    summary="List executions, newest first",
+    dependencies=[requires("view")],
+    response_model=ExecutionPage,
 )
-async def list_executions(call: RequestContext) -> Response:
+async def list_executions(
+    query: Annotated[ExecutionQuery, Query()],
+    server: Server,
+    caller: Caller,
+) -> Response:
     """With `label` or `q` a page may hold fewer than `limit`, because each request scans a limited number; follow
     `next`."""
-    query: ExecutionQuery = call.query
-    if not query.label and query.q is None and not call.principal.scopes:
-        found = await call.server.reader.executions(_filter(query), after=query.cursor, limit=query.limit + 1)
-        await check_cursor(call.server.reader, query.cursor, found)
+    if not query.label and query.q is None and not caller.scopes:
+        found = await server.reader.executions(_filter(query), after=query.cursor, limit=query.limit + 1)
+        await check_cursor(server.reader, query.cursor, found)
         more = len(found) > query.limit
         page = found[: query.limit]
         return _page(page, page[-1].id if more else None)
-    return await _search(call.server, query, call.principal)
+    return await _search(server, query, caller)
 
 
 async def _search(server: ServerContext, query: ExecutionQuery, principal: Principal) -> Response:
@@ -250,65 +264,68 @@ async def summary_of(server: ServerContext, execution: str) -> Summary:
     return found
 
 
-@executions(
-    "GET",
+@executions.get(
     "/executions/{execution}",
-    "Get an execution",
-    permission="view",
-    query=WaitQuery,
-    response=ExecutionDetail,
+    summary="Get an execution",
+    dependencies=[requires("view")],
+    response_model=ExecutionDetail,
 )
-async def get_execution(call: RequestContext) -> Response:
+async def get_execution(
+    execution: ExecutionId,
+    query: Annotated[WaitQuery, Query()],
+    server: Server,
+) -> Response:
     """With `wait`, responds when the execution has ended or the time is over."""
-    server, id = call.server, call.path["execution"]
+    id = execution
     summary = await summary_of(server, id)
-    if call.query.wait and summary.ended_at is None:
-        await server.feeds.until_end(id, call.query.wait)
+    if query.wait and summary.ended_at is None:
+        await server.feeds.until_end(id, query.wait)
         summary = await summary_of(server, id)
     return Reply(execution_detail(summary, await server.reader.accepted(id)))
 
 
-@executions(
-    "GET",
+@executions.get(
     "/executions/{execution}/document",
-    "Get an ended execution as one document",
-    permission="view",
-    response=Any,
+    summary="Get an ended execution as one document",
+    dependencies=[requires("view")],
 )
-async def get_document(call: RequestContext) -> Response:
+async def get_document(execution: ExecutionId, server: Server) -> Response:
     """The document that `rune run --json` prints. Read long executions in pages instead."""
-    return Reply(await (await call.server.reader.history(call.path["execution"])).document())
+    return Reply(await (await server.reader.history(execution)).document())
 
 
-@executions(
-    "GET", "/executions/{execution}/output", "Get the output of an execution", permission="view", response=Any
+@executions.get(
+    "/executions/{execution}/output",
+    summary="Get the output of an execution",
+    dependencies=[requires("view")],
 )
-async def get_output(call: RequestContext) -> Response:
+async def get_output(execution: ExecutionId, server: Server) -> Response:
     """The value of its output node, or the values of its leaf nodes; null unless it completed."""
-    summary = await summary_of(call.server, call.path["execution"])
+    summary = await summary_of(server, execution)
     if summary.ended_at is None:
         raise ApiError(f"{summary.id} has not ended", code="NOT_ENDED")
-    return Reply(await (await call.server.reader.history(summary.id)).output())
+    return Reply(await (await server.reader.history(summary.id)).output())
 
 
-@executions(
-    "GET", "/executions/{execution}/input", "Get the input of an execution", permission="view", response=Any
+@executions.get(
+    "/executions/{execution}/input",
+    summary="Get the input of an execution",
+    dependencies=[requires("view")],
 )
-async def get_input(call: RequestContext) -> Response:
+async def get_input(execution: ExecutionId, server: Server) -> Response:
     """The start payload."""
-    return Reply((await call.server.reader.accepted(call.path["execution"])).input)
+    return Reply((await server.reader.accepted(execution)).input)
 
 
-@executions(
-    "GET",
+@executions.get(
     "/executions/{execution}/explain",
-    "Explain what an execution is waiting for",
-    permission="view",
-    response=Explanation,
+    summary="Explain what an execution is waiting for",
+    dependencies=[requires("view")],
+    response_model=Explanation,
 )
-async def explain(call: RequestContext) -> Response:
+async def explain(execution: ExecutionId, server: Server) -> Response:
     """For each waiting node: which inputs arrived, were skipped or are missing, what it waits for and until when."""
-    server, id = call.server, call.path["execution"]
+    id = execution
     summary = await summary_of(server, id)
     plan, state = await server.reader.state(id, server.clock.now())
     return Reply(
@@ -343,17 +360,19 @@ class Difference(View, frozen=True, kw_only=True):
     nodes: list[RunChange]
 
 
-@comparing(
-    "GET",
+@comparing.get(
     "/executions/{execution}/diff/{other}",
-    "Compare two executions",
-    permission="view",
-    response=Difference,
+    summary="Compare two executions",
+    dependencies=[requires("view")],
+    response_model=Difference,
 )
-async def compare(call: RequestContext) -> Response:
+async def compare(
+    execution: ExecutionId,
+    other: OtherExecutionId,
+    server: Server,
+) -> Response:
     """Compares the definitions, the inputs and all node runs."""
-    server = call.server
-    pair = [await summary_of(server, call.path[name]) for name in ("execution", "other")]
+    pair = [await summary_of(server, id) for id in (execution, other)]
     old, new = [await definition_of(server, each.hash) for each in pair]
     accepted = [await server.reader.accepted(each.id) for each in pair]
     before, after = [await _runs(server, each.id) for each in pair]

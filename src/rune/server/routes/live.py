@@ -5,65 +5,66 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-import msgspec
-from fastapi import APIRouter, WebSocket
-from msgspec import Meta
+from fastapi import Query, WebSocket
+from pydantic import Field
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from rune.core.permissions import Principal
 from rune.runtime.values import ExecutionNotFoundError
-from rune.server.auth import authorize_route
-from rune.server.context import ServerContext
-from rune.server.endpoints import ID, PREFIX, RequestContext, Router
+from rune.server.auth import authorize_route, requires
 from rune.server.live.fleet_feed import FleetFeed, FleetSubscription
 from rune.server.live.stream import EventStream, serve_socket, stream
-from rune.server.responses import ApiError
+from rune.server.parameters import ID, ExecutionId, LastEventId
+from rune.server.responses import ApiError, documented
+from rune.server.routing import Caller, QueryModel, Server, resource
 
-live = Router("live")
-
-EVENTS = "text/event-stream"
+live = resource("live")
 _ID = re.compile(ID)
 
+STREAM: dict[str, Any] = {"content": {"text/event-stream": {"schema": {"type": "string"}}}}
 
-class StreamQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+
+class StreamQuery(QueryModel):
     """Options of a stream. `rollup` replaces the events inside splits by counts, sent a few times per second."""
 
-    after: Annotated[int, Meta(ge=0, le=2**53, description="Start after the event with this number.")] = 0
+    after: Annotated[int, Field(ge=0, le=2**53, description="Start after the event with this number.")] = 0
     view: Literal["all", "rollup"] = "all"
 
 
-@live(
-    "GET",
+@live.get(
     "/executions/{execution}/events",
-    "Stream the events of an execution",
-    permission="view",
-    query=StreamQuery,
-    response=str,
-    response_type=EVENTS,
-    responses={204: "The execution has ended and all events were received."},
-    headers=("Last-Event-ID",),
+    summary="Stream the events of an execution",
+    dependencies=[requires("view")],
+    response_class=Response,
+    responses={
+        200: STREAM,
+        **documented({204: "The execution has ended and all events were received."}),
+    },
 )
-async def follow(call: RequestContext) -> Response:
+async def follow(
+    execution: ExecutionId,
+    query: Annotated[StreamQuery, Query()],
+    server: Server,
+    last_event_id: LastEventId = None,
+) -> Response:
     """Events are numbered without gaps. A client that reconnects with the last `id` receives each exactly once."""
-    execution = call.path["execution"]
-    await call.server.reader.accepted(execution)
-    after = _start_after(call.header("last-event-id"), call.query.after)
-    return EventStream(call.server.feeds, execution, after, outer=call.query.view == "rollup")
+    await server.reader.accepted(execution)
+    after = _start_after(last_event_id, query.after)
+    return EventStream(server.feeds, execution, after, outer=query.view == "rollup")
 
 
-@live(
-    "GET",
+@live.get(
     "/events",
-    "Stream changes of all executions",
-    permission="view",
-    response=str,
-    response_type=EVENTS,
+    summary="Stream changes of all executions",
+    dependencies=[requires("view")],
+    response_class=Response,
+    responses={200: STREAM},
 )
-async def follow_all(call: RequestContext) -> Response:
+async def follow_all(server: Server, caller: Caller) -> Response:
     """Sends an event when an execution starts, changes its status or ends. Earlier changes are not repeated; read the
     list of executions."""
-    return FleetStream(call.server.fleet, call.principal)
+    return FleetStream(server.fleet, caller)
 
 
 def _start_after(last: str | None, after: int) -> int:
@@ -93,18 +94,12 @@ class FleetStream(Response):
             self._fleet.leave(subscriber)
 
 
-def add_sockets(router: APIRouter) -> None:
-    """Add the WebSocket of an execution to a router."""
-
-    async def follow_socket(socket: WebSocket) -> None:
-        server: ServerContext = socket.app.state.server
-        after: Any = socket.query_params.get("after", "0")
-        execution = socket.path_params["execution"]
-        if not (after.isascii() and after.isdecimal() and len(after) < 16):
-            raise ApiError("query: `after` must be the number of an event", code="BAD_QUERY")
-        if not _ID.fullmatch(execution):
-            raise ExecutionNotFoundError(f"no execution has the id {execution[:128]}")
-        await serve_socket(socket, server.feeds, execution, int(after), socket.scope.get("still"))
-
-    follow_socket.permission = "view"  # type: ignore[attr-defined]
-    router.add_api_websocket_route(f"{PREFIX}/executions/{{execution}}/events", follow_socket)
+@live.websocket("/executions/{execution}/events", dependencies=[requires("view")])
+async def follow_socket(socket: WebSocket, server: Server) -> None:
+    """Sends the events of an execution over a WebSocket."""
+    after, execution = socket.query_params.get("after", "0"), socket.path_params["execution"]
+    if not (after.isascii() and after.isdecimal() and len(after) < 16):
+        raise ApiError("query: `after` must be the number of an event", code="BAD_QUERY")
+    if not _ID.fullmatch(execution):
+        raise ExecutionNotFoundError(f"no execution has the id {execution[:128]}")
+    await serve_socket(socket, server.feeds, execution, int(after), socket.scope.get("still"))

@@ -2,44 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import msgspec
-from msgspec import Meta
+from fastapi import Query
+from pydantic import Field
 from starlette.responses import Response
 
-from rune.server.endpoints import RequestContext, Router
+from rune.server.auth import requires
 from rune.server.live.feed import SplitRollup
 from rune.server.node_runs import NodeRunFilter
-from rune.server.requests import Limit, Page
+from rune.server.parameters import ExecutionId, Id, Item, NodeId
 from rune.server.responses import Reply
-from rune.server.routes.actions import Item
-from rune.server.routes.executions import Id
+from rune.server.routing import Limit, Omittable, Page, QueryModel, Server, resource
 from rune.server.schemas import EventPage, RunPage, View, run_view
 
-runs = Router("executions")
+runs = resource("executions")
 
 RunStatus = Literal["success", "failed", "skipped", "cancelled"]
 
 
-class RunQuery(Page, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RunQuery(Page):
     """Filters of the list of node runs."""
 
-    node: Id | None = None
-    status: RunStatus | None = None
-    lineage: Item | None = None
+    node: Omittable[Id] = None
+    status: Omittable[RunStatus] = None
+    lineage: Omittable[Item] = None
 
 
-class LineageQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LineageQuery(QueryModel):
     """The item of a node run."""
 
-    lineage: Item | None = None
+    lineage: Omittable[Item] = None
 
 
-class EventQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class EventQuery(QueryModel):
     """Page parameters of the events."""
 
-    after: Annotated[int, Meta(ge=0, le=2**53, description="Only events after this number.")] = 0
+    after: Annotated[int, Field(ge=0, le=2**53, description="Only events after this number.")] = 0
     limit: Limit = 200
 
 
@@ -49,19 +48,20 @@ class RollupPage(View, frozen=True, kw_only=True):
     splits: list[SplitRollup]
 
 
-@runs(
-    "GET",
+@runs.get(
     "/executions/{execution}/nodes",
-    "List node runs",
-    permission="view",
-    query=RunQuery,
-    response=RunPage,
+    summary="List node runs",
+    dependencies=[requires("view")],
+    response_model=RunPage,
 )
-async def list_runs(call: RequestContext) -> Response:
+async def list_runs(
+    execution: ExecutionId,
+    query: Annotated[RunQuery, Query()],
+    server: Server,
+) -> Response:
     """In the order they ended. `lineage` selects an item and everything inside it."""
-    query: RunQuery = call.query
-    found, following = await call.server.node_runs.page(
-        call.path["execution"],
+    found, following = await server.node_runs.page(
+        execution,
         NodeRunFilter(node=query.node, status=query.status, lineage=query.lineage),
         cursor=query.cursor,
         limit=query.limit,
@@ -69,37 +69,40 @@ async def list_runs(call: RequestContext) -> Response:
     return Reply(RunPage(nodes=[run_view(each) for each in found], next=following))
 
 
-@runs(
-    "GET",
+@runs.get(
     "/executions/{execution}/nodes/{node}/output",
-    "Get the output of a node",
-    permission="view",
-    query=LineageQuery,
-    response=Any,
+    summary="Get the output of a node",
+    dependencies=[requires("view")],
 )
-async def get_run_output(call: RequestContext) -> Response:
+async def get_run_output(
+    execution: ExecutionId,
+    node: NodeId,
+    query: Annotated[LineageQuery, Query()],
+    server: Server,
+) -> Response:
     """Whatever its size, in one lineage; null if the node has no output."""
-    run = await call.server.node_runs.one(call.path["execution"], call.path["node"], call.query.lineage)
+    run = await server.node_runs.one(execution, node, query.lineage)
     return Reply(run.output or b"null")
 
 
-@runs(
-    "GET",
+@runs.get(
     "/executions/{execution}/history",
-    "List events",
-    permission="view",
-    query=EventQuery,
-    response=EventPage,
+    summary="List events",
+    dependencies=[requires("view")],
+    response_model=EventPage,
 )
-async def list_events(call: RequestContext) -> Response:
+async def list_events(
+    execution: ExecutionId,
+    query: Annotated[EventQuery, Query()],
+    server: Server,
+) -> Response:
     """The same events with the same numbers as in the live stream."""
-    query: EventQuery = call.query
-    async with call.server.feeds.subscribe(call.path["execution"]) as feed:
+    async with server.feeds.subscribe(execution) as feed:
         found = []
         if feed.holds(query.after):
             found = feed.newest(query.after)[: query.limit]
         else:
-            async with call.server.feeds.backlogs:
+            async with server.feeds.backlogs:
                 found = await feed.backlog(query.after, query.limit)
         more = bool(found) and found[-1].number < feed.last
     body = b",".join(each.data for each in found)
@@ -107,14 +110,13 @@ async def list_events(call: RequestContext) -> Response:
     return Reply(b'{"events":[%b],"next":%b}' % (body, following))
 
 
-@runs(
-    "GET",
+@runs.get(
     "/executions/{execution}/rollups",
-    "Get the roll-ups of the splits",
-    permission="view",
-    response=RollupPage,
+    summary="Get the roll-ups of the splits",
+    dependencies=[requires("view")],
+    response_model=RollupPage,
 )
-async def get_rollups(call: RequestContext) -> Response:
+async def get_rollups(execution: ExecutionId, server: Server) -> Response:
     """Node counts by status, nodes per second and the first failures of each split."""
-    async with call.server.feeds.subscribe(call.path["execution"]) as feed:
+    async with server.feeds.subscribe(execution) as feed:
         return Reply(RollupPage(splits=feed.rollups().read()))

@@ -16,17 +16,19 @@ from rune.nodes.registry import UnknownNodeTypeError, describe, described
 from rune.ports.inspection import QueueDepth, ReportsDepth
 from rune.ports.processes import ProcessInfo
 from rune.runtime.clock import iso
+from rune.server.auth import requires
 from rune.server.context import ServerContext
-from rune.server.endpoints import RequestContext, Router
 from rune.server.monitoring import HEALTH
+from rune.server.parameters import ExecutionId, NodeType
 from rune.server.responses import Reply
+from rune.server.routing import Server, resource
 from rune.server.schemas import View, moment
 
-system = Router("system")
+system = resource("system")
 
 
 NEVER = 253_402_300_800_000  # epoch ms of the year 10000; a later timer does not wait for time
-nodetypes = Router("node types")
+nodetypes = resource("node types")
 
 
 class WorkerView(View, frozen=True, kw_only=True):
@@ -81,11 +83,16 @@ class TimerList(View, frozen=True, kw_only=True):
     timers: list[Waiting]
 
 
-@system("GET", "/workers", "List processes", permission="view", response=WorkerList)
-async def list_workers(call: RequestContext) -> Response:
+@system.get(
+    "/workers",
+    summary="List processes",
+    dependencies=[requires("view")],
+    response_model=WorkerList,
+)
+async def list_workers(server: Server) -> Response:
     """All recently active processes; on the embedded backend the one process that does everything."""
-    fleet = call.server.engine.backend.processes
-    members = [_this_process(call.server)] if fleet is None else await fleet.list()
+    fleet = server.engine.backend.processes
+    members = [_this_process(server)] if fleet is None else await fleet.list()
     return Reply(WorkerList(workers=[_worker(each) for each in members]))
 
 
@@ -123,10 +130,15 @@ def _worker(member: ProcessInfo) -> WorkerView:
     )
 
 
-@system("GET", "/queues", "List queues", permission="view", response=QueueList)
-async def list_queues(call: RequestContext) -> Response:
+@system.get(
+    "/queues",
+    summary="List queues",
+    dependencies=[requires("view")],
+    response_model=QueueList,
+)
+async def list_queues(server: Server) -> Response:
     """Counts waiting and claimed tokens."""
-    queue = call.server.engine.backend.queue
+    queue = server.engine.backend.queue
     found = await queue.depths() if isinstance(queue, ReportsDepth) else []
     return Reply(QueueList(queues=[_queue(each) for each in found]))
 
@@ -136,24 +148,28 @@ def _queue(found: QueueDepth) -> QueueView:
     return QueueView(name=found.queue, depth=found.waiting, held=found.held, oldest_ms=oldest)
 
 
-@system("GET", "/timers", "Get the due time of the next timer", permission="view", response=TimerClock)
-async def next_timer(call: RequestContext) -> Response:
+@system.get(
+    "/timers",
+    summary="Get the due time of the next timer",
+    dependencies=[requires("view")],
+    response_model=TimerClock,
+)
+async def next_timer(server: Server) -> Response:
     """The earliest timer of all executions."""
-    due = await call.server.engine.backend.state.next_due()
+    due = await server.engine.backend.state.next_due()
     return Reply(TimerClock(next_due_at=iso(due) if due is not None and due < NEVER else None))
 
 
-@system(
-    "GET",
+@system.get(
     "/executions/{execution}/timers",
-    "List the timers of an execution",
-    permission="view",
-    response=TimerList,
+    summary="List the timers of an execution",
+    dependencies=[requires("view")],
+    response_model=TimerList,
 )
-async def list_timers(call: RequestContext) -> Response:
+async def list_timers(execution: ExecutionId, server: Server) -> Response:
     """Ordered by due time."""
-    id = call.path["execution"]
-    plan, state = await call.server.reader.state(id, call.server.clock.now())
+    id = execution
+    plan, state = await server.reader.state(id, server.clock.now())
     timed = [(each.due, each) for each in explain(plan, state) if each.due is not None]
     found = [each for _, each in sorted(timed, key=lambda pair: pair[0])]
     return Reply(TimerList(execution_id=id, timers=found))
@@ -184,16 +200,26 @@ class Catalogue(View, frozen=True, kw_only=True):
     nodes: list[NodeTypeView]
 
 
-@nodetypes("GET", "/nodes", "List node types", permission="view", response=Catalogue)
-async def list_types(call: RequestContext) -> Response:
+@nodetypes.get(
+    "/nodes",
+    summary="List node types",
+    dependencies=[requires("view")],
+    response_model=Catalogue,
+)
+async def list_types(server: Server) -> Response:
     """Each type once, with its aliases."""
-    return Reply(Catalogue(nodes=[NodeTypeView(**each) for each in described(call.server.engine.registry)]))
+    return Reply(Catalogue(nodes=[NodeTypeView(**each) for each in described(server.engine.registry)]))
 
 
-@nodetypes("GET", "/nodes/{type}", "Get a node type", permission="view", response=NodeTypeView)
-async def get_type(call: RequestContext) -> Response:
+@nodetypes.get(
+    "/nodes/{type}",
+    summary="Get a node type",
+    dependencies=[requires("view")],
+    response_model=NodeTypeView,
+)
+async def get_type(type: NodeType, server: Server) -> Response:
     """By its name or one of its aliases."""
-    registry, name = call.server.engine.registry, call.path["type"]
+    registry, name = server.engine.registry, type
     if name not in registry.catalogue:
         hint = did_you_mean(name, registry.catalogue)
         raise UnknownNodeTypeError(f"no node type is called `{name}`; {hint}")

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 import msgspec
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
@@ -27,11 +27,13 @@ from rune.errors import InvalidDocumentError
 from rune.ports.credentials import AnyFields, ApiKey, Basic, Bearer, CredentialError, Custom, Header
 from rune.ports.triggers import Trigger, TriggerStore
 from rune.runtime.maintenance.trigger_scheduler import TriggeredStart
+from rune.server.auth import requires
 from rune.server.context import ServerContext
-from rune.server.requests import media_type, read_body
 from rune.server.responses import ApiError, Reply
+from rune.server.routing import Server, hidden, media_type, read_body
 
 log = logging.getLogger("rune.webhooks")
+hooks = hidden()
 METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 PAYLOAD_DEPTH = 2  # levels that the start payload adds around the body
 _PATH = re.compile(r"[A-Za-z0-9._-]{1,128}")
@@ -143,16 +145,11 @@ def _secret(fields: AnyFields) -> str | None:
             return None
 
 
-def add_hooks(router: APIRouter) -> None:
-    """Add the webhook route to a router."""
-    router.add_api_route("/hooks/{path}", take, methods=METHODS, include_in_schema=False)
-
-
-async def take(request: Request) -> Response:
+@hooks.api_route("/hooks/{path}", methods=METHODS, dependencies=[requires("hook")])
+async def take(path: str, request: Request, server: Server) -> Response:
     """Start the workflow of the webhook at this path."""
-    server: ServerContext = request.app.state.server
     triggers = server.engine.backend.triggers
-    trigger = await _find_enabled(triggers, request.path_params["path"])
+    trigger = await _find_enabled(triggers, path)
     if trigger is None or trigger.hook is None:
         raise ApiError("no webhook has this path", code="NOT_FOUND")
     hook = trigger.hook
@@ -166,9 +163,6 @@ async def take(request: Request) -> Response:
         name = await check_signature(server, triggers, trigger, hook, request, body, name)
     started = await server.engine.starts.delivery(trigger, name or None, _payload(request, body))
     return await _respond(server, hook, started)
-
-
-take.permission = "hook"  # type: ignore[attr-defined]
 
 
 async def _find_enabled(triggers: TriggerStore, path: str) -> Trigger | None:

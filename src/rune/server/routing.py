@@ -1,0 +1,339 @@
+"""Routes of the API: the permission is checked first, then a body is read within its limit and decoded strictly, then
+the handler is called with its declared parameters.
+
+FastAPI reads a body before it calls a dependency, so `ApiRoute` calls the permission before it lets FastAPI begin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, TypeVar
+
+import msgspec
+from fastapi import APIRouter, Depends, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, GetPydanticSchema
+from pydantic_core import CoreSchema
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from rune.core.definition.strict_json import decode_json
+from rune.core.limits import LIMITS
+from rune.core.permissions import Principal
+from rune.errors import InvalidDocumentError
+from rune.runtime.queries.reader import ExecutionReader
+from rune.server.auth import Permission, UndeclaredPermissionError
+from rune.server.context import ServerContext
+from rune.server.responses import PROBLEM, ApiError
+
+PREFIX = "/api/v1"
+JSON_TYPES = frozenset({"", "application/json"})
+YAML_TYPES = frozenset({"application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"})
+_BOM = b"\xef\xbb\xbf"
+_SPLIT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+T = TypeVar("T")
+
+
+class _WithoutNull:
+    """Removes null from the documentation of a parameter."""
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> Any:
+        found = dict(handler(schema))
+        (kind,) = (each for each in found.pop("anyOf") if each != {"type": "null"})
+        return {**found, **kind}
+
+
+Omittable = Annotated[T | None, _WithoutNull()]
+"""A parameter that may be left out; it is then None, but null cannot be sent."""
+
+
+class _Raw:
+    """Marks a field whose JSON text is kept as it was sent."""
+
+
+RawJson = Annotated[bytes, _Raw(), GetPydanticSchema(get_pydantic_json_schema=lambda _core, _handler: {})]
+"""Any JSON value, as the bytes that were sent."""
+
+
+class JsonBody(BaseModel):
+    """Base of all bodies. Values are not converted, and unknown fields are rejected."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    max_bytes: ClassVar[int] = LIMITS.body_bytes
+    raw_fields: ClassVar[frozenset[str]] = frozenset()
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        cls.raw_fields = frozenset(
+            name
+            for name, field in cls.model_fields.items()
+            if any(isinstance(each, _Raw) for each in field.metadata)
+        )
+
+
+class QueryModel(BaseModel):
+    """Base of all queries. Unknown parameters are rejected."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+Limit = Annotated[int, Field(ge=1, le=1_000, description="Maximum number of results.")]
+Cursor = Annotated[str, Field(min_length=1, max_length=400, description="`next` of the previous page.")]
+
+
+class Page(QueryModel):
+    """Page parameters."""
+
+    limit: Limit = 50
+    cursor: Omittable[Cursor] = None
+
+
+async def read_body(request: Request, limit: int) -> bytes:
+    """Read a body. Reading stops as soon as the declared or the actual size exceeds the limit."""
+    declared = request.headers.get("content-length")
+    if declared is not None and declared.isascii() and declared.isdecimal() and int(declared) > limit:
+        raise _too_large(limit)
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > limit:
+            raise _too_large(limit)
+        parts.append(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _too_large(limit: int) -> ApiError:
+    return ApiError(f"the body exceeds {limit:,} bytes", code="TOO_LARGE")
+
+
+def media_type(request: Request) -> str:
+    """Return the media type of a body in lower case, without parameters."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def check_json(request: Request, also: str = "") -> None:
+    """Reject other media types. A page of another origin cannot send `application/json` without a CORS preflight."""
+    kind = media_type(request)
+    if kind not in JSON_TYPES and not kind.endswith("+json"):
+        raise ApiError(f"`{kind[:80]}` is not supported; send application/json{also}", code="BAD_MEDIA")
+
+
+def decode_body(data: bytes, model: type[JsonBody]) -> dict[str, Any]:
+    """Decode a body strictly: limited depth, no duplicate keys, no numbers that lose precision. Raw fields are returned
+    as bytes."""
+    decoded = decode_json(data, max_bytes=model.max_bytes, max_depth=LIMITS.json_depth + 4, root="body")
+    if decoded.problems:
+        raise InvalidDocumentError(decoded.problems)
+    found = decoded.value
+    if not isinstance(found, dict):
+        raise ApiError("body: must be an object", code="BAD_BODY")
+    if model.raw_fields:
+        for name, text in _SPLIT.decode(data.removeprefix(_BOM)).items():
+            if name in model.raw_fields:
+                found[name] = bytes(text)
+    return found
+
+
+class ApiRequest(Request):
+    """A request whose body is limited in size and decoded strictly."""
+
+    def __init__(self, request: Request, model: type[JsonBody]) -> None:
+        super().__init__(request.scope, request.receive)
+        self._model = model
+        self._data: bytes | None = None
+        self._decoded: dict[str, Any] | None = None
+
+    async def body(self) -> bytes:
+        if self._data is None:
+            self._data = await read_body(self, self._model.max_bytes)
+        return self._data
+
+    async def json(self) -> Any:
+        if self._decoded is None:
+            self._decoded = decode_body(await self.body(), self._model)
+        return self._decoded
+
+
+class ApiRoute(APIRoute):
+    """A route that declares a permission. It is checked before the body is read."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        # The first description of a response is that of the operation.
+        options["response_description"] = options.get("summary") or ""
+        super().__init__(path, endpoint, **options)
+        # A server without keys requires none, so authentication is documented as optional.
+        extra: dict[str, Any] = {"x-needs": self.permission.right, "security": [{}]}
+        self.openapi_extra = {**(self.openapi_extra or {}), **extra}
+
+    @property
+    def permission(self) -> Permission:
+        """The permission that the route declares."""
+        for each in self.dependant.dependencies:
+            if isinstance(each.call, Permission):
+                return each.call
+        raise UndeclaredPermissionError(f"{self.path} declares no permission")
+
+    @property
+    def body_model(self) -> type[JsonBody] | None:
+        """The model of the body; None if the route has none."""
+        model: Any = None if self.body_field is None else self.body_field.field_info.annotation
+        if model is not None and not issubclass(model, JsonBody):
+            raise TypeError(f"{self.path}: {model} is not a JsonBody")
+        found: type[JsonBody] | None = model
+        return found
+
+    def get_route_handler(self) -> Handler:
+        permission, model = self.permission, self.body_model
+        handle = super().get_route_handler()
+        optional = self.body_field is not None and not self.body_field.field_info.is_required()
+
+        async def handler(request: Request) -> Response:
+            await permission(request)
+            if model is not None:
+                request = ApiRequest(request, model)
+                data = await request.body()
+                check_json(request)
+                if data or not optional:
+                    await request.json()
+            return await handle(request)
+
+        return handler
+
+
+class FastRoute(ApiRoute):
+    """A route that resolves the parameters of its handler without FastAPI (docs/adr/0032). It supports path parameters,
+    headers, one body, and dependencies whose only parameter is the connection."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, endpoint, **options)
+        handler = self.get_route_handler()
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            response = await handler(Request(scope, receive, send))
+            await response(scope, receive, send)
+
+        self.app = app
+
+    def get_route_handler(self) -> Handler:
+        dependant, permission, model = self.dependant, self.permission, self.body_model
+        if dependant.query_params or dependant.cookie_params or model is None:
+            raise TypeError(f"{self.path}: a fast route takes a body, path parameters and headers only")
+        others = [each for each in dependant.dependencies if each.call is not permission]
+        dependencies = [(each.name, _on_connection(each)) for each in others if each.name]
+        if len(dependencies) < len(others):
+            raise TypeError(f"{self.path}: a fast route has one permission and no other unnamed dependency")
+        endpoint: Callable[..., Awaitable[Response]] = self.endpoint
+        paths = [_FastParameter("path", each) for each in dependant.path_params]
+        headers = [_FastParameter("header", each) for each in dependant.header_params]
+        (body,) = dependant.body_params
+        optional = not body.field_info.is_required()
+
+        async def handler(request: Request) -> Response:
+            await permission(request)
+            values = {name: await call(request) for name, call in dependencies}
+            for each in paths:
+                values[each.name] = each.validated(request.path_params)
+            data = await read_body(request, model.max_bytes)
+            check_json(request)
+            sent = decode_body(data, model) if data or not optional else {}
+            values[body.name], errors = body.validate(sent, values, loc=("body",))
+            if errors:
+                raise RequestValidationError(errors)
+            for each in headers:
+                values[each.name] = each.validated(request.headers)
+            return await endpoint(**values)
+
+        return handler
+
+
+class _FastParameter:
+    """A path parameter or a header of a fast route."""
+
+    def __init__(self, place: str, field: Any) -> None:
+        self.name: str = field.name
+        self._field = field
+        self._key = field.alias if place == "path" else field.alias.lower()
+        self._loc = (place, field.alias)
+        self._default = field.get_default()
+
+    def validated(self, sent: Mapping[str, str]) -> Any:
+        if self._key not in sent:
+            return self._default
+        value, errors = self._field.validate(sent[self._key], {}, loc=self._loc)
+        if errors:
+            raise RequestValidationError(errors)
+        return value
+
+
+def _on_connection(dependant: Any) -> Callable[[HTTPConnection], Awaitable[Any]]:
+    """Return a dependency if its only parameter is the connection."""
+    call: Callable[[HTTPConnection], Awaitable[Any]] = dependant.call
+    others = (dependant.path_params, dependant.query_params, dependant.header_params, dependant.body_params)
+    if dependant.http_connection_param_name is None or dependant.dependencies or any(others):
+        raise TypeError(f"{call} takes more than the connection, so a fast route cannot call it")
+    return call
+
+
+def resource(tag: str, *, route_class: type[ApiRoute] = ApiRoute) -> APIRouter:
+    """Return a router for the operations of a resource. All of them declare a permission."""
+    return APIRouter(
+        prefix=PREFIX,
+        tags=[tag],
+        route_class=route_class,
+        responses={"default": PROBLEM},
+        redirect_slashes=False,
+        strict_content_type=False,
+        generate_unique_id_function=_operation_id,
+    )
+
+
+def example(value: Any) -> dict[str, Any]:
+    """Return the documentation of an example."""
+    return {"example": {"value": value}}
+
+
+def hidden(**options: Any) -> APIRouter:
+    """Return a router for routes that are not part of the document. All of them declare a permission."""
+    return APIRouter(route_class=ApiRoute, redirect_slashes=False, include_in_schema=False, **options)
+
+
+def _operation_id(route: APIRoute) -> str:
+    return f"execution_{route.name}" if "executions" in route.tags else route.name
+
+
+async def server_of(connection: HTTPConnection) -> ServerContext:
+    server: ServerContext = connection.app.state.server
+    return server
+
+
+async def principal_of(connection: HTTPConnection) -> Principal:
+    """Return the principal that the permission of the route has determined."""
+    principal: Principal = connection.scope["principal"]
+    return principal
+
+
+Server = Annotated[ServerContext, Depends(server_of)]
+Caller = Annotated[Principal, Depends(principal_of)]
+
+
+async def check_cursor(reader: ExecutionReader, cursor: str | None, found: Sequence[object]) -> None:
+    """Reject a cursor whose execution does not exist; its empty page would look like the end of the list."""
+    if cursor is not None and not found and await reader.execution(cursor) is None:
+        raise ApiError(
+            f"`{cursor[:60]}` is not a cursor of this list, or its execution was removed; start over",
+            code="BAD_CURSOR",
+        )
+
+
+def offset(cursor: str | None) -> int:
+    """Return the offset of a numeric cursor."""
+    if cursor is None:
+        return 0
+    if not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 16):
+        raise ApiError(f"`{cursor[:60]}` is not a cursor of this list", code="BAD_CURSOR")
+    return int(cursor)
