@@ -47,6 +47,7 @@ RuneError                              base of all errors that Rune raises on pu
 ├── bootstrap                          UnsupportedByBackendError, UnsupportedOverUrlError
 ├── bootstrap.http                     ServerStartError
 ├── bootstrap.components               TracingUnavailableError
+├── bootstrap.extras                   MissingExtraError
 ├── client.errors                      ClientError (ConnectionFailedError, ApiError)
 ├── cli.backend                        UnknownReferenceError
 └── cli.commands.credentials           SecretInArgumentsError (a CredentialError)

@@ -17,6 +17,7 @@ from rune.bootstrap import sqlite
 from rune.bootstrap.components import Access
 from rune.bootstrap.components import add_key as add_key
 from rune.bootstrap.components import fresh_key as fresh_key
+from rune.bootstrap.extras import optional_imports
 from rune.bootstrap.sqlite import connected as connected
 from rune.errors import RuneError
 from rune.nodes.redaction import protect_log
@@ -80,7 +81,8 @@ def _backend(settings: Settings) -> BackendModule:
     _check_no_url(settings)
     if not settings.clustered:
         return sqlite
-    from rune.bootstrap import cluster  # noqa: PLC0415 - its drivers are an extra
+    with optional_imports("a cluster"):
+        from rune.bootstrap import cluster  # noqa: PLC0415 - its drivers are an extra
 
     return cluster
 
@@ -222,7 +224,8 @@ async def grant_roles(settings: Settings) -> list[str]:
 async def survey_cluster(settings: Settings) -> ClusterSurvey:
     """Inspect the stores of a cluster without joining it."""
     _check_no_url(settings)
-    from rune.bootstrap.admin import survey_cluster as look  # noqa: PLC0415 - its drivers are an extra
+    with optional_imports("a cluster"):
+        from rune.bootstrap.admin import survey_cluster as look  # noqa: PLC0415 - its drivers are an extra
 
     return await look(settings)
 

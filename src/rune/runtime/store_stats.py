@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from rune.ports.inspection import ReportsBacklog, ReportsDepth
 from rune.runtime.backend import Backend
-from rune.telemetry.prometheus import QueueStats, StoreStatsSnapshot
+from rune.telemetry.counters import QueueStats, StoreStatsSnapshot
 
 log = logging.getLogger("rune.store_stats")
 

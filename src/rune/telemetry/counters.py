@@ -1,4 +1,4 @@
-"""Counters and duration histograms of one process.
+"""Counters and duration histograms of one process, and a snapshot of the stores.
 
 They are plain numbers, cheap to update, and are converted to Prometheus samples only at a scrape.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+
+import msgspec
 
 from rune.core.execution.decision import Decision
 from rune.core.execution.fact import AttemptFailed, ExecutionEnded, NodeResult, TokenFact
@@ -142,3 +144,27 @@ class Counters:
     def timer_fired(self, kind: str, late: int) -> None:
         """Count a fired timer; `late` is its delay in ms."""
         self.timers.setdefault(kind, Histogram()).add(late * NS_PER_MS)
+
+
+class QueueStats(msgspec.Struct, frozen=True):
+    """Depth of one queue."""
+
+    queue: str
+    waiting: int
+    held: int | None
+    age: float | None
+
+
+class StoreStatsSnapshot(msgspec.Struct, kw_only=True):
+    """State of the stores at a scrape. None means unknown; no sample is exported then."""
+
+    queues: tuple[QueueStats, ...] = ()
+    members: dict[str, int] = {}  # by role
+    dead_letters: int | None = None
+    outbox_rows: int | None = None
+    outbox_lag: float | None = None
+    timer_lag: float | None = None
+    rebuilds: int = 0
+    busy: int = 0
+    slots: int = 0
+    errors: int = 0  # stores that did not respond

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import msgspec
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.metrics_core import (
@@ -15,36 +14,12 @@ from prometheus_client.metrics_core import (
     Metric,
 )
 
-from rune.telemetry.counters import RETRIED, Counters, Histogram
+from rune.telemetry.counters import RETRIED, Counters, Histogram, StoreStatsSnapshot
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 VERDICTS = ("run", "done", "held", "void", "parked", "cancelled")
 STATUSES = ("completed", "failed", "halted", "cancelled")
 TIMERS = ("wait", "retry", "join", "finish", "deadline")
-
-
-class QueueStats(msgspec.Struct, frozen=True):
-    """Depth of one queue."""
-
-    queue: str
-    waiting: int
-    held: int | None
-    age: float | None
-
-
-class StoreStatsSnapshot(msgspec.Struct, kw_only=True):
-    """State of the stores at a scrape. None means unknown; no sample is exported then."""
-
-    queues: tuple[QueueStats, ...] = ()
-    members: dict[str, int] = {}  # by role
-    dead_letters: int | None = None
-    outbox_rows: int | None = None
-    outbox_lag: float | None = None
-    timer_lag: float | None = None
-    rebuilds: int = 0
-    busy: int = 0
-    slots: int = 0
-    errors: int = 0  # stores that did not respond
 
 
 class PrometheusMetrics:

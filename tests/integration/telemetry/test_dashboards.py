@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from rune.telemetry.counters import Counters
-from rune.telemetry.prometheus import PrometheusMetrics, QueueStats, StoreStatsSnapshot
+from rune.telemetry.counters import Counters, QueueStats, StoreStatsSnapshot
+from rune.telemetry.prometheus import PrometheusMetrics
 
 ROOT = Path(__file__).resolve().parents[3]
 RULES = ROOT / "deploy" / "prometheus" / "rules.yaml"

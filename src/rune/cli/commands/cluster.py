@@ -14,6 +14,7 @@ import typer
 
 from rune import bootstrap
 from rune.bootstrap import list_processes
+from rune.bootstrap.extras import optional_imports
 from rune.cli.backend import require_local, with_client
 from rune.cli.output import Cell, clean, duration, print_json, print_table, refuse_error
 from rune.cli.remote import process_info
@@ -84,16 +85,16 @@ def topology(
       rune topology --definitions > definitions.json
       rune topology --redis-acl > users.acl
     """
-    from rune.bootstrap.admin import (  # noqa: PLC0415 - its drivers are an extra
-        redis_roles,
-        redis_users,
-        role_names,
-        topology_definitions,
-        topology_document,
-        topology_text,
-    )
-
     try:
+        with optional_imports("`rune topology`"):
+            from rune.bootstrap.admin import (  # noqa: PLC0415 - its drivers are an extra
+                redis_roles,
+                redis_users,
+                role_names,
+                topology_definitions,
+                topology_document,
+                topology_text,
+            )
         settings = load_settings()
         if redis_acl:
             print(redis_users(settings, _passwords(redis_roles())), end="")

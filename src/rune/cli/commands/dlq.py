@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rune.bootstrap.extras import optional_imports
 from rune.cli.backend import UnknownReferenceError, open_reader, read
 from rune.cli.follow import call, find_execution, run_command, start_execution
 from rune.cli.output import Cell, clean, moment, paint, print_json, print_table
@@ -52,10 +53,13 @@ def list_dead_letters(limit: Limit = 20, as_json: Json = False) -> None:
     """
 
     async def work(reader: ExecutionReader, settings: Settings) -> int:
-        from rune.bootstrap.admin import list_broker_dead_letters  # noqa: PLC0415 - its drivers are an extra
+        messages: list[BrokerDeadLetter] = []
+        if settings.brokered and not settings.url:  # the broker of a server is not accessed from here
+            from rune.bootstrap.admin import (  # noqa: PLC0415 - its drivers are an extra
+                list_broker_dead_letters,
+            )
 
-        own = settings.brokered and not settings.url  # the broker of a server is not accessed from here
-        messages = await list_broker_dead_letters(settings, limit) if own else []
+            messages = await list_broker_dead_letters(settings, limit)
         _print(await reader.dead_letters(limit), messages, as_json=as_json)
         return 0
 
@@ -188,10 +192,11 @@ def _print_one(letter: DeadLetter) -> None:
 
 async def find_message(settings: Settings, given: str) -> BrokerDeadLetter | None:
     """Return the only broker message whose id starts with `given`; None if there is none."""
-    from rune.bootstrap.admin import list_broker_dead_letters  # noqa: PLC0415 - its drivers are an extra
-
     if settings.url or not settings.brokered or not given.startswith("m"):
         return None
+    with optional_imports("a cluster"):
+        from rune.bootstrap.admin import list_broker_dead_letters  # noqa: PLC0415 - its drivers are an extra
+
     found = {each.id: each for each in await list_broker_dead_letters(settings) if each.id.startswith(given)}
     if len(found) > 1:
         names = ", ".join(sorted(found)[:5])

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from rune.bootstrap import inspect_file, survey_cluster
 from rune.bootstrap.components import keys_found
+from rune.bootstrap.extras import MissingExtraError
 from rune.cli.output import by_status, print_json, print_table
 from rune.errors import RuneError
 from rune.nodes.io.smtp import server
@@ -144,7 +145,12 @@ def _telemetry(settings: Settings) -> Iterator[Finding]:
 
 
 def _cluster(settings: Settings) -> Iterator[Finding]:
-    yield from findings(asyncio.run(survey_cluster(settings)))
+    try:
+        found = asyncio.run(survey_cluster(settings))
+    except MissingExtraError as error:
+        yield Finding("cluster", "bad", error.message, "no process of the cluster can start here")
+        return
+    yield from findings(found)
 
 
 def _embedded(settings: Settings) -> Iterator[Finding]:

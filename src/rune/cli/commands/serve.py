@@ -9,13 +9,13 @@ import asyncio
 import os
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
+from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from msgspec.structs import replace
 
-import rune
 from rune.bootstrap import UnsupportedByBackendError, exists, open_reader, running_engine
 from rune.cli.follow import StopSignal
 from rune.cli.output import INTERRUPTED, VIOLATIONS, print_json, refuse_error
@@ -188,7 +188,7 @@ async def _run_roles(settings: Settings, roles: frozenset[str]) -> int:
         async with AsyncExitStack() as stack:
             health = None
             if settings.health_port:
-                from rune.bootstrap.http import serve_health  # noqa: PLC0415 - the server is an extra
+                from rune.bootstrap.http import serve_health  # noqa: PLC0415 - slow to import
 
                 health = await stack.enter_async_context(serve_health(settings))
             engine = await stack.enter_async_context(running_engine(settings, roles=roles))
@@ -205,7 +205,7 @@ async def _run_roles(settings: Settings, roles: frozenset[str]) -> int:
 
 
 async def _run_api(settings: Settings, host: str, port: int) -> int:
-    from rune.bootstrap.http import serve  # noqa: PLC0415 - the server is an extra
+    from rune.bootstrap.http import serve  # noqa: PLC0415 - slow to import
 
     with StopSignal() as stop:
         async with (
@@ -262,7 +262,7 @@ def up(
 
 
 def _up(host: str, port: int, *, examples: bool, as_json: bool) -> int:
-    from rune.bootstrap.http import loop_factory  # noqa: PLC0415 - the server is an extra
+    from rune.bootstrap.http import loop_factory  # noqa: PLC0415 - slow to import
 
     settings = serving_settings()
     keep_log(settings, "warning")
@@ -274,7 +274,7 @@ def _up(host: str, port: int, *, examples: bool, as_json: bool) -> int:
 async def _serve_embedded(
     settings: Settings, host: str, port: int, key: str, *, examples: bool, as_json: bool
 ) -> int:
-    from rune.bootstrap.http import check_address, serve  # noqa: PLC0415 - the server is an extra
+    from rune.bootstrap.http import check_address, serve  # noqa: PLC0415 - slow to import
 
     fresh = not exists(settings)
     with StopSignal() as stop:
@@ -310,7 +310,7 @@ def _print_address(url: str, settings: Settings, stored: int, locked: bool, *, a
         else "  access    from this machine only, without authentication"
     )
     if stored:
-        print(f"  examples  {stored} workflows deployed; for example:")
+        print(f"  examples  {stored} workflows deployed from {_examples_folder()}; for example:")
         print(
             f"    curl -X POST {url}/api/v1/workflows/hello/executions"
             ' -H \'Content-Type: application/json\' -d \'{"input": {"name": "World"}}\''
@@ -319,9 +319,9 @@ def _print_address(url: str, settings: Settings, stored: int, locked: bool, *, a
 
 
 async def _deploy_examples(engine: Engine) -> int:
-    """Deploy the workflows of the examples folder, if it exists; return their number."""
+    """Deploy the example workflows whose node types are installed; return their number."""
     stored = 0
-    for path in _example_files():
+    for path in sorted(_examples_folder().glob("*/*.yaml")):
         verdict = check_document(load_document(path), engine.plans.catalogue)
         if verdict.valid and verdict.definition is not None:
             await engine.services.workflows.deploy(canonical(verdict.definition))
@@ -329,9 +329,11 @@ async def _deploy_examples(engine: Engine) -> int:
     return stored
 
 
-def _example_files() -> list[Path]:
-    folder = Path(rune.__file__).resolve().parents[2] / "examples"
-    return sorted(folder.glob("*/*.yaml"))
+def _examples_folder() -> Path:
+    """Return the examples of the installed package, or of the repository in a development install."""
+    with as_file(files("rune")) as package:
+        shipped = package / "examples"
+    return shipped if shipped.is_dir() else package.resolve().parents[1] / "examples"
 
 
 if __name__ == "__main__":
