@@ -7,6 +7,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+RUNTIME := $(VENV)/.runtime
 READY  := $(VENV)/.ready
 SEEDS  ?= 100000
 JOBS   ?= 2
@@ -30,9 +31,11 @@ OTHERS   := $(patsubst %/,%,$(filter-out tests/unit/ tests/__pycache__/ tests/su
 help: ## Show this list
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
-setup: $(READY) ## Create .venv and install everything from requirements.lock
+setup: $(READY) ## Create .venv and install everything from requirements-dev.lock
 
-$(READY): requirements.lock pyproject.toml
+# Installs a lock and the package itself into .venv. uv needs seconds where pip needs minutes; pip is used if uv cannot be
+# installed or cannot reach the packages, for example because an index is configured for pip only.
+define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || {
 	  echo "Rune needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || echo missing)." >&2
 	  echo "Install one, or name it: make PYTHON=python3.12 setup" >&2
@@ -43,9 +46,21 @@ $(READY): requirements.lock pyproject.toml
 	  apt-get update -qq && apt-get install -y -qq python3-venv
 	}
 	[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	touch $(READY)
+	pip="$(BIN)/python -m pip install -qq --disable-pip-version-check"
+	uv=$$(command -v uv || echo $(BIN)/uv)
+	[ -x "$$uv" ] || $$pip --require-hashes -r requirements-uv.lock || true
+	uv="$$uv pip install --quiet --python $(BIN)/python"
+	$$uv --require-hashes -r $(1) || $$pip --require-hashes -r $(1)
+	$$uv --no-deps --no-build-isolation --editable . || $$pip --no-deps --no-build-isolation --editable .
+endef
+
+$(RUNTIME): requirements.lock requirements-uv.lock pyproject.toml
+	$(call install,requirements.lock)
+	touch $(RUNTIME)
+
+$(READY): requirements-dev.lock requirements-uv.lock pyproject.toml
+	$(call install,requirements-dev.lock)
+	touch $(RUNTIME) $(READY)
 
 stores: ## Install missing servers that the tests start: PostgreSQL, Redis, RabbitMQ, Chromium, Prometheus
 	@missing=""
@@ -66,14 +81,20 @@ services-up: setup stores ## Start PostgreSQL, Redis and RabbitMQ under .service
 services-down: ## Stop the servers of services-up; their data stays
 	@$(PYTHON) deploy/services.py down
 
-lock: ## Regenerate requirements.lock from pyproject.toml
+lock: ## Regenerate the locks from pyproject.toml: runtime, development, uv
 	@tool=$$(mktemp -d); trap 'rm -rf "$$tool"' EXIT
 	$(PYTHON) -m venv "$$tool"
 	"$$tool/bin/pip" install --quiet uv
-	"$$tool/bin/uv" pip compile --no-config --quiet --upgrade --universal --python-version 3.11 --extra dev --extra cluster --extra server --extra fast --extra telemetry \
-	  --generate-hashes --no-emit-index-url --no-header --no-annotate --output-file requirements.lock pyproject.toml
+	compile() {
+	  "$$tool/bin/uv" pip compile --no-config --quiet --upgrade --universal --python-version 3.11 \
+	    --generate-hashes --no-emit-index-url --no-header --no-annotate "$$@"
+	}
+	product="--extra cluster --extra fast --extra telemetry --group build"
+	compile $$product --extra dev --output-file requirements-dev.lock pyproject.toml
+	compile $$product --constraint requirements-dev.lock --output-file requirements.lock pyproject.toml
+	echo uv | compile --output-file requirements-uv.lock -
 
-run: setup ## Start Rune in one local process and print its URL
+run: $(RUNTIME) ## Start Rune in one local process and print its URL
 	@exec $(BIN)/rune up
 
 test: setup ## All gates: lint, types, contracts, mutants, tests with coverage, 10,000 seeds
@@ -138,7 +159,7 @@ bench-api: setup ## Measure starts, live events and pages over HTTP against an e
 	$(BIN)/python bench/pages.py
 
 audit: setup ## Report known vulnerabilities of the locked packages (queries the public database)
-	@$(BIN)/pip-audit --strict --require-hashes --disable-pip -r requirements.lock
+	@$(BIN)/pip-audit --strict --require-hashes --disable-pip -r requirements-dev.lock
 
 clean: ## Remove .venv and all generated files
 	@rm -rf $(VENV) .cache .hypothesis .coverage .coverage.* build dist htmlcov

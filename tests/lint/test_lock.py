@@ -1,14 +1,23 @@
-"""The lock file is complete and every package in it is hashed."""
+"""The lock files are complete, consistent, and every package in them is hashed."""
 
 from __future__ import annotations
 
 import re
+import subprocess
 import tomllib
+
+import pytest
 
 from tests.lint.tree import ROOT
 
-LOCK = (ROOT / "requirements.lock").read_text(encoding="utf-8")
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+EXTRAS = PYPROJECT["project"]["optional-dependencies"]
+PRODUCT = [
+    *PYPROJECT["project"]["dependencies"],
+    *(each for extra, names in EXTRAS.items() if extra != "dev" for each in names),
+    *PYPROJECT["dependency-groups"]["build"],
+]
+RUNTIME, DEVELOPMENT, UV = "requirements.lock", "requirements-dev.lock", "requirements-uv.lock"
 
 
 def normalized_name(requirement: str) -> str:
@@ -18,27 +27,55 @@ def normalized_name(requirement: str) -> str:
     return re.sub(r"[-_.]+", "-", name[0]).lower()
 
 
-def locked() -> dict[str, str]:
-    entries = re.split(r"^(?=[a-z0-9])", LOCK, flags=re.MULTILINE)
+def locked(file: str) -> dict[str, str]:
+    lock = (ROOT / file).read_text(encoding="utf-8")
+    entries = re.split(r"^(?=[a-z0-9])", lock, flags=re.MULTILINE)
     return {normalized_name(entry): entry for entry in entries if entry.strip()}
 
 
-def test_all_requirements_are_locked() -> None:
-    required = {
-        normalized_name(each) for each in PROJECT["dependencies"] + PROJECT["optional-dependencies"]["dev"]
-    }
+@pytest.mark.parametrize(
+    ("file", "requirements"), [(RUNTIME, PRODUCT), (DEVELOPMENT, [*PRODUCT, *EXTRAS["dev"]]), (UV, ["uv"])]
+)
+def test_all_requirements_are_locked(file: str, requirements: list[str]) -> None:
+    required = {normalized_name(each) for each in requirements}
 
-    assert required - locked().keys() == set()
+    assert required - locked(file).keys() == set()
 
 
-def test_every_package_is_pinned_and_hashed() -> None:
+@pytest.mark.parametrize("file", [RUNTIME, DEVELOPMENT, UV])
+def test_every_package_is_pinned_and_hashed(file: str) -> None:
     unpinned = [
-        each for each, entry in locked().items() if "==" not in entry or "--hash=sha256:" not in entry
+        each for each, entry in locked(file).items() if "==" not in entry or "--hash=sha256:" not in entry
     ]
 
     assert unpinned == []
 
 
+def test_runtime_lock_is_part_of_development_lock() -> None:
+    development = locked(DEVELOPMENT)
+
+    differing = {name for name, entry in locked(RUNTIME).items() if development.get(name) != entry}
+
+    assert differing == set()
+
+
+def test_runtime_lock_contains_no_development_tool() -> None:
+    tools = {normalized_name(each) for each in EXTRAS["dev"]} - {
+        "packaging"
+    }  # the build backend needs it too
+
+    assert tools & locked(RUNTIME).keys() == set()
+
+
+def test_make_run_installs_runtime_lock_only() -> None:
+    command = ["make", "--dry-run", "VENV=.venv-that-does-not-exist", "run"]
+
+    steps = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+    assert RUNTIME in steps
+    assert DEVELOPMENT not in steps
+
+
 def test_compiled_packages_have_wheels_for_several_platforms() -> None:
     for compiled in ("msgspec", "google-re2"):
-        assert locked()[compiled].count("--hash=") > 10
+        assert locked(RUNTIME)[compiled].count("--hash=") > 10
