@@ -26,7 +26,7 @@ UNTRACED := tests/unit/core/expr/test_hostile.py tests/unit/core/expr/test_prope
 OTHERS   := $(patsubst %/,%,$(filter-out tests/unit/ tests/__pycache__/ tests/support/,$(wildcard tests/*/))) \
             $(filter-out tests/unit/core/,$(wildcard tests/unit/[a-z]*/)) $(wildcard tests/unit/test_*.py)
 
-.PHONY: faults chaos-embedded chaos-cluster chaos-rabbitmq services-up services-down help setup stores lock run test test-long check lint type contracts generate unit sim mutants bench bench-cluster bench-rabbitmq bench-api audit format clean
+.PHONY: faults chaos-embedded chaos-cluster chaos-rabbitmq services-up services-down pin-images help setup stores lock run test test-long check lint type contracts generate unit sim mutants bench bench-cluster bench-rabbitmq bench-api audit format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -80,6 +80,9 @@ services-up: setup stores ## Start PostgreSQL, Redis and RabbitMQ under .service
 
 services-down: ## Stop the servers of services-up; their data stays
 	@$(PYTHON) deploy/services.py down
+
+pin-images: ## Pin the images of compose.yaml and deploy/Dockerfile by digest (queries the registry through docker)
+	@$(PYTHON) tools/pin_images.py
 
 lock: ## Regenerate the locks from pyproject.toml: runtime, development, uv
 	@tool=$$(mktemp -d); trap 'rm -rf "$$tool"' EXIT

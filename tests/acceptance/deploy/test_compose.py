@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -122,13 +123,21 @@ def test_only_api_publishes_port_on_loopback() -> None:
 def test_image_uses_lock_file_and_unprivileged_user() -> None:
     build = SERVICES["api"]["build"]
     assert (ROOT / build["context"] / build["dockerfile"]).read_text(encoding="utf-8") == DOCKERFILE
-    assert {line.split()[1] for line in DOCKERFILE.splitlines() if line.startswith("FROM")} == {
-        "python:3.12-slim"
-    }
+    bases = {line.split()[1].partition("@")[0] for line in DOCKERFILE.splitlines() if line.startswith("FROM")}
+    assert bases == {"python:3.12-slim"}
     assert "--require-hashes -r requirements.lock" in DOCKERFILE
     (user,) = re.findall(r"^USER (\d+)", DOCKERFILE, re.MULTILINE)
     assert int(user) > 0
     assert DOCKERFILE.rstrip().endswith('ENTRYPOINT ["rune"]')
+
+
+def test_dockerfile_copies_every_source_of_wheel() -> None:
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"][
+        "targets"
+    ]["wheel"]
+    sources = {path.partition("/")[0] for path in (*wheel["packages"], *wheel["force-include"])}
+
+    assert sources <= set(re.findall(r"^COPY (\w+) ", DOCKERFILE, re.MULTILINE))
 
 
 def test_dockerignore_admits_copied_files() -> None:
