@@ -142,7 +142,6 @@ app = typer.Typer(
     cls=LazyGroup,
     help="A durable workflow engine: executions resume after a crash, every result is recorded exactly once.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_show_locals=False,
 )
 
@@ -164,7 +163,7 @@ def _root(
 
 def main() -> None:
     """Entry point of the `rune` script."""
-    app()
+    app(prog_name="rune")
 
 
 if __name__ == "__main__":
