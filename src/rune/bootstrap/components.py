@@ -68,6 +68,7 @@ def new_engine(
         registry,
         in_place=settings.in_place,
         slots=settings.slots,
+        expression_ms=settings.expression_ms,
         world=world,
         told=observer.progressed if observer is not None else None,
         rules=settings.retention,

@@ -32,6 +32,7 @@ from rune.runtime.maintenance.trigger_scheduler import TriggeredStarts, TriggerS
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.services.limits import MAX_WAITING
 from rune.runtime.values import ExecutionDataCache
+from rune.runtime.worker.evaluator import LIMIT_MS, Evaluator
 from rune.runtime.worker.executor import Executor
 from rune.runtime.worker.node_runner import ProgressCallback
 from rune.runtime.worker.worker import Worker
@@ -64,6 +65,7 @@ class Engine:
         member: ProcessInfo | None = None,
         max_waiting: int = MAX_WAITING,
         data_cache: ExecutionDataCache | None = None,
+        expression_ms: int = LIMIT_MS,
     ) -> None:
         self.backend = backend
         self.plans = plans
@@ -79,7 +81,17 @@ class Engine:
         self.completions = parts.completions
         self.launcher = parts.launcher
         self.services = parts.services(backend, plans)
-        attempt = Executor(self.name, backend, parts, registry, world, in_place=in_place, told=told)
+        self.evaluator = Evaluator(expression_ms)
+        attempt = Executor(
+            self.name,
+            backend,
+            parts,
+            registry,
+            world,
+            in_place=in_place,
+            told=told,
+            evaluator=self.evaluator,
+        )
         self._worker = Worker(attempt, parts.endings, backend, slots)
         self._scheduler = Scheduler(
             backend.state, backend.queue, parts.endings, parts.leases, parts.children, backend.clock, witness
@@ -170,6 +182,7 @@ class Engine:
             if self._parts.completing is not None:
                 await self._parts.completing.close()
             await self._parts.notices.close()
+            self.evaluator.close()
             await self._world.close()
             await self.witness.close()
 

@@ -43,6 +43,7 @@ from rune.runtime.backend import Backend
 from rune.runtime.components import EngineComponents
 from rune.runtime.instrumentation import now_ns
 from rune.runtime.values import ExecutionData, ExecutionNotFoundError, ValueReader
+from rune.runtime.worker.evaluator import Evaluator
 from rune.runtime.worker.node_runner import CredentialPolicy, NodeRunner, ProgressCallback
 from rune.telemetry.logs import LOG_CONTEXT
 
@@ -74,6 +75,7 @@ class Executor:
         *,
         in_place: bool = True,
         told: ProgressCallback | None = None,
+        evaluator: Evaluator | None = None,
     ) -> None:
         self._owner = owner
         self._journal = backend.journal
@@ -86,7 +88,16 @@ class Executor:
         self._instrumentation = parts.witness
         self._counters = parts.witness.meter
         policy = CredentialPolicy(backend.grants, backend.library)
-        self._runner = NodeRunner(registry, parts.leases, parts.children, policy, parts.witness, world, told)
+        self._runner = NodeRunner(
+            registry,
+            parts.leases,
+            parts.children,
+            policy,
+            parts.witness,
+            world,
+            evaluator or Evaluator(),
+            told,
+        )
         self._in_place = in_place
 
     async def handle(self, delivery: Delivery) -> bool:
