@@ -29,6 +29,7 @@ from rune.runtime.maintenance.heartbeat import Heartbeat
 from rune.runtime.maintenance.outbox_relay import OutboxRelay
 from rune.runtime.maintenance.scheduler import Scheduler
 from rune.runtime.maintenance.trigger_scheduler import TriggeredStarts, TriggerScheduler
+from rune.runtime.maintenance.watchdog import LoopWatchdog
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.services.limits import MAX_WAITING
 from rune.runtime.values import ExecutionDataCache
@@ -171,7 +172,8 @@ class Engine:
         for service in services:
             service.add_done_callback(self._ended_early)
         try:
-            yield self
+            async with LoopWatchdog(self.witness.meter).watching():
+                yield self
         finally:
             if self.heartbeat is not None:
                 self.heartbeat.drain()
