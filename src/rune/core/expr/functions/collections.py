@@ -72,8 +72,8 @@ def sorted_order(order: Sequence[int], keys: list[Any], *, reverse: bool, meter:
         part = order[start : start + block]
         meter.charge(len(part) * depth * compare)
         runs.append(sorted(part, key=keys.__getitem__, reverse=reverse))
-    if len(runs) == 1:
-        return runs[0]
+    if len(runs) < 2:
+        return runs[0] if runs else []
     cost = 4 * ELEMENT_NS + compare * (2 + len(runs).bit_length())
     merged: list[int] = []
     for at in heapq.merge(*runs, key=keys.__getitem__, reverse=reverse):
@@ -149,12 +149,14 @@ class _Identities:
             self._run.charge(len(part) * 3 * ELEMENT_NS)
             yield tuple([self.of(each) for each in part])
 
-    def _object_blocks(self, value: dict[str, Any]) -> Iterator[Any]:
-        """Yield the entries in blocks that do not depend on their order."""
-        blocks: list[list[Any]] = [[] for _ in range(1 + len(value) // BLOCK)]
-        for key, each in self._run.over(value.items(), len(value), 4 * ELEMENT_NS):
-            blocks[hash(key) % len(blocks)].append((self.of(key), self.of(each)))
-        return map(frozenset, blocks)
+    def _object_blocks(self, value: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+        """Yield the entries in blocks, by key."""
+        keys = list(value)
+        order = sorted_order(range(len(keys)), keys, reverse=False, meter=meter_of(self._run.scope))
+        for start in range(0, len(keys), BLOCK):
+            part = [keys[at] for at in order[start : start + BLOCK]]
+            self._run.charge(len(part) * 4 * ELEMENT_NS)
+            yield tuple([(self.of(key), self.of(value[key])) for key in part])
 
 
 @LISTS.add(
