@@ -14,7 +14,7 @@ from rune.core.definition.strict_json import decode_json
 from rune.core.expr import MISSING, OPERATORS, ExpressionError, Meter, MissingError
 from rune.core.expr.budget import METER, SHORT_TEXT, Evaluation
 from rune.core.expr.functions.collections import MAX_PATH_PARTS
-from rune.core.expr.values import look_up, write_text
+from rune.core.expr.values import is_short, look_up, write_text
 from rune.core.limits import LIMITS
 from rune.core.plan.parameters import Rules, located
 from rune.errors import NodeFailure
@@ -60,18 +60,12 @@ def compare(
 def apply(operator: str, left: Any, right: Any, place: str, scope: Mapping[str, Any]) -> bool:
     """Apply a comparison operator; `place` is the parameter named in errors."""
     try:
-        short = operator != "matches" and _is_short(left) and _is_short(right)
+        short = operator != "matches" and is_short(left) and is_short(right)
         return OPERATORS[operator](left, right, None if short else Evaluation(scope))
     except RecursionError:
         raise located(place, ExpressionError("a value is nested too deeply")) from None
     except ExpressionError as error:
         raise located(place, error) from error
-
-
-def _is_short(value: Any) -> bool:
-    """Return whether comparing a value costs next to nothing."""
-    kind = type(value)
-    return len(value) <= SHORT_TEXT if kind is str else kind is not list and kind is not dict
 
 
 def path_parts(path: str) -> list[str]:

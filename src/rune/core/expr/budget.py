@@ -311,7 +311,10 @@ class Evaluation:
         References to input data are free, including the first occurrence in the result. Each further occurrence would
         multiply the data when the result is serialized.
         """
-        self._meter.charge(EVALUATION_NS + (self._slice - self._steps) * STEP_NS)
+        meter = self._meter
+        meter.left -= EVALUATION_NS + (self._slice - self._steps) * STEP_NS
+        if meter.left < 0:
+            meter.charge(0)
         if self._built and id(result) in self._built:
             seen: set[int] = set()
             waiting = [result]

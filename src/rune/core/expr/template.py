@@ -19,7 +19,7 @@ from rune.core.expr.expression import compile_source
 from rune.core.expr.lexer import expression_end
 from rune.core.expr.lookups import fetch
 from rune.core.expr.names import Names, Reference, id_ends, known_references, path_at, root_at, unknown
-from rune.core.expr.values import write_text
+from rune.core.expr.values import to_text, write_json
 
 Resolver = Callable[[Mapping[str, Any]], Any]
 
@@ -218,8 +218,10 @@ def _interpolation(parts: list[Any]) -> Resolver:
         for part in parts:
             value = part if type(part) is str else part(scope)
             text: str = value
-            if type(value) is not str:
-                text = write_text(value, meter_of(scope), MAX_BUILT_BYTES - size)
+            if type(value) is list or type(value) is dict:
+                text = write_json(value, meter_of(scope), MAX_BUILT_BYTES - size)
+            elif type(value) is not str:
+                text = to_text(value)
             size += len(text)
             if size > MAX_BUILT_BYTES:
                 raise BudgetError(f"the text is too long (limit: {MAX_BUILT_BYTES:,} bytes)")

@@ -108,6 +108,12 @@ def json_equal(a: Any, b: Any, run: Evaluation | None = None) -> bool:
     return False
 
 
+def is_short(value: Any) -> bool:
+    """Return whether comparing a value costs next to nothing."""
+    kind = type(value)
+    return len(value) <= SHORT_TEXT if kind is str else kind is not list and kind is not dict
+
+
 def charge_comparison(a: str, b: str, run: Evaluation) -> None:
     """Account for comparing two texts, if it costs more than a step."""
     size = min(len(a), len(b))
