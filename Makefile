@@ -21,7 +21,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Coverage makes tests two to three times slower, so only the tests of the core run under it. Core tests with a large
 # amount of evaluation that adds no coverage run with the others.
 COVERING := tests/unit/core tests/simulation/test_signals.py
-UNTRACED := tests/unit/core/expr/test_hostile.py tests/unit/core/expr/test_properties.py
+UNTRACED := tests/unit/core/expr/test_hostile.py tests/unit/core/expr/test_hostile_costs.py tests/unit/core/expr/test_properties.py
 OTHERS   := $(filter-out tests/unit/core tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/))) $(wildcard tests/test_*.py)
 
 .PHONY: faults chaos-embedded chaos-cluster chaos-rabbitmq services-up services-down help setup stores lock run test test-long check lint type contracts generate unit sim mutants bench bench-cluster bench-rabbitmq bench-api audit format clean
