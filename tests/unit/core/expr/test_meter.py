@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from rune.core.execution.scope import ExpressionScope
 from rune.core.expr import BudgetError, Meter, Names, compile_expression, compile_template
-from rune.core.expr.budget import METER, UNMETERED, Evaluation
+from rune.core.expr.budget import METER, UNMETERED, Evaluation, meter_of
 from rune.core.expr.operators import OPERATORS
-from rune.core.expr.values import json_size, write_json
+from rune.core.expr.values import json_equal, json_size, write_json
 from rune.core.node_type import NodeType
 from rune.core.plan.parameters import compile_parameters
 
@@ -198,3 +199,22 @@ def test_a_long_list_of_long_texts_is_sorted_in_blocks() -> None:
     assert compile_expression("sorted($trigger)", NAMES).evaluate({"$trigger": texts}) == sorted(texts)
     down = compile_expression("sorted($trigger, reverse=true)", NAMES).evaluate({"$trigger": texts})
     assert down == sorted(texts, reverse=True)
+
+
+def test_values_are_compared_without_an_evaluation_too() -> None:
+    assert json_equal({"a": [1, {"b": 2}]}, {"a": [1.0, {"b": 2}]})
+    assert not json_equal({"a": [1]}, {"a": [2]})
+    assert json_equal("x" * 2_000, "x" * 2_000)
+
+
+def test_the_least_and_the_greatest_text_are_found() -> None:
+    found = compile_expression("[min($trigger), max($trigger)]", NAMES)
+    assert found.evaluate({"$trigger": ["b", "a", "c"]}) == ["a", "c"]
+
+
+def test_a_scope_without_a_meter_has_none() -> None:
+    unused: Any = None
+    scope = ExpressionScope(unused, unused, unused, 0.0, "")
+    with pytest.raises(KeyError):
+        scope[METER]
+    assert meter_of(scope) is UNMETERED
