@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 
 import pytest
@@ -24,7 +25,7 @@ def test_a_blocked_loop_is_counted_and_its_stack_is_logged(caplog: pytest.LogCap
     async def go() -> str:
         async with LoopWatchdog(counters, blocked_s=0.2).watching() as watchdog:
             block_the_loop(1.0)
-            await asyncio.sleep(0.3)
+            await asyncio.to_thread(threading.Event().wait, 0.3)
             return watchdog.stack
 
     with caplog.at_level(logging.WARNING, "rune.watchdog"):
@@ -40,7 +41,7 @@ def test_a_loop_that_is_free_is_not_reported() -> None:
 
     async def go() -> None:
         async with LoopWatchdog(counters, blocked_s=5).watching():
-            await asyncio.sleep(0.6)
+            await asyncio.to_thread(threading.Event().wait, 0.6)
 
     asyncio.run(go())
     assert counters.blocks == 0
