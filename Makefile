@@ -22,7 +22,8 @@ export PYTHONDONTWRITEBYTECODE :=
 # Coverage makes tests two to three times slower, so only the tests of the core run under it. Core tests with a large
 # amount of evaluation that adds no coverage run with the others.
 COVERING := tests/unit/core tests/simulation/test_signals.py
-UNTRACED := tests/unit/core/expr/test_hostile.py tests/unit/core/expr/test_properties.py
+UNTRACED := tests/unit/core/expr/test_hostile.py tests/unit/core/expr/test_hostile_costs.py \
+            tests/unit/core/expr/test_properties.py
 OTHERS   := $(patsubst %/,%,$(filter-out tests/unit/ tests/__pycache__/ tests/support/,$(wildcard tests/*/))) \
             $(filter-out tests/unit/core/,$(wildcard tests/unit/[a-z]*/)) $(wildcard tests/unit/test_*.py)
 

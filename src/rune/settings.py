@@ -53,6 +53,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     durability: Literal["full", "relaxed"] = "full"  # relaxed: a power cut may lose recent writes
     in_place: bool = True  # run pure successors in the same commit instead of sending them
     slots: int = 256  # nodes that run concurrently in one process
+    expression_ms: int = 5_000  # CPU time that the expressions of one node may take
     grace: float = 30.0  # seconds that running nodes may take to finish at shutdown
     nodes: tuple[str, ...] = ()  # modules with custom nodes
     http_policy: Literal["public_only", "allow", "open"] = "public_only"  # hosts that nodes may call
@@ -178,7 +179,7 @@ def _describe_type(kind: Any) -> str:
 
 def _check_bounds(settings: Settings) -> None:
     """Reject numbers that would keep the process from running anything, and malformed addresses."""
-    for name in ("slots", "http_per_host", "partitions"):
+    for name in ("slots", "http_per_host", "partitions", "expression_ms"):
         if getattr(settings, name) < 1:
             raise SettingsError(f"RUNE_{name.upper()}: at least 1")
     if settings.max_waiting < 0:

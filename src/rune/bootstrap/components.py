@@ -73,6 +73,7 @@ def new_engine(
         registry,
         in_place=settings.in_place,
         slots=settings.slots,
+        expression_ms=settings.expression_ms,
         resources=resources,
         on_progress=observer.progressed if observer is not None else None,
         rules=settings.retention,

@@ -14,7 +14,8 @@ import msgspec
 
 from rune.core.definition.strict_json import has_lone_surrogate
 from rune.core.execution.outcome import Error, Failure, Outcome
-from rune.core.expr import Expression, Template
+from rune.core.expr import Expression, Meter, Template
+from rune.core.expr.budget import UNMETERED, meter_of
 from rune.core.limits import LIMITS, Limits
 from rune.core.node_type import NodeType
 from rune.core.plan.parameters import Element, Rules, evaluate
@@ -35,12 +36,13 @@ Launch = Callable[[str, str | None, Any, bool], Awaitable[str]]
 Arrivals = Callable[[], list[tuple[str, Any]]]
 Entries = Callable[[], Iterable[tuple[bool, Any]]]
 
+_CHECK_NS = 100
 _PLAIN_TYPES = frozenset({int, bool, type(None)})
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _log = logging.getLogger("rune.node")
 
 
-def check_json(value: Any, limits: Limits = LIMITS) -> None:
+def check_json(value: Any, limits: Limits = LIMITS, meter: Meter = UNMETERED) -> None:
     """Reject a value that is not JSON, is nested too deeply, or exceeds the output limit.
 
     The walk is breadth-first, so depth uses no stack; a value that contains itself stops at the depth limit.
@@ -54,6 +56,7 @@ def check_json(value: Any, limits: Limits = LIMITS) -> None:
             left -= len(container)
             if left < 0:
                 raise LimitExceededError("bytes of the output", limits.output_bytes)
+            meter.charge(len(container) * _CHECK_NS)
             values = container
             if type(container) is dict:
                 _check_keys(container)
@@ -204,6 +207,11 @@ class NodeCall(Generic[P]):
     def payload(self) -> Any:
         """Return the payload the node received."""
         return self.scope["$json"]
+
+    @property
+    def meter(self) -> Meter:
+        """The meter of this run's work; a pure node that works on large values charges it before each part."""
+        return meter_of(self.scope)
 
     def evaluate(self, name: str, scope: Mapping[str, Any] | None = None) -> Any:
         """Evaluate a parameter that the node evaluates itself, by default in the scope of the call."""

@@ -254,7 +254,7 @@ def _check_outcome(kind: RunnableType, outcome: Outcome, call: NodeCall[Any]) ->
         cleaned = failure_of(NodeFailure(error.message, code=error.code, details=error.details)).error
         return Failure(msgspec.structs.replace(cleaned, engine=error.engine))
     if kind.builds and isinstance(outcome, Output):
-        check_json(outcome.value, call.limits)
+        check_json(outcome.value, call.limits, call.meter)
     return outcome
 
 

@@ -11,8 +11,10 @@ import msgspec
 from msgspec import UNSET
 
 from rune.core.definition.strict_json import decode_json
-from rune.core.expr import MISSING, OPERATORS, ExpressionError, MissingError, to_text
-from rune.core.expr.values import look_up
+from rune.core.expr import MISSING, OPERATORS, ExpressionError, Meter, MissingError
+from rune.core.expr.budget import METER, SHORT_TEXT, Evaluation
+from rune.core.expr.functions.collections import MAX_PATH_PARTS
+from rune.core.expr.values import is_short, look_up, write_text
 from rune.core.limits import LIMITS
 from rune.core.plan.parameters import Rules, located
 from rune.errors import NodeFailure
@@ -21,6 +23,9 @@ from rune.nodes.schema import describe_value
 
 Target = Literal["string", "number", "boolean", "json", "array", "object"]
 
+_CONVERT_NS = 100
+# The estimated cost of evaluating a parameter for an element and using its value.
+_ELEMENT_NS = 4_000
 _WHOLE = re.compile(r"[+-]?[0-9]{1,1000}")
 _REAL = re.compile(r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,4})?")
 _TRUTH = {"true": True, "false": False, "1": True, "0": False}
@@ -49,27 +54,35 @@ def compare(
         if operator != "exists":
             raise
     right = rules.value(index, right_field, scope)
-    return Comparison(left, right, apply(operator, left, right, f"{rules.name}[{index}]"))
+    return Comparison(left, right, apply(operator, left, right, f"{rules.name}[{index}]", scope))
 
 
-def apply(operator: str, left: Any, right: Any, place: str) -> bool:
+def apply(operator: str, left: Any, right: Any, place: str, scope: Mapping[str, Any]) -> bool:
     """Apply a comparison operator; `place` is the parameter named in errors."""
     try:
-        return OPERATORS[operator](left, right)
+        short = operator != "matches" and is_short(left) and is_short(right)
+        return OPERATORS[operator](left, right, None if short else Evaluation(scope))
+    except RecursionError:
+        raise located(place, ExpressionError("a value is nested too deeply")) from None
     except ExpressionError as error:
         raise located(place, error) from error
 
 
-def field_of(item: Any, path: str) -> Any:
-    """Return the value at a dotted path of an element; a number indexes a list."""
+def path_parts(path: str) -> list[str]:
+    """Return the parts of a dotted path."""
+    return path.split(".", MAX_PATH_PARTS)
+
+
+def field_of(item: Any, parts: list[str]) -> Any:
+    """Return the value at a path of an element; a number indexes a list."""
     place = "$item"
     value = item
-    for part in path.split("."):
+    for part in parts:
         key: str | int = part
         if type(value) is list and part.isascii() and part.isdigit() and len(part) < 10:
             key = int(part)
         value = look_up(value, key, place)
-        place = f"{place}.{part}"
+        place = f"{place}.{part[:80]}"
     return value
 
 
@@ -77,10 +90,12 @@ class _ConversionError(Exception):
     """The value has no equivalent in the target type."""
 
 
-def convert(value: Any, target: Target, place: str) -> Any:
+def convert(value: Any, target: Target, place: str, meter: Meter) -> Any:
     """Convert a value to a type; a value without a clear equivalent is an error."""
+    if type(value) is str and len(value) > SHORT_TEXT:
+        meter.charge(len(value) * _CONVERT_NS)
     try:
-        return _CONVERSIONS[target](value)
+        return write_text(value, meter) if target == "string" else _CONVERSIONS[target](value)
     except _ConversionError:
         message = f"{place}.value: {describe_value(value)} cannot be converted to {target}"
         raise NodeFailure(message, code="CONVERSION_FAILED") from None
@@ -131,8 +146,7 @@ def _object(value: Any) -> dict[str, Any]:
     raise _ConversionError
 
 
-_CONVERSIONS: Mapping[Target, Callable[[Any], Any]] = {
-    "string": to_text,
+_CONVERSIONS: Mapping[str, Callable[[Any], Any]] = {
     "number": _number,
     "boolean": _boolean,
     "json": _json,
@@ -150,6 +164,9 @@ class Bound(dict[str, Any]):
         super().__init__()
         self._outer = outer
         self._seed = outer.get("@seed")
+        meter = outer.get(METER)
+        if meter is not None:
+            self[METER] = meter
 
     def at(self, index: int, item: Any) -> Bound:
         """Move the scope to an element. The seed changes too, so generated identifiers differ per element."""
@@ -179,7 +196,9 @@ class Bound(dict[str, Any]):
 def each_value(call: NodeCall[Any], items: list[Any], name: str) -> Iterator[Any]:
     """Yield the value of a parameter for each element, bound as `$item` and `$index`."""
     scope = Bound(call.scope)
+    meter = call.meter
     for index, item in enumerate(items):
+        meter.charge(_ELEMENT_NS)
         try:
             yield call.evaluate(name, scope.at(index, item))
         except ExpressionError as error:

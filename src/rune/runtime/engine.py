@@ -27,10 +27,12 @@ from rune.runtime.maintenance.heartbeat import Heartbeat
 from rune.runtime.maintenance.outbox_relay import OutboxRelay
 from rune.runtime.maintenance.scheduler import Scheduler
 from rune.runtime.maintenance.trigger_scheduler import TriggeredStarts, TriggerScheduler
+from rune.runtime.maintenance.watchdog import LoopWatchdog
 from rune.runtime.messaging.external_executor import ExternalExecutorError
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.services.limits import MAX_WAITING
 from rune.runtime.values import ExecutionDataCache
+from rune.runtime.worker.evaluator import LIMIT_MS, Evaluator
 from rune.runtime.worker.executor import Executor
 from rune.runtime.worker.node_runner import ProgressCallback
 from rune.runtime.worker.worker import Worker
@@ -63,6 +65,7 @@ class Engine:
         member: ProcessInfo | None = None,
         max_waiting: int = MAX_WAITING,
         data_cache: ExecutionDataCache | None = None,
+        expression_ms: int = LIMIT_MS,
     ) -> None:
         self.backend = backend
         self.plans = plans
@@ -79,8 +82,16 @@ class Engine:
         self.completion_waiters = components.completion_waiters
         self.launcher = components.launcher
         self.services = components.services(backend, plans)
+        self.evaluator = Evaluator(expression_ms)
         executor = Executor(
-            self.name, backend, components, registry, resources, in_place=in_place, on_progress=on_progress
+            self.name,
+            backend,
+            components,
+            registry,
+            resources,
+            in_place=in_place,
+            on_progress=on_progress,
+            evaluator=self.evaluator,
         )
         self._worker = Worker(executor, components.finisher, backend, slots)
         self._scheduler = Scheduler(
@@ -167,7 +178,8 @@ class Engine:
         for service in services:
             service.add_done_callback(self._ended_early)
         try:
-            yield self
+            async with LoopWatchdog(self.instrumentation.counters).watching():
+                yield self
         finally:
             if self.heartbeat is not None:
                 self.heartbeat.drain()
@@ -178,6 +190,7 @@ class Engine:
             if self._components.completion_publisher is not None:
                 await self._components.completion_publisher.close()
             await self._components.outbox_marker.close()
+            self.evaluator.close()
             await self._resources.close()
             await self.instrumentation.close()
 

@@ -7,6 +7,7 @@ reference. All executions of a process share one cache that is bounded by bytes.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator
 from typing import Any
@@ -34,6 +35,7 @@ CACHE_BYTES = 64 * 1024 * 1024
 CACHE_ENTRY_BYTES = 200  # counted for each entry on top of its value
 MAX_CACHED_EXECUTIONS = 10_000
 MAX_PREFETCHED = 4_096
+PAGES_PER_TURN = 64
 MAX_KNOWN_VALUES = 256
 """Cached values that one execution drops when it ends. Further ones stay until the cache evicts them."""
 
@@ -217,6 +219,8 @@ class ExecutionData:
         for first, data in _pages(items, limits):
             writes.append(self._blob.put(f"{key}/{len(starts)}", data))
             starts.append(first)
+            if len(starts) % PAGES_PER_TURN == 0:
+                await asyncio.sleep(0)
         await asyncio.gather(*writes)
         return Paged(key, len(items), tuple(starts))
 
@@ -355,35 +359,39 @@ def _page_number(starts: tuple[int, ...], index: int) -> int:
 
 
 class Cache:
-    """A cache bounded by bytes that evicts the least recently used entry first."""
+    """A cache bounded by bytes that evicts the least recently used entry first. Evaluations in threads use it too."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
+        self._lock = threading.Lock()
         self._size = 0
         self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
 
     def get(self, key: Hashable) -> Any:
-        found = self._entries.get(key)
-        if found is None:
-            return None
-        self._entries.move_to_end(key)
-        return found[0]
+        with self._lock:
+            found = self._entries.get(key)
+            if found is None:
+                return None
+            self._entries.move_to_end(key)
+            return found[0]
 
     def put(self, key: Hashable, value: Any, size: int) -> None:
         """Cache a value of about this many bytes, unless it is larger than the whole cache."""
-        before = self._entries.pop(key, None)
-        if before is not None:
-            self._size -= before[1]
-        size += CACHE_ENTRY_BYTES
-        if size > self._limit:
-            return
-        self._entries[key] = (value, size)
-        self._size += size
-        while self._size > self._limit:
-            _, (_, freed) = self._entries.popitem(last=False)
-            self._size -= freed
+        with self._lock:
+            before = self._entries.pop(key, None)
+            if before is not None:
+                self._size -= before[1]
+            size += CACHE_ENTRY_BYTES
+            if size > self._limit:
+                return
+            self._entries[key] = (value, size)
+            self._size += size
+            while self._size > self._limit:
+                _, (_, freed) = self._entries.popitem(last=False)
+                self._size -= freed
 
     def drop(self, key: Hashable) -> None:
-        found = self._entries.pop(key, None)
-        if found is not None:
-            self._size -= found[1]
+        with self._lock:
+            found = self._entries.pop(key, None)
+            if found is not None:
+                self._size -= found[1]

@@ -30,6 +30,7 @@ class ServerContext:
         self.node_runs = NodeRuns(engine, reader)
         self.probe = ReadinessProbe(engine, reader)
         self.metrics = MetricsEndpoint(engine)
+        self.counters = engine.instrumentation.counters
         self.parsing = asyncio.Semaphore(1)
         self.stopping = asyncio.Event()
 

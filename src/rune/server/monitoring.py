@@ -21,6 +21,7 @@ from rune.runtime.engine import Engine
 from rune.runtime.queries.reader import ExecutionReader
 from rune.runtime.store_stats import StoreStats
 from rune.server.responses import HANDLERS, ApiError, Reply
+from rune.telemetry.counters import Counters
 
 if TYPE_CHECKING:
     from rune.telemetry.prometheus import PrometheusMetrics
@@ -124,6 +125,10 @@ class ReportsHealth(Protocol):
     def unready(self) -> str:
         """Return the reason; empty if the process is ready."""
 
+    @property
+    def counters(self) -> Counters | None:
+        """The counters of its engine; None before it runs."""
+
 
 class HealthState:
     """The health of a process without an API, also before its engine runs and while it drains."""
@@ -132,6 +137,7 @@ class HealthState:
         self._probe: ReadinessProbe | None = None
         self._stopping = False
         self.metrics: MetricsEndpoint | None = None
+        self.counters: Counters | None = None
 
     def unready(self) -> str:
         if self._stopping:
@@ -145,6 +151,7 @@ class HealthState:
         """Probe an engine during the block. After the block the process is shutting down."""
         self._probe = ReadinessProbe(engine, beating=True)
         self.metrics = MetricsEndpoint(engine)
+        self.counters = engine.instrumentation.counters
         probe = asyncio.create_task(self._probe.run())
         try:
             yield
@@ -164,7 +171,12 @@ async def readyz(request: Request) -> Response:
     process: ReportsHealth = request.app.state.process
     if reason := process.unready():
         raise ApiError(reason, code="NOT_READY")
-    return Reply({"status": "ready"})
+    counters = process.counters
+    if counters is None or not counters.blocks:
+        return Reply({"status": "ready"})
+    # The stack that blocked it is in the log: this endpoint needs no key.
+    blocked = {"count": counters.blocks, "longest_s": round(counters.blocks_longest, 1)}
+    return Reply({"status": "ready", "loop_blocked": blocked})
 
 
 async def version(request: Request) -> Response:

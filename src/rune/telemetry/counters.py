@@ -63,6 +63,9 @@ class Counters:
 
     __slots__ = (
         "_plans",
+        "blocks",
+        "blocks_longest",
+        "blocks_seconds",
         "deliveries",
         "ended",
         "executions",
@@ -77,6 +80,8 @@ class Counters:
     def __init__(self) -> None:
         self.starts = 0
         self.twins = 0
+        self.blocks = 0
+        self.blocks_seconds = self.blocks_longest = 0.0
         self.runs: dict[tuple[str, str], Histogram] = {}  # by node type and status
         self._plans: dict[str, list[Histogram]] = {}
         self.deliveries: defaultdict[str, int] = defaultdict(int)  # by verdict
@@ -85,6 +90,12 @@ class Counters:
         self.letters: dict[str, int] = {}  # by code
         self.joins = Histogram()
         self.timers: dict[str, Histogram] = {}  # by kind
+
+    def loop_blocked(self, seconds: float) -> None:
+        """Count a time in which the event loop did nothing else."""
+        self.blocks += 1
+        self.blocks_seconds += seconds
+        self.blocks_longest = max(self.blocks_longest, seconds)
 
     def node_finished(
         self, plan: Plan, decisions: Sequence[Decision], moments: Sequence[int], waited: int | None = None

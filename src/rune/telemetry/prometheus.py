@@ -103,6 +103,10 @@ class PrometheusMetrics:
         counters = self._counters
         twins = "Duplicate results of a token that were dropped in favour of the stored one."
         yield _counter("rune_twins_refused", twins, counters.twins)
+        blocks = "Times the event loop of this process was blocked for more than a second."
+        yield _counter("rune_loop_blocks", blocks, counters.blocks)
+        seconds = "Time the event loop was blocked, in periods of more than a second."
+        yield _counter("rune_loop_blocked_seconds", seconds, counters.blocks_seconds)
         folds = "States rebuilt from the journal."
         yield _counter("rune_folds", folds, self._snapshot.rebuilds)
         letters = "Executions dead-lettered by this process."

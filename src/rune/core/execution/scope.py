@@ -11,6 +11,7 @@ from typing import Any
 from rune.core.execution.fact import NodeResult
 from rune.core.execution.joins import Lookup, item_entry
 from rune.core.execution.token import START, Arrived, Path, Ref, Token
+from rune.core.expr.budget import METER
 from rune.core.plan.model import Plan
 
 Decode = Callable[[Any], Any]
@@ -115,6 +116,8 @@ class ExpressionScope(dict[str, Any]):
             return self._now
         if root == "@seed":
             return self._seed
+        if root == METER:
+            raise KeyError(root)
         if root == "$index" and token.path:
             return token.path[-1]
         if root == "$execution":

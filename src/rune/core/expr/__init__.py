@@ -7,7 +7,9 @@ from rune.core.expr.budget import (
     ExpressionError,
     ExpressionSyntaxError,
     ExpressionSyntaxErrors,
+    Meter,
     MissingError,
+    TimeBudgetError,
 )
 from rune.core.expr.expression import Expression, compile_expression
 from rune.core.expr.functions import FUNCTIONS, Function
@@ -26,10 +28,12 @@ __all__ = [
     "ExpressionSyntaxError",
     "ExpressionSyntaxErrors",
     "Function",
+    "Meter",
     "MissingError",
     "Names",
     "Reference",
     "Template",
+    "TimeBudgetError",
     "compile_expression",
     "compile_template",
     "is_dynamic",

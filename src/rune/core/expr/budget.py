@@ -1,11 +1,17 @@
-"""The errors and limits of expressions, and the budget of one evaluation.
+"""The errors and limits of expressions, the budget of one evaluation and the meter of its work.
 
-Straight-line code needs no budget, as MAX_NODES bounds its length. Loops, calls and operations that build a value do.
+Straight-line code needs no budget, as MAX_NODES bounds its length. Loops, calls, comparisons of two values and
+operations that build a value do.
+
+Two kinds of accounting are separate. The limits on steps and built bytes are part of the language: exceeding one is an
+error on every machine. The meter counts estimated CPU time, charged before the work is done; whoever evaluates decides
+what happens when it is empty. See ADR 0034.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, TypeVar
 
 from rune.errors import RuneError
@@ -33,6 +39,25 @@ MAX_SHAPE_CHARS = 200
 SLOT_BYTES = 4
 _LARGE_INT = 1 << 63
 
+METER = "@meter"
+"""The key of a scope under which the meter of its evaluations is found, if there is one."""
+
+# Estimated costs in nanoseconds, from measurements on a slow core and rounded up. An estimate that is too high moves
+# work to a thread earlier than necessary; one that is too low blocks an event loop.
+EVALUATION_NS = 1_000
+STEP_NS = 150
+ELEMENT_NS = 200
+COMPARE_NS = 80
+# A piece of work in C holds the interpreter until it ends, so that larger ones are cut into pieces of this size.
+PIECE_NS = 20_000_000
+BLOCK = 1024
+# Texts up to this length are compared for the price of a step.
+SHORT_TEXT = 1024
+# Steps are taken from the budget in slices, so that the meter costs nothing per step.
+_SLICE = 256
+_UNLIMITED = 1 << 62
+
+Element = TypeVar("Element")
 Built = TypeVar("Built", list[Any], dict[str, Any])
 
 
@@ -56,6 +81,12 @@ class MissingError(ExpressionError):
 
 class BudgetError(ExpressionError):
     """The evaluation exceeded a limit of this module."""
+
+
+class TimeBudgetError(BudgetError):
+    """The evaluation needs more CPU time than it may use."""
+
+    code = "BUDGET_EXCEEDED"
 
 
 class ExpressionSyntaxError(RuneError):
@@ -86,14 +117,60 @@ class ExpressionSyntaxErrors(RuneError):  # noqa: N818 - a list of errors
         self.errors = errors
 
 
+class Meter:
+    """Counts the estimated nanoseconds of the evaluations that share it.
+
+    When `left` is used up, `refill` is called with the cost of what comes next. It returns a new allowance or raises.
+    """
+
+    __slots__ = ("_refill", "left")
+
+    def __init__(self, left: int, refill: Callable[[int], int]) -> None:
+        self.left = left
+        self._refill = refill
+
+    def charge(self, cost: int) -> None:
+        """Account for work that is about to be done."""
+        self.left -= cost
+        if self.left < 0:
+            self.left = self._refill(cost)
+
+
+def _refill_all(cost: int) -> int:
+    return _UNLIMITED
+
+
+# Shared by all evaluations without a meter. That they count down together has no effect.
+UNMETERED = Meter(_UNLIMITED, _refill_all)
+
+
+def meter_of(scope: Mapping[str, Any]) -> Meter:
+    """Return the meter of a scope; one that is never empty if it has none."""
+    found: Meter = scope.get(METER, UNMETERED)
+    return found
+
+
 class Evaluation:
-    """One evaluation: its scope, its loop variables and its remaining budget.
+    """One evaluation: its scope, its loop variables, its remaining budget and its meter.
 
     Only the outermost loop is granted steps per element, and inner loops spend them, so that the cost grows linearly
     with the data.
     """
 
-    __slots__ = ("_built", "_grantable", "_steps", "counter", "depth", "left", "salt", "scope", "slots")
+    __slots__ = (
+        "_built",
+        "_grantable",
+        "_meter",
+        "_reserve",
+        "_slice",
+        "_steps",
+        "counter",
+        "depth",
+        "left",
+        "salt",
+        "scope",
+        "slots",
+    )
 
     def __init__(self, scope: Mapping[str, Any], slots: int = 0, salt: str = "") -> None:
         self.scope = scope
@@ -101,37 +178,77 @@ class Evaluation:
         self.salt = salt
         self.counter = 0
         self.depth = 0
-        self._steps = MAX_STEPS
+        self._meter: Meter = scope.get(METER, UNMETERED)
+        # The steps left are those of the current slice and those in the reserve.
+        self._steps = self._slice = _SLICE
+        self._reserve = MAX_STEPS - _SLICE
         self._grantable = MAX_GRANTED_ELEMENTS
         self.left = MAX_BUILT_BYTES
         # Containers built by this evaluation, by identity, and whether another one already includes them.
         self._built: dict[int, tuple[Any, bool]] = {}
 
+    def charge(self, cost: int) -> None:
+        """Account for the time of work that is about to be done, in nanoseconds."""
+        self._meter.charge(cost)
+
     def spend(self, steps: int) -> None:
         self._steps -= steps
         if self._steps < 0:
+            self._take_slice()
+
+    def _take_slice(self) -> None:
+        used = self._slice - self._steps
+        left = self._reserve + self._steps
+        if left < 0:
             raise BudgetError(
                 f"the expression takes too many steps (limit: {MAX_STEPS:,} steps"
                 f" and {STEPS_PER_ELEMENT} per element)"
             )
+        self._steps = self._slice = min(_SLICE, left)
+        self._reserve = left - self._steps
+        self._meter.charge(used * STEP_NS)
 
     def iterate(self, count: int) -> None:
-        """Account for an iteration over `count` elements."""
+        """Account for the steps of an iteration over `count` elements. Its time is charged while it runs."""
         if not self.depth:
             granted = min(count, self._grantable)
             self._grantable -= granted
-            self._steps += granted * STEPS_PER_ELEMENT
-        self.spend(count)
+            self._reserve += granted * STEPS_PER_ELEMENT
+        if count <= self._reserve:
+            self._reserve -= count
+        else:
+            self.spend(count)
 
-    def scan(self, size: int) -> None:
+    def over(self, elements: Iterable[Element], count: int, cost: int = ELEMENT_NS) -> Iterable[Element]:
+        """Return the elements, charged block by block while they are taken. `count` is their number."""
+        if count <= BLOCK:
+            self._meter.charge(count * cost)
+            return elements
+        return self._blocks(iter(elements), cost)
+
+    def _blocks(self, elements: Iterator[Element], cost: int) -> Iterator[Element]:
+        while block := list(islice(elements, BLOCK)):
+            self._meter.charge(len(block) * cost)
+            yield from block
+
+    def scan(self, size: int, cost: int = 5) -> None:
         """Account for reading `size` characters of text without building any."""
         self.spend(1 + (size >> 10))
+        self._meter.charge(size * cost)
+
+    def reserve(self, count: int) -> None:
+        """Refuse a list or object with `count` elements that the budget has no room for, before it is built."""
+        if count * SLOT_BYTES > self.left:
+            raise self._too_large()
 
     def build(self, size: int) -> None:
         """Account for `size` bytes of a new value, if possible before it is built."""
         self.left -= size
         if self.left < 0:
-            raise BudgetError(f"the expression builds too large a value (limit: {MAX_BUILT_BYTES:,} bytes)")
+            raise self._too_large()
+
+    def _too_large(self) -> BudgetError:
+        return BudgetError(f"the expression builds too large a value (limit: {MAX_BUILT_BYTES:,} bytes)")
 
     def include(self, value: Any) -> None:
         """Account for `value` becoming part of a list or object.
@@ -157,21 +274,27 @@ class Evaluation:
             self.build(len(value))
         elif kind is list:
             self.build(SLOT_BYTES * len(value))
+            self._meter.charge(len(value) * ELEMENT_NS)
             for each in value:
                 self.weigh(each)
         elif kind is dict:
+            self.reserve(len(value))
+            self._meter.charge(len(value) * ELEMENT_NS)
             for key, each in value.items():
                 self.build(SLOT_BYTES + len(key))
                 self.weigh(each)
 
     def new_list(self, items: list[Any]) -> list[Any]:
         """Account for the elements of a new list and return it."""
+        self.reserve(len(items))
+        self._meter.charge(len(items) * ELEMENT_NS)
         for each in items:
             self.include(each)
         return self.own(items)
 
     def new_object(self, entries: dict[str, Any]) -> dict[str, Any]:
         """Account for the entries of a new object and return it."""
+        self._meter.charge(len(entries) * ELEMENT_NS)
         for key, each in entries.items():
             self.build(len(key))
             self.include(each)
@@ -188,11 +311,16 @@ class Evaluation:
         References to input data are free, including the first occurrence in the result. Each further occurrence would
         multiply the data when the result is serialized.
         """
+        meter = self._meter
+        meter.left -= EVALUATION_NS + (self._slice - self._steps) * STEP_NS
+        if meter.left < 0:
+            meter.charge(0)
         if self._built and id(result) in self._built:
             seen: set[int] = set()
             waiting = [result]
             while waiting:
                 value = waiting.pop()
+                self._meter.charge(len(value) * ELEMENT_NS)
                 for each in value if type(value) is list else value.values():
                     if type(each) not in (str, list, dict):
                         continue

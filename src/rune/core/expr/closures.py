@@ -7,11 +7,12 @@ from typing import Any
 
 import msgspec
 
-from rune.core.expr.budget import ExpressionError
+from rune.core.expr.budget import Evaluation, ExpressionError
 from rune.core.expr.lookups import Code
 from rune.core.expr.operators import MISSING, Operation
-from rune.core.expr.values import json_equal, kind_name
+from rune.core.expr.values import is_short, json_equal, kind_name
 
+_SCALARS = frozenset({int, float, bool, type(None)})
 Scope = Mapping[str, Any]
 # Adds one element of a comprehension to its result.
 Body = Callable[[Scope, Any, Any], None]
@@ -135,6 +136,20 @@ def equality(left: Code, value: Any) -> Code:
 def comparison(left: Code, compare: Callable[..., bool], right: Code) -> Code:
     def code(scope: Scope, run: Any) -> Any:
         return compare(left(scope, run), right(scope, run), run)
+
+    return code
+
+
+def long_comparison(left: Code, compare: Callable[..., bool], right: Code) -> Code:
+    """Evaluate a comparison whose cost depends on the data. Only large values need an evaluation to account for it."""
+
+    def code(scope: Scope, run: Any) -> Any:
+        a, b = left(scope, run), right(scope, run)
+        if run is None and not (
+            (type(a) in _SCALARS and type(b) in _SCALARS) or (is_short(a) and is_short(b))
+        ):
+            return compare(a, b, Evaluation(scope))
+        return compare(a, b, run)
 
     return code
 

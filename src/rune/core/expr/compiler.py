@@ -283,9 +283,21 @@ class Compiler:
             constant = self._constant(node.comparators[0])
             if constant is not None and isinstance(node.ops[0], ast.Eq):
                 return closures.equality(left, constant[0])
-        pairs = zip(node.ops, node.comparators, strict=True)
+        pairs = list(zip(node.ops, node.comparators, strict=True))
+        short = all(self._is_short(op, each) for op, each in pairs)
         rest = [(_COMPARISONS[type(op)], self._right_operand(op, each)) for op, each in pairs]
-        return closures.comparison(left, *rest[0]) if len(rest) == 1 else closures.comparisons(left, rest)
+        if len(rest) == 1:
+            return (closures.comparison if short else closures.long_comparison)(left, *rest[0])
+        self.accounted = self.accounted or not short
+        return closures.comparisons(left, rest)
+
+    def _is_short(self, op: ast.cmpop, node: ast.expr) -> bool:
+        """Return whether the right side bounds the cost of a comparison: it is a literal, and is not searched for."""
+        if isinstance(op, ast.Is | ast.IsNot):
+            return False
+        if isinstance(op, ast.In | ast.NotIn) and not isinstance(node, ast.List):
+            return False
+        return all(self._constant(each) for each in (node.elts if isinstance(node, ast.List) else [node]))
 
     def _right_operand(self, op: ast.cmpop, node: ast.expr) -> Code:
         """Compile the right side of a comparison. A list of literals after `in` is built only once."""

@@ -153,10 +153,12 @@ def take_slice(base: Code, bounds: tuple[Code, Code, Code]) -> Code:
                 raise ExpressionError(f"the bounds of a slice are whole numbers, not {kind_name(part)}")
         if parts[2] == 0:
             raise ExpressionError("the step of a slice cannot be 0")
-        taken = value[slice(*parts)]
-        if type(taken) is list:
-            return run.new_list(taken)
-        run.build(len(taken))
-        return taken
+        part = slice(*parts)
+        count = len(range(*part.indices(len(value))))
+        if type(value) is list:
+            run.reserve(count)
+            return run.new_list(value[part])
+        run.build(count)
+        return value[part]
 
     return code

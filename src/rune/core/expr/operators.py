@@ -8,9 +8,12 @@ from typing import Any
 
 from rune.core.expr.budget import MAX_INT, MAX_INT_BITS, SLOT_BYTES, BudgetError, Evaluation, ExpressionError
 from rune.core.expr.regex import search
-from rune.core.expr.values import is_number, json_equal, kind_name
+from rune.core.expr.values import charge_comparison, is_number, json_equal, kind_name
 
 Operation = Callable[[Any, Any, Evaluation], Any]
+_WINDOW_CHARS = 1024 * 1024
+# Per character. The search is linear in the text, with a factor that depends on how often its beginning is found.
+_FIND_NS = 6
 
 
 class Missing:
@@ -49,6 +52,7 @@ def add(a: Any, b: Any, run: Evaluation) -> Any:
             run.build(len(a) + len(b))
             return a + b
         if kind is list:
+            run.reserve(len(a) + len(b))
             return run.new_list(a + b)
     raise _refuse("add", a, b)
 
@@ -132,22 +136,26 @@ def comparable(a: Any, b: Any) -> bool:
 
 def less(a: Any, b: Any, run: Evaluation | None = None) -> bool:
     if comparable(a, b):
+        if run is not None and type(a) is str:
+            charge_comparison(a, b, run)
         return bool(a < b)
     raise _refuse("compare the order of", a, b)
 
 
 def at_most(a: Any, b: Any, run: Evaluation | None = None) -> bool:
     if comparable(a, b):
+        if run is not None and type(a) is str:
+            charge_comparison(a, b, run)
         return bool(a <= b)
     raise _refuse("compare the order of", a, b)
 
 
 def greater(a: Any, b: Any, run: Evaluation | None = None) -> bool:
-    return less(b, a)
+    return less(b, a, run)
 
 
 def at_least(a: Any, b: Any, run: Evaluation | None = None) -> bool:
-    return at_most(b, a)
+    return at_most(b, a, run)
 
 
 def not_equal(a: Any, b: Any, run: Evaluation | None = None) -> bool:
@@ -158,14 +166,28 @@ def contains(holder: Any, wanted: Any, run: Evaluation | None = None) -> bool:
     """Return whether text contains text, a list an element, or an object a key."""
     kind = type(holder)
     if kind is list:
+        elements = holder
         if run is not None:
             run.iterate(len(holder))
-        return any(json_equal(each, wanted, run) for each in holder)
+            elements = run.over(holder, len(holder))
+        return any(json_equal(each, wanted, run) for each in elements)
     if type(wanted) is str and (kind is dict or kind is str):
         if run is not None and kind is str:
-            run.scan(len(holder))
+            run.spend(1 + (len(holder) >> 10))
+            return _find(holder, wanted, run)
         return wanted in holder
     raise ExpressionError(f"cannot look for {kind_name(wanted)} in {kind_name(holder)}")
+
+
+def _find(text: str, wanted: str, run: Evaluation) -> bool:
+    """Return whether a text contains another, searched window by window."""
+    window = max(_WINDOW_CHARS, len(wanted))
+    for start in range(0, len(text), window):
+        end = start + window + len(wanted) - 1
+        run.charge((min(end, len(text)) - start) * _FIND_NS)
+        if text.find(wanted, start, end) >= 0:
+            return True
+    return not wanted
 
 
 def lacks(holder: Any, wanted: Any, run: Evaluation | None = None) -> bool:
@@ -185,27 +207,31 @@ def _text_pair(name: str, a: Any, b: Any) -> None:
         raise ExpressionError(f"{name} takes text and text, not {kind_name(a)} and {kind_name(b)}")
 
 
-def starts_with(text: Any, prefix: Any) -> bool:
+def starts_with(text: Any, prefix: Any, run: Evaluation | None = None) -> bool:
     _text_pair("starts_with", text, prefix)
+    if run is not None:
+        charge_comparison(text, prefix, run)
     return bool(text.startswith(prefix))
 
 
-def ends_with(text: Any, suffix: Any) -> bool:
+def ends_with(text: Any, suffix: Any, run: Evaluation | None = None) -> bool:
     _text_pair("ends_with", text, suffix)
+    if run is not None:
+        charge_comparison(text, suffix, run)
     return bool(text.endswith(suffix))
 
 
-def matches(text: Any, pattern: Any) -> bool:
+def matches(text: Any, pattern: Any, run: Evaluation | None = None) -> bool:
     _text_pair("matches", text, pattern)
-    return search(text, pattern, None)
+    return search(text, pattern, run or Evaluation({}))
 
 
-def present(value: Any, wanted: Any = None) -> bool:
+def present(value: Any, wanted: Any = None, run: Evaluation | None = None) -> bool:
     """Return whether the value is not `MISSING`; with `wanted` false, whether it is."""
     return (value is not MISSING) is (wanted is not False)
 
 
-OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
+OPERATORS: Mapping[str, Callable[..., bool]] = {
     "==": json_equal,
     "!=": not_equal,
     ">": greater,

@@ -13,12 +13,13 @@ from rune.core.expr.budget import (
     ExpressionError,
     ExpressionSyntaxError,
     ExpressionSyntaxErrors,
+    meter_of,
 )
 from rune.core.expr.expression import compile_source
 from rune.core.expr.lexer import expression_end
 from rune.core.expr.lookups import fetch
 from rune.core.expr.names import Names, Reference, id_ends, known_references, path_at, root_at, unknown
-from rune.core.expr.values import to_text
+from rune.core.expr.values import to_text, write_json
 
 Resolver = Callable[[Mapping[str, Any]], Any]
 
@@ -216,7 +217,11 @@ def _interpolation(parts: list[Any]) -> Resolver:
         size = 0
         for part in parts:
             value = part if type(part) is str else part(scope)
-            text: str = value if type(value) is str else to_text(value)
+            text: str = value
+            if type(value) is list or type(value) is dict:
+                text = write_json(value, meter_of(scope), MAX_BUILT_BYTES - size)
+            elif type(value) is not str:
+                text = to_text(value)
             size += len(text)
             if size > MAX_BUILT_BYTES:
                 raise BudgetError(f"the text is too long (limit: {MAX_BUILT_BYTES:,} bytes)")

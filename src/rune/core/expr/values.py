@@ -8,10 +8,19 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from rune.core.expr.budget import Evaluation, ExpressionError, MissingError
+from rune.core.expr.budget import (
+    ELEMENT_NS,
+    MAX_BUILT_BYTES,
+    SHORT_TEXT,
+    BudgetError,
+    Evaluation,
+    ExpressionError,
+    Meter,
+    MissingError,
+)
 
 _KINDS = {
     type(None): "null",
@@ -31,6 +40,10 @@ _KIND_NAMES = {
 }
 _MAX_LISTED = 10
 _MAX_LISTED_CHARS = 40
+_MAX_KEY_CHARS = 80
+# JSON of at most about this size is written by one call.
+_PIECE_BYTES = 16 * 1024
+_LARGE_INT = 1 << 63
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
@@ -75,18 +88,37 @@ def json_equal(a: Any, b: Any, run: Evaluation | None = None) -> bool:
     if kind is list and type(b) is list:
         if len(a) != len(b):
             return False
+        pairs: Iterable[tuple[Any, Any]] = zip(a, b, strict=True)
         if run is not None:
             run.iterate(len(a))
-        return all(json_equal(x, y, run) for x, y in zip(a, b, strict=True))
+            pairs = run.over(pairs, len(a))
+        return all(json_equal(x, y, run) for x, y in pairs)
     if kind is dict and type(b) is dict:
         if len(a) != len(b):
             return False
+        entries: Iterable[tuple[str, Any]] = a.items()
         if run is not None:
             run.iterate(len(a))
-        return all(key in b and json_equal(each, b[key], run) for key, each in a.items())
+            entries = run.over(entries, len(a))
+        return all(key in b and json_equal(each, b[key], run) for key, each in entries)
     if kind is type(b) or (is_number(a) and is_number(b)):
+        if kind is str and run is not None:
+            charge_comparison(a, b, run)
         return bool(a == b)
     return False
+
+
+def is_short(value: Any) -> bool:
+    """Return whether comparing a value costs next to nothing."""
+    kind = type(value)
+    return len(value) <= SHORT_TEXT if kind is str else kind is not list and kind is not dict
+
+
+def charge_comparison(a: str, b: str, run: Evaluation) -> None:
+    """Account for comparing two texts, if it costs more than a step."""
+    size = min(len(a), len(b))
+    if size > SHORT_TEXT:
+        run.charge(size >> 1)
 
 
 def to_text(value: Any) -> str:
@@ -114,6 +146,95 @@ def to_json(value: Any) -> str:
         return _to_json_or_raise(value)
 
 
+def write_text(value: Any, meter: Meter, room: int | None = None) -> str:
+    """Return what `to_text` returns. A large value is written in pieces, and none that is longer than `room`."""
+    kind = type(value)
+    return write_json(value, meter, room) if kind is list or kind is dict else to_text(value)
+
+
+def write_json(value: Any, meter: Meter, room: int | None = None) -> str:
+    """Return what `to_json` returns, written in pieces if it is large.
+
+    With `room`, a value whose JSON is certainly longer raises BudgetError instead of being written.
+    """
+    size = json_size(value, meter, _PIECE_BYTES if room is None else max(room, 0))
+    if room is not None and size > room:
+        raise BudgetError(f"the text is too long (limit: {MAX_BUILT_BYTES:,} bytes)")
+    if size <= _PIECE_BYTES:
+        meter.charge(size * 50)
+        return to_json(value)
+    try:
+        return "".join(_pieces(value, meter))
+    except RecursionError:
+        raise ExpressionError("the value is nested too deeply to be written as JSON") from None
+
+
+def json_size(value: Any, meter: Meter, most: int) -> int:
+    """Return a lower bound of the length of a value's JSON, between a quarter and all of it for most values.
+
+    The search stops when the bound exceeds `most`.
+    """
+    size = 0
+    waiting = [value]
+    while waiting and size <= most:
+        each = waiting.pop()
+        kind = type(each)
+        if kind is str:
+            size += len(each)
+        elif kind is list:
+            # At least a character and a comma for each element.
+            size += 2 * len(each) + 1
+            if size <= most:
+                meter.charge(len(each) * ELEMENT_NS)
+                waiting += each
+        elif kind is dict:
+            size += 5 * len(each) + 1
+            if size <= most:
+                meter.charge(len(each) * ELEMENT_NS)
+                size += sum(map(len, each))
+                waiting += each.values()
+        elif kind is int and not -_LARGE_INT < each < _LARGE_INT:
+            size += each.bit_length() >> 2
+    return size
+
+
+def _pieces(value: Any, meter: Meter) -> Iterator[str]:
+    """Write a value in pieces of about `_PIECE_BYTES`."""
+    if type(value) is not list and type(value) is not dict:
+        meter.charge(len(value) * 10 if type(value) is str else ELEMENT_NS)
+        yield to_json(value)
+        return
+    listed = type(value) is list
+    yield "[" if listed else "{"
+    comma = ""
+    batch: Any = [] if listed else {}
+    room = _PIECE_BYTES
+    for each in value:
+        member = each if listed else value[each]
+        size = json_size(member, meter, _PIECE_BYTES) + (0 if listed else len(each))
+        if size > room and batch:
+            yield comma + _members(batch, meter)
+            comma, batch, room = ",", [] if listed else {}, _PIECE_BYTES
+        if size > _PIECE_BYTES:
+            yield comma if listed else f"{comma}{to_json(each)}:"
+            yield from _pieces(member, meter)
+            comma = ","
+            continue
+        room -= size + 2
+        if listed:
+            batch.append(member)
+        else:
+            batch[each] = member
+    if batch:
+        yield comma + _members(batch, meter)
+    yield "]" if listed else "}"
+
+
+def _members(batch: Any, meter: Meter) -> str:
+    meter.charge(_PIECE_BYTES * 100)
+    return to_json(batch)[1:-1]
+
+
 def _to_json_or_raise(value: Any) -> str:
     try:
         return _ENCODER.encode(value)
@@ -139,7 +260,9 @@ def describe(place: str, key: str | int) -> str:
     if type(key) is int:
         return f"{place}[{key}]"
     text = str(key)
-    return f"{place}.{text}" if text.isidentifier() else f'{place}["{text[:80]}"]'
+    if len(text) <= _MAX_KEY_CHARS and text.isidentifier():
+        return f"{place}.{text}"
+    return f'{place}["{text[:_MAX_KEY_CHARS]}"]'
 
 
 def look_up(value: Any, key: Any, place: str) -> Any:

@@ -16,7 +16,10 @@ from rune.core.expr import (
     compile_expression,
     compile_template,
 )
+from rune.core.expr.budget import METER, BudgetError, Meter
 from rune.core.node_type import NodeType
+
+_CONSTANT_NS = 500_000
 
 
 class Rules(msgspec.Struct, frozen=True):
@@ -127,12 +130,17 @@ def compile_parameters(type: NodeType, parameters: Mapping[str, Any], names: Nam
     return Parameters(fixed, tuple(dynamic), elements, tuple(references), pure)
 
 
+def _leave_to_run(cost: int) -> int:
+    raise BudgetError("the constant is evaluated when its node runs")
+
+
 def _resolve_constant(name: str, compiled: Expression | Template, fixed: dict[str, Any]) -> bool:
-    """Resolve a constant now. One that fails, such as `{{ 1 / 0 }}`, fails its node each time it runs."""
+    """Resolve a constant now. One that fails, such as `{{ 1 / 0 }}`, fails its node each time it runs, and one that
+    takes long is resolved in every run."""
     if not isinstance(compiled, Template) or not compiled.constant:
         return False
     try:
-        fixed[name] = compiled.resolve({})
+        fixed[name] = compiled.resolve({METER: Meter(_CONSTANT_NS, _leave_to_run)})
     except ExpressionError:
         return False
     return True

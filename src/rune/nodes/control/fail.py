@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from rune.core.execution.outcome import Error, Failure, Outcome
-from rune.core.expr import to_text
+from rune.core.expr.values import write_text
 from rune.nodes.base import NodeCall
 from rune.nodes.schema import Model, declare
 
@@ -37,4 +37,4 @@ TYPE = declare(
 
 def run(call: NodeCall[Parameters]) -> Outcome:
     """Fail; a message that is not text is rendered as JSON."""
-    return Failure(Error(call.parameters.code, to_text(call.parameters.message)))
+    return Failure(Error(call.parameters.code, write_text(call.parameters.message, call.meter)))

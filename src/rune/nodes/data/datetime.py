@@ -11,7 +11,8 @@ from msgspec import UNSET, Meta, UnsetType
 
 from rune.core.definition.problems import Problem
 from rune.core.execution.outcome import Outcome, Output
-from rune.core.expr import ExpressionError, to_text
+from rune.core.expr import ExpressionError, Meter, to_text
+from rune.core.expr.budget import UNMETERED
 from rune.core.expr.functions.dates import format_with, parse_with
 from rune.errors import NodeFailure
 from rune.nodes.base import NodeCall
@@ -76,7 +77,7 @@ def run(call: NodeCall[Parameters]) -> Outcome:
     parameters = call.parameters
     zone = _zone(parameters.timezone)
     try:
-        moment = _shift(_date(parameters, call.now), parameters).astimezone(zone)
+        moment = _shift(_date(parameters, call.now, call.meter), parameters).astimezone(zone)
     except OverflowError:
         raise NodeFailure("the date is outside the years 1 to 9999", code="BAD_DATE") from None
     iso = _iso(moment)
@@ -84,7 +85,7 @@ def run(call: NodeCall[Parameters]) -> Outcome:
     pattern = None if parameters.operation == "parse" else parameters.format
     return Output(
         {
-            "result": iso if pattern is None else _format(moment, pattern),
+            "result": iso if pattern is None else _format(moment, pattern, call.meter),
             "iso": iso,
             "unix": (moment - _EPOCH) // timedelta(seconds=1),
             "timezone": parameters.timezone,
@@ -100,13 +101,13 @@ def _zone(name: str) -> ZoneInfo:
         raise NodeFailure(message, code="BAD_TIMEZONE") from None
 
 
-def _date(parameters: Parameters, now: int) -> datetime:
+def _date(parameters: Parameters, now: int, meter: Meter) -> datetime:
     """Return the date to work on: now only if none is given. Text without an offset is in UTC."""
     date = parameters.date
     if parameters.operation == "now" or isinstance(date, UnsetType):
         return _EPOCH + timedelta(milliseconds=now)
     if parameters.operation == "parse" and parameters.format is not None:
-        return _parse(to_text(date), parameters.format)
+        return _parse(to_text(date), parameters.format, meter)
     try:
         if not isinstance(date, str):
             return _EPOCH + timedelta(seconds=date)
@@ -117,10 +118,10 @@ def _date(parameters: Parameters, now: int) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _parse(text: str, pattern: str) -> datetime:
-    _format(_EPOCH, pattern)
+def _parse(text: str, pattern: str, meter: Meter) -> datetime:
+    _format(_EPOCH, pattern, meter)
     try:
-        return parse_with(text, pattern)
+        return parse_with(text, pattern, meter)
     except ExpressionError as error:
         raise NodeFailure(f"parameters.date: {error.message}", code="BAD_DATE") from None
 
@@ -143,13 +144,13 @@ def _iso(moment: datetime) -> str:
     return text.removesuffix("+00:00") + "Z" if moment.tzinfo == ZoneInfo("UTC") else text
 
 
-def _format(moment: datetime, pattern: str) -> str:
+def _format(moment: datetime, pattern: str, meter: Meter = UNMETERED) -> str:
     # `format_with` supports UTC only, so the zone directives are replaced before the call.
     parts = [
         part.replace("%z", moment.strftime("%z")).replace("%Z", moment.tzname() or "")
         for part in pattern.split("%%")
     ]
     try:
-        return format_with(moment, "%%".join(parts))
+        return format_with(moment, "%%".join(parts), meter)
     except ExpressionError as error:
         raise NodeFailure(f"parameters.format: {error.message}", code="BAD_FORMAT") from None

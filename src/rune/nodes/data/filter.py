@@ -13,7 +13,10 @@ from rune.core.expr import MISSING, MissingError, truthy
 from rune.core.plan.parameters import located
 from rune.nodes.base import NodeCall
 from rune.nodes.schema import Items, Model, Operator, declare, either
-from rune.nodes.values import apply, each_value, field_of, input_items, listing
+from rune.nodes.values import apply, each_value, field_of, input_items, listing, path_parts
+
+# The estimated cost of a rule for one element, in nanoseconds.
+_RULE_NS = 2_000
 
 
 class Rule(Model, kw_only=True, frozen=True):
@@ -68,16 +71,21 @@ def run(call: NodeCall[Parameters]) -> Outcome:
         kept = [item for item, result in zip(items, results, strict=True) if truthy(result)]
     else:
         quantifier = all if call.parameters.match == "all" else any
-        kept = [item for item in items if quantifier(_holds(rule, at, item) for at, rule in enumerate(rules))]
+        paths = [path_parts(rule.field) for rule in rules]
+        kept = []
+        for item in items:
+            call.meter.charge(len(rules) * _RULE_NS)
+            if quantifier(_holds(rule, paths[at], at, item, call.scope) for at, rule in enumerate(rules)):
+                kept.append(item)
     return Output(listing(kept, items))
 
 
-def _holds(rule: Rule, at: int, item: Any) -> bool:
+def _holds(rule: Rule, path: list[str], at: int, item: Any, scope: Mapping[str, Any]) -> bool:
     """Evaluate a rule for an element. A missing field is an error for every operator but `exists`."""
     found: Any = MISSING
     try:
-        found = field_of(item, rule.field)
+        found = field_of(item, path)
     except MissingError as error:
         if rule.operator != "exists":
             raise located(f"rules[{at}].field", error) from error
-    return apply(rule.operator, found, rule.value, f"rules[{at}]")
+    return apply(rule.operator, found, rule.value, f"rules[{at}]", scope)

@@ -43,6 +43,7 @@ from rune.runtime.backend import Backend
 from rune.runtime.components import EngineComponents
 from rune.runtime.instrumentation import now_ns
 from rune.runtime.values import ExecutionData, ExecutionNotFoundError, ValueReader
+from rune.runtime.worker.evaluator import Evaluator
 from rune.runtime.worker.node_runner import CredentialPolicy, NodeRunner, ProgressCallback
 from rune.telemetry.logs import LOG_CONTEXT
 
@@ -74,6 +75,7 @@ class Executor:
         *,
         in_place: bool = True,
         on_progress: ProgressCallback | None = None,
+        evaluator: Evaluator | None = None,
     ) -> None:
         self._owner = owner
         self._journal = backend.journal
@@ -93,6 +95,7 @@ class Executor:
             policy,
             components.instrumentation,
             resources,
+            evaluator or Evaluator(),
             on_progress,
         )
         self._in_place = in_place

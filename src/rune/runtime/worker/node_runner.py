@@ -17,6 +17,8 @@ from typing import Any
 
 from rune.core.execution.outcome import Error, Failure, Outcome
 from rune.core.execution.token import Token, token_name
+from rune.core.expr import Meter
+from rune.core.expr.budget import METER
 from rune.core.permissions import permits
 from rune.core.plan.model import NodePlan, Plan
 from rune.errors import RuneError
@@ -33,6 +35,7 @@ from rune.ports.workflows import WorkflowStore
 from rune.runtime.instrumentation import Instrumentation
 from rune.runtime.lifecycle.children import Children
 from rune.runtime.values import ExecutionData, ValueNotLoaded, ValueReader
+from rune.runtime.worker.evaluator import Evaluator, NeedsThread
 from rune.runtime.worker.leases import Leases
 
 ProgressCallback = Callable[[str, Token, str], None]
@@ -58,6 +61,7 @@ class NodeRunner:
         policy: CredentialPolicy,
         instrumentation: Instrumentation,
         resources: Resources,
+        evaluator: Evaluator,
         on_progress: ProgressCallback | None = None,
     ) -> None:
         self._registry = registry
@@ -65,6 +69,7 @@ class NodeRunner:
         self._children = children
         self._leases = leases
         self._resources = resources
+        self._evaluator = evaluator
         self._policy = policy
         self._instrumentation = instrumentation
         self._prepared: OrderedDict[str, list[PreparedNode | None]] = OrderedDict()
@@ -88,18 +93,28 @@ class NodeRunner:
             prepared = self._prepare(data.plan, token.node)
         except RuneError as error:
             return failure_of(error)
+        meter = self._evaluator.inline()
+        allowance = meter.left
+        in_thread = False
         while True:
             try:
-                call = self._call(prepared, data, reader, token, claim)
-                if isinstance(call, Failure):
+                if in_thread:
+                    run = partial(self._resolve, prepared, data, reader, token, claim)
+                    call = await self._evaluator.in_thread(run)
+                else:
+                    call = self._resolve(prepared, data, reader, token, claim, meter)
+                if not isinstance(call, NodeCall):
+                    if meter.left < allowance:
+                        self._evaluator.settle(meter, allowance)
                     return call
-                if prepared.node.pure:
-                    return execute(prepared.kind, call)
                 if prepared.reads_payload:
                     _ = call.payload
                 break
             except ValueNotLoaded as missing:
                 await data.load(missing.what, reader)
+            except NeedsThread:
+                in_thread = True
+        self._equip(call, prepared, data, token, claim)
         try:
             outcome = await self._run_with_lease(prepared, call, data.accepted.id, token)
             if call.usage is not None:
@@ -146,14 +161,21 @@ class NodeRunner:
         except TimeoutError:
             return Failure(TIMED_OUT)
 
-    def _call(
-        self, prepared: PreparedNode, data: ExecutionData, reader: ValueReader, token: Token, claim: Claim
-    ) -> NodeCall[Any] | Failure:
+    def _resolve(
+        self,
+        prepared: PreparedNode,
+        data: ExecutionData,
+        reader: ValueReader,
+        token: Token,
+        claim: Claim,
+        meter: Meter,
+    ) -> NodeCall[Any] | Outcome:
+        """Resolve the parameters of a node, in the event loop or in a thread. Return its call; if the node is pure, run
+        it and return the outcome. So it does if only its parameters are not: `now()` and `uuid()` repeat."""
         node = prepared.node
-        name = ""
-        if prepared.named:
-            name = token_name(token.node, token.path, data.plan.ids) if token.path else prepared.root_name
+        name = prepared.name(token, data.plan)
         scope = reader.scope(token, claim.now / 1000, name)
+        scope[METER] = meter
         parameters = prepared.parameters
         if parameters is None:
             try:
@@ -172,6 +194,25 @@ class NodeRunner:
         if prepared.joins:
             call.arrivals = lambda: reader.arrivals(token)
             call.entries = lambda: reader.entries(token)
+        if node.type.suspends:
+            call.timer_id = f"wait:{name}"
+            call.due = claim.now if claim.due is None else claim.due
+        if token.signal is not None:
+            call.signal = reader.signal(token.signal)
+        if node.pure:
+            return execute(prepared.kind, call)
+        if prepared.repeatable:
+            outcome = execute(prepared.kind, call)
+            return NAMES_ONLY.outcome(outcome) if type(outcome) is Failure else outcome
+        # From here on nothing is moved to a thread: the effect would run twice.
+        del scope[METER]
+        return call
+
+    def _equip(
+        self, call: NodeCall[Any], prepared: PreparedNode, data: ExecutionData, token: Token, claim: Claim
+    ) -> None:
+        """Give the call of a node with effects what it works with."""
+        node = prepared.node
         if not node.pure:
             call.resources = self._resources
             call.blobs = data.blobs
@@ -182,32 +223,50 @@ class NodeRunner:
             if self._on_progress is not None:
                 call.progress = ProgressReporter(self._on_progress, data.accepted.id, token)
         if not node.pure and node.node.idempotency_key:
+            name = prepared.name(token, data.plan)
             call.idempotency_key = idempotency_key(data.accepted.root or data.accepted.id, name)
-        if node.type.suspends:
-            call.timer_id = f"wait:{name}"
-            call.due = claim.now if claim.due is None else claim.due
-        if token.signal is not None:
-            call.signal = reader.signal(token.signal)
         if node.type.launches:
             call.launch = partial(self._children.launch, data, token, claim)
-        return call
 
 
 class PreparedNode:
     """A node of a plan with everything that is the same in all of its runs."""
 
-    __slots__ = ("asynchronous", "joins", "kind", "named", "node", "parameters", "reads_payload", "root_name")
+    __slots__ = (
+        "asynchronous",
+        "joins",
+        "kind",
+        "named",
+        "node",
+        "parameters",
+        "reads_payload",
+        "repeatable",
+        "root_name",
+    )
 
     def __init__(self, node: NodePlan, kind: RunnableType) -> None:
         self.node = node
         self.kind = kind
         self.joins = node.is_join or node.merges or node.joins_items
         self.asynchronous = iscoroutinefunction(kind.run)
+        self.repeatable = not (
+            self.asynchronous
+            or node.type.launches
+            or node.type.suspends
+            or node.node.credentials is not None
+            or node.type.effectful(node.node.parameters)
+        )
         self.reads_payload = node.type.reads_payload(node.node.parameters)
         self.root_name = f"{node.id}@/"
         self.named = not node.pure or node.type.suspends or not node.parameters.pure
         # Parameters without expressions are converted once, not in every run.
         self.parameters: Any = None if node.parameters.dynamic else typed(kind, node.parameters.fixed)
+
+    def name(self, token: Token, plan: Plan) -> str:
+        """Return the name of a token of this node; empty if nothing needs it."""
+        if not self.named:
+            return ""
+        return token_name(token.node, token.path, plan.ids) if token.path else self.root_name
 
 
 class CredentialPolicy:

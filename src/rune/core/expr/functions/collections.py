@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rune.core.expr.budget import SLOT_BYTES, Evaluation, ExpressionError, MissingError
+from rune.core.expr.budget import (
+    BLOCK,
+    COMPARE_NS,
+    ELEMENT_NS,
+    PIECE_NS,
+    SHORT_TEXT,
+    SLOT_BYTES,
+    Evaluation,
+    ExpressionError,
+    Meter,
+    MissingError,
+    meter_of,
+)
 from rune.core.expr.functions.table import Table, list_of, object_of, text_of, whole_of
 from rune.core.expr.operators import comparable
 from rune.core.expr.values import kind_name, look_up
 
 LISTS = Table("lists and objects")
+# No value nests deeper, so that the rest of a longer path is not split.
+MAX_PATH_PARTS = 10_000
+_LARGE = 1 << 60
 
 
 @LISTS.add("len(value)", "The number of characters, elements or keys.", "len([1, 2])", "2")
@@ -27,21 +44,56 @@ def length(run: Evaluation, value: Any, /) -> int:
 )
 def sort(run: Evaluation, items: Any, /, key: Any = None, reverse: Any = False) -> list[Any]:
     run.iterate(len(list_of(items, "sorted")))
+    run.reserve(len(items))
     if type(reverse) is not bool:
         raise ExpressionError(f"sorted() takes true or false for reverse, not {kind_name(reverse)}")
-    keys = items if key is None else [_value_at(each, text_of(key, "sorted")) for each in items]
-    for each in keys:
+    keys = items
+    if key is not None:
+        parts = _path_parts(text_of(key, "sorted"), run)
+        keys = [_value_at(each, parts) for each in run.over(items, len(items), 2 * ELEMENT_NS)]
+    for each in run.over(keys, len(keys)):
         if not comparable(keys[0], each):
             raise ExpressionError(f"sorted() cannot order {kind_name(keys[0])} and {kind_name(each)}")
-    if key is None:
-        return run.new_list(sorted(items, reverse=reverse))
-    order = sorted(range(len(items)), key=keys.__getitem__, reverse=reverse)
+    order = sorted_order(range(len(items)), keys, reverse=reverse, meter=meter_of(run.scope))
     return run.new_list([items[at] for at in order])
+
+
+def sorted_order(order: Sequence[int], keys: list[Any], *, reverse: bool, meter: Meter) -> list[int]:
+    """Return positions sorted by their keys, which are all numbers or all text. The sort is stable.
+
+    Sorts blocks and merges them, as one call for a long list would hold the interpreter until it ends.
+    """
+    longest = _longest(keys, meter) if keys and type(keys[0]) is str else 0
+    compare = COMPARE_NS + (longest >> 1)
+    depth = len(order).bit_length()
+    block = max(2, PIECE_NS // (compare * depth)) if order else 1
+    runs = []
+    for start in range(0, len(order), block):
+        part = order[start : start + block]
+        meter.charge(len(part) * depth * compare)
+        runs.append(sorted(part, key=keys.__getitem__, reverse=reverse))
+    if len(runs) < 2:
+        return runs[0] if runs else []
+    cost = 4 * ELEMENT_NS + compare * (2 + len(runs).bit_length())
+    merged: list[int] = []
+    for at in heapq.merge(*runs, key=keys.__getitem__, reverse=reverse):
+        meter.charge(cost)
+        merged.append(at)
+    return merged
+
+
+def _longest(texts: list[str], meter: Meter) -> int:
+    longest = 0
+    for start in range(0, len(texts), BLOCK):
+        meter.charge(BLOCK * 50)
+        longest = max(longest, *map(len, texts[start : start + BLOCK]))
+    return longest
 
 
 @LISTS.add("reversed(list)", "The elements in reverse order.", "reversed([1, 2])", "[2, 1]")
 def reverse_(run: Evaluation, items: Any, /) -> list[Any]:
     run.iterate(len(list_of(items, "reversed")))
+    run.reserve(len(items))
     return run.new_list(items[::-1])
 
 
@@ -51,23 +103,60 @@ def reverse_(run: Evaluation, items: Any, /) -> list[Any]:
 def unique(run: Evaluation, items: Any, /) -> list[Any]:
     run.iterate(len(list_of(items, "unique")))
     seen: dict[Any, Any] = {}
-    for each in items:
-        seen.setdefault(_equality_key(each, run), each)
+    identities = _Identities(run)
+    for each in run.over(items, len(items)):
+        seen.setdefault(identities.of(each), each)
     return run.new_list(list(seen.values()))
 
 
-def _equality_key(value: Any, run: Evaluation) -> Any:
-    """Return a hashable key that is equal if the values are equal as JSON."""
-    kind = type(value)
-    if kind is bool:
-        return (bool, value)
-    if kind is list:
-        run.iterate(len(value))
-        return (list, tuple([_equality_key(each, run) for each in value]))
-    if kind is dict:
-        run.iterate(len(value))
-        return (dict, frozenset([(key, _equality_key(each, run)) for key, each in value.items()]))
-    return value
+class _Identities:
+    """Gives values hashable keys that are equal if the values are equal as JSON.
+
+    Lists and objects are numbered in blocks, so that no key is long: hashing and comparing one is a single call.
+    """
+
+    def __init__(self, run: Evaluation) -> None:
+        self._run = run
+        self._numbers: dict[Any, int] = {}
+
+    def of(self, value: Any) -> Any:
+        kind = type(value)
+        if kind is str:
+            if len(value) > SHORT_TEXT:
+                # Hashed once, and compared with an equal text.
+                self._run.charge(len(value) << 1)
+            return value
+        if kind is bool:
+            return (bool, value)
+        if (kind is int or kind is float) and not -_LARGE <= value <= _LARGE:
+            # Many large integers have the same hash, but texts that were chosen to collide do not.
+            whole = int(value)
+            return (int, hex(whole))
+        if kind is list:
+            self._run.iterate(len(value))
+            return (list, self._number((len(value), *map(self._number, self._list_blocks(value)))))
+        if kind is dict:
+            self._run.iterate(len(value))
+            return (dict, self._number((len(value), *map(self._number, self._object_blocks(value)))))
+        return value
+
+    def _number(self, key: Any) -> int:
+        return self._numbers.setdefault(key, len(self._numbers))
+
+    def _list_blocks(self, value: list[Any]) -> Iterator[tuple[Any, ...]]:
+        for start in range(0, len(value), BLOCK):
+            part = value[start : start + BLOCK]
+            self._run.charge(len(part) * 3 * ELEMENT_NS)
+            yield tuple([self.of(each) for each in part])
+
+    def _object_blocks(self, value: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+        """Yield the entries in blocks, by key."""
+        keys = list(value)
+        order = sorted_order(range(len(keys)), keys, reverse=False, meter=meter_of(self._run.scope))
+        for start in range(0, len(keys), BLOCK):
+            part = [keys[at] for at in order[start : start + BLOCK]]
+            self._run.charge(len(part) * 4 * ELEMENT_NS)
+            yield tuple([(self.of(key), self.of(value[key])) for key in part])
 
 
 @LISTS.add(
@@ -76,9 +165,11 @@ def _equality_key(value: Any, run: Evaluation) -> Any:
 def flatten(run: Evaluation, items: Any, /) -> list[Any]:
     run.iterate(len(list_of(items, "flatten")))
     flat: list[Any] = []
-    for each in items:
+    for each in run.over(items, len(items)):
         if type(each) is list:
             run.iterate(len(each))
+            run.reserve(len(flat) + len(each))
+            run.charge(len(each) * 10)
             flat.extend(each)
         else:
             flat.append(each)
@@ -97,6 +188,7 @@ def range_(run: Evaluation, start: Any, stop: Any = None, step: Any = 1, /) -> l
     count = max(0, (numbers.stop - numbers.start + step - (1 if step > 0 else -1)) // step)
     run.build(count * SLOT_BYTES)
     run.iterate(count)
+    run.charge(count * 50)
     return run.own(list(numbers))
 
 
@@ -124,26 +216,33 @@ def _end_element(items: Any, at: int, name: str) -> Any:
 )
 def zip_(run: Evaluation, items: Any, /, *others: Any) -> list[Any]:
     lists = [list_of(each, "zip") for each in (items, *others)]
-    run.iterate(min(map(len, lists)) * len(lists))
-    return run.new_list([run.new_list(list(row)) for row in zip(*lists, strict=False)])
+    count = min(map(len, lists))
+    run.iterate(count * len(lists))
+    run.reserve(count * (1 + len(lists)))
+    rows = run.over(zip(*lists, strict=False), count, 3 * ELEMENT_NS)
+    return run.new_list([run.new_list(list(row)) for row in rows])
 
 
 @LISTS.add("keys(object)", "The keys.", 'keys({"x": 1, "y": 2})', '["x", "y"]')
 def keys(run: Evaluation, value: Any, /) -> list[Any]:
     run.iterate(len(object_of(value, "keys")))
+    run.reserve(len(value))
     return run.new_list(list(value))
 
 
 @LISTS.add("values(object)", "The values.", 'values({"x": 1, "y": 2})', "[1, 2]")
 def values(run: Evaluation, value: Any, /) -> list[Any]:
     run.iterate(len(object_of(value, "values")))
+    run.reserve(len(value))
     return run.new_list(list(value.values()))
 
 
 @LISTS.add("items(object)", "Lists of key and value.", 'items({"x": 1})', '[["x", 1]]')
 def items_(run: Evaluation, value: Any, /) -> list[Any]:
     run.iterate(len(object_of(value, "items")))
-    return run.new_list([run.new_list([key, each]) for key, each in value.items()])
+    run.reserve(3 * len(value))
+    entries = run.over(value.items(), len(value), 3 * ELEMENT_NS)
+    return run.new_list([run.new_list([key, each]) for key, each in entries])
 
 
 @LISTS.add(
@@ -156,6 +255,8 @@ def merge(run: Evaluation, value: Any, /, *others: Any) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for each in (value, *others):
         run.iterate(len(object_of(each, "merge")))
+        run.reserve(len(each))
+        run.charge(len(each) * ELEMENT_NS)
         merged.update(each)
     return run.new_object(merged)
 
@@ -169,15 +270,23 @@ def merge(run: Evaluation, value: Any, /, *others: Any) -> dict[str, Any]:
 def get(run: Evaluation, value: Any, path: Any, default: Any = None, /) -> Any:
     try:
         return (
-            look_up(value, path, "the value") if type(path) is int else _value_at(value, text_of(path, "get"))
+            look_up(value, path, "the value")
+            if type(path) is int
+            else _value_at(value, _path_parts(text_of(path, "get"), run))
         )
     except MissingError:
         return default
 
 
-def _value_at(value: Any, path: str) -> Any:
-    """Return the value at a dotted path. A number is an index if the value is a list."""
-    for part in path.split("."):
+def _path_parts(path: str, run: Evaluation) -> list[str]:
+    if len(path) > SHORT_TEXT:
+        run.charge(len(path) << 4)
+    return path.split(".", MAX_PATH_PARTS)
+
+
+def _value_at(value: Any, parts: list[str]) -> Any:
+    """Return the value at a path. A number is an index if the value is a list."""
+    for part in parts:
         digits = part.removeprefix("-")
         index = type(value) is list and digits.isascii() and digits.isdigit() and len(digits) < 10
         value = look_up(value, int(part) if index else part, "the value")

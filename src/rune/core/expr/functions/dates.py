@@ -7,15 +7,25 @@ field widths such as `%999999999d`.
 from __future__ import annotations
 
 import calendar
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
-from rune.core.expr.budget import Evaluation, ExpressionError
+from rune.core.expr.budget import (
+    BLOCK,
+    SHORT_TEXT,
+    UNMETERED,
+    Evaluation,
+    ExpressionError,
+    Meter,
+    meter_of,
+)
 from rune.core.expr.functions.table import Table, number_of, text_of
 from rune.core.expr.values import is_number, kind_name
 
 DATES = Table("dates")
+# Estimated nanoseconds for a directive of a pattern, or a character between two.
+_DIRECTIVE_NS = 1_000
 
 _SECONDS_PER_UNIT = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 _MONTHS_PER_UNIT = {"month": 1, "year": 12}
@@ -66,38 +76,42 @@ _NAMES = {
 }
 
 
-def _directives(pattern: str) -> list[tuple[str, str]]:
-    """Split a pattern into (directive, "") and ("", literal) pairs, with shorthands expanded."""
-    found: list[tuple[str, str]] = []
-    at = 0
+def _directives(pattern: str, meter: Meter) -> Iterator[tuple[str, str]]:
+    """Yield the (directive, "") and ("", literal) pairs of a pattern, with shorthands expanded."""
+    at = charged = 0
     while at < len(pattern):
+        if at >= charged:
+            meter.charge(min(BLOCK, len(pattern) - at) * _DIRECTIVE_NS)
+            charged += BLOCK
         letter = pattern[at + 1 : at + 2]
         if pattern[at] != "%":
-            found.append(("", pattern[at]))
+            yield "", pattern[at]
             at += 1
         elif letter in _SHORTHANDS:
-            found.extend(_directives(_SHORTHANDS[letter]))
+            yield from _directives(_SHORTHANDS[letter], meter)
             at += 2
         elif letter in _WRITERS:
-            found.append((letter, ""))
+            yield letter, ""
             at += 2
         else:
             known = " ".join(f"%{each}" for each in (*_WRITERS, *_SHORTHANDS))
             raise ExpressionError(f"the pattern has an unknown %{letter}; available: {known}")
-    return found
 
 
-def format_with(moment: datetime, pattern: str) -> str:
+def format_with(moment: datetime, pattern: str, meter: Meter = UNMETERED) -> str:
     """Format a date in UTC with a strftime pattern."""
-    return "".join(literal or _WRITERS[letter](moment) for letter, literal in _directives(pattern))
+    return "".join(literal or _WRITERS[letter](moment) for letter, literal in _directives(pattern, meter))
 
 
-def parse_with(text: str, pattern: str) -> datetime:
+def parse_with(text: str, pattern: str, meter: Meter = UNMETERED) -> datetime:
     """Parse a date with a strftime pattern."""
+    for _ in _directives(pattern, meter):
+        # An unknown directive is an error even if the text does not fit before it.
+        pass
     refused = ExpressionError(f'the date "{text[:40]}" does not fit "{pattern[:40]}"')
     fields: dict[str, int] = {}
     at = 0
-    for letter, literal in _directives(pattern):
+    for letter, literal in _directives(pattern, meter):
         if letter in _WIDTHS:
             end = _digits_end(text, at, _WIDTHS[letter])
             if end == at:
@@ -191,6 +205,12 @@ def moment_of(value: Any, name: str) -> datetime:
     raise ExpressionError(f"{name}() takes a date as text or in seconds, not {kind_name(value)}")
 
 
+def _moment(run: Evaluation, value: Any, name: str) -> datetime:
+    if type(value) is str and len(value) > SHORT_TEXT:
+        run.charge(len(value) << 2)
+    return moment_of(value, name)
+
+
 @DATES.add("now()", "The time of this attempt.", 'starts_with(now(), "20")', "true", pure=False)
 def now(run: Evaluation, /) -> str:
     try:
@@ -212,9 +232,9 @@ def now(run: Evaluation, /) -> str:
 def parse_date(run: Evaluation, text: Any, pattern: Any = None, /) -> str:
     run.build(27)
     if pattern is None:
-        return iso(moment_of(text, "parse_date"))
+        return iso(_moment(run, text, "parse_date"))
     run.scan(len(text_of(text, "parse_date")) + len(text_of(pattern, "parse_date")))
-    return iso(parse_with(text, pattern))
+    return iso(parse_with(text, pattern, meter_of(run.scope)))
 
 
 @DATES.add(
@@ -224,9 +244,9 @@ def parse_date(run: Evaluation, text: Any, pattern: Any = None, /) -> str:
     '"31.12.2024 10:00"',
 )
 def format_date(run: Evaluation, date: Any, pattern: Any, /) -> str:
-    moment = moment_of(date, "format_date")
+    moment = _moment(run, date, "format_date")
     run.build(len(text_of(pattern, "format_date")))
-    text = format_with(moment, pattern)
+    text = format_with(moment, pattern, meter_of(run.scope))
     run.build(len(text))
     return text
 
@@ -238,7 +258,7 @@ def format_date(run: Evaluation, date: Any, pattern: Any, /) -> str:
     '"2024-03-01T00:00:00Z"',
 )
 def add_time(run: Evaluation, date: Any, amount: Any, unit: Any, /) -> str:
-    moment = moment_of(date, "add_time")
+    moment = _moment(run, date, "add_time")
     count = number_of(amount, "add_time")
     name = text_of(unit, "add_time").removesuffix("s")
     run.build(27)

@@ -12,17 +12,29 @@ from typing import Any
 
 import msgspec
 
-from rune.core.expr.budget import MAX_JSON_DEPTH, BudgetError, Evaluation, ExpressionError
+from rune.core.expr.budget import (
+    MAX_JSON_DEPTH,
+    BudgetError,
+    Evaluation,
+    ExpressionError,
+    Meter,
+    meter_of,
+)
 from rune.core.expr.functions.table import Table, text_of
-from rune.core.expr.values import kind_name, kind_of, to_json, to_text
+from rune.core.expr.values import kind_name, kind_of, to_text, write_json, write_text
 
 ENCODING = Table("encoding")
 JSONS = Table("JSON and types")
+# Estimated nanoseconds per character.
+_ENCODE_NS = 10
+_QUOTE_NS = 150
+_PARSE_NS = 100
 
 
 @ENCODING.add("base64(text)", "The text's UTF-8 bytes in base64.", 'base64("hi")', '"aGk="')
 def base64_(run: Evaluation, text: Any, /) -> str:
     run.build(2 * len(text_of(text, "base64")))
+    run.charge(len(text) * _ENCODE_NS)
     return base64.b64encode(text.encode()).decode()
 
 
@@ -31,6 +43,7 @@ def base64_(run: Evaluation, text: Any, /) -> str:
 )
 def from_base64(run: Evaluation, text: Any, /) -> str:
     run.build(len(text_of(text, "from_base64")))
+    run.charge(len(text) * _ENCODE_NS)
     plain = text.strip().replace("-", "+").replace("_", "/").rstrip("=")
     try:
         return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True).decode()
@@ -45,7 +58,7 @@ def from_base64(run: Evaluation, text: Any, /) -> str:
     '"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"',
 )
 def sha256(run: Evaluation, text: Any, /) -> str:
-    run.scan(len(text_of(text, "sha256")))
+    run.scan(len(text_of(text, "sha256")), _ENCODE_NS)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -56,7 +69,7 @@ def sha256(run: Evaluation, text: Any, /) -> str:
     '"233f8e9a13f278f19758a015d82f51e6e27966f1efc29d2cffb5d1a45ae9dc4c"',
 )
 def hmac_sha256(run: Evaluation, text: Any, key: Any, /) -> str:
-    run.scan(len(text_of(text, "hmac_sha256")) + len(text_of(key, "hmac_sha256")))
+    run.scan(len(text_of(text, "hmac_sha256")) + len(text_of(key, "hmac_sha256")), _ENCODE_NS)
     return hmac.new(key.encode(), text.encode(), "sha256").hexdigest()
 
 
@@ -68,6 +81,7 @@ def url_encode(run: Evaluation, value: Any, /) -> str:
         raise ExpressionError(f"url_encode() takes text or a number, not {kind_name(value)}")
     text = to_text(value)
     run.build(3 * len(text))
+    run.charge(len(text) * _QUOTE_NS)
     return urllib.parse.quote(text, safe="")
 
 
@@ -96,20 +110,20 @@ def uuid(run: Evaluation, /) -> str:
 
 @JSONS.add("str(value)", "The value as it appears inside text.", "str([1, null])", '"[1,null]"')
 def str_(run: Evaluation, value: Any, /) -> str:
-    return _write_text(run, value, to_text)
+    return _write_text(run, value, write_text)
 
 
 @JSONS.add("json(value)", "The value as compact JSON.", 'json({"a": "b"})', '"{\\"a\\":\\"b\\"}"')
 def json(run: Evaluation, value: Any, /) -> str:
-    return _write_text(run, value, to_json)
+    return _write_text(run, value, write_json)
 
 
-def _write_text(run: Evaluation, value: Any, write: Callable[[Any], str]) -> str:
+def _write_text(run: Evaluation, value: Any, write: Callable[[Any, Meter], str]) -> str:
     # Accounted for before it is written, because shared parts are written repeatedly, and afterwards, because escapes
     # are longer than the characters they encode.
     before = run.left
     run.weigh(value)
-    text = write(value)
+    text = write(value, meter_of(run.scope))
     run.build(max(0, len(text) - (before - run.left)))
     return text
 
@@ -117,6 +131,7 @@ def _write_text(run: Evaluation, value: Any, write: Callable[[Any], str]) -> str
 @JSONS.add("parse_json(text)", "The value that a JSON text holds.", 'parse_json("[1, 2]")', "[1, 2]")
 def parse_json(run: Evaluation, text: Any, /) -> Any:
     run.build(len(text_of(text, "parse_json")))
+    run.charge(len(text) * _PARSE_NS)
     try:
         value = msgspec.json.decode(text.encode())
     except (msgspec.MsgspecError, ValueError) as error:

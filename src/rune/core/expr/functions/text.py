@@ -5,16 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 from rune.core.expr import operators, regex
-from rune.core.expr.budget import Evaluation, ExpressionError
+from rune.core.expr.budget import ELEMENT_NS, SHORT_TEXT, Evaluation, ExpressionError, meter_of
 from rune.core.expr.functions.table import Table, list_of, text_of
-from rune.core.expr.values import to_text
+from rune.core.expr.values import write_text
 
 TEXT = Table("text")
+# Estimated nanoseconds per character of text that is changed, and of text that becomes parts of a list.
+_CHANGE_NS = 30
+_SPLIT_NS = 60
+_WINDOW_CHARS = 256 * 1024
+
+
+def _build(run: Evaluation, text: str, cost: int = _CHANGE_NS) -> None:
+    run.build(len(text))
+    if len(text) > SHORT_TEXT:
+        run.charge(len(text) * cost)
 
 
 @TEXT.add("upper(text)", "The text in upper case.", 'upper("ada")', '"ADA"')
 def upper(run: Evaluation, text: Any, /) -> str:
-    run.build(len(text_of(text, "upper")))
+    _build(run, text_of(text, "upper"))
     capital = str(text.upper())
     # Some letters become two or three in upper case.
     run.build(len(capital) - len(text))
@@ -23,13 +33,13 @@ def upper(run: Evaluation, text: Any, /) -> str:
 
 @TEXT.add("lower(text)", "The text in lower case.", 'lower("ÄB")', '"äb"')
 def lower(run: Evaluation, text: Any, /) -> str:
-    run.build(len(text_of(text, "lower")))
+    _build(run, text_of(text, "lower"))
     return str(text.lower())
 
 
 @TEXT.add("trim(text)", "The text without white space at its ends.", 'trim("  ada ")', '"ada"')
 def trim(run: Evaluation, text: Any, /) -> str:
-    run.build(len(text_of(text, "trim")))
+    _build(run, text_of(text, "trim"))
     return str(text.strip())
 
 
@@ -40,7 +50,7 @@ def trim(run: Evaluation, text: Any, /) -> str:
     '["a", "b"]',
 )
 def split(run: Evaluation, text: Any, separator: Any = None, /) -> list[Any]:
-    run.build(len(text_of(text, "split")))
+    _build(run, text_of(text, "split"), _SPLIT_NS)
     if separator is None:
         return run.new_list(text.split())
     if not text_of(separator, "split"):
@@ -59,7 +69,9 @@ def join(run: Evaluation, items: Any, separator: Any = "", /) -> str:
     before = run.left
     run.build(len(text_of(separator, "join")) * len(items))
     run.weigh(items)
-    text = str(separator.join(map(to_text, items)))
+    meter = meter_of(run.scope)
+    parts = [write_text(each, meter) for each in run.over(items, len(items), 2 * ELEMENT_NS)]
+    text = str(separator.join(parts))
     run.build(max(0, len(text) - (before - run.left)))
     return text
 
@@ -73,9 +85,31 @@ def join(run: Evaluation, items: Any, separator: Any = "", /) -> str:
 def replace(run: Evaluation, text: Any, old: Any, new: Any, /) -> str:
     if not text_of(old, "replace"):
         raise ExpressionError("replace() takes a text to replace that is not empty")
-    count = text_of(text, "replace").count(old)
+    if len(text_of(text, "replace")) > _WINDOW_CHARS:
+        return _replace_by_window(run, text, old, text_of(new, "replace"))
+    run.charge(len(text) * _CHANGE_NS)
+    count = text.count(old)
     run.build(len(text) + count * (len(text_of(new, "replace")) - len(old)))
     return str(text.replace(old, new))
+
+
+def _replace_by_window(run: Evaluation, text: str, old: str, new: str) -> str:
+    """Replace in a long text, which may become short enough for the budget."""
+    window = max(_WINDOW_CHARS, len(old))
+    pieces: list[str] = []
+    at = 0
+    while at < len(text):
+        # Long enough for every occurrence that begins within the window.
+        part = text[at : at + window + len(old) - 1]
+        run.charge(len(part) * _CHANGE_NS)
+        size = len(part) + part.count(old) * (len(new) - len(old))
+        *before, last = part.split(old)
+        end = len(part) - len(last)
+        following = max(window, end)
+        run.build(size - max(0, len(part) - following))
+        pieces += (new.join([*before, last[: following - end]]),)
+        at += following
+    return "".join(pieces)
 
 
 @TEXT.add(
@@ -85,14 +119,14 @@ def replace(run: Evaluation, text: Any, old: Any, new: Any, /) -> str:
     "true",
 )
 def starts_with(run: Evaluation, text: Any, prefix: Any, /) -> bool:
-    return operators.starts_with(text, prefix)
+    return operators.starts_with(text, prefix, run)
 
 
 @TEXT.add(
     "ends_with(text, suffix)", "Whether the text ends with the suffix.", 'ends_with("abc", "bc")', "true"
 )
 def ends_with(run: Evaluation, text: Any, suffix: Any, /) -> bool:
-    return operators.ends_with(text, suffix)
+    return operators.ends_with(text, suffix, run)
 
 
 @TEXT.add(

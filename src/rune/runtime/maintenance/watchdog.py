@@ -1,0 +1,77 @@
+"""Watches the event loop from a thread, and reports what blocked it.
+
+A blocked loop runs no node, answers no request and renews no lease, and it cannot report itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+import time
+import traceback
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from rune.telemetry.counters import Counters
+
+log = logging.getLogger("rune.watchdog")
+
+BLOCKED_S = 1.0
+PERIOD_S = 0.25
+MAX_FRAMES = 30
+
+
+class LoopWatchdog:
+    """Asks the event loop for an answer four times a second. Reports an answer that takes longer than a second."""
+
+    def __init__(self, counters: Counters, blocked_s: float = BLOCKED_S) -> None:
+        self._counters = counters
+        self._blocked_s = blocked_s
+        self._stop = threading.Event()
+        self._asked: float | None = None
+        self._reported = False
+        self.stack = ""
+        """The stack of the event loop when it was last found blocked."""
+
+    @asynccontextmanager
+    async def watching(self) -> AsyncIterator[LoopWatchdog]:
+        """Watch the running loop during the block."""
+        loop, thread = asyncio.get_running_loop(), threading.get_ident()
+        watch = threading.Thread(target=self._watch, args=(loop, thread), name="rune-watchdog", daemon=True)
+        watch.start()
+        try:
+            yield self
+        finally:
+            self._stop.set()
+
+    def _watch(self, loop: asyncio.AbstractEventLoop, thread: int) -> None:
+        while not self._stop.wait(min(PERIOD_S, self._blocked_s / 4)):
+            asked = self._asked
+            if asked is None:
+                self._asked = time.monotonic()
+                try:
+                    loop.call_soon_threadsafe(self._answer)
+                except RuntimeError:  # the loop is closed
+                    return
+            elif not self._reported and time.monotonic() - asked > self._blocked_s:
+                self._report(thread)
+
+    def _report(self, thread: int) -> None:
+        """Log the stack of the loop while it is blocked: afterwards it is gone."""
+        self._reported = True
+        frame = sys._current_frames().get(thread)
+        self.stack = "".join(traceback.format_stack(frame)[-MAX_FRAMES:]) if frame is not None else ""
+        log.error("the event loop has been blocked for more than %s s by:\n%s", self._blocked_s, self.stack)
+
+    def _answer(self) -> None:
+        """Called by the loop."""
+        asked = self._asked
+        assert asked is not None
+        took = time.monotonic() - asked
+        if took > self._blocked_s:
+            self._counters.loop_blocked(took)
+            log.warning("the event loop was blocked for %.1f s", took)
+        self._reported = False
+        self._asked = None
