@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rune.client import AsyncClient as AsyncClient
     from rune.client import Client as Client
+    from rune.errors import NodeFailure as NodeFailure
+    from rune.nodes.custom import NodeContext as NodeContext
+    from rune.nodes.custom import node as node
 
 __version__ = "0.1.0"
 
-_CLIENT = frozenset({"AsyncClient", "Client"})
+_MODULES = {
+    "AsyncClient": "rune.client",
+    "Client": "rune.client",
+    "NodeContext": "rune.nodes.custom",
+    "NodeFailure": "rune.errors",
+    "node": "rune.nodes.custom",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """The clients, imported when somebody wants one: the engine needs none of what they need."""
-    if name not in _CLIENT:
+    """Import a public name on first use: importing `rune` loads neither the client nor the node types."""
+    if name not in _MODULES:
         raise AttributeError(f"module 'rune' has no attribute {name!r}")
-    from rune import client  # noqa: PLC0415
-
-    return getattr(client, name)
+    return getattr(importlib.import_module(_MODULES[name]), name)

@@ -75,15 +75,25 @@ class RuneError(Exception):
 
 
 class NodeFailure(RuneError):  # noqa: N818 - public name, raised by custom nodes
-    """Raised by a node to fail its attempt; its retry and error policies then apply."""
+    """Raised by a node to fail its attempt; its retry and error policies then apply.
+
+    `permanent=True`: another attempt would fail as well, so `retry` does not cover it unless its `on` names the code.
+    None: as the node type declares for the code, by default transient.
+    """
 
     code = "NODE_FAILED"
 
     def __init__(
-        self, message: str, *, code: str | None = None, details: dict[str, Any] | None = None
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        details: dict[str, Any] | None = None,
+        permanent: bool | None = None,
     ) -> None:
         super().__init__(message, code=code)
         self.details = details or {}
+        self.permanent = permanent
 
 
 class LimitExceededError(RuneError):

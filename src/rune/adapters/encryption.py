@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from rune.adapters.private_files import make_private_folder
 from rune.ports.credentials import (
     AnyFields,
     Credential,
@@ -213,7 +214,7 @@ def _unreadable(file: Path, error: OSError) -> EncryptionKeyError:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private_folder(folder, lambda _: False)  # an existing folder may belong to other programs
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)

@@ -19,6 +19,23 @@ one expression, or a list of rules, that the node evaluates. `element`: a templa
 evaluates per element (`$item`). `literal`: the value is used unchanged."""
 
 
+PERMANENT_CODES = frozenset(
+    {
+        "BAD_PARAMETER",
+        "EXPRESSION_ERROR",
+        "EXPRESSION_SYNTAX",
+        "INVALID_INPUT",
+        "LIMIT_EXCEEDED",
+        "NOT_JSON",
+        "UNKNOWN_WORKFLOW",
+    }
+)
+"""Error codes of any node type that every further attempt would repeat."""
+
+ErrorClass = Literal["permanent", "transient", "by status"]
+"""Whether `retry` covers an error code: never by default, by default, or depending on the status in the details."""
+
+
 class JoinRule(msgspec.Struct, frozen=True):
     """How a join waits: what opens it, when it times out, and whether an opening cancels the other branches."""
 
@@ -43,6 +60,10 @@ class NodeType(msgspec.Struct, frozen=True, kw_only=True):
     doc: str = ""
     output: str = ""
     errors: Mapping[str, str] = {}
+    permanent: frozenset[str] = frozenset()  # codes that `retry` does not cover, besides `PERMANENT_CODES`
+    by_status: frozenset[str] = (
+        frozenset()
+    )  # codes whose failures state themselves whether they are permanent
     schema: Mapping[str, Any] = {}
     kinds: Mapping[str, ParameterKind] = {}  # parameters not named here are templates
     trigger: bool = False
@@ -69,6 +90,12 @@ class NodeType(msgspec.Struct, frozen=True, kw_only=True):
     window: Callable[[Mapping[str, Any]], Window] = lambda parameters: Window()
     binds_item: Callable[[Mapping[str, Any]], bool] = lambda parameters: False
     retry: Callable[[Mapping[str, Any]], Mapping[str, Any] | None] = lambda parameters: None
+
+    def error_class(self, code: str) -> ErrorClass:
+        """Return whether `retry` covers a code of this type without naming it in `on`."""
+        if code in self.by_status:
+            return "by status"
+        return "permanent" if code in PERMANENT_CODES or code in self.permanent else "transient"
 
 
 Catalogue = Mapping[str, NodeType]

@@ -280,7 +280,8 @@ class Interruption(BaseException):
 def failure_of(error: BaseException) -> Failure:
     """Convert an exception raised by a node into its outcome."""
     if isinstance(error, NodeFailure):
-        return Failure(Error(_text(error.code), _text(error.message), _details(error.details)))
+        details = _details(error.details)
+        return Failure(Error(_text(error.code), _text(error.message), details, permanent=error.permanent))
     if isinstance(error, RuneError):
         return Failure(Error(error.code, _text(error.message)))
     return Failure(Error("NODE_ERROR", _text(f"{type(error).__name__}: {error}")))

@@ -36,6 +36,9 @@ CREDENTIAL_ERRORS = {
 }
 """Error codes of node types that accept credentials."""
 
+PERMANENT_CREDENTIAL_ERRORS = frozenset({MISSING, FORBIDDEN, DENIED})
+"""Not `CREDENTIAL_UNREADABLE`: the next attempt may run on a worker that has the key."""
+
 Reference = Mapping[str, Any]
 """A credential reference in a document: `name` or `id`, optionally `type`."""
 

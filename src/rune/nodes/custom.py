@@ -143,7 +143,8 @@ def node(name: str, *, effectful: bool = True, **traits: Any) -> Callable[[F], F
     """Make a function a node type. Its arguments become the parameters, its docstring the documentation.
 
     `effectful=False` declares a pure function: no external effects and the same result for the same input.
-    `traits` are further fields of the node type, such as `aliases` or `errors`.
+    `traits` are further fields of the node type, such as `aliases`, `errors`, or `permanent`: the error codes that
+    `retry` does not cover.
     """
     if not _NAME.fullmatch(name):
         raise ValueError(f"`{name}` is not a valid node type name; for example `acme.score`")
@@ -176,6 +177,7 @@ def _kind(
         **traits,
     }
     lax = bool(facts.pop("lax", False))
+    facts["permanent"] = frozenset(facts.get("permanent", ()))
     declared = declare(name, model, lax=lax, **facts)
     return RunnableType(declared, model, _behaviour(function, model, wants_context, effectful), lax)
 

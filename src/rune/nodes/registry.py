@@ -252,7 +252,7 @@ def _check_outcome(kind: RunnableType, outcome: Outcome, call: NodeCall[Any]) ->
     if type(outcome) is Failure:
         error = outcome.error
         cleaned = failure_of(NodeFailure(error.message, code=error.code, details=error.details)).error
-        return Failure(msgspec.structs.replace(cleaned, engine=error.engine))
+        return Failure(msgspec.structs.replace(cleaned, engine=error.engine, permanent=error.permanent))
     if kind.builds and isinstance(outcome, Output):
         check_json(outcome.value, call.limits, call.meter)
     return outcome
@@ -273,6 +273,7 @@ def describe(registry: Registry, each: NodeType) -> dict[str, Any]:
         "doc": each.doc,
         "output": each.output,
         "errors": dict(each.errors),
+        "error_classes": {code: each.error_class(code) for code in each.errors},
         "outlets": _outlets(each),
         "trigger": each.trigger,
         "effectful": _effectful(each),

@@ -189,6 +189,7 @@ class Engine:
             await asyncio.gather(*services, return_exceptions=True)
             if self._components.completion_publisher is not None:
                 await self._components.completion_publisher.close()
+            await self.launcher.close()
             await self._components.outbox_marker.close()
             self.evaluator.close()
             await self._resources.close()

@@ -91,10 +91,25 @@ class ExecutionDataCache:
     def close(self, execution: str) -> None:
         self._open.pop(execution, None)
 
-    def execution_time(self, claimed: int) -> int:
-        """Return the current time of an execution, never before the time at which its token was claimed. The clock of
-        an execution with fake time may be ahead of the system's."""
-        return max(claimed, self._clock.now())
+    def clock_since(self, claimed: int) -> ExecutionClock:
+        """Return the clock of an execution whose token was claimed at this time of its store."""
+        return ExecutionClock(self._clock, claimed)
+
+
+class ExecutionClock:
+    """The time of an execution while a worker runs one of its tokens: the store's time at the claim, plus the time that
+    has passed on this machine since. The times of workers whose clocks differ thus keep the order of the store."""
+
+    __slots__ = ("_claimed", "_clock", "_since")
+
+    def __init__(self, clock: Clock, claimed: int) -> None:
+        self._clock = clock
+        self._claimed = claimed
+        self._since = clock.now()
+
+    def now(self) -> int:
+        """Return the time in milliseconds since the epoch, never before the claim."""
+        return self._claimed + max(0, self._clock.now() - self._since)
 
 
 class ExecutionData:

@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 from rune.core.definition.problems import Problem
 from rune.errors import InvalidDocumentError, RuneError
 from rune.ports.access import StartLimitError
+from rune.ports.journal import StoreUnavailableError
 from rune.ports.workflows import ANYTHING, NOTHING, Expected
 from rune.server.schemas import View
 
@@ -82,7 +83,7 @@ STATUS: dict[str, int] = {
     "NEWER_FORMAT": 503,
     "NOT_READY": 503,
 }
-"""The HTTP status of every error code; a code that is not listed has 400."""
+"""The HTTP status of every error code; a code that is not listed has 503 if a store is unavailable, otherwise 400."""
 _BY_STATUS = {404: "NOT_FOUND", 405: "NOT_ALLOWED", 413: "TOO_LARGE"}
 _BY_PLACE = {"path": "NOT_FOUND", "query": "BAD_QUERY", "body": "BAD_BODY", "header": "BAD_HEADER"}
 MAX_REPORTED = 5  # errors of one request
@@ -190,7 +191,7 @@ def documented(statuses: Mapping[int, str], model: type[View] | None = None) -> 
 
 
 def status_of(error: RuneError) -> int:
-    return STATUS.get(error.code, 400)
+    return STATUS.get(error.code, 503 if isinstance(error, StoreUnavailableError) else 400)
 
 
 def problem_document(error: RuneError) -> ProblemDocument:

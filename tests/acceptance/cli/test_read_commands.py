@@ -219,6 +219,15 @@ def test_nodes_shows_type_by_alias(rune: Rune) -> None:
     assert "UNREACHABLE" in text
 
 
+def test_nodes_shows_class_of_error_codes_and_retry_defaults(rune: Rune) -> None:
+    lines = [line.split() for line in rune("nodes", "http").stdout.splitlines() if line]
+
+    classes = {words[0]: words[1] for words in lines if words[0].startswith(("HTTP_", "CREDENTIAL_", "EXPR"))}
+    assert (classes["HTTP_BLOCKED"], classes["HTTP_TIMEOUT"]) == ("permanent", "transient")
+    assert (classes["HTTP_STATUS"], classes["EXPRESSION_ERROR"]) == ("by", "permanent")
+    assert lines[-1][:3] == ["retry:", "max_attempts", "1,"]
+
+
 def test_unknown_node_type_suggests_similar_one(rune: Rune) -> None:
     (problem,) = rune.json("nodes", "mrge", code=2)["problems"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import select
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -59,6 +60,13 @@ class RedisServer:
         """Send SIGKILL to the server."""
         self._process.kill()
         self._process.wait()
+
+    def freeze(self) -> None:
+        """Stop the process with SIGSTOP: connections stay open and no command is answered."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
 
     def restart(self) -> None:
         """Kill and start the server; its data is lost."""

@@ -28,6 +28,24 @@ def test_is_retried_by_attempt_and_code(attempt: int, on: tuple[str, ...], code:
     assert is_retried(Retry(max_attempts=5, on=on), attempt, Error(code, "")) is retried
 
 
+@pytest.mark.parametrize(
+    ("error", "on", "retried"),
+    [
+        (Error("BAD_PARAMETER", ""), (), False),
+        (Error("BAD_PARAMETER", ""), ("BAD_PARAMETER",), True),
+        (Error("DECLARED", ""), (), False),
+        (Error("DECLARED", "", permanent=False), (), True),
+        (Error("E", "", permanent=True), (), False),
+        (Error("E", "", permanent=True), ("E",), True),
+        (Error("UNKNOWN_OUTCOME", ""), ("UNKNOWN_OUTCOME",), False),
+    ],
+)
+def test_permanent_error_is_retried_only_if_on_names_it(
+    error: Error, on: tuple[str, ...], retried: bool
+) -> None:
+    assert is_retried(Retry(max_attempts=5, on=on), 1, error, frozenset({"DECLARED"})) is retried
+
+
 def test_default_policy_does_not_retry() -> None:
     assert not is_retried(Retry(), 1, Error("E", ""))
 

@@ -40,6 +40,8 @@ def test_type_is_documented(kind: NodeType) -> None:
     assert kind.doc
     assert kind.output
     assert all(code.isupper() and meaning for code, meaning in kind.errors.items())
+    assert kind.permanent | kind.by_status <= kind.errors.keys()
+    assert not kind.permanent & kind.by_status
 
 
 @TYPES

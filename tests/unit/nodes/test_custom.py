@@ -17,6 +17,7 @@ from rune.errors import NodeFailure
 from rune.nodes.base import RunnableType
 from rune.nodes.custom import NodeContext, kind_of, node
 from rune.nodes.registry import execute_async, prepare, standard_registry
+from rune.testing.harness import run_document
 from tests.unit.nodes.runner import error, output
 
 
@@ -188,3 +189,26 @@ def test_kind_of_other_objects_is_none() -> None:
     assert kind_of(print) is None
     assert kind_of(5) is None
     assert kind_of(None) is None
+
+
+@node("acme.refuse", permanent={"DECLARED"})
+def refuse(code: str, permanent: bool | None = None) -> None:
+    raise NodeFailure("no", code=code, permanent=permanent)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "attempts"),
+    [
+        ({"code": "E"}, 3),
+        ({"code": "E", "permanent": True}, 1),
+        ({"code": "DECLARED"}, 1),
+        ({"code": "DECLARED", "permanent": False}, 3),
+    ],
+)
+def test_custom_node_states_whether_failure_is_retried(parameters: dict[str, Any], attempts: int) -> None:
+    registry = standard_registry().extended([type_of(refuse)])
+    run = {"id": "it", "type": "acme.refuse", "parameters": parameters, "retry": {"max_attempts": 3}}
+
+    result = run_document({"id": "w", "nodes": [run]}, registry=registry)
+
+    assert [each["attempts"] for each in result["nodes"]] == [attempts]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from rune.adapters.blobs.keys import BlobKey, InvalidBlobKeyError, execution_folder, fan_out, parse_blob_key
+from rune.adapters.private_files import FILE_MODE, FOLDER_MODE
 from rune.ports.journal import StoreUnavailableError
 
 T = TypeVar("T")
@@ -23,8 +24,6 @@ TEMPORARY_PREFIX = "."
 
 MAX_WRITE_TRIES = 5
 """How often a write or a removal is tried while another process removes or fills the same folder."""
-
-_FILE_MODE = 0o600
 
 
 class FilesystemBlobs:
@@ -83,7 +82,7 @@ class FilesystemBlobs:
             if each in self._durable:
                 continue
             with suppress(FileExistsError):
-                each.mkdir()
+                each.mkdir(mode=FOLDER_MODE)
             _fsync_folder(each.parent)
             if each is not home:
                 self._durable.add(each)
@@ -148,7 +147,7 @@ def _remove_files(home: Path) -> int:
 
 
 def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, _FILE_MODE)
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
 
 
 def _fsync_folder(folder: Path) -> None:

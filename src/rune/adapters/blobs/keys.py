@@ -46,6 +46,11 @@ def fan_out(execution: str) -> tuple[str, str]:
     return digest[:2], digest[2:4]
 
 
+def is_fan_out(name: str) -> bool:
+    """Return whether a name in the root folder is one of the folders of `fan_out`."""
+    return len(name) == 2 and set(name) <= set("0123456789abcdef")
+
+
 def _escape(part: str) -> str:
     """Percent-encode a name. Dots are encoded too, so that no name is `..` or starts with a dot."""
     plain = quote(part, safe="@", errors="surrogatepass").replace(".", "%2E")

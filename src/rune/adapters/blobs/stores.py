@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from rune.adapters.blobs.filesystem import FilesystemBlobs
+from rune.adapters.blobs.keys import is_fan_out
+from rune.adapters.private_files import make_private_folder
 from rune.ports.blobs import BlobStore
 from rune.settings import SettingsError
 
@@ -41,7 +43,7 @@ def _open_files(url: str) -> FilesystemBlobs:
         raise SettingsError(f"RUNE_BLOB: `{url}` is not a folder; use three slashes: `file:///folder`")
     folder = Path(path)
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private_folder(folder, is_fan_out)
     except OSError as error:
         reason = error.strerror or str(error)
         raise SettingsError(f"RUNE_BLOB: the folder {folder} cannot be used: {reason}") from error

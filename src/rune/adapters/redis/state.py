@@ -112,7 +112,8 @@ class EndPredictor:
             passed = 0
             if self._clock is None:
                 passed = round((time.monotonic() - single.claimed_monotonic) * 1000)
-            single.prediction = None if finish is None else (finish, single.claimed_at + passed)
+            at = max(single.claimed_at + passed, decisions[-1].at)
+            single.prediction = None if finish is None else (finish, at)
         return single.prediction
 
 

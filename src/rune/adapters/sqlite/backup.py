@@ -13,15 +13,13 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from rune.adapters.sqlite.database import MIGRATIONS
+from rune.adapters.private_files import restrict_file
+from rune.adapters.sqlite.database import MIGRATIONS, SIDE_FILES
 from rune.adapters.sqlite.owner import NETWORK_FILE_SYSTEMS, Lock, file_system
 from rune.adapters.sqlite.readonly import ReadOnlyDatabase
 from rune.errors import RuneError
 from rune.ports.inspection import BackupResult, FileInspection
 from rune.ports.journal import NewerFormatError, StoreUnavailableError
-
-SIDE_FILES = ("-wal", "-shm")
-"""Suffixes of the files that SQLite keeps beside a database; the first has writes that are not in the file yet."""
 
 FSYNC_SAMPLES = 12
 MAX_CHECKED_BYTES = 256 * 1024 * 1024
@@ -141,6 +139,7 @@ def _set_aside(database: Path) -> Path:
     for each in (*SIDE_FILES, ""):
         with suppress(FileNotFoundError):
             os.rename(database.with_name(database.name + each), aside.with_name(aside.name + each))
+            restrict_file(aside.with_name(aside.name + each))
     return aside
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from rune.adapters.private_files import create_private_file, restrict_file
 from rune.adapters.rows import LETTERS
 from rune.core.execution.fact import ExecutionEnded
 from rune.ports.journal import NewerFormatError, StoreUnavailableError
@@ -36,6 +37,9 @@ MIGRATIONS: tuple[Callable[[], str], ...] = tuple(
 
 BUSY_TIMEOUT_MS = 10_000
 """How long a connection waits for a lock of another one."""
+
+SIDE_FILES = ("-wal", "-shm")
+"""Suffixes of the files that SQLite keeps beside a database; the first has writes that are not in the file yet."""
 
 WriteFunction = Callable[[sqlite3.Connection], Any]
 
@@ -98,6 +102,7 @@ class Database:
         self._wakeup = threading.Condition()
         self._stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._make_files_private()
         self._writer = self._connect()
         migrate(self._writer)
         self.opened = self._increment_openings()
@@ -114,6 +119,17 @@ class Database:
         except sqlite3.Error as error:
             raise StoreUnavailableError(f"cannot write to {self.path}: {error}") from error
         return int(count)
+
+    def _make_files_private(self) -> None:
+        """Create the file, or restrict an existing one to its owner. SQLite gives its side files the same mode."""
+        file = self.path.resolve()
+        try:
+            create_private_file(file)
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise StoreUnavailableError(f"cannot open {self.path}: {reason}") from error
+        for suffix in SIDE_FILES:
+            restrict_file(file.with_name(file.name + suffix))
 
     def _connect(self, *, read_only: bool = False) -> sqlite3.Connection:
         uri = f"{self.path.resolve().as_uri()}{'?mode=ro' if read_only else ''}"

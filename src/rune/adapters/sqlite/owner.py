@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from rune.adapters.private_files import make_private_folder
 from rune.codec.rpc import (
     HEADER,
     ErrorReply,
@@ -41,6 +42,9 @@ log = logging.getLogger("rune.owner")
 NETWORK_FILE_SYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "afs", "ceph", "glusterfs", "lustre"}
 )
+DATA_FOLDER = ".rune"
+"""The default name of the home folder, which no other program uses."""
+
 MAX_PATH_BYTES = 100
 """Longest socket address that is used directly; the system limit is 107."""
 
@@ -96,6 +100,13 @@ def _folder_errors(database: Path) -> Iterator[None]:
         ) from error
 
 
+def make_data_folder(database: Path) -> None:
+    """Create the folder of a database file, or restrict an existing one that holds nothing but the data of Rune."""
+    folder = database.parent
+    own_names = (f"{database.stem}.", f".{database.name}-", "secret.key", ".secret.key.", ".rune-")
+    make_private_folder(folder, lambda name: folder.name == DATA_FOLDER or name.startswith(own_names))
+
+
 class Lock:
     """Context in which this process owns the database file; FileInUseError if another process owns it."""
 
@@ -106,7 +117,7 @@ class Lock:
 
     def __enter__(self) -> Lock:
         with _folder_errors(self._database):
-            self._database.parent.mkdir(parents=True, exist_ok=True)
+            make_data_folder(self._database)
         kind = file_system(self._database.parent)
         if kind in NETWORK_FILE_SYSTEMS:
             raise StoreUnavailableError(

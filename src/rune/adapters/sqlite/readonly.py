@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from rune.adapters.private_files import restrict_file
 from rune.adapters.rows import summary_of
 from rune.adapters.sqlite.database import MIGRATIONS, Database, WriteFunction
 from rune.codec.facts import decode_path
@@ -51,6 +52,7 @@ class ReadOnlyDatabase(Database):
         self.path = path
         self._relaxed = True
         self.opened = 0
+        restrict_file(path)
         self.reader = self._connect(read_only=True)
         (version,) = self._read_row("PRAGMA user_version")
         if version > len(MIGRATIONS):

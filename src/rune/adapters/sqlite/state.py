@@ -193,7 +193,7 @@ class SqliteState:
             self._journal.sleeps_with_next(execution, until)
             return None
         finish = predict_end(running.state, decisions)
-        return None if finish is None else (finish, self._now(running))
+        return None if finish is None else (finish, max(self._now(running), decisions[-1].at))
 
     async def apply(self, execution: str, decisions: Sequence[Decision]) -> Applied:
         running, loaded = await self._load(execution)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rune.adapters.sqlite.database import Database
 from rune.adapters.sqlite.journal import SqliteJournal
+from rune.adapters.sqlite.owner import make_data_folder
 from rune.adapters.sqlite.queue import SqliteQueue
 from rune.adapters.sqlite.retention import SqliteRetention
 from rune.adapters.sqlite.state import Plans, SqliteState
@@ -16,7 +17,7 @@ class SqliteStores:
     """The stores of the embedded backend over one file."""
 
     def __init__(self, path: Path, clock: Clock, *, relaxed: bool = False) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_data_folder(path)
         self.database = Database(path, relaxed=relaxed)
         self.journal = SqliteJournal(self.database)
         self.blob = SqliteBlobs(self.database)

@@ -8,10 +8,17 @@ from typing import Annotated, Any
 import typer
 
 from rune.cli.output import Cell, paint, print_json, print_table, refuse, refuse_error
+from rune.core.definition.model import Retry
 from rune.core.definition.problems import Problem, did_you_mean
 from rune.errors import RuneError
 from rune.nodes.registry import described, full_registry
 from rune.settings import Settings, load_settings
+
+_RETRY = Retry()
+RETRY_DEFAULTS = (
+    f"retry: max_attempts {_RETRY.max_attempts}, initial_delay {_RETRY.initial_delay:g} s, backoff {_RETRY.backoff:g}, "
+    f"max_delay {_RETRY.max_delay:g} s, jitter {str(_RETRY.jitter).lower()}, on: every transient error"
+)
 
 
 def nodes(
@@ -24,8 +31,9 @@ def nodes(
 ) -> None:
     """List the node types, or show one of them in full.
 
-    With a type: its parameters, outlets, output and error codes. If RUNE_URL is
-    set, the node types of that server.
+    With a type: its parameters, outlets, output and error codes. A node's `retry`
+    covers transient errors, and permanent ones only if its `on` names the code.
+    If RUNE_URL is set, the node types of that server.
 
     Examples:
       rune nodes
@@ -100,7 +108,10 @@ def _print_one(each: dict[str, Any]) -> None:
         print(f"\noutput: {each['output']}")
     if each["errors"]:
         print()
-        print_table(("error code", "when"), [[code, when] for code, when in each["errors"].items()])
+        classes = each.get("error_classes", {})  # a server of an earlier version does not send them
+        rows = [[code, classes.get(code, ""), when] for code, when in each["errors"].items()]
+        print_table(("error code", "class", "when"), rows)
+        print(f"\n{RETRY_DEFAULTS}")
 
 
 def _encode(value: Any) -> str:

@@ -60,6 +60,7 @@ class AttemptFailed(msgspec.Struct, frozen=True, tag="attempt", omit_defaults=Tr
     attempt: int
     failure: Error
     signal: str | None = None
+    began: int = 0
 
 
 @final
@@ -73,6 +74,7 @@ class NodeSuspended(msgspec.Struct, frozen=True, tag="suspend", omit_defaults=Tr
     due: int | None = None
     signal: str | None = None
     deadline: int | None = None
+    began: int = 0
 
 
 @final

@@ -8,12 +8,16 @@ import msgspec
 
 
 class Error(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An error. `engine`: detected by the engine, so that the execution ends as `failed` instead of `halted`."""
+    """An error. `engine`: detected by the engine, so that the execution ends as `failed` instead of `halted`.
+
+    `permanent`: whether another attempt would fail as well; None: as the node type declares for the code.
+    """
 
     code: str
     message: str
     details: dict[str, Any] = {}
     engine: bool = False
+    permanent: bool | None = None
 
 
 @final

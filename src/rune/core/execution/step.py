@@ -14,6 +14,7 @@ from rune.core.execution.outcome import Error, Failure, FanOut, Outcome, Output,
 from rune.core.execution.routing import decision_for_fact, skip
 from rune.core.execution.token import Token, TokenPurpose
 from rune.core.limits import LIMITS, Limits
+from rune.core.node_type import PERMANENT_CODES
 from rune.core.plan.model import NodePlan, Plan
 from rune.ids import fraction
 
@@ -96,11 +97,18 @@ def _shortened(value: object) -> str:
     return f"a value of type {type(value).__name__}"
 
 
-def is_retried(retry: Retry, attempt: int, error: Error) -> bool:
-    """Return whether the policy allows another attempt. An effect with an unknown outcome is never retried."""
-    if error.code == "UNKNOWN_OUTCOME":
+def is_retried(retry: Retry, attempt: int, error: Error, permanent: frozenset[str] = frozenset()) -> bool:
+    """Return whether the policy allows another attempt; `permanent` are the codes that the node type declares so.
+
+    Without `on` a policy covers transient errors only. An effect with an unknown outcome is never retried.
+    """
+    if attempt >= retry.max_attempts or error.code == "UNKNOWN_OUTCOME":
         return False
-    return attempt < retry.max_attempts and (not retry.on or error.code in retry.on)
+    if retry.on:
+        return error.code in retry.on
+    if error.permanent is not None:
+        return not error.permanent
+    return error.code not in PERMANENT_CODES and error.code not in permanent
 
 
 def retry_due(retry: Retry, attempt: int, failed_at: int, token: str, earliest: int = 0) -> int:
@@ -177,7 +185,7 @@ def fact_for_outcome(
 
 
 def _failed(node: NodePlan, token: Token, now: int, error: Error) -> TokenFact:
-    if is_retried(node.retry, token.attempt, error):
+    if is_retried(node.retry, token.attempt, error, node.type.permanent):
         return AttemptFailed(token.node, token.path, now, token.attempt, error, token.signal)
     return _result(node, token, now, "failed", failure=error)
 

@@ -41,6 +41,7 @@ TYPE = declare(
         "TOO_MANY_FAILURES": "more items failed than `tolerate` allows",
         "LIMIT_EXCEEDED": "the list exceeds the output size limit",
     },
+    permanent=frozenset({"TOO_MANY_FAILURES"}),
     joins_items=True,
     join_rule=lambda parameters: JoinRule("all", parameters.get("timeout")),
 )

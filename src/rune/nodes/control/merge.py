@@ -67,6 +67,7 @@ TYPE = declare(
         "UNREACHABLE": "fewer than `at_least` branches can still arrive",
         "NOT_AN_OBJECT": "`combine` received a payload that is not an object",
     },
+    permanent=frozenset({"NOT_AN_OBJECT", "UNREACHABLE"}),
     merges=True,
     reads_payload=lambda parameters: True,
     join_rule=lambda parameters: JoinRule(

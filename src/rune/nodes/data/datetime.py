@@ -66,6 +66,7 @@ TYPE = declare(
         "BAD_TIMEZONE": "the time zone does not exist",
         "BAD_FORMAT": "`format` is not valid",
     },
+    permanent=frozenset({"BAD_DATE", "BAD_TIMEZONE", "BAD_FORMAT"}),
 )
 
 

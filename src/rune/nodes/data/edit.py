@@ -65,6 +65,7 @@ TYPE = declare(
         "CONVERSION_FAILED": "a value does not convert to its `type`",
         "BAD_PARAMETER": "an assignment is not valid",
     },
+    permanent=frozenset({"NOT_AN_OBJECT", "CONVERSION_FAILED"}),
     binds_item=_per_element,
     reads_payload=lambda parameters: _per_element(parameters) and "from" not in parameters,
 )

@@ -10,7 +10,7 @@ from msgspec import Meta, field
 
 from rune.core.execution.outcome import Outcome, Output
 from rune.nodes.base import NodeCall
-from rune.nodes.credentials import CREDENTIAL_ERRORS
+from rune.nodes.credentials import CREDENTIAL_ERRORS, PERMANENT_CREDENTIAL_ERRORS
 from rune.nodes.io.http_client.pagination import Pagination, combined
 from rune.nodes.schema import Model, Scalar, declare
 
@@ -127,6 +127,9 @@ TYPE = declare(
         "CREDENTIAL_TOKEN": "the credential's token endpoint returned no token",
         "EXPRESSION_ERROR": "a parameter cannot be evaluated",
     },
+    permanent=frozenset({"HTTP_BLOCKED", "HTTP_TOO_LARGE", "HTTP_REDIRECT", "BLOB_UNKNOWN"})
+    | PERMANENT_CREDENTIAL_ERRORS,
+    by_status=frozenset({"HTTP_STATUS", "CREDENTIAL_TOKEN"}),
     credentials=True,
     effectful=lambda parameters: True,
     retry=_retry,

@@ -20,9 +20,9 @@ from rune.core.definition.strict_json import decode_json
 from rune.core.execution.outcome import Outcome, Output
 from rune.errors import NodeFailure
 from rune.nodes.base import NodeCall
-from rune.nodes.credentials import CREDENTIAL_ERRORS
+from rune.nodes.credentials import CREDENTIAL_ERRORS, PERMANENT_CREDENTIAL_ERRORS
 from rune.nodes.io.http_client.request import KEY, Request, key_text
-from rune.nodes.io.http_client.response import excerpt, read_decoded
+from rune.nodes.io.http_client.response import excerpt, is_permanent_status, read_decoded
 from rune.nodes.io.http_client.ssrf import Target, target
 from rune.nodes.redaction import redacted
 from rune.nodes.schema import Model, declare, either
@@ -118,6 +118,8 @@ TYPE = declare(
         **CREDENTIAL_ERRORS,
         "EXPRESSION_ERROR": "a parameter cannot be evaluated",
     },
+    permanent=frozenset({"HTTP_BLOCKED"}) | PERMANENT_CREDENTIAL_ERRORS,
+    by_status=frozenset({"LLM_STATUS"}),
     credentials=True,
     effectful=lambda parameters: True,
 )
@@ -266,7 +268,9 @@ async def chat(call: NodeCall[Any]) -> dict[str, Any]:
 
 def _map_error(failure: NodeFailure) -> NodeFailure:
     code = _CODES.get(failure.code)
-    return failure if code is None else NodeFailure(failure.message, code=code, details=failure.details)
+    if code is None:
+        return failure
+    return NodeFailure(failure.message, code=code, details=failure.details, permanent=failure.permanent)
 
 
 async def _build_request(call: NodeCall[Any]) -> Request:
@@ -344,7 +348,8 @@ async def _status_failure(call: NodeCall[Any], response: Response, label: str) -
         **retry_delay(call.now, response.headers.get("Retry-After")),
     }
     code = "LLM_RATE_LIMITED" if response.status == 429 else "LLM_STATUS"
-    return NodeFailure(f"{label} returned {response.status}", code=code, details=details)
+    permanent = is_permanent_status(response.status)
+    return NodeFailure(f"{label} returned {response.status}", code=code, details=details, permanent=permanent)
 
 
 async def _read_stream(call: NodeCall[Any], response: Response, completion: Completion) -> None:

@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from rune.core.execution.outcome import Outcome, Output
 from rune.errors import NodeFailure
 from rune.nodes.base import NodeCall
-from rune.nodes.credentials import CREDENTIAL_ERRORS, FORBIDDEN, check_host
+from rune.nodes.credentials import CREDENTIAL_ERRORS, FORBIDDEN, PERMANENT_CREDENTIAL_ERRORS, check_host
 from rune.nodes.io.http_client.request import File, Loaded, load
 from rune.nodes.schema import Model, Scalar, declare, plain
 from rune.ports.credentials import Smtp
@@ -44,6 +44,7 @@ MAX_RECIPIENTS = 100
 # Limit of all attachments of a mail together; few servers accept more.
 MAX_ATTACHED_BYTES = 25 * 1024 * 1024
 
+_PERMANENT_REPLY = 500  # replies below, such as 451, ask for another attempt (RFC 5321)
 _PORTS: dict[Security, int] = {"none": 25, "starttls": 587, "tls": 465}
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\x80-\x9f\u2028\u2029]+")
 _LOCAL = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
@@ -93,6 +94,9 @@ TYPE = declare(
         **CREDENTIAL_ERRORS,
         "EXPRESSION_ERROR": "a parameter cannot be evaluated",
     },
+    permanent=frozenset({"SMTP_BAD_ADDRESS", "SMTP_NO_SERVER", "SMTP_TOO_LARGE", "BLOB_UNKNOWN"})
+    | PERMANENT_CREDENTIAL_ERRORS,
+    by_status=frozenset({"SMTP_AUTH", "SMTP_REJECTED"}),
     credentials=True,
     effectful=lambda parameters: True,
 )
@@ -358,10 +362,17 @@ async def deliver(mail: Mail, server: Server, *, seconds: float = COMMAND_TIMEOU
     except aiosmtplib.SMTPRecipientsRefused as error:
         rejected = [_rejection(each.recipient, each.code, each.message) for each in error.recipients]
         raise NodeFailure(
-            f"{where} rejected all recipients", code="SMTP_REJECTED", details={"rejected": rejected}
+            f"{where} rejected all recipients",
+            code="SMTP_REJECTED",
+            details={"rejected": rejected},
+            permanent=all(each.code >= _PERMANENT_REPLY for each in error.recipients),
         ) from None
     except aiosmtplib.SMTPAuthenticationError as error:
-        raise NodeFailure(f"{where} rejected the login ({error.code})", code="SMTP_AUTH") from None
+        raise NodeFailure(
+            f"{where} rejected the login ({error.code})",
+            code="SMTP_AUTH",
+            permanent=error.code >= _PERMANENT_REPLY,
+        ) from None
     except (aiosmtplib.SMTPConnectError, aiosmtplib.SMTPServerDisconnected, OSError) as error:
         raise NodeFailure(f"{where}: connection failed: {_reason(error)}", code="SMTP_CONNECT") from None
     except aiosmtplib.SMTPResponseException as error:
@@ -369,6 +380,7 @@ async def deliver(mail: Mail, server: Server, *, seconds: float = COMMAND_TIMEOU
             f"{where} rejected the mail: {error.code} {_reason(error)}",
             code="SMTP_REJECTED",
             details={"status": error.code},
+            permanent=error.code >= _PERMANENT_REPLY,
         ) from None
     except aiosmtplib.SMTPException as error:
         code = "SMTP_CONNECT" if server.security != "none" else "SMTP_REJECTED"

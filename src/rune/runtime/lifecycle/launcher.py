@@ -1,14 +1,19 @@
 """Starts executions: records them in the journal, initialises their state and sends their first tokens.
 
-Every start passes through here, and a start that was acknowledged is never lost.
+Every start passes through here. A start needs the journal alone: once its row is written it is accepted, and what
+follows (state, queue, messages) is repeated by the outbox relay if it fails. The caller learns of the row, not of the
+rest: an error for an execution that runs would make the caller start it a second time.
 """
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import logging
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 import msgspec
 
@@ -16,6 +21,7 @@ from rune.core.definition.model import canonical
 from rune.core.execution.fact import Fact
 from rune.core.permissions import LOCAL
 from rune.core.plan.model import Plan
+from rune.errors import RuneError
 from rune.ports.access import AppliedLimits
 from rune.ports.journal import FORMAT, ExecutionRecord, Parent
 from rune.ports.state import Applied
@@ -26,6 +32,14 @@ from rune.runtime.lifecycle.finisher import Finisher, OutboxMarker
 from rune.runtime.messaging.external_executor import ExternalExecutor
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.values import ExecutionDataCache
+
+log = logging.getLogger("rune.launcher")
+
+ACTIVATION_WAIT_S = 0.5
+"""How long a start waits for its activation before it returns; the activation continues in the background."""
+
+MAX_ACTIVATIONS = 1_000
+"""Activations in flight in this process; beyond it starts are left to the relay."""
 
 _PROCESS = secrets.token_hex(4)
 _COUNTER = itertools.count(secrets.randbits(16))
@@ -68,6 +82,10 @@ class Launcher:
         self._instrumentation = instrumentation
         self._external = external
         self._saved_definitions: set[str] = set()
+        # Without an outbox, journal and state are one store, and an activation waits for no other server.
+        self._bounded = backend.outbox is not None
+        self._activations: set[asyncio.Task[None]] = set()
+        self._late = 0
 
     async def start(
         self,
@@ -127,7 +145,7 @@ class Launcher:
         failpoint.hit("accepted")
         if accepted.id == wanted.id:
             self._instrumentation.accepted()
-            await self.activate(accepted)
+            await self._follow_up(accepted.id, self.activate(accepted))
         return accepted
 
     async def activate(self, accepted: ExecutionRecord) -> None:
@@ -149,9 +167,52 @@ class Launcher:
             if accepted is not wanted or not room:
                 return accepted
             self._data_cache.open(accepted, plan)
-            applied = await self._admission.admit(accepted, plan)
-        await self._send(accepted, applied)
+            if self._bounded:
+                activation = self._activate_from_memory(accepted, plan)
+            else:
+                activation = self._send(accepted, await self._admission.admit(accepted, plan))
+        await self._follow_up(accepted.id, activation)
         return accepted
+
+    async def _activate_from_memory(self, accepted: ExecutionRecord, plan: Plan) -> None:
+        await self._send(accepted, await self._admission.admit(accepted, plan))
+
+    async def _follow_up(self, execution: str, activation: Coroutine[Any, Any, None]) -> None:
+        """Activate an accepted execution. Wait for it briefly, and not at all while another activation is late: the
+        store that it waits for is away."""
+        if not self._bounded:
+            await self._try_activate(execution, activation)
+            return
+        if len(self._activations) >= MAX_ACTIVATIONS:
+            activation.close()
+            return
+        task = asyncio.create_task(self._try_activate(execution, activation))
+        self._activations.add(task)
+        task.add_done_callback(self._activations.discard)
+        if not self._late:
+            await asyncio.wait({task}, timeout=ACTIVATION_WAIT_S)
+        if not task.done():
+            self._late += 1
+            task.add_done_callback(self._one_less_late)
+
+    def _one_less_late(self, _: asyncio.Task[None]) -> None:
+        self._late -= 1
+
+    async def _try_activate(self, execution: str, activation: Coroutine[Any, Any, None]) -> None:
+        """Activate an accepted execution. If that fails, the relay, or the scheduler of an embedded engine, does it."""
+        try:
+            await activation
+        except Exception as error:
+            why = error.message if isinstance(error, RuneError) else f"{type(error).__name__}: {error}"
+            log.warning("%s is accepted and will be activated later: %s", execution, why)
+
+    async def close(self) -> None:
+        """Wait briefly for activations in flight and give up the others, which the relay completes."""
+        if self._activations:
+            _, late = await asyncio.wait(self._activations, timeout=ACTIVATION_WAIT_S)
+            for each in late:
+                each.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
 
     async def _send(self, accepted: ExecutionRecord, applied: Applied) -> None:
         failpoint.hit("admitted")

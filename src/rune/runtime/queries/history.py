@@ -76,6 +76,8 @@ class History:
                     self._results[(fact.node, fact.path)] = fact
                     self._reader.fetched[(fact.node, fact.path)] = fact
             elif isinstance(fact, AttemptFailed | NodeSuspended):
+                self._first.setdefault((fact.node, fact.path), fact.began or fact.at)
+            elif isinstance(fact, EffectStarted):
                 self._first.setdefault((fact.node, fact.path), fact.at)
             elif isinstance(fact, ExecutionEnded):
                 self.end = self.end or fact

@@ -107,8 +107,8 @@ class QueueDepths:
         elif age >= CACHE_S:
             if self._reading is None or self._reading.done():
                 self._reading = asyncio.create_task(self._ask())
-            if wait:
-                await asyncio.shield(self._reading)
+            if wait:  # briefly: a start needs the journal alone
+                await asyncio.wait({self._reading}, timeout=CACHE_S)
             elif age >= EVICT_AFTER_S:
                 return {}
         return self._known

@@ -42,7 +42,7 @@ from rune.runtime import failpoint
 from rune.runtime.backend import Backend
 from rune.runtime.components import EngineComponents
 from rune.runtime.instrumentation import now_ns
-from rune.runtime.values import ExecutionData, ExecutionNotFoundError, ValueReader
+from rune.runtime.values import ExecutionClock, ExecutionData, ExecutionNotFoundError, ValueReader
 from rune.runtime.worker.evaluator import Evaluator
 from rune.runtime.worker.node_runner import CredentialPolicy, NodeRunner, ProgressCallback
 from rune.telemetry.logs import LOG_CONTEXT
@@ -185,9 +185,12 @@ class Executor:
         reader = data.reader()
         timeline = _Timeline(token)
         traced = self._instrumentation.tracer is not None
+        clock = self._data_cache.clock_since(claim.now)
+        began = claim.now
         while (each := run.next()) is not None:
-            decision = await self._decide(data, reader, each, claim, first=each is token)
+            decision = await self._decide(data, reader, each, claim, clock, began, first=each is token)
             run.add(decision)
+            began = decision.at
             timeline.moments.append(now_ns())
             if traced and each is not token:
                 timeline.tokens.append(each)
@@ -197,9 +200,18 @@ class Executor:
         return run, timeline
 
     async def _decide(
-        self, data: ExecutionData, reader: ValueReader, token: Token, claim: Claim, *, first: bool
+        self,
+        data: ExecutionData,
+        reader: ValueReader,
+        token: Token,
+        claim: Claim,
+        clock: ExecutionClock,
+        began: int,
+        *,
+        first: bool,
     ) -> Decision:
-        """Run one node and derive the decision from its outcome; a token that is not to run is decided directly."""
+        """Run one node and derive the decision from its outcome; a token that is not to run is decided directly.
+        `began` is when the node began: at the claim, or when the node before it in the run ended."""
         plan = data.plan
         node = plan.nodes[token.node]
         if first and claim.verdict == "cancelled":
@@ -215,15 +227,15 @@ class Executor:
         if once and not await self._mark_effect_started(data, token, claim.now):
             return step(plan, token, Failure(UNKNOWN_OUTCOME), claim.now)
         outcome = await self._runner.run(data, reader, token, claim)
-        now = self._data_cache.execution_time(claim.now)
+        now = clock.now()
         try:
             decision = step(plan, token, await self._persist_output(data, reader, token, outcome), now)
         except StoreUnavailableError:
             raise
         except RuneError as error:
             decision = step(plan, token, Failure(Error(error.code, error.message)), now)
-        if now > claim.now and type(decision.fact) is NodeResult:
-            return replace(decision, fact=replace(decision.fact, began=claim.now))
+        if now > began and decision.fact is not None and type(decision.fact) is not RaceWinner:
+            return replace(decision, fact=replace(decision.fact, began=began))
         return decision
 
     async def _record_race_winner(self, data: ExecutionData, token: Token, now: int) -> Token:
@@ -343,7 +355,7 @@ class Executor:
             await self._queue.send(execution, remaining, data.accepted.priority)
         failpoint.hit("sent")
         if applied.finish is not None:
-            await self._finisher.finish(execution, applied.finish, applied.now)
+            await self._finisher.finish(execution, applied.finish, max(applied.now, decisions[-1].at))
 
     async def _apply_stored_outcome(self, data: ExecutionData, claim: Claim) -> bool:
         """Apply the outcome that an earlier or faster holder recorded. Return False if there is none."""

@@ -12,6 +12,7 @@ from starlette.responses import Response
 import rune
 from rune.core.definition.problems import did_you_mean
 from rune.core.execution.explain import Waiting, explain
+from rune.core.node_type import ErrorClass
 from rune.nodes.registry import UnknownNodeTypeError, describe, described
 from rune.ports.inspection import QueueDepth, ReportsDepth
 from rune.ports.processes import ProcessInfo
@@ -184,6 +185,7 @@ class NodeTypeView(View, frozen=True, kw_only=True):
     doc: str
     output: str
     errors: dict[str, str]
+    error_classes: dict[str, ErrorClass]
     outlets: list[str]
     trigger: bool
     effectful: bool

@@ -87,3 +87,31 @@ def test_localhost_is_blocked_without_allow_list(
 
     assert result["entry"]["error"]["code"] == "HTTP_BLOCKED"
     assert servers.http.calls == {}
+
+
+@pytest.mark.parametrize(
+    ("status", "on", "attempts"),
+    [
+        (404, [], 1),
+        (422, [], 1),
+        (408, [], 3),
+        (425, [], 3),
+        (429, [], 3),
+        (500, [], 3),
+        (404, ["HTTP_STATUS"], 3),
+    ],
+)
+def test_status_is_retried_if_transient_or_named(
+    status: int, on: list[str], attempts: int, run_workflow: WorkflowRunner
+) -> None:
+    route = {"path": "/x", "status": status, "text": "no"}
+
+    result, servers = run_workflow(route, policy={"max_attempts": 3, "on": on}, raise_on_status="4xx,5xx")
+
+    assert result["entry"]["attempts"] == servers.http.calls["/x"].count == attempts
+
+
+def test_blocked_address_is_not_retried(run_workflow: WorkflowRunner) -> None:
+    result, _ = run_workflow(url="http://10.0.0.1/", policy={"max_attempts": 3})
+
+    assert (result["entry"]["error"]["code"], result["entry"]["attempts"]) == ("HTTP_BLOCKED", 1)

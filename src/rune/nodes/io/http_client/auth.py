@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from rune.errors import NodeFailure
 from rune.nodes.base import NodeCall
 from rune.nodes.io.http_client.request import Request
-from rune.nodes.io.http_client.response import read_decoded
+from rune.nodes.io.http_client.response import is_permanent_status, read_decoded
 from rune.nodes.io.http_client.ssrf import target
 from rune.nodes.redaction import redacted
 from rune.ports.credentials import ApiKey, Basic, Bearer, Credential, Header, OAuth2
@@ -128,7 +128,12 @@ async def _fetch_token(call: NodeCall[Any], fields: OAuth2) -> tuple[str, float]
         ) from None
     if status != 200:
         reason = "the client was rejected" if status in _REJECTED else "no token"
-        raise NodeFailure(f"{label} returned {status}: {reason}", code=NO_TOKEN, details={"status": status})
+        raise NodeFailure(
+            f"{label} returned {status}: {reason}",
+            code=NO_TOKEN,
+            details={"status": status},
+            permanent=is_permanent_status(status),
+        )
     try:
         found = msgspec.json.decode(data, type=_Token, strict=False)
     except msgspec.DecodeError:

@@ -20,7 +20,14 @@ from rune.nodes.io.http_client.auth import authorize, renew_token
 from rune.nodes.io.http_client.client import Response
 from rune.nodes.io.http_client.pagination import PAGES, Pagination, following, items_of, rule_of
 from rune.nodes.io.http_client.request import Request, build, raises
-from rune.nodes.io.http_client.response import AS_BLOB, excerpt, read, read_decoded, response_file_name
+from rune.nodes.io.http_client.response import (
+    AS_BLOB,
+    excerpt,
+    is_permanent_status,
+    read,
+    read_decoded,
+    response_file_name,
+)
 from rune.nodes.io.http_client.ssrf import Target, join_url
 from rune.nodes.redaction import redacted
 
@@ -284,7 +291,8 @@ def _status_failure(call: NodeCall[Any], response: FinalResponse) -> NodeFailure
     }
     details |= retry_delay(call.now, response.headers.get("retry-after"))
     message = f"{response.request.method} {response.label} returned {response.status}"
-    return NodeFailure(message, code="HTTP_STATUS", details=details)
+    permanent = is_permanent_status(response.status)
+    return NodeFailure(message, code="HTTP_STATUS", details=details, permanent=permanent)
 
 
 async def _output(call: NodeCall[Any], pages: Pages, duration: int) -> dict[str, Any]:

@@ -49,6 +49,14 @@ _CHARSET = re.compile(
 )
 
 
+_TRANSIENT_CLIENT_ERRORS = frozenset({408, 425, 429})
+
+
+def is_permanent_status(status: int) -> bool:
+    """Return whether the same request would be answered with the same status: 4xx except 408, 425 and 429."""
+    return 400 <= status < 500 and status not in _TRANSIENT_CLIENT_ERRORS
+
+
 class Labelled(Protocol):
     """The subject of an error message; its label is built only if needed."""
 

@@ -1,0 +1,1 @@
+"""What the history of an execution shows, on every backend."""
