@@ -15,6 +15,9 @@ import msgspec
 from rune.errors import RuneError
 from rune.ports.retention import InvalidRuleError, Rule, parse_rules
 
+DERIVED = frozenset({"url_in_file"})
+"""Fields that `load_settings` computes; they cannot be set."""
+
 LISTS = frozenset({"nodes", "http_allow", "queues"})
 """Settings that hold several values, separated by commas in the environment."""
 
@@ -63,6 +66,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     secret_key: str = ""  # base64 keys of credentials, separated by commas: the first encrypts, all decrypt
     secret_key_file: str = ""  # a file with these keys, one per line; empty: `secret.key` in the home folder
     url: str = ""  # server that commands call instead of opening the stores
+    url_in_file: bool = False  # not a setting: whether the URL is from `rune.toml`
     api_key: str = ""  # key that servers require and clients send
     health_port: int = 0  # health endpoint of workers and schedulers; 0: none
     health_host: str = "127.0.0.1"
@@ -128,7 +132,12 @@ def load_settings(environment: Mapping[str, str] | None = None, folder: Path | N
         )
     if "api_key" in values:
         raise SettingsError("rune.toml: a key must not be stored here; set RUNE_API_KEY")
+    if derived := DERIVED & values.keys():
+        raise SettingsError(f"rune.toml: unknown setting `{min(derived)}`")
+    values["url_in_file"] = "url" in values and "RUNE_URL" not in given
     for field in msgspec.structs.fields(Settings):
+        if field.name in DERIVED:
+            continue
         text = given.get(f"RUNE_{field.name.upper()}")
         if text is not None:
             values[field.name] = _split_list(text) if field.name in LISTS else text

@@ -19,6 +19,7 @@ from rune.bootstrap.components import add_key as add_key
 from rune.bootstrap.components import fresh_key as fresh_key
 from rune.bootstrap.extras import optional_imports
 from rune.bootstrap.sqlite import connected as connected
+from rune.core.node_type import Catalogue
 from rune.errors import RuneError
 from rune.nodes.redaction import protect_log
 from rune.nodes.registry import Registry
@@ -62,7 +63,9 @@ class BackendModule(Protocol):
         roles: frozenset[str] = ROLES,
     ) -> AbstractAsyncContextManager[Engine]: ...
     def open_services(self, settings: Settings) -> AbstractAsyncContextManager[Services]: ...
-    def open_reader(self, settings: Settings) -> AbstractAsyncContextManager[ExecutionReader]: ...
+    def open_reader(
+        self, settings: Settings, catalogue: Catalogue | None
+    ) -> AbstractAsyncContextManager[ExecutionReader]: ...
     def open_credentials(self, settings: Settings) -> AbstractAsyncContextManager[CredentialService]: ...
     def open_access(self, settings: Settings) -> AbstractAsyncContextManager[Access]: ...
     async def preview(self, settings: Settings, rules: Sequence[Rule], now: int) -> RetentionResult: ...
@@ -124,9 +127,14 @@ def open_services(settings: Settings) -> AbstractAsyncContextManager[Services]:
     return _backend(settings).open_services(settings)
 
 
-def open_reader(settings: Settings) -> AbstractAsyncContextManager[ExecutionReader]:
-    """Open read-only access. It writes nothing and blocks no writer."""
-    return _backend(settings).open_reader(settings)
+def open_reader(
+    settings: Settings, catalogue: Catalogue | None = None
+) -> AbstractAsyncContextManager[ExecutionReader]:
+    """Open read-only access. It writes nothing, blocks no writer and imports no module with custom nodes.
+
+    A process that has imported them passes their `catalogue`.
+    """
+    return _backend(settings).open_reader(settings, catalogue)
 
 
 def open_credentials(settings: Settings) -> AbstractAsyncContextManager[CredentialService]:
@@ -135,7 +143,7 @@ def open_credentials(settings: Settings) -> AbstractAsyncContextManager[Credenti
 
 
 def open_access(settings: Settings) -> AbstractAsyncContextManager[Access]:
-    """Open read-only access to API keys, grants, limits and the audit log."""
+    """Open read-only access to API keys, grants, limits, triggers and the audit log."""
     return _backend(settings).open_access(settings)
 
 

@@ -17,7 +17,8 @@ from rune.adapters.postgres.triggers import PostgresTriggers
 from rune.adapters.redis.stores import RedisStores
 from rune.bootstrap.components import Access, credential_service, keys, new_engine
 from rune.bootstrap.rabbitmq import RabbitComponents
-from rune.nodes.registry import Registry, full_registry
+from rune.core.node_type import Catalogue
+from rune.nodes.registry import Registry, full_registry, standard_catalogue
 from rune.ports.blobs import BlobStore
 from rune.ports.clock import Clock
 from rune.ports.journal import StoreUnavailableError
@@ -168,10 +169,12 @@ async def _open_read_only(settings: Settings) -> AsyncIterator[PostgresStores]:
 
 
 @asynccontextmanager
-async def open_reader(settings: Settings) -> AsyncIterator[ExecutionReader]:
+async def open_reader(
+    settings: Settings, catalogue: Catalogue | None = None
+) -> AsyncIterator[ExecutionReader]:
     """Open read-only access."""
     async with _open_read_only(settings) as opened:
-        plans = PlanCache(opened.journal, full_registry(settings.nodes).catalogue)
+        plans = PlanCache(opened.journal, catalogue or standard_catalogue(), reading=True)
         yield ExecutionReader(
             opened.index, opened.journal, opened.blob, plans, opened.database, opened.workflows
         )
@@ -188,7 +191,7 @@ async def open_credentials(settings: Settings) -> AsyncIterator[CredentialServic
 
 @asynccontextmanager
 async def open_access(settings: Settings) -> AsyncIterator[Access]:
-    """Open read-only access to API keys, grants, limits and the audit log."""
+    """Open read-only access to API keys, grants, limits, triggers and the audit log."""
     async with _open_read_only(settings) as opened:
         database = opened.database
         yield Access(
@@ -196,6 +199,7 @@ async def open_access(settings: Settings) -> AsyncIterator[Access]:
             PostgresGrants(database),
             PostgresAuditLog(database),
             PostgresStartLimits(database),
+            PostgresTriggers(database),
         )
 
 

@@ -16,6 +16,7 @@ from rune.nodes.resources import Resources
 from rune.ports.access import ApiKeyStore, AuditLogStore, StartLimitStore
 from rune.ports.credentials import CredentialGrants, CredentialStore
 from rune.ports.processes import ProcessInfo
+from rune.ports.triggers import TriggerStore
 from rune.runtime.backend import Backend
 from rune.runtime.clock import SystemClock
 from rune.runtime.engine import Engine
@@ -85,12 +86,13 @@ def new_engine(
 
 
 class Access(msgspec.Struct, frozen=True):
-    """The stores of API keys, grants, the audit log and limits."""
+    """The stores of API keys, grants, the audit log, limits and triggers."""
 
     keys: ApiKeyStore
     grants: CredentialGrants
     log: AuditLogStore
     limits: StartLimitStore
+    triggers: TriggerStore
 
 
 def credential_service(

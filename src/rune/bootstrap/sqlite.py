@@ -20,7 +20,8 @@ from rune.adapters.sqlite.triggers import SqliteTriggers
 from rune.adapters.sqlite.workflows import SqliteWorkflows
 from rune.bootstrap.components import Access, credential_service, keys, new_engine
 from rune.codec.rpc import Call, RpcMethods, ServiceProxy
-from rune.nodes.registry import Registry, full_registry
+from rune.core.node_type import Catalogue
+from rune.nodes.registry import Registry, full_registry, standard_catalogue
 from rune.ports.clock import Clock
 from rune.ports.inspection import BackupResult, FileInspection
 from rune.ports.processes import RPC_METHODS
@@ -140,11 +141,13 @@ async def connected(
 
 
 @asynccontextmanager
-async def open_reader(settings: Settings) -> AsyncIterator[ExecutionReader]:
+async def open_reader(
+    settings: Settings, catalogue: Catalogue | None = None
+) -> AsyncIterator[ExecutionReader]:
     """Open read-only access, also while another process owns the file. It blocks no writer."""
     with closing(ReadOnlyDatabase(settings.database)) as database:
         journal = SqliteJournal(database)
-        plans = PlanCache(journal, full_registry(settings.nodes).catalogue)
+        plans = PlanCache(journal, catalogue or standard_catalogue(), reading=True)
         workflows = SqliteWorkflows(database)
         yield ExecutionReader(
             SqliteIndex(database), journal, SqliteBlobs(database), plans, database, workflows
@@ -161,13 +164,14 @@ async def open_credentials(settings: Settings) -> AsyncIterator[CredentialServic
 
 @asynccontextmanager
 async def open_access(settings: Settings) -> AsyncIterator[Access]:
-    """Open read-only access to API keys, grants, limits and the audit log."""
+    """Open read-only access to API keys, grants, limits, triggers and the audit log."""
     with closing(ReadOnlyDatabase(settings.database)) as database:
         yield Access(
             SqliteApiKeys(database),
             SqliteGrants(database),
             SqliteAuditLog(database),
             SqliteStartLimits(database),
+            SqliteTriggers(database),
         )
 
 

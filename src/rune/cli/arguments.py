@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,8 +24,8 @@ from rune.core.limits import LIMITS
 from rune.core.validation.validate import ValidationResult
 from rune.documents.loader import check_document, load_document
 from rune.errors import InvalidDocumentError, RuneError
-from rune.nodes.registry import full_registry, standard_catalogue
-from rune.settings import load_settings
+from rune.nodes.registry import full_registry, load_module, standard_catalogue
+from rune.settings import Settings, load_settings
 
 
 def not_empty(key: str | None) -> str | None:
@@ -32,6 +33,32 @@ def not_empty(key: str | None) -> str | None:
     if key is not None and not key.strip():
         raise typer.BadParameter("the key is empty")
     return key
+
+
+Nodes = Annotated[
+    list[str] | None,
+    typer.Option("--nodes", help="Python module with custom nodes, also in the current folder. Repeatable."),
+]
+
+
+def with_modules(settings: Settings, names: Sequence[str] | None) -> Settings:
+    """Return the settings with the modules that `--nodes` names, which are imported here.
+
+    Only a module named by hand may be in the current folder. A `rune.toml` found there is not trusted to run the code
+    beside it, so the modules of the settings are imported before the folder is added to the path.
+    """
+    if not names:
+        return settings
+    full_registry(settings.nodes)
+    here = str(Path.cwd())
+    sys.path.insert(0, here)
+    try:
+        for name in names:
+            load_module(name)
+    finally:
+        sys.path.remove(here)
+        sys.path.append(here)  # for imports inside their functions
+    return replace(settings, nodes=(*settings.nodes, *names))
 
 
 StartKey = Annotated[

@@ -18,6 +18,10 @@ from rune.core.plan.graph import Graph
 from rune.core.validation.validate import ValidationResult
 
 CHARACTER_WIDTH = 7.4
+CAPTION_CHARACTER_WIDTH = 6.6
+CAPTION_TOP = 20.0  # from the bottom of a box to the baseline of the first row of captions
+CAPTION_HEIGHT = 14.0
+CAPTION_GAP = 6.0
 MIN_WIDTH = 96.0
 MAX_WIDTH = 260.0
 HEIGHT = 46.0
@@ -115,11 +119,21 @@ class Position(msgspec.Struct):
     y: float = 0.0
 
 
+class Caption(msgspec.Struct, frozen=True):
+    """The text of a link: the middle of its baseline, `y` from the bottom of the box that the link leaves."""
+
+    text: str
+    x: float
+    y: float
+    width: float
+
+
 class Layout(msgspec.Struct, frozen=True):
-    """The positions of all boxes, and for each link the positions it passes."""
+    """The positions of all boxes, for each link the positions it passes, and the captions by link."""
 
     boxes: tuple[Position, ...]
     routes: tuple[tuple[Position, ...], ...]
+    captions: dict[int, Caption]
     width: float
     height: float
 
@@ -138,10 +152,68 @@ def lay_out(drawing: Drawing) -> Layout:
         routes.append((src, *between, dst))
     _order(rows, routes)
     width = _spread(rows)
-    for place in (each for row in rows for each in row):
-        place.y = MARGIN + HEIGHT / 2 + place.layer * (HEIGHT + LAYER_GAP)
-    height = 2 * MARGIN + len(rows) * (HEIGHT + LAYER_GAP) - (LAYER_GAP if rows else 0)
-    return Layout(boxes, tuple(routes), width, height)
+    leaving: list[list[tuple[int, str]]] = [[] for _ in rows]
+    for at, link in enumerate(drawing.links):
+        if text := _shorten(_caption_text(link)):
+            leaving[boxes[link.src].layer].append((at, text))
+    captions: dict[int, Caption] = {}
+    top = MARGIN
+    for row, links in zip(rows, leaving, strict=True):
+        placed, caption_rows = _place_captions(links, routes, width)
+        captions |= placed
+        for place in row:
+            place.y = top + HEIGHT / 2
+        top += HEIGHT + _layer_gap(caption_rows)
+    height = top - LAYER_GAP + MARGIN if rows else 2 * MARGIN
+    return Layout(boxes, tuple(routes), captions, width, height)
+
+
+def _layer_gap(caption_rows: int) -> float:
+    """Return the space below a layer whose links have captions in this many rows."""
+    return LAYER_GAP + CAPTION_HEIGHT * max(0, caption_rows - 1)
+
+
+def _place_captions(
+    links: list[tuple[int, str]], routes: list[tuple[Position, ...]], width: float
+) -> tuple[dict[int, Caption], int]:
+    """Place the captions of the links that leave a layer, in few rows that keep them apart; return the rows too."""
+    ordered = sorted(links, key=lambda each: (routes[each[0]][1].x, each[0]))
+    count = 1
+    while (placed := _fill_rows(ordered, routes, count, width)) is None:
+        count += max(1, count // 2)
+    return placed, count
+
+
+def _fill_rows(
+    links: list[tuple[int, str]], routes: list[tuple[Position, ...]], count: int, width: float
+) -> dict[int, Caption] | None:
+    """Put each caption on its link, in the first row with space for it; None if the rows do not suffice."""
+    rows: list[list[Caption]] = [[] for _ in range(count)]
+    placed: dict[int, Caption] = {}
+    for at, text in links:
+        needed = CAPTION_CHARACTER_WIDTH * len(text)
+        for number, row in enumerate(rows):
+            y = CAPTION_TOP + CAPTION_HEIGHT * number
+            centre = _x_at(routes[at], y, _layer_gap(count))
+            x = max(needed / 2, min(width - needed / 2, centre))
+            if all(abs(x - each.x) >= (needed + each.width) / 2 + CAPTION_GAP for each in row):
+                placed[at] = Caption(text, x, y, needed)
+                row.append(placed[at])
+                break
+        else:
+            return None
+    return placed
+
+
+def _x_at(route: tuple[Position, ...], y: float, gap: float) -> float:
+    """Return the horizontal position of a link at a distance below the box it leaves."""
+    src, following = route[0], route[1]
+    wanted = y / (gap if len(route) == 2 else gap + HEIGHT / 2)
+    low, high = 0.0, 1.0
+    for _ in range(20):  # the curve of `_line`, whose vertical position grows with the parameter
+        t = (low + high) / 2
+        low, high = (t, high) if 1.5 * t - 1.5 * t**2 + t**3 < wanted else (low, t)
+    return src.x + (following.x - src.x) * (3 * low**2 - 2 * low**3)
 
 
 def _width(title: str, kind: str) -> float:
@@ -239,7 +311,10 @@ def draw_svg(drawing: Drawing) -> str:
     ]
     parts += [_line(link, route) for link, route in drawn]
     parts += [_node(drawing, layout, at) for at in range(len(drawing.boxes))]
-    parts += [_caption(link, route) for link, route in drawn if _caption_text(link)]
+    parts += [
+        _text("caption", caption.x, layout.routes[at][0].y + HEIGHT / 2 + caption.y, caption.text)
+        for at, caption in layout.captions.items()
+    ]
     return "\n".join([*parts, "</svg>"])
 
 
@@ -260,9 +335,14 @@ def _rectangle(style: str, left: float, top: float, width: float, height: float,
 
 
 def _text(style: str, x: float, y: float, text: str) -> str:
+    return (
+        f'<text class="{style}" x="{x:.1f}" y="{y:.1f}" text-anchor="middle">{escape(_shorten(text))}</text>'
+    )
+
+
+def _shorten(text: str) -> str:
     limit = int((MAX_WIDTH - 28) / CHARACTER_WIDTH)
-    shown = text if len(text) <= limit else text[: limit - 1] + "…"
-    return f'<text class="{style}" x="{x:.1f}" y="{y:.1f}" text-anchor="middle">{escape(shown)}</text>'
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def _line(link: Link, route: tuple[Position, ...]) -> str:
@@ -280,13 +360,6 @@ def _line(link: Link, route: tuple[Position, ...]) -> str:
 
 def _caption_text(link: Link) -> str:
     return link.caption or ("error" if link.is_error else "")
-
-
-def _caption(link: Link, route: tuple[Position, ...]) -> str:
-    """Place the caption near the start of the link, where other links are furthest away."""
-    src, following = route[0], route[1]
-    x = src.x + (following.x - src.x) * 0.35
-    return _text("caption", x, src.y + HEIGHT / 2 + 20, _caption_text(link))
 
 
 def _bounds(layout: Layout, body: tuple[int, ...]) -> tuple[float, float, float, float]:

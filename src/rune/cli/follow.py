@@ -197,7 +197,7 @@ class ExecutionFollower:
             async def ended() -> None:
                 await asyncio.wait([ending])
 
-            async with open_reader(self._settings) as opened:
+            async with open_reader(self._settings, engine.plans.catalogue) as opened:
                 code = await self._follow(opened, accepted, ended, stop)
             assert code is not None  # the poll after the end reads the end
             stop.restore_handlers()
@@ -288,7 +288,8 @@ class ExecutionFollower:
                     start.cancel()
                     return await self._report_detached(stop)
                 self._accepted = await start
-            async with open_reader(self._settings) as opened:
+            known = self._registry.catalogue if self._registry is not None else None
+            async with open_reader(self._settings, known) as opened:
                 return await self._follow(opened, self._accepted, gone, stop)
 
     async def _follow(

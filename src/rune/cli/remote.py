@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from rune.bootstrap import UnsupportedOverUrlError
+from rune.cli.server_keys import key_for_server
 from rune.client import ApiError, AsyncClient, models
 from rune.client.models import Credential, Worker
 from rune.core.definition.problems import Problem
@@ -42,7 +43,7 @@ def not_over_url(what: str, settings: Settings) -> UnsupportedOverUrlError:
 @asynccontextmanager
 async def client(settings: Settings) -> AsyncIterator[AsyncClient]:
     """Open a client of the server named by RUNE_URL."""
-    async with AsyncClient(settings.url, key=settings.api_key or None) as opened:
+    async with AsyncClient(settings.url, key=key_for_server(settings)) as opened:
         with _raise_local_errors(settings.url):
             yield opened
 

@@ -8,7 +8,7 @@ import msgspec
 
 from rune.core.definition.model import Definition, content_hash
 from rune.core.definition.parser import parse_document
-from rune.core.node_type import Catalogue
+from rune.core.node_type import Catalogue, NodeType
 from rune.core.plan.compiler import compile_definition
 from rune.core.plan.model import Plan
 from rune.documents.loader import check_document, definition_in
@@ -36,11 +36,16 @@ class MissingNodeTypeError(RuneError):
 
 
 class PlanCache:
-    """Compiles definitions and keeps the most recently used plans."""
+    """Compiles definitions and keeps the most recently used plans.
 
-    def __init__(self, journal: Journal, catalogue: Catalogue) -> None:
+    With `reading`, node types that the catalogue lacks are no error: a replay of recorded facts needs of them no more
+    than their outlets, which the labels of edges name.
+    """
+
+    def __init__(self, journal: Journal, catalogue: Catalogue, *, reading: bool = False) -> None:
         self._journal = journal
         self.catalogue = catalogue
+        self._reading = reading
         self._plans: OrderedDict[str, Plan] = OrderedDict()
 
     def add(self, plan: Plan) -> None:
@@ -58,8 +63,11 @@ class PlanCache:
         if canonical is None:
             raise DefinitionNotFoundError(f"no definition has the hash {hash}")
         definition = _DECODER.decode(canonical)
-        self._check_types(definition)
-        plan = compile_definition(definition, self.catalogue)
+        if self._reading:
+            plan = compile_definition(definition, _with_opaque_types(definition, self.catalogue))
+        else:
+            self._check_types(definition)
+            plan = compile_definition(definition, self.catalogue)
         self.add(plan)
         return plan
 
@@ -82,3 +90,19 @@ class PlanCache:
                 f"the process that would run this was started without the node type `{missing[0]}`",
                 missing[0],
             )
+
+
+def _with_opaque_types(definition: Definition, catalogue: Catalogue) -> Catalogue:
+    """Add a type for each name that the catalogue lacks. It counts as effectful."""
+    names = {node.id: node.type for node in definition.nodes if node.type not in catalogue}
+    if not names:
+        return catalogue
+    outlets: dict[str, dict[str, None]] = {name: {} for name in names.values()}
+    for edge in definition.edges:
+        if edge.src in names and edge.label and not edge.is_error:
+            outlets[names[edge.src]][edge.label] = None
+    return {**catalogue, **{name: _opaque_type(name, tuple(labels)) for name, labels in outlets.items()}}
+
+
+def _opaque_type(name: str, outlets: tuple[str, ...]) -> NodeType:
+    return NodeType(name=name, effectful=lambda parameters: True, outlets=lambda parameters: outlets)

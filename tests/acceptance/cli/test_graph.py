@@ -138,6 +138,58 @@ def test_boxes_do_not_overlap() -> None:
     assert overlaps(wide) == []
 
 
+def switch(count: int, *, targets: int) -> dict[str, Any]:
+    """A switch with many outlets; the outlets share the given number of target nodes."""
+    rules = [{"expression": f"$trigger.n == {at}"} for at in range(count - 1)]
+    outlets = [*(f"case_{at}" for at in range(count - 1)), "fallback"]
+    return document(
+        [
+            node("a", "input"),
+            node("s", "switch", {"rules": rules}),
+            *(node(f"t{at}") for at in range(targets)),
+        ],
+        "a>s",
+        *(f"s>t{at % targets}:{outlet}" for at, outlet in enumerate(outlets)),
+    )
+
+
+Rectangle = tuple[float, float, float, float]
+
+
+def rectangles(svg: str) -> tuple[list[Rectangle], list[Rectangle]]:
+    """Return left, top, right and bottom of the captions, for an average letter of 6 pixels, and of the boxes."""
+    captions: list[Rectangle] = []
+    boxes: list[Rectangle] = []
+    for each in ET.fromstring(svg).iter():
+        if each.tag == f"{SVG}text" and each.get("class") == "caption":
+            x, y, width = float(each.attrib["x"]), float(each.attrib["y"]), 6.0 * len(each.text or "")
+            captions.append((x - width / 2, y - 9, x + width / 2, y + 3))
+        if each.tag == f"{SVG}rect" and each.attrib["class"].startswith("box"):
+            left, top, width, height = (float(each.attrib[name]) for name in ("x", "y", "width", "height"))
+            boxes.append((left, top, left + width, top + height))
+    return captions, boxes
+
+
+def intersect(a: Rectangle, b: Rectangle) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
+
+
+@pytest.mark.parametrize(("count", "targets"), [(2, 2), (5, 5), (12, 12), (9, 2), (6, 1)])
+def test_captions_of_switch_overlap_nothing(count: int, targets: int) -> None:
+    svg = draw_svg(draw_definition(verdict(switch(count, targets=targets))))
+
+    captions, boxes = rectangles(svg)
+    width, height = (float(ET.fromstring(svg).attrib[name]) for name in ("width", "height"))
+
+    assert len(captions) == count
+    others = [(one, other) for at, one in enumerate(captions) for other in [*captions[:at], *boxes]]
+    assert [pair for pair in others if intersect(*pair)] == []
+    assert all(
+        left >= 0 and top >= 0 and right <= width and bottom <= height
+        for left, top, right, bottom in captions
+    )
+
+
 def test_long_edges_bend_around_boxes() -> None:
     raw = document([node("a"), node("b"), node("c"), node("d")], "a>b", "b>c", "c>d", "a>d")
 

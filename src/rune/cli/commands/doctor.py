@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from rune.bootstrap import inspect_file, survey_cluster
 from rune.bootstrap.components import keys_found
 from rune.bootstrap.extras import MissingExtraError
+from rune.cli.arguments import Nodes, with_modules
 from rune.cli.output import by_status, print_json, print_table
 from rune.errors import RuneError
 from rune.nodes.io.smtp import server
@@ -45,10 +46,7 @@ class Finding(NamedTuple):
 
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-    modules: Annotated[
-        list[str] | None,
-        typer.Option("--nodes", help="Python module with custom nodes. Repeatable."),
-    ] = None,
+    modules: Nodes = None,
 ) -> None:
     """Check this installation. Exits 1 if a check fails.
 
@@ -84,7 +82,7 @@ def _findings(modules: tuple[str, ...]) -> Iterator[Finding]:
     yield _http_policy(settings)
     yield from _mail_server(settings)
     yield from _telemetry(settings)
-    yield from _modules((*settings.nodes, *modules))
+    yield from _modules(settings, modules)
 
 
 def _http_policy(settings: Settings) -> Finding:
@@ -258,14 +256,16 @@ def _durability(settings: Settings, seen: FileInspection) -> Finding:
     return Finding("durability", "ok", found)
 
 
-def _modules(names: tuple[str, ...]) -> Iterator[Finding]:
+def _modules(settings: Settings, given: tuple[str, ...]) -> Iterator[Finding]:
     try:
         found = installed()
         yield Finding("installed nodes", "ok", ", ".join(kind.type.name for kind in found) or "none")
     except RuneError as error:
         yield Finding("installed nodes", "bad", error.message, "fix or uninstall the distribution")
-    for name in names:
+    for name in (*settings.nodes, *given):
         try:
+            if name in given:
+                with_modules(replace(settings, nodes=()), (name,))
             kinds = load_module(name)
             yield Finding(f"nodes of {name}", "ok", ", ".join(kind.type.name for kind in kinds))
         except RuneError as error:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rune.cli.arguments import Nodes, with_modules
 from rune.cli.output import Cell, paint, print_json, print_table, refuse, refuse_error
 from rune.core.definition.model import Retry
 from rune.core.definition.problems import Problem, did_you_mean
@@ -23,10 +24,7 @@ RETRY_DEFAULTS = (
 
 def nodes(
     name: Annotated[str | None, typer.Argument(metavar="[TYPE]", help="Node type to show in full.")] = None,
-    modules: Annotated[
-        list[str] | None,
-        typer.Option("--nodes", help="Python module with custom nodes. Repeatable."),
-    ] = None,
+    modules: Nodes = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """List the node types, or show one of them in full.
@@ -65,7 +63,7 @@ def _find_types(settings: Settings, modules: tuple[str, ...]) -> list[dict[str, 
         if modules:
             require_local(settings, "nodes --nodes")
         return with_client(settings, lambda api: api.node_types())
-    return described(full_registry((*settings.nodes, *modules)))
+    return described(full_registry(with_modules(settings, modules).nodes))
 
 
 def _traits(each: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from rune.bootstrap import open_reader
-from rune.cli.arguments import StartKey, labels_of, payload_of, read_document
+from rune.cli.arguments import Nodes, StartKey, labels_of, payload_of, read_document, with_modules
 from rune.cli.follow import ExecutionFollower
 from rune.cli.output import INTERRUPTED, refuse, refuse_error
 from rune.cli.progress import ProgressCounter
@@ -59,10 +59,7 @@ def run(
             "--fake-time", help="Use a virtual clock for this execution, so that waits take no time."
         ),
     ] = False,
-    nodes: Annotated[
-        list[str] | None,
-        typer.Option("--nodes", help="Python module with custom nodes. Repeatable."),
-    ] = None,
+    nodes: Nodes = None,
     in_place: Annotated[
         bool,
         typer.Option("--in-place/--no-in-place", help="Run chains of pure nodes without queueing each one."),
@@ -123,12 +120,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 def run_to_end(request: Request) -> int:
     """Run a workflow and return the exit code."""
     try:
-        settings = load_settings()
-        settings = msgspec.structs.replace(
-            settings,
-            nodes=(*settings.nodes, *request.nodes),
-            in_place=settings.in_place and request.in_place,
-        )
+        settings = with_modules(load_settings(), request.nodes)
+        settings = msgspec.structs.replace(settings, in_place=settings.in_place and request.in_place)
         return asyncio.run(_run(settings, request))
     except InvalidDocumentError as invalid:
         return refuse(invalid.problems, as_json=request.as_json)

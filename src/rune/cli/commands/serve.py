@@ -17,6 +17,7 @@ import typer
 from msgspec.structs import replace
 
 from rune.bootstrap import UnsupportedByBackendError, exists, open_reader, running_engine
+from rune.cli.arguments import Nodes, with_modules
 from rune.cli.follow import StopSignal
 from rune.cli.output import INTERRUPTED, VIOLATIONS, print_json, refuse_error
 from rune.core.definition.model import canonical
@@ -34,9 +35,6 @@ serve = typer.Typer(
     no_args_is_help=True,
 )
 
-Nodes = Annotated[
-    list[str] | None, typer.Option("--nodes", help="Python module with custom nodes. Repeatable.")
-]
 HealthPort = Annotated[
     int | None,
     typer.Option(
@@ -77,10 +75,9 @@ def worker(
     def changed(settings: Settings) -> Settings:
         named = settings.queues if queues is None else tuple(each.strip() for each in queues.split(","))
         return replace(
-            settings,
+            with_modules(settings, nodes),
             queues=named,
             slots=slots or settings.slots,
-            nodes=(*settings.nodes, *(nodes or ())),
             health_port=settings.health_port if health_port is None else health_port,
         )
 
@@ -99,8 +96,7 @@ def scheduler(nodes: Nodes = None, health_port: HealthPort = None) -> None:
 
     def changed(settings: Settings) -> Settings:
         return replace(
-            settings,
-            nodes=(*settings.nodes, *(nodes or ())),
+            with_modules(settings, nodes),
             health_port=settings.health_port if health_port is None else health_port,
         )
 
@@ -129,7 +125,7 @@ def api(
     """
 
     def changed(settings: Settings) -> Settings:
-        return replace(settings, nodes=(*settings.nodes, *(nodes or ())))
+        return with_modules(settings, nodes)
 
     raise typer.Exit(serve_api(host, port, changed))
 
@@ -210,7 +206,7 @@ async def _run_api(settings: Settings, host: str, port: int) -> int:
     with StopSignal() as stop:
         async with (
             running_engine(settings, roles=frozenset({"api"})) as engine,
-            open_reader(settings) as opened,
+            open_reader(settings, engine.plans.catalogue) as opened,
         ):
             await serve(
                 settings,
@@ -278,7 +274,10 @@ async def _serve_embedded(
 
     fresh = not exists(settings)
     with StopSignal() as stop:
-        async with running_engine(settings) as engine, open_reader(settings) as opened:
+        async with (
+            running_engine(settings) as engine,
+            open_reader(settings, engine.plans.catalogue) as opened,
+        ):
             locked = bool(key) or await engine.backend.keys.exist()
             check_address(host, locked=locked)
             stored = await _deploy_examples(engine) if fresh and examples else 0

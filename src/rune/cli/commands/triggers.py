@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from rune.cli import backend
-from rune.cli.backend import call_service, run_reporting_errors
+from rune.cli.backend import call_service, read_access, run_reporting_errors
 from rune.cli.output import Cell, clean, duration, print_json, print_table
 from rune.cli.remote import client
 from rune.core.triggers import Schedule
 from rune.nodes.cron import next_tick
-from rune.ports.triggers import TriggerNotFoundError
+from rune.ports.triggers import Trigger, TriggerNotFoundError
 from rune.server.schemas import rotated_view, trigger_view
 from rune.settings import Settings, load_settings
 
@@ -117,10 +117,8 @@ def _list(settings: Settings, workflow: str | None) -> list[dict[str, Any]]:
     """Return triggers as documents, from the server or the stores."""
     if settings.url:
         return [_to_document(each) for each in _call_server(settings, lambda api: api.triggers(workflow))]
-    if not backend.exists(settings):
-        return []
-
-    found = call_service(settings, lambda service: service.triggers.list(workflow))
+    nothing: Sequence[Trigger] = ()
+    found = read_access(settings, lambda opened: opened.triggers.list(workflow), nothing)
     return [msgspec.to_builtins(trigger_view(each)) for each in found]
 
 

@@ -1,0 +1,102 @@
+"""The API key that commands send to a server.
+
+RUNE_API_KEY belongs to the server of RUNE_URL. It is never sent to a server that `rune.toml` of the current folder
+names, because that file may come with a checkout from anywhere. Keys of such servers are in a file of the user.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from rune.errors import RuneError
+from rune.settings import Settings
+
+KEYS_FILE = Path("rune", "keys.toml")
+"""In the configuration folder of the user: `"https://host:port" = "key"`, one line for each server."""
+
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+class ServerKeyError(RuneError):
+    """There is a key, and it must not be sent to this server."""
+
+    code = "KEY_NOT_SENT"
+
+
+def key_for_server(settings: Settings, environment: Mapping[str, str] | None = None) -> str | None:
+    """Return the key to send to the server of the settings; None: no key.
+
+    ServerKeyError if a key exists that must not be sent there.
+    """
+    given = os.environ if environment is None else environment
+    if settings.api_key and not settings.url_in_file:
+        _require_encryption(settings.url, "RUNE_API_KEY")
+        return settings.api_key
+    file = keys_file(given)
+    key = _read_keys(file).get(_origin(settings.url))
+    if key is not None:
+        _require_encryption(settings.url, str(file))
+        return key
+    if settings.api_key:
+        raise ServerKeyError(
+            f"rune.toml of this folder names the server {settings.url}, and RUNE_API_KEY is sent only to the server of"
+            f" RUNE_URL: set RUNE_URL={settings.url}, or add the server with its key to {file}, or unset RUNE_API_KEY"
+        )
+    return None
+
+
+def keys_file(environment: Mapping[str, str]) -> Path:
+    """Return the path of the user's file with keys."""
+    folder = environment.get("XDG_CONFIG_HOME")
+    return (
+        Path(folder) if folder else Path(environment.get("HOME", "~")).expanduser() / ".config"
+    ) / KEYS_FILE
+
+
+def _require_encryption(url: str, source: str) -> None:
+    parts = urlsplit(url)
+    if parts.scheme != "https" and not _is_loopback(parts.hostname or ""):
+        raise ServerKeyError(
+            f"the key of {source} is not sent to {url}, because the connection is not encrypted: use https://, or a"
+            " tunnel to an address of this machine"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _origin(url: str) -> tuple[str, str, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname or "", parts.port or DEFAULT_PORTS.get(parts.scheme)
+
+
+def _read_keys(file: Path) -> dict[tuple[str, str, int | None], str]:
+    """Read the file of the user. Errors never quote its content."""
+    try:
+        with file.open("rb") as opened:
+            mode = os.fstat(opened.fileno()).st_mode
+            if mode & 0o077:
+                raise ServerKeyError(
+                    f"{file} can be read by other users (mode {mode & 0o777:04o}): chmod 600 it"
+                )
+            values = tomllib.load(opened)
+        if not all(isinstance(key, str) for key in values.values()):
+            raise ValueError
+        return {_origin(url): key for url, key in values.items()}
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise ServerKeyError(f"{file}: {(error.strerror or str(error)).lower()}") from None
+    except ValueError:
+        raise ServerKeyError(f'{file} is not a list of keys: a line is "https://host:port" = "key"') from None
