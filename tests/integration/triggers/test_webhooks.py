@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from rune.core.triggers import sign
 from tests.support.api_server import DEADLINE, RunningServer, run, running_server
@@ -289,6 +290,84 @@ def test_webhook_secret_may_be_a_credential(tmp_path: Path) -> None:
         await server.client.delete("bearers")
         named = [each["name"] for each in (await server.get("/credentials"))["credentials"]]
         assert named == ["door", "shop"]
+
+    run(tmp_path, work)
+
+
+DOOR_SECRET = "open-sesame-4711"
+PROOFS: dict[str, tuple[dict[str, Any], dict[str, str], dict[str, str]]] = {
+    "header": (
+        {"type": "header", "values": {"name": "X-Door", "value": DOOR_SECRET}},
+        {"X-Door": DOOR_SECRET},
+        {},
+    ),
+    "query": (
+        {"type": "api_key", "values": {"name": "Door", "key": DOOR_SECRET, "place": "query"}},
+        {"Referer": f"https://shop.example/?Door={DOOR_SECRET}"},
+        {"Door": DOOR_SECRET},
+    ),
+}
+
+
+@pytest.mark.parametrize("place", PROOFS)
+def test_proof_of_caller_is_not_stored_or_logged(
+    place: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    credential, headers, query = PROOFS[place]
+
+    async def work(server: RunningServer) -> None:
+        await server.post("/credentials", {"name": "door", **credential}, 201)
+        workflow = webhook_workflow(auth="header", credentials="door")
+        workflow["nodes"][1]["parameters"]["value"] = "{{ $trigger }}"
+        await server.deploy(workflow)
+        answer = await server.http.post(
+            await hook_path(server),
+            content=BODY,
+            params={**query, "kept": "1"},
+            headers={"Content-Type": "application/json", "X-Shop": "one", **headers},
+        )
+        assert answer.status_code == 202, answer.text
+        execution = answer.json()["execution_id"]
+        await server.client.wait(execution, DEADLINE)
+        payload = await server.get(f"/executions/{execution}/input")
+        assert (payload["headers"]["x-shop"], payload["query"]) == ("one", {"kept": "1"})
+        events = [each async for each in server.client.watch(execution)]
+        shown = [payload, await server.client.output(execution), str(events)]
+        assert DOOR_SECRET not in json.dumps(shown)
+
+    with caplog.at_level("DEBUG"):
+        run(tmp_path, work)
+    logged = [each.getMessage() for each in caplog.records if each.name.startswith(("rune", "uvicorn"))]
+    assert logged
+    assert DOOR_SECRET not in str(logged)
+    stored = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert stored
+    assert not [path.name for path in stored if DOOR_SECRET.encode() in path.read_bytes()]
+
+
+def test_signature_is_not_part_of_payload(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        await server.deploy(webhook_workflow(auth="hmac"))
+        headers = signed(await secret_of(server))
+        answer = await server.http.post(await hook_path(server), content=BODY, headers=headers)
+        payload = await server.get(f"/executions/{answer.json()['execution_id']}/input")
+        assert headers["X-Rune-Signature"] not in json.dumps(payload)
+        assert payload["headers"]["x-rune-timestamp"] == headers["X-Rune-Timestamp"]
+
+    run(tmp_path, work)
+
+
+def test_large_form_is_decoded_in_linear_time(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        await server.deploy(webhook_workflow())
+        path = await hook_path(server)
+        kind = {"Content-Type": "application/x-www-form-urlencoded"}
+        answer = await server.http.post(path, content=b"&".join([b"a=1"] * 10_000), headers=kind)
+        assert answer.status_code == 202
+        payload = await server.get(f"/executions/{answer.json()['execution_id']}/input")
+        assert payload["body"] == {"a": ["1"] * 10_000}
+        answer = await server.http.post(path, content=b"&".join([b"a=1"] * 30_000), headers=kind)
+        assert (answer.status_code, answer.json()["code"]) == (413, "TOO_LARGE")
 
     run(tmp_path, work)
 

@@ -1,7 +1,8 @@
 """Webhooks: requests of other systems that start executions.
 
 The secret header or the signature is verified before the body is parsed. Why a verification failed is only logged; the
-response is always the same.
+response is always the same. What proves the caller (a header, a query parameter or a signature) is not part of the
+start payload, which is stored and shown to everyone who may view the execution.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import hashlib
 import hmac
 import logging
 import re
+from collections.abc import Iterable
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -35,14 +37,28 @@ from rune.server.routing import Server, hidden, media_type, read_body
 log = logging.getLogger("rune.webhooks")
 hooks = hidden()
 METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+MIN_PROOF_LENGTH = 8
+MAX_FORM_FIELDS = 10_000
 PAYLOAD_DEPTH = 2  # levels that the start payload adds around the body
 _PATH = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _SENSITIVE = re.compile(r"auth|cookie|token|secret|signature|passw|credential|key|session")
 """Names of headers whose values may be secret; they are left out of the start payload."""
 
 
-async def check_header(server: ServerContext, trigger: Trigger, request: Request) -> None:
-    """Reject a request without the secret header."""
+class Proof(msgspec.Struct, frozen=True):
+    """What proved the caller: the name of a header or query parameter, and its value."""
+
+    name: str
+    value: str = ""
+
+    def occurs_in(self, name: str, value: str) -> bool:
+        """Whether a header or query parameter carries the proof: by its name, or as a part such as the query of a
+        referrer. A short value says nothing: it is part of many others."""
+        return name.lower() == self.name or (len(self.value) >= MIN_PROOF_LENGTH and self.value in value)
+
+
+async def check_header(server: ServerContext, trigger: Trigger, request: Request) -> Proof:
+    """Reject a request without the secret header. Return where the secret was."""
     fields = await _fields(server, trigger)
     expected, sent = _expected(fields), ""
     if isinstance(fields, ApiKey) and fields.place == "query":
@@ -53,6 +69,7 @@ async def check_header(server: ServerContext, trigger: Trigger, request: Request
         raise rejected(trigger, "a credential of this type has no header")
     if not hmac.compare_digest(sent.encode(), expected[1].encode()):
         raise rejected(trigger, "the secret header is missing or wrong")
+    return Proof(expected[0].lower(), expected[1])
 
 
 async def check_signature(
@@ -155,13 +172,14 @@ async def take(path: str, request: Request, server: Server) -> Response:
     hook = trigger.hook
     if request.method != hook.method:
         raise ApiError(f"this webhook accepts only {hook.method}", code="NOT_ALLOWED")
+    proof = Proof(SIGNATURE)
     if hook.auth == "header":
-        await check_header(server, trigger, request)
+        proof = await check_header(server, trigger, request)
     body = await read_body(request, hook.max_bytes)
     name = _delivery(request.headers, hook)
     if hook.auth == "hmac":
         name = await check_signature(server, triggers, trigger, hook, request, body, name)
-    started = await server.engine.starts.delivery(trigger, name or None, _payload(request, body))
+    started = await server.engine.starts.delivery(trigger, name or None, _payload(request, body, proof))
     return await _respond(server, hook, started)
 
 
@@ -181,28 +199,34 @@ def _delivery(headers: Headers, hook: WebhookConfig) -> str:
     return ""
 
 
-def _payload(request: Request, body: bytes) -> bytes:
-    """Encode a request as start payload."""
-    query: dict[str, Any] = {}
-    for name in request.query_params:
-        values = request.query_params.getlist(name)
-        query[name] = values[0] if len(values) == 1 else values
+def _payload(request: Request, body: bytes, proof: Proof) -> bytes:
+    """Encode a request as start payload, without what proved its caller."""
     return msgspec.json.encode(
         {
             "method": request.method,
-            "headers": _without_secrets(request.headers),
-            "query": query,
+            "headers": _without_secrets(request.headers, proof),
+            "query": _grouped(
+                each for each in request.query_params.multi_items() if not proof.occurs_in(*each)
+            ),
             "body": _body(media_type(request), body),
         }
     )
 
 
-def _without_secrets(headers: Headers) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name in headers:
-        if name in DELIVERY or not _SENSITIVE.search(name):
-            found[name] = ", ".join(headers.getlist(name))
-    return found
+def _without_secrets(headers: Headers, proof: Proof) -> dict[str, str]:
+    found: dict[str, list[str]] = {}
+    for name, value in headers.items():
+        if not proof.occurs_in(name, value) and (name in DELIVERY or not _SENSITIVE.search(name)):
+            found.setdefault(name, []).append(value)
+    return {name: ", ".join(values) for name, values in found.items()}
+
+
+def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """Return values by name: one as a string, several as a list. Takes time proportional to the number of pairs."""
+    found: dict[str, list[str]] = {}
+    for name, value in pairs:
+        found.setdefault(name, []).append(value)
+    return {name: values[0] if len(values) == 1 else values for name, values in found.items()}
 
 
 def _body(kind: str, body: bytes) -> Any:
@@ -221,11 +245,10 @@ def _body(kind: str, body: bytes) -> Any:
         return {"base64": base64.b64encode(body).decode()}
     if kind != "application/x-www-form-urlencoded":
         return text
-    form: dict[str, Any] = {}
-    for name, value in parse_qsl(text, keep_blank_values=True):
-        known = form.get(name)
-        form[name] = value if known is None else [*(known if isinstance(known, list) else [known]), value]
-    return form
+    try:
+        return _grouped(parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS))
+    except ValueError:
+        raise ApiError(f"the form has more than {MAX_FORM_FIELDS:,} fields", code="TOO_LARGE") from None
 
 
 async def _respond(server: ServerContext, hook: WebhookConfig, started: TriggeredStart) -> Response:
