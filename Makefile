@@ -27,7 +27,7 @@ UNTRACED := tests/unit/core/expr/test_hostile.py tests/unit/core/expr/test_hosti
 OTHERS   := $(patsubst %/,%,$(filter-out tests/unit/ tests/__pycache__/ tests/support/,$(wildcard tests/*/))) \
             $(filter-out tests/unit/core/,$(wildcard tests/unit/[a-z]*/)) $(wildcard tests/unit/test_*.py)
 
-.PHONY: faults chaos-embedded chaos-cluster chaos-rabbitmq services-up services-down pin-images help setup stores lock run test test-long check lint type contracts generate unit sim mutants bench bench-cluster bench-rabbitmq bench-api audit format clean
+.PHONY: faults chaos-embedded chaos-cluster chaos-rabbitmq services-up services-down pin-images help setup stores lock run test test-long check lint type contracts generate unit sim mutants bench bench-cluster bench-rabbitmq bench-api trace audit format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -161,6 +161,9 @@ bench-rabbitmq: setup stores ## Measure a cluster over RabbitMQ against a bare c
 bench-api: setup ## Measure starts, live events and pages over HTTP against an empty handler
 	@$(BIN)/python bench/api.py
 	$(BIN)/python bench/pages.py
+
+trace: setup ## Print the files and functions that a start over HTTP passes
+	@$(BIN)/python tools/trace_run.py --functions
 
 audit: setup ## Report known vulnerabilities of the locked packages (queries the public database)
 	@$(BIN)/pip-audit --strict --require-hashes --disable-pip -r requirements-dev.lock
