@@ -17,6 +17,7 @@ from tools.unasync import SOURCE, TARGET, generate
 # The schemas that a model is decoded from, the most detailed one first.
 SCHEMAS: dict[type[Model], tuple[str, ...]] = {
     models.ErrorInfo: ("ErrorView",),
+    models.Item: ("ItemView",),
     models.Execution: ("ExecutionDetail", "ExecutionView"),
     models.ExecutionPage: ("ExecutionPage",),
     models.Started: ("Started",),

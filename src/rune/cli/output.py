@@ -10,7 +10,7 @@ import os
 import sys
 import time
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -172,6 +172,21 @@ def print_json(document: object) -> None:
     sys.stdout.flush()
 
 
+def origin_text(error: Mapping[str, Any]) -> str:
+    """Return where the error of an execution comes from, such as ` (node price, item users:5, attempt 3)`."""
+    if not error.get("node_id"):
+        return ""
+    parts = [f"node {clean(error['node_id'])}"]
+    if error.get("node_type"):
+        parts[0] += f" of type {clean(error['node_type'])}"
+    items = "/".join(f"{each['split_node_id']}:{each['item_index']}" for each in error.get("lineage") or ())
+    if items:
+        parts.append(f"item {clean(items)}")
+    if error.get("attempt", 1) > 1:
+        parts.append(f"attempt {error['attempt']}")
+    return f" ({', '.join(parts)})"
+
+
 def print_document(document: dict[str, Any], *, most: int | None = None) -> None:
     """Print the node runs of an execution, its status and its output; many are summarised unless `most`."""
     nodes = document["nodes"]
@@ -191,7 +206,7 @@ def print_document(document: dict[str, Any], *, most: int | None = None) -> None
             print(paint(f"{relation} {document[field]}", "grey"))
     if document["error"]:
         error = document["error"]
-        print(f"{paint(error['code'], 'red')}: {clean(error['message'])}")
+        print(f"{paint(error['code'], 'red')}: {clean(error['message'])}{origin_text(error)}")
     if document["output"] is not None:
         print(json.dumps(document["output"], ensure_ascii=False, indent=2))
 

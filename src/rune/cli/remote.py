@@ -18,7 +18,7 @@ from rune.client import ApiError, AsyncClient, models
 from rune.client.models import Credential, Worker
 from rune.core.definition.problems import Problem
 from rune.core.execution.explain import Waiting
-from rune.core.execution.outcome import Error
+from rune.core.execution.outcome import Error, ErrorOrigin
 from rune.errors import InvalidDocumentError, RuneError
 from rune.ports.credentials import CredentialSummary
 from rune.ports.journal import DeadLetter, ExecutionRecord
@@ -398,11 +398,17 @@ def _summary(each: models.Execution) -> Summary:
         status=each.status,
         started_at=epoch(each.started_at),
         ended_at=None if each.completed_at is None else epoch(each.completed_at),
-        error=None
-        if each.error is None
-        else Error(each.error.code, each.error.message, each.error.details or {}),
+        error=None if each.error is None else _error(each.error),
         labels=each.labels,
     )
+
+
+def _error(each: models.ErrorInfo) -> Error:
+    origin = None
+    if each.node_id is not None:
+        lineage = tuple((item.split_node_id, item.item_index) for item in each.lineage or ())
+        origin = ErrorOrigin(each.node_id, each.node_type or "", lineage, each.attempt or 1)
+    return Error(each.code, each.message, each.details or {}, origin=origin)
 
 
 def _dead_letter(each: models.DeadLetter) -> DeadLetter:

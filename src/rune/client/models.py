@@ -19,10 +19,23 @@ class Page(Model, frozen=True, kw_only=True):
     next: str | None = None
 
 
+class Item(Model, frozen=True, kw_only=True):
+    """An item of a split."""
+
+    split_node_id: str
+    item_index: int
+
+
 class ErrorInfo(Model, frozen=True, kw_only=True):
+    """An error. That of an execution names the node run it comes from, if it comes from one."""
+
     code: str
     message: str
     details: Any = None
+    node_id: str | None = None
+    node_type: str | None = None
+    lineage: tuple[Item, ...] | None = None
+    attempt: int | None = None
 
 
 class Execution(Model, frozen=True, kw_only=True):

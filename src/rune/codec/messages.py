@@ -83,9 +83,15 @@ class _Hint(msgspec.Struct, frozen=True):
 
 
 class ErrorObject(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An error. That of an execution names the node run it comes from."""
+
     message: str
     code: str
     details: dict[str, Any] = {}
+    node_id: str | None = None
+    node_type: str | None = None
+    lineage: list[dict[str, Any]] | None = None
+    attempt: int | None = None
 
 
 Status = Literal["running", "success", "failed", "waiting", "skipped", "cancelled"]

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import logging
 import math
+import os
+import traceback
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
@@ -22,7 +25,7 @@ from rune.core.plan.parameters import Element, Rules, evaluate
 from rune.errors import LimitExceededError, NodeFailure, RuneError
 from rune.nodes.blobs import NO_BLOBS, Blobs
 from rune.nodes.credentials import CredentialResolver, CredentialUse, RedactingBlobs, Reference
-from rune.nodes.redaction import SECRETS_IN_USE
+from rune.nodes.redaction import SECRETS_IN_USE, by_name
 from rune.nodes.resources import NO_RESOURCES, Resources
 from rune.ports.credentials import Credential
 
@@ -37,6 +40,9 @@ Arrivals = Callable[[], list[tuple[str, Any]]]
 Entries = Callable[[], Iterable[tuple[bool, Any]]]
 
 _CHECK_NS = 100
+MAX_TRACEBACK_BYTES = 16 * 1024
+_OMITTED = "  [...]\n"
+_ENGINE_FOLDER = f"{Path(__file__).parent.parent}{os.sep}"
 _PLAIN_TYPES = frozenset({int, bool, type(None)})
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _log = logging.getLogger("rune.node")
@@ -284,7 +290,40 @@ def failure_of(error: BaseException) -> Failure:
         return Failure(Error(_text(error.code), _text(error.message), details, permanent=error.permanent))
     if isinstance(error, RuneError):
         return Failure(Error(error.code, _text(error.message)))
-    return Failure(Error("NODE_ERROR", _text(f"{type(error).__name__}: {error}")))
+    message = _text(f"{type(error).__name__}: {error}")
+    return Failure(Error("NODE_ERROR", message, traceback=traceback_of(error)))
+
+
+def traceback_of(error: BaseException) -> str:
+    """Return the traceback of an exception without the frames of the engine; empty if no other frame is left. Lines are
+    dropped from its middle if it is too long."""
+    found = traceback.TracebackException.from_exception(error)
+    if not _drop_engine_frames(found):
+        return ""
+    # Redacted before it is cut: a secret that is cut in two would not be found.
+    text = SECRETS_IN_USE.text(by_name(_text("".join(found.format()))))
+    first, *lines = text.splitlines(keepends=True)
+    left = MAX_TRACEBACK_BYTES - len(first.encode()) - len(_OMITTED)
+    kept: list[str] = []
+    for line in reversed(lines):
+        left -= len(line.encode())
+        if left < 0:
+            break
+        kept.append(line)
+    if len(kept) == len(lines):
+        return "".join([first, *lines])
+    # The exception itself may be longer than all frames: then its beginning is kept.
+    end = "".join(reversed(kept)) or lines[-1].encode()[: MAX_TRACEBACK_BYTES // 2].decode("utf-8", "ignore")
+    return f"{first}{_OMITTED}{end}"
+
+
+def _drop_engine_frames(found: traceback.TracebackException) -> bool:
+    """Drop the frames of the engine from an exception and those that caused it. Return whether any frame is left."""
+    kept = [each for each in found.stack if not each.filename.startswith(_ENGINE_FOLDER)]
+    found.stack = traceback.StackSummary.from_list(kept)
+    related = [found.__cause__, found.__context__, *(found.exceptions or ())]
+    left = [_drop_engine_frames(each) for each in related if each is not None]
+    return bool(kept) or any(left)
 
 
 def _text(value: Any) -> str:

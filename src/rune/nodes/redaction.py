@@ -211,9 +211,10 @@ class Redactor:
         """Redact an error: values, secret fields and the user part of URLs."""
         message = self.cut_text(by_name(error.message))
         details = self.details(error.details)
-        if message == error.message and details == error.details:
+        traceback = self.cut_text(by_name(error.traceback)) if error.traceback else ""
+        if message == error.message and details == error.details and traceback == error.traceback:
             return error
-        return replace(error, message=message, details=details)
+        return replace(error, message=message, details=details, traceback=traceback)
 
     def details(self, details: dict[str, Any]) -> dict[str, Any]:
         """Redact fields: values, and all text under a name that indicates a secret."""

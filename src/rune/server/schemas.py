@@ -16,6 +16,7 @@ from rune.ports.queries import Event, Frame, NodeRun, Summary
 from rune.ports.triggers import Trigger
 from rune.ports.workflows import Version, WorkflowEntry
 from rune.runtime.clock import iso
+from rune.runtime.queries.history import details_of
 from rune.runtime.services.triggers import RotatedSecret
 
 if TYPE_CHECKING:
@@ -61,12 +62,24 @@ def _described(kind: Any) -> Any:
     return Union[inner] if origin is UnionType else origin[inner]  # noqa: UP007 - the members are in a tuple
 
 
+class ItemView(View, frozen=True, kw_only=True):
+    """An item of a split."""
+
+    split_node_id: str
+    item_index: int
+
+
 class ErrorView(View, frozen=True, kw_only=True):
-    """An error of a node or of an execution."""
+    """An error of a node or of an execution. That of an execution names the node run it comes from, if it comes from
+    one. `details.traceback` of a node run is the traceback of a custom node."""
 
     code: str
     message: str
     details: Any = None
+    node_id: str | None = None
+    node_type: str | None = None
+    lineage: list[ItemView] | None = None
+    attempt: int | None = None
 
 
 class ExecutionView(View, frozen=True, kw_only=True):
@@ -251,7 +264,19 @@ def moment(at: int) -> str:
 
 
 def error_view(error: Error | None) -> ErrorView | None:
-    return None if error is None else ErrorView(code=error.code, message=error.message, details=error.details)
+    if error is None:
+        return None
+    view = ErrorView(code=error.code, message=error.message, details=details_of(error))
+    origin = error.origin
+    if origin is None:
+        return view
+    return msgspec.structs.replace(
+        view,
+        node_id=origin.node_id,
+        node_type=origin.node_type,
+        lineage=[ItemView(split_node_id=split, item_index=item) for split, item in origin.lineage],
+        attempt=origin.attempt,
+    )
 
 
 def _fields(each: Summary) -> dict[str, Any]:

@@ -89,6 +89,14 @@ def test_show_prints_summary(rune: Rune) -> None:
     assert rune("show", "halt").stdout.splitlines()[-1].startswith("NOPE: ")
 
 
+def test_list_and_show_name_the_node_of_an_error(rune: Rune) -> None:
+    assert "b: NOPE: " in rune("list").stdout
+    assert "(node b of type fail)" in rune("show", "halt-1").stdout
+    assert "(node b of type fail)" in rune("explain", "halt-1").stdout
+    (found,) = rune.json("list", "--workflow", "halt")["executions"]
+    assert (found["error"]["node_id"], found["error"]["node_type"]) == ("b", "fail")
+
+
 def test_watch_prints_all_events_and_exits_like_run(rune: Rune) -> None:
     done = rune("watch", "fan", "--json")
     events = [json.loads(line) for line in done.stdout.splitlines()]

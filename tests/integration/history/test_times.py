@@ -20,15 +20,22 @@ LASTS_MS = 80
 @node("times.slow")
 async def slow() -> dict[str, Any]:
     """End `LASTS_MS` after it began."""
-    await asyncio.sleep(LASTS_MS / 1000)
+    await take_time()
     return {}
+
+
+async def take_time() -> None:
+    """End after `LASTS_MS`."""
+    passed = asyncio.Event()
+    asyncio.get_running_loop().call_later(LASTS_MS / 1000, passed.set)
+    await passed.wait()
 
 
 @node("times.second_attempt")
 async def second_attempt(ctx: NodeContext) -> dict[str, Any]:
     """Take `LASTS_MS` and fail in the first attempt."""
     if ctx.attempt == 1:
-        await asyncio.sleep(LASTS_MS / 1000)
+        await take_time()
         raise ValueError("failed on purpose")
     return {}
 

@@ -34,9 +34,9 @@ from rune.core.execution.decision import FinishExecution, Timer
 from rune.core.execution.fact import SignalReceived
 from rune.core.execution.inline_run import COMPLETED
 from rune.core.execution.joins import Arrival, Barrier
-from rune.core.execution.outcome import Error
 from rune.core.execution.state import FanOutState, LiveToken, Scope, State
-from rune.core.execution.token import Path, TokenPurpose, indices
+from rune.core.execution.token import Path, TokenPurpose
+from rune.core.execution.transition import end_by_failures
 from rune.core.limits import LIMITS
 from rune.core.plan.model import NodePlan, Plan
 
@@ -366,12 +366,6 @@ def finish_of(plan: Plan, text: str, failed: tuple[int, Any] | bool) -> FinishEx
         return COMPLETED if finish == COMPLETED else finish
     assert not isinstance(failed, bool)
     count, first = failed
-    shown = []
-    for path, node, failure in first:
-        error = decode_error(failure)
-        index = list(indices(decode_path(path)))
-        shown.append({"node": plan.ids[node], "index": index, "code": error.code, "message": error.message})
-    message = f"{count} failed without a list that shows them"
-    return FinishExecution(
-        "failed", Error("ITEMS_FAILED", message, {"count": count, "first": shown}, engine=True)
+    return end_by_failures(
+        plan, count, [(decode_path(path), node, decode_error(failure)) for path, node, failure in first]
     )

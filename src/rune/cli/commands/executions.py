@@ -19,6 +19,7 @@ from rune.cli.output import (
     clean,
     duration,
     moment,
+    origin_text,
     paint,
     print_document,
     print_event,
@@ -100,6 +101,14 @@ def _summary_document(each: Summary) -> dict[str, Any]:
     }
 
 
+def _error_text(each: Summary) -> str:
+    error = each.error
+    if error is None:
+        return ""
+    node = "" if error.origin is None else f"{error.origin.node_id}: "
+    return f"{node}{error.code}: {error.message}"
+
+
 def _print_table(found: list[Summary]) -> None:
     rows = [
         [
@@ -109,7 +118,7 @@ def _print_table(found: list[Summary]) -> None:
             moment(each.started_at),
             duration(each.ended_at - each.started_at) if each.ended_at is not None else "",
             " ".join(f"{key}={value}" for key, value in each.labels.items()),
-            (f"{each.error.code}: {each.error.message}" if each.error else "", "red"),
+            (_error_text(each), "red"),
         ]
         for each in found
     ]
@@ -224,7 +233,8 @@ def _print_status(summary: Summary, *, paused: bool) -> None:
     took = f" after {duration(summary.ended_at - summary.started_at)}" if summary.ended_at is not None else ""
     print(f"{paint(status, COLOURS.get(status, ''))} {summary.id} ({clean(summary.workflow)}){took}")
     if summary.error:
-        print(f"{paint(summary.error.code, 'red')}: {clean(summary.error.message)}")
+        origin = origin_text(error_document(summary.error) or {})
+        print(f"{paint(summary.error.code, 'red')}: {clean(summary.error.message)}{origin}")
 
 
 def watch(

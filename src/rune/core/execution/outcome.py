@@ -7,10 +7,21 @@ from typing import Any, final
 import msgspec
 
 
+class ErrorOrigin(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The node run that an error of an execution comes from. `lineage` holds split and item index, outermost first."""
+
+    node_id: str
+    node_type: str = ""
+    lineage: tuple[tuple[str, int], ...] = ()
+    attempt: int = 1
+
+
 class Error(msgspec.Struct, frozen=True, omit_defaults=True):
     """An error. `engine`: detected by the engine, so that the execution ends as `failed` instead of `halted`.
 
     `permanent`: whether another attempt would fail as well; None: as the node type declares for the code.
+    `origin` is set in the error of an execution. `traceback` is part of the history and not of `$error`: a list of
+    failed items would otherwise repeat it for each of them.
     """
 
     code: str
@@ -18,6 +29,8 @@ class Error(msgspec.Struct, frozen=True, omit_defaults=True):
     details: dict[str, Any] = {}
     engine: bool = False
     permanent: bool | None = None
+    origin: ErrorOrigin | None = None
+    traceback: str = ""
 
 
 @final

@@ -26,6 +26,7 @@ from rune.core.execution.decision import (
     UncollectedFailure,
 )
 from rune.core.execution.fact import NodeResult, TokenFact
+from rune.core.execution.outcome import Error, ErrorOrigin
 from rune.core.execution.token import Path, Ref
 from rune.core.plan.model import Edges, NodePlan, Plan
 
@@ -67,17 +68,31 @@ def decision_for_fact(plan: Plan, fact: TokenFact) -> Decision:
     if fact.status == "failed":
         if node.policy == "halt":
             detected = fact.failure is not None and fact.failure.engine
-            finish = FinishExecution("failed" if detected else "halted", fact.failure)
+            finish = FinishExecution("failed" if detected else "halted", _error_of(plan, fact))
             return Decision(fact.node, fact.path, fact.at, fact, (finish,))
         if node.policy == "ignore" and node.fans_out:
             return _fan_out(plan, node, fact, 0)
-        if node.policy == "collect" and not node.listed and fact.failure:
-            effects.append(UncollectedFailure(fact.node, fact.failure))
+        if node.policy == "collect" and not node.listed:
+            effects += [UncollectedFailure(fact.node, each) for each in (_error_of(plan, fact),) if each]
     found = routes(node, fact)
     effects += activate_edges(plan, found.alive, found.payload, found.error)
     if found.dead:
         propagate_dead_edges(plan, effects, found.dead, found.cause)
     return Decision(fact.node, fact.path, fact.at, fact, tuple(effects))
+
+
+def error_origin(plan: Plan, node: int, path: Path, attempt: int) -> ErrorOrigin:
+    """Return where an error of an execution comes from."""
+    lineage = tuple((plan.ids[path[cut]], path[cut + 1]) for cut in range(0, len(path), 2))
+    return ErrorOrigin(plan.ids[node], plan.nodes[node].node.type, lineage, attempt)
+
+
+def _error_of(plan: Plan, fact: NodeResult) -> Error | None:
+    """Return the failure of a node as an error of its execution."""
+    if fact.failure is None:
+        return None
+    origin = error_origin(plan, fact.node, fact.path, fact.attempt)
+    return msgspec.structs.replace(fact.failure, origin=origin, traceback="")
 
 
 def skip(plan: Plan, node: int, path: Path, error: Ref | None, at: int) -> Decision:

@@ -8,6 +8,7 @@ must be folded.
 from __future__ import annotations
 
 from bisect import insort
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -42,6 +43,7 @@ from rune.core.execution.step import retry_due
 from rune.core.execution.token import (
     ROOT,
     START,
+    Path,
     Ref,
     Token,
     TokenPurpose,
@@ -349,14 +351,19 @@ class Transition:
         state = self.state
         if state.failures == 0:
             return FinishExecution("completed")
-        ids = self._plan.ids
-        shown = [
-            {"node": ids[node], "index": list(indices(path)), "code": error.code, "message": error.message}
-            for path, node, error in state.first_failures
-        ]
-        message = f"{state.failures} failed without a list that shows them"
-        details = {"count": state.failures, "first": shown}
-        return FinishExecution("failed", Error("ITEMS_FAILED", message, details, engine=True))
+        return end_by_failures(self._plan, state.failures, state.first_failures)
+
+
+def end_by_failures(plan: Plan, count: int, first: Sequence[tuple[Path, int, Error]]) -> FinishExecution:
+    """Return the end of an execution in which items failed that no aggregator collects."""
+    shown = [
+        {"node": plan.ids[node], "index": list(indices(path)), "code": error.code, "message": error.message}
+        for path, node, error in first
+    ]
+    message = f"{count} failed without a list that shows them"
+    origin = first[0][2].origin if first else None
+    details = {"count": count, "first": shown}
+    return FinishExecution("failed", Error("ITEMS_FAILED", message, details, engine=True, origin=origin))
 
 
 def _advance_cursor(fan: FanOutState) -> None:

@@ -159,4 +159,16 @@ def _shrink(data: ExecutionData, context: dict[str, msgspec.Raw]) -> dict[str, m
 
 
 def _error(error: Error) -> ErrorObject:
-    return ErrorObject(error.message, error.code, error.details)
+    origin = error.origin
+    if origin is None:
+        return ErrorObject(error.message, error.code, error.details)
+    lineage = [{"split_node_id": split, "item_index": item} for split, item in origin.lineage]
+    return ErrorObject(
+        error.message,
+        error.code,
+        error.details,
+        origin.node_id,
+        origin.node_type,
+        lineage,
+        origin.attempt,
+    )

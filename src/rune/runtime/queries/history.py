@@ -302,8 +302,24 @@ def _details(fact: Any, late: bool) -> dict[str, Any]:
 
 
 def error_document(error: Error | None) -> dict[str, Any] | None:
-    """Return an error as shown in documents."""
-    return None if error is None else {"code": error.code, "message": error.message, "details": error.details}
+    """Return an error as shown in documents. That of an execution names the node run it comes from."""
+    if error is None:
+        return None
+    shown: dict[str, Any] = {"code": error.code, "message": error.message, "details": details_of(error)}
+    origin = error.origin
+    if origin is not None:
+        shown |= {
+            "node_id": origin.node_id,
+            "node_type": origin.node_type,
+            "lineage": [{"split_node_id": split, "item_index": item} for split, item in origin.lineage],
+            "attempt": origin.attempt,
+        }
+    return shown
+
+
+def details_of(error: Error) -> dict[str, Any]:
+    """Return the details of an error, with the traceback of the attempt if it has one."""
+    return {**error.details, "traceback": error.traceback} if error.traceback else error.details
 
 
 def node_document(run: NodeRun) -> dict[str, Any]:

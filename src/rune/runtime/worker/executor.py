@@ -29,7 +29,7 @@ from rune.core.execution.fact import (
 )
 from rune.core.execution.inline_run import InlineRun
 from rune.core.execution.outcome import Cancelled, Error, Failure, FanOut, Outcome, Output
-from rune.core.execution.routing import decision_for_fact
+from rune.core.execution.routing import decision_for_fact, error_origin
 from rune.core.execution.step import step, step_unrun
 from rune.core.execution.token import Token, TokenPurpose, token_name
 from rune.errors import RuneError
@@ -167,7 +167,9 @@ class Executor:
         if count <= MAX_CLAIMS + token.attempt:
             return
         name = token_name(token.node, token.path, data.plan.ids)
-        failure = Error("WORKER_CRASH", f"{name} crashed its worker {count - 1} times", {"node": name}, True)
+        origin = error_origin(data.plan, token.node, token.path, token.attempt)
+        message = f"{name} crashed its worker {count - 1} times"
+        failure = Error("WORKER_CRASH", message, {"node": name}, True, origin=origin)
         await self._finisher.finish(execution, FinishExecution("failed", failure), claim.now)
         raise UnservableTokenError(failure.message, code=failure.code)
 
