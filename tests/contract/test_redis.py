@@ -7,12 +7,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from rune.adapters.redis.client import Client
+from rune.adapters.redis.dead_letters import MAX_LETTERS, RedisDeadLetters
+from rune.adapters.redis.encoding import encode_token
 from rune.adapters.redis.queue import RedisQueue
 from rune.adapters.redis.state import RedisState
 from rune.adapters.sqlite.journal import SqliteJournal
+from rune.core.execution.token import Token
 from rune.core.plan.model import Plan
 from rune.ports.journal import Journal
+from rune.ports.queue import DEFAULT_QUEUE, LANES
 from rune.testing.clock import VirtualClock
+from tests.contract.suites.malformed_messages import MalformedMessageContract
 from tests.contract.suites.queue import QueueContract
 from tests.contract.suites.state import StateContract
 from tests.support.redis_stores import fresh_keys, redis_queue
@@ -49,6 +54,39 @@ class TestState(StateContract):
 
     def make_crash_copy(self, folder: Path) -> Path:
         return copy_sqlite_files(folder)
+
+
+class TestMalformedMessages(MalformedMessageContract):
+    max_letters = MAX_LETTERS
+
+    @asynccontextmanager
+    async def make_stores(self, folder: Path) -> AsyncIterator[tuple[RedisQueue, RedisDeadLetters]]:
+        self._keys = fresh_keys()
+        self._client = Client(redis_server().url)
+        async with redis_queue(self._keys, "one") as queue:
+            yield queue, RedisDeadLetters(self._client, self._keys)
+        await self._client.close()
+
+    def valid_bodies(self) -> list[bytes]:
+        tokens = (Token(3), Token(1, (0, 7)), Token(2, attempt=3, resumed=True, at=17))
+        return [encode_token(each) for each in tokens]
+
+    async def put(self, queue: RedisQueue, bodies: Sequence[bytes]) -> None:
+        """Add entries to the stream of one partition; some have no token, or no valid id."""
+        part = self._keys.partition("x")
+        stream = self._keys.stream(part, DEFAULT_QUEUE, "normal")
+        for number, body in enumerate(bodies):
+            name = (b"x", b"x", b"x", b"\xff", body[:20])[number % 5]
+            fields = (b"x", name, b"t", body) if number % 7 else (b"t", body)
+            await self._client.call("XADD", stream, "*", *fields)
+
+    async def count_unsettled(self, queue: RedisQueue) -> int:
+        streams = [
+            self._keys.stream(part, DEFAULT_QUEUE, lane)
+            for part in range(self._keys.partitions)
+            for lane in LANES
+        ]
+        return sum([int(await self._client.call("XLEN", each)) for each in streams])
 
 
 class TestQueue(QueueContract):

@@ -5,10 +5,10 @@ In the survey an unreachable store is a finding, not an error.
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,16 +19,19 @@ from rune.adapters.postgres.database import Database, query, redacted_url
 from rune.adapters.postgres.roles import inspect as inspect_postgres
 from rune.adapters.postgres.roles import rights
 from rune.adapters.rabbitmq.amqp.address import parse_address
-from rune.adapters.rabbitmq.dead_letters import DeadLetter, DeadLetters
+from rune.adapters.rabbitmq.dead_letters import DeadLetters
 from rune.adapters.rabbitmq.inspect import inspect as inspect_rabbitmq
 from rune.adapters.rabbitmq.topology import Topology, all_exchanges, all_queues, as_text, definitions, roles
 from rune.adapters.redis import checks
 from rune.adapters.redis.checks import inspect as inspect_redis
 from rune.adapters.redis.checks import missing_rights
 from rune.adapters.redis.client import Client
+from rune.adapters.redis.dead_letters import RedisDeadLetters
 from rune.adapters.redis.stores import RedisStores
 from rune.bootstrap.components import keys_found
+from rune.decoding import MalformedDataError, decode
 from rune.errors import RuneError
+from rune.ports.dead_letters import DeadLetterQueue, QueueDeadLetter
 from rune.ports.inspection import ClusterSurvey
 from rune.settings import Settings
 
@@ -36,17 +39,11 @@ MAX_DEAD_LETTERS = 1000
 SAMPLES = 7  # of a clock or a response time
 
 
-class BrokerDeadLetter(msgspec.Struct, frozen=True, kw_only=True):
-    """A message that no worker could process. Its id is a digest of its content."""
+class DeadMessage(QueueDeadLetter, frozen=True, kw_only=True):
+    """A dead letter of the queue with the workflow and the node that its body names."""
 
-    id: str
-    execution: str | None
-    workflow: str | None
-    node: str | None
-    queue: str
-    code: str
-    reason: str
-    body: bytes
+    workflow: str | None = None
+    node: str | None = None
 
 
 class _MessageIdentity(msgspec.Struct):
@@ -54,6 +51,9 @@ class _MessageIdentity(msgspec.Struct):
 
     workflow_id: str | None = None
     current_node: str | None = None
+
+
+_IDENTITY = msgspec.json.Decoder(_MessageIdentity)
 
 
 def topology(settings: Settings) -> Topology:
@@ -95,50 +95,46 @@ def redis_roles() -> list[str]:
     return [*checks.ROLES, checks.WATCHER]
 
 
-async def list_broker_dead_letters(
-    settings: Settings, limit: int = MAX_DEAD_LETTERS
-) -> list[BrokerDeadLetter]:
-    """Return the dead letters of the broker, oldest first; none if no broker is configured."""
-    if not settings.brokered:
-        return []
-    return [_identify(each) for each in await _dead_letters(settings).list(limit)]
+@asynccontextmanager
+async def open_dead_letters(settings: Settings) -> AsyncIterator[DeadLetterQueue | None]:
+    """Open the dead letters of the queue that these settings name; None for an embedded engine, which has none."""
+    if settings.brokered:
+        yield DeadLetters(settings.queue, topology(settings))
+    elif settings.clustered:
+        stores = RedisStores(settings.state, prefix=settings.prefix, partitions=settings.partitions)
+        try:
+            yield RedisDeadLetters(stores.client, stores.keys)
+        finally:
+            await stores.client.close()
+    else:
+        yield None
 
 
-async def requeue_broker_dead_letter(settings: Settings, letter: str) -> int:
+async def list_dead_messages(settings: Settings, limit: int = MAX_DEAD_LETTERS) -> list[DeadMessage]:
+    """Return the dead letters of the queue, oldest first."""
+    async with open_dead_letters(settings) as letters:
+        return [] if letters is None else [_identify(each) for each in await letters.list(limit)]
+
+
+async def requeue_dead_message(settings: Settings, letter: str) -> int:
     """Send the messages with this id to their queue again; return their number."""
-    return await _dead_letters(settings).requeue(lambda each: broker_dead_letter_id(each) == letter)
+    async with open_dead_letters(settings) as letters:
+        return 0 if letters is None else await letters.requeue(letter)
 
 
-async def discard_broker_dead_letter(settings: Settings, letter: str) -> int:
+async def discard_dead_message(settings: Settings, letter: str) -> int:
     """Delete the messages with this id; return their number."""
-    return await _dead_letters(settings).discard(lambda each: broker_dead_letter_id(each) == letter)
+    async with open_dead_letters(settings) as letters:
+        return 0 if letters is None else await letters.discard(letter)
 
 
-def broker_dead_letter_id(letter: DeadLetter) -> str:
-    """Return the id of a message. Identical messages share it, and are requeued or deleted together."""
-    content = f"{letter.queue}\x1f{letter.code}\x1f".encode() + letter.body
-    return "m" + hashlib.blake2b(content, digest_size=8).hexdigest()
-
-
-def _dead_letters(settings: Settings) -> DeadLetters:
-    return DeadLetters(settings.queue, topology(settings))
-
-
-def _identify(letter: DeadLetter) -> BrokerDeadLetter:
+def _identify(letter: QueueDeadLetter) -> DeadMessage:
     try:
-        named = msgspec.json.decode(letter.body, type=_MessageIdentity)
-    except (msgspec.DecodeError, RecursionError):
+        named = decode(_IDENTITY, letter.body)
+    except MalformedDataError:
         named = _MessageIdentity()
-    return BrokerDeadLetter(
-        id=broker_dead_letter_id(letter),
-        execution=letter.execution,
-        workflow=named.workflow_id,
-        node=named.current_node,
-        queue=letter.queue,
-        code=letter.code,
-        reason=letter.reason,
-        body=letter.body,
-    )
+    known = msgspec.structs.asdict(letter)
+    return DeadMessage(**known, workflow=named.workflow_id, node=named.current_node)
 
 
 async def survey_cluster(settings: Settings) -> ClusterSurvey:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from rune.client.models import Problem, ProblemDocument
+from rune.decoding import MalformedDataError, decode
 from rune.errors import RuneError
 
 
@@ -29,11 +30,14 @@ class ApiError(ClientError):
         self.problems: tuple[Problem, ...] = document.problems
 
 
+_PROBLEM = msgspec.json.Decoder(ProblemDocument)
+
+
 def api_error(status: int, body: bytes) -> ApiError:
     """Return the error for a response that is not successful."""
     try:
-        return ApiError(msgspec.json.decode(body, type=ProblemDocument))
-    except msgspec.DecodeError:
+        return ApiError(decode(_PROBLEM, body))
+    except MalformedDataError:
         text = body[:200].decode(errors="replace")
         return ApiError(ProblemDocument(status=status, code="HTTP_STATUS", detail=f"status {status}: {text}"))
 

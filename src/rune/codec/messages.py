@@ -15,11 +15,14 @@ from typing import Any, Literal
 import msgspec
 
 from rune.core.execution.token import Path, Token
+from rune.decoding import MalformedDataError, decode
 from rune.errors import RuneError
 
 MAX_ID_LENGTH = 255
 ID = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_ID_LENGTH}}}")
 MAX_PRIORITY = 10
+MAX_NUMBER = 2**31 - 1
+MAX_TIME_MS = 2**53
 MAX_FULL_BYTES = 16 * 1024 * 1024
 """Size limit of a self-contained message: the default limit of RabbitMQ."""
 NO_OUTPUTS = msgspec.Raw(b"{}")
@@ -147,6 +150,7 @@ _EXECUTION_DECODER = msgspec.json.Decoder(NodeExecutionMessage)
 _HINT_DECODER = msgspec.json.Decoder(_Hint)
 _STATUS_DECODER = msgspec.json.Decoder(NodeStatusMessage)
 _COMPLETION_DECODER = msgspec.json.Decoder(CompletionMessage)
+_FIELDS_DECODER = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def frames(
@@ -191,23 +195,43 @@ def encode_hint(execution: str, token: Token, names: MessageContext = NO_CONTEXT
 def decode_hint(body: bytes) -> tuple[str, Token | None]:
     """Return the execution and the token of a message; no token if another system wrote it."""
     try:
-        found = _HINT_DECODER.decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise InvalidMessageError(f"not an execution message: {error}") from None
-    if not 0 < len(found.execution_id) <= MAX_ID_LENGTH:
-        raise InvalidMessageError(f"an execution id has between 1 and {MAX_ID_LENGTH} characters")
+        found = decode(_HINT_DECODER, body)
+    except MalformedDataError as error:
+        raise InvalidMessageError(f"not an execution message: {error.message}") from None
+    check_hint(found.execution_id, found.token)
     return found.execution_id, found.token
+
+
+def check_hint(execution: str, token: Token | None) -> None:
+    """Raise InvalidMessageError if no store can hold the id of the execution, or the position of the token."""
+    if not ID.fullmatch(execution):
+        raise InvalidMessageError(
+            f"an execution id consists of 1 to {MAX_ID_LENGTH} letters, digits, - and _"
+        )
+    if token is None:
+        return
+    numbers = (token.node, token.attempt, token.items, *token.path)
+    if min(numbers) < 0 or max(numbers) > MAX_NUMBER or not -MAX_TIME_MS < token.at < MAX_TIME_MS:
+        raise InvalidMessageError("a number of the token is out of range")
+
+
+def execution_of(body: bytes) -> str | None:
+    """Return the execution of a message; None if the message cannot be decoded."""
+    try:
+        return decode_hint(body)[0]
+    except InvalidMessageError:
+        return None
 
 
 def decode_execution(body: bytes) -> NodeExecutionMessage:
     """Decode and validate a complete execution message."""
     try:
-        found = _EXECUTION_DECODER.decode(body)
-        outputs = msgspec.json.decode(found.context, type=dict[str, msgspec.Raw])
+        found = decode(_EXECUTION_DECODER, body)
+        outputs = decode(_FIELDS_DECODER, found.context)
         if not isinstance(found.definition, msgspec.UnsetType):
-            msgspec.json.decode(found.definition, type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise InvalidMessageError(f"not an execution message: {error}") from None
+            decode(_FIELDS_DECODER, found.definition)
+    except MalformedDataError as error:
+        raise InvalidMessageError(f"not an execution message: {error.message}") from None
     _check_fields(found)
     if isinstance(found.definition, msgspec.UnsetType) == isinstance(found.definition_ref, msgspec.UnsetType):
         raise InvalidMessageError("a message must have either `workflow_definition` or `definition_ref`")
@@ -237,16 +261,16 @@ def encode_message(message: NodeStatusMessage | CompletionMessage | NodeExecutio
 
 def decode_status(body: bytes) -> NodeStatusMessage:
     try:
-        return _STATUS_DECODER.decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise InvalidMessageError(f"not a status message: {error}") from None
+        return decode(_STATUS_DECODER, body)
+    except MalformedDataError as error:
+        raise InvalidMessageError(f"not a status message: {error.message}") from None
 
 
 def decode_completion(body: bytes) -> CompletionMessage:
     try:
-        return _COMPLETION_DECODER.decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise InvalidMessageError(f"not a completion message: {error}") from None
+        return decode(_COMPLETION_DECODER, body)
+    except MalformedDataError as error:
+        raise InvalidMessageError(f"not a completion message: {error.message}") from None
 
 
 @lru_cache(maxsize=256)

@@ -16,6 +16,7 @@ import msgspec
 from rune.core.definition.problems import Problem
 from rune.core.execution.fact import ExecutionEnded
 from rune.core.limits import LIMITS
+from rune.decoding import MalformedDataError, decode
 from rune.errors import RuneError
 
 VERSION = 3
@@ -97,16 +98,16 @@ def body_size(header: bytes) -> int:
 
 def read_request(body: bytes) -> Request:
     try:
-        return _REQUEST_DECODER.decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise InvalidRequestError(f"not a request: {error}") from None
+        return decode(_REQUEST_DECODER, body)
+    except MalformedDataError as error:
+        raise InvalidRequestError(f"not a request: {error.message}") from None
 
 
 def read_reply(body: bytes) -> Reply:
     try:
-        return _REPLY_DECODER.decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise InvalidFrameError(f"not a reply: {error}") from None
+        return decode(_REPLY_DECODER, body)
+    except MalformedDataError as error:
+        raise InvalidFrameError(f"not a reply: {error.message}") from None
 
 
 class RpcMethod:
@@ -144,9 +145,9 @@ class RpcMethod:
     def arguments(self, request: Request) -> dict[str, Any]:
         """Decode the arguments of a call to the types that the method declares."""
         try:
-            given = self._arguments.decode(request.arguments)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise InvalidRequestError(f"`{self.name}`: {error}") from None
+            given = decode(self._arguments, request.arguments)
+        except MalformedDataError as error:
+            raise InvalidRequestError(f"`{self.name}`: {error.message}") from None
         return {name: getattr(given, name) for name in self._signature.parameters}
 
     def answer(self, value: Any) -> Answer:
@@ -158,9 +159,11 @@ class RpcMethod:
         if isinstance(reply, ErrorReply):
             raise decode_error(reply)
         try:
-            return self._answer.decode(reply.value)
-        except msgspec.DecodeError as error:
-            raise InvalidFrameError(f"the result of `{self.name}` has an unexpected type: {error}") from None
+            return decode(self._answer, reply.value)
+        except MalformedDataError as error:
+            raise InvalidFrameError(
+                f"the result of `{self.name}` has an unexpected type: {error.message}"
+            ) from None
 
 
 Call = Callable[[RpcMethod, dict[str, Any]], Awaitable[Any]]

@@ -97,6 +97,14 @@ class ReportsDepth(Protocol):
 
 
 @runtime_checkable
+class CountsDeadLetters(Protocol):
+    """A queue that can count its dead letters."""
+
+    async def dead_letters(self) -> int | None:
+        """Return the number of messages that no worker could process; None if this process may not count them."""
+
+
+@runtime_checkable
 class ReportsBacklog(Protocol):
     """An outbox that can report its backlog."""
 

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 
-from rune.ports.inspection import ReportsBacklog, ReportsDepth
+from rune.ports.inspection import CountsDeadLetters, ReportsBacklog, ReportsDepth
 from rune.runtime.backend import Backend
 from rune.telemetry.counters import QueueStats, StoreStatsSnapshot
 
@@ -79,8 +79,10 @@ class StoreStats:
         self._last.members = {role: counts[role] for role in sorted({*ROLES, *counts})}
 
     async def _dead_letters(self) -> None:
-        self._last.dead_letters = None
+        self._last.dead_letters = self._last.dead_messages = None
         self._last.dead_letters = len(await self._backend.journal.dead_letters(MAX_DEAD_LETTERS))
+        if isinstance(self._backend.queue, CountsDeadLetters):
+            self._last.dead_messages = await self._backend.queue.dead_letters()
 
     async def _outbox(self) -> None:
         self._last.outbox_rows = self._last.outbox_lag = None

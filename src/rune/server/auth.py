@@ -21,6 +21,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import Message, Scope, Send
 
 from rune.core.permissions import BOOTSTRAP, LOCAL_PRINCIPAL, Principal, Right
+from rune.decoding import MalformedDataError, decode
 from rune.errors import RuneError
 from rune.ports.access import ApiKey, ApiKeyStore, NewApiKey, digest_of, read_key
 from rune.ports.clock import Clock
@@ -117,6 +118,9 @@ class _Named(msgspec.Struct):
     id: str = ""
 
 
+_NAMED = msgspec.json.Decoder(_Named)
+
+
 async def check_scope(connection: HTTPConnection, principal: Principal) -> None:
     """Raise for a path outside of the workflows of a key, with the same error as for an id that does not exist."""
     if not principal.scopes:
@@ -151,7 +155,7 @@ async def _check_execution(
 
 async def _check_definition(server: ServerContext, principal: Principal, hash: str) -> None:
     data = await server.reader.definition(hash)
-    if data is not None and not principal.sees(msgspec.json.decode(data, type=_Named).id):
+    if data is not None and not principal.sees(_NAMED.decode(data).id):
         raise DefinitionNotFoundError(f"no definition has the hash {hash}")
 
 
@@ -166,8 +170,8 @@ def check_definition(principal: Principal, document: bytes) -> None:
     if not principal.scopes:
         return
     try:
-        named = msgspec.json.decode(document, type=_Named)
-    except (msgspec.DecodeError, RecursionError):
+        named = decode(_NAMED, document)
+    except MalformedDataError:
         named = _Named()
     check_sees(principal, named.id)
 

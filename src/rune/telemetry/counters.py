@@ -172,6 +172,7 @@ class StoreStatsSnapshot(msgspec.Struct, kw_only=True):
     queues: tuple[QueueStats, ...] = ()
     members: dict[str, int] = {}  # by role
     dead_letters: int | None = None
+    dead_messages: int | None = None
     outbox_rows: int | None = None
     outbox_lag: float | None = None
     timer_lag: float | None = None

@@ -133,6 +133,11 @@ class PrometheusMetrics:
         yield _gauges("rune_queue_age_seconds", "Age of the oldest waiting message.", "queue", ages)
         yield _gauges("rune_live_members", "Recently active processes.", "role", snapshot.members)
         yield _gauge("rune_dead_letters_open", "Unresolved dead letters.", snapshot.dead_letters)
+        yield _gauge(
+            "rune_dead_messages",
+            "Messages of the queue that no worker could process.",
+            snapshot.dead_messages,
+        )
         yield _gauge("rune_outbox_rows", "Rows in the outbox.", snapshot.outbox_rows)
         yield _gauge(
             "rune_outbox_lag_seconds",

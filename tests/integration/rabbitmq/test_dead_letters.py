@@ -24,8 +24,8 @@ async def test_dead_letters_are_listed_requeued_and_discarded() -> None:
         ]
         assert {each.queue for each in found} == {"workflow.execution.high"}
         assert [each.code for each in await letters.list(2)] == ["A", "B"]
-        assert await letters.discard(lambda letter: letter.code == "A") == 1
-        assert await letters.requeue(lambda letter: letter.code == "C") == 1
+        assert await letters.discard(found[0].id) == 1
+        assert await letters.requeue(found[2].id) == 1
         assert (await queue.receive()).token.node == 2
         assert [each.code for each in await letters.list()] == ["B"]
 

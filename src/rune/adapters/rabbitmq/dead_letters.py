@@ -13,14 +13,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-import msgspec
-
 from rune.adapters.rabbitmq.amqp.channel import Channel
 from rune.adapters.rabbitmq.amqp.client import connect
 from rune.adapters.rabbitmq.amqp.errors import AmqpError
 from rune.adapters.rabbitmq.amqp.frames import Message, MessageProperties
 from rune.adapters.rabbitmq.topology import Topology
-from rune.codec.messages import InvalidMessageError, decode_hint
+from rune.codec.messages import execution_of
+from rune.ports.dead_letters import QueueDeadLetter, letter_id
 
 log = logging.getLogger("rune.rabbitmq")
 
@@ -31,32 +30,34 @@ MAX_UNCHANGED_CHECKS = 20
 """After this many checks with an unchanged number of letters they are read nevertheless."""
 
 
-class DeadLetter(msgspec.Struct, frozen=True):
-    """A dead letter with its reason and the queue it came from. `execution` is None if the body cannot be decoded."""
-
-    code: str
-    reason: str
-    queue: str
-    execution: str | None
-    body: bytes
-    rescues: int = 0
-
-
-def read_dead_letter(message: Message) -> DeadLetter:
+def read_dead_letter(message: Message) -> QueueDeadLetter:
     """Return the dead letter that a message holds."""
     headers = message.headers
     died = str(headers.get("x-first-death-reason", ""))
     code = str(headers.get("rune-code", died.upper() or "UNKNOWN"))
     reason = str(headers.get("rune-reason", f"the broker gave it up: {died}" if died else "no reason given"))
     queue = str(headers.get("rune-queue", headers.get("x-first-death-queue", message.routing_key)))
-    try:
-        execution: str | None = decode_hint(message.body)[0]
-    except InvalidMessageError:
-        execution = None
     rescues = headers.get("rune-rescues", 0)
-    return DeadLetter(
-        code, reason, queue, execution, message.body, rescues if isinstance(rescues, int) else 0
+    return QueueDeadLetter(
+        id=letter_id(queue, code, message.body),
+        code=code,
+        reason=reason,
+        queue=queue,
+        execution=execution_of(message.body),
+        body=message.body,
+        at=_died_at(message, headers),
+        rescues=rescues if isinstance(rescues, int) else 0,
     )
+
+
+def _died_at(message: Message, headers: dict[str, Any]) -> int | None:
+    """Return when a message became a dead letter: its timestamp if a worker rejected it, else the broker's time."""
+    try:
+        found = message.properties.timestamp if "rune-code" in headers else headers["x-death"][0]["time"]
+        return None if found is None else round(found.timestamp() * 1000)
+    except Exception:
+        # Another program wrote these headers.
+        return None
 
 
 class DeadLetters:
@@ -77,9 +78,9 @@ class DeadLetters:
         finally:
             await connection.close()
 
-    async def list(self, limit: int = 100) -> list[DeadLetter]:
+    async def list(self, limit: int = 100) -> list[QueueDeadLetter]:
         """Return dead letters, oldest first."""
-        found: list[DeadLetter] = []
+        found: list[QueueDeadLetter] = []
         async with self._open() as channel:
             while len(found) < limit and (message := await channel.get(self._topology.dead)) is not None:
                 found.append(read_dead_letter(message))
@@ -90,18 +91,18 @@ class DeadLetters:
         async with self._open() as channel:
             return (await channel.declare_queue(self._topology.dead, passive=True)).message_count or 0
 
-    async def requeue(self, chosen: Callable[[DeadLetter], bool] = lambda letter: True) -> int:
-        """Send the chosen letters to their original queue again and return how many."""
-        return await self._each(chosen, self._send)
+    async def requeue(self, letter: str) -> int:
+        """Send the letters with this id to their original queue again and return how many."""
+        return await self._each(lambda each: each.id == letter, self._send)
 
-    async def discard(self, chosen: Callable[[DeadLetter], bool]) -> int:
-        """Remove the chosen letters and return how many."""
-        return await self._each(chosen, None)
+    async def discard(self, letter: str) -> int:
+        """Delete the letters with this id and return how many."""
+        return await self._each(lambda each: each.id == letter, None)
 
     async def requeue_innocent(self) -> int:
         """Requeue letters that only exceeded the delivery limit and return how many."""
 
-        def innocent(letter: DeadLetter) -> bool:
+        def innocent(letter: QueueDeadLetter) -> bool:
             return (
                 letter.code == DELIVERY_LIMIT.upper()
                 and letter.rescues < MAX_REQUEUES
@@ -110,7 +111,7 @@ class DeadLetters:
 
         return await self._each(innocent, self._send)
 
-    async def _each(self, chosen: Callable[[DeadLetter], bool], action: Any) -> int:
+    async def _each(self, chosen: Callable[[QueueDeadLetter], bool], action: Any) -> int:
         done = 0
         async with self._open() as channel:
             declared = await channel.declare_queue(self._topology.dead, passive=True)
@@ -127,7 +128,7 @@ class DeadLetters:
                     done += 1
         return done
 
-    async def _send(self, channel: Channel, letter: DeadLetter) -> None:
+    async def _send(self, channel: Channel, letter: QueueDeadLetter) -> None:
         stamp = MessageProperties(
             headers={"rune-rescues": letter.rescues + 1}, type="NodeExecutionMessage", app_id="rune"
         )

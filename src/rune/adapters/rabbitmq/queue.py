@@ -12,7 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from rune.adapters.rabbitmq.amqp.channel import Outgoing
 from rune.adapters.rabbitmq.amqp.client import connect
@@ -31,14 +31,18 @@ from rune.codec.messages import (
     decode_execution,
     decode_hint,
     encode_hint,
+    execution_of,
 )
 from rune.core.execution.token import Token
 from rune.errors import RuneError
+from rune.ports.dead_letters import failure_of
 from rune.ports.inspection import QueueDepth
 from rune.ports.journal import StoreUnavailableError
 from rune.ports.queue import DEFAULT_QUEUE, LANES, Delivery, Route, default_route, lane_of
 
 log = logging.getLogger("rune.queue")
+
+_T = TypeVar("_T")
 
 EARLY_ACK_S = 60.0
 """A delivery that was held this long is acknowledged although its node still runs."""
@@ -137,14 +141,30 @@ class QueueDepthReader:
 
     async def read(self) -> list[QueueDepth]:
         """Return the depth of each queue of the topology."""
+        return await self._connected(self._read)
+
+    async def dead_letters(self) -> int | None:
+        """Return the number of dead letters; None if this user may not read their queue."""
+        return await self._connected(self._dead_letters)
+
+    async def _connected(self, ask: Callable[[Connection], Awaitable[_T]]) -> _T:
         async with self._lock:
             connection = self._connection
             if connection is not None and connection.error is None:
                 # A connection that was lost while idle fails here; open a new one.
                 with contextlib.suppress(BrokerUnavailableError):
-                    return await self._read(connection)
+                    return await ask(connection)
             self._connection = await connect(self._url, name="depths")
-            return await self._read(self._connection)
+            return await ask(self._connection)
+
+    async def _dead_letters(self, connection: Connection) -> int | None:
+        channel = await connection.channel()
+        try:
+            declared = await channel.declare_queue(self._topology.dead, passive=True)
+        except ChannelClosedError:
+            return None
+        await channel.close()
+        return declared.message_count or 0
 
     async def _read(self, connection: Connection) -> list[QueueDepth]:
         channel = await connection.channel()
@@ -288,6 +308,9 @@ class RabbitQueue:
         if messages:
             await self._publish(messages)
 
+    async def dead_letters(self) -> int | None:
+        return await self._depths.dead_letters()
+
     async def depths(self) -> list[QueueDepth]:
         return await self._depths.read()
 
@@ -296,8 +319,9 @@ class RabbitQueue:
             held = await self.consumer.receive()
             try:
                 execution, token = decode_hint(held.message.body)
-            except InvalidMessageError as error:
-                self._run_in_background(self._dead_letter_message(held, error.code, error.message))
+            except Exception as error:
+                # Whatever a message contains, it must not end the worker, nor the next one that receives it.
+                self._run_in_background(self._dead_letter_message(held, *failure_of(error)))
                 continue
             if token is None:
                 self._run_in_background(self._handle_foreign(held))
@@ -350,7 +374,13 @@ class RabbitQueue:
     def _run_in_background(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._on_background_done)
+
+    def _on_background_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # The broker delivers the message again when the channel is closed.
+            log.error("a message could not be returned to the broker", exc_info=error)
 
     def _requeue_delayed(self, number: int, held: HeldMessage) -> None:
         del self._delayed[number]
@@ -367,9 +397,10 @@ class RabbitQueue:
         await self._publish_and_ack(held, (exchange, held.queue, held.message.body, HINT))
 
     async def _dead_letter_message(self, held: HeldMessage, code: str, message: str) -> None:
-        log.error("a message on %s is a dead letter: %s: %s", held.queue, code, message)
+        execution = execution_of(held.message.body) or "an unknown execution"
+        log.error("message of %s on %s is a dead letter: %s: %s", execution, held.queue, code, message)
         reason = {"rune-code": code, "rune-reason": shortened(message), "rune-queue": held.queue}
-        stamp = MessageProperties(headers=reason, type="NodeExecutionMessage", app_id="rune")
+        stamp = MessageProperties(headers=reason, type="NodeExecutionMessage", app_id="rune", timed=True)
         exchange = self.topology.dead_exchange
         await self._publish_and_ack(held, (exchange, held.queue, held.message.body, stamp))
 
@@ -399,7 +430,7 @@ class RabbitQueue:
             await self._dead_letter_message(held, error.code, error.message)
         except Exception as error:
             log.exception("a message of another producer could not be handled")
-            await self._dead_letter_message(held, "DEAD_LETTERED", f"{type(error).__name__}: {error}")
+            await self._dead_letter_message(held, *failure_of(error))
         else:
             held.channel.ack(held.message.tag)
 

@@ -48,6 +48,7 @@ FOLDER = Path(__file__).parent / "scripts"
 SHARED = tuple(f"shared/{name}" for name in ("store", "transition", "waits", "decide", "timers", "lease"))
 VERBS = (
     "apply",
+    "bury",
     "claim",
     "control",
     "delay",

@@ -30,6 +30,7 @@ from rune.core.execution.routing import activate_edges
 from rune.core.execution.step import retry_due
 from rune.core.execution.token import ROOT, START, Arrived, Path, Ref, Token, TokenPurpose, token_name
 from rune.core.plan.model import NodePlan, Plan
+from rune.decoding import MalformedDataError, decode
 from rune.ports.journal import ExecutionRecord, Journal
 
 EMIT, ARRIVE, GATHER, SKIP, SPREAD, UNCOLLECTED, FINISH = range(1, 8)
@@ -140,7 +141,12 @@ def encode_token(token: Token) -> bytes:
 
 
 def decode_token(data: bytes) -> Token:
-    return token_from_fields(_TOKEN_DECODER.decode(data))
+    """Decode the token of a stream entry; raise MalformedDataError if the entry has none."""
+    fields = decode(_TOKEN_DECODER, data)
+    try:
+        return token_from_fields(fields)
+    except (KeyError, ValueError, IndexError) as error:
+        raise MalformedDataError(f"not a token: {type(error).__name__}: {error}") from None
 
 
 def encode_timer(timer: Timer) -> str:

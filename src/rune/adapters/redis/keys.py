@@ -40,6 +40,10 @@ class KeySpace:
         """Sorted set of delayed deliveries by due time. One per queue, so that only its workers move them back."""
         return f"{self._tags[partition]}:later:{queue}"
 
+    def dead(self, partition: int) -> str:
+        """Stream of dead letters: entries that no worker could process."""
+        return f"{self._tags[partition]}:dead"
+
     def _of(self, execution: str) -> tuple[str, ...]:
         """Return the keys of the functions that change one execution, in order; the last two are for rebuilding."""
         tag = self._tags[self.partition(execution)]

@@ -6,6 +6,7 @@ import msgspec
 
 from rune.adapters.redis.client import Client
 from rune.adapters.redis.keys import KeySpace
+from rune.decoding import MalformedDataError, decode
 from rune.ports.processes import EXPIRY_S, ProcessInfo
 
 _JSON = msgspec.json.Encoder()
@@ -29,8 +30,8 @@ class RedisProcessRegistry:
         found = []
         for packed in await self._client.call("HVALS", self._key):
             try:
-                member = _PROCESS.decode(packed)
-            except msgspec.MsgspecError:
+                member = decode(_PROCESS, packed)
+            except MalformedDataError:
                 # Written by a newer release.
                 continue
             if now - member.seen_at <= EXPIRY_S * 1000:

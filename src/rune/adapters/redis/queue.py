@@ -16,6 +16,7 @@ from itertools import count
 from typing import Any
 
 from rune.adapters.redis.client import Client, RedisError
+from rune.adapters.redis.dead_letters import RedisDeadLetters
 from rune.adapters.redis.keys import KeySpace
 from rune.adapters.redis.streams import GROUP, Entry, Streams
 from rune.core.execution.token import Path, Token
@@ -57,6 +58,10 @@ class QueueDepthReader:
         seconds, micros = await self._client.call("TIME")
         now = int(seconds) * 1000 + int(micros) // 1000
         return list(await asyncio.gather(*(self._depth(each, now) for each in sorted(self._queues))))
+
+    async def dead_letters(self) -> int:
+        """Return the number of dead letters."""
+        return await RedisDeadLetters(self._client, self._keys).count()
 
     async def _discover(self) -> set[str]:
         pattern = re.compile(rb".*:stream:(.+):(?:" + "|".join(LANES).encode() + rb")")
@@ -181,8 +186,17 @@ class RedisQueue:
         self._release(delivery.tag)
 
     async def dead_letter(self, delivery: Delivery, code: str, message: str) -> None:
-        """Acknowledge the delivery: the journal records the dead letter."""
-        await self.ack(delivery)
+        """Move the delivery to the dead letters of its partition, with the reason."""
+        entry = self._held.get(delivery.tag)
+        if entry is None:
+            return
+        log.error("token of %s on %s is a dead letter: %s: %s", entry.execution, entry.stream, code, message)
+        await self._streams.dead_letter(entry, code, message)
+        # Last, so that the entry stays held if the server was unavailable.
+        self._release(delivery.tag)
+
+    async def dead_letters(self) -> int | None:
+        return None if self._depths is None else await self._depths.dead_letters()
 
     async def depths(self) -> list[QueueDepth]:
         return [] if self._depths is None else await self._depths.read()

@@ -17,15 +17,21 @@ from typing import Any, Protocol
 import msgspec
 
 from rune.adapters.redis.client import Client, RedisError
+from rune.adapters.redis.dead_letters import MAX_LETTERS, letter_fields
 from rune.adapters.redis.encoding import CachedExecution, decode_token, encode_token
 from rune.adapters.redis.keys import KeySpace
+from rune.codec.messages import check_hint
 from rune.core.execution.decision import Decision
 from rune.core.execution.fact import RaceWinner
 from rune.core.execution.token import Path, Token
+from rune.decoding import MalformedDataError, decode_text
+from rune.ports.dead_letters import failure_of
+from rune.ports.journal import StoreUnavailableError
 from rune.ports.queue import DEFAULT_QUEUE, LANES, lane_of
 
 log = logging.getLogger("rune.redis")
 
+BAD_MESSAGE = "BAD_MESSAGE"
 GROUP = "workers"
 MAX_BATCH = 500
 
@@ -72,6 +78,9 @@ class Streams:
             for lane in LANES
         }
         self.all = [stream for lane in LANES for stream in self._lanes[lane]]
+        self._partitions = {
+            keys.stream(part, queue, lane): part for part in parts for queue in self._queues for lane in LANES
+        }
 
     async def make_groups(self) -> None:
         """Create the consumer group of every stream unless it exists."""
@@ -134,7 +143,10 @@ class Streams:
             # The server lost its data.
             await self.make_groups()
             return []
-        return [entry for stream, rows in reply or () for entry in _entries(stream.decode(), rows)]
+        found: list[Entry] = []
+        for stream, rows in reply or ():
+            found += await self._decode(stream.decode(), rows)
+        return found
 
     async def reclaim(self, idle: int, most: int) -> list[Entry]:
         """Claim entries whose consumer has not renewed them for `idle` ms."""
@@ -148,8 +160,53 @@ class Streams:
                 if not _has_code(reply, "NOGROUP"):
                     raise reply
                 continue
-            found += _entries(stream, reply[1], again=True)
+            found += await self._decode(stream, reply[1], again=True)
         return found
+
+    async def _decode(self, stream: str, rows: Any, *, again: bool = False) -> list[Entry]:
+        """Return the entries of a batch. A malformed one becomes a dead letter, and the others go on."""
+        found: list[Entry] = []
+        malformed: list[tuple[bytes, Sequence[bytes], Exception]] = []
+        for id, fields in rows:
+            if fields is not None:
+                try:
+                    found.append(self._entry(stream, id, fields, again=again))
+                except Exception as error:
+                    malformed.append((id, fields, error))
+        if malformed:
+            await asyncio.gather(*(self._bury_malformed(stream, *each) for each in malformed))
+        return found
+
+    def _entry(self, stream: str, id: bytes, fields: Sequence[bytes], *, again: bool) -> Entry:
+        values = dict(zip(fields[::2], fields[1::2], strict=True))
+        if b"x" not in values or b"t" not in values:
+            raise MalformedDataError("the entry has no execution and token")
+        execution, token = decode_text(values[b"x"]), decode_token(values[b"t"])
+        check_hint(execution, token)
+        if self._keys.partition(execution) != self._partitions[stream]:
+            raise MalformedDataError("the execution belongs to another partition")
+        return Entry(stream, id, execution, token, again)
+
+    async def _bury_malformed(
+        self, stream: str, id: bytes, fields: Sequence[bytes], error: Exception
+    ) -> None:
+        reason = failure_of(error)[1]
+        log.error("entry %s of %s is a dead letter: %s: %s", id.decode(), stream, BAD_MESSAGE, reason)
+        try:
+            await self._bury(stream, id, fields, BAD_MESSAGE, reason)
+        except (StoreUnavailableError, RedisError) as trouble:
+            # It stays pending, and is buried by the worker that reclaims it.
+            log.warning("entry %s of %s could not be buried: %s", id.decode(), stream, trouble.message)
+
+    async def dead_letter(self, entry: Entry, code: str, reason: str) -> None:
+        """Acknowledge an entry and move it to the dead letters."""
+        fields = (b"x", entry.execution.encode(), b"t", encode_token(entry.token))
+        await self._bury(entry.stream, entry.id, fields, code, reason)
+
+    async def _bury(self, stream: str, id: bytes, fields: Sequence[bytes], code: str, reason: str) -> None:
+        dead = self._keys.dead(self._partitions[stream])
+        letter = letter_fields(stream, fields, code, reason)
+        await self._client.run("bury", [stream, dead], GROUP, id, MAX_LETTERS, *letter)
 
     async def renew(self, held: Sequence[Entry]) -> None:
         """Reset the idle time of entries that this consumer still works on."""
@@ -203,7 +260,11 @@ class Streams:
         """Move delayed entries that are due back to their streams and return how many."""
         moves = (
             self._client.run(
-                "delay", [self._keys.later(part, queue), *self._queue_streams(part, queue)], 0, MAX_BATCH
+                "delay",
+                [self._keys.later(part, queue), *self._queue_streams(part, queue), self._keys.dead(part)],
+                0,
+                MAX_BATCH,
+                MAX_LETTERS,
             )
             for part in range(self._keys.partitions)
             for queue in self._queues
@@ -220,15 +281,6 @@ class Streams:
             if found == []
         )
         await asyncio.gather(*removals)
-
-
-def _entries(stream: str, rows: Any, *, again: bool = False) -> list[Entry]:
-    found = []
-    for id, fields in rows:
-        if fields is not None:
-            values = dict(zip(fields[::2], fields[1::2], strict=True))
-            found.append(Entry(stream, id, values[b"x"].decode(), decode_token(values[b"t"]), again))
-    return found
 
 
 def _has_code(error: BaseException, code: str) -> bool:

@@ -1,4 +1,4 @@
-"""`rune dlq`: dead letters, which are failed executions and, with RabbitMQ, messages that no worker could process."""
+"""`rune dlq`: dead letters, which are failed executions and, on a cluster, messages that no worker could process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rune.runtime.queries.reader import ExecutionReader
 from rune.settings import Settings
 
 if TYPE_CHECKING:
-    from rune.bootstrap.admin import BrokerDeadLetter
+    from rune.bootstrap.admin import DeadMessage
 
 dlq = typer.Typer(name="dlq")
 
@@ -33,7 +33,7 @@ Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=PAGE_SIZE, help=
 def _dlq(context: typer.Context, limit: Limit = 20, as_json: Json = False) -> None:
     """List, show, requeue or drop dead letters.
 
-    Dead letters are executions that the engine gave up on and, with RabbitMQ,
+    Dead letters are executions that the engine gave up on and, on a cluster,
     messages that no worker could process. Without a command: list them.
 
     Examples:
@@ -47,19 +47,19 @@ def _dlq(context: typer.Context, limit: Limit = 20, as_json: Json = False) -> No
 
 @dlq.command("list")
 def list_dead_letters(limit: Limit = 20, as_json: Json = False) -> None:
-    """List dead letters: executions, newest first, then messages of the broker. The same as `rune dlq`.
+    """List dead letters: executions, newest first, then messages of the queue. The same as `rune dlq`.
 
     Example: rune dlq list --limit 5
     """
 
     async def work(reader: ExecutionReader, settings: Settings) -> int:
-        messages: list[BrokerDeadLetter] = []
-        if settings.brokered and not settings.url:  # the broker of a server is not accessed from here
+        messages: list[DeadMessage] = []
+        if settings.clustered and not settings.url:  # the queue of a server is not accessed from here
             from rune.bootstrap.admin import (  # noqa: PLC0415 - its drivers are an extra
-                list_broker_dead_letters,
+                list_dead_messages,
             )
 
-            messages = await list_broker_dead_letters(settings, limit)
+            messages = await list_dead_messages(settings, limit)
         _print(await reader.dead_letters(limit), messages, as_json=as_json)
         return 0
 
@@ -164,7 +164,7 @@ def _document(letter: DeadLetter) -> dict[str, Any]:
     }
 
 
-def _print(found: list[DeadLetter], messages: Sequence[BrokerDeadLetter], *, as_json: bool) -> None:
+def _print(found: list[DeadLetter], messages: Sequence[DeadMessage], *, as_json: bool) -> None:
     if as_json:
         documents = [_document(each) for each in found] + [message_document(each) for each in messages]
         print_json({"dead_letters": documents})
@@ -176,7 +176,13 @@ def _print(found: list[DeadLetter], messages: Sequence[BrokerDeadLetter], *, as_
             for each in found
         ]
         rows += [
-            [each.id, each.workflow or "", each.node or "", "", (f"{each.code}: {each.reason}", "red")]
+            [
+                each.id,
+                each.workflow or each.execution or "",
+                each.node or "",
+                "" if each.at is None else moment(each.at),
+                (f"{each.code}: {each.reason}", "red"),
+            ]
             for each in messages
         ]
         print_table(("id", "workflow", "node", "at", "error"), rows)
@@ -190,14 +196,14 @@ def _print_one(letter: DeadLetter) -> None:
     print(f"`rune show {letter.id}` shows the execution, `rune dlq requeue {letter.id}` retries it")
 
 
-async def find_message(settings: Settings, given: str) -> BrokerDeadLetter | None:
-    """Return the only broker message whose id starts with `given`; None if there is none."""
-    if settings.url or not settings.brokered or not given.startswith("m"):
+async def find_message(settings: Settings, given: str) -> DeadMessage | None:
+    """Return the only message whose id starts with `given`; None if there is none."""
+    if settings.url or not settings.clustered or not given.startswith("m"):
         return None
     with optional_imports("a cluster"):
-        from rune.bootstrap.admin import list_broker_dead_letters  # noqa: PLC0415 - its drivers are an extra
+        from rune.bootstrap.admin import list_dead_messages  # noqa: PLC0415 - its drivers are an extra
 
-    found = {each.id: each for each in await list_broker_dead_letters(settings) if each.id.startswith(given)}
+    found = {each.id: each for each in await list_dead_messages(settings) if each.id.startswith(given)}
     if len(found) > 1:
         names = ", ".join(sorted(found)[:5])
         raise UnknownReferenceError(
@@ -206,7 +212,7 @@ async def find_message(settings: Settings, given: str) -> BrokerDeadLetter | Non
     return next(iter(found.values()), None)
 
 
-def message_document(letter: BrokerDeadLetter, *, whole: bool = False) -> dict[str, Any]:
+def message_document(letter: DeadMessage, *, whole: bool = False) -> dict[str, Any]:
     """Return a message as a document; `whole` includes its body."""
     found: dict[str, Any] = {
         "id": letter.id,
@@ -215,30 +221,31 @@ def message_document(letter: BrokerDeadLetter, *, whole: bool = False) -> dict[s
         "node_id": letter.node,
         "code": letter.code,
         "message": letter.reason,
-        "at": None,
+        "at": None if letter.at is None else iso(letter.at),
         "queue": letter.queue,
     }
     return found | {"body": letter.body.decode(errors="replace")} if whole else found
 
 
-def show_message(letter: BrokerDeadLetter, *, as_json: bool) -> int:
+def show_message(letter: DeadMessage, *, as_json: bool) -> int:
     """Print a message: its execution, the error and its body."""
     if as_json:
         print_json(message_document(letter, whole=True))
         return 0
     of = f" of {clean(letter.execution)}" if letter.execution else ""
-    print(f"{letter.id}: message{of} from the queue {clean(letter.queue)}")
+    died = "" if letter.at is None else f", dead since {moment(letter.at)}"
+    print(f"{letter.id}: message{of} from the queue {clean(letter.queue)}{died}")
     print(f"{paint(clean(letter.code), 'red')}: {clean(letter.reason)}")
     print(clean(letter.body.decode(errors="replace")[:MAX_SHOWN_CHARACTERS]))
     print(f"`rune dlq requeue {letter.id}` sends it again, `rune dlq drop {letter.id}` removes it")
     return 0
 
 
-async def requeue_message(settings: Settings, letter: BrokerDeadLetter, *, as_json: bool) -> int:
+async def requeue_message(settings: Settings, letter: DeadMessage, *, as_json: bool) -> int:
     """Send a message to its original queue again."""
-    from rune.bootstrap.admin import requeue_broker_dead_letter  # noqa: PLC0415 - its drivers are an extra
+    from rune.bootstrap.admin import requeue_dead_message  # noqa: PLC0415 - its drivers are an extra
 
-    count = await requeue_broker_dead_letter(settings, letter.id)
+    count = await requeue_dead_message(settings, letter.id)
     if as_json:
         print_json({"id": letter.id, "requeued": count > 0, "queue": letter.queue})
     else:
@@ -246,11 +253,11 @@ async def requeue_message(settings: Settings, letter: BrokerDeadLetter, *, as_js
     return 0
 
 
-async def drop_message(settings: Settings, letter: BrokerDeadLetter, *, as_json: bool) -> int:
+async def drop_message(settings: Settings, letter: DeadMessage, *, as_json: bool) -> int:
     """Delete a message."""
-    from rune.bootstrap.admin import discard_broker_dead_letter  # noqa: PLC0415 - its drivers are an extra
+    from rune.bootstrap.admin import discard_dead_message  # noqa: PLC0415 - its drivers are an extra
 
-    count = await discard_broker_dead_letter(settings, letter.id)
+    count = await discard_dead_message(settings, letter.id)
     if as_json:
         print_json({"id": letter.id, "dropped": count > 0})
     else:

@@ -18,6 +18,7 @@ from rune.core.definition import problems as codes
 from rune.core.definition.problems import Problem
 from rune.core.definition.strict_json import decode_json
 from rune.core.execution.outcome import Outcome, Output
+from rune.decoding import MalformedDataError, decode
 from rune.errors import NodeFailure
 from rune.nodes.base import NodeCall
 from rune.nodes.credentials import CREDENTIAL_ERRORS, PERMANENT_CREDENTIAL_ERRORS
@@ -199,6 +200,9 @@ class _Chunk(msgspec.Struct):
     error: Any = None
 
 
+_CHUNK = msgspec.json.Decoder(_Chunk)
+
+
 class Completion:
     """The completion received so far."""
 
@@ -216,8 +220,8 @@ class Completion:
     def add(self, data: bytes | str) -> None:
         """Add one chunk."""
         try:
-            chunk = msgspec.json.decode(data, type=_Chunk)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            chunk = decode(_CHUNK, data.encode() if isinstance(data, str) else data)
+        except MalformedDataError:
             raise _invalid_response(self.label, "it is not a chat completion") from None
         if chunk.error:
             shown = chunk.error.get("message") if isinstance(chunk.error, dict) else chunk.error

@@ -25,6 +25,7 @@ from rune.core.permissions import QUEUE
 from rune.core.plan.compiler import compile_definition
 from rune.core.plan.graph import reachable
 from rune.core.plan.model import Plan
+from rune.decoding import decode
 from rune.documents.loader import check_input
 from rune.errors import InvalidDocumentError, RuneError
 from rune.ports.journal import FORMAT, ExecutionRecord
@@ -42,6 +43,8 @@ RESERVED_NAMES = frozenset({*START_NAMES, "$json", "$execution", "$error"})
 """Names in a context that are not outputs of nodes."""
 
 Outputs = dict[str, msgspec.Raw]
+_OUTPUTS = msgspec.json.Decoder(Outputs)
+_VALUE = msgspec.json.Decoder()
 
 
 class UnknownScopeError(RuneError):
@@ -78,7 +81,7 @@ class ForeignMessages:
         node = plan.index.get(message.current_node)
         if node is None:
             raise UnknownNodeError(f"{plan.definition.id} has no node `{message.current_node[:80]}`")
-        outputs = msgspec.json.decode(message.context, type=Outputs)
+        outputs = decode(_OUTPUTS, message.context)
         known = await self._journal.accepted(message.execution_id)
         if known is None and isinstance(message.definition_ref, str):
             raise ExecutionNotFoundError(
@@ -92,7 +95,7 @@ class ForeignMessages:
     async def _plan(self, message: NodeExecutionMessage) -> Plan:
         if isinstance(message.definition_ref, str):
             return await self._plans.plan(message.definition_ref)
-        document = msgspec.json.decode(bytes(message.definition), type=dict[str, msgspec.Raw])  # type: ignore[arg-type]
+        document = decode(_OUTPUTS, bytes(message.definition))  # type: ignore[arg-type]
         document["id"] = msgspec.Raw(msgspec.json.encode(message.workflow_id))
         return self._plans.compile_untrusted(msgspec.json.encode(document))
 
@@ -186,7 +189,7 @@ class ForeignMessages:
                 continue
             if name[1:] not in plan.index:
                 raise UnknownNodeError(f"{plan.definition.id} has no node with the output `{name[:80]}`")
-            found[name[1:]] = encode_value(msgspec.json.decode(value))
+            found[name[1:]] = encode_value(decode(_VALUE, value))
         return found
 
     async def _store_values(self, execution: str, values: dict[str, bytes]) -> dict[str, StoredValue]:

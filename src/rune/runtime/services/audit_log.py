@@ -17,6 +17,7 @@ from typing import Any, ParamSpec, TypeVar
 import msgspec
 
 from rune.core.permissions import LOCAL
+from rune.decoding import MalformedDataError, decode
 from rune.errors import RuneError
 from rune.ports.access import REQUESTED, AuditEntry, AuditLogStore, new_entry_id
 from rune.ports.clock import Clock
@@ -110,13 +111,16 @@ class _Named(msgspec.Struct):
     id: str = ""
 
 
+_NAMED = msgspec.json.Decoder(_Named)
+
+
 def _target(arguments: Mapping[str, Any], target: str) -> str:
     found = arguments.get(target, "")
     if not isinstance(found, bytes):
         return str(found)
     try:
-        return msgspec.json.decode(found, type=_Named).id
-    except (msgspec.DecodeError, RecursionError):
+        return decode(_NAMED, found).id
+    except MalformedDataError:
         return ""
 
 

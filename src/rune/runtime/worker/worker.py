@@ -23,6 +23,7 @@ from rune.runtime.lifecycle.finisher import Finisher
 from rune.runtime.plan_cache import MissingNodeTypeError
 from rune.runtime.worker.executor import Executor, UnservableTokenError
 from rune.runtime.worker.fair_share import FairShare
+from rune.telemetry.logs import LOG_CONTEXT, NO_CONTEXT
 
 log = logging.getLogger("rune.worker")
 
@@ -77,7 +78,13 @@ class Worker:
             self._busy += 1
             try:
                 await self._handle_fairly(delivery)
+            except Exception:
+                # An error here would end the worker, and each worker that receives the delivery after it.
+                log.exception(
+                    "a delivery of %s could not be handled; its lease will expire", delivery.execution
+                )
             finally:
+                LOG_CONTEXT.set(NO_CONTEXT)
                 self._busy -= 1
                 if self._busy == 0:
                     self._idle.set()

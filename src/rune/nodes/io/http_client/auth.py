@@ -11,6 +11,7 @@ import aiohttp
 import msgspec
 from msgspec.structs import replace
 
+from rune.decoding import MalformedDataError, decode
 from rune.errors import NodeFailure
 from rune.nodes.base import NodeCall
 from rune.nodes.io.http_client.request import Request
@@ -38,6 +39,9 @@ class _Token(msgspec.Struct):
     access_token: str
     expires_in: float = DEFAULT_LIFETIME_S
     token_type: str = "Bearer"
+
+
+_TOKEN = msgspec.json.Decoder(_Token, strict=False)
 
 
 async def authorize(call: NodeCall[Any], request: Request) -> Request:
@@ -135,8 +139,8 @@ async def _fetch_token(call: NodeCall[Any], fields: OAuth2) -> tuple[str, float]
             permanent=is_permanent_status(status),
         )
     try:
-        found = msgspec.json.decode(data, type=_Token, strict=False)
-    except msgspec.DecodeError:
+        found = decode(_TOKEN, data)
+    except MalformedDataError:
         raise NodeFailure(f"{label}: the response contains no token", code=NO_TOKEN) from None
     if found.token_type.lower() != "bearer" or not found.access_token.isprintable() or not found.access_token:
         raise NodeFailure(f"{label}: the token is not a valid bearer token", code=NO_TOKEN)

@@ -15,6 +15,7 @@ import msgspec
 
 from rune.core.definition.strict_json import decode_json, json_depth
 from rune.core.limits import Limits
+from rune.decoding import MalformedDataError, decode
 from rune.errors import NodeFailure
 from rune.nodes.blobs import BINARY, file_name
 from rune.nodes.io.http import Wanted
@@ -33,6 +34,7 @@ MIN_CHECKED_BYTES = 1024 * 1024
 
 _PIECE_BYTES = 256 * 1024
 _NOT_CANONICAL = object()
+_JSON_DECODER = msgspec.json.Decoder()
 _LONG_NUMBER = re.compile(rb"[0-9]{19}")
 
 _JSON = re.compile(r"(application|text)/(json|[a-z0-9.+_-]+\+json)")
@@ -127,8 +129,8 @@ def _decode_canonical(data: bytes, limits: Limits) -> Any:
     if data.count(b"[") + data.count(b"{") > max_depth and json_depth(data) > max_depth:
         return _NOT_CANONICAL
     try:
-        value = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        value = decode(_JSON_DECODER, data)
+    except MalformedDataError:
         return _NOT_CANONICAL
     return value if msgspec.json.encode(value) == data else _NOT_CANONICAL
 

@@ -1,0 +1,72 @@
+"""Messages with malformed bytes on a cluster: the workers go on, and `rune dlq` handles the dead letters."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import aio_pika
+import pytest
+
+from rune.adapters.redis.keys import KeySpace
+from tests.support.backends import redis_command
+from tests.support.cli_process import until
+from tests.support.cluster_cli import command_line
+from tests.support.clusters import Cluster, clusters
+from tests.support.documents import document, edit, node
+from tests.support.in_process_cli import InProcessCli
+
+pytestmark = clusters("redis-in_place", "rabbitmq-travelling")
+
+MALFORMED = b'{"execution_id":"x\xff1"}'
+
+
+@pytest.fixture
+def rune(cluster: Cluster) -> InProcessCli:
+    return command_line(cluster.fleet)
+
+
+def put(cluster: Cluster, body: bytes) -> None:
+    """Put a message into the work queue as another program would."""
+    settings = cluster.settings
+
+    async def publish() -> None:
+        async with await aio_pika.connect(settings.queue) as connection:
+            channel = await connection.channel()
+            await channel.default_exchange.publish(aio_pika.Message(body), "workflow.execution")
+
+    async def add() -> None:
+        stream = KeySpace(settings.prefix, settings.partitions).stream(3, "default", "normal")
+        await redis_command("XADD", stream, "*", "x", "any", "t", body)  # type: ignore[arg-type]
+
+    asyncio.run(publish() if settings.brokered else add())
+
+
+def wait_for_letters(rune: InProcessCli, code: str, count: int) -> list[dict[str, Any]]:
+    def listed() -> list[dict[str, Any]] | None:
+        letters = rune.json("dlq", "list", "--limit", "1000")["dead_letters"]
+        found = [each for each in letters if each["code"] == code and "queue" in each]
+        return found if len(found) == count else None
+
+    return until(listed, f"{count} dead letters with the code {code}")
+
+
+def test_malformed_message_ends_no_worker_and_is_a_dead_letter(cluster: Cluster, rune: InProcessCli) -> None:
+    put(cluster, MALFORMED)
+    (letter,) = wait_for_letters(rune, "BAD_MESSAGE", 1)
+    assert letter["at"] is not None
+    path = rune.home / "after-malformed.json"
+    made = document([node("start", "manual"), edit("one", 1)], "start>one") | {"id": "after-malformed"}
+    path.write_text(json.dumps(made))
+    assert rune.json("run", str(path), "--no-worker")["status"] == "completed"
+    assert len(cluster.fleet.of("worker")) >= 2, "a worker has ended"
+
+    assert letter["id"] in rune.output("dlq", "list")
+    assert "BAD_MESSAGE" in rune.output("dlq", "show", letter["id"])
+    assert "\ufffd1" in rune.json("dlq", "show", letter["id"])["body"]
+
+    assert rune.json("dlq", "requeue", letter["id"])["requeued"] is True
+    (again,) = wait_for_letters(rune, "BAD_MESSAGE", 1)
+    assert rune.json("dlq", "drop", again["id"])["dropped"] is True
+    wait_for_letters(rune, "BAD_MESSAGE", 0)
