@@ -5,7 +5,7 @@ Errors of the API are raised as the local services would raise them.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 from typing import Any
@@ -24,7 +24,7 @@ from rune.ports.credentials import CredentialSummary
 from rune.ports.journal import DeadLetter, ExecutionRecord
 from rune.ports.processes import ProcessInfo
 from rune.ports.queries import ALL_EXECUTIONS, Event, ExecutionFilter, Frame, Summary
-from rune.ports.workflows import LATEST, Alias, Version, WorkflowEntry, choose
+from rune.ports.workflows import LATEST, Alias, DeployedVersion, Version, WorkflowEntry, choose
 from rune.runtime.components import Services
 from rune.runtime.lifecycle.launcher import DEFAULT_OPTIONS, StartOptions
 from rune.runtime.services.executions import SignalResult
@@ -48,14 +48,17 @@ async def client(settings: Settings) -> AsyncIterator[AsyncClient]:
             yield opened
 
 
+def _problems(given: Iterable[models.Problem]) -> tuple[Problem, ...]:
+    return tuple(msgspec.convert(msgspec.to_builtins(each), Problem) for each in given)
+
+
 @contextmanager
 def _raise_local_errors(url: str) -> Iterator[None]:
     try:
         yield
     except ApiError as refused:
         if refused.problems:
-            problems = [msgspec.to_builtins(each) for each in refused.problems]
-            raise InvalidDocumentError(tuple(msgspec.convert(each, Problem) for each in problems)) from None
+            raise InvalidDocumentError(_problems(refused.problems)) from None
         if refused.code == "UNAUTHORIZED":
             raise RuneError(
                 f"{url} requires an API key, and RUNE_API_KEY does not contain a valid one",
@@ -201,7 +204,7 @@ class RemoteExecutionService(_RemoteService):
         item: str | None = None,
     ) -> SignalResult:
         result = await self._client.signal(execution, name, msgspec.Raw(value), item=item, key=key)
-        return SignalResult(result.id, result.resumed)
+        return SignalResult(result.id, result.resumed, _problems(result.problems))
 
     async def cancel(self, execution: str, reason: str = "") -> str:
         """Cancel an execution. Unlike the API, raise if it was cancelled before, as the local service does."""
@@ -259,7 +262,8 @@ class RemoteWorkflowService(_RemoteService):
         if alias is not None and alias != LATEST:
             moved = await self.set_alias(name, alias, made.version)
             change = moved.change if change == "none" else change
-        return await self._version(name, made.version, change)
+        version = await self._version(name, made.version, change)
+        return DeployedVersion(**msgspec.structs.asdict(version), problems=_problems(made.problems))
 
     async def set_alias(
         self,

@@ -84,10 +84,12 @@ class ActionResult(Model, frozen=True, kw_only=True):
 
 
 class SignalResult(Model, frozen=True, kw_only=True):
-    """A stored signal; `resumed` is true if a node was waiting for it."""
+    """A stored signal; `resumed` is true if a node was waiting for it. `problems` has a warning `UNKNOWN_SIGNAL` if no
+    node of the definition can wait for its name."""
 
     id: str
     resumed: bool
+    problems: list[Problem] = []
 
 
 class Frame(Model, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
+from rune.core.definition.problems import Problem
 from rune.errors import RuneError
 from rune.ids import fraction
 
@@ -59,6 +60,12 @@ class Version(msgspec.Struct, frozen=True):
     at: int
     aliases: tuple[str, ...] = ()
     change: Change = "none"  # what the call that returned this did: created the version, or moved an alias
+
+
+class DeployedVersion(Version, frozen=True):
+    """A version that a server deployed, with the warnings of its check."""
+
+    problems: tuple[Problem, ...] = ()
 
 
 class Alias(msgspec.Struct, frozen=True):

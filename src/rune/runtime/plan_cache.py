@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from rune.core.definition.model import Definition, content_hash
 from rune.core.definition.parser import parse_document
 from rune.core.node_type import Catalogue, NodeType
-from rune.core.plan.compiler import compile_definition
-from rune.core.plan.model import Plan
+from rune.core.plan.compiler import compile_definition, names_of
+from rune.core.plan.model import NodePlan, Plan, Split
+from rune.core.plan.parameters import Parameters, compile_parameters
 from rune.documents.loader import check_document, definition_in
 from rune.errors import RuneError
 from rune.ports.journal import Journal
@@ -64,7 +67,7 @@ class PlanCache:
             raise DefinitionNotFoundError(f"no definition has the hash {hash}")
         definition = _DECODER.decode(canonical)
         if self._reading:
-            plan = compile_definition(definition, _with_opaque_types(definition, self.catalogue))
+            plan = _compile_for_reading(definition, self.catalogue)
         else:
             self._check_types(definition)
             plan = compile_definition(definition, self.catalogue)
@@ -102,6 +105,40 @@ def _with_opaque_types(definition: Definition, catalogue: Catalogue) -> Catalogu
         if edge.src in names and edge.label and not edge.is_error:
             outlets[names[edge.src]][edge.label] = None
     return {**catalogue, **{name: _opaque_type(name, tuple(labels)) for name, labels in outlets.items()}}
+
+
+def _compile_for_reading(definition: Definition, catalogue: Catalogue) -> Plan:
+    """Compile a definition with an opaque type in place of each missing one. Their parameters are not needed."""
+    types = _with_opaque_types(definition, catalogue)
+    if types is catalogue:
+        return compile_definition(definition, catalogue)
+    names = names_of(definition)
+    parameters = [
+        compile_parameters(types[each.type], each.parameters, names)
+        if each.type in catalogue
+        else _NO_PARAMETERS
+        for each in definition.nodes
+    ]
+    plan = compile_definition(definition, types, parameters)
+    nodes = tuple(
+        each if each.node.type in catalogue else replace(each, by_outlet=_OpaqueOutlets(each))
+        for each in plan.nodes
+    )
+    return replace(plan, nodes=nodes)
+
+
+_NO_PARAMETERS = Parameters({}, (), {}, (), pure=True)
+
+
+class _OpaqueOutlets(dict[str | None, Split]):
+    """The outlets of an opaque type. An outlet that no label names has no edges."""
+
+    def __init__(self, node: NodePlan) -> None:
+        super().__init__(node.by_outlet)
+        self._no_edges: Split = ((), node.out)
+
+    def get(self, outlet: str | None, default: Any = None) -> Any:
+        return super().get(outlet, default if outlet is None else self._no_edges)
 
 
 def _opaque_type(name: str, outlets: tuple[str, ...]) -> NodeType:

@@ -49,7 +49,9 @@ class RemoteCli:
 
 @pytest.fixture(scope="module")
 def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RemoteCli]:
-    up = UpProcess(tmp_path_factory.mktemp("server"), RUNE_API_KEY=KEY)
+    up = UpProcess(
+        tmp_path_factory.mktemp("server"), RUNE_API_KEY=KEY, RUNE_NODES="tests.support.ledger_nodes"
+    )
     url = up.start("--no-examples")
     yield RemoteCli(url, tmp_path_factory.mktemp("nothing"))
     up.stop(signal.SIGKILL)
@@ -221,3 +223,13 @@ def test_url_with_path_reports_unmatched_route(remote: RemoteCli) -> None:
     done = InProcessCli(remote.home, RUNE_URL=f"{remote.url}/api/v1", RUNE_API_KEY=KEY)("list")
 
     assert (done.exit_code, done.stderr) == (2, "rune: no route matches /api/v1/api/v1/executions\n")
+
+
+def test_deploy_is_checked_against_node_types_of_server(remote: RemoteCli) -> None:
+    custom = {"nodes": [{"id": "do", "type": "ledger.effect", "parameters": {"did": "it"}}]}
+    wrong = {"nodes": [{"id": "do", "type": "ledger.efect"}]}
+
+    assert remote.rune.json("deploy", remote.file(custom, "custom"))["version"] == 1
+    (problem,) = remote.rune.json("deploy", remote.file(wrong, "wrong"), code=2)["problems"]
+    assert problem["code"] == "UNKNOWN_TYPE"
+    assert "ledger.effect" in problem["hint"]

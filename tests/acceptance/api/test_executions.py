@@ -84,6 +84,19 @@ def test_execution_list_is_filtered_and_paged(tmp_path: Path) -> None:
     run(tmp_path, work)
 
 
+def test_signal_with_unknown_name_is_reported(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        ask = {"id": "ask", "type": "wait", "parameters": {"resume": "signal"}}
+        await server.deploy({"id": "asks", "nodes": [ask]})
+        id = (await server.client.start("asks")).execution_id
+        (problem,) = (await server.client.signal(id, "aks")).problems
+        assert (problem.code, problem.hint) == ("UNKNOWN_SIGNAL", "did you mean `ask`?")
+        assert (await server.client.signal(id, "ask", 1)).problems == []
+        assert (await server.client.wait(id, DEADLINE)).status == "completed"
+
+    run(tmp_path, work)
+
+
 def test_signal_pause_resume_and_cancel(tmp_path: Path) -> None:
     async def work(server: RunningServer) -> None:
         await server.deploy(WAITS)

@@ -127,12 +127,31 @@ def test_signal_without_owner_is_stored_for_next_owner(rune: Rune) -> None:
 
 
 def test_early_signal_is_reported_as_stored(rune: Rune) -> None:
+    later = node("later", "wait", parameters={"resume": "signal"})
+    two_waits = {
+        **GATED,
+        "nodes": [*GATED["nodes"], later],
+        "edges": [*GATED["edges"], {"src": "gate", "dst": "later"}],
+    }
+    (rune.home.parent / "gated.json").write_text(json.dumps(two_waits))
     with gated_run(rune, "order-7", "--json") as process:
         early = rune("signal", "order-7", "later")
         send_go(rune, "order-7")
         result_of(process)
 
     assert early.stdout == "signal `later` stored until a node of order-7 waits for it\n"
+
+
+def test_signal_with_unknown_name_warns_with_known_names(rune: Rune) -> None:
+    with gated_run(rune, "order-7", "--json") as process:
+        (problem,) = rune.json("signal", "order-7", "aproved")["problems"]
+        text = rune("signal", "order-7", "aproved").stderr
+        send_go(rune, "order-7")
+        result_of(process)
+
+    assert (problem["code"], problem["severity"]) == ("UNKNOWN_SIGNAL", "warning")
+    assert "no node of `gated` can wait for a signal `aproved`" in text
+    assert "known: `go`" in text
 
 
 def test_signal_for_one_item(rune: Rune) -> None:

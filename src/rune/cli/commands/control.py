@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import msgspec
 import typer
 
 from rune.cli.arguments import StartKey, labels_of, not_empty, payload_of, value_of
@@ -16,7 +17,7 @@ from rune.cli.follow import (
     run_on_execution,
     start_execution,
 )
-from rune.cli.output import print_json
+from rune.cli.output import print_json, refuse
 from rune.ports.workflows import LATEST, workflow_not_found
 from rune.runtime.lifecycle.launcher import StartOptions, new_execution_id
 from rune.settings import Settings
@@ -204,8 +205,9 @@ def signal(
     """Send a signal to an execution.
 
     It resumes the node that waits for this name; if none does yet, the signal
-    is stored until one does. If several items wait for it, choose one with
-    --item.
+    is stored until one does. A warning names the known signals if no node of
+    the workflow can wait for this one. If several items wait for it, choose one
+    with --item.
 
     Exit codes: 0 delivered or stored; 1 the execution has ended.
 
@@ -220,11 +222,14 @@ def signal(
             settings, lambda service: service.executions.signal(found, name, data, key=key, item=item)
         )
         if as_json:
-            print_json({"execution_id": found, "signal_id": result.id, "resumed": result.resumed})
+            problems = [msgspec.to_builtins(each) for each in result.problems]
+            document = {"execution_id": found, "signal_id": result.id, "resumed": result.resumed}
+            print_json({**document, "problems": problems})
         elif result.resumed:
             print(f"signal `{name}` delivered; {found} resumed")
         else:
             print(f"signal `{name}` stored until a node of {found} waits for it")
+            refuse(result.problems, as_json=False)  # prints the warnings, which do not prevent the signal
         if not as_json and not owned:
             print_notice("No process is running executions now: this one resumes with the next `rune run`.")
         return 0

@@ -31,9 +31,10 @@ from rune.core.definition.diff import Change, Field, difference
 from rune.core.definition.model import canonical
 from rune.core.definition.problems import Problem
 from rune.documents.loader import check_document
+from rune.errors import InvalidDocumentError
 from rune.nodes.registry import full_registry
 from rune.ports.access import Limits
-from rune.ports.workflows import Alias, Version, WorkflowEntry, check_alias, choose
+from rune.ports.workflows import Alias, DeployedVersion, Version, WorkflowEntry, check_alias, choose
 from rune.runtime.clock import iso
 from rune.runtime.queries.reader import ExecutionReader
 from rune.settings import Settings, load_settings
@@ -310,15 +311,24 @@ def _deploy(file: str, alias: str | None, *, as_json: bool) -> int:
     settings = load_settings()
     if alias is not None:
         check_alias(alias)
-    verdict = check_document(read_document(file), full_registry(settings.nodes).catalogue)
-    if not verdict.valid or verdict.definition is None:
-        return refuse(verdict.problems, as_json=as_json)
-    definition = canonical(verdict.definition)
-    version = call_service(settings, lambda service: service.workflows.deploy(definition, alias=alias))
+    parsed = read_document(file)
+    # A server checks the document against its own node types, which this process may not have.
+    refused, warnings = parsed.refused, parsed.problems
+    if not settings.url:
+        verdict = check_document(parsed, full_registry(settings.nodes).catalogue)
+        refused, warnings = not verdict.valid, verdict.problems
+    if refused or parsed.definition is None:
+        return refuse(warnings, as_json=as_json)
+    definition = canonical(parsed.definition)
+    try:
+        version = call_service(settings, lambda service: service.workflows.deploy(definition, alias=alias))
+    except InvalidDocumentError as error:
+        return refuse(error.problems, as_json=as_json)
+    warnings = version.problems if isinstance(version, DeployedVersion) else warnings
     if as_json:
-        _print_document(version, verdict.problems)
+        _print_document(version, warnings)
     else:
-        refuse(verdict.problems, as_json=False)  # prints warnings, which do not prevent the deploy
+        refuse(warnings, as_json=False)  # prints warnings, which do not prevent the deploy
         _print(version)
     return 0
 

@@ -54,6 +54,13 @@ def _passes(parameters: Mapping[str, Any]) -> bool:
     return parameters.get("resume") != "signal"
 
 
+def _signals(node: str, parameters: Mapping[str, Any]) -> tuple[str, ...] | None:
+    if parameters.get("resume") != "signal":
+        return ()
+    name = parameters.get("name") or node
+    return None if "$" in name or "{{" in name else (name,)
+
+
 TYPE = declare(
     "wait",
     Parameters,
@@ -69,6 +76,7 @@ TYPE = declare(
         "LIMIT_EXCEEDED": "the wait is longer than a century",
     },
     suspends=True,
+    signals=_signals,
     passes_payload=_passes,
 )
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from rune.core.definition.problems import Problem, did_you_mean
 from rune.core.definition.strict_json import parse_input
 from rune.core.execution.decision import FinishExecution
 from rune.core.execution.fact import ExecutionEnded, Fact, PauseChanged, SignalReceived
@@ -48,13 +49,35 @@ class RequestRefusedError(RuneError):
 
 
 class SignalResult(msgspec.Struct, frozen=True):
-    """A signal that was taken down, and whether somebody was waiting for it."""
+    """A stored signal, and whether a node was waiting for it. `problems`: a warning if none can ever wait for it."""
 
     id: str
     resumed: bool
+    problems: tuple[Problem, ...] = ()
 
 
 MAX_PRIORITY = 10
+
+
+def signal_names(plan: Plan) -> tuple[str, ...] | None:
+    """Return the names that signals to executions of a plan may have, sorted; None if only a run can tell."""
+    found: set[str] = set()
+    for node in plan.nodes:
+        if node.type.suspends:
+            names = node.type.signals(node.id, node.node.parameters)
+            if names is None:
+                return None
+            found.update(names)
+    return tuple(sorted(found))
+
+
+def _check_signal_name(plan: Plan, name: str) -> tuple[Problem, ...]:
+    known = signal_names(plan)
+    if known is None or name in known:
+        return ()
+    message = f"no node of `{plan.definition.id}` can wait for a signal `{name}`"
+    hint = did_you_mean(name, known) or "the workflow waits for no signal"
+    return (Problem("name", "UNKNOWN_SIGNAL", message, hint, "warning"),)
 
 
 class ExecutionService:
@@ -151,7 +174,10 @@ class ExecutionService:
         key: str | None = None,
         item: str | None = None,
     ) -> SignalResult:
-        """Send a signal to an execution. It is stored until a node waits for it; a key makes the request repeatable."""
+        """Send a signal to an execution. It is stored until a node waits for it; a key makes the request repeatable.
+
+        The result has a warning `UNKNOWN_SIGNAL` if no node of the definition can wait for this name.
+        """
         if name.startswith(SIGNAL) or not name:
             raise RequestRefusedError(f"`{name}` is no name for a signal", code="BAD_SIGNAL")
         decoded = parse_input(value)
@@ -168,7 +194,7 @@ class ExecutionService:
         stored, resumed = await self._signals.deliver(execution, mine)
         if (stored.name, stored.value) != (name, data) or (item is not None and stored.path != path):
             raise IdempotencyConflictError(f"key `{key}` was used before with another signal")
-        return SignalResult(id, resumed)
+        return SignalResult(id, resumed, () if resumed else _check_signal_name(plan, name))
 
     async def _resolve_item(self, execution: str, plan: Plan, name: str, item: str | None) -> Path | None:
         """In which lineage the signal is meant. Several that wait and none named: nobody can know."""

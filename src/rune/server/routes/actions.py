@@ -8,6 +8,7 @@ from fastapi import Body
 from pydantic import Field
 from starlette.responses import Response
 
+from rune.core.definition.problems import Problem
 from rune.ports.journal import ExecutionEndedError
 from rune.server.auth import requires
 from rune.server.parameters import ExecutionId, Id, IdempotencyKey, Item
@@ -60,10 +61,12 @@ class Acted(View, frozen=True, kw_only=True):
 
 
 class Heard(View, frozen=True, kw_only=True):
-    """A stored signal; `resumed` is true if a node was waiting for it."""
+    """A stored signal; `resumed` is true if a node was waiting for it. `problems` has a warning `UNKNOWN_SIGNAL` if no
+    node of the definition can wait for its name."""
 
     id: str
     resumed: bool
+    problems: list[Problem]
 
 
 @actions.post(
@@ -177,4 +180,4 @@ async def signal(
     result = await server.services.executions.signal(
         execution, body.name, body.value, key=idempotency_key, item=body.item
     )
-    return Reply(Heard(id=result.id, resumed=result.resumed))
+    return Reply(Heard(id=result.id, resumed=result.resumed, problems=list(result.problems)))
