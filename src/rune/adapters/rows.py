@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -12,7 +12,7 @@ from rune.core.execution.fact import ExecutionEnded, Fact, NodeResult
 from rune.core.permissions import DEFAULT_GRANTS
 from rune.ports.access import ApiKey, AuditEntry
 from rune.ports.journal import DeadLetter, ExecutionRecord
-from rune.ports.queries import Summary
+from rune.ports.queries import ExecutionFilter, Summary
 from rune.ports.workflows import Alias
 
 LETTERS = frozenset({"DEAD_LETTERED", "WORKER_CRASH"})
@@ -82,9 +82,28 @@ def entry_of(row: Sequence[Any]) -> AuditEntry:
     )
 
 
+async def list_page(
+    fetch: Callable[[str | None, int], Awaitable[list[Summary]]],
+    wanted: ExecutionFilter,
+    after: str | None,
+    limit: int,
+) -> list[Summary]:
+    """Return a page of executions. A store selects failed items by the name of the field in the encoded end, which may
+    also occur in an error: such rows are dropped here and replaced by further ones."""
+    found: list[Summary] = []
+    while len(found) < limit:
+        page = await fetch(after, limit - len(found))
+        found += [each for each in page if each.failed_items or not wanted.failed_items]
+        if len(page) < limit or not wanted.failed_items:
+            break
+        after = page[-1].id
+    return found
+
+
 def summary_of(row: tuple[object, ...]) -> Summary:
-    id, workflow, hash, status, at, ended_at, accepted, end = row
+    id, workflow, hash, status, at, ended_at, accepted, ending = row
     assert isinstance(accepted, bytes)
+    end = _END_DECODER.decode(ending) if isinstance(ending, bytes) else None
     return Summary(
         id=str(id),
         workflow=str(workflow),
@@ -92,8 +111,9 @@ def summary_of(row: tuple[object, ...]) -> Summary:
         status=str(status),
         started_at=int(str(at)),
         ended_at=ended_at if isinstance(ended_at, int) else None,
-        error=_END_DECODER.decode(end).error if isinstance(end, bytes) else None,
+        error=None if end is None else end.error,
         labels=_RECORD_DECODER.decode(accepted).labels,
+        failed_items=None if end is None else end.failed_items,
     )
 
 

@@ -57,6 +57,9 @@ MAX_FOLDED_FACTS = 500
 OWNER_TIMEOUT_S = 10.0  # for the owner process to respond, or to exit
 MIN_RETRY_S, MAX_RETRY_S = 0.005, 0.05  # between two attempts to become or to reach the owner
 MIN_POLL_S, MAX_POLL_S = 0.005, 0.1  # between two polls of the database file
+ITEMS_FAILED = 1
+"""Exit code of a completed execution with failed items, if the caller asks for it."""
+
 PAUSE_FACTOR = 10  # a poll is followed by a pause this many times as long as the poll
 EXIT_CODES = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
 WRONG_STATUS_CODES = frozenset({"ENDED", "NOT_ENDED", "NOTHING_TO_RUN"})
@@ -164,8 +167,11 @@ class ExecutionFollower:
         registry: Registry | None = None,
         as_json: bool = False,
         working: bool = True,
+        fail_on_items: bool = False,
     ) -> None:
         self._working = working
+        self._fail_on_items = fail_on_items
+        self._failed_items = 0
         self._settings = settings
         self._command = command
         self._counter = counter
@@ -178,8 +184,15 @@ class ExecutionFollower:
 
     async def follow_to_end(self) -> int:
         """Run until the execution has ended or a signal arrives; return the exit code."""
+        code = await self._follow_to_end()
+        return ITEMS_FAILED if code == 0 and self._fail_on_items and self._failed_items else code
+
+    async def _follow_to_end(self) -> int:
         if self._settings.url:
-            return await follow_to_end(self._settings, self._command, as_json=self._as_json)
+            code, self._failed_items = await follow_to_end(
+                self._settings, self._command, as_json=self._as_json
+            )
+            return code
         with StopSignal() as stop:
             try:
                 if self._settings.clustered:
@@ -359,14 +372,16 @@ class ExecutionFollower:
 
     async def _print(self, history: History) -> None:
         document = await history.document()
+        self._failed_items = document["failed_items"]
         if self._as_json:
             print_json(document)
         else:
             print_document(document)
 
 
-async def follow_to_end(settings: Settings, command: FollowedCommand, *, as_json: bool) -> int:
-    """Start an execution on a server and follow it until it ends or a signal arrives; return the exit code."""
+async def follow_to_end(settings: Settings, command: FollowedCommand, *, as_json: bool) -> tuple[int, int]:
+    """Start an execution on a server and follow it until it ends or a signal arrives; return the exit code and the
+    number of failed items."""
     with StopSignal() as stop:
         async with open_services(settings) as services:
             accepted = await command.start_remotely(services)
@@ -376,8 +391,7 @@ async def follow_to_end(settings: Settings, command: FollowedCommand, *, as_json
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if end.done():
                 status = await end
-                await _print(opened, accepted.id, as_json=as_json)
-                return EXIT[status]
+                return EXIT[status], await _print(opened, accepted.id, as_json=as_json)
             end.cancel()
             if as_json:
                 await _print(opened, accepted.id, as_json=True)
@@ -387,16 +401,17 @@ async def follow_to_end(settings: Settings, command: FollowedCommand, *, as_json
             file=sys.stderr,
             flush=True,
         )
-        return stop.code
+        return stop.code, 0
 
 
-async def _print(opened: ExecutionReader, execution: str, *, as_json: bool) -> None:
+async def _print(opened: ExecutionReader, execution: str, *, as_json: bool) -> int:
+    """Print an execution and return the number of its failed items."""
     document = await (await opened.history(execution)).document()
     if as_json:
         print_json(document)
-        return
-
-    print_document(document)
+    else:
+        print_document(document)
+    return int(document.get("failed_items") or 0)
 
 
 def run_command(work: Callable[[Settings], Awaitable[int]], *, as_json: bool) -> int:

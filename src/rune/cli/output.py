@@ -201,6 +201,9 @@ def print_document(document: dict[str, Any], *, most: int | None = None) -> None
     took = document["total_duration_ms"]
     ended = "" if took is None else f" in {duration(took)}"
     print(f"\n{paint(status, COLOURS.get(status, ''))} {name} ({clean(document['workflow_id'])}){ended}")
+    failed = document.get("failed_items")
+    if failed:
+        print(paint(f"{status}, {count(failed, 'item')} failed", "yellow"))
     for field, relation in RELATIONS.items():
         if document.get(field):
             print(paint(f"{relation} {document[field]}", "grey"))

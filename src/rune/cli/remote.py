@@ -333,7 +333,11 @@ class RemoteReader:
         """Return executions, newest first, after a given id."""
         found: list[Summary] = []
         async for each in self._client.executions(
-            status=wanted.status, workflow=wanted.workflow, after=after, page=min(limit, PAGE_SIZE)
+            status=wanted.statuses,
+            workflow=wanted.workflow,
+            failed_items=wanted.failed_items,
+            after=after,
+            page=min(limit, PAGE_SIZE),
         ):
             found.append(_summary(each))
             if len(found) == limit:
@@ -404,6 +408,7 @@ def _summary(each: models.Execution) -> Summary:
         ended_at=None if each.completed_at is None else epoch(each.completed_at),
         error=None if each.error is None else _error(each.error),
         labels=each.labels,
+        failed_items=each.failed_items,
     )
 
 

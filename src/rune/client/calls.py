@@ -69,8 +69,9 @@ def execution(id: str, wait: float = 0.0) -> Call[models.Execution]:
 
 
 def executions(
-    status: str | None,
+    status: str | Sequence[str] | None,
     workflow: str | None,
+    failed_items: bool,
     labels: dict[str, str] | None,
     q: str | None,
     limit: int,
@@ -80,8 +81,9 @@ def executions(
     return _get(
         "/executions",
         models.ExecutionPage,
-        status=status,
+        status=status if status is None or isinstance(status, str) else list(status) or None,
         workflow=workflow,
+        failed_items=failed_items or None,
         label=label,
         q=q,
         limit=limit,

@@ -188,16 +188,18 @@ class Client:
     def executions(
         self,
         *,
-        status: str | None = None,
+        status: str | Sequence[str] | None = None,
         workflow: str | None = None,
+        failed_items: bool = False,
         labels: dict[str, str] | None = None,
         q: str | None = None,
         after: str | None = None,
         page: int = 100,
     ) -> Iterator[models.Execution]:
-        """Yield executions, newest first. `after` is the id of the execution to continue after."""
+        """Yield executions, newest first: with one or any of several statuses; with `failed_items`, ended ones in which
+        an item failed. `after` is the id of the execution to continue after."""
         for found in self._pages(
-            lambda cursor: calls.executions(status, workflow, labels, q, page, cursor), after
+            lambda cursor: calls.executions(status, workflow, failed_items, labels, q, page, cursor), after
         ):
             yield from found.executions
 

@@ -46,6 +46,7 @@ class Execution(Model, frozen=True, kw_only=True):
     started_at: str
     completed_at: str | None = None
     total_duration_ms: int | None = None
+    failed_items: int | None = None
     error: ErrorInfo | None = None
     labels: dict[str, str] = {}
     priority: int | None = None

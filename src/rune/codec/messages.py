@@ -126,6 +126,7 @@ class CompletionMessage(msgspec.Struct, frozen=True, kw_only=True):
     final_context: msgspec.Raw
     completed_at: str
     total_duration_ms: int
+    failed_items: int = 0
     error: ErrorObject | msgspec.UnsetType = msgspec.UNSET
 
 

@@ -13,7 +13,7 @@ STATUSES = ("running", "paused", "completed", "failed", "halted", "cancelled")
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """One execution in a list."""
+    """One execution in a list. `failed_items` is None until it has ended."""
 
     id: str
     workflow: str
@@ -23,6 +23,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: int | None = None
     error: Error | None = None
     labels: dict[str, str] = {}
+    failed_items: int | None = None
 
 
 class Frame(msgspec.Struct, frozen=True):
@@ -59,10 +60,13 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExecutionFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which executions to list; None: all."""
+    """Which executions to list: with one of these statuses, of a workflow, of a definition, with failed items. What is
+    left out selects all."""
 
-    status: str | None = None
+    statuses: tuple[str, ...] = ()
     workflow: str | None = None
+    hash: str | None = None
+    failed_items: bool = False
 
 
 ALL_EXECUTIONS = ExecutionFilter()

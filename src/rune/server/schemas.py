@@ -94,6 +94,7 @@ class ExecutionView(View, frozen=True, kw_only=True):
     started_at: str
     completed_at: str | None
     total_duration_ms: int | None
+    failed_items: int | None  # null until it has ended
 
 
 class ExecutionDetail(ExecutionView, frozen=True, kw_only=True):
@@ -290,6 +291,7 @@ def _fields(each: Summary) -> dict[str, Any]:
         "started_at": moment(each.started_at),
         "completed_at": iso(each.ended_at),
         "total_duration_ms": each.ended_at - each.started_at if each.ended_at is not None else None,
+        "failed_items": each.failed_items,
     }
 
 

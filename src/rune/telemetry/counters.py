@@ -69,6 +69,7 @@ class Counters:
         "deliveries",
         "ended",
         "executions",
+        "failed_items",
         "joins",
         "letters",
         "runs",
@@ -88,6 +89,7 @@ class Counters:
         self.ended: dict[str, int] = {}  # by status
         self.executions: dict[str, Histogram] = {}  # by status
         self.letters: dict[str, int] = {}  # by code
+        self.failed_items = 0
         self.joins = Histogram()
         self.timers: dict[str, Histogram] = {}  # by kind
 
@@ -149,6 +151,7 @@ class Counters:
         self.ended[end.status] = self.ended.get(end.status, 0) + 1
         if lasted is not None:
             self.executions.setdefault(end.status, Histogram()).add(lasted * NS_PER_MS)
+        self.failed_items += end.failed_items
         if end.error is not None and end.error.code in DEAD_LETTER_CODES:
             self.letters[end.error.code] = self.letters.get(end.error.code, 0) + 1
 

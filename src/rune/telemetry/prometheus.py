@@ -66,6 +66,8 @@ class PrometheusMetrics:
             counters.ended,
             STATUSES,
         )
+        failed = "Items of splits that failed, in executions whose end was recorded by this process."
+        yield _counter("rune_items_failed", failed, counters.failed_items)
         yield _histograms(
             "rune_execution_duration_seconds",
             "Time from the start of an execution to its end.",

@@ -55,6 +55,47 @@ def test_idempotency_key_replays_and_rejects_other_payload(tmp_path: Path) -> No
     run(tmp_path, work)
 
 
+def test_execution_list_takes_several_statuses_and_failed_items(tmp_path: Path) -> None:
+    halts = {"id": "halts", "nodes": [{"id": "f", "type": "fail", "parameters": {"code": "NO"}}]}
+    items = {
+        "id": "partly",
+        "nodes": [
+            {"id": "start", "type": "input"},
+            {"id": "s", "type": "split", "parameters": {"input_array": "$trigger.xs"}},
+            {"id": "n", "type": "log", "parameters": {"message": "{{ 1 / $item }}"}},
+            {"id": "g", "type": "aggregator"},
+        ],
+        "edges": [{"src": "start", "dst": "s"}, {"src": "s", "dst": "n"}, {"src": "n", "dst": "g"}],
+    }
+
+    async def work(server: RunningServer) -> None:
+        ids = []
+        for each in (halts, items):
+            start = {"definition": each, "input": {"xs": [1, 0]}}
+            ids.append((await server.post("/executions", start, 202))["execution_id"])
+            await server.client.wait(ids[-1], DEADLINE)
+
+        async def listed(query: str) -> list[str]:
+            found = (await server.get(f"/executions?{query}"))["executions"]
+            return [each["execution_id"] for each in found]
+
+        assert await listed("status=completed&status=halted") == ids[::-1]
+        assert await listed("status=failed&status=halted") == ids[:1]
+        assert await listed("failed_items=true") == ids[1:]
+        async with asyncio.timeout(DEADLINE):
+            both = [each async for each in server.client.executions(status=["halted", "completed"])]
+            failed = [each async for each in server.client.executions(failed_items=True)]
+        assert [each.execution_id for each in both] == ids[::-1]
+        assert [each.failed_items for each in failed] == [1]
+        error = both[1].error
+        assert error is not None
+        assert (error.node_id, error.node_type, error.attempt, error.lineage) == ("f", "fail", 1, ())
+        events = (await server.get(f"/executions/{ids[1]}/history"))["events"]
+        assert events[-1]["details"]["failed_items"] == 1
+
+    run(tmp_path, work)
+
+
 def test_execution_list_is_filtered_and_paged(tmp_path: Path) -> None:
     async def work(server: RunningServer) -> None:
         await server.deploy(HELLO, WAITS)

@@ -89,6 +89,34 @@ def test_show_prints_summary(rune: Rune) -> None:
     assert rune("show", "halt").stdout.splitlines()[-1].startswith("NOPE: ")
 
 
+def test_list_takes_several_statuses_and_failed_means_failed_or_halted(rune: Rune) -> None:
+    def ids(*options: str) -> list[str]:
+        return [each["execution_id"] for each in rune.json("list", *options)["executions"]]
+
+    assert ids("--status", "completed", "--status", "halted") == ["halt-1", "fan-1"]
+    assert ids("--failed") == ["halt-1"]
+    nothing = rune("list", "--status", "failed")
+    assert nothing.stdout == "no executions\n"
+    assert "1 is halted" in nothing.stderr
+
+
+def test_failed_items_are_shown_and_listed(rune: Rune) -> None:
+    (found,) = rune.json("list", "--failed-items")["executions"]
+    assert (found["execution_id"], found["failed_items"]) == ("fan-1", 1)
+    assert rune.json("show", "fan-1")["failed_items"] == 1
+    assert "completed, 1 item failed" in rune("show", "fan-1").stdout
+
+
+def test_run_with_fail_on_items_exits_1(rune: Rune, tmp_path: pathlib.Path) -> None:
+    home = Rune(tmp_path / "home")
+    (tmp_path / "fan.json").write_text(json.dumps(FAN))
+    run = ("run", str(tmp_path / "fan.json"), "--fail-on-items", "--input")
+    failed = home(*run, '{"list": [1, 0, 0]}')
+    assert failed.returncode == 1
+    assert "completed, 2 items failed" in failed.stdout
+    assert home(*run, '{"list": [1]}').returncode == 0
+
+
 def test_list_and_show_name_the_node_of_an_error(rune: Rune) -> None:
     assert "b: NOPE: " in rune("list").stdout
     assert "(node b of type fail)" in rune("show", "halt-1").stdout

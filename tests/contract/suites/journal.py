@@ -356,7 +356,9 @@ class JournalContract(StartContract, ChildContract, DeadLetterContract):
             assert await status() == "paused"
             assert list(await journal.record("x", [PauseChanged(3, 1, False)])) == [first]
             assert await status() == "paused"
-            assert [each.id for each in await store.executions(ExecutionFilter(status="paused"))] == ["x"]
+            assert [each.id for each in await store.executions(ExecutionFilter(statuses=("paused",)))] == [
+                "x"
+            ]
             await journal.record("x", [PauseChanged(4, 2, False)])
             assert await status() == "running"
             await journal.record("x", [PauseChanged(5, 3, True)])

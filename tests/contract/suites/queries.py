@@ -32,6 +32,17 @@ FAILING: dict[str, Any] = {
     "nodes": [{"id": "f", "type": "fail", "parameters": {"code": "NO"}}],
 }
 
+PARTLY: dict[str, Any] = {
+    "id": "partly",
+    "nodes": [
+        {"id": "start", "type": "input"},
+        {"id": "s", "type": "split", "parameters": {"input_array": "$trigger.xs"}},
+        {"id": "n", "type": "log", "parameters": {"message": "{{ 1 / $item }}"}},
+        {"id": "g", "type": "aggregator"},
+    ],
+    "edges": [{"src": "start", "dst": "s"}, {"src": "s", "dst": "n"}, {"src": "n", "dst": "g"}],
+}
+
 
 class QuerySetup(NamedTuple):
     """An engine to run executions and the store that reads them."""
@@ -59,9 +70,10 @@ class QueryContract:
         async with self.make_setup(tmp_path) as (harness, store):
             fan = (await harness.run(FAN, {"xs": []}))["execution_id"]
             failing = (await harness.run(FAILING))["execution_id"]
-            assert [each.id for each in await store.executions(ExecutionFilter(status="halted"))] == [failing]
+            halted = ExecutionFilter(statuses=("halted",))
+            assert [each.id for each in await store.executions(halted)] == [failing]
             assert [each.id for each in await store.executions(ExecutionFilter(workflow="fan"))] == [fan]
-            assert await store.executions(ExecutionFilter(status="halted", workflow="fan")) == []
+            assert await store.executions(ExecutionFilter(statuses=("halted",), workflow="fan")) == []
             assert await store.executions(ExecutionFilter(workflow="unknown")) == []
 
     @async_test
@@ -78,16 +90,51 @@ class QueryContract:
             await harness.run(FAILING)
             ids = [(await harness.run(mixed, {"stop": n % 2 == 1}))["execution_id"] for n in range(6)]
             await harness.run(FAILING)
-            cases: list[tuple[str | None, list[str]]] = [
-                (None, ids),
-                ("completed", ids[::2]),
-                ("halted", ids[1::2]),
+            cases: list[tuple[tuple[str, ...], list[str]]] = [
+                ((), ids),
+                (("completed",), ids[::2]),
+                (("halted",), ids[1::2]),
+                (("completed", "halted"), ids),
+                (("running", "halted"), ids[1::2]),
             ]
-            for status, expected in cases:
-                wanted = ExecutionFilter(workflow="mixed", status=status)
+            for statuses, expected in cases:
+                wanted = ExecutionFilter(workflow="mixed", statuses=statuses)
                 first = await store.executions(wanted, limit=2)
                 rest = await store.executions(wanted, limit=9, after=first[-1].id)
                 assert [each.id for each in [*first, *rest]] == expected[::-1]
+
+    @async_test
+    async def test_executions_of_several_statuses_of_all_workflows_are_newest_first(
+        self, tmp_path: Path
+    ) -> None:
+        async with self.make_setup(tmp_path) as (harness, store):
+            ids = [(await harness.run(each, {"xs": []}))["execution_id"] for each in (FAN, FAILING, FAN)]
+            found = await store.executions(ExecutionFilter(statuses=("halted", "completed")))
+            assert [each.id for each in found] == ids[::-1]
+            found = await store.executions(ExecutionFilter(statuses=("failed", "halted")), limit=1)
+            assert [each.id for each in found] == [ids[1]]
+
+    @async_test
+    async def test_executions_filter_by_failed_items_and_definition(self, tmp_path: Path) -> None:
+        async with self.make_setup(tmp_path) as (harness, store):
+            runs = [await harness.run(PARTLY, {"xs": xs}) for xs in ([1, 1], [1, 0, 0], [0])]
+            misleading = {
+                **FAILING,
+                "nodes": [{**FAILING["nodes"][0], "parameters": {"message": "failed_items"}}],
+            }
+            await harness.run(misleading)
+            found = await store.executions(ExecutionFilter(failed_items=True), limit=10)
+            assert [(each.id, each.failed_items) for each in found] == [
+                (runs[2]["execution_id"], 1),
+                (runs[1]["execution_id"], 2),
+            ]
+            found = await store.executions(ExecutionFilter(failed_items=True), limit=1)
+            assert [each.id for each in found] == [runs[2]["execution_id"]]
+            other = await store.execution(runs[0]["execution_id"])
+            assert other is not None
+            assert other.failed_items == 0
+            found = await store.executions(ExecutionFilter(hash=other.hash, workflow="partly"))
+            assert [each.id for each in found] == [each["execution_id"] for each in runs[::-1]]
 
     @async_test
     async def test_execution_summary_contains_end_and_error(self, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import msgspec
 from rune.adapters.postgres.batching import Lookup, ResultReader
 from rune.adapters.postgres.database import Database, is_storable, query
 from rune.adapters.postgres.journal_writes import ACCEPTED, LANES, FactWriter, StartWriter
-from rune.adapters.rows import letter_of, summary_of
+from rune.adapters.rows import letter_of, list_page, summary_of
 from rune.codec.facts import decode_fact, decode_path, encode_path
 from rune.core.execution.fact import ExecutionEnded, SignalReceived, TokenFact
 from rune.core.execution.token import Path
@@ -161,14 +161,18 @@ class PostgresIndex:
         self, wanted: ExecutionFilter = ALL_EXECUTIONS, *, after: str | None = None, limit: int = 50
     ) -> list[Summary]:
         """Return executions, newest first, after a given id."""
+        return await list_page(lambda start, most: self._page(wanted, start, most), wanted, after, limit)
+
+    async def _page(self, wanted: ExecutionFilter, after: str | None, limit: int) -> list[Summary]:
         name = "executions"
-        values: list[Any] = []
+        values: list[Any] = [after, limit, wanted.hash, wanted.failed_items]
         if wanted.workflow is not None:
-            statuses = STATUSES if wanted.status is None else (wanted.status,)
-            name, values = "executions_of_workflow", [wanted.workflow, statuses]
-        elif wanted.status is not None:
-            name, values = "executions_of_status", [wanted.status]
-        rows = await self._database.find_all(query(name), after, limit, *values)
+            name = "executions_of_workflow"
+            values += [wanted.workflow, wanted.statuses or STATUSES]
+        elif wanted.statuses:
+            name = "executions_of_status"
+            values.append(wanted.statuses)
+        rows = await self._database.find_all(query(name), *values)
         return [summary_of(tuple(row)) for row in rows]
 
     async def execution(self, execution: str) -> Summary | None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from rune.adapters.redis.encoding import (
     EncodedPlan,
@@ -117,6 +118,7 @@ def _meta(plan: Plan, state: State, context: SnapshotContext) -> dict[str, Any]:
         "r": regions,
         "f": None if state.finish is None else encode_finish(state.finish),
         "u": state.failures,
+        "v": state.failed_items or None,
         "lc": children,
         "m": plan.max_parallel,
         "c": 0 if plan.max_parallel is not None else None,
@@ -144,6 +146,7 @@ def _scope_fields(plan: Plan, names: EncodedPlan, state: State, scope: Scope) ->
         "c": scope.count,
         "a": scope.active,
         "s": scope.running or None,
+        "x": scope.failed or None,
         "d": _bits(scope.done),
         "f": list(scope.fans),
     }
@@ -249,6 +252,7 @@ def decode_state(plan: Plan, fields: Fields) -> State:
     state.pauses = [(begin, end) for begin, end in meta.get("ps", ())]
     state.cancelled = {(join, decode_path(path)) for join, path, _ in meta.get("r", ())}
     state.failures = meta.get("u", 0)
+    state.failed_items = meta.get("v", 0)
     state.first_failures = [
         (decode_path(p), node, decode_error(each)) for p, node, each in fields.get("e", ())
     ]
@@ -257,7 +261,7 @@ def decode_state(plan: Plan, fields: Fields) -> State:
     _add_scopes(state, fields)
     text = meta.get("f")
     if text is not None:
-        failed = (state.failures, fields.get("e", ()))
+        failed = (state.failures, fields.get("e", ()), state.failed_items)
         state.finish = finish_of(plan, text, failed)
     return state
 
@@ -276,6 +280,7 @@ def _add_scopes(state: State, fields: Fields) -> None:
                 body["c"],
                 body["a"],
                 body.get("s", False),
+                body.get("x", False),
                 done=_done(body.get("d", "")),
             )
     for name, body in fields.items():
@@ -359,13 +364,15 @@ def _decode_fan(fields: Fields, name: str, body: Fields) -> FanOutState:
     )
 
 
-def finish_of(plan: Plan, text: str, failed: tuple[int, Any] | bool) -> FinishExecution:
+def finish_of(plan: Plan, text: str, failed: tuple[int, Any, int] | bool) -> FinishExecution:
     """Return an end. The error of failed items without an aggregator is built here, where node names are known."""
+    count, first, items = (0, (), 0) if isinstance(failed, bool) else failed
     if text != "!items":
         finish = decode_finish(text)
-        return COMPLETED if finish == COMPLETED else finish
-    assert not isinstance(failed, bool)
-    count, first = failed
-    return end_by_failures(
-        plan, count, [(decode_path(path), node, decode_error(failure)) for path, node, failure in first]
-    )
+        if finish == COMPLETED and not items:
+            return COMPLETED
+    else:
+        finish = end_by_failures(
+            plan, count, [(decode_path(path), node, decode_error(failure)) for path, node, failure in first]
+        )
+    return replace(finish, failed_items=items) if items else finish

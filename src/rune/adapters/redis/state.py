@@ -75,10 +75,11 @@ _REPLY = msgspec.msgpack.Decoder(Reply)
 class _SingleToken:
     """The claimed node of an execution with one token, its claim time by both clocks, and the last prediction."""
 
-    __slots__ = ("claimed_at", "claimed_monotonic", "decisions", "node", "prediction")
+    __slots__ = ("claimed_at", "claimed_monotonic", "decisions", "failed_items", "node", "prediction")
 
-    def __init__(self, node: int, now: int) -> None:
+    def __init__(self, node: int, now: int, failed_items: int) -> None:
         self.node = node
+        self.failed_items = failed_items
         self.claimed_at = now
         self.claimed_monotonic = time.monotonic()
         self.decisions: Sequence[Decision] | None = None
@@ -92,9 +93,9 @@ class EndPredictor:
         self._clock = clock
         self._single: OrderedDict[str, _SingleToken] = OrderedDict()
 
-    def note(self, execution: str, token: Token, now: int) -> None:
+    def note(self, execution: str, token: Token, now: int, failed_items: int = 0) -> None:
         """Record that this process claimed the only token of an execution."""
-        self._single[execution] = _SingleToken(token.node, now)
+        self._single[execution] = _SingleToken(token.node, now, failed_items)
         if len(self._single) > MAX_PREDICTED:
             self._single.popitem(last=False)
 
@@ -108,7 +109,8 @@ class EndPredictor:
             return None
         if single.decisions is not decisions:
             single.decisions = decisions
-            finish = predict_single_end(decisions) if decisions[0].node == single.node else None
+            only = decisions[0].node == single.node
+            finish = predict_single_end(decisions, single.failed_items) if only else None
             passed = 0
             if self._clock is None:
                 passed = round((time.monotonic() - single.claimed_monotonic) * 1000)
@@ -273,8 +275,8 @@ class RedisState:
         current = token_from_fields(sent) if sent else token
         if verdict not in ("run", "cancelled"):
             return Claim(verdict, current if verdict.startswith("held") else token, now)
-        if alone:
-            self._predictor.note(execution, current, now)
+        if alone is not False:
+            self._predictor.note(execution, current, now, alone)
         fence = (run[1], number) if number else None
         recovered = read_back and fence is not None
         # A worker may have held the token when the state was lost; if so, the journal may already have its row.

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rune.adapters.private_files import restrict_file
-from rune.adapters.rows import summary_of
+from rune.adapters.rows import list_page, summary_of
 from rune.adapters.sqlite.database import MIGRATIONS, Database, WriteFunction
 from rune.codec.facts import decode_path
 from rune.core.execution.token import Path as LineagePath
@@ -23,24 +23,29 @@ EMPTY = "EMPTY_STORE"
 
 MAX_ROWS = 2**63 - 1
 _COLUMNS = "id, workflow, hash, status, at, ended_at, accepted, end"
+_HAS_FAILED_ITEMS = "instr(end, CAST('failed_items' AS BLOB)) > 0 AND "
 _NEWEST = "n < :before ORDER BY n DESC LIMIT :limit"
 
 
 @cache
-def list_statement(by_status: bool, by_workflow: bool) -> str:
+def list_statement(
+    statuses: tuple[str, ...], *, by_workflow: bool = False, by_hash: bool = False, failed_items: bool = False
+) -> str:
     """Return the statement for a page of executions.
 
     The index on workflow and status also serves pages of a workflow with any status: the newest of each status are
     selected, and the newest of those returned.
     """
     head = f"SELECT {_COLUMNS} FROM execution WHERE"
-    if not by_workflow:
-        return f"{head} {'status = :status AND ' if by_status else ''}{_NEWEST}"
-    if by_status:
-        return f"{head} workflow = :workflow AND status = :status AND {_NEWEST}"
+    tail = f"{'hash = :hash AND ' if by_hash else ''}{_HAS_FAILED_ITEMS if failed_items else ''}{_NEWEST}"
+    of = "workflow = :workflow AND " if by_workflow else ""
+    selected = [each for each in STATUSES if each in statuses or (by_workflow and not statuses)]
+    if not statuses and not by_workflow:
+        return f"{head} {tail}"
+    if len(selected) == 1:
+        return f"{head} {of}status = '{selected[0]}' AND {tail}"
     each = (
-        f"SELECT * FROM (SELECT n FROM execution WHERE workflow = :workflow AND status = '{status}' AND {_NEWEST})"
-        for status in STATUSES
+        f"SELECT * FROM (SELECT n FROM execution WHERE {of}status = '{name}' AND {tail})" for name in selected
     )
     return f"{head} n IN ({' UNION ALL '.join(each)}) ORDER BY n DESC LIMIT :limit"
 
@@ -100,12 +105,20 @@ class SqliteIndex:
     async def executions(
         self, wanted: ExecutionFilter = ALL_EXECUTIONS, *, after: str | None = None, limit: int = 50
     ) -> list[Summary]:
+        return await list_page(lambda start, most: self._page(wanted, start, most), wanted, after, limit)
+
+    async def _page(self, wanted: ExecutionFilter, after: str | None, limit: int) -> list[Summary]:
         before: int | None = MAX_ROWS
         if after is not None:
             found = self._database.reader.execute("SELECT n FROM execution WHERE id = ?", (after,)).fetchone()
             before = found[0] if found else None
-        statement = list_statement(wanted.status is not None, wanted.workflow is not None)
-        values = {"status": wanted.status, "workflow": wanted.workflow, "before": before, "limit": limit}
+        statement = list_statement(
+            wanted.statuses,
+            by_workflow=wanted.workflow is not None,
+            by_hash=wanted.hash is not None,
+            failed_items=wanted.failed_items,
+        )
+        values = {"workflow": wanted.workflow, "hash": wanted.hash, "before": before, "limit": limit}
         rows = self._database.reader.execute(statement, values)
         return [summary_of(row) for row in rows]
 

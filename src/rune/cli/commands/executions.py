@@ -17,6 +17,7 @@ from rune.cli.output import (
     EXIT,
     by_status,
     clean,
+    count,
     duration,
     moment,
     origin_text,
@@ -35,6 +36,7 @@ from rune.runtime.queries.reader import ExecutionReader
 from rune.settings import Settings
 
 MIN_PAUSE_S = 0.1
+MAX_COUNTED = 1_000
 PAUSE_FACTOR = 10  # a poll is followed by a pause this many times as long as the poll
 
 
@@ -51,8 +53,17 @@ class Status(StrEnum):
 
 def list_executions(
     status: Annotated[
-        Status | None, typer.Option("--status", "-s", help="Only executions with this status.")
+        list[Status] | None,
+        typer.Option(
+            "--status", "-s", help="Only executions with this status. Repeatable.", show_default=False
+        ),
     ] = None,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="The same as --status failed --status halted.")
+    ] = False,
+    failed_items: Annotated[
+        bool, typer.Option("--failed-items", help="Only ended executions in which an item of a split failed.")
+    ] = False,
     workflow: Annotated[
         str | None, typer.Option("--workflow", "-w", help="Only executions of this workflow.")
     ] = None,
@@ -63,12 +74,18 @@ def list_executions(
 ) -> None:
     """List executions, newest first.
 
-    Example: rune list --status failed --limit 5
+    Example: rune list --failed --limit 5
     """
+    statuses = [each.value for each in status or ()] + (["failed", "halted"] if failed else [])
+    wanted = ExecutionFilter(
+        statuses=tuple(dict.fromkeys(statuses)), workflow=workflow, failed_items=failed_items
+    )
 
     async def work(reader: ExecutionReader, settings: Settings) -> int:
-        wanted = ExecutionFilter(status=status.value if status else None, workflow=workflow)
-        _print_summaries(await reader.executions(wanted, limit=limit), as_json=as_json)
+        found = await reader.executions(wanted, limit=limit)
+        _print_summaries(found, as_json=as_json)
+        if not found and "failed" in wanted.statuses and "halted" not in wanted.statuses:
+            await _hint_halted(reader, wanted)
         return 0
 
     def empty() -> int:
@@ -76,6 +93,16 @@ def list_executions(
         return 0
 
     raise typer.Exit(read(work, as_json=as_json, without_file=empty))
+
+
+async def _hint_halted(reader: ExecutionReader, wanted: ExecutionFilter) -> None:
+    """Tell how many executions are halted: a node whose failure ends the execution halts it, which is often meant by
+    `failed`."""
+    halted = await reader.executions(msgspec.structs.replace(wanted, statuses=("halted",)), limit=MAX_COUNTED)
+    if halted:
+        number = f"{len(halted):,}" + (" or more" if len(halted) == MAX_COUNTED else "")
+        verb = "is" if len(halted) == 1 else "are"
+        print(f"rune: {number} {verb} halted by a node; `rune list --failed` lists both", file=sys.stderr)
 
 
 def _print_summaries(found: list[Summary], *, as_json: bool) -> None:
@@ -93,6 +120,7 @@ def _summary_document(each: Summary) -> dict[str, Any]:
         "workflow_id": each.workflow,
         "status": each.status,
         "error": error_document(each.error),
+        "failed_items": each.failed_items,
         "labels": each.labels,
         "hash": each.hash,
         "started_at": iso(each.started_at),
@@ -104,7 +132,7 @@ def _summary_document(each: Summary) -> dict[str, Any]:
 def _error_text(each: Summary) -> str:
     error = each.error
     if error is None:
-        return ""
+        return f"{count(each.failed_items, 'item')} failed" if each.failed_items else ""
     node = "" if error.origin is None else f"{error.origin.node_id}: "
     return f"{node}{error.code}: {error.message}"
 

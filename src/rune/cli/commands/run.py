@@ -59,6 +59,9 @@ def run(
             "--fake-time", help="Use a virtual clock for this execution, so that waits take no time."
         ),
     ] = False,
+    fail_on_items: Annotated[
+        bool, typer.Option("--fail-on-items", help="Exit with 1 if an item of a split failed.")
+    ] = False,
     nodes: Nodes = None,
     in_place: Annotated[
         bool,
@@ -92,6 +95,7 @@ def run(
         labels=tuple(labels or ()),
         id=id,
         fake_time=fake_time,
+        fail_on_items=fail_on_items,
         nodes=tuple(nodes or ()),
         in_place=in_place,
         worker=worker,
@@ -112,6 +116,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     labels: tuple[str, ...] = ()
     id: str | None = None
     fake_time: bool = False
+    fail_on_items: bool = False
     nodes: tuple[str, ...] = ()
     in_place: bool = True
     worker: bool = True
@@ -150,7 +155,13 @@ async def _run(settings: Settings, request: Request) -> int:
     run = Run(settings, request, _compile(verdict, registry), payload, labels)
     counter = None if request.as_json else ProgressCounter(run.id)
     return await ExecutionFollower(
-        settings, run, counter, registry=registry, as_json=request.as_json, working=request.worker
+        settings,
+        run,
+        counter,
+        registry=registry,
+        as_json=request.as_json,
+        working=request.worker,
+        fail_on_items=request.fail_on_items,
     ).follow_to_end()
 
 

@@ -78,7 +78,7 @@ def deliver_signal(plan: Plan, state: State, fact: SignalReceived) -> Applied:
 def end_execution(state: State, fact: ExecutionEnded) -> Applied:
     """Mark the state as ended, so that no further token starts."""
     applied = Applied(fresh=not state.ended)
-    state.finish = FinishExecution(fact.status, fact.error)
+    state.finish = FinishExecution(fact.status, fact.error, fact.failed_items)
     state.ended = True
     state.scopes.clear()
     state.waiting_for_signal.clear()

@@ -64,11 +64,12 @@ class UncollectedFailure(msgspec.Struct, frozen=True):
 
 
 @final
-class FinishExecution(msgspec.Struct, frozen=True):
-    """End the execution with this status."""
+class FinishExecution(msgspec.Struct, frozen=True, omit_defaults=True):
+    """End the execution with this status. `failed_items` counts the items of splits that failed."""
 
     status: Literal["completed", "failed", "halted", "cancelled"]
     error: Error | None = None
+    failed_items: int = 0
 
 
 Effect = (

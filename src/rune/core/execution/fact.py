@@ -108,12 +108,13 @@ class PauseChanged(msgspec.Struct, frozen=True, tag="control"):
     paused: bool
 
 
-class ExecutionEnded(msgspec.Struct, frozen=True, tag="end"):
-    """The terminal row of an execution."""
+class ExecutionEnded(msgspec.Struct, frozen=True, tag="end", omit_defaults=True):
+    """The terminal row of an execution. `failed_items` counts the items of splits that failed."""
 
     at: int
     status: Literal["completed", "failed", "halted", "cancelled"]
     error: Error | None = None
+    failed_items: int = 0
 
 
 Fact = (

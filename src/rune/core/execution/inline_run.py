@@ -97,12 +97,14 @@ def predict_end(state: State, decisions: Sequence[Decision]) -> FinishExecution 
     """Return the end that these decisions lead to if no other token is live; None if that is not certain."""
     if not _is_only_activity(state, decisions) or state.failures:
         return None
-    return predict_single_end(decisions)
+    return predict_single_end(decisions, state.failed_items)
 
 
-def predict_single_end(decisions: Sequence[Decision]) -> FinishExecution | None:
-    """Return the end if the first token is known to be the only live one and no item has failed."""
-    return COMPLETED if type(decisions[-1].fact) is NodeResult and _stays_inside(decisions) else None
+def predict_single_end(decisions: Sequence[Decision], failed_items: int = 0) -> FinishExecution | None:
+    """Return the end if the first token is known to be the only live one and an aggregator lists every failed item."""
+    if type(decisions[-1].fact) is not NodeResult or not _stays_inside(decisions):
+        return None
+    return FinishExecution("completed", failed_items=failed_items) if failed_items else COMPLETED
 
 
 def predict_sleep(state: State, decisions: Sequence[Decision]) -> int | None:

@@ -61,6 +61,7 @@ class Scope(msgspec.Struct):
     count: int = 0  # live tokens, and one per item in flight
     active: int = 0  # those that are not waiting
     running: bool = False  # counted as active in the enclosing scope
+    failed: bool = False  # counted as a failed item
     live: dict[int, LiveToken] = {}
     done: set[int] = set()
     barriers: dict[int, Barrier] = {}
@@ -84,6 +85,7 @@ class State(msgspec.Struct):
     pending_signals: list[SignalReceived] = []  # signals that no token has consumed, oldest first
     waiting_for_signal: dict[str, dict[tuple[Path, int], int]] = {}  # by signal: token -> waiting since
     failures: int = 0
+    failed_items: int = 0
     first_failures: list[tuple[Path, int, Error]] = []
     folding: bool = False
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from rune.core.execution.decision import (
     DEAD,
+    FAILED,
     Applied,
     ArriveAtJoin,
     CollectItem,
@@ -101,6 +102,8 @@ class Transition:
     def finish(self, finish: FinishExecution) -> None:
         """Record the first end and arm a timer that makes sure it is written."""
         if self.state.finish is None:
+            if self.state.failed_items:
+                finish = replace(finish, failed_items=self.state.failed_items)
             self.state.finish = finish
             self.applied.finish = finish
             self.applied.armed.append((Timer("finish"), self._at + FINISH_DELAY_MS))
@@ -142,6 +145,8 @@ class Transition:
         if node.index in enclosing.done or fan.marks[place]:
             return
         fan.marks[place] = effect.mark
+        if effect.mark == FAILED:
+            self._count_failed_item(scope)
         fan.resolved += 1
         fan.first = min(fan.first or self._at, self._at)
         fan.latest = max(fan.latest, self._at)
@@ -155,8 +160,15 @@ class Transition:
             self.applied.disarmed.append(Timer("join", node.index, scope.path))
         self.emit(scope, Token(node.index, scope.path, fan.payload, fan.error, items=fan.count))
 
+    def _count_failed_item(self, scope: Scope) -> None:
+        """Count the item of a scope as failed, once however many of its paths fail."""
+        if not scope.failed:
+            scope.failed = True
+            self.state.failed_items += 1
+
     def _count_failure(self, scope: Scope, effect: UncollectedFailure) -> None:
         state = self.state
+        self._count_failed_item(scope)
         state.failures += 1
         state.first_failures.append((scope.path, effect.node, effect.failure))
         state.first_failures.sort(key=lambda each: each[:2])

@@ -108,6 +108,6 @@ class Children:
             for each in rows:
                 end = await self._journal.end(each)
                 if end is None:
-                    await self._finisher.finish(each, ABANDONED, now)
+                    await self._finisher.finish(each, ABANDONED, now, counted=False)
                 else:
                     await self._finisher.notify_relatives(await self._data_cache.get(each), end)

@@ -12,7 +12,8 @@ import time
 from collections.abc import Set
 
 from rune.core.execution.decision import FinishExecution
-from rune.core.execution.fact import ExecutionEnded, Fact
+from rune.core.execution.fact import ExecutionEnded, ExecutionStarted, Fact
+from rune.core.execution.fold import fold
 from rune.core.execution.outcome import Error
 from rune.errors import RuneError
 from rune.ports.journal import ExecutionEndedError, Journal, StoreUnavailableError
@@ -59,13 +60,19 @@ class Finisher:
         self._parent_reporter = parent_reporter
         self._publisher = publisher
 
-    async def finish(self, execution: str, finish: FinishExecution, now: int) -> ExecutionEnded:
+    async def finish(
+        self, execution: str, finish: FinishExecution, now: int, *, counted: bool = True
+    ) -> ExecutionEnded:
         """Record the terminal row and release the execution. Return the row that is stored, which another process may
-        have recorded first."""
+        have recorded first. An end that the state did not reach itself is not `counted`: its failed items are counted
+        from the journal."""
         # crash here: the finish timer fires, armed by the commit that brought the count of live tokens to zero
         failpoint.hit("ending")
-        end = ExecutionEnded(now, finish.status, finish.error)
         stored: Fact | None = await self._journal.end(execution)
+        failed_items = finish.failed_items
+        if stored is None and not counted:
+            failed_items = await self._count_failed_items(execution, now)
+        end = ExecutionEnded(now, finish.status, finish.error, failed_items)
         if stored is None:
             try:
                 (stored,) = await self._journal.record(execution, [end])
@@ -81,6 +88,17 @@ class Finisher:
         else:
             await self._release_and_publish(self._publisher, execution, stored)
         return stored
+
+    async def _count_failed_items(self, execution: str, now: int) -> int:
+        try:
+            data = await self._data_cache.get(execution)
+        except RuneError:
+            return 0  # without its plan no item of it has run
+        if not any(each.fans_out for each in data.plan.nodes):
+            return 0
+        facts = [each.fact for each in await self._journal.facts(execution)]
+        state, _ = fold(data.plan, [ExecutionStarted(data.accepted.at), *facts], now)
+        return state.failed_items
 
     async def _count_end(self, execution: str, end: ExecutionEnded) -> None:
         try:
@@ -121,7 +139,7 @@ class Finisher:
         """Cancel an execution that its parent no longer waits for, unless it has ended."""
         accepted = await self._journal.accepted(child)
         if accepted is not None and accepted.parent is not None and await self._journal.end(child) is None:
-            await self.finish(child, ABANDONED, now)
+            await self.finish(child, ABANDONED, now, counted=False)
 
     async def _try_notify_relatives(self, execution: str, end: ExecutionEnded) -> None:
         try:

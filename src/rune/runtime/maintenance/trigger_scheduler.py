@@ -222,7 +222,8 @@ class TriggerScheduler:
         last = trigger.standing.last
         if trigger.schedule.overlap == "cancel" and last is not None and await self._is_running(last):
             error = Error("CANCELLED", "the next execution of its schedule was due")
-            await self._finisher.finish(last, FinishExecution("cancelled", error), self._clock.now())
+            finish = FinishExecution("cancelled", error)
+            await self._finisher.finish(last, finish, self._clock.now(), counted=False)
         try:
             return (await self._starts.tick(trigger, tick)).execution, ""
         except (StoreUnavailableError, MissingNodeTypeError):

@@ -99,6 +99,7 @@ class CompletionPublisher:
             final_context=msgspec.Raw(msgspec.json.encode(_shrink(data, context))),
             completed_at=moment(end.at),
             total_duration_ms=max(0, end.at - data.accepted.at),
+            failed_items=end.failed_items,
             error=msgspec.UNSET if end.error is None else _error(end.error),
         )
         return encode_message(message)

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from rune.core.execution.decision import Applied
 from rune.core.execution.fact import (
     AttemptFailed,
     EffectStarted,
@@ -23,6 +24,7 @@ from rune.core.execution.fact import (
 )
 from rune.core.execution.fold import fold
 from rune.core.execution.outcome import Error
+from rune.core.execution.state import State
 from rune.core.execution.token import Path, Ref
 from rune.core.plan.model import Plan
 from rune.ports.blobs import BlobStore
@@ -63,6 +65,7 @@ class History:
         self._first: dict[tuple[int, Path], int] = {}
         self.end: ExecutionEnded | None = None
         self._followed = 1
+        self._replay: tuple[int, State, Applied] | None = None
         self.add(stored)
 
     def add(self, stored: Sequence[StoredFact]) -> None:
@@ -135,11 +138,25 @@ class History:
 
     def skipped(self) -> list[tuple[int, Path]]:
         """Return the skipped nodes. Skips leave no fact, they follow from replaying the others."""
-        facts = [
-            each.fact for each in self._stored if not each.late and not isinstance(each.fact, ExecutionEnded)
-        ]
-        _, applied = fold(self.plan, [ExecutionStarted(self.accepted.at), *facts], self.accepted.at)
+        _, applied = self._replayed()
         return sorted(set(applied.skipped), key=lambda each: (each[1], each[0]))
+
+    @property
+    def failed_items(self) -> int:
+        """How many items have failed, so far if the execution has not ended."""
+        return self._replayed()[0].failed_items if self.end is None else self.end.failed_items
+
+    def _replayed(self) -> tuple[State, Applied]:
+        """Return the state before the end of the execution."""
+        if self._replay is None or self._replay[0] != len(self._stored):
+            facts = [
+                each.fact
+                for each in self._stored
+                if not each.late and not isinstance(each.fact, ExecutionEnded)
+            ]
+            state, applied = fold(self.plan, [ExecutionStarted(self.accepted.at), *facts], self.accepted.at)
+            self._replay = (len(self._stored), state, applied)
+        return self._replay[1:]
 
     def lineage(self, path: Path) -> tuple[Frame, ...]:
         """Return the frames of a path, outermost first."""
@@ -252,6 +269,7 @@ class History:
             "workflow_id": self.accepted.workflow,
             "status": end.status if end else "paused" if self._is_paused() else "running",
             "error": error_document(end.error if end else None),
+            "failed_items": self.failed_items,
             "output": await self.output(),
             "context": await self.context(),
             "nodes": [node_document(each) for each in await self.node_runs()],
@@ -290,6 +308,8 @@ def _details(fact: Any, late: bool) -> dict[str, Any]:
         found["error"] = error_document(failure)
     if isinstance(fact, AttemptFailed | NodeResult):
         found["attempt"] = fact.attempt
+    if isinstance(fact, ExecutionEnded):
+        found["failed_items"] = fact.failed_items
     if isinstance(fact, NodeResult) and fact.kept:
         found["kept"] = True
     if isinstance(fact, SignalReceived):

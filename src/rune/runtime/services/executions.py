@@ -224,7 +224,8 @@ class ExecutionService:
         """End an execution as cancelled; answers how it ended, should something else have been first."""
         await self._running(execution)
         error = Error("CANCELLED", reason or "cancelled by request")
-        end = await self._finisher.finish(execution, FinishExecution("cancelled", error), self._clock.now())
+        finish = FinishExecution("cancelled", error)
+        end = await self._finisher.finish(execution, finish, self._clock.now(), counted=False)
         return end.status
 
     @audited("execution.pause", "execution")

@@ -170,7 +170,7 @@ class Executor:
         origin = error_origin(data.plan, token.node, token.path, token.attempt)
         message = f"{name} crashed its worker {count - 1} times"
         failure = Error("WORKER_CRASH", message, {"node": name}, True, origin=origin)
-        await self._finisher.finish(execution, FinishExecution("failed", failure), claim.now)
+        await self._finisher.finish(execution, FinishExecution("failed", failure), claim.now, counted=False)
         raise UnservableTokenError(failure.message, code=failure.code)
 
     def _release_lease(self, data: ExecutionData, claim: Claim) -> None:
@@ -310,7 +310,7 @@ class Executor:
         unavailable the worker keeps the result and the lease, so that an effect does not run again."""
         while True:
             ending = self._state.predict_end(data.accepted.id, run.decisions)
-            end = [] if ending is None else [ExecutionEnded(ending[1], ending[0].status, ending[0].error)]
+            end = [] if ending is None else [_terminal_row(*ending)]
             try:
                 return await self._journal.record(data.accepted.id, [*facts, *end])
             except StoreUnavailableError as error:
@@ -379,6 +379,10 @@ class Executor:
             if failed or suspended:
                 return fact
         return None
+
+
+def _terminal_row(finish: FinishExecution, at: int) -> ExecutionEnded:
+    return ExecutionEnded(at, finish.status, finish.error, finish.failed_items)
 
 
 class _Timeline:

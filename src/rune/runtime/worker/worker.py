@@ -161,7 +161,7 @@ class Worker:
     async def _fail_execution(self, delivery: Delivery, failure: Error) -> None:
         try:
             await self._finisher.finish(
-                delivery.execution, FinishExecution("failed", failure), self._clock.now()
+                delivery.execution, FinishExecution("failed", failure), self._clock.now(), counted=False
             )
         except StoreUnavailableError as error:
             log.warning("store unavailable, %s is ended later: %s", delivery.execution, error.message)

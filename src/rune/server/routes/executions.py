@@ -183,8 +183,11 @@ def _start_options(body: StartBody, key: str | None) -> tuple[StartOptions, str 
 class ExecutionQuery(Page):
     """Filters of the list of executions."""
 
-    status: Omittable[Status] = None
+    status: list[Status] = Field(default=[], description="May be repeated: executions with any of them.")
     workflow: Omittable[Id] = None
+    failed_items: Annotated[
+        bool, Field(description="Only ended executions in which at least one item of a split failed.")
+    ] = False
     label: list[Label] = Field(default=[])
     q: Omittable[Annotated[str, Field(min_length=1, max_length=200)]] = None
 
@@ -239,7 +242,9 @@ async def _search(server: ServerContext, query: ExecutionQuery, principal: Princ
 
 
 def _filter(query: ExecutionQuery) -> ExecutionFilter:
-    return ExecutionFilter(status=query.status, workflow=query.workflow)
+    return ExecutionFilter(
+        statuses=tuple(dict.fromkeys(query.status)), workflow=query.workflow, failed_items=query.failed_items
+    )
 
 
 def _matches(each: Summary, labels: dict[str, str], text: str | None) -> bool:

@@ -155,26 +155,37 @@ FROM (SELECT DISTINCT hashtextextended(d.hash, 2) AS key FROM unnest($1::text[])
 SELECT id, workflow, hash, status, at, ended_at, accepted, ending FROM execution WHERE id = $1
 
 -- name: executions
--- At most $2 executions, newest first, after id $1 unless NULL. Read-only.
+-- At most $2 executions, newest first, after id $1 unless NULL; of definition $3 unless NULL; if $4, those whose end
+-- names failed items. Read-only.
 SELECT id, workflow, hash, status, at, ended_at, accepted, ending FROM execution
 WHERE n < coalesce((SELECT b.n FROM execution AS b WHERE b.id = $1), CASE WHEN $1::text IS NULL THEN 9223372036854775807 END)
+  AND ($3::text IS NULL OR hash = $3) AND (NOT $4::boolean OR position('failed_items'::bytea IN ending) > 0)
 ORDER BY n DESC LIMIT $2
 
 -- name: executions_of_status
--- At most $2 executions of status $3, newest first, after id $1 unless NULL. Read-only.
-SELECT id, workflow, hash, status, at, ended_at, accepted, ending FROM execution
-WHERE status = $3 AND n < coalesce((SELECT b.n FROM execution AS b WHERE b.id = $1), CASE WHEN $1::text IS NULL THEN 9223372036854775807 END)
-ORDER BY n DESC LIMIT $2
-
--- name: executions_of_workflow
--- At most $2 executions of workflow $3 with statuses $4, newest first, after id $1 unless NULL. Reads the newest of
--- each status from the index and returns the newest of those. Read-only.
+-- As `executions`, with statuses $5. Reads the newest of each status from the index and returns the newest of those.
+-- Read-only.
 SELECT e.id, e.workflow, e.hash, e.status, e.at, e.ended_at, e.accepted, e.ending
-FROM unnest($4::text[]) AS s (status)
+FROM unnest($5::text[]) AS s (status)
 JOIN LATERAL (
     SELECT x.n, x.id, x.workflow, x.hash, x.status, x.at, x.ended_at, x.accepted, x.ending FROM execution AS x
-    WHERE x.workflow = $3 AND x.status = s.status
+    WHERE x.status = s.status
       AND x.n < coalesce((SELECT b.n FROM execution AS b WHERE b.id = $1), CASE WHEN $1::text IS NULL THEN 9223372036854775807 END)
+      AND ($3::text IS NULL OR x.hash = $3) AND (NOT $4::boolean OR position('failed_items'::bytea IN x.ending) > 0)
+    ORDER BY x.n DESC LIMIT $2
+) AS e ON true
+ORDER BY e.n DESC LIMIT $2
+
+-- name: executions_of_workflow
+-- As `executions`, of workflow $5 with statuses $6. Reads the newest of each status from the index and returns the
+-- newest of those. Read-only.
+SELECT e.id, e.workflow, e.hash, e.status, e.at, e.ended_at, e.accepted, e.ending
+FROM unnest($6::text[]) AS s (status)
+JOIN LATERAL (
+    SELECT x.n, x.id, x.workflow, x.hash, x.status, x.at, x.ended_at, x.accepted, x.ending FROM execution AS x
+    WHERE x.workflow = $5 AND x.status = s.status
+      AND x.n < coalesce((SELECT b.n FROM execution AS b WHERE b.id = $1), CASE WHEN $1::text IS NULL THEN 9223372036854775807 END)
+      AND ($3::text IS NULL OR x.hash = $3) AND (NOT $4::boolean OR position('failed_items'::bytea IN x.ending) > 0)
     ORDER BY x.n DESC LIMIT $2
 ) AS e ON true
 ORDER BY e.n DESC LIMIT $2

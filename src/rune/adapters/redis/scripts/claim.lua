@@ -2,8 +2,8 @@
 -- KEYS     as in store.lua
 -- ARGV[4..]  each: node, path, fate, attempt, resumed, owner, leased, and the token itself as it is sent (msgpack)
 -- RETURNS  reply whose last part is verdict, token (false: as it was sent), number of the fence, whether it was
---          claimed before, due time of the wait that ended, whether the execution was rebuilt, whether it is the only
---          token, when the first party of its join arrived; for several tokens a list of these; or FOLD
+--          claimed before, due time of the wait that ended, whether the execution was rebuilt, if it is the only
+--          token how many items have failed, when the first party of its join arrived; for several tokens a list of these; or FOLD
 -- A crash after this: the lease expires and the sweeper sends the token again.
 
 -- Translation of rune.core.execution.control.claim_verdict.
@@ -62,7 +62,7 @@ local function claim_one(want)
     due = live and live.m and verdict ~= 'held' and verdict ~= 'held back' and store.get('w' .. path .. '|' .. text(node))
     if due then store.drop('w' .. path .. '|' .. text(node)) end
   end
-  local alone = path == '' and live and store.get('s').c == 1 and not meta.u and not meta.f and true or false
+  local alone = path == '' and live and store.get('s').c == 1 and not meta.u and not meta.f and (meta.v or 0) or false
   local joined = live and #mine[5] > 0 and store.get('b' .. path .. '|' .. text(node))
   local other = differs(mine, want[8])
   return { verdict, other, number, again, due or false, meta.rb or false, alone, joined and joined.f or false }

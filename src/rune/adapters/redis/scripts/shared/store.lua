@@ -324,8 +324,12 @@ function store.delete_entries()
   redis.call('XDEL', KEYS[7], unpack(ARGV, 7))
 end
 
--- The reply of a function. An end because of failed items includes their number and the first of them.
+-- With an end: the number of failures that no aggregator collects and the first of them, and the number of failed items.
+function store.failures()
+  if finish == '!items' then return { meta.u, store.get('e'), meta.v or 0 } end
+  return finish and meta.v and { 0, false, meta.v } or false
+end
+
 function store.reply(status, more)
-  local items = finish == '!items' and { meta.u, store.get('e') } or false
-  return cmsgpack.pack({ status, now, emitted, finish, items, more or false })
+  return cmsgpack.pack({ status, now, emitted, finish, store.failures(), more or false })
 end

@@ -165,6 +165,7 @@ function act.collect_item(path, position, mark)
   if (marks:byte(offset + 1) or 0) ~= 0 then return end
   if #marks < offset then marks = marks .. string.rep('\0', offset - #marks) end
   store.put(field, marks:sub(1, offset) .. string.char(mark) .. marks:sub(offset + 2))
+  if mark == 3 then act.count_failed_item(path) end
   local fan = store.write('f' .. name)
   fan.r = (fan.r or 0) + 1
   fan.f = math.min(fan.f or at, at)
@@ -192,7 +193,16 @@ local function earlier(a, b)
   return a[2] < b[2]
 end
 
+-- Count an item as failed, once however many of its paths fail.
+function act.count_failed_item(path)
+  if store.get('s' .. path).x then return end
+  store.write('s' .. path).x = true
+  meta.v = (meta.v or 0) + 1
+  changed['!'] = true
+end
+
 function act.count_failure(path, node, failure)
+  act.count_failed_item(path)
   meta.u = (meta.u or 0) + 1
   changed['!'] = true
   local first = store.get('e') or {}
