@@ -44,7 +44,7 @@ def run_request(
     type: str,
     values: Callable[[int], Fields],
     *,
-    hosts: tuple[str, ...] = (),
+    hosts: tuple[str, ...] = ("*",),
     path: str = "/",
     **more: Any,
 ) -> Fields:
@@ -53,7 +53,7 @@ def run_request(
     async def go() -> Fields:
         async with http_server(server) as port:
             async with bootstrap.open_services(Settings(home=str(folder))) as services:
-                await services.credentials.add("shop", type, values(port), hosts)
+                await services.credentials.add("shop", type, values(port), hosts, insecure=True)
             call = {
                 **of_type("http", url=f"http://127.0.0.1:{port}{path}"),
                 "credentials": {"name": "shop"},
@@ -113,11 +113,17 @@ def test_h_h2_stored_credential_is_sent(type: str, tmp_path: pathlib.Path) -> No
     ("type", "values", "hosts", "credentials", "code"),
     [
         ("basic", basic, ("shop.example",), {"name": "shop"}, "CREDENTIAL_FORBIDDEN"),
-        ("basic", basic, (), {"name": "shop", "type": "bearer"}, "CREDENTIAL_FORBIDDEN"),
-        ("smtp", lambda port: {"host": "h", "password": TOKEN}, (), {"name": "shop"}, "CREDENTIAL_FORBIDDEN"),
-        ("custom", lambda port: {"a": TOKEN}, (), {"name": "shop"}, "CREDENTIAL_FORBIDDEN"),
-        ("basic", basic, (), {"name": "of-another-owner"}, "CREDENTIAL_MISSING"),
-        ("basic", basic, (), {"id": "c" + "0" * 32}, "CREDENTIAL_MISSING"),
+        ("basic", basic, ("*",), {"name": "shop", "type": "bearer"}, "CREDENTIAL_FORBIDDEN"),
+        (
+            "smtp",
+            lambda port: {"host": "h", "password": TOKEN},
+            ("*",),
+            {"name": "shop"},
+            "CREDENTIAL_FORBIDDEN",
+        ),
+        ("custom", lambda port: {"a": TOKEN}, ("*",), {"name": "shop"}, "CREDENTIAL_FORBIDDEN"),
+        ("basic", basic, ("*",), {"name": "of-another-owner"}, "CREDENTIAL_MISSING"),
+        ("basic", basic, ("*",), {"id": "c" + "0" * 32}, "CREDENTIAL_MISSING"),
     ],
 )
 def test_h_i6_credential_is_authorized_when_used(
@@ -149,7 +155,7 @@ def test_h_f7_node_after_wait_uses_rotated_credential(backend: Backend) -> None:
     async def go() -> str:
         async with http_server(server) as port, backend.open(http_allow=("127.0.0.1",), **options) as engine:
             credentials = engine.engine.services.credentials
-            await credentials.add("shop", "bearer", {"token": f"{TOKEN}-1"})
+            await credentials.add("shop", "bearer", {"token": f"{TOKEN}-1"}, ("*",), insecure=True)
             call = {**of_type("http", url=f"http://127.0.0.1:{port}/"), "credentials": "shop"}
             run = await engine.start(workflow("start>a a>pause pause>b", a=call, pause=pause, b=call))
             await until_suspended(run)

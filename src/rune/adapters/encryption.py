@@ -243,12 +243,13 @@ def _write(file: Path, text: str) -> None:
 
 
 class Content(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The encrypted part. It includes name and hosts, so that altering their copies in the row cannot redirect the
-    values to another host."""
+    """The encrypted part. It includes name, hosts and `insecure`, so that altering their copies in the row cannot send
+    the values to another host or unencrypted."""
 
     name: str
     fields: AnyFields
     hosts: tuple[str, ...] = ()
+    insecure: bool | None = None
 
 
 class PublicFields(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -256,6 +257,7 @@ class PublicFields(msgspec.Struct, frozen=True, omit_defaults=True):
 
     fields: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
+    insecure: bool | None = None
 
 
 class EncryptedCredential(msgspec.Struct, frozen=True):
@@ -292,13 +294,11 @@ def decrypt(ring: KeyRing, row: EncryptedCredential) -> Content:
     return content
 
 
-def encrypt(
-    ring: KeyRing, row: EncryptedCredential, fields: AnyFields, hosts: tuple[str, ...]
-) -> EncryptedCredential:
-    key, sealed = ring.seal(_ENCODER.encode(Content(row.name, fields, hosts)), row.bound)
-    given: dict[str, Any] = msgspec.to_builtins(fields)
+def encrypt(ring: KeyRing, row: EncryptedCredential, content: Content) -> EncryptedCredential:
+    key, sealed = ring.seal(_ENCODER.encode(content), row.bound)
+    given: dict[str, Any] = msgspec.to_builtins(content.fields)
     names = given["values"] if row.type == "custom" else given.keys() - {"type"}
-    shown = _ENCODER.encode(PublicFields(tuple(sorted(names)), hosts))
+    shown = _ENCODER.encode(PublicFields(tuple(sorted(names)), content.hosts, content.insecure))
     return msgspec.structs.replace(row, key=key, sealed=sealed, shown=shown)
 
 
@@ -306,7 +306,7 @@ def first(ring: KeyRing, draft: NewCredential) -> EncryptedCredential:
     """Encrypt a new credential as version 1."""
     type = str(draft.fields.__struct_config__.tag)
     row = EncryptedCredential(draft.id, draft.name, type, 1, "", b"", b"", draft.at, draft.at)
-    return encrypt(ring, row, draft.fields, draft.hosts)
+    return encrypt(ring, row, Content(draft.name, draft.fields, draft.hosts, draft.insecure))
 
 
 def stored_before(known: EncryptedCredential, draft: NewCredential) -> CredentialSummary:
@@ -318,12 +318,21 @@ def stored_before(known: EncryptedCredential, draft: NewCredential) -> Credentia
 
 
 def rotated(
-    ring: KeyRing, old: EncryptedCredential, values: Mapping[str, Any], hosts: tuple[str, ...] | None, at: int
+    ring: KeyRing,
+    old: EncryptedCredential,
+    values: Mapping[str, Any],
+    hosts: tuple[str, ...] | None,
+    at: int,
+    insecure: bool | None = None,
 ) -> EncryptedCredential:
-    """Encrypt a credential with new values as its next version. `hosts` None: keep the hosts."""
-    fields, old_hosts = _merge_values(ring, old, values)
+    """Encrypt a credential with new values as its next version. None keeps the hosts, and `insecure`."""
+    content = _merge_values(ring, old, values)
+    if hosts is not None:
+        content = msgspec.structs.replace(content, hosts=hosts)
+    if insecure is not None:
+        content = msgspec.structs.replace(content, insecure=insecure)
     new = msgspec.structs.replace(old, version=old.version + 1, changed_at=at)
-    return encrypt(ring, new, fields, old_hosts if hosts is None else hosts)
+    return encrypt(ring, new, content)
 
 
 def reencrypt(ring: KeyRing, rows: Iterable[EncryptedCredential]) -> list[EncryptedCredential]:
@@ -336,23 +345,21 @@ def _reencrypt_row(ring: KeyRing, row: EncryptedCredential) -> EncryptedCredenti
         content = decrypt(ring, row)
     except CredentialUnreadableError as error:
         raise CredentialUnreadableError(f"`{row.name}`: {error.message}; nothing was changed") from None
-    return encrypt(ring, row, content.fields, content.hosts)
+    return encrypt(ring, row, content)
 
 
-def _merge_values(
-    ring: KeyRing, old: EncryptedCredential, values: Mapping[str, Any]
-) -> tuple[AnyFields, tuple[str, ...]]:
-    """Return the fields after a change, and the hosts. If the old values cannot be decrypted, the new ones must be
-    complete."""
+def _merge_values(ring: KeyRing, old: EncryptedCredential, values: Mapping[str, Any]) -> Content:
+    """Return the content with changed fields. If the old values cannot be decrypted, the new ones must be complete."""
     try:
         content = decrypt(ring, old)
     except CredentialUnreadableError:
-        return fields_of(old.type, values), _PUBLIC.decode(old.shown).hosts
+        shown = _PUBLIC.decode(old.shown)
+        return Content(old.name, fields_of(old.type, values), shown.hosts, shown.insecure)
     before: dict[str, Any] = msgspec.to_builtins(content.fields)
     before.pop("type", None)
     if old.type == "custom":
         before = before["values"]
-    return fields_of(old.type, {**before, **values}), content.hosts
+    return msgspec.structs.replace(content, fields=fields_of(old.type, {**before, **values}))
 
 
 def credential_of(ring: KeyRing, row: EncryptedCredential) -> Credential:
@@ -364,6 +371,7 @@ def credential_of(ring: KeyRing, row: EncryptedCredential) -> Credential:
         version=row.version,
         fields=content.fields,
         hosts=content.hosts,
+        insecure=content.insecure,
     )
 
 
@@ -376,6 +384,7 @@ def summary_of(row: EncryptedCredential) -> CredentialSummary:
         version=row.version,
         fields=shown.fields,
         hosts=shown.hosts,
+        insecure=shown.insecure,
         key=row.key,
         created_at=row.created_at,
         changed_at=row.changed_at,

@@ -453,16 +453,31 @@ class RemoteCredentialService(_RemoteService):
         return _credential(await self._client.credential(reference))
 
     async def add(
-        self, name: str, type: str, values: dict[str, Any], hosts: Sequence[str] = (), id: str | None = None
+        self,
+        name: str,
+        type: str,
+        values: dict[str, Any],
+        hosts: Sequence[str] = (),
+        id: str | None = None,
+        insecure: bool = False,
+        grants: Sequence[str] = (),
     ) -> CredentialSummary:
         """Add a credential; the server chooses its id, `id` is ignored."""
-        return _credential(await self._client.add_credential(name, type, values, hosts=hosts))
+        found = await self._client.add_credential(
+            name, type, values, hosts=hosts, insecure=insecure, grants=grants
+        )
+        return _credential(found)
 
     async def rotate(
-        self, reference: str, values: dict[str, Any], hosts: Sequence[str] | None = None
+        self,
+        reference: str,
+        values: dict[str, Any],
+        hosts: Sequence[str] | None = None,
+        insecure: bool | None = None,
     ) -> CredentialSummary:
         """Replace the given values; the others stay."""
-        return _credential(await self._client.rotate_credential(reference, values, hosts=hosts))
+        found = await self._client.rotate_credential(reference, values, hosts=hosts, insecure=insecure)
+        return _credential(found)
 
     async def remove(self, reference: str) -> CredentialSummary:
         """Remove a credential and return its last summary."""
@@ -515,6 +530,7 @@ def _credential(each: Credential) -> CredentialSummary:
         version=each.version,
         fields=tuple(each.fields),
         hosts=tuple(each.hosts),
+        insecure=each.insecure,
         key=each.key,
         created_at=epoch(each.created_at),
         changed_at=epoch(each.changed_at),

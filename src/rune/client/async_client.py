@@ -364,16 +364,29 @@ class AsyncClient:
         return await self._send(calls.credential(name))
 
     async def add_credential(
-        self, name: str, type: str, values: dict[str, Any], *, hosts: Sequence[str] = ()
+        self,
+        name: str,
+        type: str,
+        values: dict[str, Any],
+        *,
+        hosts: Sequence[str] = (),
+        insecure: bool = False,
+        grants: Sequence[str] = (),
     ) -> models.Credential:
-        """Store a credential. If `hosts` are given, it is sent to no others."""
-        return await self._send(calls.add_credential(name, type, values, hosts))
+        """Store a credential that is sent to `hosts` only; `*` is any host. Without `grants` it is granted to the
+        principal of this client. `insecure` permits connections without TLS or with an unverified certificate."""
+        return await self._send(calls.add_credential(name, type, values, hosts, insecure, grants))
 
     async def rotate_credential(
-        self, name: str, values: dict[str, Any], *, hosts: Sequence[str] | None = None
+        self,
+        name: str,
+        values: dict[str, Any],
+        *,
+        hosts: Sequence[str] | None = None,
+        insecure: bool | None = None,
     ) -> models.Credential:
         """Replace values of a credential; fields that are not given keep their values."""
-        return await self._send(calls.rotate_credential(name, values, hosts))
+        return await self._send(calls.rotate_credential(name, values, hosts, insecure))
 
     async def remove_credential(self, name: str) -> None:
         """Delete a credential."""

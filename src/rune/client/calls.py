@@ -235,16 +235,31 @@ def credential(name: str) -> Call[models.Credential]:
 
 
 def add_credential(
-    name: str, type: str, values: dict[str, Any], hosts: Sequence[str]
+    name: str,
+    type: str,
+    values: dict[str, Any],
+    hosts: Sequence[str],
+    insecure: bool,
+    grants: Sequence[str],
 ) -> Call[models.Credential]:
-    body = {"name": name, "type": type, "values": values, "hosts": list(hosts)}
+    body = {
+        "name": name,
+        "type": type,
+        "values": values,
+        "hosts": list(hosts),
+        "insecure": insecure,
+        "grants": list(grants),
+    }
     return _post("/credentials", models.Credential, body)
 
 
 def rotate_credential(
-    name: str, values: dict[str, Any], hosts: Sequence[str] | None
+    name: str, values: dict[str, Any], hosts: Sequence[str] | None, insecure: bool | None
 ) -> Call[models.Credential]:
-    body = {"values": values, **_present(hosts=None if hosts is None else list(hosts))}
+    body = {
+        "values": values,
+        **_present(hosts=None if hosts is None else list(hosts), insecure=insecure),
+    }
     return Call(
         method="PATCH",
         path=f"{API}/credentials/{_quoted(name)}",

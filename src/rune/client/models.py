@@ -307,6 +307,7 @@ class Credential(Model, frozen=True, kw_only=True):
     created_at: str
     changed_at: str
     key: str = ""
+    insecure: bool | None = None
 
 
 class CredentialList(Model, frozen=True, kw_only=True):

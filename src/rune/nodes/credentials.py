@@ -30,7 +30,7 @@ EXPIRY_MARGIN_S = 30.0
 
 CREDENTIAL_ERRORS = {
     MISSING: "the credential does not exist",
-    FORBIDDEN: "the credential has another type or may not be sent to this host",
+    FORBIDDEN: "the credential has another type, or may not be sent to this host or without verified TLS",
     UNREADABLE: "the credential cannot be decrypted: its key is missing or different",
     DENIED: "the user who started the execution has no access to the credential",
 }
@@ -129,6 +129,19 @@ def check_host(credential: Credential, host: str) -> None:
     if not credential.fits(host):
         raise _forbidden(
             credential, f"may not be sent to {host}: it is bound to {', '.join(credential.hosts)}"
+        )
+
+
+def check_connection(credential: Credential, where: str, *, verified: bool) -> None:
+    """Fail the node if the connection is not TLS with a verified certificate, unless the credential permits that.
+
+    A credential of an older version does not state it and is not restricted.
+    """
+    if not verified and credential.insecure is False:
+        raise _forbidden(
+            credential,
+            f"may not be sent to {where}: the connection is not TLS with a verified certificate, and the credential is"
+            " not `insecure`",
         )
 
 

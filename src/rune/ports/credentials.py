@@ -21,6 +21,9 @@ Hidden = Annotated[str, Meta(min_length=1, max_length=65_536, extra={"secret": T
 
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
 _CREDENTIAL_ID_PATTERN = re.compile(r"c[0-9a-f]{32}")
+ANY_HOST = "*"
+"""The entry in `hosts` of a credential that may be sent to any host."""
+
 _CONNECTION_HEADERS = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "expect"}
 )
@@ -137,15 +140,18 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     fields: AnyFields
     hosts: tuple[str, ...] = ()
+    insecure: bool | None = None  # None: stored by an older version, which had no such field
 
     def __repr__(self) -> str:
         return f"Credential({self.name}, {self.type}, version {self.version})"
 
     def fits(self, host: str) -> bool:
-        """Return whether the credential may be sent to this host; without `hosts` it may be sent to any."""
+        """Return whether the credential may be sent to this host. Credentials of older versions may have no `hosts`;
+        these are sent to any."""
         name = host.lower().removesuffix(".")
         return not self.hosts or any(
-            name.endswith(each[1:]) if each.startswith("*.") else name == each for each in self.hosts
+            name.endswith(each[1:]) if each.startswith("*.") else each in (name, ANY_HOST)
+            for each in self.hosts
         )
 
 
@@ -158,18 +164,21 @@ class CredentialSummary(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     fields: tuple[str, ...]
     hosts: tuple[str, ...] = ()
+    insecure: bool | None = None
     key: str = ""  # name of the encryption key
     created_at: int = 0
     changed_at: int = 0
 
 
 class NewCredential(msgspec.Struct, frozen=True, kw_only=True):
-    """A credential to store."""
+    """A credential to store, with its first grants; None: the default grants."""
 
     id: str
     name: str
     fields: AnyFields
     hosts: tuple[str, ...] = ()
+    insecure: bool = False
+    grants: frozenset[str] | None = None
     at: int
 
     def __repr__(self) -> str:
@@ -264,7 +273,10 @@ class CredentialStore(Protocol):
     """Credentials by name or id, encrypted at rest. Changes are durable when the method returns."""
 
     async def put(self, draft: NewCredential) -> CredentialSummary:
-        """Store a new credential; CredentialNameTakenError if another one has its name. Idempotent by id and name."""
+        """Store a new credential with its grants. Idempotent by id and name.
+
+        CredentialNameTakenError if another one has its name.
+        """
 
     async def resolve(self, reference: str) -> Credential | None:
         """Return a credential with its values, as they are stored now; None if there is none.
@@ -279,9 +291,15 @@ class CredentialStore(Protocol):
         """Return a credential without its values."""
 
     async def rotate(
-        self, reference: str, values: Mapping[str, Any], hosts: tuple[str, ...] | None, at: int
+        self,
+        reference: str,
+        values: Mapping[str, Any],
+        hosts: tuple[str, ...] | None,
+        at: int,
+        insecure: bool | None = None,
     ) -> CredentialSummary:
-        """Replace the given values, keep the others, and increment the version. `hosts` None: keep the hosts.
+        """Replace the given values, keep the others, and increment the version. `hosts` None: keep the hosts; so too
+        `insecure`.
 
         CredentialNotFoundError if there is none.
         """

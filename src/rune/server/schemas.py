@@ -246,7 +246,8 @@ class LetterPage(View, frozen=True, kw_only=True):
 
 
 class CredentialView(View, frozen=True, kw_only=True):
-    """A credential without its values. `key` is the name of its encryption key."""
+    """A credential without its values. `key` is the name of its encryption key. `insecure` is null in credentials of
+    older versions, which are sent over connections of any kind."""
 
     id: str
     name: str
@@ -254,6 +255,7 @@ class CredentialView(View, frozen=True, kw_only=True):
     version: int
     fields: list[str]
     hosts: list[str]
+    insecure: bool | None
     key: str
     created_at: str
     changed_at: str
@@ -410,6 +412,7 @@ def credential_view(each: CredentialSummary) -> CredentialView:
         version=each.version,
         fields=list(each.fields),
         hosts=list(each.hosts),
+        insecure=each.insecure,
         key=each.key,
         created_at=moment(each.created_at),
         changed_at=moment(each.changed_at),

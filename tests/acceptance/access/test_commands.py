@@ -43,9 +43,9 @@ def test_keys_commands_on_local_file(tmp_path: Path) -> None:
 
 def test_credential_grant_commands_on_local_file(tmp_path: Path) -> None:
     rune = InProcessCli(tmp_path)
-    rune("credentials", "add", "shop", "--type", "bearer", stdin="secret-token\n")
-    assert rune.output("credentials", "grant", "shop", "queue") == "shop is granted to everyone, queue\n"
-    assert rune.json("credentials", "withdraw", "shop", "everyone")["granted"] == ["queue"]
+    rune("credentials", "add", "shop", "--type", "bearer", "--host", "a.example", stdin="secret-token\n")
+    assert rune.output("credentials", "grant", "shop", "queue") == "shop is granted to local, queue\n"
+    assert rune.json("credentials", "withdraw", "shop", "local")["granted"] == ["queue"]
     assert rune.json("credentials", "show", "shop")["granted"] == ["queue"]
     assert "granted to no one" in rune.output("credentials", "withdraw", "shop", "queue")
     assert rune("credentials", "grant", "shop", "somebody").exit_code == 2

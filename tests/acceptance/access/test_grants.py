@@ -54,11 +54,19 @@ async def grants(server: RunningServer, *grant: str, withdraw: tuple[str, ...] =
     return granted
 
 
-async def shop(server: RunningServer, *documents: dict[str, Any]) -> None:
+async def shop(
+    server: RunningServer, *documents: dict[str, Any], granted: tuple[str, ...] = ("everyone",)
+) -> None:
     await server.client.deploy(documents[0])
     for each in documents[1:]:
         await server.client.deploy(each)
-    body = {"name": "shop", "type": "custom", "values": {"password": "s3cret-password"}}
+    body = {
+        "name": "shop",
+        "type": "custom",
+        "values": {"password": "s3cret-password"},
+        "hosts": ["*"],
+        "grants": list(granted),
+    }
     await server.post("/credentials", body, 201)
 
 
@@ -80,7 +88,21 @@ async def by_queue(server: RunningServer, document: dict[str, Any], execution: s
     await ForeignMessages(engine.backend, engine.plans, engine.launcher).take(message, b"")
 
 
-def test_default_grant_includes_everyone_but_not_queue(tmp_path: Path) -> None:
+def test_new_credential_is_granted_to_principal_that_adds_it(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        await shop(server, uses("orders"), granted=())
+        assert (await server.get("/credentials/shop/grants"))["granted"] == ["bootstrap"]
+        own = (await server.post("/workflows/orders/executions", None, 202))["execution_id"]
+        assert await ended(server, own) == ("completed", None)
+        async with AsyncExitStack() as stack:
+            ada = await RoleClients(server, stack).connect("ada", "runner")
+            started = (await ada.post(f"{API}/workflows/orders/executions")).json()["execution_id"]
+            assert await ended(server, started) == ("halted", "CREDENTIAL_DENIED")
+
+    run(tmp_path, work, key=BOOTSTRAP, nodes=NODES)
+
+
+def test_grant_to_everyone_does_not_include_queue(tmp_path: Path) -> None:
     async def work(server: RunningServer) -> None:
         await shop(server, uses("orders"))
         async with AsyncExitStack() as stack:

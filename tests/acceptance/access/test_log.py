@@ -54,7 +54,7 @@ def test_changes_are_logged_newest_first_without_secrets(tmp_path: Path) -> None
             await ada.post(f"{API}/executions/{waits}/cancel", json={"reason": "hush-hush"})
             await ada.post(f"{API}/executions/{waits}/cancel")
             await ada.post(f"{API}/executions/{items}/rerun", json={"node": "s"})
-            secret = {"name": "shop", "type": "bearer", "values": {"token": "hush-hush"}}
+            secret = {"name": "shop", "type": "bearer", "values": {"token": "hush-hush"}, "hosts": ["*"]}
             await ada.post(f"{API}/credentials", json=secret)
             await ada.patch(f"{API}/credentials/shop", json={"values": {"token": "hush-hush-2"}})
             await ada.delete(f"{API}/credentials/shop")

@@ -41,7 +41,9 @@ class PopulatedServer(RemoteCli):
         return str(self.rune.json("keys", "create", name, "--role", "viewer")["id"])
 
     def credential(self, name: str) -> str:
-        self.rune("credentials", "add", name, "--type", "bearer", stdin="s3cret-token\n")
+        self.rune(
+            "credentials", "add", name, "--type", "bearer", "--host", "a.example", stdin="s3cret-token\n"
+        )
         return name
 
     @functools.cached_property
@@ -83,7 +85,15 @@ REMOTE: dict[str, Arguments] = {
     "dlq show": lambda remote: (remote.ended,),
     "dlq requeue": lambda remote: (remote.ended,),
     "dlq drop": lambda remote: (remote.ended,),
-    "credentials add": lambda remote: ("e-add", "--type", "bearer", "--from-file", _token(remote)),
+    "credentials add": lambda remote: (
+        "e-add",
+        "--type",
+        "bearer",
+        "--host",
+        "*",
+        "--from-file",
+        _token(remote),
+    ),
     "credentials list": lambda remote: (),
     "credentials show": lambda remote: (remote.credential("e-one"),),
     "credentials rotate": lambda remote: (remote.credential("e-rotate"), "--from-file", _token(remote)),
@@ -225,14 +235,17 @@ def test_credential_output_is_same_for_server_and_file(remote: PopulatedServer, 
     for rune in (remote.rune, InProcessCli(tmp_path / "own")):
         output = [
             rune(
-                "credentials", "add", "shop", "--type", "bearer", "--host", "a.example", stdin="t0p-s\n"
+                *("credentials", "add", "shop", "--type", "bearer", "--host", "a.example"),
+                *("--grant", "everyone"),
+                stdin="t0p-s\n",
             ).stdout
         ]
         document = rune.json("credentials", "show", "shop")
         output.append(rune.output("credentials", "grant", "shop", "queue", "key:k*"))
         output.append(rune.output("credentials", "withdraw", "shop", "everyone"))
         output.append(rune("credentials", "rotate", "shop", stdin="t0p-t\n").stdout)
-        output.append(str(rune("credentials", "add", "shop", "--type", "bearer", stdin="x\n").exit_code))
+        again = ("credentials", "add", "shop", "--type", "bearer", "--host", "a.example")
+        output.append(str(rune(*again, stdin="x\n").exit_code))
         output.append(rune.output("credentials", "remove", "shop", "--yes"))
         output.append(str(rune("credentials", "show", "shop").exit_code))
         assert "t0p" not in f"{output}{document}"

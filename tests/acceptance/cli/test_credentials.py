@@ -19,6 +19,7 @@ from tests.support.in_process_cli import InProcessCli
 from tests.support.paths import SOURCE, python_path
 
 TOKEN = "kanari-9f3d0c7-e51b"
+HOST = ("--host", "a.example")
 
 
 @pytest.fixture
@@ -27,7 +28,8 @@ def rune(tmp_path: pathlib.Path) -> InProcessCli:
 
 
 def add(rune: InProcessCli, name: str = "shop", *options: str, stdin: str | None = TOKEN) -> dict[str, Any]:
-    done = rune("credentials", "add", name, "--type", "bearer", "--json", *options, stdin=stdin)
+    hosts = () if "--host" in options else ("--host", "a.example")
+    done = rune("credentials", "add", name, "--type", "bearer", "--json", *hosts, *options, stdin=stdin)
     assert done.exit_code == 0, done.output
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -119,8 +121,8 @@ def test_no_command_prints_secret_value(rune: InProcessCli) -> None:
 @pytest.mark.parametrize(
     ("arguments", "stdin", "code"),
     [
-        (("add", "bad name", "-t", "bearer"), TOKEN, "BAD_CREDENTIAL"),
-        (("add", "c" + "0" * 32, "-t", "bearer"), TOKEN, "BAD_CREDENTIAL"),
+        (("add", "bad name", "-t", "bearer", *HOST), TOKEN, "BAD_CREDENTIAL"),
+        (("add", "c" + "0" * 32, "-t", "bearer", *HOST), TOKEN, "BAD_CREDENTIAL"),
         (("add", "x", "-t", "bearer", "--host", "https://x.example"), TOKEN, "BAD_CREDENTIAL"),
         (("add", "x", "-t", "bearer", "--host", "x.example:8080"), TOKEN, "BAD_CREDENTIAL"),
         (("add", "x", "-t", "bearer"), "", "BAD_CREDENTIAL"),
@@ -136,7 +138,8 @@ def test_no_command_prints_secret_value(rune: InProcessCli) -> None:
         (("show", "x"), None, "CREDENTIAL_MISSING"),
         (("rotate", "x"), TOKEN, "CREDENTIAL_MISSING"),
         (("remove", "x"), None, "CREDENTIAL_MISSING"),
-        (("add", "taken", "-t", "bearer"), TOKEN, "CREDENTIAL_EXISTS"),
+        (("add", "x", "-t", "bearer"), TOKEN, "CREDENTIAL_HOSTS"),
+        (("add", "taken", "-t", "bearer", *HOST), TOKEN, "CREDENTIAL_EXISTS"),
     ],
 )
 def test_errors_name_problem_but_not_value(
@@ -148,6 +151,28 @@ def test_errors_name_problem_but_not_value(
 
     assert (exit_code, found) == (2, code)
     assert TOKEN not in message
+
+
+def test_smtp_credential_is_bound_to_its_own_host(rune: InProcessCli, tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "mail.json"
+    file.write_text(json.dumps({"host": "mail.example", "password": TOKEN}))
+    made = rune.json("credentials", "add", "mail", "-t", "smtp", "--from-file", str(file))
+    moved = rune.json("credentials", "rotate", "mail", "--field", "host=other.example")
+
+    assert (made["hosts"], moved["hosts"]) == (["mail.example"], ["other.example"])
+
+
+def test_list_and_show_state_insecure_and_grants(rune: InProcessCli) -> None:
+    add(rune, "tls")
+    add(rune, "plain", "--host", "*", "--insecure", "--grant", "queue", "--grant", "workflow:orders")
+
+    listed = {each["name"]: each["insecure"] for each in rune.json("credentials", "list")["credentials"]}
+    shown = {name: rune.json("credentials", "show", name)["granted"] for name in listed}
+
+    assert listed == {"plain": True, "tls": False}
+    assert shown == {"plain": ["queue", "workflow:orders"], "tls": ["local"]}
+    assert "insecure" in rune.output("credentials", "show", "plain")
+    assert rune.json("credentials", "rotate", "plain", "--no-insecure")["insecure"] is False
 
 
 def test_rotate_keeps_unspecified_fields(rune: InProcessCli) -> None:
@@ -191,7 +216,7 @@ def test_missing_key_file_is_reported_and_not_replaced(rune: InProcessCli) -> No
     add(rune)
     (rune.home / "secret.key").rename(rune.home / "elsewhere")
 
-    found = problem_of(rune("credentials", "add", "two", "-t", "bearer", "--json", stdin=TOKEN))
+    found = problem_of(rune("credentials", "add", "two", "-t", "bearer", *HOST, "--json", stdin=TOKEN))
     assert found[1] == "SECRET_KEY_MISSING"
     assert not (rune.home / "secret.key").exists()
     assert len(rune.json("credentials", "list")["credentials"]) == 1
@@ -218,9 +243,9 @@ def test_commands_work_while_another_process_owns_file(tmp_path: pathlib.Path) -
         try:
             until(lambda: (rune.home / "rune.sock").exists() or None, "the owner listens")
             given = ("--from-file", str(tmp_path / "shop.json"))
-            assert rune.json("credentials", "add", "shop", "-t", "bearer", *given)["version"] == 1
+            assert rune.json("credentials", "add", "shop", "-t", "bearer", *HOST, *given)["version"] == 1
             assert rune.json("credentials", "rotate", "shop", *given)["version"] == 2
-            taken = rune.json("credentials", "add", "shop", "-t", "bearer", *given, code=2)
+            taken = rune.json("credentials", "add", "shop", "-t", "bearer", *HOST, *given, code=2)
             assert taken["problems"][0]["code"] == "CREDENTIAL_EXISTS"
             rune.json("credentials", "key", "new")
             assert rune.json("credentials", "rekey")["rekeyed"] == 1
@@ -234,7 +259,7 @@ def test_commands_work_while_another_process_owns_file(tmp_path: pathlib.Path) -
 
 def test_add_reads_secret_from_pipe(tmp_path: pathlib.Path) -> None:
     environment = {**os.environ, "PYTHONPATH": python_path(SOURCE), "RUNE_HOME": str(tmp_path)}
-    command = [sys.executable, "-m", "rune.cli.main", "credentials", "add", "shop", "--type", "bearer"]
+    command = [sys.executable, "-m", "rune.cli.main", "credentials", "add", "shop", "-t", "bearer", *HOST]
     done = subprocess.run(
         command, input=TOKEN, capture_output=True, text=True, env=environment, timeout=PATIENCE, check=False
     )

@@ -105,7 +105,12 @@ class TestFleet:
         rune.json("resume", it)
         rune.json("signal", it, "go", "--value", "2")
         assert output(rune, it) == [1, 2]
-        assert rune("credentials", "add", "shop", "--type", "bearer", "--json", stdin="t").exit_code == 0
+        assert (
+            rune(
+                "credentials", "add", "shop", "--type", "bearer", "--host", "*", "--json", stdin="t"
+            ).exit_code
+            == 0
+        )
         assert rune("credentials", "rotate", "shop", "--json", stdin="u").exit_code == 0
         rune.json("credentials", "remove", "shop")
         assert made.rune("worker").json("doctor")["status"] == "ok"

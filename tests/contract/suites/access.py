@@ -112,6 +112,18 @@ class AccessContract:
             assert await stores.grants.of(id) == DEFAULT_GRANTS
 
     @async_test
+    async def test_first_grants_are_stored_with_credential(self, tmp_path: Path) -> None:
+        draft = NewCredential(
+            id="c" + "2" * 32, name="shop", fields=Bearer(token="t"), grants=frozenset({"local"}), at=1
+        )
+        async with self.make_access_stores(tmp_path) as stores:
+            await stores.credentials.put(draft)
+            assert await stores.grants.of(draft.id) == {"local"}
+            await stores.grants.change(draft.id, ["queue"], ["local"])
+            await stores.credentials.put(draft)  # a repeated call does not restore the first grants
+            assert await stores.grants.of(draft.id) == {"queue"}
+
+    @async_test
     async def test_concurrent_grants_are_all_stored(self, tmp_path: Path) -> None:
         id = "c" + "1" * 32
         async with self.make_access_stores(tmp_path) as stores:

@@ -277,6 +277,18 @@ class CredentialContract:
         async with self.make_credentials(tmp_path) as credentials:
             assert (await _resolved(credentials, "shop")).hosts == ("a.example",)
 
+    @async_test
+    async def test_insecure_is_stored_sealed_and_rotated(self, tmp_path: Path) -> None:
+        async with self.make_credentials(tmp_path) as credentials:
+            await credentials.put(_draft("shop"))
+            assert (await _resolved(credentials, "shop")).insecure is False
+            listing = await credentials.rotate("shop", {}, None, 2, insecure=True)
+            assert listing.insecure is True
+            await credentials.rotate("shop", {}, None, 3, insecure=False)
+        self.write_column(tmp_path, "shop", "shown", msgspec.msgpack.encode({"insecure": True}))
+        async with self.make_credentials(tmp_path) as credentials:
+            assert (await _resolved(credentials, "shop")).insecure is False
+
 
 def _draft(
     name: str, fields: AnyFields | None = None, *, hosts: tuple[str, ...] = (), id: str | None = None

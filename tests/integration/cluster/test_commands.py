@@ -109,7 +109,7 @@ def test_dead_letters_are_shown_dropped_and_requeued(
 
 
 def test_credentials_are_added_rotated_and_removed(rune: InProcessCli) -> None:
-    done = rune("credentials", "add", "shop", "--type", "bearer", "--json", stdin="a-token")
+    done = rune("credentials", "add", "shop", "--type", "bearer", "--host", "*", "--json", stdin="a-token")
     assert done.exit_code == 0, done.output
     assert "a-token" not in done.output
     assert "shop" in [each["name"] for each in rune.json("credentials", "list")["credentials"]]

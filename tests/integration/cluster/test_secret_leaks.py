@@ -159,7 +159,8 @@ def observed_cluster(folder: Path) -> Iterator[tuple[ObservedCluster, int, int]]
 async def store_credentials(observed: ObservedCluster, api: httpx.AsyncClient, http: int, smtp: int) -> None:
     """Send valid and invalid credentials to the API and record its responses."""
     for name, values in credentials(http, smtp).items():
-        body = {"name": name, "type": name.removesuffix("-body"), "values": values}
+        bounds = {"hosts": ["*"], "insecure": True, "grants": ["everyone"]}
+        body = {"name": name, "type": name.removesuffix("-body"), "values": values, **bounds}
         response = await api.post(f"{API}/credentials", json=body)
         assert response.status_code == 201, response.text
         observed.record("responses", response.content)

@@ -93,7 +93,8 @@ def test_folder_with_files_of_others_keeps_its_mode(tmp_path: Path) -> None:
 def test_backup_restore_and_key_are_private(tmp_path: Path) -> None:
     home, copy = tmp_path / ".rune", tmp_path / "copy.db"
     rune = InProcessCli(home)
-    assert rune("credentials", "add", "shop", "--type", "bearer", stdin="s3cret-token\n").exit_code == 0
+    options = ("--type", "bearer", "--host", "a.example")
+    assert rune("credentials", "add", "shop", *options, stdin="s3cret-token\n").exit_code == 0
     rune.output("backup", str(copy))
     (home / "rune.db").chmod(0o644)
     rune.output("restore", str(copy), "--replace")

@@ -142,7 +142,9 @@ def test_worker_log_is_json_without_secrets(monitored: MonitoredCluster) -> None
 
     async def work() -> str:
         async with monitored.client_engine() as engine:
-            await engine.services.credentials.add("shown", "header", {"name": "X-Key", "value": secret})
+            await engine.services.credentials.add(
+                "shown", "header", {"name": "X-Key", "value": secret}, ("*",), insecure=True
+            )
             (execution,) = await _run_to_end(engine, LOGGING, {"items": [7]})
             return execution
 

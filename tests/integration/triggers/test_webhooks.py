@@ -261,9 +261,10 @@ def test_signed_request_starts_once_under_any_delivery_id(tmp_path: Path) -> Non
 
 def test_webhook_secret_may_be_a_credential(tmp_path: Path) -> None:
     async def work(server: RunningServer) -> None:
-        made = {"name": "shop", "type": "custom", "values": {"secret": "s3cret"}}
+        bounds: dict[str, Any] = {"hosts": ["*"], "grants": ["everyone"]}
+        made: dict[str, Any] = {"name": "shop", "type": "custom", "values": {"secret": "s3cret"}, **bounds}
         await server.post("/credentials", made, 201)
-        made = {"name": "door", "type": "header", "values": {"name": "X-Door", "value": "open"}}
+        made = {"name": "door", "type": "header", "values": {"name": "X-Door", "value": "open"}, **bounds}
         await server.post("/credentials", made, 201)
         await server.deploy(webhook_workflow(auth="hmac", credentials="shop"))
         path = await hook_path(server)
@@ -316,7 +317,9 @@ def test_proof_of_caller_is_not_stored_or_logged(
     credential, headers, query = PROOFS[place]
 
     async def work(server: RunningServer) -> None:
-        await server.post("/credentials", {"name": "door", **credential}, 201)
+        await server.post(
+            "/credentials", {"name": "door", "hosts": ["*"], "grants": ["workflow:orders"], **credential}, 201
+        )
         workflow = webhook_workflow(auth="header", credentials="door")
         workflow["nodes"][1]["parameters"]["value"] = "{{ $trigger }}"
         await server.deploy(workflow)

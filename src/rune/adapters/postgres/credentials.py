@@ -43,6 +43,8 @@ class PostgresCredentials:
             used = await connection.fetchrow(query("credential_keys"))
             sealed = first(self._keys.ring_beside(*used), draft)
             await connection.execute(query("credential_insert"), *msgspec.structs.astuple(sealed))
+            if draft.grants is not None:
+                await connection.execute(query("grants_put"), draft.id, grants_text(draft.grants))
         return summary_of(sealed)
 
     async def resolve(self, reference: str) -> Credential | None:
@@ -63,11 +65,16 @@ class PostgresCredentials:
         return None if row is None else EncryptedCredential(*row)
 
     async def rotate(
-        self, reference: str, values: Mapping[str, Any], hosts: tuple[str, ...] | None, at: int
+        self,
+        reference: str,
+        values: Mapping[str, Any],
+        hosts: tuple[str, ...] | None,
+        at: int,
+        insecure: bool | None = None,
     ) -> CredentialSummary:
         async with self._database.transaction() as connection:
             old = await _lock_and_find(connection, reference)
-            sealed = rotated(self._keys.ring(), old, values, hosts, at)
+            sealed = rotated(self._keys.ring(), old, values, hosts, at, insecure)
             await _update(connection, sealed)
         return summary_of(sealed)
 

@@ -34,6 +34,7 @@ _COLUMNS = "id, name, type, version, key, sealed, shown, created_at, changed_at"
 _SELECT_BY_REFERENCE = f"SELECT {_COLUMNS} FROM credential WHERE id = ?1 OR name = ?1"
 
 
+_PUT_GRANTS = "INSERT INTO credential_grant VALUES (?, ?) ON CONFLICT DO UPDATE SET whom = excluded.whom"
 _SELECT_GRANTS = "SELECT whom FROM credential_grant WHERE credential = ?"
 
 
@@ -55,6 +56,8 @@ class SqliteCredentials:
                 f"INSERT INTO credential ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 msgspec.structs.astuple(sealed),
             )
+            if draft.grants is not None:
+                db.execute(_PUT_GRANTS, (draft.id, grants_text(draft.grants)))
             return summary_of(sealed)
 
         return await self._write(work)
@@ -72,11 +75,16 @@ class SqliteCredentials:
         return None if row is None else summary_of(row)
 
     async def rotate(
-        self, reference: str, values: Mapping[str, Any], hosts: tuple[str, ...] | None, at: int
+        self,
+        reference: str,
+        values: Mapping[str, Any],
+        hosts: tuple[str, ...] | None,
+        at: int,
+        insecure: bool | None = None,
     ) -> CredentialSummary:
         def work(db: sqlite3.Connection) -> CredentialSummary:
             old = _get_row(db, reference)
-            sealed = rotated(self._keys.ring(), old, values, hosts, at)
+            sealed = rotated(self._keys.ring(), old, values, hosts, at, insecure)
             _update(db, sealed)
             return summary_of(sealed)
 
@@ -155,10 +163,7 @@ class SqliteGrants:
         def work(db: sqlite3.Connection) -> frozenset[str]:
             row = db.execute(_SELECT_GRANTS, (credential,)).fetchone()
             found = changed_grants(row[0] if row else None, add, remove)
-            db.execute(
-                "INSERT INTO credential_grant VALUES (?, ?) ON CONFLICT DO UPDATE SET whom = excluded.whom",
-                (credential, grants_text(found)),
-            )
+            db.execute(_PUT_GRANTS, (credential, grants_text(found)))
             return found
 
         grants: frozenset[str] = await self._database.submit(work)

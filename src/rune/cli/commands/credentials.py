@@ -62,8 +62,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 def grant(name: Name, grantees: Grantees, as_json: Json = False) -> None:
     """Allow executions to use a credential, by the principal that starts them or by their workflow.
 
-    By default a credential is granted to `everyone`: all executions except
-    those started from the queue.
+    A new credential is granted to the principal that added it. `everyone` is
+    all executions except those started from the queue.
 
     Example: rune credentials grant shop queue
     """
@@ -133,7 +133,7 @@ HostList = Annotated[
     typer.Option(
         "--host",
         metavar="HOST",
-        help="Host that may receive the credential, or *.domain. Repeatable.",
+        help="Host that may receive the credential, *.domain, or * for any host. Repeatable.",
     ),
 ]
 Source = Annotated[
@@ -144,16 +144,34 @@ Source = Annotated[
 ]
 
 
+Insecure = Annotated[
+    bool | None,
+    typer.Option(
+        "--insecure/--no-insecure",
+        help="Permit connections without TLS, or with a certificate that is not verified.",
+        show_default=False,
+    ),
+]
+
+
 @credentials.command("add")
 def add(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name that nodes refer to.")],
     type: Annotated[Type, typer.Option("--type", "-t", help="Type of the credential.")],
     fields: FieldList = None,
     hosts: HostList = None,
+    insecure: Insecure = None,
+    grants: Annotated[
+        list[str] | None,
+        typer.Option("--grant", metavar="GRANTEE", help="As for `grant`. Repeatable. Default: its creator."),
+    ] = None,
     source: Source = None,
     as_json: Json = False,
 ) -> None:
     """Add a credential. Secret values are prompted for, or read from a file or standard input.
+
+    It is sent to its hosts only, over verified TLS. Executions may use it if
+    the principal that adds it starts them: on this machine, `local`.
 
     Examples:
       rune credentials add shop --type bearer --host api.shop.example
@@ -165,7 +183,15 @@ def add(
         id = new_id()  # a call that is repeated after a broken connection adds the same credential
         return call_service(
             settings,
-            lambda service: service.credentials.add(name, type.value, values, tuple(hosts or ()), id),
+            lambda service: service.credentials.add(
+                name,
+                type.value,
+                values,
+                tuple(hosts or ()),
+                id,
+                insecure=bool(insecure),
+                grants=tuple(grants or ()),
+            ),
         )
 
     _run_change(work, "added", as_json=as_json)
@@ -200,6 +226,7 @@ def rotate(
     name: Name,
     fields: FieldList = None,
     hosts: HostList = None,
+    insecure: Insecure = None,
     source: Source = None,
     as_json: Json = False,
 ) -> None:
@@ -210,10 +237,12 @@ def rotate(
 
     def work(settings: Settings) -> CredentialSummary:
         known = _find(settings, name)
-        partly = bool(fields) or hosts is not None
+        partly = bool(fields) or hosts is not None or insecure is not None
         values = values_of(known.type, fields or [], source, only_given=partly)
         bound = None if hosts is None else tuple(hosts)
-        return call_service(settings, lambda service: service.credentials.rotate(name, values, bound))
+        return call_service(
+            settings, lambda service: service.credentials.rotate(name, values, bound, insecure)
+        )
 
     _run_change(work, "rotated", as_json=as_json)
 
@@ -305,6 +334,7 @@ def _find(settings: Settings, name: str) -> CredentialSummary:
 def _exit(work: Callable[[Settings], int], *, as_json: bool) -> None:
     hints = {
         "CREDENTIAL_MISSING": "see `rune credentials list`",
+        "CREDENTIAL_HOSTS": "--host api.example.com; --host '*' permits any host",
         "CREDENTIAL_EXISTS": "`rune credentials rotate` replaces its values",
         "SECRET_IN_ARGUMENTS": "leave it out to be prompted, or use --from-file",
         "SECRET_KEY_ENVIRONMENT": "`rune credentials key new --print` creates one",
@@ -338,6 +368,7 @@ def _document(each: CredentialSummary) -> dict[str, Any]:
         "version": each.version,
         "fields": list(each.fields),
         "hosts": list(each.hosts),
+        "insecure": each.insecure,
         "key": each.key,
         "created_at": iso(each.created_at),
         "changed_at": iso(each.changed_at),
@@ -357,10 +388,11 @@ def _print_all(found: tuple[CredentialSummary, ...], *, as_json: bool) -> None:
                 str(each.version),
                 moment(each.changed_at),
                 ", ".join(each.hosts) or "any",
+                _insecure(each),
             ]
             for each in found
         ]
-        print_table(("name", "type", "version", "changed", "hosts"), rows)
+        print_table(("name", "type", "version", "changed", "hosts", "insecure"), rows)
 
 
 def _print_one(each: CredentialSummary, granted: Sequence[str] | None = None, *, as_json: bool) -> None:
@@ -373,6 +405,7 @@ def _print_one(each: CredentialSummary, granted: Sequence[str] | None = None, *,
         ["version", str(each.version)],
         ["fields", ", ".join(each.fields)],
         ["hosts", ", ".join(each.hosts) or "any"],
+        ["insecure", _insecure(each)],
         ["key", each.key],
         ["created", moment(each.created_at)],
         ["changed", moment(each.changed_at)],
@@ -380,6 +413,11 @@ def _print_one(each: CredentialSummary, granted: Sequence[str] | None = None, *,
     if granted is not None:
         rows.append(["granted", ", ".join(granted) or "no one"])
     print_table(("credential", each.name), rows)
+
+
+def _insecure(each: CredentialSummary) -> str:
+    """A credential of an older version has no such field and is not restricted."""
+    return {True: "yes", False: "no", None: "not restricted"}[each.insecure]
 
 
 class SecretInArgumentsError(CredentialError):

@@ -27,7 +27,13 @@ from msgspec.structs import replace
 from rune.core.execution.outcome import Outcome, Output
 from rune.errors import NodeFailure
 from rune.nodes.base import NodeCall
-from rune.nodes.credentials import CREDENTIAL_ERRORS, FORBIDDEN, PERMANENT_CREDENTIAL_ERRORS, check_host
+from rune.nodes.credentials import (
+    CREDENTIAL_ERRORS,
+    FORBIDDEN,
+    PERMANENT_CREDENTIAL_ERRORS,
+    check_connection,
+    check_host,
+)
 from rune.nodes.io.http_client.request import File, Loaded, load
 from rune.nodes.schema import Model, Scalar, declare, plain
 from rune.ports.credentials import Smtp
@@ -324,12 +330,14 @@ async def server_for(call: NodeCall[Any]) -> tuple[Server, str | None]:
     fields = credential.fields
     assert isinstance(fields, Smtp)
     check_host(credential, fields.host)
-    return server_of(fields), fields.sender
+    check_connection(credential, fields.host, verified=fields.security != "none")
+    return server_of(fields, insecure=bool(credential.insecure)), fields.sender
 
 
-def server_of(fields: Smtp) -> Server:
+def server_of(fields: Smtp, *, insecure: bool = False) -> Server:
     """Return the mail server of a credential."""
-    if fields.password is not None and fields.security == "none" and not _is_local(fields.host):
+    exposed = fields.password is not None and fields.security == "none" and not _is_local(fields.host)
+    if exposed and not insecure:
         raise NodeFailure(
             f"{fields.host}: a password requires TLS; `security` must be tls or starttls",
             code=FORBIDDEN,

@@ -14,16 +14,18 @@ from typing import Any
 from rune.core.permissions import is_grant
 from rune.ports.clock import Clock
 from rune.ports.credentials import (
+    ANY_HOST,
     CredentialError,
     CredentialGrants,
     CredentialNotFoundError,
     CredentialStore,
     CredentialSummary,
     NewCredential,
+    Smtp,
     fields_of,
     is_id,
 )
-from rune.runtime.services.audit_log import AuditLog, audited
+from rune.runtime.services.audit_log import AuditLog, audited, current_principal
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _LABEL = r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
@@ -43,22 +45,38 @@ class CredentialService:
         self._grants = grants
         self._clock = clock
 
-    @audited("credential.add", "name", ("type", "hosts"))
+    @audited("credential.add", "name", ("type", "hosts", "insecure", "grants"))
     async def add(
-        self, name: str, type: str, values: dict[str, Any], hosts: tuple[str, ...] = (), id: str | None = None
+        self,
+        name: str,
+        type: str,
+        values: dict[str, Any],
+        hosts: tuple[str, ...] = (),
+        id: str | None = None,
+        insecure: bool = False,
+        grants: tuple[str, ...] = (),
     ) -> CredentialSummary:
-        """Store a new credential. A caller that may have to repeat the call passes an id."""
+        """Store a new credential, granted to `grants`; if there are none, to the principal that adds it.
+
+        It must name its hosts. A caller that may have to repeat the call passes an id.
+        """
         if id is not None and not is_id(id):
             raise CredentialError("the id of a credential is a `c` and 32 hexadecimal digits")
         if not _NAME.fullmatch(name) or is_id(name):
             raise CredentialError(
                 f"`{name[:60]}` cannot be the name of a credential: letters, digits, `.`, `_` and `-`, at most 128"
             )
+        _check_grants(grants)
+        fields = fields_of(type, values)
+        if not hosts and isinstance(fields, Smtp):
+            hosts = (fields.host,)
         draft = NewCredential(
             id=id or new_id(),
             name=name,
-            fields=fields_of(type, values),
+            fields=fields,
             hosts=_hosts(hosts),
+            insecure=insecure,
+            grants=frozenset(grants or (current_principal(),)),
             at=self._clock.now(),
         )
         return await self._store.put(draft)
@@ -74,15 +92,21 @@ class CredentialService:
             raise CredentialNotFoundError(f"there is no credential `{reference[:128]}`")
         return found
 
-    @audited("credential.rotate", "reference", ("hosts",))
+    @audited("credential.rotate", "reference", ("hosts", "insecure"))
     async def rotate(
-        self, reference: str, values: dict[str, Any], hosts: tuple[str, ...] | None = None
+        self,
+        reference: str,
+        values: dict[str, Any],
+        hosts: tuple[str, ...] | None = None,
+        insecure: bool | None = None,
     ) -> CredentialSummary:
         """Replace values of a credential; values that are not given stay."""
-        if not values and hosts is None:
+        if not values and hosts is None and insecure is None:
             raise CredentialError("no new value and no new hosts were given")
+        if hosts is None and "host" in values and (await self.show(reference)).type == "smtp":
+            hosts = (str(values["host"]),)
         bound = None if hosts is None else _hosts(hosts)
-        return await self._store.rotate(reference, values, bound, self._clock.now())
+        return await self._store.rotate(reference, values, bound, self._clock.now(), insecure)
 
     @audited("credential.remove", "reference")
     async def remove(self, reference: str) -> CredentialSummary:
@@ -107,12 +131,7 @@ class CredentialService:
     async def _change_grants(
         self, reference: str, add: tuple[str, ...], remove: tuple[str, ...]
     ) -> frozenset[str]:
-        for each in (*add, *remove):
-            if not is_grant(each):
-                raise CredentialError(
-                    f"`{each[:60]}` is no principal: `everyone`, `queue`, `local`, `bootstrap`, `key:ID`,"
-                    " `trigger:ID` or `workflow:ID`, where an ID may hold `*`"
-                )
+        _check_grants((*add, *remove))
         found = await self.show(reference)
         if len(add) + len(await self._grants.of(found.id)) > MAX_GRANTS:
             raise CredentialError(f"a credential has at most {MAX_GRANTS} grants")
@@ -124,12 +143,28 @@ def new_id() -> str:
     return f"c{secrets.token_hex(16)}"
 
 
+def _check_grants(given: Sequence[str]) -> None:
+    if len(given) > MAX_GRANTS:
+        raise CredentialError(f"a credential has at most {MAX_GRANTS} grants")
+    for each in given:
+        if not is_grant(each):
+            raise CredentialError(
+                f"`{each[:60]}` is no principal: `everyone`, `queue`, `local`, `bootstrap`, `key:ID`,"
+                " `trigger:ID` or `workflow:ID`, where an ID may hold `*`"
+            )
+
+
 def _hosts(given: Sequence[str]) -> tuple[str, ...]:
     """Normalise host names, `*.domain` patterns and addresses for comparison."""
+    if not given:
+        raise CredentialError(
+            "name the hosts that may receive the credential, such as `api.example.com`; `*` is any host",
+            code="CREDENTIAL_HOSTS",
+        )
     found = tuple(dict.fromkeys(each.strip().lower().removesuffix(".").strip("[]") for each in given))
     if len(found) > MAX_HOSTS:
         raise CredentialError(f"a credential is bound to at most {MAX_HOSTS} hosts")
     for each in found:
-        if not _HOST.fullmatch(each):
+        if each != ANY_HOST and not _HOST.fullmatch(each):
             raise CredentialError(f"`{each[:80]}` is neither a host nor a `*.domain`")
     return found

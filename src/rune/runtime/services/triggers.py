@@ -203,7 +203,14 @@ class TriggerService:
         now = self._clock.now()
         try:
             await self._credentials.put(
-                NewCredential(id=new_id(), name=name, fields=Bearer(token=made), at=now)
+                # Only the trigger may use it, to verify requests.
+                NewCredential(
+                    id=new_id(),
+                    name=name,
+                    fields=Bearer(token=made),
+                    grants=frozenset({f"trigger:{trigger.id}"}),
+                    at=now,
+                )
             )
         except CredentialNameTakenError:
             await self._credentials.rotate(name, {"token": made}, None, now)

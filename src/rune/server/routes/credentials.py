@@ -35,7 +35,12 @@ class CredentialBody(JsonBody):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
     type: Annotated[str, Field(min_length=1, max_length=40)]
     values: dict[str, Any]
-    hosts: Hosts = Field(default=[])
+    hosts: Hosts = Field(
+        default=[],
+        description="Hosts that may receive it, `*.domain`, or `*` for any. Required, except for `smtp`.",
+    )
+    insecure: bool = Field(default=False, description="May be sent without TLS or to an unverified server.")
+    grants: Grantees = Field(default=[], description="Default: the principal of this request.")
 
     def __repr__(self) -> str:
         return f"CredentialBody({self.name})"
@@ -46,6 +51,7 @@ class RotateBody(JsonBody):
 
     values: dict[str, Any] = Field(default={})
     hosts: Hosts | None = None
+    insecure: bool | None = None
 
     def __repr__(self) -> str:
         return "RotateBody(…)"
@@ -77,7 +83,14 @@ async def add_credential(
     server: Server,
 ) -> Response:
     """The values are encrypted and never returned."""
-    found = await server.services.credentials.add(body.name, body.type, body.values, tuple(body.hosts))
+    found = await server.services.credentials.add(
+        body.name,
+        body.type,
+        body.values,
+        tuple(body.hosts),
+        insecure=body.insecure,
+        grants=tuple(body.grants),
+    )
     return Reply(credential_view(found), 201, {"Location": f"{PREFIX}/credentials/{found.name}"})
 
 
@@ -121,7 +134,8 @@ async def rotate_credential(
 ) -> Response:
     """Nodes use the new values from their next call."""
     hosts = None if body.hosts is None else tuple(body.hosts)
-    return Reply(credential_view(await server.services.credentials.rotate(credential, body.values, hosts)))
+    found = await server.services.credentials.rotate(credential, body.values, hosts, body.insecure)
+    return Reply(credential_view(found))
 
 
 @credentials.delete(
@@ -157,7 +171,7 @@ class GrantList(View, frozen=True, kw_only=True):
     response_model=GrantList,
 )
 async def list_grants(credential: CredentialName, server: Server) -> Response:
-    """`everyone` unless the grants were changed."""
+    """The principals and workflows that may use it."""
     name, backend = credential, server.engine.backend
     found = await backend.credentials.find(name)
     if found is None:

@@ -49,7 +49,12 @@ class FakeCredentialStore:
         raise NotImplementedError
 
     async def rotate(
-        self, reference: str, values: Mapping[str, Any], hosts: tuple[str, ...] | None, at: int
+        self,
+        reference: str,
+        values: Mapping[str, Any],
+        hosts: tuple[str, ...] | None,
+        at: int,
+        insecure: bool | None = None,
     ) -> CredentialSummary:
         raise NotImplementedError
 
@@ -61,10 +66,24 @@ class FakeCredentialStore:
 
 
 def credential(
-    type: str, values: Mapping[str, Any], *, name: str = "shop", hosts: tuple[str, ...] = (), version: int = 1
+    type: str,
+    values: Mapping[str, Any],
+    *,
+    name: str = "shop",
+    hosts: tuple[str, ...] = (),
+    version: int = 1,
+    insecure: bool | None = True,
 ) -> Credential:
     fields = fields_of(type, values)
-    return Credential(id="c" + "0" * 32, name=name, type=type, version=version, fields=fields, hosts=hosts)
+    return Credential(
+        id="c" + "0" * 32,
+        name=name,
+        type=type,
+        version=version,
+        fields=fields,
+        hosts=hosts,
+        insecure=insecure,
+    )
 
 
 async def run_with_credential(

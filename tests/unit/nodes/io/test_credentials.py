@@ -111,6 +111,59 @@ def test_query_key_is_sent_to_every_page_and_redirect() -> None:
     assert server.paths == [f"/one?y=2&{encoded}", f"/two?{encoded}", f"/three?x=1&{encoded}"]
 
 
+@pytest.mark.parametrize("insecure", [True, None])
+def test_insecure_or_older_credential_is_sent_without_tls(insecure: bool | None) -> None:
+    server = RecordingServer()
+    send_request(server, FakeCredentialStore(credential("bearer", {"token": TOKEN}, insecure=insecure)))
+
+    assert server.requests[0]["authorization"] == f"Bearer {TOKEN}"
+
+
+def test_credential_is_not_sent_without_tls() -> None:
+    server = RecordingServer()
+    store = FakeCredentialStore(credential("bearer", {"token": TOKEN}, insecure=False))
+
+    failure = error(send_request(server, store))
+
+    assert failure.code == "CREDENTIAL_FORBIDDEN"
+    assert "verified certificate" in failure.message
+    assert server.requests == []
+
+
+def test_credential_is_not_sent_with_unverified_certificate() -> None:
+    resources = local_resources(
+        credentials=FakeCredentialStore(credential("bearer", {"token": TOKEN}, insecure=False))
+    )
+    parameters = {"url": "https://127.0.0.1:9/", "ignore_ssl": True}
+
+    assert (
+        error(asyncio.run(run_with_credential("http", parameters, resources))).code == "CREDENTIAL_FORBIDDEN"
+    )
+
+
+def test_client_secret_is_not_sent_to_token_url_without_tls() -> None:
+    server = RecordingServer()
+
+    async def scenario() -> Outcome:
+        async with http_server(server) as port:
+            fields = {"token_url": f"http://127.0.0.1:{port}/", "client_id": "me", "client_secret": TOKEN}
+            store = FakeCredentialStore(credential("oauth2", fields, insecure=False))
+            return await run_with_credential(
+                "http", {"url": "https://127.0.0.1:9/"}, local_resources(credentials=store)
+            )
+
+    assert error(asyncio.run(scenario())).code == "CREDENTIAL_FORBIDDEN"
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("hosts", [("*",), ("127.0.0.1",)])
+def test_any_host_is_spelled_out(hosts: tuple[str, ...]) -> None:
+    server = RecordingServer()
+    send_request(server, FakeCredentialStore(credential("bearer", {"token": TOKEN}, hosts=hosts)))
+
+    assert len(server.requests) == 1
+
+
 def test_credential_overrides_header_parameter() -> None:
     server = RecordingServer()
     send_request(
@@ -501,9 +554,12 @@ def test_smtp_credential_bound_to_other_host_is_forbidden() -> None:
     assert sink.commands == []
 
 
-def test_unencrypted_remote_smtp_login_is_forbidden() -> None:
+@pytest.mark.parametrize("insecure", [False, None])
+def test_unencrypted_remote_smtp_login_is_forbidden(insecure: bool | None) -> None:
     fields = {"host": "mail.example", "security": "none", "username": "me", "password": CANARY}
-    resources = local_resources(credentials=FakeCredentialStore(credential("smtp", fields)))
+    resources = local_resources(
+        credentials=FakeCredentialStore(credential("smtp", fields, insecure=insecure))
+    )
 
     assert error(asyncio.run(run_with_credential("smtp", MAIL, resources))).code == "CREDENTIAL_FORBIDDEN"
 

@@ -14,9 +14,10 @@ from msgspec.structs import replace
 from rune.decoding import MalformedDataError, decode
 from rune.errors import NodeFailure
 from rune.nodes.base import NodeCall
+from rune.nodes.credentials import check_connection
 from rune.nodes.io.http_client.request import Request
 from rune.nodes.io.http_client.response import is_permanent_status, read_decoded
-from rune.nodes.io.http_client.ssrf import target
+from rune.nodes.io.http_client.ssrf import Target, target
 from rune.nodes.redaction import redacted
 from rune.ports.credentials import ApiKey, Basic, Bearer, Credential, Header, OAuth2
 
@@ -47,7 +48,14 @@ _TOKEN = msgspec.json.Decoder(_Token, strict=False)
 async def authorize(call: NodeCall[Any], request: Request) -> Request:
     """Add the node's credential to a request, if it references one."""
     credential = await call.credential(*TYPES, host=request.where.host)
-    return request if credential is None else await with_credential(call, request, credential)
+    if credential is None:
+        return request
+    _check_target(credential, request.where, verify=not getattr(call.parameters, "ignore_ssl", False))
+    return await with_credential(call, request, credential)
+
+
+def _check_target(credential: Credential, where: Target, *, verify: bool = True) -> None:
+    check_connection(credential, where.host, verified=where.scheme == "https" and verify)
 
 
 async def renew_token(call: NodeCall[Any], request: Request) -> Request | None:
@@ -96,7 +104,7 @@ async def _with_token(
     call: NodeCall[Any], request: Request, credential: Credential, fields: OAuth2, rejected: str | None = None
 ) -> Request:
     async def fetch() -> tuple[str, float]:
-        return await _fetch_token(call, fields)
+        return await _fetch_token(call, credential, fields)
 
     key = (credential.id, credential.version)
     token = await call.resources.tokens.get(key, fetch, instead_of=rejected)
@@ -104,9 +112,10 @@ async def _with_token(
     return _with_header(request, "authorization", f"Bearer {token}")
 
 
-async def _fetch_token(call: NodeCall[Any], fields: OAuth2) -> tuple[str, float]:
+async def _fetch_token(call: NodeCall[Any], credential: Credential, fields: OAuth2) -> tuple[str, float]:
     """Fetch a token; its endpoint is checked by the same guard as any other URL."""
     where = target(fields.token_url)
+    _check_target(credential, where)
     label = redacted(where.url)
     form = {"grant_type": "client_credentials", "scope": fields.scope, "audience": fields.audience}
     headers = {**_HEADERS}
