@@ -66,7 +66,11 @@ class NodeProgress(msgspec.Struct):
 
 
 class ProgressCounter:
-    """Observes one execution and counts the runs of its nodes by status."""
+    """Observes one execution and counts the runs of its nodes by status.
+
+    A run is counted once, however often it is observed: a process that resumes an execution reads its results from the
+    journal, and observes some of them again when it applies them.
+    """
 
     def __init__(self, execution: str) -> None:
         self.execution = execution
@@ -74,6 +78,9 @@ class ProgressCounter:
         self._lines: list[NodeProgress] = []
         self._plan: Plan | None = None
         self._early: list[Decision] = []
+        self._ended: set[Key] = set()
+        self._skipped: set[Key] = set()
+        self._lost: set[Path] = set()  # items that failed
         self._running: set[Key] = set()
         self._waiting: dict[Key, int] = {}
         self._dues: list[list[tuple[int, Path]]] = []
@@ -86,6 +93,7 @@ class ProgressCounter:
         self._plan = plan
         self._lines = [NodeProgress(node.id, node.depth > 0) for node in plan.nodes]
         self._dues = [[] for _ in plan.nodes]
+        self._ended, self._skipped, self._lost = set(), set(), set()
         for trigger in plan.triggers:
             self._lines[trigger].success = 1
         for decision in early:
@@ -93,7 +101,9 @@ class ProgressCounter:
 
     def claimed(self, execution: str, token: Token) -> None:
         """Count a token that starts to run."""
-        if execution != self.execution or self._plan is None or token.key in self._running:
+        if execution != self.execution or self._plan is None:
+            return
+        if token.key in self._running or token.key in self._ended:
             return
         self._remove(token.key)
         self._running.add(token.key)
@@ -121,8 +131,11 @@ class ProgressCounter:
         self.version += 1
         key = (decision.node, decision.path)
         line, fact = self._lines[decision.node], decision.fact
+        if key in self._ended:
+            return
         self._remove(key)
         if isinstance(fact, NodeResult):
+            self._ended.add(key)
             name = "success" if fact.status == "ok" else fact.status
             setattr(line, name, getattr(line, name) + 1)
             if fact.items is not None:
@@ -130,22 +143,33 @@ class ProgressCounter:
         elif isinstance(fact, AttemptFailed | NodeSuspended):
             self._wait(key, fact)
         elif fact is None and decision.effects:  # without effects it only starts more items
-            line.skipped += 1
+            self._skip(decision.node, decision.path)
         for effect in decision.effects:
             if isinstance(effect, SkipNode) and self._is_item_of(effect.node, decision.path):
-                self._lines[effect.node].skipped += 1
+                self._skip(effect.node, decision.path)
             elif isinstance(effect, UncollectedFailure) or (
                 isinstance(effect, CollectItem) and effect.mark == FAILED
             ):
-                self._lines[decision.path[-2]].lost += 1
+                self._lose(decision.path)
 
     def skipped(self, keys: Iterable[Key]) -> None:
         """Replace the counts of skipped runs by all that are known now."""
+        self._skipped.clear()
         for line in self._lines:
             line.skipped = 0
-        for node, path in set(keys):
+        for node, path in keys:
             if self._is_item_of(node, path):
-                self._lines[node].skipped += 1
+                self._skip(node, path)
+
+    def _skip(self, node: int, path: Path) -> None:
+        if (node, path) not in self._skipped:
+            self._skipped.add((node, path))
+            self._lines[node].skipped += 1
+
+    def _lose(self, item: Path) -> None:
+        if item not in self._lost:
+            self._lost.add(item)
+            self._lines[item[-2]].lost += 1
 
     def _is_item_of(self, node: int, path: Path) -> bool:
         """Return whether the path is an item of the node: the body of an empty split is skipped outside of any item."""

@@ -85,6 +85,22 @@ def test_items_are_counted_per_status(counter: ProgressCounter, plan: Plan) -> N
     assert state_of(found["parts"], 0) == "1 item failed"
 
 
+def test_run_that_is_observed_twice_is_counted_once(counter: ProgressCounter, plan: Plan) -> None:
+    # A process that resumes an execution reads its results from the journal and applies some of them again.
+    decisions = [
+        decision_for_fact(plan, NodeResult(1, (), 5, "ok", items=2)),
+        decision_for_fact(plan, NodeResult(2, (1, 0), 6, "failed", failure=NO)),
+        Decision(2, (1, 1), 6, None, (CollectItem(2, 2),)),
+    ]
+    for each in (*decisions, *decisions):
+        counter.add(each)
+    counter.claimed("x", Token(2, (1, 0)))
+
+    found = lines(counter)
+    assert (found["parts"].done, found["parts"].total, found["parts"].lost) == (2, 2, 1)
+    assert (found["inner"].failed, found["inner"].skipped, found["inner"].running) == (1, 1, 0)
+
+
 def test_skipped_inner_node_completes_item(counter: ProgressCounter, plan: Plan) -> None:
     counter.applied("x", [decision_for_fact(plan, NodeResult(1, (), 5, "ok", items=2))])
     counter.applied("x", [Decision(2, (1, 0), 6, None, (CollectItem(2, 2),))])
