@@ -68,6 +68,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     url: str = ""  # server that commands call instead of opening the stores
     url_in_file: bool = False  # not a setting: whether the URL is from `rune.toml`
     api_key: str = ""  # key that servers require and clients send
+    api_connections: int = 4_096  # open connections of a server
+    api_connections_per_address: int = 512  # of these, from one address
+    api_head_bytes: int = 64 * 1024  # maximum size of a request head
+    api_headers: int = 100  # maximum number of headers of a request
+    api_url_bytes: int = 8 * 1024  # maximum length of a URL
+    api_head_timeout: float = 10.0  # seconds in which a request head must arrive
+    api_body_rate: int = 1024  # bytes per second at which a body must arrive; 0: any
+    api_streams: int = 5_000  # event streams of a server
+    api_streams_per_key: int = 200  # of these, of one API key
     health_port: int = 0  # health endpoint of workers and schedulers; 0: none
     health_host: str = "127.0.0.1"
     log: Literal["text", "json"] = "text"  # log format of servers
@@ -193,6 +202,10 @@ def _check_bounds(settings: Settings) -> None:
             raise SettingsError(f"RUNE_{name.upper()}: at least 1")
     if settings.max_waiting < 0:
         raise SettingsError("RUNE_MAX_WAITING: a queue depth, or 0 for no limit")
+    if settings.api_body_rate < 0:
+        raise SettingsError("RUNE_API_BODY_RATE: a number of bytes per second, or 0 for any")
+    if not (math.isfinite(settings.api_head_timeout) and settings.api_head_timeout > 0):
+        raise SettingsError("RUNE_API_HEAD_TIMEOUT: a number of seconds above 0")
     if not (math.isfinite(settings.grace) and settings.grace >= 0):
         raise SettingsError("RUNE_GRACE: a number of seconds, 0 or more")
     if settings.traces not in ("", "off") and not settings.traces.startswith(("http://", "https://")):

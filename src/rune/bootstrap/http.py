@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import ipaddress
+import resource
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -17,10 +18,13 @@ from rune.runtime.engine import Engine
 from rune.runtime.queries.reader import ExecutionReader
 from rune.server.app import make_app
 from rune.server.auth import ApiKeyAuth, cached_keys
+from rune.server.connections import ConnectionLimits, bounded_protocol
 from rune.server.context import ServerContext
+from rune.server.live.feed import StreamLimits
 from rune.server.monitoring import HealthState, health_app
 from rune.settings import Settings
 
+RESERVED_FILES = 256  # for stores, logs and calls of nodes
 SHUTDOWN_S = 5  # for open requests to finish
 
 
@@ -69,14 +73,18 @@ class _Server(uvicorn.Server):
 
 @asynccontextmanager
 async def serve_api(
-    app: Any, host: str, port: int, leave: Callable[[], None] = lambda: None
+    app: Any,
+    host: str,
+    port: int,
+    leave: Callable[[], None] = lambda: None,
+    limits: ConnectionLimits | None = None,
 ) -> AsyncIterator[tuple[str, asyncio.Task[None]]]:
     """Serve an application while the block runs; yield its URL and the server task.
 
     `leave` is called before the shutdown waits for open requests.
     """
     opened = listen(host, port)
-    server = _Server(_config(app), leave)
+    server = _Server(_config(app, limits or ConnectionLimits()), leave)
     serving = asyncio.create_task(server.serve(sockets=[opened]))
     try:
         await _wait_until_started(server, serving)
@@ -98,10 +106,29 @@ async def serve_health(settings: Settings) -> AsyncIterator[HealthState]:
         yield health
 
 
-def _config(app: Any) -> uvicorn.Config:
+def connection_limits(settings: Settings) -> ConnectionLimits:
+    """Return the limits that the settings name. The number of connections is at most that of files the process may
+    open, after raising it as far as permitted; without a free one, the server could accept no connection at all."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = settings.api_connections + RESERVED_FILES
+    if soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return ConnectionLimits(
+        head_bytes=settings.api_head_bytes,
+        headers=settings.api_headers,
+        url_bytes=settings.api_url_bytes,
+        head_timeout=settings.api_head_timeout,
+        body_rate=settings.api_body_rate,
+        connections=max(1, min(settings.api_connections, soft - RESERVED_FILES)),
+        connections_per_address=settings.api_connections_per_address,
+    )
+
+
+def _config(app: Any, limits: ConnectionLimits) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http="httptools",
+        http=bounded_protocol(limits),
         ws="websockets-sansio",
         loop="none",
         lifespan="off",
@@ -112,7 +139,6 @@ def _config(app: Any) -> uvicorn.Config:
         date_header=False,
         timeout_graceful_shutdown=SHUTDOWN_S,
         ws_max_size=64 * 1024,
-        h11_max_incomplete_event_size=64 * 1024,
     )
 
 
@@ -165,11 +191,17 @@ async def serve(
     keys = cached_keys(engine.backend)
     locked = bool(key) or await keys.exist()
     check_address(host, locked=locked)
-    context = ServerContext(engine, reader, slots=settings.slots)
+    context = ServerContext(
+        engine,
+        reader,
+        slots=settings.slots,
+        streams=StreamLimits(settings.api_streams, settings.api_streams_per_key),
+    )
     if made is not None:
         made(context)
     app = make_app(context, ApiKeyAuth(key, keys, loopback=is_loopback(host)))
-    async with context.running(), serve_api(app, host, port, context.stop) as (url, serving):
+    limits = connection_limits(settings)
+    async with context.running(), serve_api(app, host, port, context.stop, limits) as (url, serving):
         if ready is not None:
             ready(url)
         await asyncio.wait({serving, *(() if stop is None else (stop,))}, return_when=asyncio.FIRST_COMPLETED)

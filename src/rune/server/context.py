@@ -8,7 +8,13 @@ from contextlib import asynccontextmanager
 
 from rune.runtime.engine import Engine
 from rune.runtime.queries.reader import ExecutionReader
-from rune.server.live.feed import ChangeNotifier, FeedRegistry
+from rune.server.live.feed import (
+    DEFAULT_STREAM_LIMITS,
+    ChangeNotifier,
+    FeedRegistry,
+    StreamLimits,
+    StreamSlots,
+)
 from rune.server.live.fleet_feed import FleetFeed
 from rune.server.monitoring import MetricsEndpoint, ReadinessProbe
 from rune.server.node_runs import NodeRuns
@@ -17,7 +23,14 @@ from rune.server.node_runs import NodeRuns
 class ServerContext:
     """The shared objects of one server process."""
 
-    def __init__(self, engine: Engine, reader: ExecutionReader, *, slots: int = 0) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        reader: ExecutionReader,
+        *,
+        slots: int = 0,
+        streams: StreamLimits = DEFAULT_STREAM_LIMITS,
+    ) -> None:
         self.engine = engine
         self.services = engine.services
         self.reader = reader
@@ -25,7 +38,8 @@ class ServerContext:
         self.started_at = self.clock.now()
         self.slots = slots
         self.changes = ChangeNotifier(reader)
-        self.feeds = FeedRegistry(engine, reader, self.changes)
+        self.streams = StreamSlots(streams)
+        self.feeds = FeedRegistry(engine, reader, self.changes, self.streams)
         self.fleet = FleetFeed(reader, self.changes)
         self.node_runs = NodeRuns(engine, reader)
         self.probe = ReadinessProbe(engine, reader)

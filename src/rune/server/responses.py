@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -93,12 +93,15 @@ _TITLES = {
     403: "Forbidden",
     404: "Not found",
     405: "Method not allowed",
+    408: "Request timeout",
     409: "Conflict",
     410: "Gone",
     413: "Content too large",
+    414: "URL too long",
     415: "Unsupported media type",
     422: "Invalid",
     429: "Too many requests",
+    431: "Request head too large",
     500: "Internal error",
     503: "Unavailable",
 }
@@ -197,13 +200,14 @@ def status_of(error: RuneError) -> int:
 def problem_document(error: RuneError) -> ProblemDocument:
     status = status_of(error)
     found = error.problems if isinstance(error, InvalidDocumentError) else ()
-    document = _document(status, error.code, error.message, tuple(found))
+    document = problem(status, error.code, error.message, tuple(found))
     if isinstance(error, StartLimitError):
         return msgspec.structs.replace(document, limit=error.limit)
     return document
 
 
-def _document(status: int, code: str, detail: str, problems: tuple[Problem, ...] = ()) -> ProblemDocument:
+def problem(status: int, code: str, detail: str, problems: tuple[Problem, ...] = ()) -> ProblemDocument:
+    """Return the document of an error."""
     title = _TITLES.get(status, "Rejected")
     name = f"urn:rune:problem:{code.lower()}"
     return ProblemDocument(type=name, title=title, status=status, code=code, detail=detail, problems=problems)
@@ -237,7 +241,7 @@ async def on_http_error(request: Request, error: Exception) -> Response:
         detail = f"no route matches {request.url.path[:200]}"
     elif code == "NOT_ALLOWED":
         detail = f"{request.method} is not allowed at {request.url.path[:200]}"
-    return problem_response(_document(error.status_code, code, detail), headers)
+    return problem_response(problem(error.status_code, code, detail), headers)
 
 
 async def on_invalid_request(request: Request, error: Exception) -> Response:
@@ -251,7 +255,7 @@ async def on_invalid_request(request: Request, error: Exception) -> Response:
         detail = f"`{value[:80]}` is not a valid {name}"
     else:
         detail = "; ".join(_explained(each) for each in found[:MAX_REPORTED])
-    return problem_response(_document(STATUS[code], code, detail))
+    return problem_response(problem(STATUS[code], code, detail))
 
 
 def _in(place: str, errors: Sequence[dict[str, Any]]) -> bool:
@@ -269,10 +273,18 @@ def _explained(error: dict[str, Any]) -> str:
 async def on_defect(request: Request, error: Exception) -> Response:
     """Respond to an unexpected exception without details; these are in the log."""
     log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return problem_response(_document(500, "ERROR", "internal error; see the log of the server"))
+    return problem_response(problem(500, "ERROR", "internal error; see the log of the server"))
+
+
+async def on_disconnect(request: Request, error: Exception) -> Response:
+    """Respond to a client that disconnected while its body was read. It is neither a defect nor received by anyone."""
+    return problem_response(
+        problem(400, "BAD_REQUEST", "the client disconnected before its body was complete")
+    )
 
 
 HANDLERS: dict[Any, Any] = {
+    ClientDisconnect: on_disconnect,
     RuneError: on_rune_error,
     HTTPException: on_http_error,
     RequestValidationError: on_invalid_request,

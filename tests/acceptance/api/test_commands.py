@@ -15,11 +15,11 @@ import pytest
 
 from rune.core.execution.decision import FinishExecution
 from rune.core.execution.outcome import Error
-from tests.acceptance.api.test_up import UpProcess
 from tests.support.api_server import WAITS, RunningServer, run
 from tests.support.cli_process import Rune, until
 from tests.support.cluster_cli import GATED, HALTS, with_id
 from tests.support.in_process_cli import InProcessCli
+from tests.support.up_process import UpProcess
 
 KEY = "s3cret"
 

@@ -13,9 +13,9 @@ import pytest
 
 from rune.client import Client
 from rune.errors import RuneError
-from tests.acceptance.api.test_up import UpProcess
 from tests.support.cli_process import PATIENCE, Rune
 from tests.support.documented_commands import run_documented_commands
+from tests.support.up_process import UpProcess
 
 
 def _documents(line: str) -> Iterator[Any]:

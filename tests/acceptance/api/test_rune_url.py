@@ -15,11 +15,11 @@ import typer.main
 from rune.cli.backend import LOCAL_ONLY
 from rune.cli.main import app
 from tests.acceptance.api.test_commands import KEY, RemoteCli
-from tests.acceptance.api.test_up import UpProcess
 from tests.support.api_server import HELLO
 from tests.support.cluster_cli import GATED
 from tests.support.in_process_cli import InProcessCli
 from tests.support.trigger_workflows import webhook_workflow
+from tests.support.up_process import UpProcess
 
 UNREACHABLE = "http://127.0.0.1:9"
 NAME = ("-i", '{"name": "Ada"}')

@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Browser, Page, Request, expect
 
 from rune.client import Client
-from tests.acceptance.api.test_up import UpProcess
 from tests.acceptance.browser.test_status_page import DEADLINE_MS, STEPS
+from tests.support.up_process import UpProcess
 
 SECRET = "open-sesame"
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.acceptance.api.test_up import UpProcess
 from tests.acceptance.browser.test_status_page import DEADLINE_MS
+from tests.support.up_process import UpProcess
 
 SECRET = "open-sesame"
 

@@ -11,8 +11,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from rune.client import Client
-from tests.acceptance.api.test_up import UpProcess
 from tests.support.api_server import ITEMS
+from tests.support.up_process import UpProcess
 
 DEADLINE_MS = 120_000
 

@@ -7,9 +7,9 @@ from datetime import datetime
 from pathlib import Path
 
 from rune.client import Client
-from tests.acceptance.api.test_up import UpProcess
 from tests.support.api_server import DEADLINE
 from tests.support.documented_commands import run_documented_commands
+from tests.support.up_process import UpProcess
 
 
 def test_documented_trigger_commands_work(tmp_path: Path) -> None:

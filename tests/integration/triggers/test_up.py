@@ -6,10 +6,10 @@ import signal
 from pathlib import Path
 
 from rune.client import Client
-from tests.acceptance.api.test_up import UpProcess
 from tests.support.api_server import DEADLINE
 from tests.support.cli_process import until
 from tests.support.trigger_workflows import schedule_workflow
+from tests.support.up_process import UpProcess
 
 
 def _count(client: Client) -> int:

@@ -12,8 +12,8 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import msgspec
 
@@ -335,11 +335,54 @@ class ChangeNotifier:
         self._change = change
 
 
+class StreamLimits(msgspec.Struct, frozen=True):
+    """How many event streams a server has, and how many of them one principal may have."""
+
+    total: int = MAX_SUBSCRIBERS
+    per_key: int = 200
+
+
+DEFAULT_STREAM_LIMITS = StreamLimits()
+
+
+class StreamSlots:
+    """Counts open event streams."""
+
+    def __init__(self, limits: StreamLimits) -> None:
+        self._limits = limits
+        self._by_principal: Counter[str] = Counter()
+        self._open = 0
+
+    @contextmanager
+    def held(self, principal: str) -> Iterator[None]:
+        """Count a stream during the block. Raise if the server or the principal has too many."""
+        if self._open >= self._limits.total:
+            raise ApiError(
+                f"the server already has {self._limits.total:,} event streams", code="TOO_MANY_WATCH"
+            )
+        if self._by_principal[principal] >= self._limits.per_key:
+            raise ApiError(
+                f"this API key already has {self._limits.per_key:,} event streams", code="TOO_MANY_WATCH"
+            )
+        self._open += 1
+        self._by_principal[principal] += 1
+        try:
+            yield
+        finally:
+            self._open -= 1
+            self._by_principal[principal] -= 1
+            if not self._by_principal[principal]:
+                del self._by_principal[principal]
+
+
 class FeedRegistry:
     """Feeds by execution, opened for the first subscriber and closed after the last."""
 
-    def __init__(self, engine: Engine, reader: ExecutionReader, notifier: ChangeNotifier) -> None:
+    def __init__(
+        self, engine: Engine, reader: ExecutionReader, notifier: ChangeNotifier, slots: StreamSlots
+    ) -> None:
         self._backend = engine.backend
+        self.slots = slots
         self._reader = reader
         self._notifier = notifier
         self._open: dict[str, tuple[ExecutionFeed, int]] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable
-from contextlib import aclosing, suppress
+from contextlib import AsyncExitStack, aclosing, suppress
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -151,7 +151,9 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         feeds, execution, after, outer = self._parameters
-        async with feeds.subscribe(execution) as feed:
+        async with AsyncExitStack() as stack:
+            stack.enter_context(feeds.slots.held(scope["principal"].name))
+            feed = await stack.enter_async_context(feeds.subscribe(execution))
             subscriber = EventSubscription(feeds, feed, after, outer=outer)
             if subscriber.over:
                 # A browser reconnects when a stream ends, but not after status 204.
@@ -204,7 +206,9 @@ async def serve_socket(
 ) -> None:
     """Send the events of an execution over a WebSocket, one text message each."""
     try:
-        async with feeds.subscribe(execution) as feed:
+        async with AsyncExitStack() as stack:
+            stack.enter_context(feeds.slots.held(socket.scope["principal"].name))
+            feed = await stack.enter_async_context(feeds.subscribe(execution))
             await socket.accept()
             subscriber = EventSubscription(feeds, feed, after, singly=True)
             disconnect = asyncio.ensure_future(_socket_disconnected(socket))
@@ -218,7 +222,7 @@ async def serve_socket(
         return
     except RuneError as error:
         if socket.client_state is WebSocketState.CONNECTING:
-            await socket.close(4404, error.code)
+            await socket.close(4429 if error.code == "TOO_MANY_WATCH" else 4404, error.code)
 
 
 async def _send_events(socket: WebSocket, subscriber: EventSubscription, still: StillValid | None) -> None:

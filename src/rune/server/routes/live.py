@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 from rune.core.permissions import Principal
 from rune.runtime.values import ExecutionNotFoundError
 from rune.server.auth import authorize_route, requires
+from rune.server.live.feed import StreamSlots
 from rune.server.live.fleet_feed import FleetFeed, FleetSubscription
 from rune.server.live.stream import EventStream, serve_socket, stream
 from rune.server.parameters import ID, ExecutionId, LastEventId
@@ -64,7 +65,7 @@ async def follow(
 async def follow_all(server: Server, caller: Caller) -> Response:
     """Sends an event when an execution starts, changes its status or ends. Earlier changes are not repeated; read the
     list of executions."""
-    return FleetStream(server.fleet, caller)
+    return FleetStream(server.fleet, server.streams, caller)
 
 
 def _start_after(last: str | None, after: int) -> int:
@@ -78,13 +79,18 @@ def _start_after(last: str | None, after: int) -> int:
 class FleetStream(Response):
     """The changes of all executions as server-sent events."""
 
-    def __init__(self, fleet: FleetFeed, principal: Principal) -> None:
+    def __init__(self, fleet: FleetFeed, slots: StreamSlots, principal: Principal) -> None:
         self.background = None
         self.status_code = 200
         self._fleet = fleet
+        self._slots = slots
         self._principal = principal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._slots.held(self._principal.name):
+            await self._stream(scope, receive, send)
+
+    async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
         subscriber = FleetSubscription(self._fleet, self._principal.sees)
         # Subscribe before the response starts, so that the client misses no change after its first byte.
         self._fleet.enter(subscriber)

@@ -1,0 +1,258 @@
+"""Limits of connections, request heads, bodies and event streams."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import resource
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from rune.server import connections
+from tests.support.api_server import API, HELLO, WAITS, RunningServer, run
+from tests.support.async_test import async_test
+from tests.support.up_process import UpProcess
+
+HOST = b"host: localhost\r\n"
+KEY = "k" * 32
+
+
+async def connect(url: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    host, port = url.removeprefix("http://").split(":")
+    return await asyncio.open_connection(host, int(port))
+
+
+async def answer_to(url: str, data: bytes) -> tuple[int, dict[str, str], Any]:
+    """Send bytes and return status, headers and document of the response, after which the server disconnects."""
+    reader, writer = await connect(url)
+    try:
+        writer.write(data)
+        head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+    except ConnectionError:
+        raise AssertionError("disconnected without a response") from None
+    finally:
+        writer.close()
+    lines = head.decode().split("\r\n")
+    headers = {name.lower(): value.strip() for name, _, value in (each.partition(":") for each in lines[1:])}
+    return int(lines[0].split()[1]), headers, json.loads(body)
+
+
+HEADS: dict[str, tuple[bytes, int, str]] = {
+    "url": (b"GET /" + b"a" * 9_000 + b" HTTP/1.1\r\n" + HOST + b"\r\n", 414, "URL_TOO_LONG"),
+    "many headers": (
+        b"GET /healthz HTTP/1.1\r\n" + HOST + b"a: b\r\n" * 101 + b"\r\n",
+        431,
+        "HEAD_TOO_LARGE",
+    ),
+    "large header": (b"GET /healthz HTTP/1.1\r\nx: " + b"y" * 70_000 + b"\r\n\r\n", 431, "HEAD_TOO_LARGE"),
+    "endless header": (b"GET /healthz HTTP/1.1\r\nx: " + b"y" * 400_000, 431, "HEAD_TOO_LARGE"),
+    "endless name": (b"GET /healthz HTTP/1.1\r\n" + b"y" * 400_000, 431, "HEAD_TOO_LARGE"),
+    "no http": (b"\x16\x03\x01\x00\xa5\x01\x00\r\n\r\n", 400, "BAD_REQUEST"),
+}
+
+
+@pytest.mark.parametrize("case", HEADS)
+def test_head_beyond_limit_is_rejected_with_problem(case: str, tmp_path: Path) -> None:
+    data, status, code = HEADS[case]
+
+    async def work(server: RunningServer) -> None:
+        found, headers, document = await answer_to(server.url, data)
+        assert (found, document["code"]) == (status, code)
+        assert headers["content-type"] == "application/problem+json"
+        assert (await server.http.get("/healthz")).status_code == 200
+
+    run(tmp_path, work, key=KEY)
+
+
+def test_head_within_limits_is_accepted(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        headers = {f"x-{number}": "y" * 500 for number in range(90)}
+        answer = await server.http.get("/healthz", headers=headers, params={"q": "a" * 8_000})
+        assert answer.status_code == 200
+
+    run(tmp_path, work)
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /healthz HT", b"GET /healthz HTTP/1.1\r\nx: y\r\n"])
+def test_late_head_is_rejected_with_timeout(sent: bytes, tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        status, _, document = await answer_to(server.url, sent)
+        assert (status, document["code"]) == (408, "TOO_SLOW")
+
+    run(tmp_path, work, api_head_timeout=0.2)
+
+
+def test_slow_body_is_rejected_with_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "BODY_CHECK_S", 0.2)
+    path = f"{API}/executions".encode()
+    data = b"POST " + path + b" HTTP/1.1\r\n" + HOST + b"content-length: 100\r\n\r\n{"
+
+    async def work(server: RunningServer) -> None:
+        status, _, document = await answer_to(server.url, data)
+        assert (status, document["code"]) == (408, "TOO_SLOW")
+
+    run(tmp_path, work)
+
+
+def test_body_that_continues_after_response_is_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "BODY_CHECK_S", 0.2)
+    data = b"POST /none HTTP/1.1\r\n" + HOST + b"content-length: 1000000\r\n\r\n{"
+
+    async def work(server: RunningServer) -> None:
+        status, _, document = await answer_to(server.url, data)
+        assert (status, document["code"]) == (404, "NOT_FOUND")
+
+    run(tmp_path, work)
+
+
+def test_new_connection_replaces_the_one_that_waits_longest(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        waiting = [await connect(server.url) for _ in range(6)]
+        async with httpx.AsyncClient(base_url=server.url) as http:
+            answer = await http.get("/healthz")
+        assert answer.status_code == 200
+        assert await waiting[0][0].read() == b""
+        for _, writer in waiting:
+            writer.close()
+
+    run(tmp_path, work, api_connections_per_address=4)
+
+
+def test_connection_beyond_streams_in_use_is_rejected(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        await server.deploy(WAITS)
+        execution = (await server.client.start("waits")).execution_id
+        for _ in range(4):
+            stream = await server.stream(f"/executions/{execution}/events")
+            assert await stream.status() == 200
+        status, headers, document = await answer_to(server.url, b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n")
+        assert (status, document["code"]) == (429, "TOO_MANY_CONNECTIONS")
+        assert headers["retry-after"] == "1"
+
+    run(tmp_path, work, api_connections_per_address=4)
+
+
+def test_event_streams_beyond_limit_of_key_are_rejected(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        await server.deploy(WAITS)
+        execution = (await server.client.start("waits")).execution_id
+        path = f"/executions/{execution}/events"
+        opened = [await server.stream(path), await server.stream("/events")]
+        assert [await each.status() for each in opened] == [200, 200]
+        rejected = [await server.http.get(API + each) for each in (path, "/events")]
+        assert [(each.status_code, each.json()["code"]) for each in rejected] == [(429, "TOO_MANY_WATCH")] * 2
+        opened[0].break_off()
+        while await (await server.stream(path)).status() != 200:
+            pass
+
+    run(tmp_path, work, api_streams_per_key=2)
+
+
+class Attack:
+    """Connections that misbehave until they are cancelled."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    async def repeat(self, data: bytes, *, hold: bool = False) -> None:
+        """Send the same bytes over new connections; with `hold` keep up to 500 of them open."""
+        held: deque[asyncio.StreamWriter] = deque()
+        try:
+            while True:
+                with contextlib.suppress(OSError, TimeoutError):
+                    reader, writer = await connect(self._url)
+                    held.append(writer)
+                    writer.write(data)
+                    async with asyncio.timeout(0.01 if hold else 5):
+                        await reader.read()
+                while len(held) > (500 if hold else 0):
+                    held.popleft().close()
+        finally:
+            for each in held:
+                each.close()
+
+    async def stream(self, path: str) -> None:
+        """Follow events over more and more connections."""
+        head = f"GET {path} HTTP/1.1\r\nauthorization: Bearer {KEY}\r\n".encode()
+        await self.repeat(head + HOST + b"\r\n", hold=True)
+
+
+@asynccontextmanager
+async def attacked(*attacks: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    tasks = [asyncio.create_task(each) for each in attacks]
+    try:
+        yield
+    finally:
+        for each in tasks:
+            each.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@async_test
+async def test_health_check_responds_within_a_second_during_attacks(tmp_path: Path) -> None:
+    process = UpProcess(tmp_path, RUNE_API_KEY=KEY, RUNE_API_CONNECTIONS_PER_ADDRESS="400")
+    url = await asyncio.to_thread(process.start, "--no-examples")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4_096, hard), hard))
+    try:
+        hook, execution = await set_up(url)
+        attack = Attack(url)
+        form = b"&".join([b"a=1"] * 30_000)
+        kind = b"content-type: application/x-www-form-urlencoded\r\n"
+        length = b"content-length: %d\r\n\r\n" % len(form)
+        post = b"POST " + hook.encode() + b" HTTP/1.1\r\n" + HOST + b"connection: close\r\n"
+        async with attacked(
+            attack.repeat(post + kind + length + form),
+            attack.repeat(post + b"a: b\r\n" * 15_000 + b"\r\n"),
+            attack.repeat(b"GET / HTTP/1.1\r\nx: ", hold=True),
+            attack.repeat(b"", hold=True),
+            attack.repeat(post + b"content-length: 1000\r\n\r\n{", hold=True),
+            attack.stream(f"{API}/executions/{execution}/events"),
+        ):
+            slowest = await slowest_health_check(url, seconds=8.0)
+        assert slowest < 1.0
+        status = await asyncio.to_thread(Path(f"/proc/{process.said['pid']}/status").read_text)
+        peak = int(next(each for each in status.splitlines() if each.startswith("VmHWM")).split()[1])
+        assert peak < 400_000  # KiB
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        await asyncio.to_thread(process.stop)
+
+
+async def set_up(url: str) -> tuple[str, str]:
+    """Deploy workflows; return the path of a webhook and a waiting execution."""
+    hook = {
+        "id": "hook",
+        "nodes": [{"id": "in", "type": "webhook"}, *HELLO["nodes"][1:]],
+        "edges": HELLO["edges"],
+    }
+    headers = {"Authorization": f"Bearer {KEY}"}
+    async with httpx.AsyncClient(base_url=url + API, headers=headers, timeout=60) as http:
+        for each in (hook, WAITS):
+            answer = await http.put(f"/workflows/{each['id']}", json=each)
+            assert answer.is_success, answer.text
+        (trigger,) = (await http.get("/triggers")).json()["triggers"]
+        started = await http.post("/workflows/waits/executions", json={})
+        return trigger["webhook"]["path"], started.json()["execution_id"]
+
+
+async def slowest_health_check(url: str, seconds: float) -> float:
+    """Check the health over new connections; return the longest time."""
+    slowest, end = 0.0, time.monotonic() + seconds
+    while time.monotonic() < end:
+        begun = time.monotonic()
+        async with httpx.AsyncClient(base_url=url, timeout=30) as http:
+            answer = await http.get("/healthz")
+        assert answer.status_code == 200, answer.text
+        slowest = max(slowest, time.monotonic() - begun)
+    return slowest
