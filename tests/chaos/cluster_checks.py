@@ -56,8 +56,8 @@ class Findings(NamedTuple):
 
 
 def audit(cluster: BreakableCluster) -> dict[str, Any]:
-    """Return the report of `rune audit --all`."""
-    command = [sys.executable, "-m", "rune", "audit", "--all", "--json"]
+    """Return the report of `rune verify --all`."""
+    command = [sys.executable, "-m", "rune", "verify", "--all", "--json"]
     done = subprocess.run(
         command, cwd=ROOT, env=cluster.fleet.environment, capture_output=True, text=True, check=False
     )

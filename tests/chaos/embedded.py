@@ -60,10 +60,10 @@ def check(home: Path, kills: int) -> tuple[int, list[str]]:
 
 
 def audit(home: Path) -> dict[str, Any]:
-    """Return the report of `rune audit --all` for a home."""
+    """Return the report of `rune verify --all` for a home."""
     with tempfile.TemporaryDirectory(prefix="rune-audit-") as folder:
         _, out, _ = ForkedRune(Path(folder)).rune(
-            "audit", "--all", "--json", **{**ENVIRONMENT, "RUNE_HOME": str(home)}
+            "verify", "--all", "--json", **{**ENVIRONMENT, "RUNE_HOME": str(home)}
         )
     report: dict[str, Any] = json.loads(out)
     return {**report, **report.get("totals", {})}

@@ -55,7 +55,7 @@ def test_h_i4_server_without_definition_streams_all_events(backend: Backend, tmp
 
     async def go() -> list[dict[str, Any]]:
         async with running_server(tmp_path, on=settings) as one, running_server(tmp_path, on=settings) as two:
-            execution = (await one.client.run(document)).execution_id
+            execution = (await one.client.start_definition(document)).execution_id
             opened = await two.stream(f"/executions/{execution}/events")
             assert await opened.status() == 200
             found = []

@@ -155,9 +155,9 @@ def _commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, 
 
 def test_every_command_is_documented() -> None:
     page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
-    headings = set(re.findall(r"\w+", " ".join(re.findall(r"^## (.*)$", page, re.MULTILINE))))
+    headings = set(re.findall(r"[\w-]+", " ".join(re.findall(r"^## (.*)$", page, re.MULTILINE))))
     headings |= {"backup", "restore"}  # documented on their own page
-    words_of_page = set(re.findall(r"\w+", page))
+    words_of_page = set(re.findall(r"[\w-]+", page))
     commands = list(_commands(typer.main.get_command(app)))
 
     assert [

@@ -64,7 +64,7 @@ def with_modules(settings: Settings, names: Sequence[str] | None) -> Settings:
 StartKey = Annotated[
     str | None,
     typer.Option(
-        "--key",
+        "--idempotency-key",
         callback=not_empty,
         help="Idempotency key: a second start with the same key returns the first execution.",
     ),

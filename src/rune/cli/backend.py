@@ -147,8 +147,8 @@ def exit_with(work: Callable[[Settings], None], *, as_json: bool) -> None:
 
 
 LOCAL_ONLY = {
-    "audit": "reads every row of the journal, which the API does not expose",
-    "gc": "deletes executions from the stores",
+    "verify": "reads every row of the journal, which the API does not expose",
+    "prune": "deletes executions from the stores",
     "backup": "copies a database file of this machine",
     "restore": "replaces a database file of this machine",
     "migrate": "changes the tables of the database, which servers are not permitted to do",

@@ -34,8 +34,8 @@ PANELS = {
         "show": Entry("executions", "show", "Show the result of every node of an execution."),
         "watch": Entry("executions", "watch", "Print the events of an execution until it ends."),
         "explain": Entry("executions", "explain", "Explain what an execution is waiting for."),
-        "audit": Entry(
-            "maintenance", "audit", "Replay the journal and check its invariants. Exits 1 on a violation."
+        "verify": Entry(
+            "maintenance", "verify", "Replay the journal and check its invariants. Exits 1 on a violation."
         ),
     },
     "Operate": {
@@ -60,14 +60,14 @@ PANELS = {
         "triggers": Entry("triggers", "triggers", "Manage the webhooks and schedules of stored workflows."),
     },
     "Administer": {
-        "gc": Entry("maintenance", "gc", "Delete ended executions."),
+        "prune": Entry("maintenance", "prune", "Delete ended executions."),
         "backup": Entry("maintenance", "backup", "Back up the database while it is in use."),
         "restore": Entry("maintenance", "restore", "Restore a backup. No process may be using the database."),
         "credentials": Entry(
             "credentials", "credentials", "Manage the credentials that nodes use. Values are never shown."
         ),
         "keys": Entry("access", "keys", "Manage API keys."),
-        "log": Entry("access", "log", "Show the audit log, newest entry first."),
+        "audit-log": Entry("access", "audit_log", "Show the audit log, newest entry first."),
         "workers": Entry("cluster", "workers", "List recently active cluster processes."),
         "migrate": Entry("cluster", "migrate", "Migrate the cluster's database to this version of Rune."),
         "topology": Entry("cluster", "topology", "Print what workers expect from RabbitMQ and Redis."),
@@ -76,6 +76,12 @@ PANELS = {
     },
 }
 """The commands as `rune --help` lists them."""
+
+FORMER_NAMES = {"audit": "verify", "gc": "prune", "log": "audit-log"}
+"""Names that commands had before version 0.2. They still work and are not listed."""
+
+FORMER_OPTIONS = {"--idempotency-key": "--key"}
+"""Names that options had before version 0.2. They still work and are not listed."""
 
 COMMANDS = {name: entry for entries in PANELS.values() for name, entry in entries.items()}
 
@@ -90,7 +96,23 @@ def load_command(name: str) -> Any:
         holder.add_typer(target, name=name)
     else:
         holder.command(name)(target)
-    return get_group(holder).commands[name]
+    command = get_group(holder).commands[name]
+    for parameter in command.params:
+        for option in FORMER_OPTIONS.keys() & set(parameter.opts):
+            _accept_also(parameter, FORMER_OPTIONS[option])
+    return command
+
+
+def _accept_also(parameter: Any, former: str) -> None:
+    """Parse an option under its former name too, which the help does not list."""
+    add_to_parser = parameter.add_to_parser
+
+    def add(parser: Any, context: Any) -> None:
+        parameter.opts.append(former)
+        add_to_parser(parser, context)
+        parameter.opts.remove(former)
+
+    parameter.add_to_parser = add
 
 
 class LazyCommands(MutableMapping[str, Any]):
@@ -127,6 +149,7 @@ class LazyGroup(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a placeholder that is enough for the list of commands."""
+        cmd_name = FORMER_NAMES.get(cmd_name, cmd_name)
         for panel, entries in PANELS.items():
             if cmd_name in entries:
                 return TyperCommand(cmd_name, short_help=entries[cmd_name].short_help, rich_help_panel=panel)

@@ -163,7 +163,7 @@ class RemoteExecutionService(_RemoteService):
     ) -> ExecutionRecord:
         """Start an execution; the server chooses its id, `execution` is ignored."""
         document: Any = msgspec.Raw(definition)
-        started = await self._client.run(
+        started = await self._client.start_definition(
             document,
             msgspec.Raw(input),
             key=options.key,

@@ -122,7 +122,7 @@ class AsyncClient:
         )
         return await self._send(call)
 
-    async def run(
+    async def start_definition(
         self,
         definition: dict[str, Any],
         input: Any = None,
@@ -135,6 +135,20 @@ class AsyncClient:
         return await self._send(
             calls.start(None, input, definition=definition, key=key, labels=labels, fake_time=fake_time)
         )
+
+    async def run(
+        self,
+        definition: dict[str, Any],
+        input: Any = None,
+        *,
+        key: str | None = None,
+        labels: dict[str, str] | None = None,
+        fake_time: bool = False,
+        seconds: float | None = None,
+    ) -> models.Execution:
+        """Start a definition without storing it and wait for its end. Raise TimeoutError after `seconds`."""
+        started = await self.start_definition(definition, input, key=key, labels=labels, fake_time=fake_time)
+        return await self.wait(started.execution_id, seconds)
 
     async def wait(self, execution: str, seconds: float | None = None) -> models.Execution:
         """Wait until an execution has ended, whatever its status. Raise TimeoutError after `seconds`."""

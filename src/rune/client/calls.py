@@ -317,7 +317,9 @@ def revoke_key(id: str) -> Call[None]:
 def log(
     actor: str | None, action: str | None, target: str | None, limit: int, cursor: str | None
 ) -> Call[models.LogPage]:
-    return _get("/log", models.LogPage, actor=actor, action=action, target=target, limit=limit, cursor=cursor)
+    return _get(
+        "/audit-log", models.LogPage, actor=actor, action=action, target=target, limit=limit, cursor=cursor
+    )
 
 
 def workers() -> Call[models.WorkerList]:

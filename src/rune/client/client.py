@@ -120,7 +120,7 @@ class Client:
         )
         return self._send(call)
 
-    def run(
+    def start_definition(
         self,
         definition: dict[str, Any],
         input: Any = None,
@@ -133,6 +133,20 @@ class Client:
         return self._send(
             calls.start(None, input, definition=definition, key=key, labels=labels, fake_time=fake_time)
         )
+
+    def run(
+        self,
+        definition: dict[str, Any],
+        input: Any = None,
+        *,
+        key: str | None = None,
+        labels: dict[str, str] | None = None,
+        fake_time: bool = False,
+        seconds: float | None = None,
+    ) -> models.Execution:
+        """Start a definition without storing it and wait for its end. Raise TimeoutError after `seconds`."""
+        started = self.start_definition(definition, input, key=key, labels=labels, fake_time=fake_time)
+        return self.wait(started.execution_id, seconds)
 
     def wait(self, execution: str, seconds: float | None = None) -> models.Execution:
         """Wait until an execution has ended, whatever its status. Raise TimeoutError after `seconds`."""

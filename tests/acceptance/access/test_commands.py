@@ -1,4 +1,4 @@
-"""`rune keys`, `rune log` and `rune credentials grant`, on a local file and against a server."""
+"""`rune keys`, `rune audit-log` and `rune credentials grant`, on a local file and against a server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_keys_commands_on_local_file(tmp_path: Path) -> None:
     assert "revoked" in rune.output("keys", "list")
     assert rune("keys", "revoke", "k0000000000000000").exit_code == 2
     assert rune("keys", "create", "cyd", "--role", "admin", "--workflow", "x").exit_code == 2
-    log = rune.json("log", "--action", "key")["entries"]
+    log = rune.json("audit-log", "--action", "key")["entries"]
     assert {each["actor"] for each in log} == {"local"}
     assert [(each["action"], each["outcome"]) for each in log][::-1] == [
         ("key.create", "asked"),
@@ -50,8 +50,8 @@ def test_credential_grant_commands_on_local_file(tmp_path: Path) -> None:
     assert "granted to no one" in rune.output("credentials", "withdraw", "shop", "queue")
     assert rune("credentials", "grant", "shop", "somebody").exit_code == 2
     assert rune("credentials", "grant", "other", "queue").exit_code == 2
-    assert "secret-token" not in rune.output("log")
-    assert rune.output("log", "--of", "nothing") == "no entries\n"
+    assert "secret-token" not in rune.output("audit-log")
+    assert rune.output("audit-log", "--of", "nothing") == "no entries\n"
 
 
 def test_keys_and_log_commands_against_server(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_keys_and_log_commands_against_server(tmp_path: Path) -> None:
         assert looks("keys", "list").exit_code == 2
         rune.output("keys", "revoke", made["id"])
         assert looks("workflows", "list").exit_code == 2
-        done = [each["action"] for each in rune.json("log", "--limit", "3")["entries"]]
+        done = [each["action"] for each in rune.json("audit-log", "--limit", "3")["entries"]]
         assert done == ["key.revoke", "key.create", "workflow.deploy"]
 
     run(tmp_path, work, key=BOOTSTRAP)

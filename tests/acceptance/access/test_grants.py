@@ -144,7 +144,7 @@ def test_h_i6_grant_to_workflow_covers_stored_versions_only(tmp_path: Path) -> N
         stored = (await server.client.start("orders")).execution_id
         assert await ended(server, stored) == ("completed", None)
         imitated = {**uses("orders"), "name": "not what was stored"}
-        mine = (await server.client.run(imitated)).execution_id
+        mine = (await server.client.start_definition(imitated)).execution_id
         assert await ended(server, mine) == ("halted", "CREDENTIAL_DENIED")
         await by_queue(server, imitated, "q1")
         assert await ended(server, "q1") == ("halted", "CREDENTIAL_DENIED")

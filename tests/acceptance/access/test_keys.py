@@ -29,7 +29,7 @@ def test_key_secret_is_shown_once_and_never_stored(tmp_path: Path) -> None:
         made = await server.client.create_key("ada", "viewer", expires_in=3_600)
         secret = made.key.rpartition("_")[2]
         listed = (await server.http.get(f"{API}/keys")).text
-        log = (await server.http.get(f"{API}/log")).text
+        log = (await server.http.get(f"{API}/audit-log")).text
         assert made.id in listed
         assert made.id in log
         assert secret not in listed + log

@@ -58,7 +58,7 @@ def test_changes_are_logged_newest_first_without_secrets(tmp_path: Path) -> None
             await ada.post(f"{API}/credentials", json=secret)
             await ada.patch(f"{API}/credentials/shop", json={"values": {"token": "hush-hush-2"}})
             await ada.delete(f"{API}/credentials/shop")
-            answer = await ada.get(f"{API}/log", params={"actor": me, "limit": 1000})
+            answer = await ada.get(f"{API}/audit-log", params={"actor": me, "limit": 1000})
         assert "hush-hush" not in answer.text
         assert summaries(answer.json()["entries"])[::-1] == [
             (me, "workflow.deploy", "hello", "asked"),
@@ -91,7 +91,7 @@ def test_log_is_paged(tmp_path: Path) -> None:
             "hello"
         ] * 5
         assert [each async for each in server.client.log(action="key")] == []
-        await server.get("/log?cursor=x", 422)
+        await server.get("/audit-log?cursor=x", 422)
 
     run(tmp_path, work)
 

@@ -6,6 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.api_server import DEADLINE, HELLO, ITEMS, WAITS, RunningServer, run
 
 
@@ -35,6 +37,25 @@ def test_inline_definition_starts_without_being_stored(tmp_path: Path) -> None:
         ended = await server.client.wait(started["execution_id"], DEADLINE)
         assert ended.status == "completed"
         assert (await server.get("/workflows"))["workflows"] == []
+
+    run(tmp_path, work)
+
+
+def test_client_run_waits_for_end(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        ended = await server.client.run(HELLO, {"name": "a"}, seconds=DEADLINE)
+        assert (ended.status, ended.ended) == ("completed", True)
+        assert await server.client.output(ended.execution_id) == "Hello, a!"
+        with pytest.raises(TimeoutError):
+            await server.client.run(WAITS, seconds=0)
+
+    run(tmp_path, work)
+
+
+def test_former_path_of_audit_log_is_served(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        await server.deploy(HELLO)
+        assert await server.get("/log") == await server.get("/audit-log")
 
     run(tmp_path, work)
 

@@ -98,7 +98,7 @@ def test_draining_worker_is_alive_but_not_ready(processes: Fleet, tmp_path: Path
     worker: Process = processes.start("worker", "--health-port", str(port))
     worker.wait_ready()
     with Client(processes.api().url) as client:
-        client.run({**GATED, "id": "drains"}, {"pipe": str(pipe)})
+        client.start_definition({**GATED, "id": "drains"}, {"pipe": str(pipe)})
     with pipe.open("w") as gate:
         worker.process.terminate()
         worker.wait_for_output("1 nodes still running")

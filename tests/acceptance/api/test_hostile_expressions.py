@@ -100,7 +100,9 @@ class Pings:
 def test_health_is_answered_while_the_worst_expressions_run(url: str) -> None:
     async def go() -> list[str | None]:
         async with AsyncClient(url, timeout=DEADLINE_S) as client:
-            started = [await client.run(definition(source), payload) for source, payload in WORST]
+            started = [
+                await client.start_definition(definition(source), payload) for source, payload in WORST
+            ]
             ended = [await client.wait(each.execution_id, DEADLINE_S) for each in started]
         return [each.error.code if each.error is not None else None for each in ended]
 
@@ -121,7 +123,7 @@ def test_a_large_transform_is_evaluated(url: str) -> None:
 
     async def go() -> Any:
         async with AsyncClient(url, timeout=DEADLINE_S) as client:
-            started = await client.run(definition(source), {"r": numbers})
+            started = await client.start_definition(definition(source), {"r": numbers})
             return await client.wait(started.execution_id, DEADLINE_S)
 
     ended = asyncio.run(go())

@@ -90,7 +90,7 @@ def test_limits_are_set_shown_and_cleared(tmp_path: Path) -> None:
         assert await limit(server, "hello") == none
         await server.ask("PUT", "/workflows/nothing/limits", 404, json=wanted)
         await server.get("/workflows/nothing/limits", 404)
-        entries = (await server.get("/log", params={"action": "workflow.limit"}))["entries"]
+        entries = (await server.get("/audit-log", params={"action": "workflow.limit"}))["entries"]
         assert "rate 10/s" in entries[-1]["details"]["limits"]
 
     run(tmp_path, work)
@@ -245,7 +245,7 @@ def test_key_limits_change_takes_effect_immediately(tmp_path: Path) -> None:
             await server.ask("PUT", f"/keys/{id}/limits", 422, json=bad)
         await server.ask("PUT", f"/keys/k{'0' * 16}/limits", 404, json={"running": 1})
         assert [each.limits for each in await server.client.keys()] == [Limits()]
-        entries = (await server.get("/log", params={"action": "key.limit", "target": id}))["entries"]
+        entries = (await server.get("/audit-log", params={"action": "key.limit", "target": id}))["entries"]
         output = [
             (each["actor"], each["details"].get("limits")) for each in entries if each["outcome"] == "asked"
         ]
@@ -325,7 +325,7 @@ def check_key_limit_commands(rune: InProcessCli, id: str) -> None:
     assert rune("keys", "limit", id, "--rate", "often").exit_code == 2
     for unknown in ((), ("--rate", "1/s")):
         assert rune("keys", "limit", "k0000000000000000", *unknown).exit_code == 2
-    done = rune.json("log", "--action", "key.limit", "--of", id)["entries"]
+    done = rune.json("audit-log", "--action", "key.limit", "--of", id)["entries"]
     assert [each["details"].get("limits") for each in done][-2:] == [None, "rate 9/m, burst 3"]
 
 

@@ -104,7 +104,7 @@ REMOTE: dict[str, Arguments] = {
     "keys list": lambda remote: (),
     "keys limit": lambda remote: (remote.key("e-limited"), "--rate", "100/m"),
     "keys revoke": lambda remote: (remote.key("e-revoked"),),
-    "log": lambda remote: (),
+    "audit-log": lambda remote: (),
     "nodes": lambda remote: (),
     "workers": lambda remote: (),
     "triggers list": lambda remote: (),
@@ -119,8 +119,8 @@ NO_DEAD_LETTER = {"dlq show", "dlq requeue", "dlq drop"}
 """Commands that fail because no execution is a dead letter."""
 
 LOCAL_ONLY_ARGUMENTS: dict[str, tuple[str, ...]] = {
-    "audit": ("--all",),
-    "gc": ("--older-than", "1d"),
+    "verify": ("--all",),
+    "prune": ("--older-than", "1d"),
     "backup": ("copy.db",),
     "restore": ("copy.db",),
     "migrate": (),
@@ -278,7 +278,7 @@ def test_nodes_and_workers_come_from_server(remote: PopulatedServer, tmp_path: P
 def test_grant_change_is_logged_once(remote: PopulatedServer) -> None:
     remote.credential("noted")
     remote.rune.output("credentials", "withdraw", "noted", "everyone")
-    done = [each["action"] for each in remote.rune.json("log", "--of", "noted")["entries"]]
+    done = [each["action"] for each in remote.rune.json("audit-log", "--of", "noted")["entries"]]
     assert done == ["credential.withdraw", "credential.add"]
 
 

@@ -62,7 +62,7 @@ def test_example_output_matches_readme(rune: Rune, name: str, payload: Any, outp
     result = rune.json("run", str(EXAMPLES / name), "--fake-time", "--input", json.dumps(payload))
 
     assert (result["status"], result["output"]) == ("completed", output)
-    assert rune.json("audit", "--all")["violations"] == 0
+    assert rune.json("verify", "--all")["violations"] == 0
 
 
 def test_every_example_is_tested_and_has_readme() -> None:

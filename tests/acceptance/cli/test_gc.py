@@ -1,4 +1,4 @@
-"""`rune gc` and the retention rules of the configuration."""
+"""`rune prune` and the retention rules of the configuration."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def count_executions(rune: Rune) -> int:
 
 
 def test_gc_without_rules_deletes_nothing(rune: Rune) -> None:
-    done = rune("gc")
+    done = rune("prune")
 
     assert done.returncode == 0, done.stderr
     assert "No retention rule is configured" in done.stdout
@@ -46,7 +46,7 @@ def test_gc_without_rules_deletes_nothing(rune: Rune) -> None:
 
 
 def test_gc_prints_deleted_counts_and_file_size(rune: Rune) -> None:
-    done = rune("gc", "--keep", "10")
+    done = rune("prune", "--keep", "10")
 
     assert done.returncode == 0, done.stderr
     first, second = done.stdout.splitlines()
@@ -56,22 +56,22 @@ def test_gc_prints_deleted_counts_and_file_size(rune: Rune) -> None:
 
 
 def test_dry_run_deletes_nothing(rune: Rune) -> None:
-    assert rune("gc", "--older-than", "30m", "--dry-run").stdout.startswith("would delete 40 executions; ")
-    result = rune.json("gc", "--keep", "39", "--dry-run")
+    assert rune("prune", "--older-than", "30m", "--dry-run").stdout.startswith("would delete 40 executions; ")
+    result = rune.json("prune", "--keep", "39", "--dry-run")
     assert (result["executions"], result["dry_run"], result["rules"]) == (1, True, 1)
     assert count_executions(rune) == 41
 
 
 def test_workflow_and_status_filter_executions(rune: Rune) -> None:
-    assert rune.json("gc", "--keep", "0", "--workflow", "other")["executions"] == 0
-    assert rune.json("gc", "--keep", "0", "--status", "failed", "--status", "halted")["executions"] == 1
-    assert rune.json("gc", "--older-than", "2h", "--workflow", "full")["executions"] == 0
-    assert rune.json("gc", "--older-than", "1h", "--workflow", "full")["executions"] == 40
+    assert rune.json("prune", "--keep", "0", "--workflow", "other")["executions"] == 0
+    assert rune.json("prune", "--keep", "0", "--status", "failed", "--status", "halted")["executions"] == 1
+    assert rune.json("prune", "--older-than", "2h", "--workflow", "full")["executions"] == 0
+    assert rune.json("prune", "--older-than", "1h", "--workflow", "full")["executions"] == 40
     assert count_executions(rune) == 0
 
 
 def test_json_contains_all_counts(rune: Rune) -> None:
-    result = rune.json("gc", "--keep", "0")
+    result = rune.json("prune", "--keep", "0")
 
     assert result["executions"] == 41
     assert result["bytes_after"] < result["bytes_before"]
@@ -93,7 +93,7 @@ def test_json_contains_all_counts(rune: Rune) -> None:
     ],
 )
 def test_invalid_options_are_rejected(rune: Rune, options: tuple[str, ...], message: str) -> None:
-    done = rune("gc", *options)
+    done = rune("prune", *options)
 
     assert done.returncode == 2
     assert message in done.stderr
@@ -104,7 +104,7 @@ def test_configured_rules_are_applied(rune: Rune) -> None:
     rules = [{"keep": 5, "workflow": "full"}, {"older_than": "1d"}]
     configured = Rune(rune.home, RUNE_RETENTION=json.dumps(rules))
 
-    result = configured.json("gc")
+    result = configured.json("prune")
     assert (result["executions"], result["rules"]) == (35, 2)
     assert count_executions(rune) == 6
 
@@ -112,8 +112,8 @@ def test_configured_rules_are_applied(rune: Rune) -> None:
 def test_gc_without_database_creates_nothing(tmp_path: pathlib.Path) -> None:
     rune = Rune(tmp_path / "nowhere")
 
-    assert rune.json("gc", "--keep", "0")["executions"] == 0
-    assert rune.json("gc", "--keep", "0", "--dry-run", "--vacuum")["executions"] == 0
+    assert rune.json("prune", "--keep", "0")["executions"] == 0
+    assert rune.json("prune", "--keep", "0", "--dry-run", "--vacuum")["executions"] == 0
     assert not (tmp_path / "nowhere").exists()
 
 
@@ -125,10 +125,10 @@ def test_vacuum_rewrites_file_without_auto_vacuum(rune: Rune) -> None:
         db.execute("VACUUM")
     db.close()
 
-    assert "rune gc --vacuum" in rune("gc", "--keep", "30").stdout
-    result = rune.json("gc", "--keep", "20", "--vacuum")
+    assert "rune prune --vacuum" in rune("prune", "--keep", "30").stdout
+    result = rune.json("prune", "--keep", "20", "--vacuum")
     assert (result["executions"], result["shrinks"]) == (10, True)
-    assert "--vacuum" not in rune("gc", "--keep", "10").stdout
+    assert "--vacuum" not in rune("prune", "--keep", "10").stdout
     assert count_executions(rune) == 11
 
 
@@ -136,7 +136,7 @@ def test_deleted_execution_is_unknown_and_its_key_expired(rune: Rune, tmp_path: 
     (tmp_path / "halts.json").write_text(json.dumps(HALTS))
     command = ("run", str(tmp_path / "halts.json"), "--key", "once")
     execution = rune.json(*command, code=1)["execution_id"]
-    rune("gc", "--keep", "0")
+    rune("prune", "--keep", "0")
 
     assert rune("show", execution).returncode == 2
     refused = rune.json(*command, code=2)["problems"][0]
@@ -148,8 +148,8 @@ def test_gc_is_forwarded_to_file_owner(rune: Rune, tmp_path: pathlib.Path) -> No
     (tmp_path / "naps.json").write_text(json.dumps(NAPS))
     with rune.begin("run", str(tmp_path / "naps.json"), "--id", "nap") as process:
         until(lambda: rune("explain", "nap").returncode == 0 or None, "it runs")
-        result = rune.json("gc", "--keep", "0")
-        refused = rune("gc", "--keep", "0", "--vacuum")
+        result = rune.json("prune", "--keep", "0")
+        refused = rune("prune", "--keep", "0", "--vacuum")
         process.terminate()
         process.communicate()
 

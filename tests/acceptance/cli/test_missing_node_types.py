@@ -62,7 +62,7 @@ def test_commands_read_execution_of_missing_type(home: pathlib.Path) -> None:
     assert rune.json("show", "left")["context"]["$pick"] == {"side": "left"}
     assert rune.json("explain", listed["waits"])["waiting"] != []
     assert "execution.completed" in rune.output("watch", "left", "--json")
-    assert "0 open" in rune.output("audit", "left", "right")
+    assert "0 open" in rune.output("verify", "left", "right")
 
 
 def test_outlet_of_missing_type_decides_what_was_skipped(home: pathlib.Path) -> None:

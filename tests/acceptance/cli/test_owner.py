@@ -31,7 +31,7 @@ def rune(tmp_path: pathlib.Path) -> Rune:
 
 
 def check_audit(rune: Rune, executions: int) -> None:
-    report = rune.json("audit", "--all")
+    report = rune.json("verify", "--all")
     assert (report["executions"], report["violations"], report["totals"]["repeated"]) == (executions, 0, 0)
 
 

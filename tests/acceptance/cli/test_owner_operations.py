@@ -198,7 +198,7 @@ def test_pause_resume_and_cancel_without_owner(rune: Rune) -> None:
     assert not rune.json("resume", "order-7")["changed"]
     assert rune.json("cancel", "order-7") == {"execution_id": "order-7", "status": "cancelled"}
     assert status(rune, "order-7") == "cancelled"
-    assert rune.json("audit", "--all")["violations"] == 0
+    assert rune.json("verify", "--all")["violations"] == 0
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ class TestStart:
             send_go(rune, "first")
             send_go(rune, name)
             assert result_of(other)["output"] == [8, "went"]
-        assert rune.json("audit", "--all")["violations"] == 0
+        assert rune.json("verify", "--all")["violations"] == 0
 
     def test_invalid_start_is_rejected(self, rune: Rune, tmp_path: pathlib.Path) -> None:
         for arguments, code in {
@@ -301,7 +301,7 @@ def test_retry_and_rerun_keep_successful_results(rune: Rune) -> None:
     assert code_of(rune, "rerun", "partly-1", "--from", "nobody", code=2) == "UNKNOWN_NODE"
     rune("run", file(rune, "partly"), "--id", "wholly-1", "--input", '{"list": [1, 3]}')
     assert code_of(rune, "retry", "wholly-1", code=1) == "NOTHING_TO_RUN"
-    assert rune.json("audit", "--all")["violations"] == 0
+    assert rune.json("verify", "--all")["violations"] == 0
 
 
 def items(result: dict[str, Any]) -> list[float | None]:

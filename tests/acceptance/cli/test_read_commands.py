@@ -154,13 +154,13 @@ def test_explain_of_ended_execution_shows_end(rune: Rune) -> None:
 
 
 def test_audit_of_intact_file_finds_no_violations(rune: Rune) -> None:
-    report = rune.json("audit", "--all")
-    (fan,) = rune.json("audit", "fan")["audits"]
+    report = rune.json("verify", "--all")
+    (fan,) = rune.json("verify", "fan")["audits"]
 
     assert (report["status"], report["executions"], report["violations"]) == ("sound", 2, 0)
     assert (fan["results"], fan["effects"], fan["claims"], fan["repeated"]) == (7, 2, 2, 0)
     assert (fan["joins"], fan["skipped"], fan["open"], fan["late"]) == (1, 1, 0, 0)
-    assert rune("audit", "--all").stdout.splitlines()[-1] == "no violations"
+    assert rune("verify", "--all").stdout.splitlines()[-1] == "no violations"
 
 
 @pytest.mark.parametrize(
@@ -183,14 +183,14 @@ def test_audit_detects_damage(rune: Rune, tmp_path: pathlib.Path, rule: str, sta
     copy.close()
     original.close()
 
-    report = Rune(tmp_path).json("audit", "fan-1", code=1)
+    report = Rune(tmp_path).json("verify", "fan-1", code=1)
 
     assert report["status"] == "violated"
     assert rule in {each["rule"] for each in report["audits"][0]["violations"]}
-    assert "violation" in Rune(tmp_path)("audit", "--all").stdout
+    assert "violation" in Rune(tmp_path)("verify", "--all").stdout
 
 
-@pytest.mark.parametrize("command", ["show", "watch", "explain", "audit"])
+@pytest.mark.parametrize("command", ["show", "watch", "explain", "verify"])
 def test_unknown_id_exits_2_with_hint(rune: Rune, command: str) -> None:
     done = rune(command, "nobody")
 
@@ -218,7 +218,7 @@ def test_reading_without_database_creates_nothing(tmp_path: pathlib.Path) -> Non
     assert rune("list").stdout == "no executions\n"
     assert "no executions yet" in rune("show", "x").stderr
     assert rune("show", "x").returncode == 2
-    assert rune.json("audit", "--all")["executions"] == 0
+    assert rune.json("verify", "--all")["executions"] == 0
     assert not (tmp_path / "nothing").exists()
 
 

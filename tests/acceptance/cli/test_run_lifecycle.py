@@ -67,7 +67,7 @@ def test_running_execution_is_readable_as_json(rune: Rune, waiting: subprocess.P
     assert result["owner"] == waiting.pid
     assert (len(join["arrived"]), len(join["missing"]), join["skipped"]) == (1, 1, [])
     assert join["due"] > started_at(shown)
-    assert rune.json("audit", "--all")["totals"]["open"] == 1
+    assert rune.json("verify", "--all")["totals"]["open"] == 1
 
 
 def started_at(document: dict[str, Any]) -> int:
@@ -137,7 +137,7 @@ def test_next_run_resumes_killed_execution(
     assert rune.json("list", "--status", "running")["executions"][0]["execution_id"] == "hours-1"
     assert rune("run", str(tmp_path / "one.json")).returncode == 0
     assert _nap(rune) == before
-    assert rune.json("audit", "--all")["violations"] == 0
+    assert rune.json("verify", "--all")["violations"] == 0
 
 
 def test_run_with_same_key_waits_for_existing_execution(rune: Rune, tmp_path: pathlib.Path) -> None:

@@ -43,7 +43,7 @@ def test_case_steps_match_expectations(
     asyncio.run(run_in_time(case, run))
 
     monkeypatch.setenv("RUNE_HOME", str(homes[-1]))
-    report = json.loads(command(["audit", "--all", "--json"], capsys).stdout)
+    report = json.loads(command(["verify", "--all", "--json"], capsys).stdout)
     assert report["violations"] == 0, report
 
 

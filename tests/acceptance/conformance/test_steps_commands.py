@@ -34,7 +34,7 @@ async def _run(case: Case, folder: pathlib.Path) -> None:
         settings = {"RUNE_DURABILITY": "relaxed", "RUNE_HTTP_ALLOW": "127.0.0.1", "RUNE_GRACE": "0.1"}
         async with open_command_actor(folder, **settings) as actor:
             await StepRunner(case, actor, servers).run()
-            report = await actor.command("audit", "--all")
+            report = await actor.command("verify", "--all")
             assert report["violations"] == 0, json.dumps(report)
 
 

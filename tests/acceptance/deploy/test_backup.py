@@ -52,13 +52,13 @@ def test_backup_under_load_restores_and_resumes(tmp_path: Path) -> None:
     assert restored.json("restore", str(copy))["executions"] == backup["executions"]
     ids = {each["execution_id"] for each in restored.json("list", "--limit", "100000")["executions"]}
     assert acked <= ids
-    assert restored.json("audit", "--all")["violations"] == 0
+    assert restored.json("verify", "--all")["violations"] == 0
     keys = Keys(other)  # every execution in the copy has to end
     for number, each in enumerate(sorted(ids)):
         keys.note(f"ack k{number} {each}")
     with spawn(other, "--drain") as resumed:
         assert resumed.wait(timeout=PATIENCE) == 0
-    report = restored.json("audit", "--all")
+    report = restored.json("verify", "--all")
     assert (report["violations"], report["totals"]["open"]) == (0, 0)
     assert restored.json("list", "--status", "running")["executions"] == []
 

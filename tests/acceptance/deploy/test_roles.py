@@ -91,7 +91,7 @@ class TestFleet:
         before = len(permission_errors(cluster.fleet))
         assert asyncio.run(run_cases(cluster, load()[::EVERY])) == {}
         assert asyncio.run(walk_cases(cluster, load_steps()[::EVERY])) == {}
-        assert made.rune("api").json("audit", "--all")["violations"] == 0
+        assert made.rune("api").json("verify", "--all")["violations"] == 0
         assert len(permission_errors(cluster.fleet)) == before
         assert made.admin.acl_log() == []
 
@@ -116,7 +116,7 @@ class TestFleet:
         assert made.rune("worker").json("doctor")["status"] == "ok"
         assert len(rune.json("workers")["workers"]) == 3
         assert made.admin.acl_log() == []
-        removed = made.rune("scheduler").json("gc", "--workflow", "asked", "--keep", "0")
+        removed = made.rune("scheduler").json("prune", "--workflow", "asked", "--keep", "0")
         assert removed["executions"] == 1
         assert rune.json("list", "--workflow", "asked")["executions"] == []
 

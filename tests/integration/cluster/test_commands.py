@@ -63,7 +63,7 @@ def test_commands_from_deploy_to_audit(rune: InProcessCli, tmp_path: pathlib.Pat
 
     assert "completed" in rune.output("watch", execution)
     assert until_ended(rune, execution)["output"] == [7, "went"]
-    assert rune.json("audit", execution)["violations"] == 0
+    assert rune.json("verify", execution)["violations"] == 0
     for command in (("cancel", execution), ("pause", execution), ("signal", execution, "go")):
         assert rune.json(*command, code=1)["problems"][0]["code"] == "ENDED"
 
@@ -122,8 +122,8 @@ def test_gc_removes_ended_executions(rune: InProcessCli, tmp_path: pathlib.Path)
     path = _file(tmp_path, with_id(HALTS, "litter"))
     found = [rune.json("run", path, "--no-worker", code=1)["execution_id"] for _ in range(3)]
     options = ("--workflow", "litter", "--keep", "1")
-    assert rune.json("gc", *options, "--dry-run")["executions"] == 2
-    assert rune.json("gc", *options)["executions"] == 2
+    assert rune.json("prune", *options, "--dry-run")["executions"] == 2
+    assert rune.json("prune", *options)["executions"] == 2
     left = [each["execution_id"] for each in rune.json("list", "--workflow", "litter")["executions"]]
     assert left == found[2:]
     assert rune("show", found[0]).exit_code == 2
@@ -150,5 +150,5 @@ def test_doctor_checks_both_stores(rune: InProcessCli) -> None:
 
 
 def test_audit_of_all_executions_finds_no_violation(rune: InProcessCli) -> None:
-    report = rune.json("audit", "--all")
+    report = rune.json("verify", "--all")
     assert report["violations"] == 0, report

@@ -127,7 +127,7 @@ def test_worker_crash_at_any_fail_point_loses_and_repeats_nothing(workerless_clu
     for each in crashing.values():
         _check_killed(each)
     _check_effects(workerless_cluster, executions, {each.process.pid for each in crashing.values()})
-    report = command_line(workerless_cluster.fleet).json("audit", *executions)
+    report = command_line(workerless_cluster.fleet).json("verify", *executions)
     assert report["violations"] == 0, report
     until_sync(
         lambda: not sum(_outbox_length(workerless_cluster, one) for one in executions) or None,
@@ -256,4 +256,4 @@ def test_relay_crash_after_work_repeats_nothing(workerless_cluster: Cluster) -> 
         key: count for key, count in workerless_cluster.effects().items() if key.split(":")[0] in executions
     }
     assert effects == {f"{each}:{name}@/#1": 1 for each in executions for name in ("e1", "e2")}
-    assert command_line(workerless_cluster.fleet).json("audit", *executions)["violations"] == 0
+    assert command_line(workerless_cluster.fleet).json("verify", *executions)["violations"] == 0

@@ -91,7 +91,7 @@ def test_start_at_inner_node_passes_audit(rune: InProcessCli, amqp: str) -> None
     shown = until_ended(rune, "exec_middle")
     assert shown["status"] == "completed"
     assert shown["context"]["$one"] == {"k": large}
-    assert rune.json("audit", "exec_middle")["violations"] == 0
+    assert rune.json("verify", "exec_middle")["violations"] == 0
 
 
 def test_topology_shows_importable_definitions(rune: InProcessCli) -> None:

@@ -15,7 +15,7 @@ from tests.support.services.redis_server import RedisServer
 NOWHERE = "postgresql://rune:hush-hush@127.0.0.1:1/rune"
 NO_REDIS = "redis://:hush-hush@127.0.0.1:1/0"
 SERVE = (("serve", "worker"), ("serve", "scheduler"))
-OTHERS = (("list",), ("workers",), ("migrate",), ("start", "orders"), ("gc", "--keep", "1"))
+OTHERS = (("list",), ("workers",), ("migrate",), ("start", "orders"), ("prune", "--keep", "1"))
 
 
 @pytest.mark.parametrize("command", [*SERVE, *OTHERS], ids=" ".join)

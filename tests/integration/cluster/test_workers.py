@@ -79,7 +79,7 @@ def test_stopped_worker_finishes_running_node(workerless_cluster: Cluster, tmp_p
     assert rune.json("show", execution)["output"] == ["finished", "e2"]
     effects = {key: count for key, count in workerless_cluster.effects().items() if execution in key}
     assert effects == {f"{execution}:e1@/#1": 1, f"{execution}:e2@/#1": 1}
-    assert rune.json("audit", execution)["violations"] == 0
+    assert rune.json("verify", execution)["violations"] == 0
 
 
 def test_worker_returns_token_of_unknown_node_type(workerless_cluster: Cluster) -> None:

@@ -64,7 +64,7 @@ def _crash_and_resume(
 def _check_journal(forked: ForkedRune, folder: pathlib.Path, executions: int) -> None:
     """There is one execution per key, and the audit finds no violation."""
     environment = {"RUNE_HOME": str(folder), "RUNE_NODES": "tests.support.ledger_nodes"}
-    code, out, err = forked.rune("audit", "--all", "--json", **environment)
+    code, out, err = forked.rune("verify", "--all", "--json", **environment)
     assert code == 0, out + err
     report = json.loads(out)
     assert (report["executions"], report["violations"]) == (executions, 0)

@@ -60,7 +60,7 @@ def test_credential_values_appear_in_no_output_or_file(tmp_path: pathlib.Path) -
                 until(lambda: _ended(rune, "loud", 2 * 13) or None, "every node has ended")
                 files = stored(rune.home)
                 assert files["rune.db-wal"], "the write-ahead log is not empty"
-                for command in ("show", "explain", "audit"):
+                for command in ("show", "explain", "verify"):
                     run(command, "loud")
                     run(command, "loud", "--json")
                 run("credentials", "list")

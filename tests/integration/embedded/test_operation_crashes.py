@@ -50,7 +50,7 @@ def _audit(runner: ScenarioRunner, home: pathlib.Path) -> None:
         "RUNE_NODES": "tests.support.ledger_nodes",
         "RUNE_FAILPOINT": "",
     }
-    code, out, err = runner.rune("audit", "--all", "--json", **environment)
+    code, out, err = runner.rune("verify", "--all", "--json", **environment)
     assert code == 0, out + err
     assert json.loads(out)["violations"] == 0
 

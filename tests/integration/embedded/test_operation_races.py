@@ -323,7 +323,7 @@ def test_race_has_one_consistent_outcome(
 
     assert len(outcomes) >= least, f"only one outcome, so there was no race: {outcomes}"
     monkeypatch.setenv("RUNE_HOME", str(tmp_path))
-    report = json.loads(command(["audit", "--all", "--json"], capsys).stdout)
+    report = json.loads(command(["verify", "--all", "--json"], capsys).stdout)
     assert report["violations"] == 0, report
 
 

@@ -1,4 +1,4 @@
-"""`rune keys` and `rune log`: API keys and the audit log.
+"""`rune keys` and `rune audit-log`: API keys and the audit log.
 
 Also the limits on starts, which `rune keys limit` and `rune workflows limit` set.
 """
@@ -37,8 +37,8 @@ from rune.settings import Settings
 
 keys = typer.Typer(
     name="keys",
-    help="Manage API keys.\n\nA key is shown once, when it is created; only its digest is stored.",
-    no_args_is_help=True,
+    help="Manage API keys.\n\nA key is shown once, when it is created; only its digest is stored. "
+    "Without a command: list them.",
 )
 
 
@@ -120,6 +120,12 @@ def _print_key(document: dict[str, Any], text: str, *, as_json: bool) -> None:
         return
     print(text)
     print(f"{document['id']}: store the key now, it is not shown again", file=sys.stderr)
+
+
+@keys.callback(invoke_without_command=True)
+def _keys(context: typer.Context, as_json: Json = False) -> None:
+    if context.invoked_subcommand is None:
+        list_all(as_json)
 
 
 @keys.command("list")
@@ -215,7 +221,7 @@ def _limits_text(limits: dict[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in limits.items() if value is not None)
 
 
-def log(
+def audit_log(
     actor: Annotated[
         str | None, typer.Option("--by", metavar="PRINCIPAL", help="Only actions of this principal.")
     ] = None,
@@ -243,9 +249,9 @@ def log(
     with the error code. Starts are recorded with the execution instead.
 
     Examples:
-      rune log
-      rune log --of orders
-      rune log --action credential --by key:k0123456789abcdef
+      rune audit-log
+      rune audit-log --of orders
+      rune audit-log --action credential --by key:k0123456789abcdef
     """
 
     def work(settings: Settings) -> None:

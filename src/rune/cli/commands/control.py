@@ -27,7 +27,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Key = Annotated[
     str | None,
     typer.Option(
-        "--key",
+        "--idempotency-key",
         callback=not_empty,
         help="Idempotency key: a second call with the same key returns the first execution.",
     ),
@@ -80,7 +80,7 @@ def start(
     there is no other.
 
     Examples:
-      rune start orders -i @order.json --key order-7
+      rune start orders -i @order.json --idempotency-key order-7
       rune start orders@stable --wait
     """
 
@@ -197,7 +197,9 @@ def signal(
     key: Annotated[
         str | None,
         typer.Option(
-            "--key", callback=not_empty, help="Idempotency key: signals with the same key are delivered once."
+            "--idempotency-key",
+            callback=not_empty,
+            help="Idempotency key: signals with the same key are delivered once.",
         ),
     ] = None,
     as_json: Json = False,

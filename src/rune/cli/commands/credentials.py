@@ -105,8 +105,7 @@ def _change_grants(name: str, grantees: list[str], *, granted: bool, as_json: bo
 
 credentials = typer.Typer(
     name="credentials",
-    help="Manage the credentials that nodes use. Values are never shown.",
-    no_args_is_help=True,
+    help="Manage the credentials that nodes use. Values are never shown.\n\nWithout a command: list them.",
 )
 key = typer.Typer(name="key", help="Manage the keys that encrypt the credentials.", no_args_is_help=True)
 credentials.add_typer(key)
@@ -195,6 +194,12 @@ def add(
         )
 
     _run_change(work, "added", as_json=as_json)
+
+
+@credentials.callback(invoke_without_command=True)
+def _credentials(context: typer.Context, as_json: Json = False) -> None:
+    if context.invoked_subcommand is None:
+        list_all(as_json)
 
 
 @credentials.command("list")

@@ -1,4 +1,4 @@
-"""`rune gc`, `rune backup`, `rune restore` and `rune audit`: maintain the stores."""
+"""`rune prune`, `rune backup`, `rune restore` and `rune verify`: maintain the stores."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Ended(StrEnum):
     cancelled = "cancelled"
 
 
-def gc(
+def prune(
     workflow: Annotated[
         str | None, typer.Option("--workflow", "-w", help="Only executions of this workflow.")
     ] = None,
@@ -81,13 +81,13 @@ def gc(
     kept.
 
     Examples:
-      rune gc --older-than 30d
-      rune gc --status completed --keep 1000 --dry-run
+      rune prune --older-than 30d
+      rune prune --status completed --keep 1000 --dry-run
     """
 
     def work() -> int:
         settings = load_settings()
-        require_local(settings, "gc")
+        require_local(settings, "prune")
         rules = _rules(settings, workflow, tuple(each.value for each in status or ()), older_than, keep)
         return _delete(settings, rules, dry_run=dry_run, vacuum=vacuum, as_json=as_json)
 
@@ -150,7 +150,7 @@ def _print(
         return
 
     if not rules:
-        print("No retention rule is configured, so nothing is deleted; see `rune gc --help`.")
+        print("No retention rule is configured, so nothing is deleted; see `rune prune --help`.")
     elif dry_run:
         print(f"would delete {count(done.executions, 'execution')}; database size {_size(done.bytes_before)}")
     else:
@@ -166,7 +166,7 @@ def _print(
     if not done.shrinks:
         print(
             "This file was created by a version whose files do not shrink: its free space is reused but not returned to"
-            " the disk.\nRun `rune gc --vacuum` once, while no other process uses the file, to change that."
+            " the disk.\nRun `rune prune --vacuum` once, while no other process uses the file, to change that."
         )
 
 
@@ -245,7 +245,7 @@ def _print_json(found: BackupResult, **more: str | None) -> None:
     print_json({**msgspec.to_builtins(found), **more})
 
 
-def audit(
+def verify(
     executions: Annotated[
         list[str] | None,
         typer.Argument(metavar="[ID]", help="Execution ids, or unique prefixes of them."),
@@ -256,8 +256,8 @@ def audit(
     """Replay the journal and check its invariants. Exits 1 on a violation.
 
     Examples:
-      rune audit --all
-      rune audit x019a --json
+      rune verify --all
+      rune verify x019a --json
     """
     if everything == bool(executions):
         raise typer.BadParameter("give execution ids or --all")
@@ -268,7 +268,7 @@ def audit(
     def empty() -> int:
         return _Report(as_json=as_json).close()
 
-    raise typer.Exit(read(work, as_json=as_json, without_file=empty if everything else None, here="audit"))
+    raise typer.Exit(read(work, as_json=as_json, without_file=empty if everything else None, here="verify"))
 
 
 async def _audit(reader: ExecutionReader, given: list[str], *, as_json: bool) -> int:

@@ -85,7 +85,7 @@ def run(
 
     Examples:
       rune run examples/hello -i '{"name": "Ada"}'
-      rune run order.yaml -i @order.json --key order-7
+      rune run order.yaml -i @order.json --idempotency-key order-7
     """
     request = Request(
         file=file,

@@ -22,8 +22,7 @@ from rune.settings import Settings, load_settings
 
 triggers = typer.Typer(
     name="triggers",
-    help="Manage the webhooks and schedules of stored workflows.",
-    no_args_is_help=True,
+    help="Manage the webhooks and schedules of stored workflows.\n\nWithout a command: list them.",
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
@@ -36,6 +35,12 @@ Name = Annotated[
 
 NEXT_TIMES = 5
 """Number of coming times of a schedule that are shown."""
+
+
+@triggers.callback(invoke_without_command=True)
+def _triggers(context: typer.Context, as_json: Json = False) -> None:
+    if context.invoked_subcommand is None:
+        list_triggers(None, as_json)
 
 
 @triggers.command("list")

@@ -53,4 +53,6 @@ def _log_result(result: RetentionResult) -> None:
             result.bytes_after,
         )
     if not result.shrinks:
-        log.warning("the file was created by an earlier version and does not shrink; see `rune gc --vacuum`")
+        log.warning(
+            "the file was created by an earlier version and does not shrink; see `rune prune --vacuum`"
+        )

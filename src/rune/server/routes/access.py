@@ -34,7 +34,7 @@ from rune.server.responses import ApiError, Reply, no_content
 from rune.server.routing import PREFIX, Caller, JsonBody, Omittable, Page, Server, example, resource
 from rune.server.schemas import View
 
-entries = resource("log")
+entries = resource("audit log")
 
 Text = Annotated[str, Field(min_length=1, max_length=300)]
 limits = resource("workflows")
@@ -95,8 +95,9 @@ def entry_view(entry: AuditEntry) -> EntryView:
     )
 
 
+@entries.get("/log", dependencies=[requires("admin")], include_in_schema=False)  # its name before version 0.2
 @entries.get(
-    "/log",
+    "/audit-log",
     summary="List the audit log, newest first",
     dependencies=[requires("admin")],
     response_model=EntryPage,
