@@ -10,7 +10,7 @@ RuneError                              base of all errors that Rune raises on pu
 ├── settings                           SettingsError
 ├── core.expr.budget                   ExpressionError (MissingError, BudgetError), ExpressionSyntaxError,
 │                                      ExpressionSyntaxErrors
-├── ports.journal                      StoreUnavailableError, ExecutionEndedError, TokenEndedError,
+├── ports.journal                      StoreUnavailableError (StoreDamagedError), ExecutionEndedError, TokenEndedError,
 │                                      ExecutionRemovedError, NewerFormatError, IdempotencyConflictError,
 │                                      IdempotencyKeyExpiredError
 ├── ports.processes                    FileInUseError, NoOwnerError, OwnerLostError: all StoreUnavailableError

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, closing
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from rune.adapters.sqlite import retention as embedded_retention
 from rune.adapters.sqlite.access import SqliteApiKeys, SqliteAuditLog, SqliteStartLimits
 from rune.adapters.sqlite.backup import inspect, lock_owner
 from rune.adapters.sqlite.credentials import SqliteCredentials, SqliteGrants
+from rune.adapters.sqlite.database import reporting_damage, reporting_errors
 from rune.adapters.sqlite.journal import SqliteJournal
 from rune.adapters.sqlite.owner import Lock, OwnerClient, OwnerConnection, OwnerServer, socket_of
 from rune.adapters.sqlite.readonly import ReadOnlyDatabase, SqliteIndex
@@ -55,7 +56,7 @@ async def running_engine(
     opened = bool(roles) and clock is None if door is None else door
     registry = registry or full_registry(settings.nodes)
     clock = clock or SystemClock()
-    with Lock(settings.database):
+    with Lock(settings.database), reporting_errors(settings.database):
         stores = SqliteStores(settings.database, clock, relaxed=settings.durability == "relaxed")
         stores.database.start()
         try:
@@ -145,7 +146,7 @@ async def open_reader(
     settings: Settings, catalogue: Catalogue | None = None
 ) -> AsyncIterator[ExecutionReader]:
     """Open read-only access, also while another process owns the file. It blocks no writer."""
-    with closing(ReadOnlyDatabase(settings.database)) as database:
+    with _reading(settings) as database:
         journal = SqliteJournal(database)
         plans = PlanCache(journal, catalogue or standard_catalogue(), reading=True)
         workflows = SqliteWorkflows(database)
@@ -157,7 +158,7 @@ async def open_reader(
 @asynccontextmanager
 async def open_credentials(settings: Settings) -> AsyncIterator[CredentialService]:
     """Open read-only access to the credentials, without their values."""
-    with closing(ReadOnlyDatabase(settings.database)) as database:
+    with _reading(settings) as database:
         credentials = SqliteCredentials(database, keys(settings))
         yield credential_service(credentials, SqliteGrants(database), SqliteAuditLog(database))
 
@@ -165,7 +166,7 @@ async def open_credentials(settings: Settings) -> AsyncIterator[CredentialServic
 @asynccontextmanager
 async def open_access(settings: Settings) -> AsyncIterator[Access]:
     """Open read-only access to API keys, grants, limits, triggers and the audit log."""
-    with closing(ReadOnlyDatabase(settings.database)) as database:
+    with _reading(settings) as database:
         yield Access(
             SqliteApiKeys(database),
             SqliteGrants(database),
@@ -177,8 +178,15 @@ async def open_access(settings: Settings) -> AsyncIterator[Access]:
 
 async def preview(settings: Settings, rules: Sequence[Rule], now: int) -> RetentionResult:
     """Return what the retention rules would delete now."""
-    with closing(ReadOnlyDatabase(settings.database)) as database:
+    with _reading(settings) as database:
         return embedded_retention.preview(database.reader, database.path, rules, now)
+
+
+@contextmanager
+def _reading(settings: Settings) -> Iterator[ReadOnlyDatabase]:
+    """Open the file for reading; a damaged one raises StoreDamagedError, wherever the damage is found."""
+    with reporting_damage(settings.database), closing(ReadOnlyDatabase(settings.database)) as database:
+        yield database
 
 
 async def vacuum(settings: Settings) -> tuple[int, int]:

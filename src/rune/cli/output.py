@@ -142,6 +142,7 @@ def refuse_error(error: RuneError, *, as_json: bool, hint: str = "") -> int:
     """Print an error and return the exit code."""
     unreachable = error.code in {
         "STORE_AWAY",
+        "STORE_DAMAGED",
         "NEWER_FORMAT",
         "BAD_FRAME",
         "NEEDS_MIGRATION",

@@ -43,6 +43,12 @@ class StoreUnavailableError(RuneError):
     code = "STORE_AWAY"
 
 
+class StoreDamagedError(StoreUnavailableError):
+    """The content of a store cannot be read. Retrying does not help; a backup does."""
+
+    code = "STORE_DAMAGED"
+
+
 class IdempotencyConflictError(RuneError):
     """An idempotency key was used before with another payload or workflow."""
 

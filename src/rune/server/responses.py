@@ -80,6 +80,7 @@ STATUS: dict[str, int] = {
     "TOO_MANY_WATCH": 429,
     "SECRET_KEY": 503,
     "STORE_AWAY": 503,
+    "STORE_DAMAGED": 503,
     "NEWER_FORMAT": 503,
     "NOT_READY": 503,
 }

@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from rune.adapters.private_files import restrict_file
-from rune.adapters.sqlite.database import MIGRATIONS, SIDE_FILES
+from rune.adapters.sqlite.database import MIGRATIONS, SIDE_FILES, damage_error, is_damage
 from rune.adapters.sqlite.owner import NETWORK_FILE_SYSTEMS, Lock, file_system
 from rune.adapters.sqlite.readonly import ReadOnlyDatabase
 from rune.errors import RuneError
@@ -39,7 +39,8 @@ def create_backup(database: Path, target: Path) -> BackupResult:
     source = ReadOnlyDatabase(database)
     try:
         with _errors_translated(target), _temporary_file(target) as part:
-            found = _copy(source.reader, part)
+            with _damage_reported(database):
+                found = _copy(source.reader, part)
             os.rename(part, target)
             _fsync(target.parent)
     finally:
@@ -128,6 +129,19 @@ def _errors_translated(target: Path) -> Iterator[None]:
     except (OSError, sqlite3.Error) as error:
         reason = (error.strerror or str(error)).lower() if isinstance(error, OSError) else error
         raise StoreUnavailableError(f"{target}: {reason}") from error
+
+
+@contextmanager
+def _damage_reported(database: Path) -> Iterator[None]:
+    """Attribute damage that is found while the database is copied to the database, not to the copy."""
+    try:
+        yield
+    except InvalidBackupError as error:
+        raise damage_error(database, error) from error
+    except sqlite3.Error as error:
+        if not is_damage(error):
+            raise
+        raise damage_error(database, error) from error
 
 
 def _set_aside(database: Path) -> Path:

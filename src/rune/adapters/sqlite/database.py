@@ -11,7 +11,8 @@ import asyncio
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.resources import files
 from itertools import chain
 from pathlib import Path
@@ -22,7 +23,7 @@ import msgspec
 from rune.adapters.private_files import create_private_file, restrict_file
 from rune.adapters.rows import LETTERS
 from rune.core.execution.fact import ExecutionEnded
-from rune.ports.journal import NewerFormatError, StoreUnavailableError
+from rune.ports.journal import NewerFormatError, StoreDamagedError, StoreUnavailableError
 
 
 def _read_migration(name: str) -> Callable[[], str]:
@@ -102,6 +103,7 @@ class Database:
         self._wakeup = threading.Condition()
         self._stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._rejected_claims: list[tuple[Any, ...]] = []  # of groups that could not be written
         self._make_files_private()
         self._writer = self._connect()
         migrate(self._writer)
@@ -117,7 +119,7 @@ class Database:
                 "INSERT INTO opening VALUES (1, 1) ON CONFLICT (one) DO UPDATE SET count = count + 1 RETURNING count"
             ).fetchone()
         except sqlite3.Error as error:
-            raise StoreUnavailableError(f"cannot write to {self.path}: {error}") from error
+            raise store_error(self.path, error, "cannot write to ") from error
         return int(count)
 
     def _make_files_private(self) -> None:
@@ -145,7 +147,7 @@ class Database:
                 connection.execute(f"PRAGMA synchronous = {'NORMAL' if self._relaxed else 'FULL'}")
                 connection.execute("PRAGMA wal_autocheckpoint = 4000")
         except sqlite3.Error as error:
-            raise StoreUnavailableError(f"cannot open {self.path}: {error}") from error
+            raise store_error(self.path, error, "cannot open ") from error
         return connection
 
     def connect_reader(self) -> sqlite3.Connection:
@@ -180,7 +182,7 @@ class Database:
                 while not self._pending and not self._stopping:
                     self._wakeup.wait(0.2)
                 if not self._pending:
-                    return
+                    break
             group = [self._pending.popleft()]
             if type(group[0].work) is ExclusiveWrite:
                 self._write_alone(group[0])
@@ -189,12 +191,14 @@ class Database:
                     group.append(self._pending.popleft())
                 self._write(group)
             self._notify(group)
+        if self._rejected_claims:
+            self._write([])
 
     def _write_alone(self, write: Write) -> None:
         try:
             write.answer = write.work(self._writer)
         except sqlite3.Error as error:
-            write.error = StoreUnavailableError(f"{self.path}: {error}")
+            write.error = store_error(self.path, error)
         except Exception as error:
             write.error = error
         finally:
@@ -202,7 +206,11 @@ class Database:
 
     def _write(self, group: list[Write]) -> None:
         """Write a group in one transaction. If a write fails, repeat the group with a savepoint for each write, so that
-        only the failing ones are rejected."""
+        only the failing ones are rejected.
+
+        Claims are written even if the facts they were submitted with are rejected: with the same group, or, if the file
+        cannot be written, with the next one. So no result is stored without the claims that preceded it.
+        """
         self.groups += 1
         try:
             self._writer.execute("BEGIN IMMEDIATE")
@@ -217,21 +225,29 @@ class Database:
                     write.answer = write.work(self._writer)
             write_starts(self._writer, starts)
             write_rows(self._writer, rows)
-            self._writer.execute("COMMIT")
+            self._commit()
         except Exception:
             self._roll_back()
             self._write_one_by_one(group)
+
+    def _commit(self) -> None:
+        if self._rejected_claims:
+            insert_claims(self._writer, self._rejected_claims)
+        self._writer.execute("COMMIT")
+        self._rejected_claims.clear()
 
     def _write_one_by_one(self, group: list[Write]) -> None:
         try:
             self._writer.execute("BEGIN IMMEDIATE")
             for write in group:
                 self._write_one(write)
-            self._writer.execute("COMMIT")
+            self._commit()
         except sqlite3.Error as error:
             self._roll_back()
             for write in group:
-                write.error = StoreUnavailableError(f"{self.path}: {error}")
+                write.error = store_error(self.path, error)
+                if type(write.work) is Rows:
+                    self._rejected_claims += write.work.claims
 
     def _write_one(self, write: Write) -> None:
         self._writer.execute("SAVEPOINT one")
@@ -244,6 +260,8 @@ class Database:
             self._writer.execute("ROLLBACK TO one")
             self._writer.execute("RELEASE one")
             write.error = error
+            if type(write.work) is Rows:
+                insert_claims(self._writer, write.work.claims)
 
     def _roll_back(self) -> None:
         if self._writer.in_transaction:
@@ -335,10 +353,15 @@ def insert_facts(db: sqlite3.Connection, rows: Sequence[Row]) -> None:
     _insert(db, _FACT_STATEMENTS, rows)
 
 
+def insert_claims(db: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Insert claims; those that are stored already are skipped."""
+    _insert(db, _CLAIM_STATEMENTS, rows)
+
+
 def write_rows(db: sqlite3.Connection, group: Sequence[Rows]) -> None:
     """Insert a group of writes. A fact that is already stored fails the whole group."""
     _insert(db, _FACT_STATEMENTS, [row for each in group for row in each.facts])
-    _insert(db, _CLAIM_STATEMENTS, [row for each in group for row in each.claims])
+    insert_claims(db, [row for each in group for row in each.claims])
     _insert(
         db, _WAKE_STATEMENTS, [(each.facts[0][0], each.wake_at) for each in group if each.wake_at is not None]
     )
@@ -391,4 +414,44 @@ def read(database: Database, statement: str, values: tuple[Any, ...] = ()) -> li
     except sqlite3.Error as error:
         if str(error).startswith("no such table"):
             return []
-        raise StoreUnavailableError(f"cannot read {database.path}: {error}") from None
+        raise store_error(database.path, error, "cannot read ") from None
+
+
+_DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Return whether SQLite reports that the content of the file is wrong."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE
+
+
+def store_error(path: Path, error: sqlite3.Error, doing: str = "") -> StoreUnavailableError:
+    """Return the error of the port for an error of SQLite."""
+    if is_damage(error):
+        return damage_error(path, error)
+    return StoreUnavailableError(f"{doing}{path}: {error}" if doing else f"{path}: {error}")
+
+
+def damage_error(path: Path, error: Exception) -> StoreDamagedError:
+    return StoreDamagedError(
+        f"{path} is damaged: {error}; `rune restore BACKUP --replace` replaces it with a backup"
+    )
+
+
+@contextmanager
+def reporting_errors(path: Path) -> Iterator[None]:
+    """Context in which errors of SQLite that leave the block are raised as errors of the port."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise store_error(path, error, "cannot read ") from error
+
+
+@contextmanager
+def reporting_damage(path: Path) -> Iterator[None]:
+    """As `reporting_errors`, for blocks that only read: a stored value that cannot be decoded is damage as well."""
+    with reporting_errors(path):
+        try:
+            yield
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise damage_error(path, error) from error

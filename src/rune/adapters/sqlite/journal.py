@@ -168,10 +168,10 @@ class SqliteJournal:
     async def record(self, execution: str, facts: Sequence[Fact]) -> Sequence[Fact]:
         number = self._number(execution)
         ended = self._ended.get(execution)
+        if ended is not None and execution not in self._final:
+            ended = await self._wait_for_end(execution, number)
         last = facts[-1]
         if ended is not None and type(last) is ExecutionEnded:
-            # The end that was recorded first may not be durable yet: wait for its group.
-            await self._database.submit(_no_write)
             raise ExecutionEndedError(ended)
         if ended is None and type(last) is ExecutionEnded:
             self._ended[execution] = last
@@ -204,6 +204,21 @@ class SqliteJournal:
         if type(last) is ExecutionEnded:
             self._final[execution] = last
         return facts
+
+    async def _wait_for_end(self, execution: str, number: int) -> ExecutionEnded | None:
+        """Return the end of an execution once the write of it is over; None if that write failed.
+
+        Until then it is open whether later facts are late: marked as late for an end that is not stored, they would
+        be lost.
+        """
+        while (ended := self._ended.get(execution)) is not None and execution not in self._final:
+            await self._database.submit(_no_write)
+            row = self._database.reader.execute("SELECT end FROM execution WHERE n = ?", (number,)).fetchone()
+            if row is not None and row[0] is not None:
+                self._final[execution] = self._ended[execution] = _END_DECODER.decode(row[0])
+            else:
+                self._withdraw_end(execution, ended)
+        return ended
 
     def _withdraw_end(self, execution: str, last: Fact) -> None:
         if self._ended.get(execution) is last:

@@ -12,7 +12,7 @@ from typing import Any
 
 from rune.adapters.private_files import restrict_file
 from rune.adapters.rows import list_page, summary_of
-from rune.adapters.sqlite.database import MIGRATIONS, Database, WriteFunction
+from rune.adapters.sqlite.database import MIGRATIONS, Database, WriteFunction, store_error
 from rune.codec.facts import decode_path
 from rune.core.execution.token import Path as LineagePath
 from rune.ports.journal import NewerFormatError, StoreUnavailableError
@@ -73,7 +73,7 @@ class ReadOnlyDatabase(Database):
         try:
             row: tuple[int] = self.reader.execute(statement).fetchone()
         except sqlite3.Error as error:
-            raise StoreUnavailableError(f"cannot read {self.path}: {error}") from error
+            raise store_error(self.path, error, "cannot read ") from error
         return row
 
     def submit(self, work: WriteFunction) -> asyncio.Future[Any]:
@@ -90,7 +90,8 @@ class ReadOnlyDatabase(Database):
         try:
             yield
         finally:
-            self.reader.execute("COMMIT")
+            if self.reader.in_transaction:  # an error of the file may have ended it
+                self.reader.execute("COMMIT")
 
     def close(self) -> None:
         self.reader.close()

@@ -1,0 +1,77 @@
+"""Commands on a damaged database file."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import pytest
+
+from tests.support.cli_process import Rune
+from tests.support.documents import document, node
+
+FLOW = document(
+    [node("in", "input"), node("send", "noop", parameters={"effectful": True})], "in>send", id="flow"
+)
+PAGE_BYTES = 4096
+COMMANDS = (
+    ("list",),
+    ("show", "flow-1"),
+    ("watch", "flow-1"),
+    ("explain", "flow-1"),
+    ("audit", "--all"),
+    ("audit", "flow-1"),
+    ("workflows",),
+    ("workflows", "show", "flow"),
+    ("triggers", "list"),
+    ("keys", "list"),
+    ("log",),
+    ("credentials", "list"),
+    ("dlq", "list"),
+    ("gc", "--older-than", "1d", "--dry-run"),
+    ("backup", "copy.db"),
+    ("start", "flow"),
+    ("cancel", "flow-1"),
+)
+
+
+@pytest.fixture(scope="module")
+def intact(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The content of a file with a deployed workflow and an execution."""
+    folder = tmp_path_factory.mktemp("intact")
+    rune = Rune(folder / "home")
+    (folder / "flow.json").write_text(json.dumps(FLOW))
+    assert rune("deploy", str(folder / "flow.json")).returncode == 0
+    assert rune("run", str(folder / "flow.json"), "--id", "flow-1").returncode == 0
+    return (folder / "home" / "rune.db").read_bytes()
+
+
+def _damage_pages(content: bytes) -> bytes:
+    """Overwrite every page but the first, which has the header and the schema."""
+    return content[:PAGE_BYTES] + b"\xa5" * (len(content) - PAGE_BYTES)
+
+
+def _damage_header(content: bytes) -> bytes:
+    return b"\xa5" * PAGE_BYTES + content[PAGE_BYTES:]
+
+
+def _truncate(content: bytes) -> bytes:
+    return content[: 2 * PAGE_BYTES]
+
+
+@pytest.mark.parametrize("damage", [_damage_pages, _damage_header, _truncate])
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_command_on_damaged_file_names_file_and_restore(
+    command: tuple[str, ...], damage: object, intact: bytes, tmp_path: pathlib.Path
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "rune.db").write_bytes(damage(intact))  # type: ignore[operator]
+    given = [str(tmp_path / each) if each == "copy.db" else each for each in command]
+
+    done = Rune(home)(*given)
+
+    assert done.returncode == 3, (done.stdout, done.stderr)
+    (message,) = done.stderr.strip().splitlines()
+    assert str(home / "rune.db") in message
+    assert "rune restore" in message
