@@ -7,7 +7,7 @@ from collections.abc import Callable
 from heapq import heappop
 from typing import Any, NamedTuple
 
-from tests.faults.change import Change, replace, skip
+from tests.faults.change import Change, replace
 
 
 class Fault(NamedTuple):
@@ -87,9 +87,16 @@ def _tolerate_duplicate(original: Callable[..., Any]) -> Callable[..., Any]:
     return _replay
 
 
+def _give_up_at_once(original: Any) -> Any:
+    async def count(*_: Any) -> int:
+        return 1_000
+
+    return count
+
+
 TOLERATE_DUPLICATE_IN_FOLD = replace("rune.core.execution.fold:_Fold._replay", _tolerate_duplicate)
 """Folding the history of a node that was emitted twice raises no error."""
 
 
-NO_ENGINE_RETRY = skip("rune.runtime.worker.worker:RedeliveryBackoff.delay")
+NO_ENGINE_RETRY = replace("rune.runtime.worker.worker:Worker._count_engine_error", _give_up_at_once)
 """An error of the engine ends its execution at once; no test has to wait for the tries in between."""

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from typing import Any
 
 import aio_pika
@@ -17,10 +18,10 @@ from rune.core.execution.token import Token
 from rune.nodes.custom import kind_of, node
 from rune.nodes.registry import standard_registry
 from rune.ports.queue import Delivery, default_route
+from rune.runtime.maintenance.scheduler import SWEEP_PERIOD_MS
 from rune.runtime.worker import worker
 from rune.runtime.worker.executor import Executor
 from rune.runtime.worker.node_runner import NodeRunner
-from rune.runtime.worker.worker import RedeliveryBackoff
 from rune.testing.clock import VirtualClock
 from rune.testing.harness import Harness
 from tests.hazards.dead_letters import next_dead_letter
@@ -141,11 +142,30 @@ def test_h_c3_message_for_unknown_node_does_not_end_execution(backend: Backend) 
     assert status == "completed"
 
 
-def test_h_c4_failed_message_is_redelivered_with_growing_delay() -> None:
-    # fault: c4: `delay` returns 0.0 every time
-    backoff = RedeliveryBackoff()
-    delivery = Delivery("x", Token(1))
-    assert [backoff.delay(delivery) for _ in range(4)] == [5.0, 25.0, 125.0, None]
+@backends("embedded")
+def test_h_c4_failed_message_is_redelivered_with_growing_delay(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # fault: c4: every error counts as the first
+    clock = VirtualClock()
+    tries: list[int] = []
+
+    async def broken(*given: Any) -> Any:
+        tries.append(clock.now())
+        raise LookupError("the engine itself")
+
+    monkeypatch.setattr(NodeRunner, "run", broken)
+
+    async def go() -> Any:
+        async with backend.open(clock=clock) as engine:
+            return await (await engine.start(workflow("start>a", a=edit(x=1)))).end()
+
+    end = asyncio.run(go())
+    assert (end.status, end.error.code) == ("failed", "DEAD_LETTERED")
+    gaps = [(after - before) / 1000 for before, after in pairwise(tries)]
+    assert len(gaps) == 3
+    for gap, delay in zip(gaps, worker.REDELIVERY_DELAYS_S, strict=True):
+        assert delay <= gap <= delay + SWEEP_PERIOD_MS / 1000
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")], ids=str)

@@ -33,6 +33,7 @@ class Claim(msgspec.Struct, frozen=True):
     due: int | None = None  # of an expired wait: when it was due
     recovered: bool = False  # the execution was loaded from the journal
     first: int | None = None  # of a join: when its first branch arrived
+    given_back: int = 0  # how often a worker gave the token back: such a claim did not crash its worker
 
 
 class Applied(msgspec.Struct, frozen=True):
@@ -78,6 +79,14 @@ class State(Protocol):
 
     async def renew(self, execution: str, node: int, path: Path, fence: Fence) -> bool:
         """Extend a lease. False if it has expired, belongs to another fence, or the token's region was cancelled."""
+
+    async def give_back(self, execution: str, token: Token, owner: str, delays: Sequence[int] = ()) -> int:
+        """End the lease that a worker has on a token which it did not process.
+
+        With `delays` (ms), count an engine error of this token and attempt, whichever worker it happened in, and refuse
+        claims until the delay of this error is over; the sweeper does not send the token earlier either. Return the
+        number of errors; 0 if none was counted, because another worker holds the token or it is done.
+        """
 
     def predict_end(
         self, execution: str, decisions: Sequence[Decision]

@@ -65,7 +65,7 @@ def dump_keys(redis: Any) -> dict[bytes, Any]:
 
 
 def test_every_script_of_an_execution_is_covered() -> None:
-    assert set(ARGUMENTS) == set(VERBS) - {"delay", "forget", "server_run"}
+    assert set(ARGUMENTS) == set(VERBS) - {"bury", "delay", "forget", "retry", "server_run"}
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
@@ -218,14 +218,23 @@ def test_server_run_number_is_shared_and_grows(redis: Any) -> None:
 
 def test_delayed_token_is_moved_once(redis: Any) -> None:
     redis.function_load(library()[1].decode(), replace=True)
-    keys = ("mirror:{p00}:later", "mirror:{p00}:one", "mirror:{p00}:two")
+    keys = ("mirror:{p00}:later", "mirror:{p00}:one", "mirror:{p00}:two", "mirror:{p00}:dead")
     redis.zadd(keys[0], {b"3 17 3 x y\x00token": NOW, b"2 18 1 ztoken": NOW + 1})
     moved = [
-        redis.fcall(function("delay"), len(keys), *keys, 0, now, 10) for now in (NOW - 1, NOW, NOW, NOW + 1)
+        redis.fcall(function("delay"), len(keys), *keys, 0, now, 10, 100)
+        for now in (NOW - 1, NOW, NOW, NOW + 1)
     ]
     assert moved == [0, 1, 0, 1]
     ((_, two),), ((_, one),) = redis.xrange(keys[2]), redis.xrange(keys[1])
     assert (two, one) == ({b"x": b"x y", b"t": b"\x00token"}, {b"x": b"z", b"t": b"token"})
+
+
+def test_malformed_delayed_tokens_become_dead_letters(redis: Any) -> None:
+    redis.function_load(library()[1].decode(), replace=True)
+    keys = ("mirror:{p00}:later", "mirror:{p00}:one", "mirror:{p00}:two", "mirror:{p00}:dead")
+    redis.zadd(keys[0], {b"noise": NOW, b"99 1 1 ztoken": NOW, b"4 1 1 ztoken": NOW, b"2 18 1 ztoken": NOW})
+    redis.fcall(function("delay"), len(keys), *keys, 0, NOW, 10, 100)
+    assert (redis.zcard(keys[0]), redis.xlen(keys[1]), redis.xlen(keys[3])) == (0, 1, 3)
 
 
 def test_token_over_limit_is_held_back_once(redis: Any) -> None:

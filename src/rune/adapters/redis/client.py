@@ -59,6 +59,7 @@ VERBS = (
     "install",
     "release",
     "renew",
+    "retry",
     "server_run",
     "signal",
     "sweep",

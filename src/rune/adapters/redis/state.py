@@ -271,7 +271,7 @@ class RedisState:
     def _decode_claim(
         self, execution: str, token: Token, now: int, found: Any, run: tuple[str, int]
     ) -> Claim:
-        verdict, sent, number, again, due, read_back, alone, first = found
+        verdict, sent, number, again, due, read_back, alone, first, given_back = found
         current = token_from_fields(sent) if sent else token
         if verdict not in ("run", "cancelled"):
             return Claim(verdict, current if verdict.startswith("held") else token, now)
@@ -281,10 +281,25 @@ class RedisState:
         recovered = read_back and fence is not None
         # A worker may have held the token when the state was lost; if so, the journal may already have its row.
         again = (again or read_back) and fence is not None
-        return Claim(verdict, current, now, fence, again, due or None, recovered, first or None)
+        return Claim(verdict, current, now, fence, again, due or None, recovered, first or None, given_back)
 
     async def renew(self, execution: str, node: int, path: Path, fence: Fence) -> bool:
         return bool(await self.run("renew", execution, node, encode_path(path), fence[1]))
+
+    async def give_back(self, execution: str, token: Token, owner: str, delays: Sequence[int] = ()) -> int:
+        self._predictor.forget(execution)
+        keys = self._keys.of(execution)
+        return int(
+            await self.run(
+                "retry",
+                execution,
+                token.node,
+                encode_path(token.path),
+                owner,
+                *delays,
+                streams=(f"{keys[0]}:e",),
+            )
+        )
 
     def predict_end(
         self, execution: str, decisions: Sequence[Decision]

@@ -75,6 +75,7 @@ class SqliteState:
         self._admission = AdmissionGate(self._running.__len__)
         self._timers = Timers(self._armed)
         self._cursor = (-1, 0)
+        self._engine_errors: dict[str, dict[tuple[int, Path, int], int]] = {}
         self.rebuilds = 0
 
     @property
@@ -166,8 +167,34 @@ class SqliteState:
             return Claim("held", mine, now)
         fence = self._journal.next_fence()
         running.claim(token.key)
-        running.leases[token.key] = Lease(owner, fence, now + LEASE_MS)
-        return Claim(verdict, mine, now, fence, again, due, running.recovered, running.first(mine))
+        given_back = 0 if held is None else held.given_back
+        running.leases[token.key] = Lease(owner, fence, now + LEASE_MS, given_back)
+        return Claim(
+            verdict, mine, now, fence, again, due, running.recovered, running.first(mine), given_back
+        )
+
+    async def give_back(self, execution: str, token: Token, owner: str, delays: Sequence[int] = ()) -> int:
+        running = self._running.get(execution)
+        if running is None:
+            return self._count_engine_error(execution, token) if delays else 0
+        now, held = self._now(running), running.leases.get(token.key)
+        taken_over = held is not None and held.until > now and held.owner != owner
+        if taken_over or claim_verdict(running.plan, running.state, token) not in ("run", "cancelled"):
+            return 0
+        count = self._count_engine_error(execution, token) if delays else 0
+        delay = delays[count - 1] if 0 < count <= len(delays) else 0
+        if held is not None:
+            running.leases[token.key] = Lease("", held.fence, now + delay, held.given_back + 1)
+        elif count:
+            running.claim(token.key)
+            running.leases[token.key] = Lease("", self._journal.next_fence(), now + delay)
+        return count
+
+    def _count_engine_error(self, execution: str, token: Token) -> int:
+        errors = self._engine_errors.setdefault(execution, {})
+        key = (*token.key, token.attempt)
+        errors[key] = errors.get(key, 0) + 1
+        return errors[key]
 
     async def renew(self, execution: str, node: int, path: Path, fence: Fence) -> bool:
         running = self._running.get(execution)
@@ -342,6 +369,7 @@ class SqliteState:
 
     async def end(self, execution: str, fact: ExecutionEnded) -> None:
         running = self._running.pop(execution, None)
+        self._engine_errors.pop(execution, None)
         if running is not None:
             end_execution(running.state, fact)
         self._journal.forget(execution)
@@ -444,6 +472,7 @@ class Lease(msgspec.Struct):
     owner: str
     fence: Fence
     until: int
+    given_back: int = 0  # how often a worker gave the token back
 
 
 class LoadedExecution(msgspec.Struct):

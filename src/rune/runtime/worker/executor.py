@@ -119,6 +119,10 @@ class Executor:
         await self._queue.ack(delivery)
         return claim.verdict != "held"
 
+    async def give_back(self, delivery: Delivery, delays: Sequence[int] = ()) -> int:
+        """End the lease of a delivery that was not processed; with `delays`, count an engine error. See the port."""
+        return await self._state.give_back(delivery.execution, delivery.token, self._owner, delays)
+
     async def _run_and_commit(self, data: ExecutionData, claim: Claim) -> None:
         # crash here: the lease expires and the scheduler sends the token again
         failpoint.hit("claimed")
@@ -164,11 +168,12 @@ class Executor:
         count = await self._journal.count_claim(
             execution, token.node, token.path, claim.fence, claim.now, durable=claim.again or claim.recovered
         )
-        if count <= MAX_CLAIMS + token.attempt:
+        crashes = count - 1 - claim.given_back
+        if crashes < MAX_CLAIMS + token.attempt:
             return
         name = token_name(token.node, token.path, data.plan.ids)
         origin = error_origin(data.plan, token.node, token.path, token.attempt)
-        message = f"{name} crashed its worker {count - 1} times"
+        message = f"{name} crashed its worker {crashes} times"
         failure = Error("WORKER_CRASH", message, {"node": name}, True, origin=origin)
         await self._finisher.finish(execution, FinishExecution("failed", failure), claim.now, counted=False)
         raise UnservableTokenError(failure.message, code=failure.code)

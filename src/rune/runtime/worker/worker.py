@@ -13,7 +13,6 @@ from contextlib import suppress
 
 from rune.core.execution.decision import FinishExecution
 from rune.core.execution.outcome import Error
-from rune.core.execution.token import Path
 from rune.errors import RuneError
 from rune.ports.journal import NewerFormatError, StoreUnavailableError
 from rune.ports.processes import ProcessRegistry
@@ -46,7 +45,6 @@ class Worker:
         self._missing_types = MissingTypeTracker(backend.processes)
         self._slots = slots
         self._share = FairShare(slots)
-        self._backoff = RedeliveryBackoff()
         self._idle = asyncio.Event()
         self._busy = 0
         self._stopping = False
@@ -103,10 +101,12 @@ class Worker:
 
     async def _handle(self, delivery: Delivery) -> None:
         try:
-            if await self._executor.handle(delivery):
-                self._backoff.forget(delivery)
+            await self._executor.handle(delivery)
         except StoreUnavailableError as error:
             log.warning("store unavailable, holding work: %s", error.message)
+            with suppress(Exception):
+                # Otherwise the lease expires.
+                await self._executor.give_back(delivery)
             await self._requeue(delivery, STORE_RETRY_DELAY_S)
         except MissingNodeTypeError as error:
             await self._handle_missing_type(delivery, error)
@@ -147,16 +147,31 @@ class Worker:
 
     async def _handle_engine_error(self, delivery: Delivery, error: Exception) -> None:
         """Retry a delivery on which the engine itself failed; after the last retry, fail the execution."""
-        delay = self._backoff.delay(delivery)
         name = f"{delivery.execution} {delivery.token.node}@{delivery.token.path}"
-        if delay is not None:
-            log.error("engine error on %s, retrying in %s s", name, delay, exc_info=error)
+        try:
+            count = await self._count_engine_error(delivery)
+        except Exception as trouble:
+            log.error("engine error on %s, which could not be counted: %s", name, trouble, exc_info=error)
+            await self._requeue(delivery, ERROR_DELAY_S)
+            return
+        if count == 0:
+            log.error("engine error on %s, which another worker has taken over", name, exc_info=error)
+            await self._queue.ack(delivery)
+            return
+        if count <= len(REDELIVERY_DELAYS_S):
+            delay = REDELIVERY_DELAYS_S[count - 1]
+            log.error("engine error %d on %s, retrying in %s s", count, name, delay, exc_info=error)
             await self._requeue(delivery, delay)
             return
         log.error("engine error on %s, giving up", name, exc_info=error)
         code = error.code if isinstance(error, RuneError) else type(error).__name__
         message = f"the engine could not handle {name}: {code}: {error}"
         await self._fail_execution(delivery, Error("DEAD_LETTERED", message, {"node": name}, True))
+
+    async def _count_engine_error(self, delivery: Delivery) -> int:
+        """Count an engine error with the token in the state, where every worker sees it; return their number."""
+        delays = [round(each * 1000) for each in REDELIVERY_DELAYS_S]
+        return await self._executor.give_back(delivery, delays or [0])
 
     async def _fail_execution(self, delivery: Delivery, failure: Error) -> None:
         try:
@@ -213,25 +228,3 @@ class MissingTypeTracker:
         if len(self._since) >= MAX_TRACKED_TYPES:
             self._since.clear()
         return now - self._since.setdefault(key, now) >= MISSING_TYPE_TIMEOUT_S
-
-
-class RedeliveryBackoff:
-    """Counts engine errors per token and returns the delay before the next try."""
-
-    def __init__(self) -> None:
-        self._counts: dict[tuple[str, int, Path], int] = {}
-
-    def delay(self, delivery: Delivery) -> float | None:
-        """Return the seconds until the next try, or None if there were enough."""
-        key = (delivery.execution, *delivery.token.key)
-        count = self._counts.get(key, 0)
-        if count >= len(REDELIVERY_DELAYS_S):
-            del self._counts[key]
-            return None
-        self._counts[key] = count + 1
-        return REDELIVERY_DELAYS_S[count]
-
-    def forget(self, delivery: Delivery) -> None:
-        """Reset the count after a success."""
-        if self._counts:
-            self._counts.pop((delivery.execution, *delivery.token.key), None)

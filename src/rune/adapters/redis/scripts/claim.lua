@@ -3,7 +3,8 @@
 -- ARGV[4..]  each: node, path, fate, attempt, resumed, owner, leased, and the token itself as it is sent (msgpack)
 -- RETURNS  reply whose last part is verdict, token (false: as it was sent), number of the fence, whether it was
 --          claimed before, due time of the wait that ended, whether the execution was rebuilt, if it is the only
---          token how many items have failed, when the first party of its join arrived; for several tokens a list of these; or FOLD
+--          token how many items have failed, when the first party of its join arrived, how often it was given back;
+--          for several tokens a list of these; or FOLD
 -- A crash after this: the lease expires and the sweeper sends the token again.
 
 -- Translation of rune.core.execution.control.claim_verdict.
@@ -21,6 +22,9 @@ local function claim_verdict(node, path, live, want)
   return runs and act.is_pointless(node, path) and 'cancelled' or 'run'
 end
 
+-- How often a worker gave the token of the last lease back.
+local given_back = 0
+
 -- Return the verdict, the number of the lease if there is one, and whether the token was claimed before.
 local function take_lease(node, path, mine, verdict, want)
   local name = 'c' .. path .. '|' .. text(node)
@@ -31,13 +35,14 @@ local function take_lease(node, path, mine, verdict, want)
   end
   if claim and claim.u and claim.u > now then return 'held', false, true end
   act.count_claim(path, node, claim)
+  given_back = claim and claim.b or 0
   if not want[7] and not claim then
     store.put(name, { n = 0 })
     return verdict, false, false
   end
   -- From the time instead of a counter: an unloaded execution would restart its counter, and fences must never repeat.
   local number = math.max(store.moment(), claim and claim.n + 1 or 0)
-  store.put(name, { n = number, u = now + LEASE, o = want[6] })
+  store.put(name, { n = number, u = now + LEASE, o = want[6], e = claim and claim.e, b = claim and claim.b })
   held[act.member(path, node)] = now + LEASE - (meta.o or 0)
   return verdict, number, claim and true or false
 end
@@ -56,6 +61,7 @@ local function claim_one(want)
     store.send(path, node, live)
     mine, emitted = emitted[1], {}
   end
+  given_back = 0
   local verdict, number, again, due = claim_verdict(node, path, live, want), false, false, false
   if verdict == 'run' or verdict == 'cancelled' then
     verdict, number, again = take_lease(node, path, mine, verdict, want)
@@ -65,7 +71,8 @@ local function claim_one(want)
   local alone = path == '' and live and store.get('s').c == 1 and not meta.u and not meta.f and (meta.v or 0) or false
   local joined = live and #mine[5] > 0 and store.get('b' .. path .. '|' .. text(node))
   local other = differs(mine, want[8])
-  return { verdict, other, number, again, due or false, meta.rb or false, alone, joined and joined.f or false }
+  return { verdict, other, number, again, due or false, meta.rb or false, alone, joined and joined.f or false,
+    given_back }
 end
 
 verbs.claim = function()
