@@ -208,14 +208,19 @@ class AsyncClient:
         workflow: str | None = None,
         failed_items: bool = False,
         labels: dict[str, str] | None = None,
+        created_after: str | None = None,
         q: str | None = None,
         after: str | None = None,
         page: int = 100,
     ) -> AsyncIterator[models.Execution]:
         """Yield executions, newest first: with one or any of several statuses; with `failed_items`, ended ones in which
-        an item failed. `after` is the id of the execution to continue after."""
+        an item failed. `created_after` is a time in ISO 8601 with an offset, `after` the id to continue
+        after."""
         async for found in self._pages(
-            lambda cursor: calls.executions(status, workflow, failed_items, labels, q, page, cursor), after
+            lambda cursor: calls.executions(
+                status, workflow, failed_items, labels, created_after, q, page, cursor
+            ),
+            after,
         ):
             for each in found.executions:
                 yield each

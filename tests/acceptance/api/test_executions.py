@@ -41,6 +41,24 @@ def test_inline_definition_starts_without_being_stored(tmp_path: Path) -> None:
     run(tmp_path, work)
 
 
+def test_execution_list_is_filtered_by_creation(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        await server.deploy(HELLO)
+        first, second = await server.ended("hello"), await server.ended("hello")
+        at = (await server.client.execution(second)).started_at
+
+        async def listed(moment: str) -> set[str]:
+            found = server.client.executions(created_after=moment, page=1)
+            return {each.execution_id async for each in found}
+
+        assert await listed("2020-01-01T00:00:00Z") == {first, second}
+        assert await listed("2999-01-01T00:00:00+01:00") == set()
+        assert second in await listed(at)
+        await server.get("/executions?created_after=2020-01-01", 422)
+
+    run(tmp_path, work)
+
+
 def test_client_run_waits_for_end(tmp_path: Path) -> None:
     async def work(server: RunningServer) -> None:
         ended = await server.client.run(HELLO, {"name": "a"}, seconds=DEADLINE)

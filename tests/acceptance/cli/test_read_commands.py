@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.cli_process import Rune
 from tests.support.documents import document, node
+from tests.support.in_process_cli import InProcessCli
 
 FAN = document(
     [
@@ -353,3 +354,24 @@ def test_doctor_reports_home_that_is_a_file(tmp_path: pathlib.Path) -> None:
     assert done.returncode == 1
     verdicts = {each["check"]: each["verdict"] for each in json.loads(done.stdout)["checks"]}
     assert verdicts["file system"] == "bad"
+
+
+def test_list_filters_by_label_age_and_version(tmp_path: pathlib.Path) -> None:
+    rune = InProcessCli(tmp_path / "home")
+    for number in (1, 2):
+        file = tmp_path / "w.json"
+        file.write_text(
+            json.dumps({"id": "w", "name": f"v{number}", "nodes": [{"id": "a", "type": "input"}]})
+        )
+        rune.json("deploy", str(file))
+        rune.json("run", str(file), "--id", f"x{number}", "--label", f"n={number}", "--label", "all=yes")
+
+    def listed(*options: str) -> list[str]:
+        return sorted(each["execution_id"] for each in rune.json("list", *options)["executions"])
+
+    assert listed("--label", "all=yes") == ["x1", "x2"]
+    assert listed("--label", "all=yes", "--label", "n=1") == ["x1"]
+    assert listed("--workflow", "w", "--version", "2") == ["x2"]
+    assert listed("--since", "2h") == ["x1", "x2"]
+    assert rune("list", "--since", "soon").exit_code == 2
+    assert rune("list", "--version", "2").exit_code == 2

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from rune.cli.arguments import labels_of
 from rune.cli.backend import owner, owner_pid, read, resolve, waiting_of
 from rune.cli.output import (
     COLOURS,
@@ -30,11 +31,14 @@ from rune.cli.output import (
 )
 from rune.core.execution.fact import ExecutionEnded
 from rune.ports.queries import Event, ExecutionFilter, Summary
+from rune.ports.retention import parse_duration
+from rune.ports.workflows import choose
 from rune.runtime.clock import iso
 from rune.runtime.queries.history import error_document
 from rune.runtime.queries.reader import ExecutionReader
 from rune.settings import Settings
 
+PAGE_SIZE = 1_000
 MIN_PAUSE_S = 0.1
 MAX_COUNTED = 1_000
 PAUSE_FACTOR = 10  # a poll is followed by a pause this many times as long as the poll
@@ -67,6 +71,22 @@ def list_executions(
     workflow: Annotated[
         str | None, typer.Option("--workflow", "-w", help="Only executions of this workflow.")
     ] = None,
+    version: Annotated[
+        int | None,
+        typer.Option("--version", min=1, help="Only executions of this version; requires --workflow."),
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--label",
+            metavar="NAME=VALUE",
+            help="Only executions with this label. Repeatable: with all of them.",
+        ),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="AGE", help="Only executions started within this time: 30m, 2h, 7d."),
+    ] = None,
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=1, max=100_000, help="Maximum number of results.")
     ] = 20,
@@ -74,15 +94,24 @@ def list_executions(
 ) -> None:
     """List executions, newest first.
 
-    Example: rune list --failed --limit 5
+    Examples:
+      rune list --failed --limit 5
+      rune list --workflow orders --version 3 --since 2h
+      rune list --label customer=7
     """
+    if version is not None and workflow is None:
+        raise typer.BadParameter("--version requires --workflow")
     statuses = [each.value for each in status or ()] + (["failed", "halted"] if failed else [])
     wanted = ExecutionFilter(
         statuses=tuple(dict.fromkeys(statuses)), workflow=workflow, failed_items=failed_items
     )
 
     async def work(reader: ExecutionReader, settings: Settings) -> int:
-        found = await reader.executions(wanted, limit=limit)
+        hash = None
+        if workflow is not None and version is not None:
+            hash = choose(workflow, await reader.workflows.versions(workflow), str(version)).hash
+        labels, oldest = labels_of(tuple(label or ())), _oldest(since)
+        found = await _select(reader, wanted, limit, labels, oldest, hash)
         _print_summaries(found, as_json=as_json)
         if not found and "failed" in wanted.statuses and "halted" not in wanted.statuses:
             await _hint_halted(reader, wanted)
@@ -103,6 +132,38 @@ async def _hint_halted(reader: ExecutionReader, wanted: ExecutionFilter) -> None
         number = f"{len(halted):,}" + (" or more" if len(halted) == MAX_COUNTED else "")
         verb = "is" if len(halted) == 1 else "are"
         print(f"rune: {number} {verb} halted by a node; `rune list --failed` lists both", file=sys.stderr)
+
+
+def _oldest(since: str | None) -> int:
+    """Return the start of a time span that ends now, in epoch ms."""
+    return 0 if since is None else time.time_ns() // 1_000_000 - parse_duration(since)
+
+
+async def _select(
+    reader: ExecutionReader,
+    wanted: ExecutionFilter,
+    limit: int,
+    labels: dict[str, str],
+    oldest: int,
+    hash: str | None,
+) -> list[Summary]:
+    """Return up to `limit` executions that also have these labels and this hash and did not start before `oldest`."""
+    if not (labels or oldest or hash):
+        return await reader.executions(wanted, limit=limit)
+    found: list[Summary] = []
+    after: str | None = None
+    while True:
+        page = await reader.executions(wanted, after=after, limit=PAGE_SIZE)
+        for each in page:
+            if each.started_at < oldest:  # the newest are first
+                return found
+            if hash in (None, each.hash) and labels.items() <= each.labels.items():
+                found.append(each)
+                if len(found) == limit:
+                    return found
+        if len(page) < PAGE_SIZE:
+            return found
+        after = page[-1].id
 
 
 def _print_summaries(found: list[Summary], *, as_json: bool) -> None:

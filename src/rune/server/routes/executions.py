@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from fastapi import Body, Query
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 from starlette.responses import Response
 
 from rune.core.definition.diff import Change, difference
@@ -189,6 +189,9 @@ class ExecutionQuery(Page):
         bool, Field(description="Only ended executions in which at least one item of a split failed.")
     ] = False
     label: list[Label] = Field(default=[])
+    created_after: Annotated[
+        AwareDatetime | None, Field(description="Only executions that started at this time or later.")
+    ] = None
     q: Omittable[Annotated[str, Field(min_length=1, max_length=200)]] = None
 
 
@@ -211,9 +214,9 @@ async def list_executions(
     server: Server,
     caller: Caller,
 ) -> Response:
-    """With `label` or `q` a page may hold fewer than `limit`, because each request scans a limited number; follow
-    `next`."""
-    if not query.label and query.q is None and not caller.scopes:
+    """With `label`, `created_after` or `q` a page may hold fewer than `limit`, because each request scans a limited
+    number; follow `next`."""
+    if not query.label and query.q is None and query.created_after is None and not caller.scopes:
         found = await server.reader.executions(_filter(query), after=query.cursor, limit=query.limit + 1)
         await check_cursor(server.reader, query.cursor, found)
         more = len(found) > query.limit
@@ -224,12 +227,15 @@ async def list_executions(
 
 async def _search(server: ServerContext, query: ExecutionQuery, principal: Principal) -> Response:
     labels = dict(each.split("=", 1) for each in query.label)
+    oldest = 0 if query.created_after is None else round(query.created_after.timestamp() * 1000)
     page: list[Summary] = []
     after, scanned = query.cursor, 0
     while scanned < MAX_SCANNED:
         found = await server.reader.executions(_filter(query), after=after, limit=BATCH_SIZE)
         await check_cursor(server.reader, query.cursor, found)
         for each in found:
+            if each.started_at < oldest:  # the newest are first
+                return _page(page, None)
             after = each.id
             if principal.sees(each.workflow) and _matches(each, labels, query.q):
                 page.append(each)
