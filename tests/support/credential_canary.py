@@ -70,6 +70,11 @@ class EchoServer:
             ],
             "url": [f"https://me:{quote(each, safe='')}@x.example/?q={quote_plus(each)}" for each in secrets],
             "keys": {each: [{each: each}] for each in secrets},
+            "hex": [each.encode().hex() for each in secrets],
+            "wrapped": [base64.encodebytes(b"x" * 60 + each.encode()).decode() for each in secrets],
+            "references": ["".join(f"&#{ord(letter)};" for letter in each) for each in secrets],
+            "escapes": ["".join(f"\\u{ord(letter):04x}" for letter in each) for each in secrets],
+            "upper": [each.upper() for each in secrets],
         }
         if request.path == "/token":
             return web.json_response(

@@ -1,12 +1,14 @@
 """Redaction: removes secrets from everything that is displayed, logged or stored.
 
 Redacts the values of credentials in use, fields and headers whose names indicate a secret, and the user part of
-URLs. A value is found in plain form, percent-encoded, in base64, and escaped for JSON or HTML.
+URLs. A value is found in plain form, percent-encoded, in base64 (also in lines), in hex, and escaped for JSON or HTML;
+a value that is not short also in other letter case.
 """
 
 from __future__ import annotations
 
 import base64
+import html
 import logging
 import operator
 import re
@@ -23,6 +25,9 @@ from rune.core.execution.outcome import Error, Failure, FanOut, Outcome, Output
 REDACTED = "***"
 # A shorter value is redacted only as a whole word: otherwise it would match in any text.
 MIN_SECRET_LENGTH = 6
+
+# A value of this length is also redacted in other letter case and in hex.
+MIN_FOLDED_LENGTH = 8
 
 # A text truncated inside a value is redacted if it ends with at least this many characters of the value.
 _MIN_CUT_LENGTH = 4
@@ -47,8 +52,13 @@ _HEADER_IN_TEXT = re.compile(
     re.IGNORECASE,
 )
 _ENCODED = re.compile(r"[%\\&+]")
+_UNICODE_ESCAPE = re.compile(r"\\+[uU]([0-9A-Fa-f]{4})")
+# A line break in encoded text, as it is or escaped for JSON, with the indentation of the next line.
+_BREAK = r"(?:\r?\n|(?:\\+r)?\\+n)(?:[ \t]|\\+t)*"
 _PLAIN = re.compile(r"[A-Za-z0-9]+")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_=-]+")
+# Escaped white space; without an optional start, so that the search skips to the next backslash.
+_ESCAPED_BREAKS = re.compile(r"\\+[rnt][ \t]*")
 
 # Maximum number of characters that one character of a value takes when escaped.
 _MAX_ESCAPE_LENGTH = 16
@@ -93,6 +103,8 @@ class Redactor:
         # Each value with its longest part that no encoding changes.
         self._values: dict[str, str] = {}
         self._forms: list[str] = []
+        self._encoded: tuple[str, ...] = ()  # the forms in base64 and hex, longest first
+        self._folded: tuple[tuple[str, str], ...] = ()  # long values with their lower case, longest first
         self._words: re.Pattern[str] | None = None
         self._numbers: frozenset[str] = frozenset()
         self._hints: tuple[bytes, ...] = ()
@@ -110,8 +122,13 @@ class Redactor:
             *(form for value in new if len(value) >= MIN_SECRET_LENGTH for form in encoded_forms(value)),
         }
         self._forms = sorted(forms, key=len, reverse=True)
-        parts = [*self._values.values(), *(each for each in forms if _BASE64.fullmatch(each))]
-        self._hints = tuple(each.encode() for each in parts)
+        self._encoded = tuple(each for each in self._forms if _BASE64.fullmatch(each))
+        self._folded = tuple(
+            (each, each.lower())
+            for each in sorted(self._values, key=len, reverse=True)
+            if len(each) >= MIN_FOLDED_LENGTH
+        )
+        self._hints = tuple(each.lower().encode() for each in (*self._values.values(), *self._encoded))
         short = sorted(
             (each for each in self._values if len(each) < MIN_SECRET_LENGTH), key=len, reverse=True
         )
@@ -128,10 +145,32 @@ class Redactor:
         for form in self._forms:
             if form in text:
                 text = text.replace(form, REDACTED)
+        text = self._redact_folded(text)
+        if "\n" in text or "\\n" in text:
+            text = self._redact_wrapped(text)
         if _ENCODED.search(text):
             text = self._redact_escaped(text)
         if self._words is not None and self._words.search(text):
             text = self._words.sub(REDACTED, text)
+        return text
+
+    def _redact_folded(self, text: str) -> str:
+        """Redact long values in other letter case."""
+        lower = text.lower()
+        for value, folded in self._folded:
+            if folded in lower:
+                text = re.sub(re.escape(value), REDACTED, text, flags=re.IGNORECASE)
+                lower = text.lower()
+        return text
+
+    def _redact_wrapped(self, text: str) -> str:
+        """Redact base64 and hex that is broken into lines, such as the 76 columns of MIME."""
+        joined = "".join(map(str.strip, text.splitlines()))
+        if "\\n" in joined:
+            joined = _ESCAPED_BREAKS.sub("", joined)
+        for form in self._encoded:
+            if form in joined:
+                text = re.sub(f"(?:{_BREAK})?".join(map(re.escape, form)), REDACTED, text)
         return text
 
     def _redact_escaped(self, text: str) -> str:
@@ -140,9 +179,9 @@ class Redactor:
         Encoders differ in which characters they escape, and JSON nested in JSON is escaped twice, so every
         character is matched in each of its forms.
         """
-        plain = {text, unquote(text), unquote_plus(text)} if "%" in text else {text}
+        plain = {each.lower() for each in _decoded(text)}
         for value, core in self._values.items():
-            if len(value) >= MIN_SECRET_LENGTH and any(core in each for each in plain):
+            if len(value) >= MIN_SECRET_LENGTH and any(core.lower() in each for each in plain):
                 pattern = _escaped_pattern(value)
                 if pattern.search(text):
                     text = pattern.sub(REDACTED, text)
@@ -185,10 +224,15 @@ class Redactor:
         A fast check for the common case: every value has a part that JSON does not escape.
         """
         try:
-            text = msgspec.json.encode(value)
+            text = msgspec.json.encode(value).lower()
         except (TypeError, ValueError, RecursionError):
             return True
-        return b"%" in text or any(each in text for each in self._hints)
+        if b"%" in text or b"&#" in text or b"\\\\u" in text:
+            return True
+        if any(each in text for each in self._hints):
+            return True
+        joined = _without_breaks(text) if b"\\n" in text else b""
+        return any(each in joined for each in self._hints)
 
     def _value(self, value: Any) -> Any:
         kind = type(value)
@@ -246,18 +290,39 @@ class Redactor:
         return outcome
 
 
+def _without_breaks(text: bytes) -> bytes:
+    """Return encoded JSON without white space and escapes of it. A regular expression would take ten times as long."""
+    for escape in (b"\\r", b"\\n", b"\\t"):
+        text = text.replace(escape, b"")
+    return text.translate(None, b" \\")
+
+
 NAMES_ONLY = Redactor()
 """Redacts by name only, for calls without a credential."""
 
 
+def _decoded(text: str) -> Iterator[str]:
+    """Yield a text as it is, and decoded in each of the ways that escape letters and digits."""
+    yield text
+    if "%" in text:
+        yield unquote(text)
+        yield unquote_plus(text)
+    if "&#" in text:
+        yield html.unescape(text)
+    if _UNICODE_ESCAPE.search(text):
+        yield _UNICODE_ESCAPE.sub(lambda found: chr(int(found[1], 16)), text)
+
+
 def _escaped_pattern(value: str, rest: str = "") -> re.Pattern[str]:
     """Return a pattern for a value with each character plain or escaped for URLs, JSON (repeatedly) or HTML."""
-    return re.compile("".join(map(_escaped_character, value)) + rest)
+    fold = len(value) >= MIN_FOLDED_LENGTH
+    return re.compile("".join(_escaped_character(each, fold=fold) for each in value) + rest)
 
 
-def _escaped_character(character: str) -> str:
+def _escaped_character(character: str, *, fold: bool) -> str:
     if character.isascii() and character.isalnum():
-        return f"(?:{character}|%{ord(character):02x}|%{ord(character):02X})"
+        cases = sorted({character.lower(), character.upper()}) if fold else [character]
+        return f"(?:{'|'.join(map(_escaped_letter, cases))})"
     units = character.encode("utf-16-be", "surrogatepass")
     points = [f"u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2)]
     raw = character.encode("utf-8", "surrogatepass")
@@ -273,16 +338,26 @@ def _escaped_character(character: str) -> str:
         ways.append(rf"\\+{_JSON_ESCAPES[character]}")
     if character == " ":
         ways.append(r"\+")
-    return f"(?:{'|'.join(ways)})"
+    return f"(?{'i' if fold and character.isalpha() else ''}:{'|'.join(ways)})"
+
+
+def _escaped_letter(character: str) -> str:
+    """Return a pattern for an ASCII letter or digit, which some encoders escape too."""
+    code = ord(character)
+    return rf"{character}|%(?i:{code:02x})|\\+[uU](?i:{code:04x})|&\#(?:0*{code}|[xX]0*(?i:{code:x}));"
 
 
 def encoded_forms(value: str) -> Iterator[str]:
-    """Yield a value in plain form, as UTF-8 misread as Latin-1, and in base64. Escapes are matched separately."""
+    """Yield a value in plain form, as UTF-8 misread as Latin-1, in base64, and unless it is short in hex. Escapes are
+    matched separately."""
     raw = value.encode("utf-8", "surrogatepass")
     yield value
     if not value.isascii():
         yield raw.decode("latin-1")
     yield from _base64_forms(raw)
+    if len(value) >= MIN_FOLDED_LENGTH:
+        yield raw.hex()
+        yield raw.hex().upper()
 
 
 def _base64_forms(raw: bytes) -> Iterator[str]:

@@ -44,6 +44,57 @@ def test_secret_is_redacted_in_every_encoding(value: str, before: bytes, after: 
         assert redactor.value([{"b": longer}]) != [{"b": longer}]
 
 
+LONG_VALUES = st.text(min_size=8, max_size=40).filter(lambda text: "*" not in text)
+
+
+def unicode_escaped(value: str) -> str:
+    units = value.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+
+
+@given(LONG_VALUES, st.binary(max_size=80), st.booleans())
+@example("hunter2hunter2", b"x" * 50, True)
+def test_escaped_wrapped_and_hex_secret_is_redacted(value: str, before: bytes, indented: bool) -> None:
+    raw = value.encode("utf-8", "surrogatepass")
+    wrapped = base64.encodebytes(before + raw + b"tail").decode()
+    if indented:
+        wrapped = wrapped.replace("\n", "\r\n\t")
+    forms = [
+        unicode_escaped(value),
+        unicode_escaped(value).upper().replace("\\U", "\\u"),
+        json.dumps(unicode_escaped(value))[1:-1],
+        "".join(f"&#{ord(each)};" for each in value),
+        "".join(f"&#x{ord(each):04X};" for each in value),
+        raw.hex(),
+        raw.hex().upper(),
+        wrapped,
+        json.dumps(wrapped)[1:-1],
+    ]
+    redactor = Redactor([value])
+
+    for form in forms:
+        assert REDACTED in redactor.text(f"<{form}>"), form
+        assert redactor.value({"a": [form]}) != {"a": [form]}, form
+
+
+@pytest.mark.parametrize(
+    "form", ["HUNTER2-KEY", "hunter2-key", "Hunter2-Key", "%48UNTER2%2DKEY", "\\u0048unter2-key"]
+)
+def test_secret_in_other_letter_case_is_redacted(form: str) -> None:
+    redactor = Redactor(["hunTer2-Key"])
+
+    assert redactor.text(f"<{form}>") == f"<{REDACTED}>"
+    assert redactor.value([form]) == [REDACTED]
+
+
+def test_other_letter_case_of_shorter_secret_is_kept() -> None:
+    assert Redactor(["orders"]).text("Orders and ORDERS") == "Orders and ORDERS"
+
+
+def test_value_with_backslash_before_n_is_redacted() -> None:
+    assert Redactor(["x\\newsecret"]).value(["x\\newsecret"]) == [REDACTED]
+
+
 @given(VALUES, st.integers(0, 2**40))
 def test_partly_percent_encoded_secret_is_redacted(value: str, which: int) -> None:
     value = value.encode("utf-8", "replace").decode()
