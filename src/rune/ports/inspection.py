@@ -120,3 +120,11 @@ class BackupResult(msgspec.Struct, frozen=True, kw_only=True):
     executions: int
     running: int
     credentials: int
+
+
+@runtime_checkable
+class ChecksWrites(Protocol):
+    """A store that knows whether it can be written."""
+
+    async def check_writable(self) -> None:
+        """Raise StoreUnavailableError with the reason if writes fail."""

@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 import rune
+from rune.ports.inspection import ChecksWrites
 from rune.runtime.engine import Engine
 from rune.runtime.queries.reader import ExecutionReader
 from rune.runtime.store_stats import StoreStats
@@ -57,6 +58,8 @@ class ReadinessProbe:
             async with asyncio.timeout(PROBE_PERIOD_S):
                 await self._state.next_due()
                 await self._read()
+                if isinstance(self._journal, ChecksWrites):
+                    await self._journal.check_writable()
         except Exception as error:
             # Any exception counts: if the probe died, the last result would remain.
             self.reason = f"a store is unavailable: {str(error) or type(error).__name__}"
@@ -72,7 +75,7 @@ class ReadinessProbe:
 
     @property
     def ready(self) -> bool:
-        """Whether the stores responded within the last two periods."""
+        """Whether the stores responded, and could be written, within the last two periods."""
         if self._read_at is None:
             return False
         last = self._read_at

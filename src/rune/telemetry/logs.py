@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
+from collections import OrderedDict
 from collections.abc import Callable
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -24,6 +26,9 @@ LOG_CONTEXT: ContextVar[LogContext] = ContextVar("rune_place", default=NO_CONTEX
 
 # Record attributes that override the context; threads started by nodes have none.
 EXTRA_FIELDS = ("execution", "node", "fields")
+
+REPEAT_WINDOW_S = 10.0
+MAX_RECENT = 1_000
 
 Redact = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -67,11 +72,76 @@ class JsonFormatter(logging.Formatter):
         return msgspec.json.encode(self._redact(document)).decode()
 
 
+class SummarizingHandler(logging.StreamHandler[TextIO]):
+    """Writes a warning or error once in REPEAT_WINDOW_S; identical ones in between are counted and written as one line.
+
+    A store that is away makes every loop and request report the same, thousands of times in a minute.
+    """
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(stream)
+        self._clock = clock
+        self._recent: OrderedDict[tuple[str, int, str, type | None], _Repeated] = OrderedDict()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        now = self._clock()
+        self._write_summaries(now - REPEAT_WINDOW_S)
+        if record.levelno < logging.WARNING:
+            super().emit(record)
+            return
+        kind = record.exc_info[0] if record.exc_info else None
+        key = (record.name, record.levelno, record.getMessage(), kind)
+        known = self._recent.get(key)
+        if known is not None:
+            known.count += 1
+            return
+        if len(self._recent) >= MAX_RECENT:
+            self._summarize(self._recent.popitem(last=False)[1])
+        self._recent[key] = _Repeated(record, now)
+        super().emit(record)
+
+    def _write_summaries(self, until: float) -> None:
+        while self._recent:
+            key, oldest = next(iter(self._recent.items()))
+            if oldest.at > until:
+                return
+            del self._recent[key]
+            self._summarize(oldest)
+
+    def _summarize(self, repeated: _Repeated) -> None:
+        if repeated.count:
+            record = logging.makeLogRecord(
+                {
+                    **repeated.record.__dict__,
+                    "msg": f"{repeated.record.getMessage()} (repeated {repeated.count} times)",
+                    "args": (),
+                    "exc_info": None,
+                    "exc_text": None,
+                }
+            )
+            super().emit(record)
+
+    def close(self) -> None:
+        self._write_summaries(self._clock())
+        super().close()
+
+
+class _Repeated:
+    """A record that was written, when, and how many identical ones followed."""
+
+    __slots__ = ("at", "count", "record")
+
+    def __init__(self, record: logging.LogRecord, at: float) -> None:
+        self.record = record
+        self.at = at
+        self.count = 0
+
+
 def set_up_log(
     kind: Literal["text", "json"], level: str, redact: Redact, stream: TextIO | None = None
 ) -> None:
     """Configure the root logger of this process."""
-    handler = logging.StreamHandler(sys.stderr if stream is None else stream)
+    handler = SummarizingHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(JsonFormatter(redact) if kind == "json" else logging.Formatter(TEXT))
     root = logging.getLogger()
     for each in list(root.handlers):

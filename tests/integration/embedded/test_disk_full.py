@@ -12,9 +12,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from rune.server import monitoring
+from tests.support.api_server import RunningServer, run
 from tests.support.forked_rune import PATHS
 from tests.support.ledger_nodes import fill_disk
 from tests.support.paths import ROOT
+from tests.support.waiting import until
 
 DOCUMENT = {
     "id": "filling",
@@ -41,6 +44,32 @@ def disk(tmp_path: pathlib.Path) -> Iterator[pathlib.Path]:
         yield mount
     finally:
         subprocess.run(["umount", "--lazy", str(mount)], check=True)
+
+
+def test_readiness_names_full_disk_until_space_is_free(
+    disk: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(monitoring, "PROBE_PERIOD_S", 0.05)
+
+    async def work(server: RunningServer) -> None:
+        async def status() -> tuple[int, str]:
+            answer = await server.http.get("/readyz")
+            return answer.status_code, answer.text
+
+        async def ready() -> bool:
+            return (await status())[0] == 200
+
+        async def full() -> bool:
+            code, text = await status()
+            return code == 503 and "the disk is full" in text
+
+        await until(ready)
+        fill_disk(disk / "filler")
+        await until(full)
+        (disk / "filler").unlink()
+        await until(ready)
+
+    run(disk, work)
 
 
 def _start(disk: pathlib.Path, key: str, once: pathlib.Path) -> subprocess.Popen[str]:

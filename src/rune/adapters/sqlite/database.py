@@ -8,6 +8,7 @@ statement and the event loop competes for it.
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sqlite3
 import threading
 from collections import deque
@@ -24,6 +25,9 @@ from rune.adapters.private_files import create_private_file, restrict_file
 from rune.adapters.rows import LETTERS
 from rune.core.execution.fact import ExecutionEnded
 from rune.ports.journal import NewerFormatError, StoreDamagedError, StoreUnavailableError
+
+MIN_FREE_BYTES = 64 * 1024
+"""With less, the next write may fail; a group of writes rarely needs more."""
 
 
 def _read_migration(name: str) -> Callable[[], str]:
@@ -111,6 +115,7 @@ class Database:
         self.reader = self._connect(read_only=True)
         self._thread = threading.Thread(target=self._run, name="rune-writer", daemon=True)
         self.groups = 0
+        self.write_failed = False
 
     def _increment_openings(self) -> int:
         """Count this opening for writing and return how often the file was opened so far."""
@@ -162,6 +167,15 @@ class Database:
         """Start the writer thread. Results are delivered to the running event loop."""
         self._loop = asyncio.get_running_loop()
         self._thread.start()
+
+    async def check_writable(self) -> None:
+        """Raise StoreUnavailableError if the disk is full or the last write failed and still fails. While writes
+        succeed, nothing is written."""
+        free = shutil.disk_usage(self.path.resolve().parent).free
+        if free < MIN_FREE_BYTES:
+            raise StoreUnavailableError(f"{self.path}: the disk is full: {free:,} bytes are free")
+        if self.write_failed:
+            await self.submit(lambda db: db.execute("UPDATE opening SET count = count").fetchall())
 
     def submit(self, work: WriteFunction) -> asyncio.Future[Any]:
         """Submit a write. The future is resolved when the write is durable."""
@@ -226,6 +240,7 @@ class Database:
             write_starts(self._writer, starts)
             write_rows(self._writer, rows)
             self._commit()
+            self.write_failed = False
         except Exception:
             self._roll_back()
             self._write_one_by_one(group)
@@ -242,7 +257,9 @@ class Database:
             for write in group:
                 self._write_one(write)
             self._commit()
+            self.write_failed = False
         except sqlite3.Error as error:
+            self.write_failed = True
             self._roll_back()
             for write in group:
                 write.error = store_error(self.path, error)

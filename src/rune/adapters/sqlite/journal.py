@@ -90,6 +90,9 @@ class SqliteJournal:
         self._claims: list[tuple[Any, ...]] = []  # written with the next facts
         self.saved: set[str] = set()  # definitions that a start in this process may be about to refer to
 
+    async def check_writable(self) -> None:
+        await self._database.check_writable()
+
     async def save_definition(self, hash: str, canonical: bytes) -> None:
         self.saved.add(hash)
         await self._database.submit(

@@ -204,7 +204,8 @@ class Launcher:
             await activation
         except Exception as error:
             why = error.message if isinstance(error, RuneError) else f"{type(error).__name__}: {error}"
-            log.warning("%s is accepted and will be activated later: %s", execution, why)
+            # The same text for all executions, so that repeated lines are summarized.
+            log.warning("an accepted execution is activated later: %s", why, extra={"execution": execution})
 
     async def close(self) -> None:
         """Wait briefly for activations in flight and give up the others, which the relay completes."""
