@@ -29,7 +29,7 @@ MAX_ROWS = 40
 MAX_OPEN_ROWS = 20
 MAX_FAILURES = 5
 RELATIONS = {"parent_id": "child of", "retry_of": "retry or rerun of"}
-STATUSES = ("success", "failed", "skipped", "cancelled")
+STATUSES = ("success", "failed", "skipped", "cancelled", "not_reached")
 
 ANSI_CODES = {
     "red": 31,
@@ -49,6 +49,7 @@ COLOURS = {
     "halted": "red",
     "bad": "red",
     "skipped": "grey",
+    "not_reached": "grey",
     "cancelled": "yellow",
     "warn": "yellow",
     "running": "cyan",
@@ -227,7 +228,7 @@ def _print_summary(nodes: list[dict[str, Any]]) -> None:
         found = [(f"{statuses[each]:,}", COLOURS[each]) if each in statuses else "" for each in columns]
         rows.append([name, *found])
     print_table(("node", *columns), rows)
-    failures = [node for node in nodes if node["error"]]
+    failures = [node for node in nodes if node["status"] == "failed"]
     if failures:
         print()
         print_table(

@@ -306,9 +306,15 @@ class RemoteHistory:
         self._client = client
         self._execution = execution
 
-    async def document(self) -> dict[str, Any]:
-        """Return the document that `rune run --json` prints."""
-        return await self._client.document(self._execution)
+    async def document(self, *, not_reached: bool = False) -> dict[str, Any]:
+        """Return the document that `rune run --json` prints; `not_reached` adds the nodes without a run."""
+        document = await self._client.document(self._execution)
+        if not_reached and document["status"] in ("failed", "halted", "cancelled"):
+            async for each in self._client.nodes(self._execution, status="not_reached"):
+                shown = msgspec.to_builtins(each)
+                del shown["output_bytes"]
+                document["nodes"].append(shown)
+        return document
 
 
 class RemoteReader:

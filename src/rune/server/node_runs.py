@@ -1,6 +1,7 @@
 """Pages of node runs, read from the journal; the cost of a page does not depend on the length of the execution.
 
-Skipped nodes are derived from the facts of all others, so they are computed once per execution and cached.
+Skipped, cancelled and unreached nodes are derived from the facts of all others, so they are computed once per execution
+and cached.
 """
 
 from __future__ import annotations
@@ -29,49 +30,54 @@ MAX_INLINE_FACTS = 2_000  # longer histories are computed in a thread, and only 
 BATCH_SIZE = 500  # facts per read
 MAX_SCANNED = 1_500  # facts per request
 
+DERIVED = ("cancelled", "skipped", "not_reached")
 Key = tuple[int, Path]
 
 
-class _Skips(msgspec.Struct, frozen=True):
-    skipped: list[Key]
+class _Derived(msgspec.Struct, frozen=True):
+    runs: list[tuple[Key, str, NodeRun | None]]  # key, status, and the run unless it is a skipped one
     last: int  # number of the last fact that was considered
     final: bool
 
 
-class SkippedNodes:
-    """Skipped nodes by execution. For one that is still running they are computed only while it is short."""
+class DerivedRuns:
+    """Runs without a result by execution: cancelled by its end, skipped, not reached. For an execution that is still
+    running they are computed only while it is short."""
 
     def __init__(self, reader: ExecutionReader) -> None:
         self._reader = reader
-        self._cached: OrderedDict[str, _Skips] = OrderedDict()
+        self._cached: OrderedDict[str, _Derived] = OrderedDict()
         self._lock = asyncio.Lock()
 
     async def is_cheap(self, execution: str) -> bool:
-        """Whether the skipped nodes are cached or quick to compute."""
+        """Whether the derived runs are cached or quick to compute."""
         if execution in self._cached:
             return True
         return len(await self._reader.facts(execution, 0, MAX_INLINE_FACTS + 1)) <= MAX_INLINE_FACTS
 
-    async def of(self, execution: str) -> list[Key]:
-        """Return the skipped nodes, ordered by lineage."""
+    async def of(self, execution: str) -> list[tuple[Key, str, NodeRun | None]]:
+        """Return the cancelled runs, the skipped ones ordered by lineage, then the nodes that were not reached."""
         async with self._lock:
             known = self._cached.get(execution)
             if known is None or not (known.final or await self._is_current(execution, known)):
                 known = await self._compute(execution)
                 self._cache(execution, known)
             self._cached.move_to_end(execution)
-            return known.skipped
+            return known.runs
 
-    async def _is_current(self, execution: str, known: _Skips) -> bool:
+    async def _is_current(self, execution: str, known: _Derived) -> bool:
         return not await self._reader.facts(execution, known.last, 1)
 
-    async def _compute(self, execution: str) -> _Skips:
+    async def _compute(self, execution: str) -> _Derived:
         history = await self._history(execution)
         if history is None:
-            return _Skips([], 0, False)
+            return _Derived([], 0, False)
+        await self._reader.add_claims(history)
         few = history.size <= MAX_INLINE_FACTS
-        skipped = history.skipped() if few else await asyncio.to_thread(history.skipped)
-        return _Skips(skipped, history.last, history.end is not None)
+        runs = _derive(history) if few else await asyncio.to_thread(_derive, history)
+        # Runs that were cancelled may still write late facts.
+        final = history.end is not None and history.end.status == "completed"
+        return _Derived(runs, history.last, final)
 
     async def _history(self, execution: str) -> History | None:
         """Load the history in batches; None if it is long and the execution has not ended."""
@@ -84,15 +90,23 @@ class SkippedNodes:
                 return None
         return history
 
-    def _cache(self, execution: str, known: _Skips) -> None:
+    def _cache(self, execution: str, known: _Derived) -> None:
         self._cached[execution] = known
         self._cached.move_to_end(execution)
-        total = sum(len(each.skipped) for each in self._cached.values())
+        total = sum(len(each.runs) for each in self._cached.values())
         while len(self._cached) > 1 and (
             total > MAX_CACHED_SKIPS or len(self._cached) > MAX_CACHED_EXECUTIONS
         ):
             _, dropped = self._cached.popitem(last=False)
-            total -= len(dropped.skipped)
+            total -= len(dropped.runs)
+
+
+def _derive(history: History) -> list[tuple[Key, str, NodeRun | None]]:
+    found: list[tuple[Key, str, NodeRun | None]] = [
+        (key, run.status, run) for key, run in history.cancelled()
+    ]
+    found += [(key, "skipped", None) for key in history.skipped()]
+    return found + [((node, ()), run.status, run) for node, run in history.not_reached()]
 
 
 class NodeRunNotFoundError(RuneError):
@@ -134,7 +148,7 @@ class _Page:
     """A page under construction. It collects one run more than fits, which shows whether another page follows."""
 
     def __init__(self, plan: Plan, filter: NodeRunFilter, place: Place, limit: int) -> None:
-        self.found: list[tuple[Place, Key, NodeResult | None]] = []  # each with the place after it
+        self.found: list[tuple[Place, Key, NodeResult | NodeRun | None]] = []  # each with the place after it
         self.place = place
         self.status = filter.status
         self._scope = _parse_scope(filter.lineage, plan)
@@ -157,7 +171,7 @@ class _Page:
     def token(self) -> Key:
         return -1 if self._node is None else self._node, self._scope
 
-    def offer(self, after: Place, key: Key, status: str, result: NodeResult | None = None) -> None:
+    def offer(self, after: Place, key: Key, status: str, result: NodeResult | NodeRun | None = None) -> None:
         """Add a run if it matches the filter."""
         self.place = after
         if (
@@ -182,7 +196,7 @@ class NodeRuns:
         self._backend = engine.backend
         self._catalogue = engine.plans.catalogue
         self._reader = reader
-        self._skips = SkippedNodes(reader)
+        self._derived = DerivedRuns(reader)
 
     async def page(
         self, execution: str, filter: NodeRunFilter, *, cursor: str | None = None, limit: int
@@ -198,7 +212,7 @@ class NodeRuns:
         if page.place.part == "n" and not page.full:
             more = await self._offer_ended(execution, page)
         if page.place.part == "s" and not page.full:
-            more = await self._offer_skipped(execution, page)
+            more = await self._offer_derived(execution, page)
         following = page.cut(more)
         runs = await self._runs(execution, [(key, result) for _, key, result in page.found])
         return runs, None if following is None else str(following)
@@ -218,8 +232,9 @@ class NodeRuns:
         result = await self._result(execution, number, path)
         if result is not None or (number in plan.triggers and not path):
             return (await self._runs(execution, [((number, path), result)]))[0]
-        if (number, path) in await self._skips.of(execution):
-            return (await self._runs(execution, [((number, path), None)]))[0]
+        for key, status, run in await self._derived.of(execution):
+            if key == (number, path) and status != "not_reached":
+                return (await self._runs(execution, [(key, run)]))[0]
         raise NodeRunNotFoundError(f"`{node}` has not ended in this lineage")
 
     async def _result(self, execution: str, node: int, path: Path) -> NodeResult | None:
@@ -238,7 +253,7 @@ class NodeRuns:
 
     async def _offer_ended(self, execution: str, page: _Page) -> bool:
         """Offer nodes in the order they ended. Return whether the scan stopped before the end of the journal."""
-        if page.status == "skipped":
+        if page.status in ("skipped", "not_reached"):
             page.place = Place("s", 0)
             return False
         scanned = 0
@@ -261,28 +276,33 @@ class NodeRuns:
                 return False
         return True
 
-    async def _offer_skipped(self, execution: str, page: _Page) -> bool:
-        """Offer skipped nodes; they come last because they are the most expensive to compute."""
-        if page.status not in (None, "skipped"):
+    async def _offer_derived(self, execution: str, page: _Page) -> bool:
+        """Offer runs without a result; they come last because they are the most expensive to compute. Nodes that were
+        not reached are offered only if the filter names them."""
+        if page.status not in (None, *DERIVED):
             return False
-        if page.room == 1 and page.found and not await self._skips.is_cheap(execution):
+        if page.room == 1 and page.found and not await self._derived.is_cheap(execution):
             return True
-        skipped = await self._skips.of(execution)
-        for number in range(page.place.number, len(skipped)):
-            page.offer(Place("s", number + 1), skipped[number], "skipped")
+        derived = await self._derived.of(execution)
+        for number in range(page.place.number, len(derived)):
+            key, status, run = derived[number]
+            if page.status is not None or status != "not_reached":
+                page.offer(Place("s", number + 1), key, status, run)
             if page.full:
                 break
         return False
 
-    async def _runs(self, execution: str, found: Sequence[tuple[Key, NodeResult | None]]) -> list[NodeRun]:
+    async def _runs(
+        self, execution: str, found: Sequence[tuple[Key, NodeResult | NodeRun | None]]
+    ) -> list[NodeRun]:
         accepted, plan = await self._reader.accepted(execution), await self._reader.plan(execution)
-        results = [result for _, result in found if result is not None]
+        results = [result for _, result in found if isinstance(result, NodeResult)]
         related = await self._load_related(execution, plan, [key for key, _ in found], results)
         history = History(accepted, plan, self._backend.journal, self._backend.blob, related)
         runs: list[NodeRun] = []
         for (node, path), result in found:
             if result is not None:
-                runs.append(await history.node_run(result))
+                runs.append(result if isinstance(result, NodeRun) else await history.node_run(result))
                 continue
             trigger = node in plan.triggers and not path
             runs.append(

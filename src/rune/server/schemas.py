@@ -69,7 +69,7 @@ class ItemView(View, frozen=True, kw_only=True):
     item_index: int
 
 
-class ErrorView(View, frozen=True, kw_only=True):
+class ErrorView(View, frozen=True, kw_only=True, omit_defaults=True):
     """An error of a node or of an execution. That of an execution names the node run it comes from, if it comes from
     one. `details.traceback` of a node run is the traceback of a custom node."""
 

@@ -135,6 +135,37 @@ def test_execution_list_takes_several_statuses_and_failed_items(tmp_path: Path) 
     run(tmp_path, work)
 
 
+def test_nodes_of_cancelled_execution_are_cancelled_or_not_reached(tmp_path: Path) -> None:
+    waits = {
+        "id": "waits_long",
+        "nodes": [
+            {"id": "in", "type": "input"},
+            {"id": "w", "type": "wait", "parameters": {"resume": "signal", "name": "go"}},
+            {"id": "out", "type": "noop"},
+        ],
+        "edges": [{"src": "in", "dst": "w"}, {"src": "w", "dst": "out"}],
+    }
+
+    async def work(server: RunningServer) -> None:
+        id = (await server.post("/executions", {"definition": waits}, 202))["execution_id"]
+        async with asyncio.timeout(DEADLINE):
+            async for event in server.client.watch(id):
+                if event.kind == "node.waiting":
+                    break
+        await server.post(f"/executions/{id}/cancel", {}, 200)
+        await server.client.wait(id, DEADLINE)
+
+        async def listed(query: str = "") -> list[tuple[str, str]]:
+            found = (await server.get(f"/executions/{id}/nodes{query}"))["nodes"]
+            return [(each["node_id"], each["status"]) for each in found]
+
+        assert await listed() == [("in", "success"), ("w", "cancelled")]
+        assert await listed("?status=cancelled") == [("w", "cancelled")]
+        assert await listed("?status=not_reached") == [("out", "not_reached")]
+
+    run(tmp_path, work)
+
+
 def test_execution_list_is_filtered_and_paged(tmp_path: Path) -> None:
     async def work(server: RunningServer) -> None:
         await server.deploy(HELLO, WAITS)

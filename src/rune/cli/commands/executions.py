@@ -241,7 +241,7 @@ def show(
 
 async def _show(reader: ExecutionReader, given: str, nodes: int | None, *, as_json: bool) -> int:
     execution = await resolve(reader, given)
-    document = await (await reader.history(execution)).document()
+    document = await (await reader.history(execution)).document(not_reached=True)
     if as_json:
         document["nodes"] = document["nodes"][:nodes]
         print_json(document)

@@ -5,7 +5,8 @@ Node runs and events are derived from the facts in commit order and not stored, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
@@ -35,6 +36,7 @@ from rune.runtime.values import Cache, ExecutionData, ValueNotLoaded, ValueReade
 
 T = TypeVar("T")
 
+MAX_SHOWN_CANCELLED = 100  # runs in the event of an end
 CACHE_BYTES = 32 * 1024 * 1024
 STATUS = {"ok": "success"}
 _NODE_EVENTS = {
@@ -66,6 +68,9 @@ class History:
         self.end: ExecutionEnded | None = None
         self._followed = 1
         self._replay: tuple[int, State, Applied] | None = None
+        self._open_runs = OpenRuns()
+        self.claimed: Collection[tuple[int, Path]] = ()
+        """Tokens that workers claimed: a run without a fact has begun if it is among them."""
         self.add(stored)
 
     def add(self, stored: Sequence[StoredFact]) -> None:
@@ -74,6 +79,7 @@ class History:
         self._followed += len(stored)
         for each in stored:
             fact = each.fact
+            self._open_runs.add(each)
             if isinstance(fact, NodeResult):
                 if not each.late:
                     self._results[(fact.node, fact.path)] = fact
@@ -96,7 +102,8 @@ class History:
         return self._stored[-1].number if self._stored else 0
 
     async def node_runs(self) -> list[NodeRun]:
-        """Return the runs of all finished nodes in the order they ended, then the skipped nodes."""
+        """Return the runs of all finished nodes in the order they ended, then those that the end of the execution
+        cancelled, then the skipped nodes."""
         found = [
             NodeRun(
                 node_id=self.plan.ids[node],
@@ -111,6 +118,7 @@ class History:
         for result in self._results.values():
             if result.status != "skipped":
                 found.append(await self.node_run(result))
+        found += [run for _, run in self.cancelled()]
         for node, path in self.skipped():
             found.append(NodeRun(node_id=self.plan.ids[node], lineage=self.lineage(path), status="skipped"))
         return found
@@ -135,6 +143,43 @@ class History:
         """Return when a node first ran, before any suspension or failed attempt."""
         earlier = self._first.get((result.node, result.path), result.at)
         return min(earlier, result.began or result.at)
+
+    def cancelled(self) -> list[tuple[tuple[int, Path], NodeRun]]:
+        """Return the runs that had begun, waited or were between two attempts when the execution ended."""
+        end = self.end
+        if end is None or end.status == "completed":
+            return []
+        error = Error("EXECUTION_ENDED", _end_text(end))
+        claimed = dict.fromkeys(sorted(self.claimed, key=lambda each: (each[1], each[0])), (0, 1))
+        found: list[tuple[tuple[int, Path], NodeRun]] = []
+        for key, (began, attempt) in {**claimed, **self._open_runs.late, **self._open_runs.open}.items():
+            if key in self._results:
+                continue
+            run = NodeRun(
+                node_id=self.plan.ids[key[0]],
+                lineage=self.lineage(key[1]),
+                status="cancelled",
+                attempts=attempt,
+                error=error,
+                started_at=began or None,
+                duration_ms=max(0, end.at - began) if began else 0,
+            )
+            found.append((key, run))
+        return found
+
+    def not_reached(self) -> list[tuple[int, NodeRun]]:
+        """Return the nodes that have no run in any lineage because the execution ended first."""
+        if self.end is None or self.end.status == "completed":
+            return []
+        reached = {
+            node for node, _ in (*self._results, *self.skipped(), *(key for key, _ in self.cancelled()))
+        }
+        reached |= self.plan.triggers
+        return [
+            (node, NodeRun(node_id=name, lineage=(), status="not_reached"))
+            for node, name in enumerate(self.plan.ids)
+            if node not in reached
+        ]
 
     def skipped(self) -> list[tuple[int, Path]]:
         """Return the skipped nodes. Skips leave no fact, they follow from replaying the others."""
@@ -228,6 +273,7 @@ class History:
         fact = stored.fact
         if isinstance(fact, NodeResult) and fact.items is not None:
             self._results[(fact.node, fact.path)] = fact
+        self._open_runs.add(stored)
         self._followed += 1
         return self.event(self._followed, stored)
 
@@ -235,9 +281,10 @@ class History:
         """Return the event of a fact, given the number of the event."""
         fact = stored.fact
         if isinstance(fact, ExecutionStarted | SignalReceived | PauseChanged | ExecutionEnded):
-            return Event(
-                number=number, at=fact.at, kind=_execution_event(fact), details=_details(fact, stored.late)
-            )
+            details = _details(fact, stored.late)
+            if isinstance(fact, ExecutionEnded) and not stored.late and self._open_runs.open:
+                details |= self._cancelled_details()
+            return Event(number=number, at=fact.at, kind=_execution_event(fact), details=details)
         return Event(
             number=number,
             at=fact.at,
@@ -246,6 +293,18 @@ class History:
             lineage=self.lineage(fact.path),
             details=_details(fact, stored.late),
         )
+
+    def _cancelled_details(self) -> dict[str, Any]:
+        """Return the runs that the end of the execution cancelled, as its event shows them."""
+        shown = [
+            {
+                "node_id": self.plan.ids[node],
+                "lineage": [msgspec.to_builtins(each) for each in self.lineage(path)],
+                "attempt": attempt,
+            }
+            for (node, path), (_, attempt) in islice(self._open_runs.open.items(), MAX_SHOWN_CANCELLED)
+        ]
+        return {"cancelled": shown, "cancelled_count": len(self._open_runs.open)}
 
     def _is_paused(self) -> bool:
         controls = [each.fact for each in self._stored if isinstance(each.fact, PauseChanged)]
@@ -261,9 +320,12 @@ class History:
             found["retry_of"] = accepted.retry_of
         return found
 
-    async def document(self) -> dict[str, Any]:
-        """Return the complete history as `rune run --json` prints it."""
+    async def document(self, *, not_reached: bool = False) -> dict[str, Any]:
+        """Return the complete history as `rune run --json` prints it; `not_reached` adds the nodes without a run."""
         end = self.end
+        runs = await self.node_runs()
+        if not_reached:
+            runs += [run for _, run in self.not_reached()]
         return {
             "execution_id": self.accepted.id,
             "workflow_id": self.accepted.workflow,
@@ -272,12 +334,47 @@ class History:
             "failed_items": self.failed_items,
             "output": await self.output(),
             "context": await self.context(),
-            "nodes": [node_document(each) for each in await self.node_runs()],
+            "nodes": [node_document(each) for each in runs],
             "started_at": iso(self.accepted.at),
             "completed_at": iso(end.at) if end else None,
             "total_duration_ms": end.at - self.accepted.at if end else None,
             **self._origin(),
         }
+
+
+class OpenRuns:
+    """The node runs of an execution that have begun and not ended, with the time they began and their attempt.
+
+    They follow from the facts before its end; `late` are runs that show only afterwards that they had begun.
+    """
+
+    def __init__(self) -> None:
+        self.open: dict[tuple[int, Path], tuple[int, int]] = {}
+        self.late: dict[tuple[int, Path], tuple[int, int]] = {}
+        self._ended = False
+
+    def add(self, stored: StoredFact) -> None:
+        """Add the next fact in commit order."""
+        fact = stored.fact
+        if isinstance(fact, NodeResult):
+            if stored.late:
+                self.late[(fact.node, fact.path)] = (fact.began or fact.at, fact.attempt)
+            elif self.open:
+                self.open.pop((fact.node, fact.path), None)
+        elif isinstance(fact, AttemptFailed | NodeSuspended | EffectStarted):
+            key = (fact.node, fact.path)
+            began = fact.at if isinstance(fact, EffectStarted) else fact.began or fact.at
+            runs = self.late if stored.late or self._ended else self.open
+            runs[key] = (runs[key][0] if key in runs else began, fact.attempt)
+        elif isinstance(fact, ExecutionEnded):
+            self._ended = True
+            if fact.status == "completed":
+                self.open.clear()
+
+
+def _end_text(end: ExecutionEnded) -> str:
+    reason = f": {end.error.code}: {end.error.message}" if end.error is not None else ""
+    return f"the execution ended as {end.status}{reason}"
 
 
 async def read_history(journal: Journal, blob: BlobStore, accepted: ExecutionRecord, plan: Plan) -> History:

@@ -103,7 +103,14 @@ class ExecutionReader:
         if not empty:
             async for stored in self.fact_batches(execution):
                 history.add(stored)
+            await self.add_claims(history)
         return history
+
+    async def add_claims(self, history: History) -> None:
+        """Add what workers claimed to a history whose facts are complete: an execution that did not complete may have
+        runs without a fact."""
+        if history.end is not None and history.end.status != "completed":
+            history.claimed = await self.claims(history.accepted.id)
 
     async def node_runs(self, execution: str, *, after: int = 0, limit: int = 1000) -> list[NodeRun]:
         """Return a page of node runs in the order they ended."""

@@ -18,7 +18,7 @@ from rune.server.schemas import EventPage, RunPage, View, run_view
 
 runs = resource("executions")
 
-RunStatus = Literal["success", "failed", "skipped", "cancelled"]
+RunStatus = Literal["success", "failed", "skipped", "cancelled", "not_reached"]
 
 
 class RunQuery(Page):
@@ -59,7 +59,8 @@ async def list_runs(
     query: Annotated[RunQuery, Query()],
     server: Server,
 ) -> Response:
-    """In the order they ended. `lineage` selects an item and everything inside it."""
+    """In the order they ended. `lineage` selects an item and everything inside it. Runs that had begun when the
+    execution failed, halted or was cancelled are `cancelled`; `status=not_reached` lists the nodes without a run."""
     found, following = await server.node_runs.page(
         execution,
         NodeRunFilter(node=query.node, status=query.status, lineage=query.lineage),

@@ -1,0 +1,96 @@
+"""Node runs that an end cut short, and nodes that an execution never reached."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tests.support.backends import Backend, backends, until_suspended
+from tests.support.waiting import until
+from tests.support.workflows import (
+    edit,
+    fail,
+    gated_registry,
+    node_entry,
+    of_type,
+    wait_for_signal,
+    workflow,
+)
+
+pytestmark = backends("embedded", "redis", "rabbitmq")
+
+
+def test_run_that_waited_is_cancelled_and_later_nodes_are_not_reached(backend: Backend) -> None:
+    document = workflow("start>w w>after", w=wait_for_signal(), after=edit(x=1))
+
+    async def go() -> tuple[dict[str, Any], dict[str, Any], Any]:
+        async with backend.open() as engine:
+            run = await engine.start(document)
+            await until_suspended(run)
+            await engine.engine.services.executions.cancel(run.id, "no longer needed")
+            await run.end()
+            history = await run.history()
+            shown = await history.document(not_reached=True)
+            return await history.document(), shown, history.events()[-1]
+
+    result, shown, event = asyncio.run(go())
+    entry = node_entry(result, "w")
+    assert (entry["status"], entry["attempts"]) == ("cancelled", 1)
+    assert entry["error"]["code"] == "EXECUTION_ENDED"
+    assert "no longer needed" in entry["error"]["message"]
+    assert entry["started_at"] is not None
+    assert [each["node_id"] for each in result["nodes"]] == ["start", "w"]
+    assert node_entry(shown, "after")["status"] == "not_reached"
+    assert event.details["cancelled"] == [{"node_id": "w", "lineage": [], "attempt": 1}]
+    assert event.details["cancelled_count"] == 1
+
+
+def test_run_between_two_attempts_is_cancelled_by_a_halt(backend: Backend) -> None:
+    retry = {"max_attempts": 3, "initial_delay": 3600}
+    document = workflow(
+        "start>again start>w w>stop", again={**fail(), "retry": retry}, w=wait_for_signal(), stop=fail("STOP")
+    )
+
+    async def go() -> dict[str, Any]:
+        async with backend.open() as engine:
+            run = await engine.start(document)
+
+            async def waiting() -> bool:
+                return len(await run.facts()) >= 2
+
+            await until(waiting, "one node waits for its retry, the other for a signal", 60.0)
+            await engine.engine.services.executions.signal(run.id, "go")
+            await run.end()
+            return await run.document()
+
+    result = asyncio.run(go())
+    assert (result["status"], node_entry(result, "stop")["status"]) == ("halted", "failed")
+    assert (node_entry(result, "again")["status"], node_entry(result, "again")["attempts"]) == (
+        "cancelled",
+        1,
+    )
+
+
+def test_run_that_had_begun_is_cancelled(backend: Backend) -> None:
+    calls: list[str] = []
+
+    async def go() -> list[str]:
+        gate = asyncio.Event()
+        async with backend.open(registry=gated_registry(calls, lambda: gate)) as engine:
+            run = await engine.start(workflow("start>a", a=of_type("t.gate")))
+
+            async def begun() -> bool:
+                return bool(calls)
+
+            await until(begun, "the node runs", 60.0)
+            await engine.engine.services.executions.cancel(run.id)
+            gate.set()
+            await run.end()
+
+            async def late() -> bool:
+                return any(row.late for row in await run.facts())
+
+            await until(late, "the late result is recorded", 60.0)
+            return [each["status"] for each in (await run.document())["nodes"] if each["node_id"] == "a"]
+
+    assert asyncio.run(go()) == ["cancelled"]
