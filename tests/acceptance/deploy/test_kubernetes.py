@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +185,25 @@ def test_only_api_accepts_ingress() -> None:
     assert "ingress" not in kind("NetworkPolicy", "rune-closed")["spec"]
     opened = kind("NetworkPolicy", "rune-api")["spec"]
     assert opened["podSelector"]["matchLabels"] == pod("api")["metadata"]["labels"]
+
+
+def test_egress_of_workers_excludes_private_and_metadata_addresses() -> None:
+    spec = kind("NetworkPolicy", "rune-egress-worker")["spec"]
+    (rule,) = spec["egress"]
+    (peer,) = rule["to"]
+    denied = [ip_network(each) for each in peer["ipBlock"]["except"]]
+    private = ("10.1.2.3", "127.0.0.1", "169.254.169.254", "172.31.0.1", "192.168.1.1", "100.64.0.1")
+    assert [each for each in private if not any(ip_address(each) in network for network in denied)] == []
+    assert not any(ip_address("93.184.215.14") in network for network in denied)
+    assert spec["podSelector"]["matchLabels"] == pod("worker")["metadata"]["labels"]
+
+
+def test_egress_to_stores_applies_to_every_pod() -> None:
+    spec = kind("NetworkPolicy", "rune-egress-stores")["spec"]
+    for role in ROLES:
+        assert spec["podSelector"]["matchLabels"].items() <= pod(role)["metadata"]["labels"].items()
+    assert spec["policyTypes"] == ["Egress"]
+    assert {each["port"] for rule in spec["egress"] for each in rule["ports"]} == {53, 5432, 6379, 5671}
 
 
 class TestAutoscaling:
