@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
 from rune.core.definition.problems import Problem
@@ -165,6 +166,16 @@ class ApiError(RuneError):
     code = "BAD_REQUEST"
 
 
+class MethodNotAllowedError(ApiError):
+    """A resource that accepts one method only."""
+
+    code = "NOT_ALLOWED"
+
+    def __init__(self, message: str, allowed: str) -> None:
+        super().__init__(message)
+        self.allowed = allowed
+
+
 class ProblemDocument(View, frozen=True, kw_only=True, omit_defaults=True):
     """Why a request was rejected. `problems` lists all problems of a document, `limit` names the limit that was
     exceeded."""
@@ -228,6 +239,8 @@ async def on_rune_error(request: Request, error: Exception) -> Response:
         headers["Retry-After"] = "1"
     if isinstance(error, StartLimitError):
         headers["Retry-After"] = str(error.retry_after)
+    if isinstance(error, MethodNotAllowedError):
+        headers["Allow"] = error.allowed
     if document.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     return problem_response(document, headers)
@@ -242,7 +255,17 @@ async def on_http_error(request: Request, error: Exception) -> Response:
         detail = f"no route matches {request.url.path[:200]}"
     elif code == "NOT_ALLOWED":
         detail = f"{request.method} is not allowed at {request.url.path[:200]}"
+        headers = {**headers, "Allow": ", ".join(_allowed_methods(request))}
     return problem_response(problem(error.status_code, code, detail), headers)
+
+
+def _allowed_methods(request: Request) -> list[str]:
+    """Return the methods of all routes at a path; Starlette names those of the first route only."""
+    methods: set[str] = set()
+    for route in request.app.router.routes:
+        if route.matches(request.scope)[0] is not Match.NONE:
+            methods |= getattr(route, "methods", None) or set()
+    return sorted(methods)
 
 
 async def on_invalid_request(request: Request, error: Exception) -> Response:

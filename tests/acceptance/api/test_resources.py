@@ -162,3 +162,17 @@ def test_internal_error_hides_details(tmp_path: Path, monkeypatch: pytest.Monkey
         assert "secret" not in answer.text
 
     run(tmp_path, work)
+
+
+def test_rejected_method_names_all_methods_of_the_path(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        for path, allowed in (
+            ("/api/v1/workflows/hello", "DELETE, GET, PUT"),
+            ("/api/v1/executions", "GET, POST"),
+            ("/healthz", "GET"),
+        ):
+            answer = await server.http.patch(path, json={})
+            assert (answer.status_code, answer.json()["code"]) == (405, "NOT_ALLOWED")
+            assert set(answer.headers["allow"].split(", ")) - {"HEAD"} == set(allowed.split(", ")), path
+
+    run(tmp_path, work)

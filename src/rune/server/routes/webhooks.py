@@ -31,7 +31,7 @@ from rune.ports.triggers import Trigger, TriggerStore
 from rune.runtime.maintenance.trigger_scheduler import TriggeredStart
 from rune.server.auth import requires
 from rune.server.context import ServerContext
-from rune.server.responses import ApiError, Reply
+from rune.server.responses import ApiError, MethodNotAllowedError, Reply
 from rune.server.routing import Server, hidden, media_type, read_body
 
 log = logging.getLogger("rune.webhooks")
@@ -171,7 +171,7 @@ async def take(path: str, request: Request, server: Server) -> Response:
         raise ApiError("no webhook has this path", code="NOT_FOUND")
     hook = trigger.hook
     if request.method != hook.method:
-        raise ApiError(f"this webhook accepts only {hook.method}", code="NOT_ALLOWED")
+        raise MethodNotAllowedError(f"this webhook accepts only {hook.method}", hook.method)
     proof = Proof(SIGNATURE)
     if hook.auth == "header":
         proof = await check_header(server, trigger, request)
