@@ -26,7 +26,7 @@ from rune.ports.queue import DEFAULT_QUEUE, LANES, Delivery, Route, default_rout
 
 log = logging.getLogger("rune.queue")
 
-IDLE_S = 30.0
+IDLE_S = 7.5
 """An entry that was not renewed for this long may be reclaimed by another worker."""
 
 RETRY_DELAY_S = 0.5

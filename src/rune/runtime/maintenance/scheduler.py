@@ -21,7 +21,10 @@ log = logging.getLogger("rune.scheduler")
 
 BATCH = 500
 STORE_RETRY_DELAY_MS = 500
-SWEEP_PERIOD_MS = 3_000
+SWEEP_PERIOD_MS = 1_000
+"""A token whose worker died is sent again at most this long after its lease of 9 s has expired."""
+
+RENEWAL_PERIOD_MS = 3_000
 RECONCILE_PERIOD_MS = 60_000
 
 
@@ -46,6 +49,7 @@ class Scheduler:
         self._clock = clock
         self._instrumentation = instrumentation
         self._swept_at = 0
+        self._renewed_at = 0
         self._reconciled_at = -RECONCILE_PERIOD_MS
 
     async def run(self) -> None:
@@ -77,7 +81,9 @@ class Scheduler:
         if self._clock.now() - self._swept_at >= SWEEP_PERIOD_MS:
             self._swept_at = self._clock.now()
             # Renew first: after a blocked event loop the sweep must not resend tokens that this process holds.
-            await self._leases.renew()
+            if self._clock.now() - self._renewed_at >= RENEWAL_PERIOD_MS:
+                self._renewed_at = self._clock.now()
+                await self._leases.renew()
             for execution, token, priority in await self._state.unclaimed_tokens(BATCH):
                 await self._queue.send(execution, [token], priority)
         if self._clock.now() - self._reconciled_at >= RECONCILE_PERIOD_MS:
