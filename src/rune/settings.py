@@ -57,6 +57,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     in_place: bool = True  # run pure successors in the same commit instead of sending them
     slots: int = 256  # nodes that run concurrently in one process
     expression_ms: int = 5_000  # CPU time that the expressions of one node may take
+    heartbeat: float = 5.0  # seconds between two heartbeats of a process of a cluster
+    heartbeat_timeout: float = 15.0  # seconds without a heartbeat after which a process is no longer listed
     grace: float = 30.0  # seconds that running nodes may take to finish at shutdown
     nodes: tuple[str, ...] = ()  # modules with custom nodes
     http_policy: Literal["public_only", "allow", "open"] = "public_only"  # hosts that nodes may call
@@ -195,6 +197,13 @@ def _describe_type(kind: Any) -> str:
     return words.get(kind, "a list of texts")
 
 
+def _check_heartbeat(interval: float, timeout: float) -> None:
+    if not (math.isfinite(interval) and interval > 0):
+        raise SettingsError("RUNE_HEARTBEAT: a number of seconds above 0")
+    if not (math.isfinite(timeout) and timeout > interval):
+        raise SettingsError("RUNE_HEARTBEAT_TIMEOUT: a number of seconds above RUNE_HEARTBEAT")
+
+
 def _check_bounds(settings: Settings) -> None:
     """Reject numbers that would keep the process from running anything, and malformed addresses."""
     for name in ("slots", "http_per_host", "partitions", "expression_ms"):
@@ -206,6 +215,7 @@ def _check_bounds(settings: Settings) -> None:
         raise SettingsError("RUNE_API_BODY_RATE: a number of bytes per second, or 0 for any")
     if not (math.isfinite(settings.api_head_timeout) and settings.api_head_timeout > 0):
         raise SettingsError("RUNE_API_HEAD_TIMEOUT: a number of seconds above 0")
+    _check_heartbeat(settings.heartbeat, settings.heartbeat_timeout)
     if not (math.isfinite(settings.grace) and settings.grace >= 0):
         raise SettingsError("RUNE_GRACE: a number of seconds, 0 or more")
     if settings.traces not in ("", "off") and not settings.traces.startswith(("http://", "https://")):

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from msgspec.structs import replace
+
 from rune.adapters.blobs.stores import open_blob
 from rune.adapters.postgres.access import PostgresApiKeys, PostgresAuditLog, PostgresStartLimits
 from rune.adapters.postgres.credentials import PostgresCredentials, PostgresGrants
@@ -62,6 +64,7 @@ async def running_engine(
         member = this_process(
             tuple(sorted(roles)), settings.queues, settings.slots, tuple(sorted(registry.catalogue))
         )
+        member = replace(member, heartbeat_s=settings.heartbeat, expiry_s=settings.heartbeat_timeout)
         plans = PlanCache(opened.journal, registry.catalogue)
         data_cache = ExecutionDataCache(opened.journal, opened.blob, plans, clock)
         router = QueueRouter(data_cache)

@@ -13,10 +13,10 @@ import msgspec
 from rune.ports.journal import StoreUnavailableError
 
 HEARTBEAT_S = 5.0
-"""Interval between two heartbeats of a process, in seconds."""
+"""Default interval between two heartbeats of a process, in seconds."""
 
 EXPIRY_S = 15.0
-"""Time without a heartbeat after which a process is no longer listed, in seconds."""
+"""Default time without a heartbeat after which a process is no longer listed, in seconds."""
 
 
 class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +32,8 @@ class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
     slots: int = 0
     busy: int = 0
     draining: bool = False
+    heartbeat_s: float = HEARTBEAT_S
+    expiry_s: float = EXPIRY_S
 
 
 class ProcessRegistry(Protocol):
@@ -44,7 +46,7 @@ class ProcessRegistry(Protocol):
         """Remove a process that shuts down."""
 
     async def list(self) -> list[ProcessInfo]:
-        """Return the processes with a heartbeat in the last EXPIRY_S seconds, the longest-running first."""
+        """Return the processes whose last heartbeat is at most their `expiry_s` old, the longest-running first."""
 
 
 RPC_METHODS = (

@@ -78,10 +78,13 @@ class ReadinessProbe:
         """Whether the stores responded, and could be written, within the last two periods."""
         if self._read_at is None:
             return False
-        last = self._read_at
-        if self._heartbeat is not None:
-            last = min(last, self._heartbeat.beaten_at)
-        return time.monotonic() - last < MAX_MISSED_PROBES * PROBE_PERIOD_S
+        now = time.monotonic()
+        if now - self._read_at >= MAX_MISSED_PROBES * PROBE_PERIOD_S:
+            return False
+        if self._heartbeat is None:
+            return True
+        period = max(self._heartbeat.interval_s, PROBE_PERIOD_S)
+        return now - self._heartbeat.beaten_at < MAX_MISSED_PROBES * period
 
 
 class ReportsMetrics(Protocol):

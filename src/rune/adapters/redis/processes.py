@@ -7,7 +7,7 @@ import msgspec
 from rune.adapters.redis.client import Client
 from rune.adapters.redis.keys import KeySpace
 from rune.decoding import MalformedDataError, decode
-from rune.ports.processes import EXPIRY_S, ProcessInfo
+from rune.ports.processes import ProcessInfo
 
 _JSON = msgspec.json.Encoder()
 _PROCESS = msgspec.json.Decoder(ProcessInfo)
@@ -34,7 +34,7 @@ class RedisProcessRegistry:
             except MalformedDataError:
                 # Written by a newer release.
                 continue
-            if now - member.seen_at <= EXPIRY_S * 1000:
+            if now - member.seen_at <= member.expiry_s * 1000:
                 found.append(member)
             else:
                 await self.leave(member.name)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 import rune
 from rune.ports.journal import StoreUnavailableError
-from rune.ports.processes import HEARTBEAT_S, ProcessInfo, ProcessRegistry
+from rune.ports.processes import ProcessInfo, ProcessRegistry
 
 log = logging.getLogger("rune.heartbeat")
 
@@ -47,13 +47,14 @@ class Heartbeat:
         self._busy = busy
         self.beaten_at = 0.0
         """When the store last accepted a heartbeat (monotonic). The readiness check reads it."""
+        self.interval_s = process.heartbeat_s
 
     async def run(self) -> None:
         """Send heartbeats until cancelled."""
         try:
             while True:
                 await self._send()
-                await asyncio.sleep(HEARTBEAT_S)
+                await asyncio.sleep(self.interval_s)
         finally:
             with contextlib.suppress(StoreUnavailableError, TimeoutError):
                 async with asyncio.timeout(1):

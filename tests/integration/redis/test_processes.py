@@ -1,0 +1,29 @@
+"""The process registry in Redis: which processes are listed."""
+
+from __future__ import annotations
+
+from rune.adapters.redis.client import Client
+from rune.adapters.redis.processes import RedisProcessRegistry
+from rune.ports.processes import ProcessInfo
+from tests.support.async_test import async_test
+from tests.support.redis_stores import fresh_keys
+from tests.support.services.redis_server import redis_server
+
+
+def process(name: str, expiry_s: float) -> ProcessInfo:
+    return ProcessInfo(
+        name=name, host="h", pid=1, roles=("worker",), version="1", started_at=0, expiry_s=expiry_s
+    )
+
+
+@async_test
+async def test_process_is_unlisted_after_its_own_timeout() -> None:
+    client = Client(redis_server().url)
+    try:
+        registry = RedisProcessRegistry(client, fresh_keys())
+        await registry.heartbeat(process("stays", 60.0))
+        await registry.heartbeat(process("expired", -1.0))
+
+        assert [each.name for each in await registry.list()] == ["stays"]
+    finally:
+        await client.close()
