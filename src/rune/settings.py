@@ -85,6 +85,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     log_level: Literal["", "debug", "info", "warning", "error"] = ""  # empty: info, for `rune up` warning
     traces: str = ""  # OTLP endpoint (HTTP) for spans; `off`: none; empty: OTEL_EXPORTER_OTLP_ENDPOINT
     trace_share: float = 1.0  # share of executions without an incoming trace that are sampled
+    max_dead: int = 100_000  # cluster with RabbitMQ: bound of the dead-letter queue; 0: none
     max_waiting: int = 100_000  # queue depth beyond which starts are rejected; 0: no limit
     retention: tuple[Rule, ...] = ()  # rules for hourly deletion; empty: nothing is deleted
 
@@ -209,6 +210,8 @@ def _check_bounds(settings: Settings) -> None:
     for name in ("slots", "http_per_host", "partitions", "expression_ms"):
         if getattr(settings, name) < 1:
             raise SettingsError(f"RUNE_{name.upper()}: at least 1")
+    if settings.max_dead < 0:
+        raise SettingsError("RUNE_MAX_DEAD: a number of messages, or 0 for no limit")
     if settings.max_waiting < 0:
         raise SettingsError("RUNE_MAX_WAITING: a queue depth, or 0 for no limit")
     if settings.api_body_rate < 0:

@@ -77,7 +77,7 @@ def topology_document(settings: Settings) -> dict[str, Any]:
 def topology_definitions(settings: Settings, passwords: dict[str, str]) -> dict[str, Any]:
     """Return a definitions file for RabbitMQ, with a user for each role."""
     vhost = parse_address(settings.queue).vhost if settings.brokered else "/"
-    return definitions(topology(settings), vhost, passwords)
+    return definitions(topology(settings), vhost, passwords, max_dead=settings.max_dead)
 
 
 def role_names(settings: Settings) -> list[str]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Literal
 
+import aio_pika
 import msgspec
 import pytest
 
@@ -268,3 +270,33 @@ def test_as_text_lists_queues_and_roles() -> None:
 
 def test_definitions_contain_no_password() -> None:
     assert "m/m" not in str(definitions(Topology(), "/", PASSWORDS))
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+@async_test
+async def test_definitions_bound_existing_dead_letter_queue(kind: Literal["classic", "quorum"]) -> None:
+    topology = Topology(kind=kind)
+    async with vhost_from_definitions(topology) as vhost:
+        connection = await aio_pika.connect(broker().url(vhost))
+        async with connection:
+            channel = await connection.channel()
+            exchange = await channel.get_exchange(topology.dead_exchange, ensure=False)
+
+            async def publish(*bodies: bytes) -> None:
+                for body in bodies:
+                    await exchange.publish(aio_pika.Message(body, delivery_mode=2), routing_key="")
+
+            await publish(b"1", b"2", b"3", b"4", b"5")
+            bounded = definitions(topology, vhost, {}, max_dead=3)
+            await asyncio.to_thread(broker().api, "POST", "definitions", bounded)
+
+            async def is_bounded() -> bool:
+                queue = await channel.declare_queue(topology.dead, passive=True)
+                return queue.declaration_result.message_count == 3
+
+            await until(is_bounded, "the oldest dead letters are dropped")
+            await publish(b"6")
+            await until(is_bounded, "a further dead letter replaces the oldest")
+            queue = await channel.get_queue(topology.dead, ensure=False)
+            kept = [(await queue.get(no_ack=True)).body for _ in range(3)]
+    assert kept == [b"4", b"5", b"6"]

@@ -311,8 +311,12 @@ def definitions(
     vhost: str,
     passwords: dict[str, str],
     version: tuple[int, ...] = QUORUM_TTL,
+    max_dead: int = 0,
 ) -> dict[str, Any]:
-    """Return the content of a definitions file with a user `rune-<role>` for each role that has a password."""
+    """Return the content of a definitions file with a user `rune-<role>` for each role that has a password.
+
+    `max_dead` bounds the dead letters, by a policy: the arguments of a declared queue cannot be changed. 0: no bound.
+    """
     return {
         "vhosts": [{"name": vhost}],
         "users": [_user(role, password) for role, password in passwords.items()],
@@ -320,6 +324,7 @@ def definitions(
         "exchanges": [_exchange(each, vhost) for each in all_exchanges(topology)],
         "queues": [_queue(each, vhost) for each in all_queues(topology, version)],
         "bindings": [_binding(each, vhost) for each in all_queues(topology, version)],
+        "policies": [_dead_policy(topology, vhost, max_dead)] if max_dead else [],
     }
 
 
@@ -378,6 +383,17 @@ def _binding(queue: WorkQueue, vhost: str) -> dict[str, Any]:
         "destination_type": "queue",
         "routing_key": queue.name,
         "arguments": {},
+    }
+
+
+def _dead_policy(topology: Topology, vhost: str, max_length: int) -> dict[str, Any]:
+    return {
+        "name": f"{topology.dead}.bound",
+        "vhost": vhost,
+        "pattern": exact_pattern([topology.dead]),
+        "apply-to": "queues",
+        "priority": 0,
+        "definition": {"max-length": max_length, "overflow": "drop-head"},
     }
 
 
