@@ -21,6 +21,7 @@ from rune.nodes.registry import Registry, standard_registry
 from rune.ports.journal import ExecutionRecord, StoreUnavailableError
 from rune.runtime.queries.verify import VerificationReport, verify_execution
 from rune.settings import Settings
+from rune.testing.clock import VirtualClock
 from rune.testing.harness import harness
 from tests.support.async_test import async_test
 from tests.support.documents import document
@@ -190,3 +191,29 @@ async def test_second_end_is_stored_if_write_of_first_fails(tmp_path: Path) -> N
         end = await stores.journal.end("x")
         assert end is not None
         assert end.status == "failed"
+
+
+@async_test
+async def test_wait_that_is_due_while_end_of_other_execution_fails_resumes(tmp_path: Path) -> None:
+    clock = VirtualClock()
+    overdue = document(
+        [node_of("in", "input"), node_of("w", "wait", parameters={"resume": "signal"})],
+        "in>w",
+        id="o",
+        settings={"timeout": 1},
+    )
+    waiting = document(
+        [node_of("in", "input"), node_of("w", "wait", parameters={"amount": 1, "unit": "seconds"})],
+        "in>w",
+        id="w",
+    )
+    async with harness(tmp_path, clock=clock) as engine:
+        runs = [await engine.start(overdue), await engine.start(waiting)]
+        await engine.settle()
+        async with failing_writes(engine.engine.backend.journal):
+            clock.advance(1_000)
+            await engine.settle()
+
+        ends = [await each.end() for each in runs]
+
+        assert [each.status for each in ends] == ["failed", "completed"]

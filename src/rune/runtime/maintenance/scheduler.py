@@ -10,7 +10,7 @@ import logging
 from rune.ports.clock import Clock
 from rune.ports.journal import StoreUnavailableError
 from rune.ports.queue import Queue
-from rune.ports.state import State
+from rune.ports.state import DueTimer, State
 from rune.runtime import failpoint
 from rune.runtime.instrumentation import Instrumentation
 from rune.runtime.lifecycle.children import Children
@@ -70,14 +70,15 @@ class Scheduler:
     async def _turn(self) -> bool:
         """Fire one batch of due timers. Return whether there may be more."""
         fired = await self._state.due_timers(BATCH)
+        failure: Exception | None = None
         for each in fired:
-            self._instrumentation.timer_fired(each)
-            # crash here: nothing that follows from the timer is recorded, so a rebuilt state arms it again
-            failpoint.hit("fired")
-            if each.emitted:
-                await self._queue.send(each.execution, each.emitted, each.priority)
-            if each.finish is not None:
-                await self._finisher.finish(each.execution, each.finish, each.now)
+            try:
+                await self._serve(each)
+            except Exception as error:
+                # The state has removed the other timers as well: what follows from them must not be lost.
+                failure = failure or error
+        if failure is not None:
+            raise failure
         if self._clock.now() - self._swept_at >= SWEEP_PERIOD_MS:
             self._swept_at = self._clock.now()
             # Renew first: after a blocked event loop the sweep must not resend tokens that this process holds.
@@ -87,9 +88,19 @@ class Scheduler:
             for execution, token, priority in await self._state.unclaimed_tokens(BATCH):
                 await self._queue.send(execution, [token], priority)
         if self._clock.now() - self._reconciled_at >= RECONCILE_PERIOD_MS:
-            self._reconciled_at = self._clock.now()
             await self._children.recover(self._clock.now())
+            self._reconciled_at = self._clock.now()
         return len(fired) >= BATCH
+
+    async def _serve(self, due: DueTimer) -> None:
+        """Send the tokens of a timer, and end the execution if the timer ended it."""
+        self._instrumentation.timer_fired(due)
+        # crash here: nothing that follows from the timer is recorded, so a rebuilt state arms it again
+        failpoint.hit("fired")
+        if due.emitted:
+            await self._queue.send(due.execution, due.emitted, due.priority)
+        if due.finish is not None:
+            await self._finisher.finish(due.execution, due.finish, due.now)
 
     async def _next_wakeup(self) -> int:
         due = await self._state.next_due()
