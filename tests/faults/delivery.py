@@ -63,12 +63,6 @@ def _arm_nothing(applied: Any, *_: Any) -> Any:
     return applied
 
 
-def _give_random_timer_id(call: Any, *_: Any) -> Any:
-    if getattr(call, "timer_id", ""):
-        call.timer_id = f"wait:{id(call)}"
-    return call
-
-
 def _complete_with_item(_: Any, act: Any, scope: Any, **_options: Any) -> None:
     """Complete the execution with the first item that ends."""
     from rune.core.execution.decision import FinishExecution
@@ -201,7 +195,10 @@ TABLE: dict[str, Fault] = {
     ),
     "f3": fault(
         "test_timers.py::test_h_f3_timer_id_is_stable_and_wait_resumes_once",
-        adjust("rune.runtime.worker.node_runner:NodeRunner._call", _give_random_timer_id),
+        edit(
+            "rune.runtime.worker.node_runner:NodeRunner._resolve",
+            ('call.timer_id = f"wait:{name}"', 'call.timer_id = f"wait:{id(call)}"'),
+        ),
     ),
     "f4": fault(
         "test_timers.py::test_h_f4_waits_at_end_of_split_complete_once[embedded]",

@@ -383,7 +383,13 @@ OPERATIONS: dict[str, tuple[Change, ...]] = {
         replace("tests.simulation.worker:Worker._record_effect_start", start_effect_again),
     ),
     "unknown outcome retried": (
-        edit("rune.core.execution.step:is_retried", ('if error.code == "UNKNOWN_OUTCOME": return False', "")),
+        edit(
+            "rune.core.execution.step:is_retried",
+            (
+                'if attempt >= retry.max_attempts or error.code == "UNKNOWN_OUTCOME": return False',
+                "if attempt >= retry.max_attempts: return False",
+            ),
+        ),
     ),
     "max_parallel exceeded by one": (replace("tests.simulation.store:Store._is_full", admit_one_more),),
     "held-back token never released": (
