@@ -325,7 +325,7 @@ def test_failed_inner_split_is_collected_by_outer_aggregator() -> None:
 
     assert execution.queue == {"g@/"}
     execution.ok("g")
-    assert execution.finish == FinishExecution("completed")
+    assert execution.finish == FinishExecution("completed", failed_items=1)
 
 
 def test_marks_distinguish_alive_dead_and_failed() -> None:

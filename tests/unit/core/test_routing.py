@@ -156,6 +156,12 @@ def test_engine_error_fails_and_node_error_halts_execution() -> None:
     assert [each.status for each in other.effects if isinstance(each, FinishExecution)] == ["halted"]
 
 
+def test_failed_result_without_error_halts_execution_without_error() -> None:
+    p = plan("start -> x")
+    decision = decision_for_fact(p, NodeResult(p.index["x"], (), NOW, "failed"))
+    assert decision.effects == (FinishExecution("halted"),)
+
+
 @pytest.mark.parametrize(
     ("kind", "chains", "runs"),
     [
