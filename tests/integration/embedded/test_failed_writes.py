@@ -8,17 +8,19 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from rune.adapters.sqlite.database import ExclusiveWrite
 from rune.adapters.sqlite.readonly import SqliteIndex
 from rune.adapters.sqlite.stores import SqliteStores
 from rune.bootstrap import open_reader
-from rune.codec.facts import Inline
-from rune.core.execution.fact import ExecutionEnded, NodeResult
+from rune.codec.facts import KINDS, Inline
+from rune.core.execution.fact import ExecutionEnded, NodeResult, NodeSuspended
 from rune.nodes.custom import kind_of, node
 from rune.nodes.registry import Registry, standard_registry
 from rune.ports.journal import ExecutionRecord, StoreUnavailableError
+from rune.runtime import failpoint
 from rune.runtime.queries.verify import VerificationReport, verify_execution
 from rune.settings import Settings
 from rune.testing.clock import VirtualClock
@@ -191,6 +193,54 @@ async def test_second_end_is_stored_if_write_of_first_fails(tmp_path: Path) -> N
         end = await stores.journal.end("x")
         assert end is not None
         assert end.status == "failed"
+
+
+KID = document(
+    [node_of("in", "input"), node_of("ask", "wait", parameters={"resume": "signal"})], "in>ask", id="kid"
+)
+PARENT = document(
+    [
+        node_of("in", "input"),
+        node_of("call", "workflow", parameters={"workflow": "kid"}),
+        node_of("send", "test.gated"),
+    ],
+    "in>call",
+    "in>send",
+    id="parent",
+)
+
+
+@async_test
+async def test_parent_of_child_that_ended_while_writes_failed_resumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    gate = Gate()
+    async with harness(tmp_path, registry=gate.registry(), grace=1.0) as engine:
+        database = database_of(engine.engine.backend.journal)
+        await engine.engine.services.workflows.deploy(msgspec.json.encode(KID))
+        run = await engine.start(PARENT)
+        await gate.begun.wait()  # the running node keeps the parent in memory
+        suspended = f"SELECT count(*) FROM fact WHERE kind = {KINDS[NodeSuspended]}"
+        await engine.wait_for(lambda: database.reader.execute(suspended).fetchone() == (2,))
+        (kid,) = await engine.engine.backend.journal.children(run.id)
+        passed: list[str] = []
+
+        def refuse(point: str) -> None:
+            passed.append(point)
+            if (
+                passed.count("signalled") == 2 and point == "signalled"
+            ):  # the signal to the parent is recorded
+                database.submit(refusal(on=True))
+
+        monkeypatch.setattr(failpoint, "hit", refuse)
+        await engine.engine.services.executions.signal(kid, "ask", b"7")
+        await engine.wait_for(lambda: "not notified of its end yet" in caplog.text)
+        await database.submit(refusal(on=False))
+        gate.opened.set()
+
+        end = await run.end()
+
+        assert end.status == "completed"
 
 
 @async_test

@@ -214,9 +214,10 @@ class SqliteState:
             return None
         # An execution with simulated time is never unloaded: its due times are not in the time of this process.
         until = None if running.accepted.fake_time else predict_sleep(running.state, decisions)
+        if self._journal.has_undelivered_signal(execution):
+            until = None  # the wake-up time that was stored with the signal must stay
         if until is not None and not running.timers and until - self._now(running) > MIN_SLEEP_MS:
-            running.asleep_until = until
-            running.predicted_sleep = (decisions, running.changes)
+            running.predicted_sleep = (decisions, running.changes, until)
             self._journal.sleeps_with_next(execution, until)
             return None
         finish = predict_end(running.state, decisions)
@@ -323,9 +324,7 @@ class SqliteState:
 
     async def control(self, execution: str, fact: PauseChanged) -> Applied:
         running, loaded = await self._load(execution)
-        return await self._deliver_signal(
-            running, fact, change_pause(running.plan, running.state, fact), loaded
-        )
+        return self._deliver_signal(running, fact, change_pause(running.plan, running.state, fact), loaded)
 
     async def pause_state(self, execution: str) -> tuple[int, bool]:
         state = (await self._load_readonly(execution)).state
@@ -334,11 +333,9 @@ class SqliteState:
     async def signal(self, execution: str, fact: SignalReceived) -> Applied:
         running, loaded = await self._load(execution)
         running.offset = max(running.offset, self._clock_offset(running.accepted, fact.at))
-        return await self._deliver_signal(
-            running, fact, deliver_signal(running.plan, running.state, fact), loaded
-        )
+        return self._deliver_signal(running, fact, deliver_signal(running.plan, running.state, fact), loaded)
 
-    async def _deliver_signal(
+    def _deliver_signal(
         self,
         running: LoadedExecution,
         fact: SignalReceived | PauseChanged,
@@ -347,16 +344,14 @@ class SqliteState:
     ) -> Applied:
         """Complete the delivery of a signal or pause; `loaded` is set if loading the execution has applied it.
 
-        A concurrent unload may have stored a later wake-up time. If tokens were emitted, the wake-up time is set to
-        now, so that the next owner loads the execution if this one crashes.
+        Nothing is written here: a write that fails after the state has changed would lose the emitted tokens, because a
+        repeated delivery emits none. The next owner loads the execution if this one crashes, because its wake-up time
+        was stored with the signal, and no later one is stored before the delivery is complete.
         """
         self._journal.mark_delivered(running.accepted.id, fact)
         running.asleep_until = 0
         changed = self._after_change(running, applied)
-        result = changed if loaded is None else loaded
-        if result.emitted:
-            await self._journal.sleep_until(running.accepted.id, result.now)
-        return result
+        return changed if loaded is None else loaded
 
     async def waiting_for_signal(self, execution: str) -> list[Listener]:
         running = await self._load_readonly(execution)
@@ -376,8 +371,9 @@ class SqliteState:
         self._admission.release()
 
     async def due_timers(self, limit: int) -> list[DueTimer]:
-        found, self._pending_due = self._pending_due, []
-        found += await self._wake_sleepers(limit)
+        found = await self._wake_sleepers(limit)
+        pending, self._pending_due = self._pending_due, []
+        found = pending + found
         now = self._clock.now()
         while len(found) < limit and (ringing := self._timers.ring(now)) is not None:
             execution, timer = ringing
@@ -411,8 +407,16 @@ class SqliteState:
             self._cursor = (rows[-1][0], rows[-1][1])
         missed, self._pending_starts.missed = self._pending_starts.missed, []
         names |= {each: None for each in missed if await self._journal.accepted(each) is not None}
-        for execution, when in names.items():
-            due = await self._load_due(execution, when)
+        waiting = list(names.items())
+        while waiting:
+            try:
+                due = await self._load_due(*waiting[0])
+            except StoreUnavailableError:
+                # The cursor is behind them, so they are kept for the next call.
+                self._pending_starts.missed += [execution for execution, _ in waiting]
+                self._pending_due += found
+                raise
+            del waiting[0]
             if due is not None:
                 found.append(due)
         return found
@@ -489,8 +493,8 @@ class LoadedExecution(msgspec.Struct):
     changes: int = 0  # number of changes applied
     held_back: dict[tuple[int, Path], Token] = {}  # tokens beyond the limit of nodes that run at once
     asleep_until: int = 0  # wake-up time that is stored in the file
-    # Decisions after which the execution sleeps, and the value of `changes` for which that was predicted.
-    predicted_sleep: tuple[Sequence[Decision], int] | None = None
+    # Decisions after which the execution sleeps, the value of `changes` for which that was predicted, and until when.
+    predicted_sleep: tuple[Sequence[Decision], int, int] | None = None
     recovered: bool = (
         False  # loaded from the journal: a worker may have crashed while it ran one of the tokens
     )
@@ -521,11 +525,12 @@ class LoadedExecution(msgspec.Struct):
         return found
 
     def sleeps_after(self, decisions: Sequence[Decision]) -> bool:
-        """Return whether the execution sleeps after these decisions, as predicted when they were recorded."""
-        if self.predicted_sleep is None:
+        """Return whether the execution sleeps after these decisions, as predicted when they were recorded. The wake-up
+        time was recorded with them."""
+        if self.predicted_sleep is None or self.predicted_sleep[0] is not decisions:
             return False
-        predicted, changes = self.predicted_sleep
-        return predicted is decisions and changes == self.changes
+        _, changes, self.asleep_until = self.predicted_sleep
+        return changes == self.changes
 
     def done(self, key: tuple[int, Path]) -> None:
         """Release the claim and the lease of a token."""

@@ -5,6 +5,7 @@ The end of a child reaches its parent as a signal.
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from rune.codec.facts import encode_value
@@ -14,7 +15,7 @@ from rune.documents.loader import check_input
 from rune.errors import LimitExceededError, NodeFailure
 from rune.ids import child_id
 from rune.nodes.blobs import names_blobs
-from rune.ports.journal import Journal, Parent
+from rune.ports.journal import Journal, Parent, StoreUnavailableError
 from rune.ports.state import Claim
 from rune.ports.workflows import WorkflowStore
 from rune.runtime import failpoint
@@ -23,6 +24,8 @@ from rune.runtime.lifecycle.finisher import ABANDONED, Finisher
 from rune.runtime.lifecycle.launcher import Launcher, StartOptions
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.values import ExecutionData, ExecutionDataCache
+
+log = logging.getLogger("rune.children")
 
 BATCH = 500
 
@@ -103,11 +106,23 @@ class Children:
         await self._finisher.cancel_child(child_id(data.accepted.id, name, token.attempt), now)
 
     async def recover(self, now: int) -> None:
-        """Report the ends, and cancel the orphans, that a crashed process left behind."""
-        while rows := await self._journal.unreported_children(BATCH):
+        """Report the ends, and cancel the orphans, that a crash or a failed write left behind. A child on which that
+        fails does not hold up the others; it is tried again with the next call."""
+        failed: set[str] = set()
+        while rows := set(await self._journal.unreported_children(BATCH)) - failed:
             for each in rows:
-                end = await self._journal.end(each)
-                if end is None:
-                    await self._finisher.finish(each, ABANDONED, now, counted=False)
-                else:
-                    await self._finisher.notify_relatives(await self._data_cache.get(each), end)
+                try:
+                    await self._recover(each, now)
+                except StoreUnavailableError:
+                    raise
+                except Exception:
+                    log.exception("the parent of %s is not notified of its end yet", each)
+                    failed.add(each)
+
+    async def _recover(self, child: str, now: int) -> None:
+        end = await self._journal.end(child)
+        if end is None:
+            await self._finisher.finish(child, ABANDONED, now, counted=False)
+        else:
+            await self._finisher.notify_relatives(await self._data_cache.get(child), end)
+            self._data_cache.close(child)
