@@ -73,7 +73,7 @@ class RuneError(Exception):
             self.code = code
 
 
-class NodeFailure(RuneError):
+class NodeFailure(RuneError):  # noqa: N818 - public name, raised by custom nodes
     """Raised by a node to fail its attempt; its retry and error policies then apply."""
 
     code = "NODE_FAILED"

@@ -14,7 +14,7 @@ from rune.core.plan.model import Plan
 from rune.nodes.registry import Registry
 from tests.simulation.effect import sim_registry
 from tests.simulation.handwritten import child_workflow, handwritten_model
-from tests.simulation.journal import Violation
+from tests.simulation.journal import ViolationError
 from tests.simulation.oracle.document import to_document
 from tests.simulation.oracle.evaluate import evaluate
 from tests.simulation.oracle.generate import random_model
@@ -89,7 +89,7 @@ def compile_model(model: Model) -> Plan:
     """Compile a model as the engine does."""
     parsed = parse_data(Decoded(to_document(model)))
     if parsed.definition is None:
-        raise Violation(f"the generator made an invalid document: {parsed.problems}")
+        raise ViolationError(f"the generator made an invalid document: {parsed.problems}")
     return compile_definition(parsed.definition, registry().catalogue)
 
 

@@ -14,7 +14,7 @@ from rune.core.execution.token import Token, token_name
 from rune.ids import child_id
 from tests.simulation.commands import send_signal
 from tests.simulation.execution import Execution, ParentLink, create_execution
-from tests.simulation.journal import AlreadyEnded, Outage
+from tests.simulation.journal import AlreadyEndedError, Outage
 
 if TYPE_CHECKING:
     from tests.simulation.simulator import Simulator
@@ -57,7 +57,7 @@ def _create_child(sim: Simulator, parent: Execution, token: Token, child: str, w
     if child in sim.executions:
         return
     if parent.journal.end is not None or _has_attempt_ended(parent, token) or child in sim.refused_children:
-        raise AlreadyEnded
+        raise AlreadyEndedError
     link = ParentLink(parent.id, token.node, token.path, token.attempt)
     execution = create_execution(child, parent.case.children[workflow], sim.outages, parent=link)
     execution.journal.record([ExecutionStarted(sim.now)])
@@ -116,7 +116,7 @@ def propagate_end(sim: Simulator, execution: Execution, row: ExecutionEnded) -> 
         signal = SignalReceived(
             row.at, execution.id, f"{CHILD_SIGNAL_PREFIX}{execution.id}", execution.parent.path, value
         )
-        with suppress(AlreadyEnded):
+        with suppress(AlreadyEndedError):
             yield from send_signal(sim, sim.executions[execution.parent.id], signal)
         yield
         execution.end_reported = True

@@ -8,7 +8,7 @@ from rune.core.execution.fact import AttemptFailed, Fact, NodeResult, NodeSuspen
 from rune.core.execution.token import Path, Token
 from tests.simulation.children import CHILD_SIGNAL_PREFIX, child_execution_id, execution_output
 from tests.simulation.execution import Execution
-from tests.simulation.journal import Violation
+from tests.simulation.journal import ViolationError
 from tests.simulation.oracle.model import TokenKey
 from tests.simulation.simulator import Simulator
 from tests.simulation.values import without_call_numbers
@@ -62,7 +62,7 @@ def _check_deadline(execution: Execution, fact: NodeResult) -> None:
         isinstance(wait, NodeSuspended) and wait.deadline is not None and wait.deadline <= fact.at
     )
     if not execution_timeout or fact.signal is not None:
-        raise Violation(f"timed out before its deadline or with a signal: {fact} {wait}")
+        raise ViolationError(f"timed out before its deadline or with a signal: {fact} {wait}")
 
 
 def _signal_value(sim: Simulator, execution: Execution, fact: NodeResult) -> Any:
@@ -70,9 +70,9 @@ def _signal_value(sim: Simulator, execution: Execution, fact: NodeResult) -> Any
     signal = execution.journal.facts.get(("signal", fact.signal))
     wait = execution.journal.facts.get(("suspend", fact.node, fact.path, fact.attempt))
     if not isinstance(signal, SignalReceived) or not isinstance(wait, NodeSuspended):
-        raise Violation(f"resumed without a signal: {fact}")
+        raise ViolationError(f"resumed without a signal: {fact}")
     if signal.name != wait.signal or signal.path not in (None, fact.path):
-        raise Violation(f"{signal} does not match {wait}")
+        raise ViolationError(f"{signal} does not match {wait}")
     if not signal.name.startswith(CHILD_SIGNAL_PREFIX):
         return signal.value
     return _child_output(sim, execution, fact, signal)
@@ -84,9 +84,9 @@ def _child_output(sim: Simulator, execution: Execution, fact: NodeResult, signal
     child = sim.executions[child_execution_id(execution, token)]
     end = child.journal.end
     if end is None or signal.id != child.id or signal.value["status"] != end.status:
-        raise Violation(f"{signal} is not the end of {child.id}: {end}")
+        raise ViolationError(f"{signal} is not the end of {child.id}: {end}")
     if (end.status == "completed") is not (fact.status == "ok"):
-        raise Violation(f"{child.id} ended as {end.status}, its parent's token as {fact.status}")
+        raise ViolationError(f"{child.id} ended as {end.status}, its parent's token as {fact.status}")
     return execution_output(child, end)
 
 
@@ -97,7 +97,7 @@ def check_signal_takers(execution: Execution) -> None:
         if isinstance(fact, NodeResult | AttemptFailed) and fact.signal is not None and not _is_kept(fact):
             taker = (fact.node, fact.path, fact.attempt)
             if takers.setdefault(fact.signal, taker) != taker:
-                raise Violation(f"{fact.signal} was taken by {takers[fact.signal]} and by {taker}")
+                raise ViolationError(f"{fact.signal} was taken by {takers[fact.signal]} and by {taker}")
 
 
 def _is_kept(fact: Fact) -> bool:
@@ -111,13 +111,13 @@ def check_child(sim: Simulator, execution: Execution) -> None:
         return
     parent = sim.executions[link.id]
     if not execution.end_reported:
-        raise Violation(f"the end of {execution.id} was not reported to its parent")
+        raise ViolationError(f"the end of {execution.id} was not reported to its parent")
     after = [("end",), ("result", link.node, link.path), ("attempt", link.node, link.path, link.attempt)]
     for key in after:
         if key in parent.journal.row_numbers and parent.journal.row_numbers[key] < row_numbers[("start",)]:
-            raise Violation(f"{execution.id} was started after {key} of its parent")
+            raise ViolationError(f"{execution.id} was started after {key} of its parent")
     result = parent.journal.result(link.node, link.path)
     if result is None or result.attempt != link.attempt:
         return
     if parent.journal.row_numbers[("result", link.node, link.path)] < row_numbers[("end",)]:
-        raise Violation(f"{execution.id} ended after the token that waited for it: {result}")
+        raise ViolationError(f"{execution.id} ended after the token that waited for it: {result}")

@@ -19,9 +19,9 @@ from rune.core.execution.transition import apply
 from rune.core.plan.model import Plan
 from tests.simulation.execution import Execution
 from tests.simulation.external_results import external_results
-from tests.simulation.journal import Violation
+from tests.simulation.journal import ViolationError
 from tests.simulation.oracle.choices import Expected
-from tests.simulation.oracle_check import EndedExecution, OracleMismatch, check_against_oracle
+from tests.simulation.oracle_check import EndedExecution, OracleMismatchError, check_against_oracle
 from tests.simulation.simulator import Simulator
 from tests.simulation.store import Store
 from tests.simulation.values import collect_call_numbers, without_call_numbers
@@ -40,19 +40,19 @@ def check_counts(state: State) -> None:
         active = sum(not live.waiting for live in scope.live.values()) + busy.get(path, 0)
         if scope.count != expected or scope.active != active:
             counted = f"{scope.count} of {expected}, active {scope.active} of {active}"
-            raise Violation(f"counts of {path}: {counted}")
+            raise ViolationError(f"counts of {path}: {counted}")
         if path and scope.count == 0:
-            raise Violation(f"scope {path} has ended but was not removed")
+            raise ViolationError(f"scope {path} has ended but was not removed")
 
 
 def check_single_emission(store: Store) -> None:
     """A token is emitted once, and a timer fires once per attempt."""
     for key, times in store.emission_counts.items():
         if times > 1 and key[0] not in _fan_outs(store):
-            raise Violation(f"{key} was emitted {times} times")
+            raise ViolationError(f"{key} was emitted {times} times")
     for (timer, attempt), times in store.fire_counts.items():
         if times > 1:
-            raise Violation(f"{timer} of attempt {attempt} fired {times} times")
+            raise ViolationError(f"{timer} of attempt {attempt} fired {times} times")
 
 
 def _fan_outs(store: Store) -> set[int]:
@@ -64,7 +64,7 @@ def check_signals(plan: Plan, state: State) -> None:
     for scope in state.scopes.values():
         for node, live in scope.live.items():
             if live.waiting and in_cancelled_region(plan, state, node, scope.path):
-                raise Violation(f"{live} waits in a region that was cancelled")
+                raise ViolationError(f"{live} waits in a region that was cancelled")
     signal_waits = {
         (live.signal, scope.path, node)
         for scope in state.scopes.values()
@@ -74,11 +74,11 @@ def check_signals(plan: Plan, state: State) -> None:
     if signal_waits != {
         (name, *wait) for name, waiting in state.waiting_for_signal.items() for wait in waiting
     }:
-        raise Violation(f"index of waits: {state.waiting_for_signal}, waiting tokens: {signal_waits}")
+        raise ViolationError(f"index of waits: {state.waiting_for_signal}, waiting tokens: {signal_waits}")
     for signal in state.pending_signals:
         for name, path, node in signal_waits:
             if name == signal.name and signal.path in (None, path):
-                raise Violation(f"{signal} is undelivered while {node}@{path} waits for it")
+                raise ViolationError(f"{signal} is undelivered while {node}@{path} waits for it")
 
 
 def check_timers(execution: Execution) -> None:
@@ -88,7 +88,7 @@ def check_timers(execution: Execution) -> None:
         return
     for timer, due in timers_of(execution.case.plan, memory.state):
         if timer not in memory.timers and (memory.state.finish is None or timer.kind == "finish"):
-            raise Violation(f"{timer}, due at {due}, is not armed")
+            raise ViolationError(f"{timer}, due at {due}, is not armed")
 
 
 def check_max_parallel(sim: Simulator) -> None:
@@ -109,7 +109,7 @@ def check_max_parallel(sim: Simulator) -> None:
                 if is_current and folds == execution.store.folds:
                     running.add(token.key)
         if len(running) > limit:
-            raise Violation(f"{len(running)} tokens run, max_parallel is {limit}: {running}")
+            raise ViolationError(f"{len(running)} tokens run, max_parallel is {limit}: {running}")
 
 
 def _attempt_key(token: Any) -> tuple[int, bool]:
@@ -138,7 +138,7 @@ def check_fold(execution: Execution, now: int, rng: Random) -> None:
     actual = (state_summary(settled_state(plan, memory.state), now), pause_summary(memory.state))
     expected = (state_summary(settled_state(plan, folded), now), pause_summary(folded))
     if actual != expected:
-        raise Violation(f"state is not the fold of the journal:\n  state {actual}\n  fold  {expected}")
+        raise ViolationError(f"state is not the fold of the journal:\n  state {actual}\n  fold  {expected}")
 
 
 def _facts_without_effect(facts: dict[tuple[Any, ...], Fact]) -> set[tuple[Any, ...]]:
@@ -218,7 +218,7 @@ def check_end(sim: Simulator, execution: Execution) -> Expected:
     """One kind of completion, and results as the oracle expects them."""
     kinds = {(row.status, row.error.code if row.error else None) for row in execution.completions}
     if len(kinds) != 1:
-        raise Violation(f"completions: {kinds}")
+        raise ViolationError(f"completions: {kinds}")
     case, journal, end = execution.case, execution.journal, execution.journal.end
     assert end is not None
     facts: list[Fact] = [fact for fact in journal.facts.values() if not isinstance(fact, ExecutionEnded)]
@@ -232,10 +232,10 @@ def check_end(sim: Simulator, execution: Execution) -> Expected:
     )
     try:
         expected = check_against_oracle(ended, model)
-    except OracleMismatch as mismatch:
-        raise Violation(*mismatch.args) from None
+    except OracleMismatchError as mismatch:
+        raise ViolationError(*mismatch.args) from None
     if end.status == "completed" and expected.undecided:
-        raise Violation(f"completed without {sorted(expected.undecided)[:5]}")
+        raise ViolationError(f"completed without {sorted(expected.undecided)[:5]}")
     return expected
 
 
@@ -271,7 +271,7 @@ def _check_timeout(execution: Execution, end: ExecutionEnded) -> ExecutionEnded:
     )
     elapsed = end.at - facts[("start",)].at
     if elapsed < (execution.case.plan.timeout or 0) + paused:
-        raise Violation(f"timed out after {elapsed} ms, of which {paused} in a pause")
+        raise ViolationError(f"timed out after {elapsed} ms, of which {paused} in a pause")
     return ExecutionEnded(end.at, "cancelled", Error("TIMEOUT", ""))
 
 
@@ -289,6 +289,6 @@ def check_calls(sim: Simulator) -> None:
                     stored.add(fact.value["call"])
                 collect_call_numbers(fact.value, seen)
             elif isinstance(fact, AttemptFailed) and fact.failure.code == "LOST":
-                raise Violation("the failure of an expired lease was journaled")
+                raise ViolationError("the failure of an expired lease was journaled")
     if seen - stored:
-        raise Violation(f"values of calls whose results were never journaled: {sorted(seen - stored)}")
+        raise ViolationError(f"values of calls whose results were never journaled: {sorted(seen - stored)}")

@@ -24,15 +24,15 @@ class Outage(Interruption):
     """A store is unavailable; the attempt is not counted."""
 
 
-class Violation(Exception):
+class ViolationError(Exception):
     """An invariant does not hold."""
 
 
-class AlreadyEnded(Exception):
+class AlreadyEndedError(Exception):
     """The terminal row exists: later facts are stored as late and have no effect."""
 
 
-class SignalTaken(Exception):
+class SignalTakenError(Exception):
     """The signal that resumed a token was already taken by another token."""
 
 
@@ -66,10 +66,10 @@ class Journal:
             if first is not None and first is not facts[0]:
                 return [first]
             if self._is_signal_taken(facts[0]):
-                raise SignalTaken
+                raise SignalTakenError
         stored = [self._write(fact) for fact in facts]
         if any(fact in self.late for fact in stored):
-            raise AlreadyEnded
+            raise AlreadyEndedError
         return stored
 
     def _is_signal_taken(self, fact: Fact) -> bool:

@@ -16,7 +16,7 @@ from rune.nodes.registry import Registry, execute, execute_async, prepare
 from tests.simulation.children import start_child
 from tests.simulation.effect import FAILURE_MESSAGE
 from tests.simulation.execution import Execution
-from tests.simulation.journal import Violation
+from tests.simulation.journal import ViolationError
 from tests.simulation.store import Lease
 
 if TYPE_CHECKING:
@@ -98,10 +98,10 @@ class NodeRunner:
         """No node starts before its inputs are committed, or if a rerun kept its result."""
         for ref in (token.payload, *(each.payload for each in token.arrived)):
             if ref.kind == "result" and results(ref.node, ref.path) is None:
-                raise Violation(f"{token} started before the commit of {ref}")
+                raise ViolationError(f"{token} started before the commit of {ref}")
         stored = self._execution.journal.result(token.node, token.path)
         if stored is not None and stored.kept:
-            raise Violation(f"{token} runs although its result was kept")
+            raise ViolationError(f"{token} runs although its result was kept")
 
     def _count_call(
         self, token: Token, lease: Lease | None, outcome: Outcome, *, at_most_once: bool
@@ -112,7 +112,7 @@ class NodeRunner:
         attempt = (token_name(token.node, token.path, self._execution.case.plan.ids), token.attempt)
         self.call_counts[attempt] = self.call_counts.get(attempt, 0) + 1
         if at_most_once and (self.call_counts[attempt] > 1 or self._is_unknown(token)):
-            raise Violation(f"the at-most-once effect of {attempt} was made twice")
+            raise ViolationError(f"the at-most-once effect of {attempt} was made twice")
         if lease is not None and lease.until <= sim.now and sim.rng.random() < 0.5:
             return Failure(Error("LOST", "the lease expired"))
         if isinstance(outcome, Output):

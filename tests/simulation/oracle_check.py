@@ -21,7 +21,7 @@ OracleKey = tuple[str, tuple[tuple[str, int], ...]]
 Results = dict[tuple[int, Path], NodeResult]
 
 
-class OracleMismatch(Exception):
+class OracleMismatchError(Exception):
     """The journal differs from the expectation of the oracle."""
 
 
@@ -38,7 +38,7 @@ class EndedExecution:
 
 
 def check_against_oracle(execution: EndedExecution, model: Model) -> Expected:
-    """Compare an execution with the oracle; raises OracleMismatch."""
+    """Compare an execution with the oracle; raises OracleMismatchError."""
     results, skipped = _replay(execution)
     choices = _choices(execution, results, skipped)
     expected = evaluate(model, execution.start, choices)
@@ -52,11 +52,11 @@ def _replay(execution: EndedExecution) -> tuple[Results, list[tuple[int, Path]]]
     state, applied = fold(execution.plan, execution.facts, execution.now)
     if end.status != "cancelled":
         if applied.finish is None:
-            raise OracleMismatch(f"ended as {end.status}, but the fold does not finish")
+            raise OracleMismatchError(f"ended as {end.status}, but the fold does not finish")
         if end.status == "completed" and applied.finish.status != "completed":
-            raise OracleMismatch(f"ended as completed, the fold as {applied.finish}")
+            raise OracleMismatchError(f"ended as completed, the fold as {applied.finish}")
         if end.status == "completed" and len(state.scopes) != 1:
-            raise OracleMismatch("completed with items that have not ended")
+            raise OracleMismatchError("completed with items that have not ended")
     results = {(f.node, f.path): f for f in execution.facts if isinstance(f, NodeResult)}
     return results, applied.skipped
 
@@ -128,7 +128,7 @@ def _compare(
         if not _is_expected_end(end, expected):
             problems.append(f"ended as {end.status} {end.error}, expected {expected.endings}")
     if problems:
-        raise OracleMismatch("\n  ".join(["the oracle disagrees:", *problems[:5]]))
+        raise OracleMismatchError("\n  ".join(["the oracle disagrees:", *problems[:5]]))
 
 
 def _is_expected_end(end: ExecutionEnded, expected: Expected) -> bool:

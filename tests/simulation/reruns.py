@@ -9,7 +9,7 @@ from rune.core.execution.fact import Fact, NodeResult
 from rune.core.execution.rerun import failed_items, from_node, kept_results, unfinished
 from rune.core.execution.token import Path, Ref
 from tests.simulation.execution import Execution
-from tests.simulation.journal import Violation
+from tests.simulation.journal import ViolationError
 
 Key = tuple[int, Path]
 
@@ -44,12 +44,12 @@ def _check_kept(old: dict[Key, NodeResult], new: dict[Key, NodeResult], rerun: s
     """No kept result runs again, depends on a token that does, or was changed."""
     for key, result in new.items():
         if key in rerun:
-            raise Violation(f"{key} runs again and was kept")
+            raise ViolationError(f"{key} runs again and was kept")
         if (old[key].value, old[key].items) != (result.value, result.items):
-            raise Violation(f"{key} was changed when it was kept")
+            raise ViolationError(f"{key} was changed when it was kept")
         for ref in (result.payload, result.error, *(each.payload for each in result.arrived)):
             if ref is not None and _source(ref) in old.keys() - new.keys():
-                raise Violation(f"{key} was kept without {ref}, on which it depends")
+                raise ViolationError(f"{key} was kept without {ref}, on which it depends")
 
 
 def _source(ref: Ref) -> Key:

@@ -53,7 +53,7 @@ class CheckedSimulator(Simulator):
 
 
 def run_seed(seed: int, tally: Counter[str] | None = None) -> str:
-    """Run one seed and return the status of its first execution; raises Violation. `tally` counts events."""
+    """Run one seed and return the status of its first execution; raises ViolationError. `tally` counts events."""
     case = random_case(seed)
     rng = Random(f"world-{seed}")
     harsh = case.is_handwritten and rng.random() < 0.7

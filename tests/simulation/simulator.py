@@ -18,7 +18,7 @@ from tests.simulation.case import Case
 from tests.simulation.children import finish_execution, recover_children, unreported_children
 from tests.simulation.commands import apply_missed_facts, set_paused
 from tests.simulation.execution import Execution, create_execution
-from tests.simulation.journal import AlreadyEnded, Journal, Outage, Outages, Violation
+from tests.simulation.journal import AlreadyEndedError, Journal, Outage, Outages, ViolationError
 from tests.simulation.node_runner import NodeRunner
 from tests.simulation.oracle.model import Model
 from tests.simulation.profile import Profile
@@ -88,7 +88,7 @@ class Simulator:
                 self._step()
             except Outage:
                 self._end_outages()
-        raise Violation("hung: the execution never ended")
+        raise ViolationError("hung: the execution never ended")
 
     def _start(self, execution: Execution) -> None:
         """Write the start row and send the first tokens; lost messages are sent again by the sweeper."""
@@ -150,7 +150,7 @@ class Simulator:
         task = self.rng.choice(self.tasks)
         try:
             next(task)
-        except (StopIteration, AlreadyEnded):
+        except (StopIteration, AlreadyEndedError):
             self.tasks.remove(task)
         except Outage:
             self.tasks.remove(task)
@@ -221,7 +221,7 @@ class Simulator:
         elif ahead:
             self.now = min(ahead)
         else:
-            raise Violation("lost: unfinished work without a message, timer or lease")
+            raise ViolationError("lost: unfinished work without a message, timer or lease")
 
     def _resume_unfinished(self) -> bool:
         """Apply unapplied facts, propagate ends, or resume a paused execution."""

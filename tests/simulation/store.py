@@ -16,7 +16,7 @@ from rune.core.execution.timers import fire_timer
 from rune.core.execution.token import Token, TokenPurpose
 from rune.core.execution.transition import apply
 from rune.core.plan.model import Plan
-from tests.simulation.journal import Journal, Outage, Outages, Violation
+from tests.simulation.journal import Journal, Outage, Outages, ViolationError
 
 LEASE = 9_000
 Key = tuple[int, tuple[int, ...]]
@@ -108,7 +108,7 @@ class Store:
             if token.attempt == 1 and not token.resumed and token.fate is not TokenPurpose.EXPIRE:
                 self.emission_counts[token.key] = self.emission_counts.get(token.key, 0) + 1
             if memory.paused and token.fate is not TokenPurpose.EXPIRE:
-                raise Violation(f"{token} was sent while the execution is paused")
+                raise ViolationError(f"{token} was sent while the execution is paused")
 
     def claim(
         self, token: Token, owner: int, now: int, *, leases: bool
@@ -122,9 +122,9 @@ class Store:
         if verdict not in ("run", "cancelled"):
             return verdict, token, None, False
         if memory.state.ended:
-            raise Violation(f"{token} was claimed after the end of the execution")
+            raise ViolationError(f"{token} was claimed after the end of the execution")
         if memory.paused:
-            raise Violation(f"{token} was claimed while the execution is paused")
+            raise ViolationError(f"{token} was claimed while the execution is paused")
         live = memory.state.scopes[token.path].live.get(token.node)
         stored = live.token if live else token
         reclaimed = memory.claims.get(token.key, 0) > 0
@@ -245,7 +245,7 @@ class Store:
         self._track(applied)
         for token in applied.emitted:
             if waiting[token.key] != min(waiting.values()):
-                raise Violation(f"{fact} did not resume the longest wait: {waiting}")
+                raise ViolationError(f"{fact} did not resume the longest wait: {waiting}")
         return sent + applied.emitted
 
     def _waiting_since(self, live: LiveToken) -> int:

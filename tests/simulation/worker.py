@@ -24,7 +24,7 @@ from rune.core.execution.step import step, step_unrun
 from rune.core.execution.token import Token, TokenPurpose
 from tests.simulation.children import cancel_child_of, finish_execution
 from tests.simulation.execution import Execution
-from tests.simulation.journal import AlreadyEnded, SignalTaken
+from tests.simulation.journal import AlreadyEndedError, SignalTakenError
 from tests.simulation.store import Lease
 
 if TYPE_CHECKING:
@@ -49,12 +49,12 @@ class Worker:
         sim, execution = self.sim, self.execution
         try:
             yield from self._handle()
-        except AlreadyEnded:
+        except AlreadyEndedError:
             end = execution.journal.end
             assert end is not None
             execution.store.close(end, sim.now)
             sim.ack(self.delivery)
-        except SignalTaken:
+        except SignalTakenError:
             # The state assigned a signal that the journal shows as taken: it is behind the journal.
             for token in execution.store.refold(sim.now)[1]:
                 sim.send(execution, token)

@@ -38,7 +38,7 @@ PACK = msgspec.msgpack.encode
 KEYS = KeySpace("mirror")
 
 
-class MirrorMismatch(AssertionError):
+class MirrorMismatchError(AssertionError):
     """Script and core differ."""
 
 
@@ -204,7 +204,7 @@ class Mirror:
     def compare(self) -> None:
         there = self.read_state()
         if there != self.state:
-            raise MirrorMismatch(_difference(self.state, there))
+            raise MirrorMismatchError(_difference(self.state, there))
         self._compare_timers()
         self._compare_listeners()
 
@@ -232,7 +232,7 @@ class Mirror:
 
     def _expect(self, holds: bool, message: str) -> None:
         if not holds:
-            raise MirrorMismatch(message)
+            raise MirrorMismatchError(message)
 
 
 def _difference(here: State, there: State) -> str:

@@ -52,7 +52,7 @@ _spawner = ThreadPoolExecutor(1)
 """Linux kills a child with --pdeathsig when the thread that started it ends, so this thread stays."""
 
 
-class Refused(Exception):
+class CommandRefusedError(Exception):
     """A command or a request to the management interface failed."""
 
 
@@ -137,7 +137,7 @@ class Broker:
                 if not there.recv(1):
                     return False
             self.api("GET", "vhosts")
-        except (OSError, http.client.HTTPException, Refused):
+        except (OSError, http.client.HTTPException, CommandRefusedError):
             return False
         return True
 
@@ -179,7 +179,7 @@ class Broker:
             env=self._environment, check=False, capture_output=True, text=True, timeout=PATIENCE,
         )  # fmt: skip
         if done.returncode:
-            raise Refused(done.stderr)
+            raise CommandRefusedError(done.stderr)
         return done.stdout
 
     def settle(self) -> None:
@@ -198,7 +198,7 @@ class Broker:
             answer = connection.getresponse()
             data = answer.read()
             if answer.status >= 400:
-                raise Refused(f"{answer.status} {data.decode(errors='replace')[:500]}")
+                raise CommandRefusedError(f"{answer.status} {data.decode(errors='replace')[:500]}")
             return json.loads(data) if data else None
 
     def url(self, vhost: str = "/", user: str = USER, password: str = PASSWORD) -> str:
@@ -214,7 +214,7 @@ class Broker:
         try:
             yield name
         finally:
-            with contextlib.suppress(OSError, http.client.HTTPException, Refused):
+            with contextlib.suppress(OSError, http.client.HTTPException, CommandRefusedError):
                 self.api("DELETE", f"vhosts/{name}")
 
     def user(self, name: str, password: str, vhost: str, configure: str, write: str, read: str) -> None:

@@ -76,7 +76,7 @@ class ExpressionSyntaxError(RuneError):
         return ExpressionSyntaxError(self.problem, self.offset + base, self.hint, path=path)
 
 
-class ExpressionSyntaxErrors(RuneError):
+class ExpressionSyntaxErrors(RuneError):  # noqa: N818 - a list of errors
     """Every syntax error found in one template."""
 
     code = "EXPRESSION_SYNTAX"

@@ -239,17 +239,10 @@ class Connection(asyncio.Protocol):
                 raise ProtocolError(501, "a frame that does not end where it should")
             at = end + 1
             channel = channels.get(number)
-            if kind == METHOD:
-                (index,) = read_index(data, start)
-                if channel is None:
-                    self._on_command(number, index, data, start, end)
-                elif index == DELIVER:
-                    channel.on_deliver(data, start + 4, end)
-                elif index in (ACK, NACK):
-                    tag, bits = read_settled(data, start + 4, end)
-                    channel.confirms.settle(tag, multiple=bits & 1 == 1, taken=index == ACK)
-                else:
-                    channel.on_command(index, read_command(data, start, end))
+            if kind == METHOD and channel is not None:
+                _handle_method(channel, data, start, end)
+            elif kind == METHOD:
+                self._on_command(number, read_index(data, start)[0], data, start, end)
             elif kind == HEARTBEAT:
                 continue
             elif channel is None:
@@ -384,3 +377,14 @@ class Connection(asyncio.Protocol):
 def _smaller_limit(one: int, other: int) -> int:
     """Return the smaller of two limits, where 0 means unlimited."""
     return min(one, other) if one and other else one or other
+
+
+def _handle_method(channel: Channel, data: bytes, start: int, end: int) -> None:
+    (index,) = read_index(data, start)
+    if index == DELIVER:
+        channel.on_deliver(data, start + 4, end)
+    elif index in (ACK, NACK):
+        tag, bits = read_settled(data, start + 4, end)
+        channel.confirms.settle(tag, multiple=bits & 1 == 1, taken=index == ACK)
+    else:
+        channel.on_command(index, read_command(data, start, end))
