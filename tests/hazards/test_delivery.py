@@ -16,7 +16,7 @@ from rune.adapters.rabbitmq.amqp.client import Message
 from rune.core.execution.token import Token
 from rune.nodes.custom import kind_of, node
 from rune.nodes.registry import standard_registry
-from rune.ports.queue import Delivery
+from rune.ports.queue import Delivery, default_route
 from rune.runtime.worker import worker
 from rune.runtime.worker.executor import Executor
 from rune.runtime.worker.node_runner import NodeRunner
@@ -78,7 +78,7 @@ async def _send_without_context(engine: Harness, execution: str, token: Token) -
     """Send a token that the engine itself would never send."""
     queue: Any = engine.engine.backend.queue
     lookup, route = queue._context_lookup, queue._route
-    queue._context_lookup = queue._route = None
+    queue._context_lookup, queue._route = None, default_route
     await queue.send(execution, [token])
     queue._context_lookup, queue._route = lookup, route
 

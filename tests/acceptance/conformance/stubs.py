@@ -156,8 +156,12 @@ def stub_servers(case: Case) -> Iterator[StubServers]:
 
     def run() -> None:
         loop.run_until_complete(servers.serve(ready, stop))
-        for _ in range(3):  # late connections are closed in the next iterations of the loop
+        # A connection that was accepted during the shutdown belongs to no server. It is closed here; its transport
+        # closes the socket in the next iterations of the loop.
+        for _ in range(3):
             loop.run_until_complete(loop.shutdown_asyncgens())
+            for transport in list(getattr(loop, "_transports", {}).values()):
+                transport.abort()
 
     thread = threading.Thread(target=run)
     thread.start()
