@@ -48,7 +48,7 @@ class TestState(StateContract):
             return [each for each in found if each[0] > after][:limit]
 
         keys = fresh_keys()
-        client = Client(redis_server().url, incarnation_key=keys.incarnation)
+        client = Client(redis_server().url, run_number_key=keys.run_number)
         self._clients.append(client)
         return RedisState(client, keys, journal, plan, clock=clock, running_executions=running_executions)
 

@@ -68,7 +68,7 @@ class ChainExecution:
 async def open_execution(folder: pathlib.Path, clock: VirtualClock) -> AsyncIterator[ChainExecution]:
     keys = fresh_keys()
     async with sqlite_stores(folder, clock) as embedded:
-        client = Client(redis_server().url, incarnation_key=keys.incarnation)
+        client = Client(redis_server().url, run_number_key=keys.run_number)
         try:
             yield ChainExecution(embedded.journal, client, keys, clock)
         finally:

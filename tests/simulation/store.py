@@ -51,7 +51,7 @@ class Store:
         self.outages = outages
         self.memory: Memory | None = None
         self.snapshot: Memory | None = None
-        self.incarnation = 0
+        self.server_run = 0
         self.folded_under = -1
         self.folds = 0
         self.applied_facts: set[Any] = set()
@@ -59,11 +59,11 @@ class Store:
         self.fire_counts: dict[tuple[Timer, int], int] = {}
 
     def wipe(self) -> None:
-        self.memory, self.incarnation = None, self.incarnation + 1
+        self.memory, self.server_run = None, self.server_run + 1
 
     def roll_back(self) -> None:
         if self.snapshot is not None:
-            self.memory, self.incarnation = copy.deepcopy(self.snapshot), self.incarnation + 1
+            self.memory, self.server_run = copy.deepcopy(self.snapshot), self.server_run + 1
 
     def save(self) -> None:
         if self.current is not None:
@@ -71,21 +71,21 @@ class Store:
 
     @property
     def current(self) -> Memory | None:
-        """The memory, if it was folded in this incarnation."""
-        return self.memory if self.folded_under == self.incarnation else None
+        """The memory, if it was folded in this run of the server."""
+        return self.memory if self.folded_under == self.server_run else None
 
     def load(self, now: int) -> tuple[Memory, list[Token]]:
         """The memory, folded again if it is stale, and the tokens that the fold emits."""
         if self.outages.state:
             raise Outage
-        if self.memory is not None and self.folded_under == self.incarnation:
+        if self.memory is not None and self.folded_under == self.server_run:
             return self.memory, []
         return self.refold(now)
 
     def refold(self, now: int) -> tuple[Memory, list[Token]]:
         state, applied = fold(self.plan, list(self.journal.facts.values()), now)
         self.memory = Memory(state, paused=self.journal.paused)
-        self.folded_under = self.incarnation
+        self.folded_under = self.server_run
         self.folds += 1
         self.emission_counts.clear()
         self.fire_counts.clear()
@@ -94,7 +94,7 @@ class Store:
         return self.memory, applied.emitted
 
     def initialize(self, applied: Applied, state: State) -> None:
-        self.memory, self.folded_under = Memory(state), self.incarnation
+        self.memory, self.folded_under = Memory(state), self.server_run
         self._track(applied)
 
     def _track(self, applied: Applied) -> None:

@@ -274,7 +274,7 @@ class RemoteWorkflowService(_RemoteService):
         weights: dict[int, float] | None = None,
     ) -> Version:
         before = {each.name: each.revision for each in await self._library.aliases(workflow)}
-        after = await self._client.point(workflow, alias, version, weights=weights)
+        after = await self._client.set_alias(workflow, alias, version, weights=weights)
         change = "none" if before.get(alias) == after.revision else "moved"
         return await self._version(workflow, after.version, change)
 

@@ -318,7 +318,7 @@ class AsyncClient:
             for each in found.versions:
                 yield each
 
-    async def point(
+    async def set_alias(
         self,
         workflow: str,
         alias: str,
@@ -329,7 +329,7 @@ class AsyncClient:
     ) -> models.Alias:
         """Point an alias at a version; `weights` send a percentage of the starts to other versions. With `match`, only
         if the alias still has this revision."""
-        return await self._send(calls.point(workflow, alias, version, weights, match))
+        return await self._send(calls.set_alias(workflow, alias, version, weights, match))
 
     async def aliases(self, workflow: str) -> list[models.Alias]:
         """List the aliases of a workflow by name."""

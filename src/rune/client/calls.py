@@ -179,7 +179,7 @@ def aliases(id: str) -> Call[models.AliasList]:
     return _get(f"/workflows/{_quoted(id)}/aliases", models.AliasList)
 
 
-def point(
+def set_alias(
     id: str, alias: str, version: int | None, weights: dict[int, float] | None, match: int | None
 ) -> Call[models.Alias]:
     body = {**_present(version=version), "weights": {str(k): v for k, v in (weights or {}).items()}}

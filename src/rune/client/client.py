@@ -308,7 +308,7 @@ class Client:
         for found in self._pages(lambda cursor: calls.versions(workflow, page, cursor)):
             yield from found.versions
 
-    def point(
+    def set_alias(
         self,
         workflow: str,
         alias: str,
@@ -319,7 +319,7 @@ class Client:
     ) -> models.Alias:
         """Point an alias at a version; `weights` send a percentage of the starts to other versions. With `match`, only
         if the alias still has this revision."""
-        return self._send(calls.point(workflow, alias, version, weights, match))
+        return self._send(calls.set_alias(workflow, alias, version, weights, match))
 
     def aliases(self, workflow: str) -> list[models.Alias]:
         """List the aliases of a workflow by name."""

@@ -147,7 +147,7 @@ def test_conditional_updates_on_two_apis_have_one_winner(processes: Fleet) -> No
             AsyncClient(two, timeout=DEADLINE) as there,
         ):
             seen = (await here.deploy({**HELLO, "id": "raced"})).hash
-            revision = (await here.point("raced", "stable", 1)).revision
+            revision = (await here.set_alias("raced", "stable", 1)).revision
             for turn in range(RACES):
                 deploys = [
                     each.deploy({**HELLO, "id": "raced", "name": f"{turn} {who}"}, match=seen)
@@ -158,7 +158,7 @@ def test_conditional_updates_on_two_apis_have_one_winner(processes: Fleet) -> No
                 assert (await there.workflow("raced")).hash == won.hash
                 seen = won.hash
                 moves = [
-                    each.point("raced", "stable", won.version, weights={1: share}, match=revision)
+                    each.set_alias("raced", "stable", won.version, weights={1: share}, match=revision)
                     for share, each in ((10, here), (20, there))
                 ]
                 moved, late = _parted(await asyncio.gather(*moves, return_exceptions=True))

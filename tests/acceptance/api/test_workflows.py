@@ -97,16 +97,16 @@ def test_executions_keep_version_when_alias_moves(tmp_path: Path) -> None:
     async def work(server: RunningServer) -> None:
         await server.deploy(WAITS)
         first = await server.client.workflow("waits")
-        await server.client.point("waits", "stable", 1)
+        await server.client.set_alias("waits", "stable", 1)
         old = (await server.client.start("waits", version="stable")).execution_id
         await server.deploy({**WAITS, "name": "Second"})
-        await server.client.point("waits", "stable", 2)
+        await server.client.set_alias("waits", "stable", 2)
         new = (await server.client.start("waits", version="stable")).execution_id
         assert (await server.client.execution(old)).hash == first.hash
         assert (await server.client.execution(new)).hash != first.hash
         await server.client.signal(old, "go", 1)
         assert (await server.client.wait(old, DEADLINE)).status == "completed"
-        await server.client.point("waits", "stable", 1)
+        await server.client.set_alias("waits", "stable", 1)
         back = (await server.client.start("waits", version="stable")).execution_id
         assert (await server.client.execution(back)).hash == first.hash
         listed = (await server.get("/workflows/waits/aliases"))["aliases"]
@@ -120,8 +120,8 @@ def test_weighted_alias_spreads_starts_by_key(
 ) -> None:
     async def work(server: RunningServer) -> None:
         await server.deploy(saying("one"), saying("two"))
-        await server.client.point("hello", "stable", 1)
-        alias = await server.client.point("hello", "stable", 1, weights={2: 30})
+        await server.client.set_alias("hello", "stable", 1)
+        alias = await server.client.set_alias("hello", "stable", 1, weights={2: 30})
         assert alias.weights == {2: 30}
         hashes = {n: (await server.client.workflow("hello", n)).hash for n in (1, 2)}
         given = await asyncio.gather(
@@ -136,9 +136,9 @@ def test_weighted_alias_spreads_starts_by_key(
         # Moving the alias clears its weights.
         await server.engine.services.workflows.set_alias("hello", "stable", 2)
         assert (await server.get("/workflows/hello/aliases/stable"))["weights"] == {}
-        await server.client.point("hello", "stable", weights={1: 100})
+        await server.client.set_alias("hello", "stable", weights={1: 100})
         assert (await server.client.start("hello", version="stable")).hash == hashes[1]
-        await server.client.point("hello", "stable", 2)
+        await server.client.set_alias("hello", "stable", 2)
         assert (await server.client.start("hello", version="stable")).hash == hashes[2]
         for weights in ({"1": 60, "2": 60}, {"1": 0}, {"9": 5}):
             refused = await server.http.put(

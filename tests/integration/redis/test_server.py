@@ -67,15 +67,15 @@ class TestClient:
         await client.close()
 
     @async_test
-    async def test_restarted_server_has_new_incarnation(self, server: RedisServer) -> None:
-        client = Client(server.url, incarnation_key="rune:incarnation")
-        first, number = await client.incarnation()
+    async def test_restarted_server_has_new_run(self, server: RedisServer) -> None:
+        client = Client(server.url, run_number_key="rune:incarnation")
+        first, number = await client.server_run()
         server.kill()
         with pytest.raises(StoreUnavailableError):
             await asyncio.gather(*(client.call("PING") for _ in range(3)))
         server.restart()
         assert await client.call("PING") == b"PONG"
-        second, higher = await client.incarnation()
+        second, higher = await client.server_run()
         assert second != first
         assert higher > number
         await client.close()

@@ -33,7 +33,7 @@ from rune.core.limits import LIMITS, Limits
 from rune.core.plan.model import Plan
 
 NOW = 1_700_000_000_000
-INCARNATION = "7a"
+SERVER_RUN = "7a"
 PACK = msgspec.msgpack.encode
 KEYS = KeySpace("mirror")
 
@@ -79,7 +79,7 @@ class Mirror:
     def install(self) -> None:
         """Write the state of the core as the state of the scripts."""
         keys = KEYS.of(self.execution)
-        context = SnapshotContext(INCARNATION, None)
+        context = SnapshotContext(SERVER_RUN, None)
         made = encode_state(self.plan, self.state, context, list(self.timers.items()))
         fields = [each for pair in made.fields for each in pair]
         timers = [each for pair in made.timers for each in pair]
@@ -92,7 +92,7 @@ class Mirror:
 
     def run(self, name: str, *more: Any) -> Any:
         keys = KEYS.of(self.execution)
-        given = (len(keys), *keys, INCARNATION, self.now, self.execution, *more)
+        given = (len(keys), *keys, SERVER_RUN, self.now, self.execution, *more)
         try:
             return self.redis.fcall(function(name), *given)
         except ResponseError as error:

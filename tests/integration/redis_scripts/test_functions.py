@@ -1,4 +1,4 @@
-"""Each Redis function alone: on empty keys, repeated, with another incarnation, out of order."""
+"""Each Redis function alone: on empty keys, repeated, with another server run, out of order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rune.adapters.redis.encoding import token_fields
 from rune.core.execution.outcome import Output, Suspend
 from rune.core.execution.step import step
 from rune.core.execution.token import Token
-from tests.integration.redis_scripts.mirror import INCARNATION, KEYS, NOW, PACK, Mirror
+from tests.integration.redis_scripts.mirror import KEYS, NOW, PACK, SERVER_RUN, Mirror
 from tests.support.plans import node, plan
 
 CHAIN = plan("start -> a -> b -> c")
@@ -54,10 +54,10 @@ WITHOUT_STATE = {
 }
 
 
-def call(redis: Any, name: str, *arguments: Any, incarnation: str = INCARNATION, now: int = NOW) -> Any:
+def call(redis: Any, name: str, *arguments: Any, server_run: str = SERVER_RUN, now: int = NOW) -> Any:
     keys = KEYS.of("x")
     redis.function_load(library()[1].decode(), replace=True)
-    return redis.fcall(function(name), len(keys), *keys, incarnation, now, "x", *arguments)
+    return redis.fcall(function(name), len(keys), *keys, server_run, now, "x", *arguments)
 
 
 def dump_keys(redis: Any) -> dict[bytes, Any]:
@@ -78,11 +78,11 @@ def test_script_on_empty_keys_creates_no_state(redis: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(WITHOUT_STATE.keys() - {"install"}))
-def test_state_of_other_incarnation_is_not_changed(redis: Any, name: str) -> None:
+def test_state_of_other_server_run_is_not_changed(redis: Any, name: str) -> None:
     Mirror.start(redis, CHAIN)
     before = dump_keys(redis)
     arguments = ARGUMENTS[name]
-    assert call(redis, name, *arguments, incarnation=OTHER) == WITHOUT_STATE[name]
+    assert call(redis, name, *arguments, server_run=OTHER) == WITHOUT_STATE[name]
     assert dump_keys(redis) == before
 
 
@@ -154,7 +154,7 @@ def test_apply_with_streams_sends_and_acks(redis: Any) -> None:
     entry = redis.xadd(stream, {"x": "x", "t": "a"})
     redis.xreadgroup("workers", "me", {stream: ">"})
     keys = (*KEYS.of("x")[:5], stream, stream)
-    given = (INCARNATION, NOW, "x", packed(mirror, TOKEN, Token(CHAIN.index["b"])), "workers", "", entry)
+    given = (SERVER_RUN, NOW, "x", packed(mirror, TOKEN, Token(CHAIN.index["b"])), "workers", "", entry)
     for _ in range(2):
         answer = msgspec.msgpack.decode(redis.fcall(function("apply"), len(keys), *keys, *given))
         assert answer[2] == [], "the function sends everything itself"
@@ -182,7 +182,7 @@ def test_waiting_execution_keeps_only_its_due_time(redis: Any) -> None:
 def test_fold_is_exclusive_and_revoked_by_end(redis: Any) -> None:
     assert int(call(redis, "fold", "me", 1_000, 0)) == NOW
     assert call(redis, "fold", "other", 1_000, 0) == b"HELD"
-    parts = (PACK(["!", {"i": INCARNATION}]), PACK([]), PACK([]), PACK([]), "")
+    parts = (PACK(["!", {"i": SERVER_RUN}]), PACK([]), PACK([]), PACK([]), "")
     assert call(redis, "install", "other", 1_000, "BOTH", *parts) == 0
     assert call(redis, "install", "me", 1_000, "FIRST", *parts) == 1
     assert not redis.exists(KEYS.of("x")[0]), "not visible before the last piece"
@@ -193,7 +193,7 @@ def test_fold_is_exclusive_and_revoked_by_end(redis: Any) -> None:
 
 def test_last_install_piece_publishes_state(redis: Any) -> None:
     call(redis, "fold", "me", 1_000, 0)
-    first = (PACK(["!", {"i": INCARNATION, "f": "x"}]), PACK([5, "f|-1||0"]), PACK([]), PACK([]), "")
+    first = (PACK(["!", {"i": SERVER_RUN, "f": "x"}]), PACK([5, "f|-1||0"]), PACK([]), PACK([]), "")
     last = (PACK(["s", {"c": 0, "a": 0, "o": 1}]), PACK([7, "d|-1||0"]), PACK([]), PACK([]), 5)
     assert call(redis, "install", "me", 1_000, "FIRST", *first) == 1
     assert call(redis, "install", "me", 1_000, "LAST", *last) == 1

@@ -178,11 +178,11 @@ def test_path_survives_new_versions_until_rotated_or_deleted(tmp_path: Path) -> 
 def test_webhook_follows_stable_alias(tmp_path: Path) -> None:
     async def work(server: RunningServer) -> None:
         await server.deploy(webhook_workflow(path="first"))
-        await server.client.point("orders", "stable", 1)
+        await server.client.set_alias("orders", "stable", 1)
         await server.deploy(webhook_workflow(path="second"))
         assert (await trigger(server))["version"] == 1
         assert (await send(server, "/hooks/second")).status_code == 404
-        await server.client.point("orders", "stable", 2)
+        await server.client.set_alias("orders", "stable", 2)
         assert (await trigger(server))["version"] == 2
         assert (await send(server, "/hooks/first")).status_code == 404
         assert (await send(server, "/hooks/second")).status_code == 202

@@ -174,7 +174,7 @@ class Connection(asyncio.Protocol):
         self._replies = 0
         self.server = ""
         """Run id of the server."""
-        self.incarnation = 0
+        self.run_number = 0
         """The run of the server as a number that grows from run to run."""
         self.ready = False
         self.lost = False
@@ -254,11 +254,11 @@ class Client:
     """Commands to one server. Connects on first use and reconnects after a lost connection."""
 
     def __init__(
-        self, url: str, *, deadline: float | None = REPLY_TIMEOUT_S, incarnation_key: str = ""
+        self, url: str, *, deadline: float | None = REPLY_TIMEOUT_S, run_number_key: str = ""
     ) -> None:
         self._url = urlsplit(url)
         self._deadline = deadline
-        self._incarnation_key = incarnation_key
+        self._run_number_key = run_number_key
         self._connection: Connection | None = None
         self._connect_lock = asyncio.Lock()
         self._closed = False
@@ -282,12 +282,12 @@ class Client:
                 raise
         return await run_on(connection, verb, *parts)
 
-    async def incarnation(self) -> tuple[str, int]:
+    async def server_run(self) -> tuple[str, int]:
         """Return the run id of the server and its number, which grows from run to run."""
         connection = self._connection
         if connection is None or connection.lost:
             connection = await self._connected()
-        return connection.server, connection.incarnation
+        return connection.server, connection.run_number
 
     async def _connected(self) -> Connection:
         async with self._connect_lock:
@@ -331,11 +331,9 @@ class Client:
         number = url.path.strip("/") if url.scheme != "unix" else parse_qs(url.query).get("db", [""])[0]
         if number:
             await connection.send("SELECT", number)
-        if self._incarnation_key:
+        if self._run_number_key:
             connection.server = run = await server_run(connection)
-            connection.incarnation = int(
-                await run_on(connection, "server_run", 1, self._incarnation_key, run)
-            )
+            connection.run_number = int(await run_on(connection, "server_run", 1, self._run_number_key, run))
         connection.ready = True
 
     async def close(self) -> None:

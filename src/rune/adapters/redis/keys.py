@@ -16,7 +16,7 @@ class KeySpace:
         self.prefix = prefix
         self.partitions = partitions
         self.settings = f"{prefix}:settings"
-        self.incarnation = f"{prefix}:incarnation"
+        self.run_number = f"{prefix}:incarnation"
         self.of = lru_cache(MAX_CACHED_NAMES)(self._of)
         self.partition = lru_cache(MAX_CACHED_NAMES)(self._partition)
         self.stream = lru_cache(MAX_CACHED_NAMES)(self._stream)

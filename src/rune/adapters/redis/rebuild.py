@@ -272,7 +272,7 @@ class WipeRecovery:
         return bool(await self._client.call("GET", await self._progress_key()) != COMPLETE.encode())
 
     async def _progress_key(self) -> str:
-        return f"{self._keys.prefix}:recovered:{(await self._client.incarnation())[0]}"
+        return f"{self._keys.prefix}:recovered:{(await self._client.server_run())[0]}"
 
     async def work(self) -> None:
         """Recover the remaining pages unless another process does. Executions that are due earlier stay so."""

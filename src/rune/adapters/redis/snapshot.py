@@ -63,7 +63,7 @@ class SnapshotContext(msgspec.Struct):
     """What a snapshot contains besides the facts. The execution is unloaded while all of its tokens wait longer than
     `nap` ms, never if that is None."""
 
-    incarnation: str
+    server_run_id: str
     nap: int | None
     offset: int = 0
     fake_time: bool = False
@@ -105,7 +105,7 @@ def _meta(plan: Plan, state: State, context: SnapshotContext) -> dict[str, Any]:
     ]
     children = sum(len(each) for name, each in state.waiting_for_signal.items() if name.startswith("child:"))
     found = {
-        "i": context.incarnation,
+        "i": context.server_run_id,
         "np": context.nap,
         "o": context.offset,
         "ft": context.fake_time,

@@ -179,7 +179,7 @@ class RedisState:
 
     async def server(self) -> str:
         """Return the run id of the server."""
-        return (await self._client.incarnation())[0]
+        return (await self._client.server_run())[0]
 
     async def _run_rebuilding(
         self, known: CachedExecution, run: Callable[[], Awaitable[Any]], *, owed: bool = False
@@ -255,14 +255,14 @@ class RedisState:
                 return Claim("void", token, retried.now)
             reply = retried
         _, now, _, _, _, found = _REPLY.decode(reply)
-        return self._decode_claim(execution, token, now, found, await self._client.incarnation())
+        return self._decode_claim(execution, token, now, found, await self._client.server_run())
 
     async def _claim_many(self, execution: str, requests: Sequence[ClaimRequest]) -> list[Claim] | None:
         reply = await self.run("claim", execution, *(argument for _, _, argument in requests))
         if reply == b"FOLD":
             return None
         _, now, _, _, _, found = _REPLY.decode(reply)
-        run = await self._client.incarnation()
+        run = await self._client.server_run()
         return [
             self._decode_claim(execution, token, now, each, run)
             for (_, token, _), each in zip(requests, found, strict=True)

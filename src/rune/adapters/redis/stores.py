@@ -28,7 +28,7 @@ class RedisStores:
     def __init__(self, url: str, *, prefix: str = "rune", partitions: int = PARTITIONS) -> None:
         self.keys = KeySpace(prefix, partitions)
         self._url = url
-        self.client = Client(url, incarnation_key=self.keys.incarnation)
+        self.client = Client(url, run_number_key=self.keys.run_number)
         self._blocking = Client(url, deadline=None)
         self._queues: list[RedisQueue] = []
         self.notifier = RedisNotifier()

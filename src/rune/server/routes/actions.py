@@ -52,7 +52,7 @@ class SignalBody(JsonBody):
     item: Item | None = None
 
 
-class Acted(View, frozen=True, kw_only=True):
+class ActionResultView(View, frozen=True, kw_only=True):
     """The result of an action; `changed` is false if the execution was already in that state."""
 
     execution_id: str
@@ -60,7 +60,7 @@ class Acted(View, frozen=True, kw_only=True):
     changed: bool
 
 
-class Heard(View, frozen=True, kw_only=True):
+class SignalResultView(View, frozen=True, kw_only=True):
     """A stored signal; `resumed` is true if a node was waiting for it. `problems` has a warning `UNKNOWN_SIGNAL` if no
     node of the definition can wait for its name."""
 
@@ -73,7 +73,7 @@ class Heard(View, frozen=True, kw_only=True):
     "/executions/{execution}/cancel",
     summary="Cancel an execution",
     dependencies=[requires("run")],
-    response_model=Acted,
+    response_model=ActionResultView,
     responses=documented({409: "The execution has ended."}),
 )
 async def cancel(
@@ -89,34 +89,34 @@ async def cancel(
     except ExecutionEndedError as ended:
         if ended.end.status != "cancelled":
             raise
-        return Reply(Acted(execution_id=execution, status="cancelled", changed=False))
-    return Reply(Acted(execution_id=execution, status=status, changed=status == "cancelled"))
+        return Reply(ActionResultView(execution_id=execution, status="cancelled", changed=False))
+    return Reply(ActionResultView(execution_id=execution, status=status, changed=status == "cancelled"))
 
 
 @actions.post(
     "/executions/{execution}/pause",
     summary="Pause an execution",
     dependencies=[requires("run")],
-    response_model=Acted,
+    response_model=ActionResultView,
     responses=documented({409: "The execution has ended."}),
 )
 async def pause(execution: ExecutionId, server: Server) -> Response:
     """Running nodes finish, no new ones start."""
     changed = await server.services.executions.pause(execution)
-    return Reply(Acted(execution_id=execution, status="paused", changed=changed))
+    return Reply(ActionResultView(execution_id=execution, status="paused", changed=changed))
 
 
 @actions.post(
     "/executions/{execution}/resume",
     summary="Resume a paused execution",
     dependencies=[requires("run")],
-    response_model=Acted,
+    response_model=ActionResultView,
     responses=documented({409: "The execution has ended."}),
 )
 async def resume(execution: ExecutionId, server: Server) -> Response:
     """Continues where it was paused."""
     changed = await server.services.executions.resume(execution)
-    return Reply(Acted(execution_id=execution, status="running", changed=changed))
+    return Reply(ActionResultView(execution_id=execution, status="running", changed=changed))
 
 
 @actions.post(
@@ -167,7 +167,7 @@ async def rerun(
     "/executions/{execution}/signals",
     summary="Send a signal",
     dependencies=[requires("run")],
-    response_model=Heard,
+    response_model=SignalResultView,
     responses=documented({409: "The execution has ended, or several items wait and none is named."}),
 )
 async def signal(
@@ -180,4 +180,4 @@ async def signal(
     result = await server.services.executions.signal(
         execution, body.name, body.value, key=idempotency_key, item=body.item
     )
-    return Reply(Heard(id=result.id, resumed=result.resumed, problems=list(result.problems)))
+    return Reply(SignalResultView(id=result.id, resumed=result.resumed, problems=list(result.problems)))
