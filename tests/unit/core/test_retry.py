@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from rune.core.definition.model import Retry
 from rune.core.execution.outcome import Error
 from rune.core.execution.step import MAX_BACKOFF_MS, is_retried, retry_due
+from rune.core.node_type import NodeType
 from tests.support.plans import NOW, ExecutionDriver, node, plan
 
 STEADY = Retry(max_attempts=5, initial_delay=1, backoff=2, max_delay=5, jitter=False)
@@ -26,6 +27,20 @@ STEADY = Retry(max_attempts=5, initial_delay=1, backoff=2, max_delay=5, jitter=F
 )
 def test_is_retried_by_attempt_and_code(attempt: int, on: tuple[str, ...], code: str, retried: bool) -> None:
     assert is_retried(Retry(max_attempts=5, on=on), attempt, Error(code, "")) is retried
+
+
+@pytest.mark.parametrize(
+    ("code", "error_class"),
+    [
+        ("STATUS", "by status"),
+        ("BLOCKED", "permanent"),
+        ("EXPRESSION_ERROR", "permanent"),
+        ("TIMEOUT", "transient"),
+    ],
+)
+def test_error_class_of_node_type_depends_on_its_declared_codes(code: str, error_class: str) -> None:
+    kind = NodeType(name="call", permanent=frozenset({"BLOCKED"}), by_status=frozenset({"STATUS"}))
+    assert kind.error_class(code) == error_class
 
 
 @pytest.mark.parametrize(
