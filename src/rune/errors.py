@@ -23,6 +23,7 @@ RuneError                              base of all errors that Rune raises on pu
 ├── ports.retention                    InvalidRuleError
 ├── codec.messages                     InvalidMessageError, MessageTooLargeError
 ├── codec.rpc                          InvalidFrameError (FrameTooLargeError), InvalidRequestError
+├── importing.javascript               UntranslatableError
 ├── nodes.registry                     UnknownNodeTypeError, NodeModuleError
 ├── nodes.io.http_client.ssrf          AllowListError
 ├── runtime.values                     ExecutionNotFoundError

@@ -55,6 +55,11 @@ PANELS = {
             "workflows", "workflows", "List, show, compare, limit or remove stored workflows."
         ),
         "check": Entry("check", "check", "Check workflow documents and list every problem."),
+        "import": Entry(
+            "import_",
+            "import_workflow",
+            "Import a workflow of another tool and report what became of every element.",
+        ),
         "graph": Entry("graph", "graph", "Draw a workflow in the terminal, as SVG or as Mermaid text."),
         "nodes": Entry("nodes", "nodes", "List the node types, or show one of them in full."),
         "triggers": Entry("triggers", "triggers", "Manage the webhooks and schedules of stored workflows."),

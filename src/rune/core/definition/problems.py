@@ -39,6 +39,7 @@ NOT_JSON: Final = "NOT_JSON"
 NOT_YAML: Final = "NOT_YAML"
 UNKNOWN_FORMAT: Final = "UNKNOWN_FORMAT"
 UNREADABLE: Final = "UNREADABLE"
+UNKNOWN_SOURCE: Final = "UNKNOWN_SOURCE"
 TOO_LARGE: Final = "TOO_LARGE"
 TOO_DEEP: Final = "TOO_DEEP"
 TOO_MANY: Final = "TOO_MANY"
@@ -96,6 +97,7 @@ MEANINGS: Final[dict[str, str]] = {
     NOT_YAML: "the text is not YAML",
     UNKNOWN_FORMAT: "the file extension is neither JSON nor YAML",
     UNREADABLE: "the file cannot be read",
+    UNKNOWN_SOURCE: "no importer reads documents of this format",
     TOO_LARGE: "more bytes than the limit allows",
     TOO_DEEP: "nested deeper than the limit allows",
     TOO_MANY: "more nodes or edges than the limit allows",

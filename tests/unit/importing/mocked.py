@@ -1,0 +1,53 @@
+"""Runs imported documents on the embedded engine, with mocks in place of nodes that use the network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from rune.core.execution.outcome import Error, Failure, Outcome, Output
+from rune.nodes.base import NodeCall, RunnableType
+from rune.nodes.registry import Registry, standard_registry
+from rune.testing.harness import run_document
+
+
+class Mocks:
+    """What mocked nodes return, by node id, and the parameters that they were called with."""
+
+    def __init__(self, results: Mapping[str, Any]) -> None:
+        self._results = results
+        self.calls: dict[str, list[dict[str, Any]]] = {}
+
+    def run(self, call: NodeCall[Any]) -> Outcome:
+        parameters = {
+            name: getattr(call.parameters, name)
+            for name in call.parameters.__struct_fields__
+            if name in {"url", "method", "body", "query", "headers", "to", "subject", "workflow", "input"}
+        }
+        self.calls.setdefault(call.node, []).append(parameters)
+        result = self._results.get(call.node)
+        if isinstance(result, list):
+            result = result[min(len(self.calls[call.node]), len(result)) - 1]
+        if isinstance(result, dict) and result.keys() == {"fails"}:
+            return Failure(Error(result["fails"], "mocked failure"))
+        if result is None:
+            return Failure(Error("NO_MOCK", f"{call.node} has no mock"))
+        return Output(result)
+
+    def registry(self) -> Registry:
+        return Registry(self._mocked(kind) for kind in standard_registry())
+
+    def _mocked(self, kind: RunnableType) -> RunnableType:
+        if kind.type.name not in {"http", "smtp", "workflow"}:
+            return kind
+        return replace(kind, run=self.run, type=replace(kind.type, launches=False, suspends=False))
+
+
+def run_mocked(
+    document: dict[str, Any], payload: Any, results: Mapping[str, Any]
+) -> tuple[dict[str, Any], Mocks]:
+    """Run a document to its end; return its result document and the mocks."""
+    mocks = Mocks(results)
+    return run_document(document, payload, registry=mocks.registry()), mocks
