@@ -11,7 +11,7 @@ from typing import Any
 
 from rune.core.definition.strict_json import join
 from rune.importing.canvas_nodes import DataReader, NoCounterpartError
-from rune.importing.draft import Draft, mapping, slug
+from rune.importing.draft import Draft, mapping, sequence, slug
 from rune.importing.javascript import UntranslatableError
 from rune.importing.report import Import, Recorder, Report, is_empty
 
@@ -72,7 +72,7 @@ def is_canvas(source: Any) -> bool:
     if not isinstance(graph, dict) or not isinstance(graph.get("nodes"), list):
         return False
     nodes = [each for each in graph["nodes"] if isinstance(each, dict)]
-    edges = [each for each in graph.get("edges") or [] if isinstance(each, dict)]
+    edges = [each for each in sequence(graph.get("edges")) if isinstance(each, dict)]
     return any("source" in each and "target" in each for each in edges) or any(
         "data" in each and "parameters" not in each for each in nodes
     )
@@ -140,7 +140,7 @@ class _Canvas:
                     self._record.carried(join(root.rstrip("."), key), f"metadata.canvas.{key}")
         if kept:
             self._draft.metadata["canvas"] = kept
-        for at, note in enumerate(self._graph.get("notes") or []):
+        for at, note in enumerate(sequence(self._graph.get("notes"))):
             self._draft.notes.append(note)
             self._record.carried(f"{self._root}notes[{at}]", f"notes[{len(self._draft.notes) - 1}]")
 
@@ -267,13 +267,13 @@ class _Canvas:
         handle = str(edge.get("sourceHandle") or edge.get("label") or "").strip().lower()
         kind = self._kinds.get(src)
         if kind == "if":
-            return handle if handle in {"true", "false"} else None
+            return handle if handle in ("true", "false") else None
         if kind != "switch":
             return None
         found = re.fullmatch(r"(?:switch-case-(\d+)|case (\d+))", handle)
         if found:
             return f"case_{found[1] if found[1] else int(found[2]) - 1}"
-        return "fallback" if handle in {"switch-fallback", "fallback"} else None
+        return "fallback" if handle in ("switch-fallback", "fallback") else None
 
     # References -------------------------------------------------------------------------------------------------
 
@@ -299,7 +299,7 @@ class _Canvas:
 
     def reference(self, node_id: str, root: str, path: str) -> str | None:
         """Return the expression for `$root.path`; None if the root is no name of the document."""
-        if root in {"item", "index", "trigger"}:
+        if root in ("item", "index", "trigger"):
             return f"${root}{path}"
         if root == "json":
             return self.working_value(node_id) + path

@@ -41,7 +41,7 @@ _FORMER = {
 }
 _REFERENCE = re.compile(r"\$([A-Za-z0-9_-]+)((?:\.\$?[A-Za-z0-9_-]+|\[\d+\])*)")
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?\Z")
-_OPERATORS = frozenset({"==", "!=", ">", "<", ">=", "<=", "contains"})
+_OPERATORS = ("==", "!=", ">", "<", ">=", "<=", "contains")
 _UNTYPED = "numbers and texts with the same digits are equal in the source engine; here they differ"
 _GO_LAYOUT = re.compile(r"2006|15:04|Jan|Mon|MST")
 
@@ -190,7 +190,7 @@ class DataReader:
             if self._given(key):
                 value = self._resolved(self._take(key))
                 if (
-                    key in {"to", "cc", "bcc"}
+                    key in ("to", "cc", "bcc")
                     and isinstance(value, str)
                     and "," in value
                     and "{{" not in value
@@ -219,14 +219,14 @@ class DataReader:
             operator = rule.get("operator") if rule.get("operator") in _OPERATORS else "=="
             left, right = self.operand(rule.get("value")), self.operand(rule.get("compare"))
             found.append({"value": left, "operator": operator, "compare": right})
-            self._rule(at, f"rules[{at}]", rule, loose=operator in {"==", "!="} and _is_loose(left, right))
+            self._rule(at, f"rules[{at}]", rule, loose=operator in ("==", "!=") and _is_loose(left, right))
         return {"rules": found}
 
     def _rule(self, at: int, target: str, rule: dict[str, Any], *, loose: bool) -> None:
         for key in rule:
-            if key not in {"value", "operator", "compare", "field"}:
+            if key not in ("value", "operator", "compare", "field"):
                 continue
-            status: Status = "approximated" if loose and key in {"value", "compare"} else "carried"
+            status: Status = "approximated" if loose and key in ("value", "compare") else "carried"
             place = f"parameters.{target}" if target == "expression" else f"parameters.{target}.{key}"
             self._note(f"rules[{at}].{key}", status, place, _UNTYPED if loose else "")
 
@@ -240,7 +240,7 @@ class DataReader:
             field, right = self._field(str(rule.get("field") or "")), self.operand(rule.get("value"))
             # A missing field matches nothing in the source engine; here it would be an error.
             joined.append(f"exists({field}) and {field} {operator} {_expression_of(right)}")
-            self._rule(at, "expression", rule, loose=operator in {"==", "!="} and _is_loose("$item", right))
+            self._rule(at, "expression", rule, loose=operator in ("==", "!=") and _is_loose("$item", right))
         word = " or " if self._data.get("match_mode") == "any" else " and "
         if "match_mode" in self._data:
             self._take("match_mode", "expression")
@@ -276,10 +276,10 @@ class DataReader:
             down = str(rule.get("direction") or "asc").startswith("desc")
             found.append({"field": field, "direction": "desc" if down else "asc"})
             for key in rule:
-                if key == "type" and rule[key] not in {None, "auto"}:
+                if key == "type" and rule[key] not in (None, "auto"):
                     message = f"values are compared as they are, not as {rule[key]}"
                     self._note(f"rules[{at}].type", "approximated", f"parameters.rules[{at}]", message)
-                elif key in {"field", "direction", "type"}:
+                elif key in ("field", "direction", "type"):
                     self._note(f"rules[{at}].{key}", "carried", f"parameters.rules[{at}]")
         return {**self._list(), "rules": found}
 
@@ -306,7 +306,7 @@ class DataReader:
                     self._note(
                         f"assignments[{at}].value", "approximated", f"{target}.value", "; ".join(notes)
                     )
-                elif key in {"name", "value", "type"}:
+                elif key in ("name", "value", "type"):
                     self._note(f"assignments[{at}].{key}", "carried", f"{target}.{key}")
         found: dict[str, Any] = {"assignments": assignments}
         if "mode" in self._data:
@@ -359,7 +359,7 @@ class DataReader:
             if self._given(key):
                 found[key] = self._resolved(self._take(key))
         if self._given("unit"):
-            if self._data["unit"] in {"months", "years"}:
+            if self._data["unit"] in ("months", "years"):
                 raise NoCounterpartError(f"dates cannot be moved by {self._data['unit']}")
             found["unit"] = self._take("unit")
         if self._given("format"):
@@ -467,7 +467,7 @@ class _Condition:
                 left, right = text.split(operator, 1)
                 word = operator.strip()
                 sides = [self._side(left), self._side(right)]
-                self._loose = self._loose or (word in {"==", "!="} and _is_loose(*sides))
+                self._loose = self._loose or (word in ("==", "!=") and _is_loose(*sides))
                 return f"{_expression_of(sides[0])} {word} {_expression_of(sides[1])}"
         if not text:
             raise NoCounterpartError("the condition is incomplete")

@@ -30,6 +30,11 @@ def mapping(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def sequence(value: Any) -> list[Any]:
+    """Return the value if it is a list, else an empty list."""
+    return value if isinstance(value, list) else []
+
+
 def literal_text(text: str) -> str:
     """Return a template whose value is this text."""
     if "$" not in text and "{{" not in text:
