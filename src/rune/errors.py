@@ -116,5 +116,5 @@ class InvalidDocumentError(RuneError):
     code = "INVALID"
 
     def __init__(self, problems: tuple[Any, ...]) -> None:
-        super().__init__("; ".join(f"{each.path or 'document'}: {each.message}" for each in problems[:5]))
+        super().__init__("; ".join(each.text for each in problems[:5]))
         self.problems = problems

@@ -104,6 +104,7 @@ def summary_of(row: tuple[object, ...]) -> Summary:
     id, workflow, hash, status, at, ended_at, accepted, ending = row
     assert isinstance(accepted, bytes)
     end = _END_DECODER.decode(ending) if isinstance(ending, bytes) else None
+    record = _RECORD_DECODER.decode(accepted)
     return Summary(
         id=str(id),
         workflow=str(workflow),
@@ -112,8 +113,10 @@ def summary_of(row: tuple[object, ...]) -> Summary:
         started_at=int(str(at)),
         ended_at=ended_at if isinstance(ended_at, int) else None,
         error=None if end is None else end.error,
-        labels=_RECORD_DECODER.decode(accepted).labels,
+        labels=record.labels,
         failed_items=None if end is None else end.failed_items,
+        version=record.version,
+        alias=record.alias,
     )
 
 

@@ -155,6 +155,7 @@ LOCAL_ONLY = {
     "credentials rekey": "needs the old and the new encryption keys",
     "credentials key new": "writes the file with the encryption keys",
     "nodes --nodes": "loads Python modules of this machine",
+    "schema --nodes": "loads Python modules of this machine",
 }
 
 
@@ -360,4 +361,6 @@ def version_document(version: Version) -> dict[str, Any]:
         "hash": version.hash,
         "deployed_at": iso(version.at),
         "aliases": list(version.aliases),
+        "principal": version.principal,
+        "note": version.note,
     }

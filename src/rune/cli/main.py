@@ -62,6 +62,7 @@ PANELS = {
         ),
         "graph": Entry("graph", "graph", "Draw a workflow in the terminal, as SVG or as Mermaid text."),
         "nodes": Entry("nodes", "nodes", "List the node types, or show one of them in full."),
+        "schema": Entry("nodes", "schema", "Print the JSON Schema of workflow documents, for editors."),
         "triggers": Entry("triggers", "triggers", "Manage the webhooks and schedules of stored workflows."),
     },
     "Administer": {

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from rune.core.definition.parser import SourceText
 from rune.core.definition.problems import Problem
 from rune.core.execution.explain import Waiting
 from rune.errors import RuneError
@@ -157,15 +158,28 @@ def refuse_error(error: RuneError, *, as_json: bool, hint: str = "") -> int:
     return UNREACHABLE if unreachable else INVALID
 
 
-def refuse(problems: Sequence[Problem], *, as_json: bool) -> int:
-    """Print problems, as one document on stdout or as lines on stderr, and return the exit code."""
+def refuse(problems: Sequence[Problem], *, as_json: bool, file: str = "") -> int:
+    """Print problems, as one document on stdout or as lines on stderr, and return the exit code. `file` is the document
+    that the problems with a line are in."""
     if as_json:
         print_json({"status": "invalid", "problems": [msgspec.to_builtins(each) for each in problems]})
     else:
         for each in problems:
             hint = f" ({each.hint})" if each.hint else ""
-            print(clean(f"{each.path or 'document'}: {each.message}{hint}"), file=sys.stderr)
+            place = place_in(file, each)
+            text = f"{place}{each.path or 'document'}: {each.message}" if place else each.text
+            print(clean(f"{text}{hint}"), file=sys.stderr)
     return INVALID
+
+
+def place_in(file: str, problem: Problem) -> str:
+    """Return the place of a problem as compilers print it, `file.yaml:12:7: `; empty if it is unknown."""
+    return f"{file}:{problem.line}:{problem.column}: " if file and problem.line is not None else ""
+
+
+def file_of(given: str, source: SourceText | None) -> str:
+    """Return the name of the file that an argument names: standard input, or the document of a folder."""
+    return "stdin" if given == "-" else (source.name if source is not None else "") or given
 
 
 def print_json(document: object) -> None:
@@ -189,6 +203,13 @@ def origin_text(error: Mapping[str, Any]) -> str:
     return f" ({', '.join(parts)})"
 
 
+def version_text(version: int | None, alias: str | None) -> str:
+    """Format the version of an execution, with the alias that selected it: `3` or `3 (stable)`; empty without one."""
+    if version is None:
+        return ""
+    return f"{version} ({alias})" if alias else str(version)
+
+
 def print_document(document: dict[str, Any], *, most: int | None = None) -> None:
     """Print the node runs of an execution, its status and its output; many are summarised unless `most`."""
     nodes = document["nodes"]
@@ -202,7 +223,9 @@ def print_document(document: dict[str, Any], *, most: int | None = None) -> None
     status, name = document["status"], document["execution_id"]
     took = document["total_duration_ms"]
     ended = "" if took is None else f" in {duration(took)}"
-    print(f"\n{paint(status, COLOURS.get(status, ''))} {name} ({clean(document['workflow_id'])}){ended}")
+    version = version_text(document.get("version"), document.get("alias"))
+    workflow = clean(document["workflow_id"]) + (f", version {version}" if version else "")
+    print(f"\n{paint(status, COLOURS.get(status, ''))} {name} ({workflow}){ended}")
     failed = document.get("failed_items")
     if failed:
         print(paint(f"{status}, {count(failed, 'item')} failed", "yellow"))

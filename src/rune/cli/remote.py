@@ -24,7 +24,17 @@ from rune.ports.credentials import CredentialSummary
 from rune.ports.journal import DeadLetter, ExecutionRecord
 from rune.ports.processes import ProcessInfo
 from rune.ports.queries import ALL_EXECUTIONS, Event, ExecutionFilter, Frame, Summary
-from rune.ports.workflows import LATEST, Alias, DeployedVersion, Version, WorkflowEntry, choose
+from rune.ports.workflows import (
+    JSON_TYPE,
+    LATEST,
+    YAML_TYPE,
+    Alias,
+    DeployedVersion,
+    Version,
+    VersionSource,
+    WorkflowEntry,
+    choose,
+)
 from rune.runtime.components import Services
 from rune.runtime.lifecycle.launcher import DEFAULT_OPTIONS, StartOptions
 from rune.runtime.services.executions import SignalResult
@@ -32,6 +42,7 @@ from rune.settings import Settings
 
 PAGE_SIZE = 1_000
 MAX_ID_LENGTH = 128
+MAX_YAML_BYTES = 256 * 1024  # servers reject larger YAML documents
 
 
 def not_over_url(what: str, settings: Settings) -> UnsupportedOverUrlError:
@@ -105,13 +116,31 @@ class RemoteWorkflows:
         """Return all versions, oldest first; none for an unknown workflow."""
         try:
             return [
-                Version(workflow, each.version, each.hash, epoch(each.deployed_at), tuple(each.aliases))
+                Version(
+                    workflow,
+                    each.version,
+                    each.hash,
+                    epoch(each.deployed_at),
+                    tuple(each.aliases),
+                    principal=each.principal,
+                    note=each.note,
+                )
                 async for each in self._client.versions(workflow, page=PAGE_SIZE)
             ]
         except ApiError as refused:
             if refused.status != 404:
                 raise
             return []
+
+    async def source(self, workflow: str, number: int) -> VersionSource | None:
+        """Return the text of a version; the media type is that of its first character."""
+        try:
+            data = await self._client.source(workflow, number)
+        except ApiError as refused:
+            if refused.code != "NO_SOURCE":
+                raise
+            return None
+        return VersionSource(data, JSON_TYPE if data.lstrip()[:1] == b"{" else YAML_TYPE)
 
     async def aliases(self, workflow: str) -> list[Alias]:
         """Return all aliases by name; none for an unknown workflow."""
@@ -253,11 +282,23 @@ class RemoteWorkflowService(_RemoteService):
         super().__init__(client, settings)
         self._library = RemoteWorkflows(client)
 
-    async def deploy(self, definition: bytes, *, alias: str | None = None) -> Version:
-        """Deploy, then set the alias: two requests. A retry after the first one finds the version deployed."""
+    async def deploy(
+        self,
+        definition: bytes,
+        *,
+        alias: str | None = None,
+        source: VersionSource | None = None,
+        note: str = "",
+    ) -> Version:
+        """Deploy, then set the alias: two requests. A retry after the first one finds the version deployed. The server
+        keeps the text that it gets, so that it gets the source, unless it is YAML beyond the limit of servers."""
         name = msgspec.json.decode(definition)["id"]
-        document: Any = msgspec.Raw(definition)
-        made = await self._client.deploy(document, workflow=name)
+        sent = VersionSource(definition, JSON_TYPE)
+        if source is not None and (source.media_type == JSON_TYPE or len(source.data) <= MAX_YAML_BYTES):
+            sent = source
+        made = await self._client.deploy(
+            sent.data, workflow=name, note=note or None, media_type=sent.media_type
+        )
         change: Any = made.change
         if alias is not None and alias != LATEST:
             moved = await self.set_alias(name, alias, made.version)
@@ -296,6 +337,8 @@ def _accepted(started: models.Started, input: bytes = b"") -> ExecutionRecord:
         at=epoch(started.started_at),
         input=input,
         retry_of=started.retry_of,
+        version=started.version,
+        alias=started.alias,
     )
 
 
@@ -415,6 +458,8 @@ def _summary(each: models.Execution) -> Summary:
         error=None if each.error is None else _error(each.error),
         labels=each.labels,
         failed_items=each.failed_items,
+        version=each.version,
+        alias=each.alias,
     )
 
 

@@ -31,6 +31,8 @@ class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
         """Decode the body of a response."""
         if self.response is None:
             return None  # type: ignore[return-value]
+        if self.response is bytes:
+            return data  # type: ignore[return-value]
         decoded: T = msgspec.json.decode(data, type=self.response)
         return decoded
 
@@ -54,7 +56,7 @@ def start(
     body = _present(
         workflow=workflow,
         definition=definition,
-        version=None if version is None else str(version),
+        version=version,
         labels=labels,
         priority=priority,
     )
@@ -71,6 +73,7 @@ def execution(id: str, wait: float = 0.0) -> Call[models.Execution]:
 def executions(
     status: str | Sequence[str] | None,
     workflow: str | None,
+    version: str | int | None,
     failed_items: bool,
     labels: dict[str, str] | None,
     created_after: str | None,
@@ -84,6 +87,7 @@ def executions(
         models.ExecutionPage,
         status=status if status is None or isinstance(status, str) else list(status) or None,
         workflow=workflow,
+        version=version,
         failed_items=failed_items or None,
         label=label,
         created_after=created_after,
@@ -146,10 +150,19 @@ def rerun(id: str, node: str, item: str | None, key: str | None) -> Call[models.
     return _post(f"/executions/{_quoted(id)}/rerun", models.Started, body, key or new_key())
 
 
-def deploy(definition: Any, workflow: str | None, match: str | None) -> Call[models.Deployed]:
-    if workflow is None:
-        return _upload("POST", "/workflows", definition, models.Deployed, match)
-    return _upload("PUT", f"/workflows/{_quoted(workflow)}", definition, models.Deployed, match)
+def deploy(
+    definition: Any,
+    workflow: str | None,
+    match: str | None,
+    note: str | None = None,
+    media_type: str | None = None,
+) -> Call[models.Deployed]:
+    method, path = ("POST", "/workflows") if workflow is None else ("PUT", f"/workflows/{_quoted(workflow)}")
+    return _upload(method, path, definition, models.Deployed, match, media_type, note=note)
+
+
+def source(workflow: str, version: str | int) -> Call[bytes]:
+    return _get(f"/workflows/{_quoted(workflow)}/versions/{_quoted(str(version))}/source", bytes)
 
 
 def check(definition: Any) -> Call[models.Checked]:
@@ -193,6 +206,16 @@ def delete_workflow(id: str) -> Call[None]:
 
 def definition(hash: str) -> Call[dict[str, Any]]:
     return _get(f"/definitions/{_quoted(hash)}", dict[str, Any])
+
+
+def layout(hash: str, direction: str, width: int, height: int) -> Call[models.Layout]:
+    return _get(
+        f"/definitions/{_quoted(hash)}/layout",
+        models.Layout,
+        direction=direction,
+        width=width,
+        height=height,
+    )
 
 
 def dead_letters(limit: int, cursor: str | None) -> Call[models.DeadLetterPage]:
@@ -332,6 +355,10 @@ def node_types() -> Call[models.NodeTypeList]:
     return _get("/nodes", models.NodeTypeList)
 
 
+def workflow_schema() -> Call[dict[str, Any]]:
+    return _get("/schemas/workflow", dict[str, Any])
+
+
 def server_version() -> Call[models.ServerVersion]:
     return Call(method="GET", path="/version", response=models.ServerVersion, idempotent=True)
 
@@ -374,17 +401,26 @@ def _delete(path: str, *, idempotent: bool = False) -> Call[None]:
     return Call(method="DELETE", path=API + path, response=None, idempotent=idempotent)
 
 
-def _upload(method: str, path: str, definition: Any, response: Any, match: str | None = None) -> Call[Any]:
-    """Send a definition as JSON if it is plain data, as YAML if it is text."""
+def _upload(
+    method: str,
+    path: str,
+    definition: Any,
+    response: Any,
+    match: str | None = None,
+    media_type: str | None = None,
+    **params: Any,
+) -> Call[Any]:
+    """Send a definition as JSON if it is plain data, as YAML if it is text without another media type."""
     text = isinstance(definition, str | bytes)
     data = definition.encode() if isinstance(definition, str) else definition
-    headers = {"Content-Type": "application/yaml" if text else "application/json"}
+    headers = {"Content-Type": media_type or ("application/yaml" if text else "application/json")}
     if match is not None:
         headers["If-Match"] = f'"{match}"'
     return Call(
         method=method,
         path=API + path,
         response=response,
+        params=_present(**params),
         body=data if text else msgspec.json.encode(definition),
         headers=headers,
         idempotent=method == "PUT",

@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import httpx
 
@@ -204,6 +204,7 @@ class Client:
         *,
         status: str | Sequence[str] | None = None,
         workflow: str | None = None,
+        version: str | int | None = None,
         failed_items: bool = False,
         labels: dict[str, str] | None = None,
         created_after: str | None = None,
@@ -212,11 +213,11 @@ class Client:
         page: int = 100,
     ) -> Iterator[models.Execution]:
         """Yield executions, newest first: with one or any of several statuses; with `failed_items`, ended ones in which
-        an item failed. `created_after` is a time in ISO 8601 with an offset, `after` the id to continue
-        after."""
+        an item failed; with `version`, a number or an alias, those of a version of `workflow`. `created_after` is a
+        time in ISO 8601 with an offset, `after` the id to continue after."""
         for found in self._pages(
             lambda cursor: calls.executions(
-                status, workflow, failed_items, labels, created_after, q, page, cursor
+                status, workflow, version, failed_items, labels, created_after, q, page, cursor
             ),
             after,
         ):
@@ -282,13 +283,24 @@ class Client:
         return self._send(calls.rerun(execution, node, item, key))
 
     def deploy(
-        self, definition: dict[str, Any] | str, *, workflow: str | None = None, match: str | None = None
+        self,
+        definition: dict[str, Any] | str | bytes,
+        *,
+        workflow: str | None = None,
+        match: str | None = None,
+        note: str | None = None,
+        media_type: str | None = None,
     ) -> models.Deployed:
-        """Store a definition (plain data or YAML text) as a new workflow, or as the next version of an existing one.
-        With `match`, only if the latest version still has this hash."""
+        """Store a definition as a new workflow, or as the next version of an existing one: plain data, or text, which
+        is YAML unless `media_type` is `application/json`. The text and the note are kept with the version. With
+        `match`, only if the latest version still has this hash."""
         if workflow is None and isinstance(definition, dict) and "id" in definition:
             workflow = str(definition["id"])
-        return self._send(calls.deploy(definition, workflow, match))
+        return self._send(calls.deploy(definition, workflow, match, note, media_type))
+
+    def source(self, workflow: str, version: str | int = "latest") -> bytes:
+        """Get the text that a version was deployed with, JSON or YAML."""
+        return self._send(calls.source(workflow, version))
 
     def check(self, definition: dict[str, Any] | str) -> models.Checked:
         """Validate a definition without storing it."""
@@ -333,6 +345,17 @@ class Client:
     def definition(self, hash: str) -> dict[str, Any]:
         """Get a definition by its hash."""
         return self._send(calls.definition(hash))
+
+    def layout(
+        self,
+        hash: str,
+        *,
+        direction: Literal["right", "down"] = "right",
+        width: int = 200,
+        height: int = 64,
+    ) -> models.Layout:
+        """Get the layout of a definition, for nodes of this size."""
+        return self._send(calls.layout(hash, direction, width, height))
 
     def dead_letters(self, *, after: str | None = None, page: int = 200) -> Iterator[models.DeadLetter]:
         """Yield the dead letters, newest first. `after` is the id of the dead letter to continue after."""
@@ -463,6 +486,10 @@ class Client:
         """List the node types of the server with the schemas of their parameters."""
         found = self._send(calls.node_types())
         return found.nodes
+
+    def workflow_schema(self) -> dict[str, Any]:
+        """Get the JSON Schema of workflow documents, with the node types of the server."""
+        return self._send(calls.workflow_schema())
 
     def version(self) -> models.ServerVersion:
         """Get the version of the server."""

@@ -47,6 +47,8 @@ class Execution(Model, frozen=True, kw_only=True):
     completed_at: str | None = None
     total_duration_ms: int | None = None
     failed_items: int | None = None
+    version: int | None = None
+    alias: str | None = None
     error: ErrorInfo | None = None
     labels: dict[str, str] = {}
     priority: int | None = None
@@ -71,6 +73,8 @@ class Started(Model, frozen=True, kw_only=True):
     execution_id: str
     workflow_id: str
     hash: str
+    version: int | None = None
+    alias: str | None = None
     started_at: str
     retry_of: str | None = None
     replayed: bool = False
@@ -167,6 +171,8 @@ class Problem(Model, frozen=True, kw_only=True):
     message: str
     hint: str = ""
     severity: Literal["error", "warning"] = "error"
+    line: int | None = None
+    column: int | None = None
 
 
 class Version(Model, frozen=True, kw_only=True):
@@ -174,6 +180,8 @@ class Version(Model, frozen=True, kw_only=True):
     hash: str
     deployed_at: str
     aliases: list[str] = []
+    principal: str | None = None
+    note: str = ""
 
 
 class VersionPage(Page, frozen=True, kw_only=True):
@@ -217,6 +225,44 @@ class WorkflowVersion(Version, frozen=True, kw_only=True):
     workflow_id: str
     name: str
     definition: dict[str, Any]
+
+
+class NodePlace(Model, frozen=True, kw_only=True):
+    """The place of a node by its top left corner, and the points of its outlets."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    outlets: dict[str, list[float]] = {}
+
+
+class EdgePlace(Model, frozen=True, kw_only=True):
+    """The points that an edge passes."""
+
+    points: list[list[float]]
+    outlet: str | None = None
+    is_error: bool = False
+
+
+class FramePlace(Model, frozen=True, kw_only=True):
+    """The frame around the body of a split."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+class Layout(Model, frozen=True, kw_only=True):
+    """The layout of a definition: nodes and edges by id, frames by the id of their split."""
+
+    direction: Literal["right", "down"]
+    width: float
+    height: float
+    nodes: dict[str, NodePlace]
+    edges: dict[str, EdgePlace]
+    frames: dict[str, FramePlace]
 
 
 class Alias(Model, frozen=True, kw_only=True):

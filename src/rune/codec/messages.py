@@ -127,6 +127,8 @@ class CompletionMessage(msgspec.Struct, frozen=True, kw_only=True):
     completed_at: str
     total_duration_ms: int
     failed_items: int = 0
+    version: int | msgspec.UnsetType = msgspec.UNSET
+    alias: str | msgspec.UnsetType = msgspec.UNSET
     error: ErrorObject | msgspec.UnsetType = msgspec.UNSET
 
 

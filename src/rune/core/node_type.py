@@ -66,6 +66,7 @@ class NodeType(msgspec.Struct, frozen=True, kw_only=True):
     )  # codes whose failures state themselves whether they are permanent
     schema: Mapping[str, Any] = {}
     kinds: Mapping[str, ParameterKind] = {}  # parameters not named here are templates
+    lax: bool = False  # numbers and booleans may be written as text
     trigger: bool = False
     # The webhook or schedule that starts executions.
     starts: Callable[[Mapping[str, Any]], WebhookConfig | Schedule | None] = lambda parameters: None

@@ -5,25 +5,27 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from rune.core.definition import problems as codes
 from rune.core.definition.model import Definition
-from rune.core.definition.parser import Parsed, parse_data, parse_document, unknown_format
+from rune.core.definition.parser import Parsed, SourceText, parse_data, parse_document, unknown_format
 from rune.core.definition.problems import Problem
 from rune.core.definition.strict_json import parse_input
 from rune.core.limits import LIMITS, Limits
 from rune.core.node_type import Catalogue
 from rune.core.validation.validate import ValidationResult, validate_document
+from rune.documents.positions import YAML_SUFFIXES, locate
 from rune.errors import InvalidDocumentError
-
-_YAML_SUFFIXES = frozenset({"yaml", "yml"})
 
 
 def load_document(
     source: Path | bytes | str, suffix: str | None = None, *, limits: Limits = LIMITS
 ) -> Parsed:
     """Read a document from a file or from its text. `suffix` is `json`, `yaml` or `yml`; the default is the file's."""
+    name = ""
     if isinstance(source, Path):
-        suffix = suffix or source.suffix.lstrip(".")
+        suffix, name = suffix or source.suffix.lstrip("."), str(source)
         try:
             with source.open("rb") as file:
                 # One byte above the limit is enough to detect a file that is too large.
@@ -32,20 +34,28 @@ def load_document(
             message = f"`{error.filename}` cannot be read: {(error.strerror or str(error)).lower()}"
             return Parsed(None, (Problem("", codes.UNREADABLE, message),))
     suffix = (suffix or "json").lower()
-    if suffix in _YAML_SUFFIXES:
+    parsed = _parse(source, suffix, limits)
+    data = source.encode("utf-8", "surrogatepass") if isinstance(source, str) else source
+    text = SourceText(data, suffix, name)
+    return replace(parsed, problems=locate(parsed.problems, text), source=text)
+
+
+def _parse(data: bytes | str, suffix: str, limits: Limits) -> Parsed:
+    if suffix in YAML_SUFFIXES:
         from rune.documents.yaml import decode_yaml  # noqa: PLC0415 - a slow import that JSON does not need
 
         return parse_data(
-            decode_yaml(source, max_bytes=limits.definition_bytes, max_depth=limits.json_depth), limits=limits
+            decode_yaml(data, max_bytes=limits.definition_bytes, max_depth=limits.json_depth), limits=limits
         )
     if suffix != "json":
         return Parsed(None, (unknown_format(suffix),))
-    return parse_document(source, limits=limits)
+    return parse_document(data, limits=limits)
 
 
 def check_document(parsed: Parsed, catalogue: Catalogue, *, limits: Limits = LIMITS) -> ValidationResult:
-    """Validate a document, including the JSON Schema in `inputs`."""
-    return validate_document(parsed, catalogue, limits, check_schema=_check_schema)
+    """Validate a document, including the JSON Schema in `inputs`. Problems have a line if its text is known."""
+    result = validate_document(parsed, catalogue, limits, check_schema=_check_schema)
+    return replace(result, problems=locate(result.problems, parsed.source)) if result.problems else result
 
 
 def definition_in(verdict: ValidationResult) -> Definition:

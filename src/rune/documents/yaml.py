@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import Any
 
+import msgspec
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.events import (
@@ -20,7 +22,8 @@ from ruamel.yaml.events import (
 
 from rune.core.definition import problems
 from rune.core.definition.problems import Problem
-from rune.core.definition.strict_json import Decoded, has_lone_surrogate, join, lone_surrogate
+from rune.core.definition.strict_json import Decoded, has_lone_surrogate, join, lone_surrogate, not_text
+from rune.documents.positions import Place, Places, Position
 
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOLEAN = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
@@ -45,6 +48,7 @@ class _Level:
         self.value = value
         self.path = path
         self.key: str | None = None
+        self.key_at: Position | None = None
 
     def next_path(self) -> str:
         if isinstance(self.value, list):
@@ -62,10 +66,7 @@ def decode_yaml(data: bytes | str, *, max_bytes: int, max_depth: int) -> Decoded
     try:
         text = data.decode("utf-8-sig") if isinstance(data, bytes) else data
     except UnicodeDecodeError as error:
-        return Decoded(
-            None,
-            (Problem("", problems.NOT_TEXT, f"byte {error.start} is not UTF-8", "save the text as UTF-8"),),
-        )
+        return Decoded(None, (not_text(error.object, error),))
     reader = _Reader(max_depth)
     try:
         for event in YAML(typ="safe", pure=True).parse(text):
@@ -77,12 +78,22 @@ def decode_yaml(data: bytes | str, *, max_bytes: int, max_depth: int) -> Decoded
     return Decoded(reader.value, tuple(reader.problems))
 
 
+def yaml_places(text: str, max_depth: int) -> Places:
+    """Return where the keys and values of a YAML document are, as far as it can be read."""
+    reader = _Reader(max_depth)
+    with contextlib.suppress(_RefusedError, YAMLError, ValueError, RecursionError):
+        for event in YAML(typ="safe", pure=True).parse(text):
+            reader.add_event(event)
+    return reader.places
+
+
 def _syntax_problem(error: Exception) -> Problem:
-    where = ""
-    if isinstance(error, MarkedYAMLError) and error.problem_mark is not None:
-        where = f" (line {error.problem_mark.line + 1}, column {error.problem_mark.column + 1})"
     reason = getattr(error, "problem", None) or str(error).split("\n", maxsplit=1)[0]
-    return Problem("", problems.NOT_YAML, f"not YAML: {reason}{where}")
+    problem = Problem("", problems.NOT_YAML, f"not YAML: {reason}")
+    if isinstance(error, MarkedYAMLError) and error.problem_mark is not None:
+        line, column = error.problem_mark.line + 1, error.problem_mark.column + 1
+        return msgspec.structs.replace(problem, line=line, column=column)
+    return problem
 
 
 class _Reader:
@@ -94,6 +105,7 @@ class _Reader:
         self._documents = 0
         self.value: Any = None
         self.problems: list[Problem] = []
+        self.places: Places = {}
 
     def add_event(self, event: Event) -> None:
         if isinstance(event, DocumentStartEvent):
@@ -126,25 +138,27 @@ class _Reader:
         value: Any = self._read_scalar(event, path) if isinstance(event, ScalarEvent) else None
         if not isinstance(event, ScalarEvent):
             value = [] if isinstance(event, SequenceStartEvent) else {}
+        self.places[path] = Place(
+            _position(event), level.key_at if level is not None else None, not isinstance(event, ScalarEvent)
+        )
         self._store(level, value)
         if not isinstance(event, ScalarEvent):
             self._levels.append(_Level(value, path))
             if len(self._levels) > self._max_depth:
                 raise _RefusedError(
-                    Problem(
-                        "", problems.TOO_DEEP, f"nested deeper than {self._max_depth} levels ({_line(event)})"
-                    )
+                    _at(event, Problem("", problems.TOO_DEEP, f"nested deeper than {self._max_depth} levels"))
                 )
 
     def _read_key(self, event: Event, level: _Level) -> None:
         if not isinstance(event, ScalarEvent):
             raise self._refusal(event, problems.WRONG_TYPE, "a key must be text", "")
-        level.key = event.value
+        level.key, level.key_at = event.value, _position(event)
         if has_lone_surrogate(event.value):
             self.problems.append(lone_surrogate(level.path))
         if event.value in level.value:
-            message = f"the key `{event.value}` appears twice ({_line(event)})"
-            self.problems.append(Problem(level.next_path(), problems.DUPLICATE_KEY, message, "keep one"))
+            message = f"the key `{event.value}` appears twice"
+            problem = Problem(level.next_path(), problems.DUPLICATE_KEY, message, "keep one")
+            self.problems.append(_at(event, problem))
 
     def _store(self, level: _Level | None, value: Any) -> None:
         if level is None:
@@ -154,7 +168,7 @@ class _Reader:
         else:
             assert level.key is not None
             level.value[level.key] = value
-            level.key = None
+            level.key = level.key_at = None
 
     def _read_scalar(self, event: ScalarEvent, path: str) -> Any:
         text: str = event.value
@@ -179,7 +193,7 @@ class _Reader:
 
     def _refusal(self, event: Event, code: str, message: str, hint: str) -> _RefusedError:
         path = self._levels[-1].next_path() if self._levels else ""
-        return _RefusedError(Problem(path, code, f"{message} ({_line(event)})", hint))
+        return _RefusedError(_at(event, Problem(path, code, message, hint)))
 
 
 def _parse_number(text: str) -> int | float | None:
@@ -194,5 +208,10 @@ def _parse_number(text: str) -> int | float | None:
     return whole if -(2**63) <= whole < 2**64 else None
 
 
-def _line(event: Event) -> str:
-    return f"line {event.start_mark.line + 1}"
+def _position(event: Event) -> Position:
+    return event.start_mark.line + 1, event.start_mark.column + 1
+
+
+def _at(event: Event, problem: Problem) -> Problem:
+    line, column = _position(event)
+    return msgspec.structs.replace(problem, line=line, column=column)

@@ -293,6 +293,7 @@ def declare(
         name=name,
         schema=Schema(parameters),
         kinds=kinds,
+        lax=lax,
         check=_checker(parameters, kinds, lax, extra),
         **traits,
     )

@@ -13,7 +13,8 @@ STATUSES = ("running", "paused", "completed", "failed", "halted", "cancelled")
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """One execution in a list. `failed_items` is None until it has ended."""
+    """One execution in a list. `failed_items` is None until it has ended; `version` is None if its definition was not
+    started as a stored workflow, `alias` if the start named the number of the version."""
 
     id: str
     workflow: str
@@ -24,6 +25,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     error: Error | None = None
     labels: dict[str, str] = {}
     failed_items: int | None = None
+    version: int | None = None
+    alias: str | None = None
 
 
 class Frame(msgspec.Struct, frozen=True):

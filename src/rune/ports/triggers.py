@@ -33,6 +33,7 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     version: int
     hash: str
     at: int  # when it was created
+    alias: str | None = None  # the alias that selected the version
     hook: WebhookConfig | None = None
     schedule: Schedule | None = None
     path: str | None = None  # of a webhook

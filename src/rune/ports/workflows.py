@@ -8,6 +8,7 @@ from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
+from rune.core.definition.parser import SourceText
 from rune.core.definition.problems import Problem
 from rune.errors import RuneError
 from rune.ids import fraction
@@ -51,8 +52,17 @@ class ConcurrentChangeError(RuneError):
     code = "CHANGED"
 
 
+class VersionSource(msgspec.Struct, frozen=True):
+    """The text that a version was deployed with. Texts with the same content, such as one with moved boxes, share a
+    version, which keeps the newest."""
+
+    data: bytes
+    media_type: str
+
+
 class Version(msgspec.Struct, frozen=True):
-    """One version of a workflow. `at` is when it was first deployed; `aliases` point at it now."""
+    """One version of a workflow. `at` is when it was first deployed, by `principal` (None if unknown); `aliases` point
+    at it now."""
 
     workflow: str
     number: int
@@ -60,6 +70,15 @@ class Version(msgspec.Struct, frozen=True):
     at: int
     aliases: tuple[str, ...] = ()
     change: Change = "none"  # what the call that returned this did: created the version, or moved an alias
+    principal: str | None = None
+    note: str = ""
+
+
+class ChosenVersion(msgspec.Struct, frozen=True):
+    """The version of an execution, and the alias that selected it; None if the start named the number."""
+
+    number: int
+    alias: str | None = None
 
 
 class DeployedVersion(Version, frozen=True):
@@ -102,8 +121,12 @@ class WorkflowStore(Protocol):
         *,
         alias: str | None = None,
         expected: Expected | None = None,
+        source: VersionSource | None = None,
+        principal: str | None = None,
+        note: str = "",
     ) -> Version:
-        """Store a definition as a new version, unless a version has the same content, and return the version.
+        """Store a definition as a new version, unless a version has the same content, and return the version. An
+        existing version keeps its principal, and its source and note unless new ones are given.
 
         The same transaction moves `latest` and `alias` to it and restores an archived workflow. For `expected`, an
         archived workflow does not exist. If the latest version already has this content, a repeated deploy succeeds
@@ -144,8 +167,19 @@ class WorkflowStore(Protocol):
     async def versions(self, workflow: str) -> list[Version]:
         """Return all versions, the oldest first, also of an archived workflow."""
 
+    async def source(self, workflow: str, number: int) -> VersionSource | None:
+        """Return the newest text that a version was deployed with; None if it has none."""
+
     async def list(self, *, hidden: bool = False) -> list[WorkflowEntry]:
         """Return the workflows ordered by name; `hidden`: include archived ones."""
+
+
+YAML_TYPE, JSON_TYPE = "application/yaml", "application/json"
+
+
+def version_source(text: SourceText) -> VersionSource:
+    """Return the text of a document as it is kept with its version."""
+    return VersionSource(text.data, JSON_TYPE if text.suffix == "json" else YAML_TYPE)
 
 
 def number_of(which: str) -> int | None:
@@ -201,6 +235,12 @@ def matches(now: str, expected: Expected | None, *, already: bool) -> bool:
 def repeatable(expected: Expected | None) -> bool:
     """Return whether a repeated request succeeds like the first one; not if it expects `NOTHING`."""
     return expected is None or any(tag != NOTHING for tag in expected)
+
+
+def chosen_by(which: str | None, version: Version) -> ChosenVersion:
+    """Return the version that a start chose by a number, an alias, or without either: by `latest`."""
+    wanted = LATEST if which is None else which
+    return ChosenVersion(version.number, None if number_of(wanted) is not None else wanted)
 
 
 def choose(workflow: str, versions: Sequence[Version], which: str | None = None) -> Version:

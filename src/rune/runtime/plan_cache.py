@@ -71,6 +71,8 @@ class PlanCache:
         else:
             self._check_types(definition)
             plan = compile_definition(definition, self.catalogue)
+        if plan.hash != hash:  # stored when the hash still covered the fields that only present a definition
+            plan = replace(plan, hash=hash)
         self.add(plan)
         return plan
 

@@ -26,13 +26,14 @@ from rune.server.routes.actions import actions
 from rune.server.routes.aliases import aliases
 from rune.server.routes.credentials import credentials, granting
 from rune.server.routes.dead_letters import dead_letters
+from rune.server.routes.definitions import definitions
 from rune.server.routes.executions import comparing, executions, starts
 from rune.server.routes.live import live
 from rune.server.routes.node_runs import runs
 from rune.server.routes.system import health, nodetypes, system
 from rune.server.routes.triggers import triggers
 from rune.server.routes.webhooks import hooks
-from rune.server.routes.workflows import definitions, workflows
+from rune.server.routes.workflows import workflows
 from rune.server.routing import PREFIX, hidden
 from rune.telemetry.tracing import ARRIVING
 

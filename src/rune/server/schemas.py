@@ -95,6 +95,8 @@ class ExecutionView(View, frozen=True, kw_only=True):
     completed_at: str | None
     total_duration_ms: int | None
     failed_items: int | None  # null until it has ended
+    version: int | None  # null if its definition was not started as a stored workflow
+    alias: str | None  # the alias that selected the version; null if the start named the number
 
 
 class ExecutionDetail(ExecutionView, frozen=True, kw_only=True):
@@ -121,18 +123,22 @@ class Started(View, frozen=True, kw_only=True):
     execution_id: str
     workflow_id: str
     hash: str
+    version: int | None
+    alias: str | None
     started_at: str
     retry_of: str | None
     replayed: bool
 
 
 class VersionView(View, frozen=True, kw_only=True):
-    """A version of a workflow."""
+    """A version of a workflow. `principal` has deployed it first; null in versions of older servers."""
 
     version: int
     hash: str
     deployed_at: str
     aliases: list[str]
+    principal: str | None
+    note: str
 
 
 class Deployed(VersionView, frozen=True, kw_only=True):
@@ -294,6 +300,8 @@ def _fields(each: Summary) -> dict[str, Any]:
         "completed_at": iso(each.ended_at),
         "total_duration_ms": each.ended_at - each.started_at if each.ended_at is not None else None,
         "failed_items": each.failed_items,
+        "version": each.version,
+        "alias": each.alias,
     }
 
 
@@ -318,6 +326,8 @@ def started(accepted: ExecutionRecord, *, replayed: bool = False) -> Started:
         execution_id=accepted.id,
         workflow_id=accepted.workflow,
         hash=accepted.hash,
+        version=accepted.version,
+        alias=accepted.alias,
         started_at=moment(accepted.at),
         retry_of=accepted.retry_of,
         replayed=replayed,
@@ -349,6 +359,8 @@ def _version(version: Version) -> dict[str, Any]:
         "hash": version.hash,
         "deployed_at": moment(version.at),
         "aliases": list(version.aliases),
+        "principal": version.principal,
+        "note": version.note,
     }
 
 

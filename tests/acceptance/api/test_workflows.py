@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rune.client import ApiError
-from tests.support.api_server import DEADLINE, HELLO, WAITS, RunningServer, run
+from tests.support.api_server import DEADLINE, HELLO, ITEMS, WAITS, RunningServer, run
 
 
 def saying(text: str) -> dict[str, Any]:
@@ -182,5 +182,128 @@ def test_rejection_lists_accepted_values(tmp_path: Path) -> None:
         assert "'viewer', 'runner', 'editor' or 'admin'" in role["detail"]
         assert (await server.get("/nowhere", 404))["detail"] == "no route matches /api/v1/nowhere"
         assert (await server.ask("DELETE", "/workflows", 405))["detail"].startswith("DELETE is not allowed")
+
+    run(tmp_path, work)
+
+
+SOURCE = """\
+# the greeting of the week
+id: hello
+notes: for the newcomers
+nodes:
+  - {id: in, type: input, position: {x: 1, y: 2}}
+  - id: out
+    type: output
+    notes: says hello
+    parameters: {value: "Hello!"}
+edges:
+  - {src: in, dst: out}
+"""
+
+
+def test_version_keeps_text_principal_and_note(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        made = await server.client.deploy(SOURCE, workflow="hello", note="first")
+        assert (made.version, made.change, made.note, made.principal) == (1, "created", "first", "local")
+        assert await server.client.source("hello") == SOURCE.encode()
+        moved = SOURCE.replace("x: 1", "x: 900").replace("says hello", "greets")
+        again = await server.client.deploy(moved, workflow="hello")
+        assert (again.version, again.change, again.hash, again.note) == (1, "none", made.hash, "first")
+        found = await server.http.get("/api/v1/workflows/hello/versions/latest/source")
+        assert found.content == moved.encode()
+        assert found.headers["content-type"].startswith("application/yaml")
+        tag = {"If-None-Match": found.headers["etag"]}
+        assert (
+            await server.http.get("/api/v1/workflows/hello/versions/1/source", headers=tag)
+        ).status_code == 304
+        changed = await server.client.deploy(saying("other"), workflow="hello")
+        assert changed.version == 2
+        assert (await server.http.get("/api/v1/workflows/hello/versions/2/source")).json() == saying("other")
+        listed = [each async for each in server.client.versions("hello")]
+        assert [(each.version, each.note) for each in listed] == [(1, "first"), (2, "")]
+        definition = (await server.client.workflow("hello", 1)).definition
+        assert "notes" not in definition
+        assert all("position" not in each for each in definition["nodes"])
+
+    run(tmp_path, work)
+
+
+def test_layout_of_definition_places_nodes_and_edges(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        await server.deploy(ITEMS)
+        hash = (await server.client.workflow("items")).hash
+        right = await server.client.layout(hash)
+        down = await server.client.layout(hash, direction="down", width=100, height=40)
+        definition = await server.client.definition(hash)
+        ids = {each["id"] for each in definition["nodes"]}
+        assert set(right.nodes) == set(down.nodes) == ids
+        assert set(right.edges) == {each["id"] for each in definition["edges"]}
+        assert {each.width for each in down.nodes.values()} == {100}
+        first = definition["edges"][0]
+        src, dst = right.nodes[first["src"]], right.nodes[first["dst"]]
+        assert src.x + src.width < dst.x
+        assert right.edges[first["id"]].points[0][0] == src.x + src.width
+        splits = {each["id"] for each in definition["nodes"] if each["type"] == "split"}
+        assert set(right.frames) == splits
+        response = await server.http.get(f"/api/v1/definitions/{hash}/layout")
+        assert "immutable" in response.headers["cache-control"]
+        tag = {"If-None-Match": response.headers["etag"]}
+        again = await server.http.get(f"/api/v1/definitions/{hash}/layout", headers=tag)
+        assert again.status_code == 304
+        assert (await server.get(f"/definitions/{'0' * 64}/layout", 404))["code"] == "UNKNOWN_DEFINITION"
+
+    run(tmp_path, work)
+
+
+def test_problems_of_sent_text_have_line_and_column(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        bad = await server.client.check("id: y\nnodes:\n  - id: in\n    type: inptu\n")
+        assert [(each.line, each.column) for each in bad.problems] == [(4, 11)]
+        refused = await server.http.put(
+            "/api/v1/workflows/y",
+            content=b'{"id": "y",\n "nodes": [{"id": "in", "type": "inptu"}]}',
+            headers={"Content-Type": "application/json"},
+        )
+        (problem,) = refused.json()["problems"]
+        assert (problem["line"], problem["column"]) == (2, 33)
+        assert "(line 2, column 33)" in refused.json()["detail"]
+
+    run(tmp_path, work)
+
+
+def test_workflow_schema_has_node_types_of_server(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        schema = await server.client.workflow_schema()
+        assert schema["type"] == "object"
+        assert "parameters.http" in schema["definitions"]
+
+    run(tmp_path, work)
+
+
+def test_executions_show_version_and_alias(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        await server.deploy(saying("one"), saying("two"))
+        await server.client.set_alias("hello", "stable", 1)
+        by_alias = await server.client.start("hello", version="stable")
+        by_number = await server.client.start("hello", version=2)
+        by_text = await server.client.start("hello", version="v2")
+        latest = await server.client.start("hello")
+        unstored = await server.client.start_definition(saying("three"))
+        started = [by_alias, by_number, by_text, latest, unstored]
+        expected = [(1, "stable"), (2, None), (2, None), (2, "latest"), (None, None)]
+        assert [(each.version, each.alias) for each in started] == expected
+        found = [await server.client.wait(each.execution_id, DEADLINE) for each in started]
+        assert [(each.version, each.alias) for each in found] == expected
+        again = await server.client.rerun(by_alias.execution_id, "out")
+        assert (again.version, again.alias) == (1, "stable")
+        listed = {
+            each.execution_id async for each in server.client.executions(workflow="hello", version="stable")
+        }
+        assert listed == {by_alias.execution_id, again.execution_id}
+        second = {each.execution_id async for each in server.client.executions(workflow="hello", version=2)}
+        assert second == {each.execution_id for each in (by_number, by_text, latest)}
+        assert (await server.get("/executions?version=2", 422))["code"] == "BAD_QUERY"
+        wrong = await server.post("/workflows/hello/executions", {"version": 2.5}, 422)
+        assert wrong["code"]
 
     run(tmp_path, work)

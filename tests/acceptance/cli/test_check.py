@@ -75,7 +75,8 @@ def test_json_of_one_file_is_one_document(write: Any) -> None:
     assert report["file"] == path
     assert len(report["hash"]) == 64
     assert (report["workflow_id"], report["nodes"], report["edges"]) == ("test", 2, 1)
-    assert [set(each) for each in report["problems"]] == [{"path", "code", "message", "hint", "severity"}]
+    fields = {"path", "code", "message", "hint", "severity", "line", "column"}
+    assert [set(each) for each in report["problems"]] == [fields]
 
 
 def test_json_of_several_files_lists_reports(write: Any) -> None:

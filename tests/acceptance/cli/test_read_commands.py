@@ -66,7 +66,7 @@ def test_list_filters_and_sorts_newest_first(rune: Rune) -> None:
 def test_list_prints_table(rune: Rune) -> None:
     header, halted, completed = rune("list").stdout.splitlines()
 
-    assert header.split() == ["id", "workflow", "status", "started", "took", "labels", "error"]
+    assert header.split() == ["id", "workflow", "version", "status", "started", "took", "labels", "error"]
     assert halted.split()[:3] == ["halt-1", "halt", "halted"]
     assert "NOPE" in halted
     assert completed.split()[:3] == ["fan-1", "fan", "completed"]

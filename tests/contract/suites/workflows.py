@@ -11,8 +11,11 @@ import pytest
 from rune.core.definition.model import Definition, Node, canonical, content_hash
 from rune.ports.journal import Journal, StoreUnavailableError
 from rune.ports.workflows import (
+    NOTHING,
+    ConcurrentChangeError,
     InvalidAliasError,
     Version,
+    VersionSource,
     WorkflowEntry,
     WorkflowNotFoundError,
     WorkflowStore,
@@ -98,6 +101,62 @@ class WorkflowContract:
         async with self.make_workflows(tmp_path) as (journal, workflows):
             version = await deploy(workflows, "a")
             assert await journal.definition(version.hash) == canonical(definition("a"))
+
+    @async_test
+    async def test_version_keeps_source_principal_and_note(self, tmp_path: Path) -> None:
+        made = definition("a")
+        text = VersionSource(b"id: orders  # \xc3\xa4\x00\n", "application/yaml")
+        async with self.make_workflows(tmp_path) as (_, workflows):
+            version = await workflows.deploy(
+                canonical(made),
+                content_hash(made),
+                "orders",
+                1,
+                source=text,
+                principal="key:ann",
+                note="first",
+            )
+            assert (version.principal, version.note) == ("key:ann", "first")
+            await deploy(workflows, "b")
+        async with self.make_workflows(tmp_path) as (_, workflows):
+            assert await workflows.source("orders", 1) == text
+            assert [(each.principal, each.note) for each in await workflows.versions("orders")] == [
+                ("key:ann", "first"),
+                (None, ""),
+            ]
+            assert (await workflows.find("orders", "1")).principal == "key:ann"
+            assert await workflows.source("orders", 2) is None
+            assert await workflows.source("orders", 3) is None
+            assert await workflows.source("mails", 2**40) is None
+
+    @async_test
+    async def test_redeploy_of_same_content_keeps_newest_source(self, tmp_path: Path) -> None:
+        made = definition("a")
+        content = (canonical(made), content_hash(made), "orders")
+        old, new = VersionSource(b"{}", "application/json"), VersionSource(b"moved", "application/yaml")
+        async with self.make_workflows(tmp_path) as (_, workflows):
+            await workflows.deploy(*content, 1, source=old, principal="key:ann", note="first")
+            again = await workflows.deploy(*content, 2, source=new, principal="key:bob")
+            assert (again.number, again.change) == (1, "none")
+            assert (again.at, again.principal, again.note) == (1, "key:ann", "first")
+            assert await workflows.source("orders", 1) == new
+            renamed = await workflows.deploy(*content, 3, principal="key:bob", note="second")
+            assert (renamed.principal, renamed.note) == ("key:ann", "second")
+            assert await workflows.source("orders", 1) == new
+
+    @async_test
+    async def test_rejected_deploy_keeps_source(self, tmp_path: Path) -> None:
+        made = definition("a")
+        content = (canonical(made), content_hash(made), "orders")
+        async with self.make_workflows(tmp_path) as (_, workflows):
+            await workflows.deploy(*content, 1, source=VersionSource(b"one", "application/yaml"))
+            with pytest.raises(ConcurrentChangeError):
+                await workflows.deploy(
+                    *content, 2, source=VersionSource(b"two", "application/yaml"), expected=(NOTHING,)
+                )
+            source = await workflows.source("orders", 1)
+            assert source is not None
+            assert source.data == b"one"
 
     @async_test
     async def test_workflows_have_independent_numbers_and_aliases(self, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from rune.ports.workflows import (
     Change,
     Expected,
     Version,
+    VersionSource,
     WorkflowEntry,
     archived_error,
     check_alias,
@@ -44,11 +45,16 @@ class PostgresWorkflows:
         *,
         alias: str | None = None,
         expected: Expected | None = None,
+        source: VersionSource | None = None,
+        principal: str | None = None,
+        note: str = "",
     ) -> Version:
         if alias is not None:
             check_alias(alias)
         name = name_in(definition)
-        row = await self._change("deploy", expected, workflow, hash, definition, name, alias, at)
+        kept = (None, None) if source is None else (source.media_type, source.data)
+        values = (workflow, hash, definition, name, alias, at, principal, note, *kept)
+        row = await self._change("deploy", expected, *values)
         if row["change"] == "changed":
             raise concurrent_change_error(f"workflow `{workflow}`", row["tag"])
         return await self._changed_version(workflow, row["number"], row["change"])
@@ -124,6 +130,12 @@ class PostgresWorkflows:
             _version(row) for row in await self._database.find_all(query("versions"), workflow, None, None)
         ]
 
+    async def source(self, workflow: str, number: int) -> VersionSource | None:
+        if not 0 < number <= _MAX_VERSION:
+            return None
+        row = await self._database.find(query("version_source"), workflow, number)
+        return None if row is None else VersionSource(row["data"], row["media_type"])
+
     async def list(self, *, hidden: bool = False) -> list[WorkflowEntry]:
         return [
             WorkflowEntry(
@@ -144,4 +156,12 @@ class PostgresWorkflows:
 
 
 def _version(row: Row) -> Version:
-    return Version(row["workflow"], row["number"], row["hash"], row["at"], tuple(row["aliases"]))
+    return Version(
+        row["workflow"],
+        row["number"],
+        row["hash"],
+        row["at"],
+        tuple(row["aliases"]),
+        principal=row["principal"],
+        note=row["note"] or "",
+    )

@@ -36,7 +36,7 @@ def _read_migration(name: str) -> Callable[[], str]:
 
 MIGRATIONS: tuple[Callable[[], str], ...] = tuple(
     _read_migration(name)
-    for name in ("0001_schema", "0002_lists", "0003_access", "0004_triggers", "0005_limits")
+    for name in ("0001_schema", "0002_lists", "0003_access", "0004_triggers", "0005_limits", "0006_sources")
 )
 """Migration i takes a file from version i to version i + 1."""
 

@@ -18,6 +18,7 @@ from rune.ports.workflows import (
     Change,
     Expected,
     Version,
+    VersionSource,
     WorkflowEntry,
     archived_error,
     check_alias,
@@ -31,10 +32,16 @@ from rune.ports.workflows import (
 
 MAX_CACHED_VERSIONS = 1_000
 _ALIASES = "(SELECT group_concat(name, ' ') FROM alias WHERE workflow = v.workflow AND number = v.number)"
-_VERSION = f"SELECT v.workflow, v.number, v.hash, v.at, {_ALIASES} FROM version v"
-_BY_NUMBER = f"{_VERSION} JOIN workflow w ON w.id = v.workflow WHERE v.workflow = ? AND v.number = ?"
+_WITH_SOURCES = 6
+"""The schema version from which on versions have sources. A reader may find a file that no owner has migrated yet."""
+_UPSERT_SOURCE = (
+    "INSERT INTO version_source VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
+    " note = CASE excluded.note WHEN '' THEN note ELSE excluded.note END,"
+    " media_type = coalesce(excluded.media_type, media_type), data = coalesce(excluded.data, data)"
+)
+_BY_NUMBER = "JOIN workflow w ON w.id = v.workflow WHERE v.workflow = ? AND v.number = ?"
 _BY_ALIAS = (
-    f"{_VERSION} JOIN workflow w ON w.id = v.workflow JOIN alias a USING (workflow, number)"
+    "JOIN workflow w ON w.id = v.workflow JOIN alias a ON a.workflow = v.workflow AND a.number = v.number"
     " WHERE v.workflow = ? AND a.name = ?"
 )
 _UPSERT_ALIAS = (
@@ -69,6 +76,9 @@ class SqliteWorkflows:
         *,
         alias: str | None = None,
         expected: Expected | None = None,
+        source: VersionSource | None = None,
+        principal: str | None = None,
+        note: str = "",
     ) -> Version:
         if alias is not None:
             check_alias(alias)
@@ -83,6 +93,8 @@ class SqliteWorkflows:
             moved = [
                 _move_alias(db, workflow, each, number, at) for each in (LATEST, alias) if each is not None
             ]
+            kept = (None, None) if source is None else (source.media_type, source.data)
+            db.execute(_UPSERT_SOURCE, (workflow, number, principal, note, *kept))
             restored = _record_deploy(db, workflow, at)
             return _result(db, workflow, number, "created" if created else _change(restored or any(moved)))
 
@@ -146,9 +158,13 @@ class SqliteWorkflows:
         db = self._database.reader
         number = number_of(wanted)
         if number is not None:
-            row = db.execute(f"{_BY_NUMBER} AND w.hidden_at IS NULL", (workflow, number)).fetchone()
+            row = db.execute(
+                f"{_select(db)} {_BY_NUMBER} AND w.hidden_at IS NULL", (workflow, number)
+            ).fetchone()
         else:
-            row = db.execute(f"{_BY_ALIAS} AND w.hidden_at IS NULL", (workflow, wanted)).fetchone()
+            row = db.execute(
+                f"{_select(db)} {_BY_ALIAS} AND w.hidden_at IS NULL", (workflow, wanted)
+            ).fetchone()
         if row is not None:
             alias = None if number is not None else _alias(db, workflow, wanted)
             found = _version_of(row), {} if alias is None else alias.weights
@@ -167,6 +183,16 @@ class SqliteWorkflows:
 
     async def versions(self, workflow: str) -> list[Version]:
         return _versions(self._database.reader, workflow)
+
+    async def source(self, workflow: str, number: int) -> VersionSource | None:
+        db = self._database.reader
+        if db.execute("PRAGMA user_version").fetchone()[0] < _WITH_SOURCES:
+            return None
+        row = db.execute(
+            "SELECT data, media_type FROM version_source WHERE workflow = ? AND number = ?",
+            (workflow, number),
+        ).fetchone()
+        return VersionSource(*row) if row is not None and row[0] is not None else None
 
     async def list(self, *, hidden: bool = False) -> list[WorkflowEntry]:
         rows = self._database.reader.execute(
@@ -190,6 +216,16 @@ class SqliteWorkflows:
             )
             for workflow, name, latest, count, aliases, deployed_at, archived in rows
         ]
+
+
+def _select(db: sqlite3.Connection) -> str:
+    """Return the beginning of the statements that read versions."""
+    (schema,) = db.execute("PRAGMA user_version").fetchone()
+    columns, sources = "NULL, ''", ""
+    if schema >= _WITH_SOURCES:
+        columns = "s.principal, s.note"
+        sources = " LEFT JOIN version_source s ON s.workflow = v.workflow AND s.number = v.number"
+    return f"SELECT v.workflow, v.number, v.hash, v.at, {_ALIASES}, {columns} FROM version v{sources}"
 
 
 def _find_or_insert_version(
@@ -263,14 +299,14 @@ def _is_archived(db: sqlite3.Connection, workflow: str) -> bool:
 
 
 def _version(db: sqlite3.Connection, workflow: str, number: int) -> Version | None:
-    row = db.execute(f"{_VERSION} WHERE v.workflow = ? AND v.number = ?", (workflow, number)).fetchone()
+    row = db.execute(f"{_select(db)} WHERE v.workflow = ? AND v.number = ?", (workflow, number)).fetchone()
     return _version_of(row) if row else None
 
 
 def _versions(db: sqlite3.Connection, workflow: str) -> list[Version]:
     return [
         _version_of(row)
-        for row in db.execute(f"{_VERSION} WHERE v.workflow = ? ORDER BY v.number", (workflow,))
+        for row in db.execute(f"{_select(db)} WHERE v.workflow = ? ORDER BY v.number", (workflow,))
     ]
 
 
@@ -285,8 +321,16 @@ def _change(moved: bool) -> Change:
 
 
 def _version_of(row: tuple[Any, ...]) -> Version:
-    workflow, number, hash, at, aliases = row
-    return Version(workflow, number, hash, at, tuple(sorted(aliases.split())) if aliases else ())
+    workflow, number, hash, at, aliases, principal, note = row
+    return Version(
+        workflow,
+        number,
+        hash,
+        at,
+        tuple(sorted(aliases.split())) if aliases else (),
+        principal=principal,
+        note=note or "",
+    )
 
 
 def _parse_aliases(aliases: str) -> dict[str, int]:

@@ -10,12 +10,15 @@ from rich.console import Console
 from rich.text import Text
 
 from rune.cli.arguments import examine_file
-from rune.cli.output import count
+from rune.cli.output import count, file_of, place_in
 from rune.core.definition.model import content_hash
 from rune.core.validation.validate import ValidationResult
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+_FIELDS = ("path", "code", "message", "hint", "severity", "line", "column")
 
 
 def check(
@@ -39,10 +42,7 @@ def _report(name: str, verdict: ValidationResult) -> dict[str, Any]:
     report: dict[str, Any] = {
         "file": name,
         "status": "valid" if verdict.valid else "invalid",
-        "problems": [
-            {field: getattr(each, field) for field in ("path", "code", "message", "hint", "severity")}
-            for each in verdict.problems
-        ],
+        "problems": [{field: getattr(each, field) for field in _FIELDS} for each in verdict.problems],
     }
     if verdict.valid and verdict.definition is not None:
         report["workflow_id"] = verdict.definition.id
@@ -70,11 +70,15 @@ def _print(verdicts: list[tuple[str, ValidationResult]]) -> None:
 
 def print_verdict(console: Console, name: str, verdict: ValidationResult) -> None:
     """Print the problems of one document, then a summary line."""
+    file = file_of(name, verdict.source)
     for each in verdict.problems:
         style = "bold red" if each.severity == "error" else "bold yellow"
         console.print(
             Text.assemble(
-                (f"{each.severity} ", style), (f"{each.path or 'document'}: ", "bold"), each.message
+                place_in(file, each),
+                (f"{each.severity} ", style),
+                (f"{each.path or 'document'}: ", "bold"),
+                each.message,
             )
         )
         console.print(Text(f"        {f'{each.hint}  ' if each.hint else ''}[{each.code}]", "dim"))

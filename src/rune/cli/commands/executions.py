@@ -28,6 +28,7 @@ from rune.cli.output import (
     print_json,
     print_open,
     print_table,
+    version_text,
 )
 from rune.core.execution.fact import ExecutionEnded
 from rune.ports.queries import Event, ExecutionFilter, Summary
@@ -184,6 +185,8 @@ def _summary_document(each: Summary) -> dict[str, Any]:
         "failed_items": each.failed_items,
         "labels": each.labels,
         "hash": each.hash,
+        "version": each.version,
+        "alias": each.alias,
         "started_at": iso(each.started_at),
         "completed_at": iso(each.ended_at),
         "total_duration_ms": each.ended_at - each.started_at if each.ended_at is not None else None,
@@ -203,6 +206,7 @@ def _print_table(found: list[Summary]) -> None:
         [
             each.id,
             each.workflow,
+            version_text(each.version, each.alias),
             by_status(each.status),
             moment(each.started_at),
             duration(each.ended_at - each.started_at) if each.ended_at is not None else "",
@@ -211,7 +215,7 @@ def _print_table(found: list[Summary]) -> None:
         ]
         for each in found
     ]
-    print_table(("id", "workflow", "status", "started", "took", "labels", "error"), rows)
+    print_table(("id", "workflow", "version", "status", "started", "took", "labels", "error"), rows)
 
 
 def show(

@@ -8,10 +8,13 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from rune.cli.arguments import examine_file
 from rune.cli.commands.check import print_verdict
-from rune.cli.draw import draw_definition, draw_mermaid, draw_svg, print_drawing
+from rune.draw.drawing import Box, Drawing, Link, draw_definition
+from rune.draw.mermaid import draw_mermaid
+from rune.draw.svg import draw_svg
 
 
 def graph(
@@ -46,3 +49,45 @@ def _write(target: str, text: str) -> None:
     except OSError as error:
         print(f"cannot write {target}: {(error.strerror or str(error)).lower()}", file=sys.stderr)
         raise typer.Exit(2) from None
+
+
+def print_drawing(drawing: Drawing, console: Console | None = None) -> None:
+    """Print the drawing layer by layer. Nodes in the body of a split are indented by a bar per split."""
+    console = console or Console(highlight=False, soft_wrap=True)
+    console.print(Text(drawing.title, "bold"))
+    leaving = drawing.leaving()
+    width = len(str(len(drawing.layers)))
+    for number, row in enumerate(drawing.layers, start=1):
+        for place, at in enumerate(row):
+            label = f"{number:>{width}}" if place == 0 else " " * width
+            console.print(_box(label, drawing.boxes[at]))
+            for link in leaving[at]:
+                console.print(_link(" " * width, drawing, drawing.boxes[at], link))
+
+
+def _bars(box: Box) -> str:
+    return "│ " * len(box.splits)
+
+
+def _box(label: str, box: Box) -> Text:
+    line = Text.assemble(
+        (f"{label}  ", "dim"), (_bars(box), "cyan"), (box.id, "bold"), (f"  {box.type}", "dim")
+    )
+    if box.title:
+        line.append(f"  {box.title}")
+    return line
+
+
+def _link(label: str, drawing: Drawing, box: Box, link: Link) -> Text:
+    arrow, colour = ("╌╌▶ ", "red") if link.is_error else ("──▶ ", "green")
+    line = Text.assemble(
+        (f"{label}  ", "dim"), (_bars(box), "cyan"), "  ", (arrow, colour), drawing.boxes[link.dst].id
+    )
+    notes = [link.caption] if link.caption else []
+    if link.is_error:
+        notes.append("on error")
+    elif link.src in drawing.boxes[link.dst].splits and link.src not in box.splits:
+        notes.append("each item")
+    if notes:
+        line.append(f"  ({', '.join(notes)})", "dim")
+    return line

@@ -1,4 +1,4 @@
-"""`rune nodes`: the catalogue of node types."""
+"""`rune nodes` and `rune schema`: the catalogue of node types, and the JSON Schema of documents made of it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rune.cli.arguments import Nodes, with_modules
 from rune.cli.output import Cell, paint, print_json, print_table, refuse, refuse_error
 from rune.core.definition.model import Retry
 from rune.core.definition.problems import Problem, did_you_mean
+from rune.documents.workflow_schema import workflow_schema
 from rune.errors import RuneError
 from rune.nodes.registry import described, full_registry
 from rune.settings import Settings, load_settings
@@ -64,6 +65,33 @@ def _find_types(settings: Settings, modules: tuple[str, ...]) -> list[dict[str, 
             require_local(settings, "nodes --nodes")
         return with_client(settings, lambda api: api.node_types())
     return described(full_registry(with_modules(settings, modules).nodes))
+
+
+def schema(modules: Nodes = None) -> None:
+    """Print the JSON Schema of workflow documents, for editors.
+
+    It contains the parameters of every node type, also those of custom nodes.
+    If RUNE_URL is set, the node types of that server.
+
+    Examples:
+      rune schema > workflow.schema.json
+      rune schema --nodes acme_nodes > workflow.schema.json
+    """
+    try:
+        made = _make_schema(load_settings(), tuple(modules or ()))
+    except RuneError as error:
+        raise typer.Exit(refuse_error(error, as_json=False)) from None
+    typer.echo(json.dumps(made, ensure_ascii=False, indent=2))
+
+
+def _make_schema(settings: Settings, modules: tuple[str, ...]) -> dict[str, Any]:
+    if settings.url:
+        from rune.cli.backend import require_local, with_client  # noqa: PLC0415 - see above
+
+        if modules:
+            require_local(settings, "schema --nodes")
+        return with_client(settings, lambda api: api.workflow_schema())
+    return workflow_schema(full_registry(with_modules(settings, modules).nodes).catalogue)
 
 
 def _traits(each: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ import typer
 from rune.bootstrap import open_reader
 from rune.cli.arguments import Nodes, StartKey, labels_of, payload_of, read_document, with_modules
 from rune.cli.follow import ExecutionFollower
-from rune.cli.output import INTERRUPTED, refuse, refuse_error
+from rune.cli.output import INTERRUPTED, file_of, refuse, refuse_error
 from rune.cli.progress import ProgressCounter
 from rune.cli.remote import not_over_url
 from rune.core.definition.model import canonical
@@ -144,7 +144,8 @@ async def _run(settings: Settings, request: Request) -> int:
     registry = full_registry(settings.nodes)
     verdict = check_document(read_document(request.file), registry.catalogue)
     if not verdict.valid or verdict.definition is None:
-        return refuse(verdict.problems, as_json=request.as_json)
+        file = file_of(request.file, verdict.source)
+        return refuse(verdict.problems, as_json=request.as_json, file=file)
     _, problems = check_input(verdict.definition, payload)
     if request.id is not None and not _ID_PATTERN.fullmatch(request.id):
         problems.append(

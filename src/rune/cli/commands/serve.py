@@ -25,6 +25,7 @@ from rune.documents.loader import check_document, load_document
 from rune.errors import RuneError
 from rune.nodes.redaction import SECRETS_IN_USE
 from rune.ports.processes import FileInUseError
+from rune.ports.workflows import version_source
 from rune.runtime.engine import Engine
 from rune.settings import Settings, load_settings
 from rune.telemetry.logs import set_up_log
@@ -323,7 +324,8 @@ async def _deploy_examples(engine: Engine) -> int:
     for path in sorted(_examples_folder().glob("*/*.yaml")):
         verdict = check_document(load_document(path), engine.plans.catalogue)
         if verdict.valid and verdict.definition is not None:
-            await engine.services.workflows.deploy(canonical(verdict.definition))
+            source = None if verdict.source is None else version_source(verdict.source)
+            await engine.services.workflows.deploy(canonical(verdict.definition), source=source)
             stored += 1
     return stored
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Annotated, Any
@@ -26,7 +27,7 @@ from rune.cli.backend import (
     version_document,
 )
 from rune.cli.commands.access import limit_workflow, limits_to_set
-from rune.cli.output import Cell, clean, count, moment, paint, print_json, print_table, refuse
+from rune.cli.output import Cell, clean, count, file_of, moment, paint, print_json, print_table, refuse
 from rune.core.definition.diff import Change, Field, difference
 from rune.core.definition.model import canonical
 from rune.core.definition.problems import Problem
@@ -34,7 +35,15 @@ from rune.documents.loader import check_document
 from rune.errors import InvalidDocumentError
 from rune.nodes.registry import full_registry
 from rune.ports.access import Limits
-from rune.ports.workflows import Alias, DeployedVersion, Version, WorkflowEntry, check_alias, choose
+from rune.ports.workflows import (
+    Alias,
+    DeployedVersion,
+    Version,
+    WorkflowEntry,
+    check_alias,
+    choose,
+    version_source,
+)
 from rune.runtime.clock import iso
 from rune.runtime.queries.reader import ExecutionReader
 from rune.settings import Settings, load_settings
@@ -91,6 +100,12 @@ def show(
         bool,
         typer.Option("--yaml", help="Print only the definition, as a YAML document that can be deployed."),
     ] = False,
+    as_source: Annotated[
+        bool,
+        typer.Option(
+            "--source", help="Print only the text that the version was deployed with, JSON or YAML."
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Show the versions and aliases of a workflow, and one version in full.
@@ -100,7 +115,7 @@ def show(
       rune workflows show orders@2 --yaml > orders.yaml
     """
     workflow, which = split_reference(given)
-    wanted = "yaml" if as_yaml else "json" if as_json else "text"
+    wanted = "source" if as_source else "yaml" if as_yaml else "json" if as_json else "text"
     raise typer.Exit(
         run_workflow_query(
             workflow, lambda reader: show_stored(reader, workflow, which, wanted), as_json=as_json
@@ -293,42 +308,51 @@ def deploy(
         str | None,
         typer.Option("--alias", "-a", help="Also point this alias at the version."),
     ] = None,
+    note: Annotated[str, typer.Option("--note", help="A note about the change, kept with the version.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Store a workflow as its next version.
 
     It can then be started by name. A document with the content of an earlier
     version becomes that version again. Every deploy moves the alias `latest`.
+    The text of the document is kept with the version.
 
     Examples:
       rune deploy order.yaml
-      rune deploy order.yaml --alias stable
+      rune deploy order.yaml --alias stable --note "longer timeout"
     """
-    raise typer.Exit(run_reporting_errors(lambda: _deploy(file, alias, as_json=as_json), as_json=as_json))
+    raise typer.Exit(
+        run_reporting_errors(lambda: _deploy(file, alias, note, as_json=as_json), as_json=as_json)
+    )
 
 
-def _deploy(file: str, alias: str | None, *, as_json: bool) -> int:
+def _deploy(file: str, alias: str | None, note: str, *, as_json: bool) -> int:
     settings = load_settings()
     if alias is not None:
         check_alias(alias)
     parsed = read_document(file)
+    shown = file_of(file, parsed.source)
     # A server checks the document against its own node types, which this process may not have.
     refused, warnings = parsed.refused, parsed.problems
     if not settings.url:
         verdict = check_document(parsed, full_registry(settings.nodes).catalogue)
         refused, warnings = not verdict.valid, verdict.problems
     if refused or parsed.definition is None:
-        return refuse(warnings, as_json=as_json)
+        return refuse(warnings, as_json=as_json, file=shown)
     definition = canonical(parsed.definition)
+    source = None if parsed.source is None else version_source(parsed.source)
     try:
-        version = call_service(settings, lambda service: service.workflows.deploy(definition, alias=alias))
+        version = call_service(
+            settings,
+            lambda service: service.workflows.deploy(definition, alias=alias, source=source, note=note),
+        )
     except InvalidDocumentError as error:
-        return refuse(error.problems, as_json=as_json)
+        return refuse(error.problems, as_json=as_json, file=shown)
     warnings = version.problems if isinstance(version, DeployedVersion) else warnings
     if as_json:
         _print_document(version, warnings)
     else:
-        refuse(warnings, as_json=False)  # prints warnings, which do not prevent the deploy
+        refuse(warnings, as_json=False, file=shown)  # prints warnings, which do not prevent the deploy
         _print(version)
     return 0
 
@@ -358,7 +382,9 @@ MAX_SHOWN_VERSIONS = 20
 
 
 async def show_stored(reader: ExecutionReader, workflow: str, which: str | None, wanted: str) -> int:
-    """Print a workflow and one of its versions, as `text`, `json` or `yaml`."""
+    """Print a workflow and one of its versions, as `text`, `json` or `yaml`, or the `source` of the version."""
+    if wanted == "source":
+        return await _show_source(reader, workflow, which)
     async with reader.snapshot():
         versions = await reader.workflows.versions(workflow)
         version = choose(workflow, versions, which)
@@ -384,6 +410,18 @@ async def show_stored(reader: ExecutionReader, workflow: str, which: str | None,
         )
     else:
         _print_stored(versions, version, definition, _aliases_by_version(aliases), hidden=hidden)
+    return 0
+
+
+async def _show_source(reader: ExecutionReader, workflow: str, which: str | None) -> int:
+    version = choose(workflow, await reader.workflows.versions(workflow), which)
+    source = await reader.workflows.source(workflow, version.number)
+    if source is None:
+        message = f"{label(version)} was stored without its text"
+        return refuse((Problem("", "NO_SOURCE", message, "--yaml prints its definition"),), as_json=False)
+    sys.stdout.flush()
+    sys.stdout.buffer.write(source.data)
+    sys.stdout.buffer.flush()
     return 0
 
 
@@ -414,10 +452,12 @@ def _print_stored(
             moment(each.at),
             each.hash[:12],
             shares.get(each.number, ""),
+            each.principal or "",
+            each.note,
         ]
         for each in newest
     ]
-    print_table(("version", "deployed", "hash", "aliases"), rows)
+    print_table(("version", "deployed", "hash", "aliases", "by", "note"), rows)
     if len(versions) > len(newest):
         print(f"… and {count(len(versions) - len(newest), 'earlier version')}; --json lists all")
     nodes, edges = definition["nodes"], definition.get("edges", [])

@@ -88,8 +88,18 @@ _ENCODER = msgspec.json.Encoder(order="sorted")
 
 
 def canonical(definition: Definition) -> bytes:
-    """Return the canonical form of a definition: JSON with sorted keys and without defaults."""
-    return _ENCODER.encode(definition)
+    """Return the canonical form of a definition: JSON with sorted keys, without defaults, and without the fields that
+    only present it (`position` and `notes`): a moved box is the same definition."""
+    return _ENCODER.encode(_without_presentation(definition))
+
+
+def _without_presentation(definition: Definition) -> Definition:
+    nodes = definition.nodes
+    if any(node.position is not None or node.notes is not None for node in nodes):
+        nodes = tuple(msgspec.structs.replace(node, position=None, notes=None) for node in nodes)
+    elif definition.notes is None:
+        return definition
+    return msgspec.structs.replace(definition, nodes=nodes, notes=None)
 
 
 def content_hash(definition: Definition) -> str:

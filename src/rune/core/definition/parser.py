@@ -88,13 +88,22 @@ class SourceLocations(msgspec.Struct, frozen=True):
 NO_LOCATIONS = SourceLocations((), ())
 
 
+class SourceText(msgspec.Struct, frozen=True):
+    """The text of a document. `suffix` is its format, `name` the file it was read from."""
+
+    data: bytes
+    suffix: str = "json"
+    name: str = ""
+
+
 class Parsed(msgspec.Struct, frozen=True):
     """A parsed document. With problems, the definition holds the parts that could be read, so that these are checked
-    too; None if no part could."""
+    too; None if no part could. `source` is None if the document was not read from text."""
 
     definition: Definition | None
     problems: tuple[Problem, ...] = ()
     places: SourceLocations = NO_LOCATIONS
+    source: SourceText | None = None
 
     @property
     def refused(self) -> bool:

@@ -13,13 +13,22 @@ import msgspec
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One problem. `path` is a place in the document, such as `nodes[3].parameters.timeout`."""
+    """One problem. `path` is a place in the document, such as `nodes[3].parameters.timeout`; `line` and `column` are
+    that place in the text, counted from 1 in characters, if the text is known."""
 
     path: str
     code: str
     message: str
     hint: str = ""
     severity: Literal["error", "warning"] = "error"
+    line: int | None = None
+    column: int | None = None
+
+    @property
+    def text(self) -> str:
+        """The problem as one line: path, message and place in the text."""
+        where = "" if self.line is None else f" (line {self.line}, column {self.column})"
+        return f"{self.path or 'document'}: {self.message}{where}"
 
 
 def did_you_mean(word: str, known: Iterable[str], *, prefix: str = "") -> str:

@@ -52,7 +52,7 @@ def decode_json(data: bytes | str, *, max_bytes: int, max_depth: int, root: str 
     try:
         data.decode()
     except UnicodeDecodeError as error:
-        return _rejection(root, codes.NOT_TEXT, f"byte {error.start} is not UTF-8", "save the text as UTF-8")
+        return Decoded(None, (not_text(data, error, root),))
     if json_depth(data) > max_depth:
         return _rejection(root, codes.TOO_DEEP, f"nested deeper than {max_depth} levels", "")
     return _decode(data, root)
@@ -118,8 +118,9 @@ def _decode(data: bytes, root: str) -> Decoded:
     try:
         value = json.loads(data.decode(), **hooks)
     except json.JSONDecodeError as error:
-        where = f"line {error.lineno}, column {error.colno}"
-        return _rejection(root, codes.NOT_JSON, f"not JSON: {error.msg.lower()} ({where})", "")
+        message = f"not JSON: {error.msg.lower()}"
+        found = Problem(root, codes.NOT_JSON, message, line=error.lineno, column=error.colno)
+        return Decoded(None, (found,))
     if not bad_numbers and not duplicates and not _SURROGATE.search(data):
         return Decoded(value)
     return Decoded(value, tuple(_find_problems(value, duplicates, root)))
@@ -174,6 +175,19 @@ def printable(text: str) -> str:
 def lone_surrogate(path: str) -> Problem:
     return Problem(
         path, codes.BAD_TEXT, "the text holds half of a surrogate pair", "remove the `\\ud…` escape"
+    )
+
+
+def not_text(data: bytes, error: UnicodeDecodeError, path: str = "") -> Problem:
+    """Report the byte at which a text is not UTF-8."""
+    before = data[: error.start]
+    return Problem(
+        path,
+        codes.NOT_TEXT,
+        f"byte {error.start} is not UTF-8",
+        "save the text as UTF-8",
+        line=before.count(b"\n") + 1,
+        column=len(before.rpartition(b"\n")[2].decode()) + 1,
     )
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from rune.core.definition import problems as codes
 from rune.core.definition.model import Definition
-from rune.core.definition.parser import Parsed, SourceLocations
+from rune.core.definition.parser import Parsed, SourceLocations, SourceText
 from rune.core.definition.problems import Problem, did_you_mean
 from rune.core.expr import Names, is_dynamic
 from rune.core.limits import LIMITS, Limits
@@ -46,6 +46,7 @@ class ValidationResult(msgspec.Struct, frozen=True):
     scopes: Scopes | None = None
     outlets: tuple[str | None, ...] = ()
     parameters: tuple[Parameters | None, ...] = ()
+    source: SourceText | None = None
 
     @property
     def valid(self) -> bool:
@@ -72,7 +73,7 @@ def validate_document(
     """Validate a document and return the problems with the analysis."""
     definition = parsed.definition
     if definition is None:
-        return ValidationResult(parsed.problems)
+        return ValidationResult(parsed.problems, source=parsed.source)
     subject = _validation_input(definition, parsed.places, catalogue)
     subject.problems.extend(parsed.problems)
     if check_schema is not None and definition.inputs is not None:
@@ -92,7 +93,9 @@ def validate_document(
     check_joins(subject, dominators)
     check_outputs(subject, dominators)
     ordered = tuple(sorted(subject.problems, key=_position))
-    return ValidationResult(ordered, definition, graph, subject.types, scopes, outlets, compiled)
+    return ValidationResult(
+        ordered, definition, graph, subject.types, scopes, outlets, compiled, parsed.source
+    )
 
 
 def _validation_input(

@@ -17,7 +17,7 @@ from rune.ids import child_id
 from rune.nodes.blobs import names_blobs
 from rune.ports.journal import Journal, Parent, StoreUnavailableError
 from rune.ports.state import Claim
-from rune.ports.workflows import WorkflowStore
+from rune.ports.workflows import ChosenVersion, WorkflowStore, chosen_by
 from rune.runtime import failpoint
 from rune.runtime.instrumentation import Instrumentation
 from rune.runtime.lifecycle.finisher import ABANDONED, Finisher
@@ -69,7 +69,7 @@ class Children:
         child = child_id(parent.id, name, token.attempt)
         if await self._journal.accepted(child) is not None:
             return child
-        hash = await self._definition_hash(parent.id, name, workflow, which)
+        hash, chosen = await self._definition(parent.id, name, workflow, which)
         plan = await self._plans.plan(hash)
         payload = encode_value(input)
         _, problems = check_input(plan.definition, payload)
@@ -88,17 +88,23 @@ class Children:
             at=claim.now,
             trace=self._instrumentation.outgoing_trace(parent, data.plan, token),
             principal=parent.principal,
+            chosen=chosen,
         )
         # crash here: the child runs; the attempt runs again and finds it
         failpoint.hit("launched")
         return child
 
-    async def _definition_hash(self, parent: str, name: str, workflow: str, which: str | None) -> str:
-        """Return the definition to run: a retry uses that of the first attempt, whatever was deployed since."""
+    async def _definition(
+        self, parent: str, name: str, workflow: str, which: str | None
+    ) -> tuple[str, ChosenVersion | None]:
+        """Return the hash of the definition to run, and its version: a retry uses that of the first attempt, whatever
+        was deployed since."""
         first = await self._journal.accepted(child_id(parent, name, 1))
         if first is not None:
-            return first.hash
-        return (await self._workflows.find(workflow, which)).hash
+            known = None if first.version is None else ChosenVersion(first.version, first.alias)
+            return first.hash, known
+        version = await self._workflows.find(workflow, which)
+        return version.hash, chosen_by(which, version)
 
     async def abandon(self, data: ExecutionData, token: Token, now: int) -> None:
         """Cancel the child that a token waits for, before the token itself ends."""

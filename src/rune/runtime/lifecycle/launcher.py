@@ -25,6 +25,7 @@ from rune.errors import RuneError
 from rune.ports.access import AppliedLimits
 from rune.ports.journal import FORMAT, ExecutionRecord, Parent
 from rune.ports.state import Applied
+from rune.ports.workflows import ChosenVersion
 from rune.runtime import failpoint
 from rune.runtime.backend import Backend
 from rune.runtime.instrumentation import Instrumentation
@@ -102,11 +103,12 @@ class Launcher:
         principal: str = LOCAL,
         trace: str | None = None,
         held: AppliedLimits | None = None,
+        chosen: ChosenVersion | None = None,
         local: bool = False,
     ) -> ExecutionRecord:
         """Accept an execution; it is durable when this returns. Raise StartLimitError if one of the limits in `held`
-        rejects it. A `local` execution runs in this engine whatever its definition names, and so does a child whose
-        parent waits for it."""
+        rejects it. `chosen` is the version if the workflow is stored. A `local` execution runs in this engine whatever
+        its definition names, and so does a child whose parent waits for it."""
         if self._external is not None and self._external.runs(plan) and not local and parent is None:
             id = execution or new_execution_id()
             return await self._external.start(plan, input, id, key=options.key, priority=priority)
@@ -126,6 +128,8 @@ class Launcher:
             needs=needs,
             principal=principal,
             trace=self._instrumentation.incoming_trace() if trace is None else trace,
+            version=None if chosen is None else chosen.number,
+            alias=None if chosen is None else chosen.alias,
             format=FORMAT,
         )
         return await self._admit(wanted, plan, held)

@@ -27,6 +27,7 @@ from rune.ports.journal import (
     StoreUnavailableError,
 )
 from rune.ports.triggers import Trigger, TriggerStore
+from rune.ports.workflows import ChosenVersion
 from rune.runtime.backend import Backend
 from rune.runtime.lifecycle.finisher import Finisher
 from rune.runtime.lifecycle.launcher import Launcher, StartOptions, new_execution_id
@@ -97,6 +98,7 @@ class TriggeredStarts:
                 execution=execution,
                 principal=f"trigger:{trigger.id}",
                 held=await self._limiter.held(plan) if limited else None,
+                chosen=ChosenVersion(trigger.version, trigger.alias),
             )
         except IdempotencyKeyExpiredError as expired:
             return TriggeredStart(expired.execution, again=True)

@@ -100,6 +100,8 @@ class CompletionPublisher:
             completed_at=moment(end.at),
             total_duration_ms=max(0, end.at - data.accepted.at),
             failed_items=end.failed_items,
+            version=msgspec.UNSET if data.accepted.version is None else data.accepted.version,
+            alias=msgspec.UNSET if data.accepted.alias is None else data.accepted.alias,
             error=msgspec.UNSET if end.error is None else _error(end.error),
         )
         return encode_message(message)

@@ -311,9 +311,12 @@ class History:
         return bool(controls) and controls[-1].paused
 
     def _origin(self) -> dict[str, Any]:
-        """Return the ids of the executions that this one was started or retried from."""
+        """Return the version of a stored workflow and the alias that selected it, and the ids of the executions that
+        this one was started or retried from."""
         accepted = self.accepted
         found: dict[str, Any] = {}
+        if accepted.version is not None:
+            found |= {"version": accepted.version, "alias": accepted.alias}
         if accepted.parent is not None:
             found["parent_id"] = accepted.parent.execution
         if accepted.retry_of is not None:

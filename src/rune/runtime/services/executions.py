@@ -28,7 +28,7 @@ from rune.ports.journal import (
     Journal,
 )
 from rune.ports.retention import RetentionResult, Rule
-from rune.ports.workflows import LATEST, number_of
+from rune.ports.workflows import LATEST, ChosenVersion, chosen_by, number_of
 from rune.runtime import failpoint
 from rune.runtime.backend import Backend
 from rune.runtime.lifecycle.finisher import Finisher
@@ -136,10 +136,17 @@ class ExecutionService:
             by = execution = new_execution_id()
         version = await self._workflows.find(workflow, which, by=by)
         plan = await self._plans.plan(version.hash)
-        return await self._start(plan, input, options, priority, execution)
+        chosen = chosen_by(which, version)
+        return await self._start(plan, input, options, priority, execution, chosen)
 
     async def _start(
-        self, plan: Plan, input: bytes, options: StartOptions, priority: int | None, execution: str | None
+        self,
+        plan: Plan,
+        input: bytes,
+        options: StartOptions,
+        priority: int | None,
+        execution: str | None,
+        chosen: ChosenVersion | None = None,
     ) -> ExecutionRecord:
         _, problems = check_input(plan.definition, input)
         if problems:
@@ -155,6 +162,7 @@ class ExecutionService:
             execution=execution,
             principal=current_principal(),
             held=await self._limiter.held(plan),
+            chosen=chosen,
         )
         if accepted.id == execution and (accepted.hash, accepted.input, accepted.key) != (
             plan.hash,
@@ -313,6 +321,8 @@ class ExecutionService:
             root=(old.root or old.id) if retries else "",
             retry_of=old.id,
             needs=(old.id, *old.needs),
+            version=old.version,
+            alias=old.alias,
             format=FORMAT,
         )
         held = await self._limiter.held(plan)

@@ -21,7 +21,7 @@ from rune.nodes.cron import next_tick
 from rune.ports.credentials import Bearer, CredentialNameTakenError, CredentialNotFoundError, NewCredential
 from rune.ports.journal import StoreUnavailableError
 from rune.ports.triggers import PathTakenError, Trigger, TriggerNotFoundError, trigger_id
-from rune.ports.workflows import Version, WorkflowNotFoundError
+from rune.ports.workflows import LATEST, Version, WorkflowNotFoundError
 from rune.runtime.backend import Backend
 from rune.runtime.plan_cache import MissingNodeTypeError, PlanCache
 from rune.runtime.services.audit_log import AuditLog, audited
@@ -268,6 +268,7 @@ def _renew(
         old,
         version=version.number,
         hash=version.hash,
+        alias=STABLE_ALIAS if STABLE_ALIAS in version.aliases else LATEST,
         credential=old.credential if made else credential,
         made_secret=made,
     )

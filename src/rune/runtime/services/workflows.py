@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from rune.core.definition.model import canonical
+from rune.errors import RuneError
 from rune.ports.clock import Clock
-from rune.ports.workflows import Expected, Version, WorkflowStore
+from rune.ports.workflows import Expected, Version, VersionSource, WorkflowStore
 from rune.runtime.plan_cache import PlanCache
-from rune.runtime.services.audit_log import AuditLog, audited
+from rune.runtime.services.audit_log import AuditLog, audited, current_principal
 from rune.runtime.services.triggers import TriggerService
+
+MAX_NOTE_LENGTH = 2_000
 
 
 class WorkflowService:
@@ -27,16 +30,33 @@ class WorkflowService:
         self._triggers = triggers
         self._clock = clock
 
-    @audited("workflow.deploy", "definition", ("alias",))
+    @audited("workflow.deploy", "definition", ("alias", "note"))
     async def deploy(
-        self, definition: bytes, *, alias: str | None = None, expected: Expected | None = None
+        self,
+        definition: bytes,
+        *,
+        alias: str | None = None,
+        expected: Expected | None = None,
+        source: VersionSource | None = None,
+        note: str = "",
     ) -> Version:
-        """Store a definition as a version of its workflow, unless `expected` says otherwise."""
+        """Store a definition as a version of its workflow, with the text `source` that it was read from, unless
+        `expected` says otherwise."""
+        if len(note) > MAX_NOTE_LENGTH:
+            raise RuneError(f"a note has at most {MAX_NOTE_LENGTH:,} characters", code="BAD_NOTE")
         plan = self._plans.compile_untrusted(definition)
         data, now = canonical(plan.definition), self._clock.now()
         await self._triggers.check(plan)
         version = await self._workflows.deploy(
-            data, plan.hash, plan.definition.id, now, alias=alias, expected=expected
+            data,
+            plan.hash,
+            plan.definition.id,
+            now,
+            alias=alias,
+            expected=expected,
+            source=source,
+            principal=current_principal(),
+            note=note,
         )
         await self._triggers.publish(
             version.workflow

@@ -16,13 +16,13 @@ from rune.core.permissions import Principal
 from rune.errors import LimitExceededError
 from rune.ports.journal import ExecutionRecord
 from rune.ports.queries import ExecutionFilter, NodeRun, Summary
-from rune.ports.workflows import LATEST, workflow_not_found
+from rune.ports.workflows import LATEST, choose, workflow_not_found
 from rune.runtime.lifecycle.launcher import StartOptions, new_execution_id
 from rune.runtime.queries.history import error_document
 from rune.runtime.values import ExecutionNotFoundError
 from rune.server.auth import check_definition, check_right, requires
 from rune.server.context import ServerContext
-from rune.server.parameters import ExecutionId, Id, IdempotencyKey, OtherExecutionId, WorkflowId
+from rune.server.parameters import ID, ExecutionId, Id, IdempotencyKey, OtherExecutionId, WorkflowId
 from rune.server.responses import ApiError, Reply, documented
 from rune.server.routes.workflows import definition_of
 from rune.server.routing import (
@@ -64,7 +64,12 @@ LabelName = Annotated[str, Field(min_length=1, max_length=128)]
 LabelValue = Annotated[str, Field(max_length=1_024)]
 Labels = Annotated[dict[LabelName, LabelValue], Field(max_length=MAX_LABELS)]
 Priority = Annotated[int, Field(ge=0, le=10)]
-Which = Annotated[str, Field(min_length=1, max_length=128, description="A version number or an alias.")]
+VersionText = Annotated[str, Field(min_length=1, max_length=128)]
+VersionNumber = Annotated[int, Field(ge=1, le=999_999_999_999_999)]
+Which = Annotated[
+    VersionText | VersionNumber,
+    Field(description="A version by its number (`3`, `v3`, `3` as a number) or an alias."),
+]
 executions = resource("executions")
 comparing = resource("executions")
 BATCH_SIZE = 200  # executions per read of a search
@@ -167,8 +172,9 @@ async def _start(
     if not caller.sees(workflow):
         raise workflow_not_found(workflow, (), LATEST)
     options, id = _start_options(body, key)
+    which = None if body.version is None else str(body.version)
     accepted = await server.services.executions.start(
-        workflow, body.version, body.input, options, priority=body.priority, execution=id
+        workflow, which, body.input, options, priority=body.priority, execution=id
     )
     return accepted_reply(accepted, replayed=id is not None and accepted.id != id)
 
@@ -185,6 +191,15 @@ class ExecutionQuery(Page):
 
     status: list[Status] = Field(default=[], description="May be repeated: executions with any of them.")
     workflow: Omittable[Id] = None
+    version: Omittable[
+        Annotated[
+            str,
+            Field(
+                pattern=f"^{ID}$",
+                description="Only executions of this version, a number or an alias; requires `workflow`.",
+            ),
+        ]
+    ] = None
     failed_items: Annotated[
         bool, Field(description="Only ended executions in which at least one item of a split failed.")
     ] = False
@@ -216,22 +231,25 @@ async def list_executions(
 ) -> Response:
     """With `label`, `created_after` or `q` a page may hold fewer than `limit`, because each request scans a limited
     number; follow `next`."""
+    wanted = await _filter(server, query)
     if not query.label and query.q is None and query.created_after is None and not caller.scopes:
-        found = await server.reader.executions(_filter(query), after=query.cursor, limit=query.limit + 1)
+        found = await server.reader.executions(wanted, after=query.cursor, limit=query.limit + 1)
         await check_cursor(server.reader, query.cursor, found)
         more = len(found) > query.limit
         page = found[: query.limit]
         return _page(page, page[-1].id if more else None)
-    return await _search(server, query, caller)
+    return await _search(server, query, wanted, caller)
 
 
-async def _search(server: ServerContext, query: ExecutionQuery, principal: Principal) -> Response:
+async def _search(
+    server: ServerContext, query: ExecutionQuery, wanted: ExecutionFilter, principal: Principal
+) -> Response:
     labels = dict(each.split("=", 1) for each in query.label)
     oldest = 0 if query.created_after is None else round(query.created_after.timestamp() * 1000)
     page: list[Summary] = []
     after, scanned = query.cursor, 0
     while scanned < MAX_SCANNED:
-        found = await server.reader.executions(_filter(query), after=after, limit=BATCH_SIZE)
+        found = await server.reader.executions(wanted, after=after, limit=BATCH_SIZE)
         await check_cursor(server.reader, query.cursor, found)
         for each in found:
             if each.started_at < oldest:  # the newest are first
@@ -247,9 +265,18 @@ async def _search(server: ServerContext, query: ExecutionQuery, principal: Princ
     return _page(page, after)
 
 
-def _filter(query: ExecutionQuery) -> ExecutionFilter:
+async def _filter(server: ServerContext, query: ExecutionQuery) -> ExecutionFilter:
+    hash = None
+    if query.version is not None:
+        if query.workflow is None:
+            raise ApiError("query: `version` requires `workflow`", code="BAD_QUERY")
+        versions = await server.reader.workflows.versions(query.workflow)
+        hash = choose(query.workflow, versions, query.version).hash
     return ExecutionFilter(
-        statuses=tuple(dict.fromkeys(query.status)), workflow=query.workflow, failed_items=query.failed_items
+        statuses=tuple(dict.fromkeys(query.status)),
+        workflow=query.workflow,
+        hash=hash,
+        failed_items=query.failed_items,
     )
 
 

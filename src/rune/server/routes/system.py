@@ -13,6 +13,7 @@ import rune
 from rune.core.definition.problems import did_you_mean
 from rune.core.execution.explain import Waiting, explain
 from rune.core.node_type import ErrorClass
+from rune.documents.workflow_schema import workflow_schema
 from rune.nodes.registry import UnknownNodeTypeError, describe, described
 from rune.ports.inspection import QueueDepth, ReportsDepth
 from rune.ports.processes import ProcessInfo
@@ -226,6 +227,17 @@ async def get_type(type: NodeType, server: Server) -> Response:
         hint = did_you_mean(name, registry.catalogue)
         raise UnknownNodeTypeError(f"no node type is called `{name}`; {hint}")
     return Reply(NodeTypeView(**describe(registry, registry.catalogue[name])))
+
+
+@nodetypes.get(
+    "/schemas/workflow",
+    summary="Get the JSON Schema of workflow documents",
+    dependencies=[requires("view")],
+    response_model=dict[str, Any],
+)
+async def get_workflow_schema(server: Server) -> Response:
+    """Draft 7, with the parameters of every node type. For editors and other tools."""
+    return Reply(workflow_schema(server.engine.registry.catalogue))
 
 
 def health() -> APIRouter:

@@ -1,12 +1,14 @@
-"""Routes for workflows, their immutable versions and their aliases, and for definitions and blobs."""
+"""Routes for workflows and their immutable versions."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from typing import Annotated, Any
 
 import msgspec
 from fastapi import Depends, Query, Request
+from pydantic import Field
 from starlette.responses import Response
 
 from rune.core.definition.diff import Change, difference
@@ -24,15 +26,14 @@ from rune.ports.workflows import (
     Expected,
     Version,
     choose,
+    version_source,
     workflow_not_found,
 )
 from rune.runtime.plan_cache import DefinitionNotFoundError
+from rune.runtime.services.workflows import MAX_NOTE_LENGTH
 from rune.server.auth import check_sees, requires
 from rune.server.context import ServerContext
 from rune.server.parameters import (
-    BlobKey,
-    DefinitionHash,
-    ExecutionId,
     IfMatch,
     IfNoneMatch,
     VersionName,
@@ -69,7 +70,6 @@ workflows = resource("workflows")
 
 MAX_INLINE_PARSE_BYTES = 8 * 1024  # larger documents are parsed in a thread
 MAX_YAML_BYTES = 256 * 1024  # YAML takes a hundred times as long to parse as JSON
-IMMUTABLE = "private, max-age=31536000, immutable"
 
 _EXAMPLE = {
     "id": "hello",
@@ -88,13 +88,18 @@ DOCUMENT: dict[str, Any] = {
         },
     }
 }
-definitions = resource("definitions")
 
 
 class WorkflowQuery(Page):
     """Filters of the list of workflows."""
 
     hidden: bool = False
+
+
+class DeployQuery(QueryModel):
+    """What is kept with a version."""
+
+    note: Annotated[str, Field(max_length=MAX_NOTE_LENGTH, description="A note about the change.")] = ""
 
 
 class VersionQuery(QueryModel):
@@ -158,9 +163,12 @@ Document = Annotated[ValidationResult, Depends(read_document)]
     responses=documented({409: "A workflow with this id exists."}),
     openapi_extra=DOCUMENT,
 )
-async def create(document: Document, server: Server, caller: Caller) -> Response:
-    """The document contains the id. An archived workflow with this id is restored."""
-    version = await _deploy(server, caller, document, (NOTHING,))
+async def create(
+    document: Document, query: Annotated[DeployQuery, Query()], server: Server, caller: Caller
+) -> Response:
+    """The document contains the id. Its text is kept with the version. An archived workflow with this id is
+    restored."""
+    version = await _deploy(server, caller, document, (NOTHING,), query.note)
     headers = {"Location": f"{PREFIX}/workflows/{version.workflow}", "ETag": etag(version.hash)}
     return Reply(deployed(version, list(document.problems)), 201, headers)
 
@@ -176,17 +184,18 @@ async def create(document: Document, server: Server, caller: Caller) -> Response
 async def update(
     workflow: WorkflowId,
     document: Document,
+    query: Annotated[DeployQuery, Query()],
     server: Server,
     caller: Caller,
     if_match: IfMatch = None,
     if_none_match: IfNoneMatch = None,
 ) -> Response:
     """Versions are immutable: creates the next one, or returns an existing one with the same content, and points
-    `latest` at it."""
+    `latest` at it. `position` and `notes` are not part of the content; the newest text is kept with the version."""
     named = definition_in(document).id
     if named != workflow:
         raise ApiError(f"the document has the id `{named}`, not `{workflow}`", code="OTHER_WORKFLOW")
-    version = await _deploy(server, caller, document, expected(if_match, if_none_match))
+    version = await _deploy(server, caller, document, expected(if_match, if_none_match), query.note)
     first = version.number == 1 and version.change == "created"
     return Reply(
         deployed(version, list(document.problems)), 201 if first else 200, {"ETag": etag(version.hash)}
@@ -194,12 +203,19 @@ async def update(
 
 
 async def _deploy(
-    server: ServerContext, caller: Principal, document: ValidationResult, expecting: Expected | None
+    server: ServerContext,
+    caller: Principal,
+    document: ValidationResult,
+    expecting: Expected | None,
+    note: str,
 ) -> Version:
     definition = definition_in(document)
     check_sees(caller, definition.id)
+    source = None if document.source is None else version_source(document.source)
     try:
-        return await server.services.workflows.deploy(canonical(definition), expected=expecting)
+        return await server.services.workflows.deploy(
+            canonical(definition), expected=expecting, source=source, note=note
+        )
     except ConcurrentChangeError:
         if expecting != (NOTHING,):
             raise
@@ -302,6 +318,40 @@ async def get_version(
     return await _version(server, workflow, version, if_none_match)
 
 
+class SourceNotFoundError(RuneError):
+    """A version has no text, because an older server stored it."""
+
+    code = "NO_SOURCE"
+
+
+@workflows.get(
+    "/workflows/{workflow}/versions/{version}/source",
+    summary="Get the text that a version was deployed with",
+    dependencies=[requires("view")],
+    response_class=Response,
+    responses={
+        200: {"content": {"application/yaml": {"schema": {}}, "application/json": {"schema": {}}}},
+        **documented({304: "Not modified since `If-None-Match`."}),
+    },
+)
+async def get_source(
+    workflow: WorkflowId,
+    version: VersionName,
+    server: Server,
+    if_none_match: IfNoneMatch = None,
+) -> Response:
+    """JSON or YAML, byte for byte, with comments and positions: the newest text with the content of the version."""
+    found = await server.reader.workflows.find(workflow, version)
+    source = await server.reader.workflows.source(workflow, found.number)
+    if source is None:
+        raise SourceNotFoundError(f"version {found.number} of `{workflow}` was stored without its text")
+    tag = etag(hashlib.sha256(source.data).hexdigest())
+    if tag in tags(if_none_match):
+        return not_changed(tag)
+    headers = {"ETag": tag, "X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache"}
+    return Response(source.data, headers=headers, media_type=source.media_type)
+
+
 async def _version(
     server: ServerContext, workflow: str, which: str | None, if_none_match: str | None
 ) -> Response:
@@ -370,50 +420,3 @@ async def restore(workflow: WorkflowId, server: Server) -> Response:
     versions = await server.reader.workflows.versions(workflow)
     latest = choose(workflow, versions, LATEST)
     return Reply(deployed(await server.services.workflows.set_alias(workflow, LATEST, latest.number), []))
-
-
-class BlobNotFoundError(RuneError):
-    """An execution has no blob under this key."""
-
-    code = "UNKNOWN_BLOB"
-
-
-@definitions.get(
-    "/definitions/{hash}",
-    summary="Get a definition by its hash",
-    dependencies=[requires("view")],
-    responses=documented({304: "Not modified since `If-None-Match`."}),
-)
-async def get_definition(
-    hash: DefinitionHash,
-    server: Server,
-    if_none_match: IfNoneMatch = None,
-) -> Response:
-    """In canonical form, for any workflow or execution."""
-    if if_none_match == etag(hash):
-        return not_changed(etag(hash))
-    data = await server.reader.definition(hash)
-    if data is None:
-        raise DefinitionNotFoundError(f"no definition has the hash {hash}")
-    return Reply(data, headers={"ETag": etag(hash), "Cache-Control": IMMUTABLE})
-
-
-@definitions.get(
-    "/executions/{execution}/blobs/{key:path}",
-    summary="Get a blob of an execution",
-    dependencies=[requires("view")],
-    response_class=Response,
-    responses={200: {"content": {"application/octet-stream": {"schema": {}}}}},
-)
-async def get_blob(
-    execution: ExecutionId,
-    key: BlobKey,
-    server: Server,
-) -> Response:
-    """Blobs hold values that are too large for the journal."""
-    accepted = await server.reader.accepted(execution)
-    data = await server.engine.backend.blob.get(f"{accepted.id}/{key}")
-    if data is None:
-        raise BlobNotFoundError(f"{accepted.id} has no blob `{key[:120]}`")
-    headers = {"X-Content-Type-Options": "nosniff", "Cache-Control": IMMUTABLE}
-    return Response(data, headers=headers, media_type="application/octet-stream")

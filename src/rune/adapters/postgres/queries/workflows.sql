@@ -2,7 +2,7 @@
 
 -- name: deploy
 -- Deploy a version; the function documents arguments and result.
-SELECT number, change, tag FROM deploy_version($1, $2, $3, $4, $5, $6, $7)
+SELECT number, change, tag FROM deploy_source($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 
 -- name: set_alias
 -- Point an alias at a version; the function documents arguments and result.
@@ -22,11 +22,16 @@ SELECT v.workflow, v.number, v.hash, v.at,
     ARRAY(SELECT a.name FROM alias AS a WHERE a.workflow = v.workflow AND a.number = v.number ORDER BY a.name)
         AS aliases,
     (SELECT a.weights FROM alias AS a WHERE a.workflow = v.workflow AND a.name = $3) AS weights,
-    w.hidden_at IS NOT NULL AS hidden
+    w.hidden_at IS NOT NULL AS hidden, s.principal, s.note
 FROM version AS v JOIN workflow AS w ON w.id = v.workflow
+LEFT JOIN version_source AS s ON s.workflow = v.workflow AND s.number = v.number
 WHERE v.workflow = $1 AND ($2::bigint IS NULL OR v.number = $2)
   AND ($3::text IS NULL OR v.number = (SELECT a.number FROM alias AS a WHERE a.workflow = $1 AND a.name = $3))
 ORDER BY v.number
+
+-- name: version_source
+-- The text that version $2 of workflow $1 was deployed with; no row if it has none. Read-only.
+SELECT data, media_type FROM version_source WHERE workflow = $1 AND number = $2 AND data IS NOT NULL
 
 -- name: aliases
 -- The aliases of workflow $1 by name; $2: only this one, NULL for all. Read-only.

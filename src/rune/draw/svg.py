@@ -1,0 +1,89 @@
+"""Drawings as standalone SVG documents with a light and a dark theme."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from xml.sax.saxutils import escape, quoteattr
+
+from rune.draw.captions import shorten
+from rune.draw.drawing import Drawing, Link
+from rune.draw.layout import Layout, Point, Rectangle, lay_out
+
+_STYLE = """
+  svg { color-scheme: light dark; }
+  .box { fill: #ffffff; stroke: #c4ccd8; }
+  .inside { fill: #f1f6ff; }
+  .title { font: 600 13px system-ui, sans-serif; fill: #1d2430; }
+  .type, .caption { font: 11px system-ui, sans-serif; fill: #6b7686; }
+  .caption { paint-order: stroke; stroke: #ffffff; stroke-width: 4px; }
+  .link { fill: none; stroke: #8793a5; stroke-width: 1.5; }
+  .error { stroke: #d1443c; stroke-dasharray: 5 4; }
+  .region { fill: none; stroke: #6ea8fe; stroke-dasharray: 3 4; }
+  @media (prefers-color-scheme: dark) {
+    .box { fill: #1e2530; stroke: #465163; }
+    .inside { fill: #1c2a40; }
+    .title { fill: #e8edf5; }
+    .type, .caption { fill: #97a3b4; }
+    .caption { stroke: #11161d; }
+    .link { stroke: #76839a; }
+    .error { stroke: #ff7b72; }
+    .region { stroke: #3d6db5; }
+  }
+"""
+
+_MARKER = (
+    '<marker id="{name}" viewBox="0 0 10 10" refX="9" refY="5" orient="auto"'
+    ' markerWidth="7" markerHeight="7">'
+    '<path d="M0 0L10 5L0 10z" fill="{colour}"/></marker>'
+)
+
+
+def draw_svg(drawing: Drawing) -> str:
+    """Return the drawing as an SVG document, top to bottom."""
+    layout = lay_out(drawing)
+    width, height = f"{layout.width:.0f}", f"{layout.height:.0f}"
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"'
+        f' viewBox="0 0 {width} {height}" role="img" aria-label={quoteattr(drawing.title)}>',
+        f"<title>{escape(drawing.title)}</title>",
+        f"<style>{_STYLE}</style>",
+        "<defs>",
+        _MARKER.format(name="end", colour="#8793a5"),
+        _MARKER.format(name="bad", colour="#d1443c"),
+        "</defs>",
+    ]
+    parts += [_rectangle("region", frame, 12) for frame in layout.frames.values()]
+    parts += [_line(link, route) for link, route in zip(drawing.links, layout.routes, strict=True)]
+    parts += [_node(drawing, layout, at) for at in range(len(drawing.boxes))]
+    parts += [_text("caption", each.x, each.y, each.text) for each in layout.captions.values()]
+    return "\n".join([*parts, "</svg>"])
+
+
+def _node(drawing: Drawing, layout: Layout, at: int) -> str:
+    box, place = drawing.boxes[at], layout.boxes[at]
+    x, y = place.x + place.width / 2, place.y + place.height / 2
+    frame = _rectangle("box inside" if box.splits else "box", place, 9)
+    title = _text("title", x, y - 2, shorten(box.title or box.id))
+    return f"<g>{frame}{title}{_text('type', x, y + 14, shorten(box.type))}</g>"
+
+
+def _rectangle(style: str, place: Rectangle, corner: int) -> str:
+    return (
+        f'<rect class="{style}" x="{place.x:.1f}" y="{place.y:.1f}"'
+        f' width="{place.width:.1f}" height="{place.height:.1f}" rx="{corner}"/>'
+    )
+
+
+def _text(style: str, x: float, y: float, text: str) -> str:
+    return f'<text class="{style}" x="{x:.1f}" y="{y:.1f}" text-anchor="middle">{escape(text)}</text>'
+
+
+def _line(link: Link, route: tuple[Point, ...]) -> str:
+    """Draw a curve from the bottom of one box to the top of the other, vertical at each bend."""
+    path = f"M{route[0][0]:.1f} {route[0][1]:.1f}"
+    for (x1, y1), (x2, y2) in pairwise(route):
+        middle = (y1 + y2) / 2
+        curve = f"C{x1:.1f} {middle:.1f} {x2:.1f} {middle:.1f} {x2:.1f} {y2:.1f}"
+        path += f"V{y2:.1f}" if x1 == x2 else curve
+    style, marker = ("link error", "bad") if link.is_error else ("link", "end")
+    return f'<path class="{style}" d="{path}" marker-end="url(#{marker})"/>'

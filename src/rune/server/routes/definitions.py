@@ -1,0 +1,212 @@
+"""Routes for definitions by their hash: content and layout; and for blobs of executions."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import msgspec
+from fastapi import Query
+from pydantic import Field
+from starlette.responses import Response
+
+from rune.core.definition.model import Definition
+from rune.core.node_type import Catalogue
+from rune.draw.drawing import Drawing, draw_stored
+from rune.draw.layout import Direction, Layout, Point, Style, lay_out, port_offsets, port_position
+from rune.errors import RuneError
+from rune.runtime.plan_cache import DefinitionNotFoundError
+from rune.server.auth import requires
+from rune.server.context import ServerContext
+from rune.server.parameters import BlobKey, DefinitionHash, ExecutionId, IfNoneMatch
+from rune.server.responses import Reply, documented, etag, not_changed
+from rune.server.routing import QueryModel, Server, resource
+from rune.server.schemas import View
+
+definitions = resource("definitions")
+
+IMMUTABLE = "private, max-age=31536000, immutable"
+_DECODER = msgspec.json.Decoder(Definition)
+
+
+class LayoutQuery(QueryModel):
+    """The direction of the layers and the size of each node."""
+
+    direction: Direction = "right"
+    width: Annotated[int, Field(ge=20, le=1_000, description="Width of a node.")] = 200
+    height: Annotated[int, Field(ge=20, le=1_000, description="Height of a node.")] = 64
+
+
+class NodePlace(View, frozen=True, kw_only=True):
+    """The place of a node by its top left corner. `outlets` maps each outlet, and `error`, to the point at which its
+    edges leave the node; a node without outlets has none."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    outlets: dict[str, list[float]]
+
+
+class EdgePlace(View, frozen=True, kw_only=True):
+    """The points that an edge passes, as pairs of x and y; between two points of a layer it runs straight."""
+
+    points: list[list[float]]
+    outlet: str | None
+    is_error: bool
+
+
+class FramePlace(View, frozen=True, kw_only=True):
+    """The frame around the body of a split. It contains nothing else."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+class LayoutView(View, frozen=True, kw_only=True):
+    """The layout of a definition: nodes and edges by id, frames by the id of their split."""
+
+    direction: Direction
+    width: float
+    height: float
+    nodes: dict[str, NodePlace]
+    edges: dict[str, EdgePlace]
+    frames: dict[str, FramePlace]
+
+
+MAX_INLINE_BYTES = 8 * 1024  # larger definitions are laid out in a thread
+
+
+class BlobNotFoundError(RuneError):
+    """An execution has no blob under this key."""
+
+    code = "UNKNOWN_BLOB"
+
+
+@definitions.get(
+    "/definitions/{hash}",
+    summary="Get a definition by its hash",
+    dependencies=[requires("view")],
+    responses=documented({304: "Not modified since `If-None-Match`."}),
+)
+async def get_definition(
+    hash: DefinitionHash,
+    server: Server,
+    if_none_match: IfNoneMatch = None,
+) -> Response:
+    """In canonical form, for any workflow or execution."""
+    if if_none_match == etag(hash):
+        return not_changed(etag(hash))
+    data = await server.reader.definition(hash)
+    if data is None:
+        raise DefinitionNotFoundError(f"no definition has the hash {hash}")
+    return Reply(data, headers={"ETag": etag(hash), "Cache-Control": IMMUTABLE})
+
+
+@definitions.get(
+    "/definitions/{hash}/layout",
+    summary="Get the layout of a definition",
+    dependencies=[requires("view")],
+    response_model=LayoutView,
+    responses=documented({304: "Not modified since `If-None-Match`."}),
+)
+async def get_layout(
+    hash: DefinitionHash,
+    query: Annotated[LayoutQuery, Query()],
+    server: Server,
+    if_none_match: IfNoneMatch = None,
+) -> Response:
+    """Places of nodes, bends of edges and frames of splits, in layers from left to right or from top to bottom. The
+    same definition always has the same layout."""
+    tag = etag(f"{hash}-{query.direction}-{query.width}-{query.height}")
+    if if_none_match == tag:
+        return not_changed(tag)
+    data = await server.reader.definition(hash)
+    if data is None:
+        raise DefinitionNotFoundError(f"no definition has the hash {hash}")
+    view = await _lay_out(server, data, query)
+    return Reply(view, headers={"ETag": tag, "Cache-Control": IMMUTABLE})
+
+
+async def _lay_out(server: ServerContext, data: bytes, query: LayoutQuery) -> LayoutView:
+    catalogue: Catalogue = server.engine.plans.catalogue
+
+    def work() -> LayoutView:
+        return layout_view(draw_stored(_DECODER.decode(data), catalogue), query)
+
+    if len(data) <= MAX_INLINE_BYTES:
+        return work()
+    async with server.parsing:
+        return await asyncio.to_thread(work)
+
+
+def layout_view(drawing: Drawing, query: LayoutQuery) -> LayoutView:
+    """Lay out a drawing."""
+    size = float(query.width), float(query.height)
+    style = Style(query.direction, lambda box: size)
+    layout = lay_out(drawing, style)
+    return LayoutView(
+        direction=layout.direction,
+        width=_rounded(layout.width),
+        height=_rounded(layout.height),
+        nodes={box.id: _node_place(drawing, layout, style, at) for at, box in enumerate(drawing.boxes)},
+        edges={
+            link.id: EdgePlace(
+                points=[_pair(each) for each in layout.routes[at]],
+                outlet=None if link.is_error else link.port,
+                is_error=link.is_error,
+            )
+            for at, link in enumerate(drawing.links)
+        },
+        frames={
+            drawing.boxes[split].id: FramePlace(
+                x=_rounded(each.x),
+                y=_rounded(each.y),
+                width=_rounded(each.width),
+                height=_rounded(each.height),
+            )
+            for split, each in layout.frames.items()
+        },
+    )
+
+
+def _node_place(drawing: Drawing, layout: Layout, style: Style, at: int) -> NodePlace:
+    box, place = drawing.boxes[at], layout.boxes[at]
+    outlets = {
+        port: _pair(port_position(place, offset, style.direction))
+        for port, offset in port_offsets(box, style).items()
+    }
+    return NodePlace(
+        x=_rounded(place.x), y=_rounded(place.y), width=place.width, height=place.height, outlets=outlets
+    )
+
+
+def _pair(point: Point) -> list[float]:
+    return [_rounded(point[0]), _rounded(point[1])]
+
+
+def _rounded(value: float) -> float:
+    return round(value, 1)
+
+
+@definitions.get(
+    "/executions/{execution}/blobs/{key:path}",
+    summary="Get a blob of an execution",
+    dependencies=[requires("view")],
+    response_class=Response,
+    responses={200: {"content": {"application/octet-stream": {"schema": {}}}}},
+)
+async def get_blob(
+    execution: ExecutionId,
+    key: BlobKey,
+    server: Server,
+) -> Response:
+    """Blobs hold values that are too large for the journal."""
+    accepted = await server.reader.accepted(execution)
+    data = await server.engine.backend.blob.get(f"{accepted.id}/{key}")
+    if data is None:
+        raise BlobNotFoundError(f"{accepted.id} has no blob `{key[:120]}`")
+    headers = {"X-Content-Type-Options": "nosniff", "Cache-Control": IMMUTABLE}
+    return Response(data, headers=headers, media_type="application/octet-stream")
