@@ -65,15 +65,15 @@ def test_problems_of_yaml_have_line_and_column() -> None:
     assert found["nodes[1].colour"] == (7, 5)
     assert found["nodes[1].parameters.timeout"] == (10, 16)
     assert found["nodes[2].type"] == (12, 11)
-    assert found["nodes[3].parameters.url"] == (13, 26)
+    assert found["nodes[3].parameters.url"] == (13, 28)
     assert found["edges[1].dst"] == (16, 23)
 
 
 def test_problems_of_json_have_line_and_column() -> None:
     found = places(JSON, "json")
 
-    assert found["nodes[1].parameters.timeout"] == (8, 62)
-    assert found["edges[0].dst"] == (11, 36)
+    assert found["nodes[1].parameters.timeout"] == (8, 51)
+    assert found["edges[0].dst"] == (11, 37)
 
 
 def test_problems_name_synonyms_of_dependency_dialect() -> None:
