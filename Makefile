@@ -127,8 +127,9 @@ format: setup ## Fix and format with ruff
 type: setup ## mypy, strict
 	@$(BIN)/mypy
 
-generate: setup ## Regenerate the synchronous client from the asynchronous one
+generate: setup ## Regenerate the synchronous client and the constructors of the built-in node types
 	@$(BIN)/python tools/unasync.py
+	$(BIN)/python -m tools.generate_nodes
 
 contracts: setup ## import-linter: permitted imports
 	@$(BIN)/lint-imports --cache-dir .cache/imports

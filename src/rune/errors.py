@@ -7,6 +7,7 @@ RuneError                              base of all errors that Rune raises on pu
 ├── LimitExceededError                 a size, depth or count exceeds a limit; names the limit
 ├── NodeFailure                        a node fails with a code and details
 ├── decoding                           MalformedDataError
+├── textedit.document                  TextEditError
 ├── settings                           SettingsError
 ├── core.expr.budget                   ExpressionError (MissingError, BudgetError), ExpressionSyntaxError,
 │                                      ExpressionSyntaxErrors
@@ -46,6 +47,8 @@ RuneError                              base of all errors that Rune raises on pu
 ├── server.auth                        DeadLetterNotFoundError, UndeclaredPermissionError
 ├── server.node_runs                   NodeRunNotFoundError
 ├── server.routes.workflows            BlobNotFoundError
+├── build.results                      ExecutionFailed
+├── build.deploying                    UnknownTypesError
 ├── bootstrap                          UnsupportedByBackendError, UnsupportedOverUrlError
 ├── bootstrap.http                     ServerStartError
 ├── bootstrap.components               TracingUnavailableError

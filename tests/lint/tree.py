@@ -21,7 +21,6 @@ _GENERATED = {
     ".rune",
     ".services",
     "__pycache__",
-    "build",
     "dist",
     "htmlcov",
     "node_modules",
@@ -49,6 +48,8 @@ def files(below: pathlib.Path = ROOT, *suffixes: str) -> list[pathlib.Path]:
     found = []
     for folder, names, leaves in os.walk(below):
         names[:] = sorted(name for name in names if name not in _GENERATED and not name.endswith("_cache"))
+        if pathlib.Path(folder) == ROOT and "build" in names:
+            names.remove("build")
         found += [pathlib.Path(folder, leaf) for leaf in sorted(leaves)]
     return [path for path in found if not suffixes or path.suffix in suffixes]
 

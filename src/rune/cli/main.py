@@ -61,6 +61,8 @@ PANELS = {
             "Import a workflow of another tool and report what became of every element.",
         ),
         "graph": Entry("graph", "graph", "Draw a workflow in the terminal, as SVG or as Mermaid text."),
+        "convert": Entry("convert", "convert", "Convert a workflow between YAML, JSON and Python."),
+        "stubs": Entry("convert", "stubs", "Write typed constructors for custom node types."),
         "nodes": Entry("nodes", "nodes", "List the node types, or show one of them in full."),
         "schema": Entry("nodes", "schema", "Print the JSON Schema of workflow documents, for editors."),
         "triggers": Entry("triggers", "triggers", "Manage the webhooks and schedules of stored workflows."),

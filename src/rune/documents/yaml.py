@@ -176,14 +176,10 @@ class _Reader:
             self.problems.append(lone_surrogate(path))
         if event.style not in {None, ""}:
             return text
-        if text in _NULL:
-            return None
-        if text in _BOOLEAN:
-            return _BOOLEAN[text]
-        number = _parse_number(text)
-        if number is not None:
-            return number
-        if _NOT_FINITE.match(text) or _FLOAT.match(text) or _OCTAL_OR_HEX.match(text):
+        value = plain_scalar(text)
+        if not isinstance(value, str):
+            return value
+        if is_unstorable_number(text):
             shown = text if len(text) <= 30 else text[:27] + "…"
             hint = "write it as text in quotes, or as a number within 64 bits"
             self.problems.append(
@@ -194,6 +190,21 @@ class _Reader:
     def _refusal(self, event: Event, code: str, message: str, hint: str) -> _RefusedError:
         path = self._levels[-1].next_path() if self._levels else ""
         return _RefusedError(_at(event, Problem(path, code, message, hint)))
+
+
+def plain_scalar(text: str) -> Any:
+    """Return the value that a plain scalar denotes."""
+    if text in _NULL:
+        return None
+    if text in _BOOLEAN:
+        return _BOOLEAN[text]
+    number = _parse_number(text)
+    return text if number is None else number
+
+
+def is_unstorable_number(text: str) -> bool:
+    """Return whether a plain scalar denotes a number that cannot be stored."""
+    return any(each.match(text) for each in (_NOT_FINITE, _FLOAT, _OCTAL_OR_HEX))
 
 
 def _parse_number(text: str) -> int | float | None:

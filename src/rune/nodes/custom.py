@@ -18,7 +18,8 @@ import inspect
 import re
 import threading
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, TypeVar, get_type_hints
+from functools import partial
+from typing import Any, ParamSpec, Protocol, TypeVar, cast, get_type_hints
 
 import msgspec
 
@@ -27,11 +28,13 @@ from rune.errors import NodeFailure
 from rune.nodes.base import NOT_JSON, Level, NodeCall, RunnableType
 from rune.nodes.blobs import Blobs
 from rune.nodes.schema import Model, declare
+from rune.placement import place_custom
 
 __all__ = ["NodeContext", "kind_of", "node"]
 
 T = TypeVar("T")
-F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
 _KIND = "__rune_node__"
@@ -139,7 +142,20 @@ async def in_thread(function: Callable[[], T], abandon: Callable[[], None]) -> T
         raise
 
 
-def node(name: str, *, effectful: bool = True, **traits: Any) -> Callable[[F], F]:
+class NodeFunction(Protocol[P, R_co]):
+    """A decorated function: called directly it is the function it was; `node` places it in a workflow."""
+
+    __name__: str
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+    def node(self, id: str, /, **parameters: Any) -> Any:
+        """Add a node of this type to the open workflow of `rune.build`."""
+
+
+def node(
+    name: str, *, effectful: bool = True, **traits: Any
+) -> Callable[[Callable[P, R_co]], NodeFunction[P, R_co]]:
     """Make a function a node type. Its arguments become the parameters, its docstring the documentation.
 
     `effectful=False` declares a pure function: no external effects and the same result for the same input.
@@ -149,11 +165,17 @@ def node(name: str, *, effectful: bool = True, **traits: Any) -> Callable[[F], F
     if not _NAME.fullmatch(name):
         raise ValueError(f"`{name}` is not a valid node type name; for example `acme.score`")
 
-    def decorate(function: F) -> F:
-        setattr(function, _KIND, _kind(name, function, effectful, traits))
-        return function
+    def decorate(function: Callable[P, R_co]) -> NodeFunction[P, R_co]:
+        kind = _kind(name, function, effectful, traits)
+        setattr(function, _KIND, kind)
+        function.node = partial(_place, kind)  # type: ignore[attr-defined]
+        return cast("NodeFunction[P, R_co]", function)
 
     return decorate
+
+
+def _place(kind: RunnableType, id: str, /, **keywords: Any) -> Any:
+    return place_custom(kind, id, keywords)
 
 
 def kind_of(function: Any) -> RunnableType | None:

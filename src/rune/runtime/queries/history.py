@@ -191,6 +191,11 @@ class History:
         """How many items have failed, so far if the execution has not ended."""
         return self._replayed()[0].failed_items if self.end is None else self.end.failed_items
 
+    @property
+    def state(self) -> State:
+        """The state of the execution, before its end if it has ended."""
+        return self._replayed()[0]
+
     def _replayed(self) -> tuple[State, Applied]:
         """Return the state before the end of the execution."""
         if self._replay is None or self._replay[0] != len(self._stored):

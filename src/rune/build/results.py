@@ -1,0 +1,191 @@
+"""The result of a run: its status and output, the runs of its nodes, and what it waits for."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rune.errors import RuneError
+
+if TYPE_CHECKING:
+    from rune.build.flow import Workflow
+
+
+class ExecutionFailed(RuneError):  # noqa: N818 - named as in httpx: the state, not the mistake
+    """An execution did not complete. `node` and `item` tell where it failed, `code` why."""
+
+    code = "EXECUTION_FAILED"
+
+    def __init__(self, result: Result) -> None:
+        error = result.error
+        where = ""
+        self.node = error.node_id if error is not None else ""
+        self.item = error.item if error is not None else ""
+        self.hint = "result.explain() lists what it waits for" if error is None else ""
+        if self.node:
+            where = f" in `{self.node}`" + (f" of item {self.item}" if self.item else "")
+        reason = f": {error.code}: {error.message}" if error is not None else ""
+        super().__init__(f"the execution ended as {result.status}{where}{reason}")
+        if error is not None:
+            self.code = error.code
+        self.result = result
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeError:
+    """The error of a node or of an execution."""
+
+    code: str
+    message: str
+    details: dict[str, Any] = dataclasses.field(default_factory=dict)
+    node_id: str = ""
+    item: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeRun:
+    """One run of a node. `item` is its place in splits, such as `users:5`, empty outside of splits."""
+
+    node_id: str
+    item: str
+    status: str
+    attempts: int
+    output: Any
+    error: NodeError | None
+    started_at: str | None
+    duration_ms: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Waiting:
+    """A node that has not ended, and why. Edges are named by the node they come from; `due` is in epoch ms."""
+
+    node: str
+    item: str
+    reason: str
+    arrived: list[str] = dataclasses.field(default_factory=list)
+    skipped: list[str] = dataclasses.field(default_factory=list)
+    missing: list[str] = dataclasses.field(default_factory=list)
+    due: int | None = None
+    done: int | None = None
+    total: int | None = None
+
+
+class Result:
+    """What an execution has done: `output`, `status`, `error`, and the runs of its nodes by id.
+
+    `result["quote"]` is the run of a node, `result["quote", "users:5"]` the one for an item of a split.
+    """
+
+    def __init__(
+        self, document: dict[str, Any], waiting: Sequence[Waiting] = (), flow: Workflow | None = None
+    ) -> None:
+        self.document = document
+        self.flow = flow
+        self._waiting = list(waiting)
+        self._runs = [_node_run(each) for each in document["nodes"]]
+
+    @property
+    def id(self) -> str:
+        return str(self.document["execution_id"])
+
+    @property
+    def status(self) -> str:
+        return str(self.document["status"])
+
+    @property
+    def ended(self) -> bool:
+        return self.status not in ("running", "paused")
+
+    @property
+    def output(self) -> Any:
+        return self.document["output"]
+
+    @property
+    def failed_items(self) -> int:
+        return int(self.document["failed_items"])
+
+    @property
+    def error(self) -> NodeError | None:
+        return _error(self.document["error"])
+
+    @property
+    def nodes(self) -> list[NodeRun]:
+        """The runs in the order they ended."""
+        return list(self._runs)
+
+    @property
+    def timeline(self) -> list[NodeRun]:
+        """The runs that began, in the order they began."""
+        return sorted((each for each in self._runs if each.started_at), key=lambda each: str(each.started_at))
+
+    def __getitem__(self, key: str | tuple[str, str]) -> NodeRun:
+        node, item = key if isinstance(key, tuple) else (key, "")
+        found = [each for each in self._runs if each.node_id == node]
+        for each in found:
+            if each.item == item:
+                return each
+        if not found:
+            raise KeyError(
+                f"no run of `{node}`; there are runs of {', '.join(sorted(self._ids())) or 'no node'}"
+            )
+        items = ", ".join(each.item for each in found[:5])
+        raise KeyError(f"`{node}` ran once per item; name one, for example: {items}")
+
+    def __contains__(self, node: object) -> bool:
+        return node in self._ids()
+
+    def __iter__(self) -> Iterator[NodeRun]:
+        return iter(self._runs)
+
+    def _ids(self) -> set[str]:
+        return {each.node_id for each in self._runs}
+
+    def explain(self, node: str | None = None, item: str = "") -> Any:
+        """Return what the execution waits for: all of it as a list, or the entry of one node."""
+        if node is None:
+            return list(self._waiting)
+        for each in self._waiting:
+            if each.node == node and each.item == item:
+                return each
+        raise KeyError(f"`{node}` waits for nothing")
+
+    def raise_for_status(self) -> Result:
+        """Raise ExecutionFailed unless the execution completed."""
+        if self.status != "completed":
+            raise ExecutionFailed(self)
+        return self
+
+    def __repr__(self) -> str:
+        return f"<Result {self.status}: {len(self._runs)} node runs>"
+
+
+def _node_run(data: dict[str, Any]) -> NodeRun:
+    return NodeRun(
+        node_id=data["node_id"],
+        item=item_text(data["lineage"]),
+        status=data["status"],
+        attempts=data["attempts"],
+        output=data["output"],
+        error=_error(data["error"]),
+        started_at=data["started_at"],
+        duration_ms=data["duration_ms"] or 0,
+    )
+
+
+def item_text(lineage: Sequence[dict[str, Any]]) -> str:
+    """Return the place of a run in splits: `users:5`, or `users:5/orders:2` in a nested split."""
+    return "/".join(f"{each['split_node_id']}:{each['item_index']}" for each in lineage)
+
+
+def _error(data: dict[str, Any] | None) -> NodeError | None:
+    if data is None:
+        return None
+    return NodeError(
+        data["code"],
+        data["message"],
+        data.get("details") or {},
+        data.get("node_id", ""),
+        item_text(data.get("lineage") or ()),
+    )
