@@ -12,7 +12,12 @@ from typing import Any
 import pytest
 
 from rune.adapters.encryption import KeySource
-from rune.adapters.postgres.access import PostgresApiKeys, PostgresAuditLog, PostgresStartLimits
+from rune.adapters.postgres.access import (
+    PostgresApiKeys,
+    PostgresAuditLog,
+    PostgresSessions,
+    PostgresStartLimits,
+)
 from rune.adapters.postgres.credentials import PostgresCredentials, PostgresGrants
 from rune.adapters.postgres.journal import PostgresJournal
 from rune.adapters.postgres.stores import PostgresBlobs, PostgresStores, postgres
@@ -186,7 +191,11 @@ class TestAccess(AccessContract):
             database = stores.database
             credentials = PostgresCredentials(database, KeySource("", folder / "secret.key"))
             yield AccessStores(
-                PostgresApiKeys(database), PostgresGrants(database), PostgresAuditLog(database), credentials
+                PostgresApiKeys(database),
+                PostgresGrants(database),
+                PostgresAuditLog(database),
+                credentials,
+                PostgresSessions(database),
             )
 
     def execute_directly(self, folder: Path, statement: str) -> str:

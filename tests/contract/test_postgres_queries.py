@@ -13,7 +13,7 @@ import pytest
 from rune.adapters.postgres.stores import PostgresStores, postgres
 from rune.bootstrap import open_reader
 from rune.ports.journal import ExecutionEndedError
-from rune.ports.queries import Event, NodeRun, Summary
+from rune.ports.queries import Event, ExecutionCount, ExecutionFilter, ExecutionsFound, NodeRun, Summary
 from rune.runtime.queries.reader import ExecutionReader
 from rune.settings import Settings
 from rune.testing.clock import VirtualClock
@@ -62,6 +62,16 @@ class CopyingReader:
     async def executions(self, *given: Any, **page: Any) -> list[Summary]:
         await self._copy_facts()
         return await self._store.executions(*given, **page)
+
+    async def search(
+        self, wanted: ExecutionFilter, *, after: str | None = None, limit: int = 50
+    ) -> ExecutionsFound:
+        await self._copy_facts()
+        return await self._store.search(wanted, after=after, limit=limit)
+
+    async def count(self, wanted: ExecutionFilter) -> ExecutionCount:
+        await self._copy_facts()
+        return await self._store.count(wanted)
 
     async def execution(self, execution: str) -> Summary | None:
         await self._copy_facts()

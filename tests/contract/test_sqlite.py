@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rune.adapters.encryption import KeySource
-from rune.adapters.sqlite.access import SqliteApiKeys, SqliteAuditLog, SqliteStartLimits
+from rune.adapters.sqlite.access import SqliteApiKeys, SqliteAuditLog, SqliteSessions, SqliteStartLimits
 from rune.adapters.sqlite.credentials import SqliteCredentials, SqliteGrants
 from rune.adapters.sqlite.database import Database
 from rune.adapters.sqlite.journal import SqliteJournal
@@ -142,7 +142,11 @@ class TestAccess(AccessContract):
             database = stores.database
             credentials = SqliteCredentials(database, KeySource("", folder / "secret.key"))
             yield AccessStores(
-                SqliteApiKeys(database), SqliteGrants(database), SqliteAuditLog(database), credentials
+                SqliteApiKeys(database),
+                SqliteGrants(database),
+                SqliteAuditLog(database),
+                credentials,
+                SqliteSessions(database),
             )
 
     def execute_directly(self, folder: Path, statement: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import msgspec
 
 from rune.codec.facts import Large, Paged
 from rune.core.execution.fact import ExecutionEnded, Fact, NodeResult
-from rune.core.permissions import DEFAULT_GRANTS
+from rune.core.permissions import DEFAULT_GRANTS, LOCAL
 from rune.ports.access import ApiKey, AuditEntry
 from rune.ports.journal import DeadLetter, ExecutionRecord
 from rune.ports.queries import ExecutionFilter, Summary
@@ -17,6 +18,11 @@ from rune.ports.workflows import Alias
 
 LETTERS = frozenset({"DEAD_LETTERED", "WORKER_CRASH"})
 """Error codes of executions that the engine ended because it could not process a token."""
+
+FAILED_ITEMS = "failed_items"
+"""The term of executions in which an item failed."""
+
+MAX_TERM_CHARS = 300
 
 LATE = 10 * 60_000
 """How long after the end of an execution a worker may still write for it, in ms."""
@@ -118,6 +124,42 @@ def summary_of(row: tuple[object, ...]) -> Summary:
         version=record.version,
         alias=record.alias,
     )
+
+
+def start_terms(execution: ExecutionRecord) -> list[str]:
+    """Return what an execution is found by from its start on, besides workflow, status and time."""
+    found = [label_term(name, value) for name, value in execution.labels.items()]
+    if execution.principal != LOCAL:
+        found.append(search_term("principal", execution.principal))
+    if execution.retry_of is not None:
+        found.append(search_term("retry_of", execution.retry_of))
+    return found
+
+
+def end_terms(end: ExecutionEnded) -> list[str]:
+    """Return what an execution is found by after its end."""
+    found = [] if end.error is None else [search_term("code", end.error.code)]
+    return [*found, FAILED_ITEMS] if end.failed_items else found
+
+
+def stored_terms(accepted: bytes, ending: bytes | None) -> list[str]:
+    """Return what a stored execution is found by; nothing if its row is damaged, which must not stop a migration."""
+    try:
+        found = start_terms(_RECORD_DECODER.decode(accepted))
+        return found if ending is None else [*found, *end_terms(_END_DECODER.decode(ending))]
+    except (msgspec.DecodeError, ValueError):
+        return []
+
+
+def label_term(name: str, value: str) -> str:
+    return search_term("label", f"{name}={value}")
+
+
+def search_term(kind: str, value: str) -> str:
+    """Return the term for a value. Long values, and those that a database may reject, are replaced by their digest."""
+    if len(value) <= MAX_TERM_CHARS and value.isprintable():
+        return f"{kind}:{value}"
+    return f"{kind}#{hashlib.sha256(value.encode(errors='surrogatepass')).hexdigest()}"
 
 
 def letter_of(execution: str, code: str, at: int, workflow: str, end: bytes) -> DeadLetter:

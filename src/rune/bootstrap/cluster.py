@@ -9,7 +9,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from msgspec.structs import replace
 
 from rune.adapters.blobs.stores import open_blob
-from rune.adapters.postgres.access import PostgresApiKeys, PostgresAuditLog, PostgresStartLimits
+from rune.adapters.postgres.access import (
+    PostgresApiKeys,
+    PostgresAuditLog,
+    PostgresSessions,
+    PostgresStartLimits,
+)
 from rune.adapters.postgres.credentials import PostgresCredentials, PostgresGrants
 from rune.adapters.postgres.database import Database
 from rune.adapters.postgres.migrations import migrate as migrate_database
@@ -148,6 +153,7 @@ def _engine(
         notifier=stores.notifier,
         events=None if broker is None else broker.events,
         keys=PostgresApiKeys(opened.database),
+        sessions=PostgresSessions(opened.database),
         grants=PostgresGrants(opened.database),
         log=PostgresAuditLog(opened.database),
         limits=PostgresStartLimits(opened.database),

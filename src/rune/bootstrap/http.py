@@ -17,7 +17,7 @@ from rune.errors import RuneError
 from rune.runtime.engine import Engine
 from rune.runtime.queries.reader import ExecutionReader
 from rune.server.app import make_app
-from rune.server.auth import ApiKeyAuth, cached_keys
+from rune.server.auth import ApiKeyAuth, cached_keys, cached_sessions
 from rune.server.connections import ConnectionLimits, bounded_protocol
 from rune.server.context import ServerContext
 from rune.server.live.feed import StreamLimits
@@ -199,7 +199,8 @@ async def serve(
     )
     if made is not None:
         made(context)
-    app = make_app(context, ApiKeyAuth(key, keys, loopback=is_loopback(host)))
+    sessions = cached_sessions(engine.backend)
+    app = make_app(context, ApiKeyAuth(key, keys, sessions, loopback=is_loopback(host)))
     limits = connection_limits(settings)
     async with context.running(), serve_api(app, host, port, context.stop, limits) as (url, serving):
         if ready is not None:

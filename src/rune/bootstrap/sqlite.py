@@ -9,7 +9,7 @@ from typing import Any
 
 from rune.adapters.sqlite import backup as copying
 from rune.adapters.sqlite import retention as embedded_retention
-from rune.adapters.sqlite.access import SqliteApiKeys, SqliteAuditLog, SqliteStartLimits
+from rune.adapters.sqlite.access import SqliteApiKeys, SqliteAuditLog, SqliteSessions, SqliteStartLimits
 from rune.adapters.sqlite.backup import inspect, lock_owner
 from rune.adapters.sqlite.credentials import SqliteCredentials, SqliteGrants
 from rune.adapters.sqlite.database import reporting_damage, reporting_errors
@@ -96,6 +96,7 @@ def _engine(
         triggers=SqliteTriggers(stores.database),
         admission=state,
         keys=SqliteApiKeys(stores.database),
+        sessions=SqliteSessions(stores.database),
         grants=SqliteGrants(stores.database),
         log=SqliteAuditLog(stores.database),
         limits=SqliteStartLimits(stores.database),

@@ -35,6 +35,7 @@ from rune.ports.workflows import (
     WorkflowEntry,
     choose,
 )
+from rune.runtime.clock import iso
 from rune.runtime.components import Services
 from rune.runtime.lifecycle.launcher import DEFAULT_OPTIONS, StartOptions
 from rune.runtime.services.executions import SignalResult
@@ -385,9 +386,18 @@ class RemoteReader:
             status=wanted.statuses,
             workflow=wanted.workflow,
             failed_items=wanted.failed_items,
+            labels=wanted.labels,
+            since=iso(wanted.since),
+            until=iso(wanted.until),
+            code=wanted.code,
+            principal=wanted.principal,
+            parent=wanted.parent,
+            retry_of=wanted.retry_of,
             after=after,
             page=min(limit, PAGE_SIZE),
         ):
+            if wanted.hash not in (None, each.hash):
+                continue
             found.append(_summary(each))
             if len(found) == limit:
                 break

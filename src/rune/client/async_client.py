@@ -209,22 +209,63 @@ class AsyncClient:
         version: str | int | None = None,
         failed_items: bool = False,
         labels: dict[str, str] | None = None,
+        since: str | None = None,
+        until: str | None = None,
         created_after: str | None = None,
+        code: str | None = None,
+        principal: str | None = None,
+        parent: str | None = None,
+        retry_of: str | None = None,
         q: str | None = None,
         after: str | None = None,
         page: int = 100,
     ) -> AsyncIterator[models.Execution]:
-        """Yield executions, newest first: with one or any of several statuses; with `failed_items`, ended ones in which
-        an item failed; with `version`, a number or an alias, those of a version of `workflow`. `created_after` is a
-        time in ISO 8601 with an offset, `after` the id to continue after."""
-        async for found in self._pages(
-            lambda cursor: calls.executions(
-                status, workflow, version, failed_items, labels, created_after, q, page, cursor
-            ),
-            after,
-        ):
+        """Yield executions, newest first, that match all filters: with one or any of several statuses; with
+        `failed_items`, ended ones in which an item failed; started from `since` to before `until`, times in ISO 8601
+        with an offset; ended with the error `code`; started by a `principal`. `after` is the id to continue after."""
+        filters = calls.execution_filters(
+            status=status,
+            workflow=workflow,
+            version=version,
+            failed_items=failed_items,
+            labels=labels,
+            since=since or created_after,
+            until=until,
+            code=code,
+            principal=principal,
+            parent=parent,
+            retry_of=retry_of,
+            q=q,
+        )
+        async for found in self._pages(lambda cursor: calls.executions(filters, page, cursor), after):
             for each in found.executions:
                 yield each
+
+    async def count(
+        self,
+        *,
+        status: str | Sequence[str] | None = None,
+        workflow: str | None = None,
+        failed_items: bool = False,
+        labels: dict[str, str] | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        code: str | None = None,
+        principal: str | None = None,
+    ) -> models.Count:
+        """Count the executions that match all filters; many are estimated."""
+        filters = calls.execution_filters(
+            status=status,
+            workflow=workflow,
+            failed_items=failed_items,
+            labels=labels,
+            since=since,
+            until=until,
+            code=code,
+            principal=principal,
+        )
+        page = await self._send(calls.count_executions(filters))
+        return page.count or models.Count(value=0, exact=False)
 
     async def nodes(
         self,
@@ -241,6 +282,48 @@ class AsyncClient:
         ):
             for each in found.nodes:
                 yield each
+
+    async def graph(
+        self, execution: str, *, lineage: str | None = None, at: int | None = None
+    ) -> models.Graph:
+        """Get the states of all nodes and edges: now or after event `at`, with `lineage` in one item."""
+        return await self._send(calls.graph(execution, lineage, at))
+
+    async def items(
+        self,
+        execution: str,
+        split: str,
+        *,
+        lineage: str | None = None,
+        node: str | None = None,
+        status: str | Sequence[str] | None = None,
+        code: str | None = None,
+        page: int = 200,
+    ) -> AsyncIterator[models.SplitItem]:
+        """Yield the items of a split in their order: by the worst state in each, or by the state of one node."""
+        async for found in self._pages(
+            lambda cursor: calls.items(execution, split, lineage, node, status, code, page, cursor)
+        ):
+            for each in found.items:
+                yield each
+
+    async def packed_items(
+        self,
+        execution: str,
+        split: str,
+        *,
+        by: str = "state",
+        lineage: str | None = None,
+        node: str | None = None,
+    ) -> bytes:
+        """Get one byte per item of a split: its state, duration, attempts or error code."""
+        return await self._send(calls.packed_items(execution, split, by, lineage, node))
+
+    async def item_counts(
+        self, execution: str, split: str, *, lineage: str | None = None, node: str | None = None
+    ) -> models.ItemCounts:
+        """Count the items of a split by state and by error code."""
+        return await self._send(calls.item_counts(execution, split, lineage, node))
 
     async def output(self, execution: str) -> Any:
         """Get the output of an ended execution; None unless it completed."""
@@ -314,9 +397,22 @@ class AsyncClient:
         """Validate a definition without storing it."""
         return await self._send(calls.check(definition))
 
-    async def workflows(self, *, hidden: bool = False, page: int = 200) -> AsyncIterator[models.Workflow]:
-        """Yield the stored workflows by id, with `hidden` archived ones too."""
-        async for found in self._pages(lambda cursor: calls.workflows(hidden, page, cursor)):
+    async def stats(
+        self, *, by: str = "status", since: str | None = None, step: str = "1h", workflow: str | None = None
+    ) -> models.Stats:
+        """Count the executions that ended since a time (a day ago by default) in steps of `1m` to `1d`: by `status`,
+        `workflow` or `workflow,status`."""
+        return await self._send(calls.stats(by, since, step, workflow))
+
+    async def activity(self, workflow: str) -> models.WorkflowActivity:
+        """Get the newest outcomes of a workflow and how long its executions take."""
+        return await self._send(calls.activity(workflow))
+
+    async def workflows(
+        self, *, hidden: bool = False, activity: bool = False, page: int = 200
+    ) -> AsyncIterator[models.Workflow]:
+        """Yield the stored workflows by id, with `hidden` archived ones too, with `activity` their newest outcomes."""
+        async for found in self._pages(lambda cursor: calls.workflows(hidden, activity, page, cursor)):
             for each in found.workflows:
                 yield each
 
@@ -460,6 +556,10 @@ class AsyncClient:
         """List the API keys, without their secrets."""
         found = await self._send(calls.keys())
         return found.keys
+
+    async def me(self) -> models.Me:
+        """Get the principal of this client and its rights."""
+        return await self._send(calls.me())
 
     async def create_key(
         self,

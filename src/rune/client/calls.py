@@ -70,31 +70,30 @@ def execution(id: str, wait: float = 0.0) -> Call[models.Execution]:
     return _get(f"/executions/{_quoted(id)}", models.Execution, wait, wait=wait or None)
 
 
-def executions(
-    status: str | Sequence[str] | None,
-    workflow: str | None,
-    version: str | int | None,
-    failed_items: bool,
-    labels: dict[str, str] | None,
-    created_after: str | None,
-    q: str | None,
-    limit: int,
-    cursor: str | None,
-) -> Call[models.ExecutionPage]:
-    label = [f"{name}={value}" for name, value in (labels or {}).items()] or None
-    return _get(
-        "/executions",
-        models.ExecutionPage,
-        status=status if status is None or isinstance(status, str) else list(status) or None,
-        workflow=workflow,
-        version=version,
-        failed_items=failed_items or None,
-        label=label,
-        created_after=created_after,
-        q=q,
-        limit=limit,
-        cursor=cursor,
-    )
+def executions(filters: dict[str, Any], limit: int, cursor: str | None) -> Call[models.ExecutionPage]:
+    return _get("/executions", models.ExecutionPage, **filters, limit=limit, cursor=cursor)
+
+
+def execution_filters(
+    *,
+    status: str | Sequence[str] | None = None,
+    failed_items: bool = False,
+    labels: dict[str, str] | None = None,
+    version: str | int | None = None,
+    **others: str | None,
+) -> dict[str, Any]:
+    """Return the filters of a list of executions as query parameters."""
+    return {
+        "status": status if status is None or isinstance(status, str) else list(status) or None,
+        "failed_items": failed_items or None,
+        "label": [f"{name}={value}" for name, value in (labels or {}).items()] or None,
+        "version": None if version is None else str(version),
+        **others,
+    }
+
+
+def count_executions(filters: dict[str, Any]) -> Call[models.ExecutionPage]:
+    return _get("/executions", models.ExecutionPage, **filters, limit=1, count="estimate")
 
 
 def events_path(id: str) -> str:
@@ -125,6 +124,44 @@ def nodes(
         limit=limit,
         cursor=cursor,
     )
+
+
+def graph(id: str, lineage: str | None, at: int | None) -> Call[models.Graph]:
+    return _get(f"/executions/{_quoted(id)}/graph", models.Graph, lineage=lineage, at=at)
+
+
+def items(
+    id: str,
+    split: str,
+    lineage: str | None,
+    node: str | None,
+    status: str | Sequence[str] | None,
+    code: str | None,
+    limit: int,
+    cursor: str | None,
+) -> Call[models.SplitItemPage]:
+    return _get(
+        _items(id, split),
+        models.SplitItemPage,
+        lineage=lineage,
+        node=node,
+        status=status if status is None or isinstance(status, str) else list(status) or None,
+        code=code,
+        limit=limit,
+        cursor=cursor,
+    )
+
+
+def packed_items(id: str, split: str, by: str, lineage: str | None, node: str | None) -> Call[bytes]:
+    return _get(f"{_items(id, split)}/packed", bytes, by=by, lineage=lineage, node=node)
+
+
+def item_counts(id: str, split: str, lineage: str | None, node: str | None) -> Call[models.ItemCounts]:
+    return _get(f"{_items(id, split)}/facets", models.ItemCounts, lineage=lineage, node=node)
+
+
+def _items(id: str, split: str) -> str:
+    return f"/executions/{_quoted(id)}/splits/{_quoted(split)}/items"
 
 
 def control(id: str, verb: Literal["pause", "resume"]) -> Call[models.ActionResult]:
@@ -169,11 +206,20 @@ def check(definition: Any) -> Call[models.Checked]:
     return _upload("POST", "/workflows/validate", definition, models.Checked)
 
 
-def workflows(hidden: bool, limit: int, cursor: str | None) -> Call[models.WorkflowPage]:
+def stats(by: str, since: str | None, step: str, workflow: str | None) -> Call[models.Stats]:
+    return _get("/stats", models.Stats, by=by, since=since, step=step, workflow=workflow)
+
+
+def activity(workflow: str) -> Call[models.WorkflowActivity]:
+    return _get(f"/workflows/{_quoted(workflow)}/activity", models.WorkflowActivity)
+
+
+def workflows(hidden: bool, activity: bool, limit: int, cursor: str | None) -> Call[models.WorkflowPage]:
     return _get(
         "/workflows",
         models.WorkflowPage,
         hidden="true" if hidden else None,
+        activity="true" if activity else None,
         limit=limit,
         cursor=cursor,
     )
@@ -325,6 +371,10 @@ def put_key_limits(id: str, limits: models.Limits) -> Call[models.Limits]:
 
 def keys() -> Call[models.ApiKeyList]:
     return _get("/keys", models.ApiKeyList)
+
+
+def me() -> Call[models.Me]:
+    return _get("/me", models.Me)
 
 
 def create_key(

@@ -63,8 +63,16 @@ class Execution(Model, frozen=True, kw_only=True):
         return self.status in ENDED
 
 
+class Count(Model, frozen=True, kw_only=True):
+    """A number of executions; an estimate unless `exact`."""
+
+    value: int
+    exact: bool
+
+
 class ExecutionPage(Page, frozen=True, kw_only=True):
     executions: list[Execution]
+    count: Count | None = None
 
 
 class Started(Model, frozen=True, kw_only=True):
@@ -139,6 +147,71 @@ class Event(Model, frozen=True, kw_only=True):
         return self.kind.startswith("execution.") and self.kind.removeprefix("execution.") in ENDED
 
 
+class NodeState(Model, frozen=True, kw_only=True):
+    """A node in a graph. Inside a split `counts` has the number of items by state."""
+
+    state: str
+    attempts: int = 0
+    started_at: str | None = None
+    duration_ms: int | None = None
+    due: str | None = None
+    code: str = ""
+    counts: dict[str, int] | None = None
+
+
+class SplitState(Model, frozen=True, kw_only=True):
+    """The items of a split by their worst state."""
+
+    items: int
+    done: int
+    counts: dict[str, int]
+
+
+class Graph(Model, frozen=True, kw_only=True):
+    """The states of all nodes and edges after the event `number`."""
+
+    number: int
+    status: str
+    nodes: dict[str, NodeState]
+    edges: dict[str, str]
+    splits: dict[str, SplitState] = {}
+
+
+class SplitItem(Model, frozen=True, kw_only=True):
+    """An item of a split and the states of the nodes in it."""
+
+    item: str
+    index: int
+    state: str
+    code: str = ""
+    attempts: int = 0
+    started_at: str | None = None
+    duration_ms: int | None = None
+    nodes: dict[str, str] = {}
+
+
+class SplitItemPage(Page, frozen=True, kw_only=True):
+    items: list[SplitItem]
+
+
+class CodeCount(Model, frozen=True, kw_only=True):
+    """How many items have an error code; `byte` is its value in packed form."""
+
+    code: str
+    byte: int
+    count: int
+
+
+class ItemCounts(Model, frozen=True, kw_only=True):
+    """The items of a split, counted. A packed state is a position in `legend`."""
+
+    number: int
+    items: int
+    states: dict[str, int]
+    codes: list[CodeCount]
+    legend: list[str]
+
+
 class Waiting(Model, frozen=True, kw_only=True):
     """A node that has not ended yet, and what it waits for."""
 
@@ -205,6 +278,43 @@ class Checked(Model, frozen=True, kw_only=True):
     problems: list[Problem] = []
 
 
+class Outcome(Model, frozen=True, kw_only=True):
+    """One of the newest executions of a workflow."""
+
+    execution_id: str
+    status: str
+    started_at: str
+    total_duration_ms: int | None = None
+
+
+class WorkflowActivity(Model, frozen=True, kw_only=True):
+    """The newest executions of a workflow, and quantiles of the durations of those that ended last."""
+
+    outcomes: list[Outcome]
+    measured: int = 0
+    p50_ms: int | None = None
+    p95_ms: int | None = None
+
+
+class StatsGroup(Model, frozen=True, kw_only=True):
+    """How many executions ended in each step, and how many have not ended."""
+
+    workflow: str | None = None
+    status: str | None = None
+    counts: list[int]
+    total: int
+    open: int
+
+
+class Stats(Model, frozen=True, kw_only=True):
+    """The executions that ended since a time, in steps."""
+
+    since: str
+    step_ms: int
+    steps: list[str]
+    groups: list[StatsGroup]
+
+
 class Workflow(Model, frozen=True, kw_only=True):
     workflow_id: str
     name: str
@@ -213,6 +323,7 @@ class Workflow(Model, frozen=True, kw_only=True):
     aliases: dict[str, int]
     deployed_at: str
     hidden: bool = False
+    activity: WorkflowActivity | None = None
 
 
 class WorkflowPage(Page, frozen=True, kw_only=True):
@@ -396,6 +507,17 @@ class NewApiKey(ApiKey, frozen=True, kw_only=True):
     key: str
 
 
+class Me(Model, frozen=True, kw_only=True):
+    """The principal of the client, and how it is authenticated: by nothing, an API key or a session."""
+
+    principal: str
+    role: str
+    rights: list[str]
+    workflows: list[str]
+    authentication: str = "key"
+    expires_at: str | None = None
+
+
 class ApiKeyList(Model, frozen=True, kw_only=True):
     keys: list[ApiKey]
 
@@ -446,6 +568,7 @@ class ServerVersion(Model, frozen=True, kw_only=True):
     version: str
     api: str
     python: str = ""
+    build: str = ""
 
 
 class ProblemDocument(Model, frozen=True, kw_only=True):

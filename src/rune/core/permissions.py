@@ -8,18 +8,19 @@ from typing import Literal, get_args
 
 import msgspec
 
-Right = Literal["view", "run", "edit", "admin", "hook", "page"]
-"""The right that a route requires. `view`: read. `run`: start and control executions. `edit`: change definitions.
-`admin`: change keys and credentials. `hook`: none, as the webhook authenticates requests. `page`: none."""
+Right = Literal["self", "view", "run", "edit", "admin", "hook", "page"]
+"""The right that a route requires. `self`: read one's own rights and begin a session; every role has it. `view`: read.
+`run`: start and control executions. `edit`: change definitions. `admin`: change keys and credentials. `hook`: none, as
+the webhook authenticates requests. `page`: none."""
 
 Role = Literal["viewer", "runner", "editor", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)
 
 RIGHTS: dict[Role, frozenset[Right]] = {
-    "viewer": frozenset({"view"}),
-    "runner": frozenset({"view", "run"}),
-    "editor": frozenset({"view", "run", "edit"}),
-    "admin": frozenset({"view", "run", "edit", "admin"}),
+    "viewer": frozenset({"self", "view"}),
+    "runner": frozenset({"self", "view", "run"}),
+    "editor": frozenset({"self", "view", "run", "edit"}),
+    "admin": frozenset({"self", "view", "run", "edit", "admin"}),
 }
 """The rights of each role. A right that is not listed is denied."""
 

@@ -135,6 +135,33 @@ class ApiKeyStore(Protocol):
         """Return whether any key was ever created; from then on the server requires authentication."""
 
 
+class Session(msgspec.Struct, frozen=True, kw_only=True):
+    """A browser session. `id` is the digest of the token in its cookie. `proof` is the digest of the API key that
+    created it: a session is valid only while that key is."""
+
+    id: str
+    principal: str
+    proof: bytes
+    created_at: int
+    expires_at: int
+
+    def __repr__(self) -> str:
+        return f"Session({self.principal})"
+
+
+class SessionStore(Protocol):
+    """Browser sessions by id."""
+
+    async def put(self, session: Session) -> None:
+        """Store a new session and remove those that expired before it was created. Durable when this returns."""
+
+    async def find(self, id: str) -> Session | None:
+        """Return the session with this id, expired or not."""
+
+    async def remove(self, id: str) -> None:
+        """Remove a session. Idempotent."""
+
+
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A request to change something. `number` increases with each entry; 0 before the entry is stored."""
 

@@ -63,16 +63,73 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExecutionFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which executions to list: with one of these statuses, of a workflow, of a definition, with failed items. What is
-    left out selects all."""
+    """Which executions to list: with one of these statuses, of a workflow, of a definition, with failed items, started
+    in a period (epoch ms, `until` excluded), that ended with an error code, that a principal started, children of an
+    execution, retries of one, with all of these labels, of workflows in one of these scopes. What is left out selects
+    all."""
 
     statuses: tuple[str, ...] = ()
     workflow: str | None = None
     hash: str | None = None
     failed_items: bool = False
+    since: int | None = None
+    until: int | None = None
+    code: str | None = None
+    principal: str | None = None
+    parent: str | None = None
+    retry_of: str | None = None
+    labels: dict[str, str] = {}
+    scopes: tuple[str, ...] = ()
 
 
 ALL_EXECUTIONS = ExecutionFilter()
+
+
+class ExecutionsFound(msgspec.Struct, frozen=True):
+    """A page of executions, and the id of the execution to continue after; None on the last page."""
+
+    executions: list[Summary]
+    next: str | None
+
+
+class ExecutionCount(msgspec.Struct, frozen=True):
+    """A number of executions; an estimate if there are many."""
+
+    count: int
+    exact: bool
+
+
+class StatusCount(msgspec.Struct, frozen=True):
+    """How many executions of a workflow have a status."""
+
+    workflow: str
+    status: str
+    count: int
+
+
+class RecentExecution(msgspec.Struct, frozen=True):
+    """An execution in the outcomes of a workflow."""
+
+    id: str
+    status: str
+    started_at: int
+    ended_at: int | None
+
+
+class Statistics(Protocol):
+    """Counts executions."""
+
+    async def ended(self, since: int, until: int) -> list[StatusCount]:
+        """Count the executions that ended in a period, by workflow and status."""
+
+    async def open(self) -> list[StatusCount]:
+        """Count the executions that have not ended, by workflow and status."""
+
+    async def recent(self, workflow: str, limit: int) -> list[RecentExecution]:
+        """Return the newest executions of a workflow, newest first."""
+
+    async def durations(self, workflow: str, limit: int) -> list[int]:
+        """Return how long the executions of a workflow that ended last took, in ms."""
 
 
 class Executions(Protocol):
@@ -82,6 +139,15 @@ class Executions(Protocol):
         self, wanted: ExecutionFilter = ALL_EXECUTIONS, *, after: str | None = None, limit: int = 50
     ) -> list[Summary]:
         """Return executions, newest first, starting after the one with id `after`."""
+
+    async def search(
+        self, wanted: ExecutionFilter, *, after: str | None = None, limit: int = 50
+    ) -> ExecutionsFound:
+        """Return a page of executions, newest first. The work for a page is limited: it may hold fewer than `limit` and
+        still have a next one."""
+
+    async def count(self, wanted: ExecutionFilter) -> ExecutionCount:
+        """Count executions, exactly up to some thousand."""
 
     async def execution(self, execution: str) -> Summary | None:
         """Return one execution."""

@@ -8,7 +8,7 @@ from typing import Protocol
 import msgspec
 
 from rune.core.plan.model import Plan
-from rune.ports.access import ApiKeyStore, AuditLogStore, StartLimitStore
+from rune.ports.access import ApiKeyStore, AuditLogStore, SessionStore, StartLimitStore
 from rune.ports.blobs import BlobStore
 from rune.ports.clock import Clock
 from rune.ports.credentials import CredentialGrants, CredentialStore
@@ -56,6 +56,7 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     triggers: TriggerStore
     admission: Admission
     keys: ApiKeyStore
+    sessions: SessionStore
     grants: CredentialGrants
     log: AuditLogStore
     limits: StartLimitStore

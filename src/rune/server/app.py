@@ -1,12 +1,7 @@
-"""The ASGI application: all routes with their permissions, the OpenAPI document, the status page and the API reference.
-
-Both pages consist of static files without a build step; they load nothing from other hosts.
-"""
+"""The ASGI application: all routes with their permissions, the OpenAPI document and the pages."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from importlib.resources import files
 from typing import Any
 
 import msgspec
@@ -19,6 +14,7 @@ import rune
 from rune.server.auth import Authenticator, LoopbackAuth, requires
 from rune.server.context import ServerContext
 from rune.server.monitoring import HEALTH, metrics
+from rune.server.pages import PageFallback, UserInterface, built_interface, pages
 from rune.server.permissions import check_declared
 from rune.server.responses import HANDLERS, ProblemDocument, Reply
 from rune.server.routes.access import entries, keys, limits
@@ -28,8 +24,12 @@ from rune.server.routes.credentials import credentials, granting
 from rune.server.routes.dead_letters import dead_letters
 from rune.server.routes.definitions import definitions
 from rune.server.routes.executions import comparing, executions, starts
+from rune.server.routes.graph import graphs
+from rune.server.routes.items import items
 from rune.server.routes.live import live
 from rune.server.routes.node_runs import runs
+from rune.server.routes.session import session
+from rune.server.routes.stats import stats
 from rune.server.routes.system import health, nodetypes, system
 from rune.server.routes.triggers import triggers
 from rune.server.routes.webhooks import hooks
@@ -37,29 +37,6 @@ from rune.server.routes.workflows import workflows
 from rune.server.routing import PREFIX, hidden
 from rune.telemetry.tracing import ARRIVING
 
-HTML, SCRIPT, STYLE = "text/html", "text/javascript", "text/css"
-STATIC_FILES = {
-    "/": ("index.html", HTML),
-    "/static/rune.js": ("rune.js", SCRIPT),
-    "/static/rune.svg": ("rune.svg", "image/svg+xml"),
-    "/static/rune.css": ("rune.css", STYLE),
-    "/docs": ("docs.html", HTML),
-    "/static/docs.js": ("docs.js", SCRIPT),
-    "/static/swagger-ui-bundle.js": ("swagger-ui/swagger-ui-bundle.js", SCRIPT),
-    "/static/swagger-ui.css": ("swagger-ui/swagger-ui.css", STYLE),
-}
-_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src {images};"
-    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-CONTENT_SECURITY_POLICY = _POLICY.format(images="'self'")
-DOCS_POLICY = _POLICY.format(images="'self' data:")  # the icons are in the style sheet
-STATIC_HEADERS = {
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-cache",
-}
 # Routes are matched in this order, so the most frequent ones come first.
 RESOURCES: tuple[APIRouter, ...] = (
     starts,
@@ -67,6 +44,8 @@ RESOURCES: tuple[APIRouter, ...] = (
     live,
     actions,
     runs,
+    graphs,
+    items,
     workflows,
     aliases,
     limits,
@@ -74,11 +53,13 @@ RESOURCES: tuple[APIRouter, ...] = (
     definitions,
     dead_letters,
     system,
+    stats,
     nodetypes,
     credentials,
     triggers,
     granting,
     keys,
+    session,
     entries,
 )
 
@@ -131,37 +112,25 @@ class Api(FastAPI):
         return super().openapi()
 
 
-def pages() -> APIRouter:
-    """Return the routes of the status page and of the API reference."""
-    router = hidden()
-    for path, (name, kind) in STATIC_FILES.items():
-        router.add_api_route(path, _file(path, name, kind), dependencies=[requires("page")])
-    return router
-
-
-def _file(path: str, name: str, kind: str) -> Callable[[], Awaitable[Response]]:
-    data = (files("rune.server") / "static" / name).read_bytes()
-    policy = DOCS_POLICY if path == "/docs" else CONTENT_SECURITY_POLICY
-    headers = {**STATIC_HEADERS, "Content-Security-Policy": policy}
-
-    async def endpoint() -> Response:
-        return Response(data, headers=headers, media_type=kind)
-
-    return endpoint
-
-
-def make_app(server: ServerContext, gate: Authenticator | None = None) -> FastAPI:
-    """Build the application. By default it serves only requests to the loopback, without authentication."""
+def make_app(
+    server: ServerContext, gate: Authenticator | None = None, interface: UserInterface | None = None
+) -> FastAPI:
+    """Build the application. By default it serves only requests to the loopback, without authentication, and the web
+    interface of this package."""
     app = Api()
+    interface = interface or built_interface()
     app.state.server = app.state.process = server
     app.state.gate = gate or LoopbackAuth()
+    app.state.build = "" if interface is None else interface.build
     operations = hidden()
     operations.add_api_route(f"{PREFIX}/openapi.json", get_openapi, dependencies=[requires("view")])
     operations.add_api_route("/metrics", metrics, dependencies=[requires("view")])
     if server.engine.instrumentation.tracer is not None:
         app.add_middleware(TraceMiddleware)
-    for router in (hooks, operations, pages(), health()):
+    for router in (hooks, operations, pages(interface), health()):
         app.router.routes.extend(router.routes)
+    if interface is not None:
+        app.router.default = PageFallback(interface, app.router.not_found)
     check_declared(app.router.routes, HEALTH.values())
     return app
 

@@ -6,6 +6,7 @@ some workflows; everything of other workflows is then reported as not found.
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import time
 from collections.abc import Awaitable, Callable
@@ -23,7 +24,7 @@ from starlette.types import Message, Scope, Send
 from rune.core.permissions import BOOTSTRAP, LOCAL_PRINCIPAL, Principal, Right
 from rune.decoding import MalformedDataError, decode
 from rune.errors import RuneError
-from rune.ports.access import ApiKey, ApiKeyStore, NewApiKey, digest_of, read_key
+from rune.ports.access import ApiKey, ApiKeyStore, NewApiKey, Session, digest_of, read_key
 from rune.ports.clock import Clock
 from rune.ports.journal import ExecutionRecord, StoreUnavailableError
 from rune.ports.workflows import LATEST, workflow_not_found
@@ -32,6 +33,7 @@ from rune.runtime.plan_cache import DefinitionNotFoundError
 from rune.runtime.services.audit_log import set_principal
 from rune.runtime.values import ExecutionNotFoundError
 from rune.server.responses import ApiError
+from rune.server.sessions import SESSION_COOKIE, Sessions
 
 if TYPE_CHECKING:
     from rune.server.context import ServerContext
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 CACHE_S = 0.5  # in a cluster, a revoked key may be accepted for this long
 USED_AT_PRECISION_MS = 60_000
 MAX_CACHED_KEYS = 10_000
+SAFE = frozenset({"GET", "HEAD"})
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _NO_KEY = ApiKey(id="", name="", role="viewer", digest=digest_of(""), created_at=0, created_by="")
 PUBLIC_PRINCIPALS = {"hook": Principal("hook", "viewer"), "page": Principal("page", "viewer")}
@@ -69,10 +72,10 @@ class KeyCache:
         await self._mark_used(key, now)
         return key
 
-    async def holds(self, id: str) -> bool:
-        """Whether a key is neither revoked nor expired."""
+    async def valid(self, id: str) -> ApiKey | None:
+        """Return the key with this id if it is neither revoked nor expired."""
         key = await self._find(id)
-        return key is not None and key.holds(self._clock.now())
+        return key if key is not None and key.holds(self._clock.now()) else None
 
     async def exist(self) -> bool:
         """Whether a key was ever created. Keys are never deleted, so a positive result is final."""
@@ -106,6 +109,13 @@ class KeyCache:
 def cached_keys(backend: Backend) -> KeyCache:
     """Return the keys of a backend. A store owned by this process is as fast as a cache, so it is read each time."""
     return KeyCache(backend.keys, backend.clock, cache_s=CACHE_S if backend.processes is not None else 0.0)
+
+
+def cached_sessions(backend: Backend) -> Sessions:
+    """Return the sessions of a backend."""
+    return Sessions(
+        backend.sessions, backend.clock, cache_s=CACHE_S if backend.processes is not None else 0.0
+    )
 
 
 class DeadLetterNotFoundError(RuneError):
@@ -188,8 +198,9 @@ class Authenticator(Protocol):
     async def authenticate(self, connection: HTTPConnection) -> Principal:
         """Return the principal of a request, or raise."""
 
-    async def holds(self, principal: Principal) -> bool:
-        """Whether a principal is still valid; checked during long responses."""
+    async def holds(self, principal: Principal, session: Session | None = None) -> bool:
+        """Whether a principal, and the session it was authenticated by, is still valid; checked during long
+        responses."""
 
 
 class Permission(SecurityBase):
@@ -217,8 +228,9 @@ class Permission(SecurityBase):
         check_right(principal, self.right)
         await check_scope(connection, principal)
         _set_principal(connection, principal)
-        if principal.name.startswith("key:"):
-            connection.scope["still"] = lambda: gate.holds(principal)
+        session: Session | None = connection.scope.get("session")
+        if principal.name.startswith("key:") or session is not None:
+            connection.scope["still"] = lambda: gate.holds(principal, session)
 
 
 def requires(right: Right) -> Any:
@@ -266,17 +278,20 @@ class LoopbackAuth:
         check_origin(connection)
         return LOCAL_PRINCIPAL
 
-    async def holds(self, principal: Principal) -> bool:
+    async def holds(self, principal: Principal, session: Session | None = None) -> bool:
         return True
 
 
 class ApiKeyAuth:
-    """Accepts the configured bootstrap key and the created API keys. While there are neither, a server on the loopback
-    requires no key."""
+    """Accepts the configured bootstrap key, the created API keys, and the sessions that were created with one of them.
+    While there are no keys, a server on the loopback requires none."""
 
-    def __init__(self, bootstrap: str, keys: KeyCache, *, loopback: bool = False) -> None:
+    def __init__(
+        self, bootstrap: str, keys: KeyCache, sessions: Sessions | None = None, *, loopback: bool = False
+    ) -> None:
         self._bootstrap = bootstrap.encode()
         self._keys = keys
+        self.sessions = sessions
         self._loopback = LoopbackAuth() if loopback else None
 
     async def authenticate(self, connection: HTTPConnection) -> Principal:
@@ -292,13 +307,49 @@ class ApiKeyAuth:
             found = None if sent is None else await self._keys.verify(sent)
             if found is not None:
                 return found.principal
+        elif (token := connection.cookies.get(SESSION_COOKIE)) and (
+            by_session := await self._by_session(connection, token)
+        ):
+            return by_session
         raise ApiError("send a valid API key: `Authorization: Bearer …`", code="UNAUTHORIZED")
 
     async def _requires_key(self) -> bool:
         return bool(self._bootstrap) or await self._keys.exist()
 
-    async def holds(self, principal: Principal) -> bool:
-        return await self._keys.holds(principal.name.removeprefix("key:"))
+    async def _by_session(self, connection: HTTPConnection, token: str) -> Principal | None:
+        session = None if self.sessions is None else await self.sessions.find(token)
+        principal = None if session is None else await self._principal_of(session)
+        if principal is not None:
+            # A browser adds the cookie by itself, and names the page that sent the request.
+            if connection.scope.get("method", "GET") not in SAFE and "origin" not in connection.headers:
+                raise ApiError("a change in a session requires the header `Origin`", code="FORBIDDEN")
+            connection.scope["session"] = session
+        return principal
+
+    async def _principal_of(self, session: Session) -> Principal | None:
+        """Return the principal of a session while the key that created it is valid."""
+        if session.principal == BOOTSTRAP:
+            known = bool(self._bootstrap) and hmac.compare_digest(session.proof, self.bootstrap_digest)
+            return Principal(BOOTSTRAP, "admin") if known else None
+        key = await self._keys.valid(session.principal.removeprefix("key:"))
+        return key.principal if key is not None and hmac.compare_digest(key.digest, session.proof) else None
+
+    @property
+    def bootstrap_digest(self) -> bytes:
+        return hashlib.sha256(self._bootstrap).digest()
+
+    async def proof_of(self, principal: Principal) -> bytes | None:
+        """Return the digest of the key of a principal; None if it has none."""
+        if principal.name == BOOTSTRAP:
+            return self.bootstrap_digest
+        key = await self._keys.valid(principal.name.removeprefix("key:"))
+        return None if key is None else key.digest
+
+    async def holds(self, principal: Principal, session: Session | None = None) -> bool:
+        if session is None:
+            return await self._keys.valid(principal.name.removeprefix("key:")) is not None
+        alive = self.sessions is not None and await self.sessions.holds(session)
+        return alive and await self._principal_of(session) is not None
 
 
 def check_origin(connection: HTTPConnection) -> None:

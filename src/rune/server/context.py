@@ -18,6 +18,8 @@ from rune.server.live.feed import (
 from rune.server.live.fleet_feed import FleetFeed
 from rune.server.monitoring import MetricsEndpoint, ReadinessProbe
 from rune.server.node_runs import NodeRuns
+from rune.server.overviews import OverviewCache
+from rune.server.statistics import StatisticsCache
 
 
 class ServerContext:
@@ -42,6 +44,8 @@ class ServerContext:
         self.feeds = FeedRegistry(engine, reader, self.changes, self.streams)
         self.fleet = FleetFeed(reader, self.changes)
         self.node_runs = NodeRuns(engine, reader)
+        self.overviews = OverviewCache(engine, reader)
+        self.statistics = StatisticsCache(reader.statistics, self.clock)
         self.probe = ReadinessProbe(engine, reader)
         self.metrics = MetricsEndpoint(engine)
         self.counters = engine.instrumentation.counters

@@ -186,9 +186,16 @@ async def readyz(request: Request) -> Response:
 
 
 async def version(request: Request) -> Response:
-    """Report the version of Rune and of Python."""
+    """Report the version of Rune and of Python, and the build of the web interface: a page that was loaded from another
+    build asks to be reloaded."""
     return Reply(
-        {"name": "rune", "version": rune.__version__, "api": "v1", "python": platform.python_version()}
+        {
+            "name": "rune",
+            "version": rune.__version__,
+            "api": "v1",
+            "python": platform.python_version(),
+            "build": getattr(request.app.state, "build", ""),
+        }
     )
 
 

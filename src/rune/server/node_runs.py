@@ -151,7 +151,7 @@ class _Page:
         self.found: list[tuple[Place, Key, NodeResult | NodeRun | None]] = []  # each with the place after it
         self.place = place
         self.status = filter.status
-        self._scope = _parse_scope(filter.lineage, plan)
+        self._scope = parse_scope(filter.lineage, plan)
         self._node = None if filter.node is None else plan.index.get(filter.node, -1)
         self._limit = limit
 
@@ -228,7 +228,7 @@ class NodeRuns:
     async def one(self, execution: str, node: str, lineage: str | None) -> NodeRun:
         """Return the run of one node in one lineage, with its output."""
         plan = await self._reader.plan(execution)
-        path, number = _parse_scope(lineage, plan), plan.index.get(node, -1)
+        path, number = parse_scope(lineage, plan), plan.index.get(node, -1)
         result = await self._result(execution, number, path)
         if result is not None or (number in plan.triggers and not path):
             return (await self._runs(execution, [((number, path), result)]))[0]
@@ -346,7 +346,8 @@ def _offer_triggers(page: _Page, plan: Plan) -> None:
         page.place = Place("n", 0)
 
 
-def _parse_scope(lineage: str | None, plan: Plan) -> Path:
+def parse_scope(lineage: str | None, plan: Plan) -> Path:
+    """Return the path of an item such as `users:5`; the root if none is named."""
     if lineage is None or not lineage.strip("/"):
         return ()
     path = parse_path(lineage, plan.index)

@@ -13,8 +13,8 @@ from rune.core.permissions import RIGHTS, ROLES, Right
 from rune.server.auth import Permission, UndeclaredPermissionError
 from rune.server.routing import ApiRoute
 
-OPEN = {"hook": re.compile("/hooks/.+"), "page": re.compile("/|/docs|/static/.+")}
-"""Paths of the routes without an API key: webhooks, which verify a secret themselves, and the static pages."""
+OPEN = {"hook": re.compile("/hooks/.+"), "page": re.compile("/|/docs|/(static|assets)/.+")}
+"""Paths of the routes without an API key: webhooks, which verify a secret themselves, and the files of the pages."""
 KNOWN = frozenset(OPEN).union(*RIGHTS.values())
 NO_KEY = "none"
 PRINCIPALS: tuple[str, ...] = (NO_KEY, *ROLES)

@@ -110,11 +110,19 @@ class ExecutionDetail(ExecutionView, frozen=True, kw_only=True):
     principal: str  # the key, the trigger or the parent execution that started it
 
 
+class CountView(View, frozen=True, kw_only=True):
+    """How many executions a filter selects, on all pages; an estimate unless `exact`."""
+
+    value: int
+    exact: bool
+
+
 class ExecutionPage(View, frozen=True, kw_only=True):
     """A page of executions, newest first. A page may hold fewer than `limit` and still have a `next` cursor."""
 
     executions: list[ExecutionView]
     next: str | None
+    count: CountView | None
 
 
 class Started(View, frozen=True, kw_only=True):
@@ -149,8 +157,27 @@ class Deployed(VersionView, frozen=True, kw_only=True):
     problems: list[Problem]
 
 
+class OutcomeView(View, frozen=True, kw_only=True):
+    """One of the newest executions of a workflow."""
+
+    execution_id: str
+    status: str
+    started_at: str
+    total_duration_ms: int | None
+
+
+class WorkflowActivity(View, frozen=True, kw_only=True):
+    """The newest executions of a workflow, newest first, and quantiles of the durations of the `measured` ones that
+    ended last; null if none has."""
+
+    outcomes: list[OutcomeView]
+    measured: int
+    p50_ms: int | None
+    p95_ms: int | None
+
+
 class WorkflowView(View, frozen=True, kw_only=True):
-    """A stored workflow in a list."""
+    """A stored workflow in a list. `activity` is null unless the request asks for it."""
 
     workflow_id: str
     name: str
@@ -159,6 +186,7 @@ class WorkflowView(View, frozen=True, kw_only=True):
     aliases: dict[str, int]
     deployed_at: str
     hidden: bool
+    activity: WorkflowActivity | None
 
 
 class WorkflowPage(View, frozen=True, kw_only=True):
@@ -364,7 +392,7 @@ def _version(version: Version) -> dict[str, Any]:
     }
 
 
-def workflow_view(entry: WorkflowEntry) -> WorkflowView:
+def workflow_view(entry: WorkflowEntry, activity: WorkflowActivity | None = None) -> WorkflowView:
     return WorkflowView(
         workflow_id=entry.workflow,
         name=entry.name,
@@ -373,6 +401,7 @@ def workflow_view(entry: WorkflowEntry) -> WorkflowView:
         aliases=entry.aliases,
         deployed_at=moment(entry.deployed_at),
         hidden=entry.hidden,
+        activity=activity,
     )
 
 

@@ -144,6 +144,6 @@ def test_unknown_cursor_is_rejected(tmp_path: Path) -> None:
             assert refused["code"] == "BAD_CURSOR"
         assert (await server.get("/dead-letters?cursor=gone", 422))["code"] == "BAD_CURSOR"
         last = await server.get(f"/executions?cursor={started.execution_id}")
-        assert last == {"executions": [], "next": None}
+        assert last == {"executions": [], "next": None, "count": None}
 
     run(tmp_path, work)

@@ -122,6 +122,7 @@ def test_readiness_reflects_store_availability(tmp_path: Path, monkeypatch: pyte
             raise StoreUnavailableError("gone")
 
         monkeypatch.setattr(server.master.reader, "executions", away)
+        monkeypatch.setattr(server.master.reader, "search", away)
         monkeypatch.setattr("rune.server.monitoring.PROBE_PERIOD_S", 0.0)
         await server.master.probe.touch()
         unready = await server.http.get("/readyz")
@@ -156,7 +157,7 @@ def test_internal_error_hides_details(tmp_path: Path, monkeypatch: pytest.Monkey
         async def broken(*_: object, **__: object) -> None:
             raise ZeroDivisionError("secret inside")
 
-        monkeypatch.setattr(server.master.reader, "executions", broken)
+        monkeypatch.setattr(server.master.reader, "search", broken)
         answer = await server.http.get("/api/v1/executions")
         assert (answer.status_code, answer.headers["content-type"]) == (500, "application/problem+json")
         assert "secret" not in answer.text

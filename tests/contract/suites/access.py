@@ -17,6 +17,8 @@ from rune.ports.access import (
     AuditFilter,
     AuditLogStore,
     KeyNotFoundError,
+    Session,
+    SessionStore,
     digest_of,
     new_entry_id,
     new_key,
@@ -54,6 +56,7 @@ class AccessStores(msgspec.Struct):
     grants: CredentialGrants
     log: AuditLogStore
     credentials: CredentialStore
+    sessions: SessionStore
 
 
 class AccessContract:
@@ -65,6 +68,32 @@ class AccessContract:
     def execute_directly(self, folder: Path, statement: str) -> str:
         """Run the statement on the database directly; return the error message."""
         raise NotImplementedError
+
+    @async_test
+    async def test_session_is_stored_until_removed(self, tmp_path: Path) -> None:
+        wanted = Session(id="s1", principal="key:k1", proof=b"\x00\xff", created_at=5, expires_at=9)
+        async with self.make_access_stores(tmp_path) as stores:
+            await stores.sessions.put(wanted)
+        async with self.make_access_stores(tmp_path) as stores:
+            assert await stores.sessions.find("s1") == wanted
+            assert await stores.sessions.find("s2") is None
+            await stores.sessions.remove("s1")
+            await stores.sessions.remove("s1")
+            assert await stores.sessions.find("s1") is None
+
+    @async_test
+    async def test_new_session_removes_expired_ones(self, tmp_path: Path) -> None:
+        def session(id: str, created_at: int) -> Session:
+            return Session(
+                id=id, principal="bootstrap", proof=b"p", created_at=created_at, expires_at=created_at + 10
+            )
+
+        async with self.make_access_stores(tmp_path) as stores:
+            for id, at in (("old", 0), ("live", 5), ("new", 10)):
+                await stores.sessions.put(session(id, at))
+            assert await stores.sessions.find("old") is None
+            assert await stores.sessions.find("live") is not None
+            assert await stores.sessions.find("new") is not None
 
     @async_test
     async def test_put_key_is_stored_unchanged(self, tmp_path: Path) -> None:

@@ -7,7 +7,14 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rune.ports.queries import ExecutionFilter, Store
+import msgspec
+import pytest
+
+from rune.adapters import search
+from rune.ports.queries import ExecutionCount, ExecutionFilter, Store
+from rune.runtime.lifecycle.launcher import StartOptions
+from rune.runtime.services.audit_log import as_principal
+from rune.testing.clock import VirtualClock
 from rune.testing.harness import Harness
 from tests.support.async_test import async_test
 
@@ -137,6 +144,117 @@ class QueryContract:
             assert [each.id for each in found] == [each["execution_id"] for each in runs[::-1]]
 
     @async_test
+    async def test_search_matches_every_filter(self, tmp_path: Path) -> None:
+        async with self.make_setup(tmp_path) as (harness, store):
+            first = await _ended(harness, FAN, labels={"customer": "7", "tier": "gold"})
+            halted = await _ended(harness, FAILING, labels={"customer": "7"})
+            again = (await harness.engine.services.executions.retry(halted, key="again")).id
+            await harness.settle()
+            labels = {"customer": "8", "note": "x" * 900 + "é\n"}
+            with as_principal("key:k1"):
+                services = harness.engine.services.executions
+                record = await services.start_definition(
+                    msgspec.json.encode(FAN), b'{"xs": []}', StartOptions(labels=labels)
+                )
+            await harness.settle()
+            other = record.id
+            partly = await _ended(harness, PARTLY, {"xs": [0, 1]})
+            cases: list[tuple[ExecutionFilter, list[str]]] = [
+                (ExecutionFilter(), [partly, other, again, halted, first]),
+                (ExecutionFilter(labels={"customer": "7"}), [again, halted, first]),
+                (ExecutionFilter(labels={"customer": "7", "tier": "gold"}), [first]),
+                (ExecutionFilter(labels={"note": "x" * 900 + "é\n"}), [other]),
+                (ExecutionFilter(labels={"customer": "9"}), []),
+                (ExecutionFilter(labels={"customer": "7"}, statuses=("halted",)), [again, halted]),
+                (ExecutionFilter(code="NO"), [again, halted]),
+                (ExecutionFilter(code="NO", workflow="fan"), []),
+                (ExecutionFilter(code="N"), []),
+                (ExecutionFilter(retry_of=halted), [again]),
+                (ExecutionFilter(principal="key:k1"), [other]),
+                (ExecutionFilter(principal="local"), [partly, again, halted, first]),
+                (ExecutionFilter(failed_items=True), [partly]),
+                (ExecutionFilter(scopes=("fa*",)), [other, again, halted, first]),
+                (ExecutionFilter(scopes=("f_n", "part*")), [partly]),
+                (ExecutionFilter(workflow="fan", scopes=("fan",)), [other, first]),
+                (ExecutionFilter(parent="nothing"), []),
+            ]
+            for wanted, expected in cases:
+                found = await store.search(wanted)
+                assert [each.id for each in found.executions] == expected, wanted
+                assert found.next is None
+                assert await store.count(wanted) == ExecutionCount(len(expected), True), wanted
+                assert [each.id for each in await store.executions(wanted, limit=2)] == expected[:2], wanted
+
+    @async_test
+    async def test_search_finds_children_of_execution(self, tmp_path: Path) -> None:
+        waiting = {"id": "nap", "nodes": [{"id": "n", "type": "wait", "parameters": {"amount": 9}}]}
+        parent = {
+            "id": "outer",
+            "nodes": [{"id": "c", "type": "workflow", "parameters": {"workflow": "nap"}}],
+        }
+        async with self.make_setup(tmp_path) as (harness, store):
+            await harness.engine.services.workflows.deploy(msgspec.json.encode(waiting))
+            outer = await harness.start(parent)
+            await harness.settle()
+            (child,) = (await store.search(ExecutionFilter(parent=outer.accepted.id))).executions
+            assert child.workflow == "nap"
+            assert child.id != outer.accepted.id
+            await outer.end()
+
+    @async_test
+    async def test_search_by_time_selects_period(self, tmp_path: Path) -> None:
+        async with self.make_setup(tmp_path) as (harness, store):
+            clock = harness.clock
+            assert isinstance(clock, VirtualClock)
+            ids, times = [], []
+            for _ in range(5):
+                times.append(clock.now())
+                ids.append(await _ended(harness, FAILING))
+                clock.advance(3_600_000)
+            for low in range(5):
+                for high in range(low, 5):
+                    wanted = ExecutionFilter(since=times[low], until=times[high])
+                    found = await store.search(wanted)
+                    assert [each.id for each in found.executions] == ids[low:high][::-1]
+            late = await store.search(ExecutionFilter(since=clock.now()))
+            assert late.executions == []
+
+    @async_test
+    async def test_search_pages_are_limited_in_work_and_complete(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(search, "MAX_SCANNED", 4)
+        async with self.make_setup(tmp_path) as (harness, store):
+            ids = []
+            for number in range(20):
+                id = await _ended(harness, FAN if number % 7 else FAILING, labels={"all": "1"})
+                ids += [] if number % 7 else [id]
+            wanted = ExecutionFilter(labels={"all": "1"}, scopes=("failing",))
+            found: list[str] = []
+            after, pages = None, 0
+            while True:
+                page = await store.search(wanted, after=after, limit=2)
+                found += [each.id for each in page.executions]
+                after, pages = page.next, pages + 1
+                if after is None:
+                    break
+            assert found == ids[::-1]
+            assert pages > 3
+            assert [each.id for each in await store.executions(wanted)] == ids[::-1]
+
+    @async_test
+    async def test_count_of_many_executions_is_estimated(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(search, "MAX_COUNTED", 5)
+        async with self.make_setup(tmp_path) as (harness, store):
+            for _ in range(20):
+                await _ended(harness, FAILING)
+            found = await store.count(ExecutionFilter())
+            assert not found.exact
+            assert 15 <= found.count <= 25
+
+    @async_test
     async def test_execution_summary_contains_end_and_error(self, tmp_path: Path) -> None:
         async with self.make_setup(tmp_path) as (harness, store):
             summary = await store.execution((await harness.run(FAILING))["execution_id"])
@@ -193,6 +311,13 @@ class QueryContract:
             assert _kinds(await store.events(run.accepted.id))[-1] == "node.waiting"
             await run.end()
             assert _kinds(await store.events(run.accepted.id))[-1] == "execution.completed"
+
+
+async def _ended(harness: Harness, document: dict[str, Any], input: Any = None, **options: Any) -> str:
+    """Run a definition to its end and return the id of the execution."""
+    run = await harness.start(document, {"xs": []} if input is None else input, **options)
+    await run.end()
+    return run.accepted.id
 
 
 def _kinds(events: Sequence[Any]) -> list[str]:

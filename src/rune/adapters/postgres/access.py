@@ -9,7 +9,7 @@ import msgspec
 
 from rune.adapters.postgres.database import Database, query
 from rune.adapters.rows import entry_of, entry_row, key_of, key_row
-from rune.ports.access import ALL_ENTRIES, ApiKey, AuditEntry, AuditFilter, Limits, key_not_found
+from rune.ports.access import ALL_ENTRIES, ApiKey, AuditEntry, AuditFilter, Limits, Session, key_not_found
 
 _MAX_NUMBER = 2**63 - 1
 _LIMITS = msgspec.json.Decoder(Limits)
@@ -44,6 +44,21 @@ class PostgresApiKeys:
     async def exist(self) -> bool:
         (row,) = await self._database.fetch(query("api_keys_exist"))
         return bool(row["found"])
+
+
+class PostgresSessions:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def put(self, session: Session) -> None:
+        await self._database.fetch(query("session_insert"), *msgspec.structs.astuple(session))
+
+    async def find(self, id: str) -> Session | None:
+        row = await self._database.find(query("session_find"), id)
+        return None if row is None else Session(**dict(row))
+
+    async def remove(self, id: str) -> None:
+        await self._database.fetch(query("session_remove"), id)
 
 
 class PostgresAuditLog:

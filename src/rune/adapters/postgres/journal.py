@@ -15,14 +15,17 @@ from rune.adapters.postgres.batching import Lookup, ResultReader
 from rune.adapters.postgres.database import Database, is_storable, query
 from rune.adapters.postgres.journal_writes import ACCEPTED, LANES, FactWriter, StartWriter
 from rune.adapters.rows import letter_of, list_page, summary_of
+from rune.adapters.search import ExecutionSearch, is_listed
+from rune.adapters.statistics import ExecutionStatistics
 from rune.codec.facts import decode_fact, decode_path, encode_path
 from rune.core.execution.fact import ExecutionEnded, SignalReceived, TokenFact
 from rune.core.execution.token import Path
 from rune.ports.journal import FORMAT, DeadLetter, ExecutionRecord, NewerFormatError, StoredFact
-from rune.ports.queries import ALL_EXECUTIONS, STATUSES, ExecutionFilter, Summary
+from rune.ports.queries import ALL_EXECUTIONS, STATUSES, ExecutionFilter, ExecutionsFound, Summary
 
 MAX_HISTORIES = 64
 _END = msgspec.msgpack.Decoder(ExecutionEnded)
+_COLUMNS = "x.id, x.workflow, x.hash, x.status, x.at, x.ended_at, x.accepted, x.ending"
 
 FactsWanted = tuple[str, int, int | None]
 """Execution, number after which facts are read, maximum number of facts."""
@@ -151,16 +154,40 @@ class PostgresJournal:
         await self._database.close()
 
 
+def _like(scope: str) -> tuple[str, str]:
+    return "LIKE {}", scope.replace("_", r"\_").replace("*", "%")
+
+
 class PostgresIndex:
     """Lists executions and their claims; reads only."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        search = ExecutionSearch(self._fetch, _COLUMNS, summary_of, _like)
+        self._search = search
+        self.count = search.count
+        self.statistics = ExecutionStatistics(self._fetch)
+
+    async def search(
+        self, wanted: ExecutionFilter, *, after: str | None = None, limit: int = 50
+    ) -> ExecutionsFound:
+        if not all(is_storable(each or "") for each in (wanted.workflow, wanted.hash, wanted.parent, after)):
+            return ExecutionsFound([], None)
+        return await self._search.find(wanted, after=after, limit=limit)
+
+    async def _fetch(self, statement: str, values: list[Any]) -> list[Any]:
+        text = statement
+        for number, value in enumerate(values, 1):
+            kind = "text" if isinstance(value, str) else "bigint"
+            text = text.replace("{}", f"${number}::{kind}", 1)
+        return list(await self._database.fetch(text, *values))
 
     async def executions(
         self, wanted: ExecutionFilter = ALL_EXECUTIONS, *, after: str | None = None, limit: int = 50
     ) -> list[Summary]:
         """Return executions, newest first, after a given id."""
+        if not is_listed(wanted):
+            return await self._search.all(wanted, after=after, limit=limit)
         return await list_page(lambda start, most: self._page(wanted, start, most), wanted, after, limit)
 
     async def _page(self, wanted: ExecutionFilter, after: str | None, limit: int) -> list[Summary]:

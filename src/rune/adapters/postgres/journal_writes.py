@@ -19,7 +19,7 @@ import msgspec
 
 from rune.adapters.postgres.batching import splitting
 from rune.adapters.postgres.database import Database, DatabaseRefusedError, Row, query
-from rune.adapters.rows import LETTERS, references
+from rune.adapters.rows import LETTERS, end_terms, references, start_terms
 from rune.batching import Batcher
 from rune.codec.facts import decode_fact, encode_fact, encode_path, fact_columns
 from rune.core.execution.fact import (
@@ -117,7 +117,7 @@ class IdBeingReleasedError(Exception):
 class PendingStart:
     """A start in a batch: the execution and its initial facts."""
 
-    __slots__ = ("body", "defined", "digest", "execution", "needed", "rows", "size")
+    __slots__ = ("body", "defined", "digest", "execution", "needed", "rows", "size", "terms")
 
     def __init__(self, execution: ExecutionRecord, kept: Sequence[Fact], *, defined: bool) -> None:
         self.execution = execution
@@ -126,6 +126,7 @@ class PendingStart:
         self.digest = _digest(execution) if execution.key is not None else None
         self.rows: list[Columns] = [columns(fact) for fact in kept]
         self.needed = sorted(references(execution, kept))
+        self.terms = start_terms(execution)
         self.size = len(self.body) + sum(len(row[5]) for row in self.rows)
 
     def names(self) -> Iterable[object]:
@@ -212,17 +213,25 @@ class StartWriter:
             return accepted
 
     async def _write(self, group: Sequence[PendingStart]) -> list[Any]:
-        rows = await self._database.fetch(self._statement, *_start_arguments(group), ACTIVATION_MS)
+        arguments = [*_start_arguments(group), ACTIVATION_MS]
+        statement = self._statement
+        if any(start.terms for start in group):
+            statement = query("accept_with_terms")
+            arguments += _term_columns([start.terms for start in group])
+        rows = await self._database.fetch(statement, *arguments)
         verdicts = {row["start"]: row for row in rows}
         return [_start_result(start, verdicts.get(number)) for number, start in enumerate(group, 1)]
 
     async def _write_limited(self, start: PendingStart, held: AppliedLimits) -> ExecutionRecord:
         """Write one start in its own transaction, because limits stay locked until it is durable and starts without
         limits must not wait for them."""
-        arguments = _start_arguments([start])
-        statement, subjects = query("accept_limited"), sorted(held.subjects)
+        arguments = [sorted(held.subjects), bool(held.full), *_start_arguments([start]), ACTIVATION_MS]
+        statement = query("accept_limited")
+        if start.terms:
+            statement = query("accept_limited_with_terms")
+            arguments += _term_columns([start.terms])
         async with self._limited:
-            rows = await self._database.fetch(statement, subjects, bool(held.full), *arguments, ACTIVATION_MS)
+            rows = await self._database.fetch(statement, *arguments)
         row = rows[0] if rows else None
         if row is not None and row["verdict"] in (FULL, RATE, RUNNING):
             raise start_limit_error(row["verdict"], row["name"], row["pause"] or 0, held.full)
@@ -254,6 +263,12 @@ def _start_arguments(group: Sequence[PendingStart]) -> list[Any]:
         [number for number, start in enumerate(group, 1) for _ in start.rows],
         *arrays([row for start in group for row in start.rows]),
     ]
+
+
+def _term_columns(group: Sequence[Sequence[str]]) -> list[Any]:
+    """Return which element of a group each term belongs to, from 1, and the terms."""
+    rows = [(number, term) for number, terms in enumerate(group, 1) for term in terms]
+    return [[number for number, _ in rows], [term for _, term in rows]]
 
 
 def _parents(parents: Sequence[Parent | None]) -> list[list[Any]]:
@@ -413,7 +428,12 @@ class FactWriter:
     async def _write(self, group: Sequence[FactRun]) -> list[Any]:
         claims, self._claims = self._claims, []
         try:
-            rows = await self._database.fetch(self._statement, *_fact_arguments(group, claims))
+            statement, arguments = self._statement, _fact_arguments(group, claims)
+            terms = [() if run.ending is None else end_terms(run.ending) for run in group]
+            if any(terms):
+                statement = query("record_with_terms")
+                arguments += _term_columns(terms)
+            rows = await self._database.fetch(statement, *arguments)
         except StoreUnavailableError:
             self._claims = [*claims, *self._claims][:MAX_CLAIMS]
             raise

@@ -22,12 +22,16 @@ from rune.adapters.postgres.database import (
     query,
     redacted_url,
 )
+from rune.adapters.rows import stored_terms
 from rune.ports.journal import NewerFormatError
 
 LOCK_TIMEOUT_S = 60.0
 """How long a step is retried while other sessions lock its tables."""
 
 MIN_SERVER_VERSION = 140_000
+SEARCH = "0014"
+"""The step after which the existing executions get the terms that they are found by."""
+
 _RETRY_DELAY_S = 0.2
 
 
@@ -46,6 +50,17 @@ async def migrate(dsn: str, steps: Sequence[tuple[str, str]] | None = None) -> l
     except DRIVER_ERRORS as error:
         raise map_error(error, redacted_url(dsn)) from error
     return [name for name in names if name is not None]
+
+
+async def _add_terms(connection: Connection) -> None:
+    """Add the terms that the executions of an older version are found by."""
+    last = 0
+    while rows := await connection.fetch(query("executions_to_index"), last):
+        last = rows[-1]["n"]
+        terms = [(term, row["n"]) for row in rows for term in stored_terms(row["accepted"], row["ending"])]
+        await connection.execute(
+            query("terms_insert"), [term for term, _ in terms], [number for _, number in terms]
+        )
 
 
 async def _check_server(connection: Connection) -> None:
@@ -83,6 +98,8 @@ async def _step(connection: Connection, number: int, steps: Sequence[tuple[str, 
                 if version >= number:
                     return None
                 await connection.execute(text)
+                if name.startswith(SEARCH):
+                    await _add_terms(connection)
                 await connection.execute(query("migration_record"), number, name)
                 return name
         except asyncpg.LockNotAvailableError:

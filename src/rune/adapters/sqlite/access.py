@@ -21,6 +21,7 @@ from rune.ports.access import (
     AuditFilter,
     Bucket,
     Limits,
+    Session,
     StartLimitError,
     key_not_found,
     start_limit_error,
@@ -28,6 +29,7 @@ from rune.ports.access import (
 from rune.ports.journal import ExecutionRecord
 
 _KEY_COLUMNS = "id, name, role, scopes, digest, created_at, created_by, expires_at, revoked_at, used_at"
+_SESSION_COLUMNS = "id, principal, proof, created_at, expires_at"
 _AUDIT_COLUMNS = "number, id, at, actor, action, target, details, outcome"
 _SELECT_ENTRIES = (
     f"SELECT {_AUDIT_COLUMNS} FROM log WHERE number < ?1 AND (?2 IS NULL OR actor = ?2)"
@@ -105,6 +107,29 @@ def _get_key(db: sqlite3.Connection, id: str) -> ApiKey:
     if row is None:
         raise key_not_found(id)
     return key_of(row)
+
+
+class SqliteSessions:
+    """Implements the session store."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def put(self, session: Session) -> None:
+        row = msgspec.structs.astuple(session)
+
+        def work(db: sqlite3.Connection) -> None:
+            db.execute("DELETE FROM session WHERE expires_at <= ?", (session.created_at,))
+            db.execute(f"INSERT INTO session ({_SESSION_COLUMNS}) VALUES (?, ?, ?, ?, ?)", row)
+
+        await self._database.submit(work)
+
+    async def find(self, id: str) -> Session | None:
+        rows = read(self._database, f"SELECT {_SESSION_COLUMNS} FROM session WHERE id = ?", (id,))
+        return Session(**dict(zip(Session.__struct_fields__, rows[0], strict=True))) if rows else None
+
+    async def remove(self, id: str) -> None:
+        await self._database.submit(lambda db: db.execute("DELETE FROM session WHERE id = ?", (id,)).rowcount)
 
 
 class SqliteAuditLog:

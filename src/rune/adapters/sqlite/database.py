@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from rune.adapters.private_files import create_private_file, restrict_file
-from rune.adapters.rows import LETTERS
+from rune.adapters.rows import LETTERS, end_terms, stored_terms
 from rune.core.execution.fact import ExecutionEnded
 from rune.ports.journal import NewerFormatError, StoreDamagedError, StoreUnavailableError
 
@@ -36,9 +36,20 @@ def _read_migration(name: str) -> Callable[[], str]:
 
 MIGRATIONS: tuple[Callable[[], str], ...] = tuple(
     _read_migration(name)
-    for name in ("0001_schema", "0002_lists", "0003_access", "0004_triggers", "0005_limits", "0006_sources")
+    for name in (
+        "0001_schema",
+        "0002_lists",
+        "0003_access",
+        "0004_triggers",
+        "0005_limits",
+        "0006_sources",
+        "0007_sessions",
+        "0008_search",
+    )
 )
 """Migration i takes a file from version i to version i + 1."""
+
+SEARCH_VERSION = 8
 
 BUSY_TIMEOUT_MS = 10_000
 """How long a connection waits for a lock of another one."""
@@ -67,6 +78,7 @@ _CLAIM_STATEMENTS = _statements(_INSERT_CLAIMS, 5)
 _START_STATEMENTS = _statements(
     "INSERT INTO execution (n, id, workflow, hash, at, wake_at, accepted) VALUES ", 7
 )
+_TERM_STATEMENTS = _statements("INSERT OR IGNORE INTO execution_term (term, n) VALUES ", 2)
 _WAKE_STATEMENTS = {
     width: f"WITH sleeper (n, wake_at) AS (VALUES {', '.join(['(?, ?)'] * width)}) "
     "UPDATE execution SET wake_at = sleeper.wake_at FROM sleeper "
@@ -93,8 +105,21 @@ def migrate(connection: sqlite3.Connection) -> None:
         )
     for number in range(version, len(MIGRATIONS)):
         connection.executescript(
-            f"BEGIN IMMEDIATE;\n{MIGRATIONS[number]()}\nPRAGMA user_version = {number + 1};\nCOMMIT;"
+            f"BEGIN IMMEDIATE;\n{MIGRATIONS[number]()}\nPRAGMA user_version = {number + 1};"
         )
+        if number + 1 == SEARCH_VERSION:
+            _add_terms(connection)
+        connection.execute("COMMIT")
+
+
+def _add_terms(connection: sqlite3.Connection) -> None:
+    """Add the terms that the executions of an older version are found by."""
+    last = 0
+    while rows := connection.execute(
+        "SELECT n, accepted, end FROM execution WHERE n > ? ORDER BY n LIMIT 1000", (last,)
+    ).fetchall():
+        last = rows[-1][0]
+        insert_terms(connection, [(term, n) for n, *body in rows for term in stored_terms(*body)])
 
 
 class Database:
@@ -351,19 +376,26 @@ class Rows:
 
 
 class Start:
-    """A write of one accepted execution."""
+    """A write of one accepted execution and the terms that it is found by."""
 
-    __slots__ = ("row",)
+    __slots__ = ("row", "terms")
 
-    def __init__(self, row: tuple[Any, ...]) -> None:
+    def __init__(self, row: tuple[Any, ...], terms: Sequence[str] = ()) -> None:
         self.row = row
+        self.terms = terms
 
     def __call__(self, db: sqlite3.Connection) -> None:
-        _insert(db, _START_STATEMENTS, [self.row])
+        write_starts(db, [self])
 
 
 def write_starts(db: sqlite3.Connection, group: Sequence[Start]) -> None:
     _insert(db, _START_STATEMENTS, [each.row for each in group])
+    insert_terms(db, [(term, each.row[0]) for each in group for term in each.terms])
+
+
+def insert_terms(db: sqlite3.Connection, rows: Sequence[tuple[str, int]]) -> None:
+    """Insert what executions are found by; terms that are stored already are skipped."""
+    _insert(db, _TERM_STATEMENTS, rows)
 
 
 def insert_facts(db: sqlite3.Connection, rows: Sequence[Row]) -> None:
@@ -393,6 +425,10 @@ def write_rows(db: sqlite3.Connection, group: Sequence[Rows]) -> None:
     if ends:
         _insert(db, _END_STATEMENTS, ends)
         _insert_dead_letters(db, group)
+        terms = [
+            (term, each.facts[0][0]) for each in group if each.end is not None for term in end_terms(each.end)
+        ]
+        insert_terms(db, terms)
 
 
 def _insert_dead_letters(db: sqlite3.Connection, group: Sequence[Rows]) -> None:

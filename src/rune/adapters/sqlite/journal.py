@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from rune.adapters.rows import letter_of, references
+from rune.adapters.rows import letter_of, references, start_terms
 from rune.adapters.sqlite.access import check_start_limits
 from rune.adapters.sqlite.database import Database, Row, Rows, Start, insert_facts
 from rune.codec.facts import KINDS, decode_fact, encode_fact, encode_path, fact_columns
@@ -122,7 +122,7 @@ class SqliteJournal:
         known: ExecutionRecord | StartLimitError | None
         plain = execution.key is None and execution.parent is None and not kept and not execution.needs
         if plain and held is None:
-            known = await self._insert_start(row, execution.id)
+            known = await self._insert_start(row, execution)
         else:
             facts = self._rows(number, kept, late=0)
             known = await self._database.submit(
@@ -136,12 +136,12 @@ class SqliteJournal:
         self._numbers[execution.id] = number
         return execution
 
-    async def _insert_start(self, row: tuple[Any, ...], execution: str) -> ExecutionRecord | None:
+    async def _insert_start(self, row: tuple[Any, ...], execution: ExecutionRecord) -> ExecutionRecord | None:
         """Write a plain start; return the execution that has the same id, if there is one."""
         try:
-            await self._database.submit(Start(row))
+            await self._database.submit(Start(row, start_terms(execution)))
         except sqlite3.IntegrityError:
-            return await self.accepted(execution)
+            return await self.accepted(execution.id)
         return None
 
     def _rows(self, number: int, facts: Sequence[Fact], late: int) -> list[Row]:
@@ -428,7 +428,7 @@ def accept_row(
         return refused
     if execution.key is not None:
         db.execute(_INSERT_KEY, (execution.key, execution.id, _digest(execution), execution.at))
-    Start(row)(db)
+    Start(row, start_terms(execution))(db)
     if execution.parent is not None:
         db.execute("UPDATE execution SET parent = ? WHERE n = ?", (execution.parent.execution, row[0]))
     insert_facts(db, facts)

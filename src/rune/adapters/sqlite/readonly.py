@@ -12,11 +12,13 @@ from typing import Any
 
 from rune.adapters.private_files import restrict_file
 from rune.adapters.rows import list_page, summary_of
+from rune.adapters.search import ExecutionSearch, is_listed
 from rune.adapters.sqlite.database import MIGRATIONS, Database, WriteFunction, store_error
+from rune.adapters.statistics import ExecutionStatistics
 from rune.codec.facts import decode_path
 from rune.core.execution.token import Path as LineagePath
 from rune.ports.journal import NewerFormatError, StoreUnavailableError
-from rune.ports.queries import ALL_EXECUTIONS, STATUSES, ExecutionFilter, Summary
+from rune.ports.queries import ALL_EXECUTIONS, STATUSES, ExecutionFilter, ExecutionsFound, Summary
 
 EMPTY = "EMPTY_STORE"
 """Error code for a file without a schema, because nothing was ever written."""
@@ -48,6 +50,10 @@ def list_statement(
         f"SELECT * FROM (SELECT n FROM execution WHERE {of}status = '{name}' AND {tail})" for name in selected
     )
     return f"{head} n IN ({' UNION ALL '.join(each)}) ORDER BY n DESC LIMIT :limit"
+
+
+def _like(scope: str) -> tuple[str, str]:
+    return "GLOB {}", scope
 
 
 class ReadOnlyDatabase(Database):
@@ -102,10 +108,24 @@ class SqliteIndex:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        search = ExecutionSearch(self._fetch, _COLUMNS, summary_of, _like)
+        self._search = search
+        self.count = search.count
+        self.statistics = ExecutionStatistics(self._fetch)
+
+    async def search(
+        self, wanted: ExecutionFilter, *, after: str | None = None, limit: int = 50
+    ) -> ExecutionsFound:
+        return await self._search.find(wanted, after=after, limit=limit)
+
+    async def _fetch(self, statement: str, values: list[Any]) -> list[tuple[Any, ...]]:
+        return self._database.reader.execute(statement.replace("{}", "?"), values).fetchall()
 
     async def executions(
         self, wanted: ExecutionFilter = ALL_EXECUTIONS, *, after: str | None = None, limit: int = 50
     ) -> list[Summary]:
+        if not is_listed(wanted):
+            return await self._search.all(wanted, after=after, limit=limit)
         return await list_page(lambda start, most: self._page(wanted, start, most), wanted, after, limit)
 
     async def _page(self, wanted: ExecutionFilter, after: str | None, limit: int) -> list[Summary]:

@@ -88,6 +88,24 @@ def list_executions(
         str | None,
         typer.Option("--since", metavar="AGE", help="Only executions started within this time: 30m, 2h, 7d."),
     ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option("--until", metavar="AGE", help="Only executions started before this time: 30m, 2h, 7d."),
+    ] = None,
+    code: Annotated[
+        str | None, typer.Option("--code", help="Only executions that ended with this error code.")
+    ] = None,
+    principal: Annotated[
+        str | None,
+        typer.Option("--by", metavar="PRINCIPAL", help="Only executions that this principal started."),
+    ] = None,
+    parent: Annotated[
+        str | None, typer.Option("--parent", metavar="ID", help="Only children of this execution.")
+    ] = None,
+    retry_of: Annotated[
+        str | None,
+        typer.Option("--retry-of", metavar="ID", help="Only retries and reruns of this execution."),
+    ] = None,
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=1, max=100_000, help="Maximum number of results.")
     ] = 20,
@@ -99,20 +117,30 @@ def list_executions(
       rune list --failed --limit 5
       rune list --workflow orders --version 3 --since 2h
       rune list --label customer=7
+      rune list --code HTTP_TIMEOUT --since 1d --until 2h
     """
     if version is not None and workflow is None:
         raise typer.BadParameter("--version requires --workflow")
     statuses = [each.value for each in status or ()] + (["failed", "halted"] if failed else [])
-    wanted = ExecutionFilter(
-        statuses=tuple(dict.fromkeys(statuses)), workflow=workflow, failed_items=failed_items
-    )
 
     async def work(reader: ExecutionReader, settings: Settings) -> int:
         hash = None
         if workflow is not None and version is not None:
             hash = choose(workflow, await reader.workflows.versions(workflow), str(version)).hash
-        labels, oldest = labels_of(tuple(label or ())), _oldest(since)
-        found = await _select(reader, wanted, limit, labels, oldest, hash)
+        wanted = ExecutionFilter(
+            statuses=tuple(dict.fromkeys(statuses)),
+            workflow=workflow,
+            hash=hash,
+            failed_items=failed_items,
+            labels=labels_of(tuple(label or ())),
+            since=_ago(since),
+            until=_ago(until),
+            code=code,
+            principal=principal,
+            parent=parent,
+            retry_of=retry_of,
+        )
+        found = await reader.executions(wanted, limit=limit)
         _print_summaries(found, as_json=as_json)
         if not found and "failed" in wanted.statuses and "halted" not in wanted.statuses:
             await _hint_halted(reader, wanted)
@@ -135,36 +163,9 @@ async def _hint_halted(reader: ExecutionReader, wanted: ExecutionFilter) -> None
         print(f"rune: {number} {verb} halted by a node; `rune list --failed` lists both", file=sys.stderr)
 
 
-def _oldest(since: str | None) -> int:
+def _ago(age: str | None) -> int | None:
     """Return the start of a time span that ends now, in epoch ms."""
-    return 0 if since is None else time.time_ns() // 1_000_000 - parse_duration(since)
-
-
-async def _select(
-    reader: ExecutionReader,
-    wanted: ExecutionFilter,
-    limit: int,
-    labels: dict[str, str],
-    oldest: int,
-    hash: str | None,
-) -> list[Summary]:
-    """Return up to `limit` executions that also have these labels and this hash and did not start before `oldest`."""
-    if not (labels or oldest or hash):
-        return await reader.executions(wanted, limit=limit)
-    found: list[Summary] = []
-    after: str | None = None
-    while True:
-        page = await reader.executions(wanted, after=after, limit=PAGE_SIZE)
-        for each in page:
-            if each.started_at < oldest:  # the newest are first
-                return found
-            if hash in (None, each.hash) and labels.items() <= each.labels.items():
-                found.append(each)
-                if len(found) == limit:
-                    return found
-        if len(page) < PAGE_SIZE:
-            return found
-        after = page[-1].id
+    return None if age is None else time.time_ns() // 1_000_000 - parse_duration(age)
 
 
 def _print_summaries(found: list[Summary], *, as_json: bool) -> None:

@@ -14,7 +14,7 @@ from rune.core.execution.token import Path
 from rune.core.plan.model import Plan
 from rune.ports.blobs import BlobStore
 from rune.ports.journal import ExecutionRecord, Journal, StoredFact
-from rune.ports.queries import Event, Executions, NodeRun
+from rune.ports.queries import Event, Executions, NodeRun, Statistics
 from rune.ports.workflows import WorkflowStore
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.queries.history import History
@@ -25,6 +25,10 @@ BATCH = 1_000
 
 class ExecutionIndex(Executions, Protocol):
     """Lists executions, and answers what is known of them without reading their facts."""
+
+    @property
+    def statistics(self) -> Statistics:
+        """Counts of executions."""
 
     async def matching(self, prefix: str, limit: int) -> list[str]:
         """Return up to `limit` ids that start with a prefix."""
@@ -63,6 +67,9 @@ class ExecutionReader:
         self.snapshot = snapshots.snapshot
         self.executions = index.executions
         self.execution = index.execution
+        self.search = index.search
+        self.count = index.count
+        self.statistics = index.statistics
         self.matching = index.matching
         self.claims = index.claims
         self.workflows = workflows

@@ -31,7 +31,7 @@ from rune.server.auth import requires
 from rune.server.context import ServerContext
 from rune.server.parameters import KeyId, WorkflowId
 from rune.server.responses import ApiError, Reply, no_content
-from rune.server.routing import PREFIX, Caller, JsonBody, Omittable, Page, Server, example, resource
+from rune.server.routing import PREFIX, JsonBody, Omittable, Page, Server, example, resource
 from rune.server.schemas import View
 
 entries = resource("audit log")
@@ -217,14 +217,6 @@ class KeyList(View, frozen=True, kw_only=True):
     keys: list[KeyView]
 
 
-class Me(View, frozen=True, kw_only=True):
-    """The principal of a request."""
-
-    principal: str
-    role: Role
-    workflows: list[str]
-
-
 def key_view(key: ApiKey, limits: Limits = NO_LIMITS) -> KeyView:
     return KeyView(**_key_fields(key, limits))
 
@@ -306,15 +298,3 @@ async def revoke_key(id: KeyId, server: Server) -> Response:
     """Rejects the key from now on and ends the event streams that use it."""
     await server.services.access.revoke_key(id)
     return no_content()
-
-
-@keys.get(
-    "/me",
-    summary="Get the principal of the request",
-    dependencies=[requires("view")],
-    response_model=Me,
-)
-async def get_me(server: Server, caller: Caller) -> Response:
-    """Role and workflows of the API key."""
-    me = caller
-    return Reply(Me(principal=me.name, role=me.role, workflows=list(me.scopes)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -12,7 +14,7 @@ from starlette.responses import Response
 from rune.core.definition.diff import Change, difference
 from rune.core.execution.explain import explain as why
 from rune.core.limits import LIMITS
-from rune.core.permissions import Principal
+from rune.core.permissions import Principal, fits
 from rune.errors import LimitExceededError
 from rune.ports.journal import ExecutionRecord
 from rune.ports.queries import ExecutionFilter, NodeRun, Summary
@@ -40,6 +42,7 @@ from rune.server.routing import (
     resource,
 )
 from rune.server.schemas import (
+    CountView,
     ExecutionDetail,
     ExecutionPage,
     Explanation,
@@ -72,6 +75,7 @@ Which = Annotated[
 ]
 executions = resource("executions")
 comparing = resource("executions")
+ID_BEGINNING = re.compile(r"x[0-9a-f]{3,40}")
 BATCH_SIZE = 200  # executions per read of a search
 MAX_SCANNED = 2_000  # executions per search
 MAX_COMPARED_RUNS = 20_000
@@ -187,7 +191,7 @@ def _start_options(body: StartBody, key: str | None) -> tuple[StartOptions, str 
 
 
 class ExecutionQuery(Page):
-    """Filters of the list of executions."""
+    """Filters of the list of executions; all of them must match."""
 
     status: list[Status] = Field(default=[], description="May be repeated: executions with any of them.")
     workflow: Omittable[Id] = None
@@ -204,10 +208,36 @@ class ExecutionQuery(Page):
         bool, Field(description="Only ended executions in which at least one item of a split failed.")
     ] = False
     label: list[Label] = Field(default=[])
-    created_after: Annotated[
+    since: Annotated[
         AwareDatetime | None, Field(description="Only executions that started at this time or later.")
     ] = None
-    q: Omittable[Annotated[str, Field(min_length=1, max_length=200)]] = None
+    until: Annotated[
+        AwareDatetime | None, Field(description="Only executions that started before this time.")
+    ] = None
+    created_after: Annotated[AwareDatetime | None, Field(description="The same as `since`.")] = None
+    code: Omittable[
+        Annotated[
+            str, Field(min_length=1, max_length=200, description="The code of the error it ended with.")
+        ]
+    ] = None
+    principal: Omittable[
+        Annotated[str, Field(min_length=1, max_length=200, description="The principal that started it.")]
+    ] = None
+    parent: Omittable[Annotated[Id, Field(description="Only children of this execution.")]] = None
+    retry_of: Omittable[Annotated[Id, Field(description="Only retries and reruns of this execution.")]] = None
+    q: Omittable[
+        Annotated[
+            str,
+            Field(
+                min_length=1,
+                max_length=200,
+                description="The beginning of an id; or a part of an id, a workflow, a label or an error code.",
+            ),
+        ]
+    ] = None
+    count: Omittable[
+        Annotated[Literal["estimate"], Field(description="Also count the executions; many are estimated.")]
+    ] = None
 
 
 class WaitQuery(QueryModel):
@@ -229,69 +259,93 @@ async def list_executions(
     server: Server,
     caller: Caller,
 ) -> Response:
-    """With `label`, `created_after` or `q` a page may hold fewer than `limit`, because each request scans a limited
-    number; follow `next`."""
-    wanted = await _filter(server, query)
-    if not query.label and query.q is None and query.created_after is None and not caller.scopes:
-        found = await server.reader.executions(wanted, after=query.cursor, limit=query.limit + 1)
-        await check_cursor(server.reader, query.cursor, found)
-        more = len(found) > query.limit
-        page = found[: query.limit]
-        return _page(page, page[-1].id if more else None)
-    return await _search(server, query, wanted, caller)
+    """A page may hold fewer than `limit` and still have a `next` cursor, because each request reads a limited
+    number."""
+    wanted = await _filter(server, query, caller)
+    if query.q is not None:
+        page, following = await _find_text(server, wanted, query, query.q)
+    else:
+        found = await server.reader.search(wanted, after=query.cursor, limit=query.limit)
+        page, following = found.executions, found.next
+    await check_cursor(server.reader, query.cursor, page)
+    counted = None
+    if query.count is not None:
+        number = await server.reader.count(wanted)
+        counted = CountView(value=number.count, exact=number.exact)
+    return Reply(
+        ExecutionPage(executions=[execution_view(each) for each in page], next=following, count=counted)
+    )
 
 
-async def _search(
-    server: ServerContext, query: ExecutionQuery, wanted: ExecutionFilter, principal: Principal
-) -> Response:
-    labels = dict(each.split("=", 1) for each in query.label)
-    oldest = 0 if query.created_after is None else round(query.created_after.timestamp() * 1000)
-    page: list[Summary] = []
+async def _find_text(
+    server: ServerContext, wanted: ExecutionFilter, query: ExecutionQuery, text: str
+) -> tuple[list[Summary], str | None]:
+    """Return the executions whose id begins with a text; if there is none, those that contain it."""
+    by_id = await server.reader.matching(text, query.limit) if ID_BEGINNING.fullmatch(text) else []
+    if by_id:
+        named = [await server.reader.execution(id) for id in by_id]
+        seen = [each for each in named if each is not None and matches_filter(each, wanted)]
+        return sorted(seen, key=lambda each: -each.started_at), None
+    found: list[Summary] = []
     after, scanned = query.cursor, 0
     while scanned < MAX_SCANNED:
-        found = await server.reader.executions(wanted, after=after, limit=BATCH_SIZE)
-        await check_cursor(server.reader, query.cursor, found)
-        for each in found:
-            if each.started_at < oldest:  # the newest are first
-                return _page(page, None)
+        page = await server.reader.search(wanted, after=after, limit=BATCH_SIZE)
+        for each in page.executions:
             after = each.id
-            if principal.sees(each.workflow) and _matches(each, labels, query.q):
-                page.append(each)
-                if len(page) == query.limit:
-                    return _page(page, after)
-        scanned += BATCH_SIZE
-        if len(found) < BATCH_SIZE:
-            return _page(page, None)
-    return _page(page, after)
+            if _contains(each, text.lower()):
+                found.append(each)
+                if len(found) == query.limit:
+                    return found, after
+        after, scanned = page.next, scanned + BATCH_SIZE
+        if after is None:
+            break
+    return found, after
 
 
-async def _filter(server: ServerContext, query: ExecutionQuery) -> ExecutionFilter:
+async def _filter(server: ServerContext, query: ExecutionQuery, caller: Principal) -> ExecutionFilter:
     hash = None
     if query.version is not None:
         if query.workflow is None:
             raise ApiError("query: `version` requires `workflow`", code="BAD_QUERY")
+        if not caller.sees(query.workflow):
+            raise workflow_not_found(query.workflow, (), LATEST)
         versions = await server.reader.workflows.versions(query.workflow)
         hash = choose(query.workflow, versions, query.version).hash
+    since = [_ms(each) for each in (query.since, query.created_after) if each is not None]
     return ExecutionFilter(
         statuses=tuple(dict.fromkeys(query.status)),
         workflow=query.workflow,
         hash=hash,
         failed_items=query.failed_items,
+        labels=dict(each.split("=", 1) for each in query.label),
+        since=max(since, default=None),
+        until=None if query.until is None else _ms(query.until),
+        code=query.code,
+        principal=query.principal,
+        parent=query.parent,
+        retry_of=query.retry_of,
+        scopes=caller.scopes,
     )
 
 
-def _matches(each: Summary, labels: dict[str, str], text: str | None) -> bool:
-    if any(each.labels.get(name) != value for name, value in labels.items()):
-        return False
-    if text is None:
-        return True
-    low = text.lower()
+def _ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
+
+
+def matches_filter(each: Summary, wanted: ExecutionFilter) -> bool:
+    """Return whether an execution has the properties of a filter that its summary shows."""
+    return (
+        (not wanted.statuses or each.status in wanted.statuses)
+        and wanted.workflow in (None, each.workflow)
+        and wanted.hash in (None, each.hash)
+        and (not wanted.scopes or any(fits(scope, each.workflow) for scope in wanted.scopes))
+        and wanted.labels.items() <= each.labels.items()
+    )
+
+
+def _contains(each: Summary, text: str) -> bool:
     texts = (each.id, each.workflow, *each.labels.values(), each.error.code if each.error else "")
-    return any(low in part.lower() for part in texts)
-
-
-def _page(found: list[Summary], following: str | None) -> Response:
-    return Reply(ExecutionPage(executions=[execution_view(each) for each in found], next=following))
+    return any(text in part.lower() for part in texts)
 
 
 async def summary_of(server: ServerContext, execution: str) -> Summary:

@@ -9,6 +9,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from rune.server.auth import requires
+from rune.server.graphs import rollups_of
 from rune.server.live.feed import SplitRollup
 from rune.server.node_runs import NodeRunFilter
 from rune.server.parameters import ExecutionId, Id, Item, NodeId
@@ -119,5 +120,8 @@ async def list_events(
 )
 async def get_rollups(execution: ExecutionId, server: Server) -> Response:
     """Node counts by status, nodes per second and the first failures of each split."""
+    summary = await server.reader.execution(execution)
+    if summary is not None and summary.ended_at is not None:
+        return Reply(RollupPage(splits=rollups_of(await server.overviews.of(execution))))
     async with server.feeds.subscribe(execution) as feed:
         return Reply(RollupPage(splits=feed.rollups().read()))

@@ -56,15 +56,19 @@ from rune.server.routing import (
 )
 from rune.server.schemas import (
     Deployed,
+    OutcomeView,
     VersionPage,
     View,
+    WorkflowActivity,
     WorkflowDetail,
     WorkflowPage,
     deployed,
+    moment,
     version_view,
     workflow_detail,
     workflow_view,
 )
+from rune.server.statistics import RECENT
 
 workflows = resource("workflows")
 
@@ -94,6 +98,9 @@ class WorkflowQuery(Page):
     """Filters of the list of workflows."""
 
     hidden: bool = False
+    activity: Annotated[
+        bool, Field(description="Also return the newest outcomes and the durations of each workflow.")
+    ] = False
 
 
 class DeployQuery(QueryModel):
@@ -260,7 +267,42 @@ async def list_workflows(
     found = [each for each in entries if each.workflow > (query.cursor or "") and sees(each.workflow)]
     page = found[: query.limit]
     following = page[-1].workflow if len(found) > query.limit else None
-    return Reply(WorkflowPage(workflows=[workflow_view(each) for each in page], next=following))
+    views = [
+        workflow_view(each, await activity_of(server, each.workflow) if query.activity else None)
+        for each in page
+    ]
+    return Reply(WorkflowPage(workflows=views, next=following))
+
+
+async def activity_of(server: ServerContext, workflow: str) -> WorkflowActivity:
+    """Return what the newest executions of a workflow did."""
+    newest = await server.statistics.source.recent(workflow, RECENT)
+    taken = await server.statistics.quantiles(workflow)
+    return WorkflowActivity(
+        outcomes=[
+            OutcomeView(
+                execution_id=each.id,
+                status=each.status,
+                started_at=moment(each.started_at),
+                total_duration_ms=None if each.ended_at is None else each.ended_at - each.started_at,
+            )
+            for each in newest
+        ],
+        measured=0 if taken is None else taken.count,
+        p50_ms=None if taken is None else taken.p50_ms,
+        p95_ms=None if taken is None else taken.p95_ms,
+    )
+
+
+@workflows.get(
+    "/workflows/{workflow}/activity",
+    summary="Get the newest outcomes and the durations of a workflow",
+    dependencies=[requires("view")],
+    response_model=WorkflowActivity,
+)
+async def get_activity(workflow: WorkflowId, server: Server) -> Response:
+    """The 20 newest executions, and quantiles of the durations of the 200 that ended last."""
+    return Reply(await activity_of(server, workflow))
 
 
 @workflows.get(

@@ -28,6 +28,20 @@ RETURNING id, name, role, scopes, digest, created_at, created_by, expires_at, re
 -- Record that API key $1 was used at $2. Idempotent.
 UPDATE api_key SET used_at = $2 WHERE id = $1
 
+-- name: session_insert
+-- Store a browser session and remove the expired ones. Idempotent.
+WITH expired AS (DELETE FROM session WHERE expires_at <= $4)
+INSERT INTO session (id, principal, proof, created_at, expires_at) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (id) DO NOTHING
+
+-- name: session_find
+-- The browser session with id $1. Read-only.
+SELECT id, principal, proof, created_at, expires_at FROM session WHERE id = $1
+
+-- name: session_remove
+-- Remove browser session $1. Idempotent.
+DELETE FROM session WHERE id = $1
+
 -- name: audit_write
 -- Append an entry to the audit log. Idempotent.
 INSERT INTO log (id, at, actor, action, target, details, outcome) VALUES ($1, $2, $3, $4, $5, $6, $7)

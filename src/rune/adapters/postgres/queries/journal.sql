@@ -21,6 +21,25 @@ SELECT start, verdict, name, answer, pause FROM accept_limited(
     $24::bigint
 )
 
+-- name: accept_with_terms
+-- As `accept`, with the terms that the starts are found by.
+SELECT start, verdict, name, answer FROM accept_with_terms(
+    $1::text[], $2::text[], $3::text[], $4::bigint[], $5::bytea[], $6::text[], $7::bytea[], $8::text[],
+    $9::integer[], $10::bytea[], $11::integer[], $12::boolean[], $13::integer[], $14::text[], $15::integer[],
+    $16::text::smallint[], $17::text::integer[], $18::text::integer[], $19::text::bigint[], $20::bytea[], $21::bytea[],
+    $22::bigint, $23::integer[], $24::text[]
+)
+
+-- name: accept_limited_with_terms
+-- As `accept_limited`, with the terms that the start is found by.
+SELECT start, verdict, name, answer, pause FROM accept_limited_with_terms(
+    $1::text[], $2::boolean,
+    $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bytea[], $8::text[], $9::bytea[], $10::text[],
+    $11::integer[], $12::bytea[], $13::integer[], $14::boolean[], $15::integer[], $16::text[], $17::integer[],
+    $18::text::smallint[], $19::text::integer[], $20::text::integer[], $21::text::bigint[], $22::bytea[], $23::bytea[],
+    $24::bigint, $25::integer[], $26::text[]
+)
+
 -- name: accepted
 -- The records of the existing executions among $1. Read-only.
 SELECT e.id, e.accepted FROM execution AS e WHERE e.id = ANY ($1::text[])
@@ -34,6 +53,15 @@ SELECT run, verdict, whole, answer FROM record_facts(
     $8::text::integer[], $9::text::smallint[], $10::text::integer[], $11::text::integer[], $12::text::bigint[],
     $13::bytea[], $14::bytea[],
     $15::text[], $16::text::integer[], $17::bytea[], $18::text::bigint[], $19::text::bigint[], $20::text::bigint[]
+)
+
+-- name: record_with_terms
+-- As `record`, with the terms that ended executions are found by.
+SELECT run, verdict, whole, answer FROM record_with_terms(
+    $1::text[], $2::text::integer[], $3::integer[], $4::text[], $5::bigint[], $6::bytea[], $7::text[],
+    $8::text::integer[], $9::text::smallint[], $10::text::integer[], $11::text::integer[], $12::text::bigint[],
+    $13::bytea[], $14::bytea[],
+    $15::text[], $16::text::integer[], $17::bytea[], $18::text::bigint[], $19::text::bigint[], $20::text::bigint[], $21::integer[], $22::text[]
 )
 
 -- name: facts

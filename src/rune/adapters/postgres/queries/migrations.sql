@@ -32,3 +32,12 @@ SELECT split_part(current_setting('server_version'), ' ', 1), current_setting('f
 -- name: server_version
 -- The version of the server as a number and the encoding of the database. Read-only.
 SELECT current_setting('server_version_num')::integer, current_setting('server_encoding')
+
+-- name: executions_to_index
+-- The next 1,000 executions after number $1. Read-only.
+SELECT n, accepted, ending FROM execution WHERE n > $1 ORDER BY n LIMIT 1000
+
+-- name: terms_insert
+-- Add term $1 to execution $2, element by element. Idempotent.
+INSERT INTO execution_term (term, n) SELECT t.term, t.n FROM unnest($1::text[], $2::bigint[]) AS t (term, n)
+ON CONFLICT DO NOTHING

@@ -1,0 +1,85 @@
+"""The items of a split as one byte each: state, error code, duration or attempts, of an item or of a node in it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable
+from typing import Literal, TypeVar
+
+from rune.runtime.queries.overview import Items, Overview
+
+Property = Literal["state", "duration", "attempts", "code"]
+MAX_BYTE = 255
+STEPS_PER_DOUBLING = 8
+"""A duration of d ms is the byte 1 + round(8 * log2(d + 1)), at most 255; 0 is unknown."""
+
+K = TypeVar("K", bound=Hashable)
+
+
+class _Memo(dict[K, int]):
+    """Bytes by key, computed when they are first needed; `map` looks them up without a call in Python."""
+
+    def __init__(self, make: Callable[[K], int]) -> None:
+        self._make = make
+
+    def __missing__(self, key: K) -> int:
+        value = self[key] = self._make(key)
+        return value
+
+
+def item_bytes(overview: Overview, items: Items, by: Property, node: int | None = None) -> bytes:
+    """Return one byte per item, in the order of the items."""
+    if by == "state":
+        return _states(overview, items, node)
+    if by == "code":
+        return _codes(items, node)
+    if by == "attempts":
+        columns = [each.attempts for at, each in items.columns.items() if node in (None, at)]
+        return bytes(columns[0]) if len(columns) == 1 else bytes(map(max, zip(*columns, strict=True)))
+    return _durations(items, node)
+
+
+def _states(overview: Overview, items: Items, node: int | None) -> bytes:
+    at = None if node is None else items.nodes.index(node)
+
+    def state(signature: tuple[int, ...]) -> int:
+        found = overview.states(items, signature)
+        return found.worst if at is None else found.states[at]
+
+    return bytes(map(_Memo(state).__getitem__, overview.signatures(items)))
+
+
+def _codes(items: Items, node: int | None) -> bytes:
+    columns = [each.codes for at, each in items.columns.items() if node in (None, at)]
+    if len(columns) == 1:
+        return bytes(map(_Memo(_capped).__getitem__, columns[0]))
+    return bytes(map(_Memo(_first_code).__getitem__, zip(*columns, strict=True)))
+
+
+def _durations(items: Items, node: int | None) -> bytes:
+    byte = _Memo(duration_byte)
+    if node is None:
+        spans = (end - start if start else -1 for start, end in zip(items.starts, items.ends, strict=True))
+        return bytes(map(byte.__getitem__, spans))
+    column = items.columns[node]
+    spans = (ms if attempts else -1 for ms, attempts in zip(column.durations, column.attempts, strict=True))
+    return bytes(map(byte.__getitem__, spans))
+
+
+def duration_byte(ms: int) -> int:
+    """Return the byte of a duration; a negative one is unknown."""
+    return 0 if ms < 0 else min(MAX_BYTE, 1 + round(STEPS_PER_DOUBLING * math.log2(ms + 1)))
+
+
+def _first_code(row: tuple[int, ...]) -> int:
+    return _capped(next((each for each in row if each), 0))
+
+
+def _capped(value: int) -> int:
+    return min(MAX_BYTE, value)
+
+
+def tally(found: Iterable[int]) -> dict[int, int]:
+    """Return how often each byte occurs."""
+    return dict(sorted(Counter(found).items()))

@@ -1,0 +1,468 @@
+"""The states of all nodes, edges and items of one execution, folded from its facts into a few bytes per item.
+
+The facts of an execution with 100,000 items are read once; afterwards only new ones are. An overview of an ended
+execution can be encoded, so that it is not computed again. It is for display: nothing is decided from it. Skipped nodes
+have no facts, they follow from the results around them; items with the same outcomes have the same states, so each
+combination is computed once.
+"""
+
+from __future__ import annotations
+
+import zlib
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from rune.core.execution.fact import (
+    AttemptFailed,
+    EffectStarted,
+    ExecutionEnded,
+    Fact,
+    NodeResult,
+    NodeSuspended,
+    PauseChanged,
+    RaceWinner,
+)
+from rune.core.execution.token import ROOT, Path, within
+from rune.core.plan.model import Plan
+from rune.ports.journal import StoredFact
+from rune.runtime.queries.history import STATUS
+from rune.runtime.queries.scope_states import (
+    CANCELLED,
+    FAILED,
+    FIXED_OUTCOMES,
+    NOT_REACHED,
+    OPENED,
+    PENDING,
+    QUEUED,
+    RETRYING,
+    RUNNING,
+    SKIPPED,
+    SUCCESS,
+    WAITING,
+    Outcome,
+    ScopeStates,
+    states_of,
+)
+
+FORMAT = 1
+MAX_OUTCOMES = 255
+MAX_CODES = 65_535
+MAX_MS = 2**32 - 2
+MAX_FAILURES = 10  # that are listed for each split
+NO_NESTED, NESTED_OPEN, NESTED_DONE, NESTED_FAILED = range(4)
+
+
+class Run(msgspec.Struct, array_like=True):
+    """The run of a node outside of items, or a run inside an item that has not ended."""
+
+    attempts: int = 0
+    began: int = 0
+    ended: int = 0
+    due: int | None = None
+    code: str = ""
+    signal: str | None = None
+
+
+class Failure(msgspec.Struct, frozen=True, array_like=True):
+    """A node that failed in one item."""
+
+    node: int
+    path: Path
+    code: str
+    message: str
+
+
+class Column(msgspec.Struct):
+    """One node in all items of a table: an outcome, a duration, a number of attempts and an error code for each."""
+
+    outcomes: bytearray
+    durations: array[int]
+    attempts: bytearray
+    codes: array[int]
+
+
+class Items:
+    """The items of one split in one lineage. `path` is the scope of the split."""
+
+    def __init__(self, split: int, path: Path, nodes: Sequence[int], nested: Sequence[int]) -> None:
+        self.split = split
+        self.path = path
+        self.count = 0
+        self.nodes = tuple(nodes)
+        self.nested = tuple(nested)
+        self.columns = {node: Column(bytearray(), array("I"), bytearray(), array("H")) for node in nodes}
+        self.starts: array[int] = array("I")  # ms after the start of the execution, plus one; 0: not started
+        self.ends: array[int] = array("I")
+
+    def grow(self, count: int) -> None:
+        """Make room for a number of items."""
+        added = count - self.count
+        if added <= 0:
+            return
+        self.count = count
+        for column in self.columns.values():
+            column.outcomes.extend(bytes(added))
+            column.durations.extend(array("I", bytes(4 * added)))
+            column.attempts.extend(bytes(added))
+            column.codes.extend(array("H", bytes(2 * added)))
+        self.starts.extend(array("I", bytes(4 * added)))
+        self.ends.extend(array("I", bytes(4 * added)))
+
+
+class Overview:
+    """The overview of one execution up to an event. `last` is the number of the last fact that it includes."""
+
+    def __init__(self, plan: Plan, started_at: int) -> None:
+        self.plan = plan
+        self.started_at = started_at
+        self.number = 1
+        self.last = 0
+        self.end: ExecutionEnded | None = None
+        self.paused = False
+        self.codes: list[str] = [""]
+        self.failures: dict[int, list[Failure]] = {}
+        self._outcomes: list[Outcome] = list(FIXED_OUTCOMES)
+        self._outcome_ids: dict[Outcome, int] = {each: at for at, each in enumerate(FIXED_OUTCOMES)}
+        self._code_ids: dict[str, int] = {"": 0}
+        self._root: dict[int, int] = {}  # node outside of items -> outcome
+        self._runs: dict[tuple[int, Path], Run] = {}
+        self._tables: dict[tuple[int, Path], Items] = {}
+        self._known: dict[tuple[int, tuple[int, ...]], ScopeStates] = {}
+        self._bodies = _bodies(plan)
+
+    def add(self, stored: StoredFact) -> None:
+        """Add the next fact in commit order."""
+        self.number += 1
+        self.last = stored.number
+        fact: Fact = stored.fact
+        if stored.late:
+            return
+        if isinstance(fact, NodeResult):
+            self._add_result(fact)
+        elif isinstance(fact, AttemptFailed | NodeSuspended | EffectStarted | RaceWinner):
+            self._add_progress(fact)
+        elif isinstance(fact, ExecutionEnded):
+            self.end = self.end or fact
+        elif isinstance(fact, PauseChanged):
+            self.paused = fact.paused
+
+    def _add_result(self, fact: NodeResult) -> None:
+        key = (fact.node, fact.path)
+        run = self._runs.pop(key, None) if fact.path else self._runs.setdefault(key, Run())
+        began = fact.began or fact.at
+        if run is not None and run.began:
+            began = min(began, run.began)
+        outcome = self._outcome(Outcome(fact.status, fact.outlet, empty=fact.items == 0))
+        code = "" if fact.failure is None else fact.failure.code
+        if fact.items is not None:
+            self._table(fact.node, fact.path).grow(fact.items)
+        if not fact.path:
+            self._root[fact.node] = outcome
+            if run is not None:
+                run.attempts, run.began, run.ended, run.due, run.code = (
+                    fact.attempt,
+                    began,
+                    fact.at,
+                    None,
+                    code,
+                )
+            return
+        items, item = self._cell(fact.path)
+        column = items.columns.get(fact.node)
+        if column is None:
+            return
+        column.outcomes[item] = outcome
+        column.durations[item] = min(MAX_MS, max(0, fact.at - began))
+        column.attempts[item] = min(255, fact.attempt)
+        column.codes[item] = self._code(code)
+        self._extend(items, item, began, fact.at)
+        if fact.failure is not None:
+            known = self.failures.setdefault(items.split, [])
+            if len(known) < MAX_FAILURES:
+                known.append(Failure(fact.node, fact.path, code, fact.failure.message))
+
+    def _add_progress(self, fact: AttemptFailed | NodeSuspended | EffectStarted | RaceWinner) -> None:
+        run = self._runs.setdefault((fact.node, fact.path), Run())
+        if isinstance(fact, RaceWinner):
+            self._set(fact.node, fact.path, OPENED)
+            return
+        began = fact.at if isinstance(fact, EffectStarted) else fact.began or fact.at
+        run.began = min(run.began or began, began)
+        run.attempts = fact.attempt
+        run.due, run.signal = None, None
+        if isinstance(fact, AttemptFailed):
+            run.code = fact.failure.code
+        elif isinstance(fact, NodeSuspended):
+            dues = [each for each in (fact.due, fact.deadline) if each is not None]
+            run.due, run.signal = min(dues, default=None), fact.signal
+        outcome = RETRYING if isinstance(fact, AttemptFailed) else WAITING
+        self._set(fact.node, fact.path, RUNNING if isinstance(fact, EffectStarted) else outcome)
+        if fact.path:
+            items, item = self._cell(fact.path)
+            self._extend(items, item, run.began, fact.at)
+
+    def _set(self, node: int, path: Path, outcome: int) -> None:
+        if not path:
+            self._root[node] = outcome
+            return
+        items, item = self._cell(path)
+        if node in items.columns:
+            items.columns[node].outcomes[item] = outcome
+
+    def _extend(self, items: Items, item: int, began: int, until: int) -> None:
+        start = min(MAX_MS, max(0, began - self.started_at)) + 1
+        end = min(MAX_MS, max(0, until - self.started_at)) + 1
+        items.starts[item] = min(start, items.starts[item] or start)
+        items.ends[item] = max(end, items.ends[item])
+
+    def _cell(self, path: Path) -> tuple[Items, int]:
+        items = self._table(path[-2], path[:-2])
+        if path[-1] >= items.count:
+            items.grow(path[-1] + 1)
+        return items, path[-1]
+
+    def _table(self, split: int, path: Path) -> Items:
+        items = self._tables.get((split, path))
+        if items is None:
+            nodes, nested = self._bodies.get(split, ((), ()))
+            items = self._tables[(split, path)] = Items(split, path, nodes, nested)
+        return items
+
+    def _outcome(self, outcome: Outcome) -> int:
+        found = self._outcome_ids.get(outcome)
+        if found is None:
+            if len(self._outcomes) >= MAX_OUTCOMES:
+                return self._outcome_ids.get(Outcome(outcome.status), SUCCESS)
+            found = self._outcome_ids[outcome] = len(self._outcomes)
+            self._outcomes.append(outcome)
+        return found
+
+    def _code(self, code: str) -> int:
+        found = self._code_ids.get(code)
+        if found is None:
+            if len(self.codes) >= MAX_CODES:
+                return 0
+            found = self._code_ids[code] = len(self.codes)
+            self.codes.append(code)
+        return found
+
+    @property
+    def final(self) -> bool:
+        return self.end is not None
+
+    def items_of(self, split: int, path: Path = ROOT) -> Items | None:
+        """Return the items of a split in one lineage; None if it has not fanned out there."""
+        return self._tables.get((split, path))
+
+    def tables(self, split: int, around: Path = ROOT) -> Iterator[Items]:
+        """Yield the items of a split in all lineages inside a scope."""
+        for (node, path), items in self._tables.items():
+            if node == split and within(path, around):
+                yield items
+
+    def splits(self) -> list[int]:
+        """Return the splits that have fanned out."""
+        return sorted({split for split, _ in self._tables})
+
+    def nodes_in(self, split: int) -> tuple[int, ...]:
+        """Return the nodes directly inside a split, in topological order; -1: outside of all splits."""
+        return self._bodies.get(split, ((), ()))[0]
+
+    def results_in(self, column: Column) -> dict[str, int]:
+        """Return how many items have each status of a result."""
+        found: dict[str, int] = {}
+        for outcome, count in sorted(Counter(column.outcomes).items()):
+            status = self._outcomes[outcome].status
+            if status in ("ok", "failed", "cancelled", "skipped"):
+                name = STATUS.get(status, status)
+                found[name] = found.get(name, 0) + count
+        return found
+
+    def run(self, node: int, path: Path) -> Run | None:
+        """Return the run of a node outside of items, or one inside an item that has not ended."""
+        return self._runs.get((node, path))
+
+    def waiting(self) -> Iterator[tuple[int, Path, Run]]:
+        """Yield the runs that wait for a signal."""
+        for (node, path), run in self._runs.items():
+            if run.signal is not None and not run.ended and not self.final:
+                yield node, path, run
+
+    def root_states(self) -> ScopeStates:
+        """Return the states of the nodes outside of items, and of the edges between them."""
+        nodes, _ = self._bodies[-1]
+        open_splits = {
+            split
+            for split, path in self._tables
+            if not path and not self._complete(self._tables[(split, path)])
+        }
+        outcomes = [self._outcomes[self._root.get(node, 0)] for node in nodes]
+        return self._ended(states_of(self.plan, nodes, outcomes, started=True, open_splits=open_splits))
+
+    def item_states(self, items: Items, item: int) -> ScopeStates:
+        """Return the states of the nodes of one item, and of the edges between them."""
+        return self._ended(self._states(items, self._signature(items, item)))
+
+    def _signature(self, items: Items, item: int) -> tuple[int, ...]:
+        row = tuple(column.outcomes[item] for column in items.columns.values())
+        return row + tuple(self._nested(split, (*items.path, items.split, item)) for split in items.nested)
+
+    def signatures(self, items: Items) -> Iterator[tuple[int, ...]]:
+        """Yield the outcomes of each item. Items with the same outcomes have the same states."""
+        if not items.nested:
+            return zip(*(column.outcomes for column in items.columns.values()), strict=True)
+        return (self._signature(items, item) for item in range(items.count))
+
+    def states(self, items: Items, signature: tuple[int, ...]) -> ScopeStates:
+        """Return the states of an item with these outcomes."""
+        return self._ended(self._states(items, signature))
+
+    def _states(self, items: Items, signature: tuple[int, ...]) -> ScopeStates:
+        known = self._known.get((items.split, signature))
+        if known is None:
+            nodes = items.nodes
+            outcomes = [self._outcomes[each] for each in signature[: len(nodes)]]
+            nested = signature[len(nodes) :]
+            open_splits = {
+                split for split, each in zip(items.nested, nested, strict=True) if each == NESTED_OPEN
+            }
+            known = states_of(
+                self.plan, nodes, outcomes, started=any(signature), open_splits=open_splits, split=items.split
+            )
+            if NESTED_FAILED in nested:
+                known = msgspec.structs.replace(known, worst=FAILED)
+            elif NESTED_OPEN in nested and known.worst == SUCCESS:
+                known = msgspec.structs.replace(known, worst=RUNNING)
+            self._known[(items.split, signature)] = known
+        return known
+
+    def _ended(self, found: ScopeStates) -> ScopeStates:
+        """Return states as they are once the execution has ended: what was open was cancelled or never reached."""
+        if self.end is None or (found.worst == SUCCESS and not found.open):
+            return found
+        rest = SKIPPED if self.end.status == "completed" else NOT_REACHED
+        closed = {PENDING: rest, QUEUED: rest, RUNNING: CANCELLED, WAITING: CANCELLED, RETRYING: CANCELLED}
+        states = tuple(closed.get(each, each) for each in found.states)
+        return msgspec.structs.replace(found, states=states, worst=closed.get(found.worst, found.worst))
+
+    def _nested(self, split: int, path: Path) -> int:
+        items = self._tables.get((split, path))
+        if items is None:
+            return NO_NESTED
+        worst = {self._states(items, each).worst for each in set(self.signatures(items))}
+        if FAILED in worst:
+            return NESTED_FAILED
+        return NESTED_DONE if worst <= {SUCCESS, SKIPPED, CANCELLED} else NESTED_OPEN
+
+    def _complete(self, items: Items) -> bool:
+        return all(not self._states(items, each).open for each in set(self.signatures(items)))
+
+    def counts(self, items: Items) -> Counter[tuple[int, ...]]:
+        """Return how many items have the same outcomes."""
+        return Counter(self.signatures(items))
+
+    def encode(self) -> bytes:
+        """Encode the overview of an ended execution."""
+        tables = [
+            _Table(
+                each.split,
+                each.path,
+                each.count,
+                each.starts.tobytes(),
+                each.ends.tobytes(),
+                [
+                    (node, bytes(c.outcomes), c.durations.tobytes(), bytes(c.attempts), c.codes.tobytes())
+                    for node, c in each.columns.items()
+                ],
+            )
+            for each in self._tables.values()
+        ]
+        body = _Encoded(
+            format=FORMAT,
+            number=self.number,
+            last=self.last,
+            paused=self.paused,
+            end=self.end,
+            codes=self.codes,
+            outcomes=[(each.status, each.outlet, each.empty) for each in self._outcomes],
+            root=self._root,
+            runs=[(node, path, run) for (node, path), run in self._runs.items()],
+            failures=[(split, each) for split, found in self.failures.items() for each in found],
+            tables=tables,
+        )
+        return zlib.compress(msgspec.msgpack.encode(body), 1)
+
+    @staticmethod
+    def decode(plan: Plan, started_at: int, data: bytes) -> Overview | None:
+        """Decode an overview; None if another version of Rune encoded it."""
+        try:
+            body = msgspec.msgpack.decode(zlib.decompress(data), type=_Encoded)
+        except (zlib.error, msgspec.MsgspecError):
+            return None
+        if body.format != FORMAT:
+            return None
+        made = Overview(plan, started_at)
+        made.number, made.last, made.paused, made.end = body.number, body.last, body.paused, body.end
+        made.codes = body.codes
+        made._code_ids = {each: at for at, each in enumerate(body.codes)}
+        made._outcomes = [Outcome(status, outlet, empty) for status, outlet, empty in body.outcomes]
+        made._outcome_ids = {each: at for at, each in enumerate(made._outcomes)}
+        made._root = dict(body.root)
+        made._runs = {(node, path): run for node, path, run in body.runs}
+        for split, each in body.failures:
+            made.failures.setdefault(split, []).append(each)
+        for table in body.tables:
+            made._restore(table)
+        return made
+
+    def _restore(self, table: _Table) -> None:
+        items = self._table(table.split, table.path)
+        items.count = table.count
+        items.starts, items.ends = array("I", table.starts), array("I", table.ends)
+        for node, outcomes, durations, attempts, codes in table.columns:
+            items.columns[node] = Column(
+                bytearray(outcomes), array("I", durations), bytearray(attempts), array("H", codes)
+            )
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it needs."""
+        cells = sum(each.count * (8 * len(each.nodes) + 8) for each in self._tables.values())
+        return 20_000 + cells + 400 * (len(self._runs) + len(self._tables))
+
+
+class _Table(msgspec.Struct, array_like=True):
+    split: int
+    path: Path
+    count: int
+    starts: bytes
+    ends: bytes
+    columns: list[tuple[int, bytes, bytes, bytes, bytes]]
+
+
+class _Encoded(msgspec.Struct):
+    format: int
+    number: int
+    last: int
+    paused: bool
+    end: ExecutionEnded | None
+    codes: list[str]
+    outcomes: list[tuple[str, str | None, bool]]
+    root: dict[int, int]
+    runs: list[tuple[int, Path, Run]]
+    failures: list[tuple[int, Failure]]
+    tables: list[_Table]
+
+
+def _bodies(plan: Plan) -> Mapping[int, tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Return the nodes directly inside each split, in topological order, and the splits among them; -1: outside."""
+    found: dict[int, tuple[list[int], list[int]]] = {-1: ([], [])}
+    for node in plan.graph.order:
+        nodes, splits = found.setdefault(plan.nodes[node].split, ([], []))
+        nodes.append(node)
+        if plan.nodes[node].fans_out:
+            splits.append(node)
+    return {split: (tuple(nodes), tuple(splits)) for split, (nodes, splits) in found.items()}
