@@ -27,7 +27,7 @@ UNTRACED := tests/unit/core/expr/test_hostile.py tests/unit/core/expr/test_hosti
 OTHERS   := $(patsubst %/,%,$(filter-out tests/unit/ tests/__pycache__/ tests/support/,$(wildcard tests/*/))) \
             $(filter-out tests/unit/core/,$(wildcard tests/unit/[a-z]*/)) $(wildcard tests/unit/test_*.py)
 
-.PHONY: faults chaos-embedded chaos-cluster chaos-rabbitmq services-up services-down pin-images help setup stores lock run test test-long check lint type contracts generate unit sim mutants bench bench-cluster bench-rabbitmq bench-api trace audit format clean
+.PHONY: faults chaos-embedded chaos-cluster chaos-rabbitmq services-up services-down pin-images help setup stores lock run test test-long check lint type contracts generate unit sim mutants bench bench-cluster bench-rabbitmq bench-api trace audit format clean bench-peers
 
 help: ## Show this list
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -158,6 +158,9 @@ bench-cluster: setup stores ## Measure a cluster over Redis Streams against a ba
 
 bench-rabbitmq: setup stores ## Measure a cluster over RabbitMQ against a bare client: make bench-rabbitmq STATUSES=batched
 	@$(BIN)/python bench/rabbitmq.py --statuses $(STATUSES)
+
+bench-peers: setup stores ## Measure Rune beside Celery, DBOS, Prefect and n8n on this machine
+	@PYTHONPATH=. $(BIN)/python bench/peers/run.py
 
 bench-api: setup ## Measure starts, live events and pages over HTTP against an empty handler
 	@$(BIN)/python bench/api.py
