@@ -43,7 +43,7 @@ RuneError                              base of all errors that Rune raises on pu
 │                                      BrokerUnavailableError, which is also a StoreUnavailableError)
 ├── adapters.rabbitmq.topology         InvalidQueueNameError, TopologyMismatchError: both AmqpError
 ├── adapters.blobs.keys                InvalidBlobKeyError
-├── server.responses                   ApiError (MethodNotAllowedError)
+├── server.responses                   ApiError (MethodNotAllowedError, TooManyLoginsError)
 ├── server.auth                        DeadLetterNotFoundError, UndeclaredPermissionError
 ├── server.node_runs                   NodeRunNotFoundError
 ├── server.routes.workflows            BlobNotFoundError

@@ -77,6 +77,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     api_url_bytes: int = 8 * 1024  # maximum length of a URL
     api_head_timeout: float = 10.0  # seconds in which a request head must arrive
     api_body_rate: int = 1024  # bytes per second at which a body must arrive; 0: any
+    api_failed_logins: int = 10  # wrong keys of one address per minute before responses are delayed; 0: any
     api_streams: int = 5_000  # event streams of a server
     api_streams_per_key: int = 200  # of these, of one API key
     health_port: int = 0  # health endpoint of workers and schedulers; 0: none
@@ -205,17 +206,23 @@ def _check_heartbeat(interval: float, timeout: float) -> None:
         raise SettingsError("RUNE_HEARTBEAT_TIMEOUT: a number of seconds above RUNE_HEARTBEAT")
 
 
+_OPTIONAL_LIMITS = {
+    "max_dead": "a number of messages",
+    "max_waiting": "a queue depth",
+    "api_failed_logins": "a number of wrong keys",
+    "api_body_rate": "a number of bytes per second",
+}
+"""Limits that 0 removes."""
+
+
 def _check_bounds(settings: Settings) -> None:
     """Reject numbers that would keep the process from running anything, and malformed addresses."""
     for name in ("slots", "http_per_host", "partitions", "expression_ms"):
         if getattr(settings, name) < 1:
             raise SettingsError(f"RUNE_{name.upper()}: at least 1")
-    if settings.max_dead < 0:
-        raise SettingsError("RUNE_MAX_DEAD: a number of messages, or 0 for no limit")
-    if settings.max_waiting < 0:
-        raise SettingsError("RUNE_MAX_WAITING: a queue depth, or 0 for no limit")
-    if settings.api_body_rate < 0:
-        raise SettingsError("RUNE_API_BODY_RATE: a number of bytes per second, or 0 for any")
+    for name, expected in _OPTIONAL_LIMITS.items():
+        if getattr(settings, name) < 0:
+            raise SettingsError(f"RUNE_{name.upper()}: {expected}, or 0 for no limit")
     if not (math.isfinite(settings.api_head_timeout) and settings.api_head_timeout > 0):
         raise SettingsError("RUNE_API_HEAD_TIMEOUT: a number of seconds above 0")
     _check_heartbeat(settings.heartbeat, settings.heartbeat_timeout)

@@ -36,6 +36,7 @@ def test_value_of_wrong_type_is_rejected_with_expected_type(
         {"RUNE_HTTP_PER_HOST": "0"},
         {"RUNE_PARTITIONS": "0"},
         {"RUNE_MAX_WAITING": "-1"},
+        {"RUNE_API_FAILED_LOGINS": "-1"},
         {"RUNE_HEARTBEAT": "0"},
         {"RUNE_HEARTBEAT_TIMEOUT": "5"},
         {"RUNE_HEARTBEAT": "20"},

@@ -26,6 +26,8 @@ from rune.settings import Settings
 
 RESERVED_FILES = 256  # for stores, logs and calls of nodes
 SHUTDOWN_S = 5  # for open requests to finish
+MIN_KEY_LENGTH = 24  # of the bootstrap key of a server that other machines can reach
+EXAMPLE_KEY = "change-me"  # as in the files of deploy/
 
 
 class ServerStartError(RuneError):
@@ -153,12 +155,20 @@ def _address(opened: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def check_address(host: str, *, locked: bool) -> None:
-    """Raise if the address is not loopback and no API key exists."""
-    if not locked and not is_loopback(host):
+def check_address(host: str, *, key: str, locked: bool) -> None:
+    """Raise if the address is not loopback and there is no API key, or if its bootstrap key can be guessed."""
+    if is_loopback(host):
+        return
+    if not locked:
         raise ServerStartError(
             f"{host} is reachable from other machines and there is no API key: set RUNE_API_KEY, create a key with"
             " `rune keys create`, or bind to 127.0.0.1"
+        )
+    if key and (len(key) < MIN_KEY_LENGTH or EXAMPLE_KEY in key.lower()):
+        found = "is an example" if EXAMPLE_KEY in key.lower() else f"has {len(key)} characters"
+        raise ServerStartError(
+            f"{host} is reachable from other machines and RUNE_API_KEY {found}: set a random key of at least"
+            f" {MIN_KEY_LENGTH} characters, for example the output of `openssl rand -hex 32`, or bind to 127.0.0.1"
         )
 
 
@@ -190,7 +200,7 @@ async def serve(
     """
     keys = cached_keys(engine.backend)
     locked = bool(key) or await keys.exist()
-    check_address(host, locked=locked)
+    check_address(host, key=key, locked=locked)
     context = ServerContext(
         engine,
         reader,
@@ -200,7 +210,9 @@ async def serve(
     if made is not None:
         made(context)
     sessions = cached_sessions(engine.backend)
-    app = make_app(context, ApiKeyAuth(key, keys, sessions, loopback=is_loopback(host)))
+    failed_logins = FailedLogins(settings.api_failed_logins)
+    gate = ApiKeyAuth(key, keys, sessions, loopback=is_loopback(host), failed_logins=failed_logins)
+    app = make_app(context, gate)
     limits = connection_limits(settings)
     async with context.running(), serve_api(app, host, port, context.stop, limits) as (url, serving):
         if ready is not None:

@@ -102,7 +102,6 @@ class SignalResult(Model, frozen=True, kw_only=True):
 
     id: str
     resumed: bool
-    problems: list[Problem] = []
 
 
 class Frame(Model, frozen=True, kw_only=True):

@@ -32,6 +32,7 @@ from rune.runtime.backend import Backend
 from rune.runtime.plan_cache import DefinitionNotFoundError
 from rune.runtime.services.audit_log import set_principal
 from rune.runtime.values import ExecutionNotFoundError
+from rune.server.failed_logins import FailedLogins
 from rune.server.responses import ApiError
 from rune.server.sessions import SESSION_COOKIE, Sessions
 
@@ -287,9 +288,16 @@ class ApiKeyAuth:
     While there are no keys, a server on the loopback requires none."""
 
     def __init__(
-        self, bootstrap: str, keys: KeyCache, sessions: Sessions | None = None, *, loopback: bool = False
+        self,
+        bootstrap: str,
+        keys: KeyCache,
+        sessions: Sessions | None = None,
+        *,
+        loopback: bool = False,
+        failed_logins: FailedLogins | None = None,
     ) -> None:
         self._bootstrap = bootstrap.encode()
+        self._failed_logins = failed_logins or FailedLogins()
         self._keys = keys
         self.sessions = sessions
         self._loopback = LoopbackAuth() if loopback else None
@@ -301,12 +309,15 @@ class ApiKeyAuth:
         scheme, _, rest = connection.headers.get("authorization", "").partition(" ")
         text = rest.strip()
         if scheme.lower() == "bearer" and text:
+            host = connection.client.host if connection.client else ""
+            self._failed_logins.check(host)
             if self._bootstrap and hmac.compare_digest(text.encode(), self._bootstrap):
                 return Principal(BOOTSTRAP, "admin")
             sent = read_key(text)
             found = None if sent is None else await self._keys.verify(sent)
             if found is not None:
                 return found.principal
+            await self._failed_logins.record(host)
         elif (token := connection.cookies.get(SESSION_COOKIE)) and (
             by_session := await self._by_session(connection, token)
         ):

@@ -86,6 +86,7 @@ STATUS: dict[str, int] = {
     "BAD_LIMITS": 422,
     "TOO_MANY": 429,
     "TOO_MANY_WATCH": 429,
+    "TOO_MANY_LOGINS": 429,
     "SECRET_KEY": 503,
     "STORE_AWAY": 503,
     "STORE_DAMAGED": 503,
@@ -222,6 +223,16 @@ class MethodNotAllowedError(ApiError):
         self.allowed = allowed
 
 
+class TooManyLoginsError(ApiError):
+    """An address sends too many wrong API keys; it may try again after `retry_after` seconds."""
+
+    code = "TOO_MANY_LOGINS"
+
+    def __init__(self, message: str, retry_after: int) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
 class ProblemDocument(View, frozen=True, kw_only=True, omit_defaults=True):
     """Why a request was rejected. `problems` lists all problems of a document, `limit` names the limit that was
     exceeded."""
@@ -283,7 +294,7 @@ async def on_rune_error(request: Request, error: Exception) -> Response:
     document = problem_document(error)
     if document.status == 503:
         headers["Retry-After"] = "1"
-    if isinstance(error, StartLimitError):
+    if isinstance(error, StartLimitError | TooManyLoginsError):
         headers["Retry-After"] = str(error.retry_after)
     if isinstance(error, MethodNotAllowedError):
         headers["Allow"] = error.allowed

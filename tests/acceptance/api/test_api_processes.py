@@ -19,6 +19,8 @@ from tests.support.api_server import DEADLINE, HELLO, WAITS
 from tests.support.backends import stores
 from tests.support.services.fleet import Fleet, Process, fleet
 
+KEY = "0123456789abcdef01234567"
+
 SIGNALS = 20
 RACES = 10
 
@@ -182,12 +184,12 @@ def test_api_on_public_address_requires_key(processes: Fleet) -> None:
     refused = processes.start("api", "--port", "0", "--host", "0.0.0.0")
     assert refused.process.wait(DEADLINE) == 2
     assert "RUNE_API_KEY" in refused.output()
-    locked = processes.start("api", "--port", "0", "--host", "0.0.0.0", RUNE_API_KEY="s3cret")
+    locked = processes.start("api", "--port", "0", "--host", "0.0.0.0", RUNE_API_KEY=KEY)
     locked.wait_ready()
     url = f"http://127.0.0.1:{locked.url.rsplit(':', 1)[1]}"
     with Client(url) as client, pytest.raises(ClientError) as without:
         list(client.workflows())
     assert without.value.code == "UNAUTHORIZED"
-    with Client(url, key="s3cret") as client:
+    with Client(url, key=KEY) as client:
         list(client.workflows())
     assert locked.stop() == 0

@@ -87,10 +87,21 @@ def test_foreign_origins_and_hosts_are_forbidden(tmp_path: Path) -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", "example.com"])
 def test_public_address_requires_key(host: str) -> None:
     with pytest.raises(ServerStartError):
-        check_address(host, locked=False)
-    check_address(host, locked=True)
+        check_address(host, key="", locked=False)
+    check_address(host, key="", locked=True)
+    check_address(host, key="0123456789abcdef01234567", locked=True)
+
+
+@pytest.mark.parametrize(
+    "key", ["rune", "0123456789abcdef0123456", "change-me", "please-Change-Me-before-use"]
+)
+def test_short_or_example_key_is_refused_beyond_loopback(key: str) -> None:
+    with pytest.raises(ServerStartError, match="openssl rand -hex 32") as refused:
+        check_address("0.0.0.0", key=key, locked=True)
+    assert key not in refused.value.message
+    check_address("127.0.0.1", key=key, locked=True)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "127.8.8.8"])
 def test_loopback_address_needs_no_key(host: str) -> None:
-    check_address(host, locked=False)
+    check_address(host, key="", locked=False)

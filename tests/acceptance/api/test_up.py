@@ -15,6 +15,8 @@ from tests.support.cli_process import PATIENCE
 from tests.support.up_process import UpProcess
 from tests.support.whole import WHOLE
 
+KEY = "0123456789abcdef01234567"
+
 WORKERS = 8
 ROUNDS = 5 if WHOLE else 3
 EACH = 1_000 if WHOLE else 150  # starts that are acknowledged before each kill
@@ -138,14 +140,14 @@ def test_up_on_public_address_requires_key(tmp_path: Path) -> None:
     assert "NOT_SERVED" in refused
     up.process.communicate(timeout=PATIENCE)
     assert up.process.returncode == 2
-    locked = UpProcess(tmp_path, RUNE_API_KEY="s3cret")
+    locked = UpProcess(tmp_path, RUNE_API_KEY=KEY)
     try:
         locked.start("--host", "0.0.0.0", "--no-examples")
         url = f"http://127.0.0.1:{locked.port}"
         with Client(url) as client, pytest.raises(ClientError) as refusal:
             list(client.workflows())
         assert refusal.value.code == "UNAUTHORIZED"
-        with Client(url, key="s3cret") as client:
+        with Client(url, key=KEY) as client:
             assert list(client.workflows()) == []
     finally:
         locked.stop()

@@ -40,15 +40,19 @@ def test_service_settings_exist(name: str) -> None:
     assert {"RUNE_JOURNAL", "RUNE_STATE", "RUNE_QUEUE", "RUNE_BLOB"} <= given
 
 
+def test_api_key_has_no_default_value() -> None:
+    assert SERVICES["api"]["environment"][KEY].startswith("${RUNE_API_KEY:?")
+
+
 def test_dockerfile_settings_exist() -> None:
     assert set(re.findall(r"\bRUNE_[A-Z_]+", DOCKERFILE)) <= SETTINGS
 
 
 @pytest.mark.parametrize("name", RUNE_SERVICES)
 def test_service_settings_load(name: str, tmp_path: Path) -> None:
-    """Each `${NAME:-value}` is replaced by its default value."""
+    """Each `${NAME:-value}` is replaced by its default value; `${NAME:?reason}` has none."""
     given = {
-        key: re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", str(value))
+        key: re.sub(r"\$\{\w+:[-?]([^}]*)\}", r"\1", str(value))
         for key, value in SERVICES[name]["environment"].items()
     }
     settings = load_settings(given, tmp_path)

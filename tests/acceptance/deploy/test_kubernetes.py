@@ -14,6 +14,7 @@ from ruamel.yaml import YAML
 from rune.adapters.rabbitmq.topology import Topology
 from rune.adapters.redis.keys import PARTITIONS, KeySpace
 from rune.adapters.redis.streams import GROUP
+from rune.bootstrap.http import ServerStartError, check_address
 from rune.ports.queue import LANES
 from rune.server.monitoring import HEALTH
 from rune.settings import Settings, load_settings
@@ -98,6 +99,11 @@ def test_pod_settings_exist_and_load(role: str, tmp_path: Path) -> None:
     assert (settings.secret_key != "") == (role in ("api", "worker"))  # these encrypt and decrypt credentials
     sources = {source for each in container(role)["envFrom"] for source in each}
     assert sources == {"configMapRef", "secretRef"}
+
+
+def test_example_key_is_refused_until_it_is_replaced() -> None:
+    with pytest.raises(ServerStartError, match="RUNE_API_KEY is an example"):
+        check_address("0.0.0.0", key=environment("api")["RUNE_API_KEY"], locked=True)
 
 
 @pytest.mark.parametrize("role", [*ROLES, "migrate"])

@@ -68,7 +68,7 @@ def worker(
     node with `queue: gpu` runs only on a worker that consumes that queue.
 
     Exit codes: 0 stopped; 1 engine failure; 2 invalid configuration; 3 a store
-    is unreachable at the start.
+    was not available within that time.
 
     Example: rune serve worker --queues gpu,default --slots 8
     """
@@ -117,12 +117,13 @@ def api(
     """Serve the API until stopped.
 
     Any number of API processes may run. They run no nodes. Without an API key
-    it only binds to loopback and requires no authentication. /healthz, /readyz
-    and /version are served on the same port.
+    it only binds to loopback and requires no authentication. Beyond loopback,
+    RUNE_API_KEY must have at least 24 characters. /healthz, /readyz and
+    /version are served on the same port.
 
     Examples:
       rune serve api
-      RUNE_API_KEY=… rune serve api --host 0.0.0.0 --port 80
+      RUNE_API_KEY=$(openssl rand -hex 32) rune serve api --host 0.0.0.0
     """
 
     def changed(settings: Settings) -> Settings:
@@ -241,12 +242,12 @@ def up(
     """Serve the API and run executions in one process, until Ctrl-C.
 
     Without an API key it only binds to loopback and requires no authentication.
-    RUNE_API_KEY sets a key.
+    RUNE_API_KEY sets a key; beyond loopback it must have at least 24 characters.
 
     Examples:
       rune up
       rune up --port 0 --json
-      RUNE_API_KEY=… rune up --host 0.0.0.0
+      RUNE_API_KEY=$(openssl rand -hex 32) rune up --host 0.0.0.0
     """
     try:
         raise typer.Exit(_up(host, port, examples=examples, as_json=as_json))
@@ -280,7 +281,7 @@ async def _serve_embedded(
             open_reader(settings, engine.plans.catalogue) as opened,
         ):
             locked = bool(key) or await engine.backend.keys.exist()
-            check_address(host, locked=locked)
+            check_address(host, key=key, locked=locked)
             stored = await _deploy_examples(engine) if fresh and examples else 0
             await serve(
                 settings,

@@ -8,7 +8,6 @@ from fastapi import Body
 from pydantic import Field
 from starlette.responses import Response
 
-from rune.core.definition.problems import Problem
 from rune.ports.journal import ExecutionEndedError
 from rune.server.auth import requires
 from rune.server.parameters import ExecutionId, Id, IdempotencyKey, Item
@@ -66,7 +65,6 @@ class SignalResultView(View, frozen=True, kw_only=True):
 
     id: str
     resumed: bool
-    problems: list[Problem]
 
 
 @actions.post(
@@ -76,7 +74,7 @@ class SignalResultView(View, frozen=True, kw_only=True):
     response_model=ActionResultView,
     responses=documented({409: "The execution has ended."}),
 )
-async def cancel(
+async def cancel_execution(
     execution: ExecutionId,
     body: Annotated[
         CancelBody, Body(default_factory=CancelBody, openapi_examples=example({"reason": "ordered twice"}))
@@ -100,7 +98,7 @@ async def cancel(
     response_model=ActionResultView,
     responses=documented({409: "The execution has ended."}),
 )
-async def pause(execution: ExecutionId, server: Server) -> Response:
+async def pause_execution(execution: ExecutionId, server: Server) -> Response:
     """Running nodes finish, no new ones start."""
     changed = await server.services.executions.pause(execution)
     return Reply(ActionResultView(execution_id=execution, status="paused", changed=changed))
@@ -113,7 +111,7 @@ async def pause(execution: ExecutionId, server: Server) -> Response:
     response_model=ActionResultView,
     responses=documented({409: "The execution has ended."}),
 )
-async def resume(execution: ExecutionId, server: Server) -> Response:
+async def resume_execution(execution: ExecutionId, server: Server) -> Response:
     """Continues where it was paused."""
     changed = await server.services.executions.resume(execution)
     return Reply(ActionResultView(execution_id=execution, status="running", changed=changed))
@@ -127,7 +125,7 @@ async def resume(execution: ExecutionId, server: Server) -> Response:
     status_code=202,
     responses=documented(_RERUN_RESPONSES),
 )
-async def retry(
+async def retry_execution(
     execution: ExecutionId,
     body: Annotated[
         RetryBody, Body(default_factory=RetryBody, openapi_examples=example({"failed_items": True}))
@@ -150,7 +148,7 @@ async def retry(
     status_code=202,
     responses=documented(_RERUN_RESPONSES),
 )
-async def rerun(
+async def rerun_execution(
     execution: ExecutionId,
     body: Annotated[RerunBody, Body(openapi_examples=example({"node": "price", "item": "users:5"}))],
     server: Server,
@@ -170,7 +168,7 @@ async def rerun(
     response_model=SignalResultView,
     responses=documented({409: "The execution has ended, or several items wait and none is named."}),
 )
-async def signal(
+async def signal_execution(
     execution: ExecutionId,
     body: Annotated[SignalBody, Body(openapi_examples=example({"name": "approved", "value": {"by": "ada"}}))],
     server: Server,

@@ -1,0 +1,110 @@
+"""Wrong API keys are slowed down by address."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from rune.server.failed_logins import (
+    MAX_ADDRESSES,
+    MAX_DELAY_S,
+    MAX_DELAYED_PER_ADDRESS,
+    MAX_FAILED_LOGINS,
+    WINDOW_S,
+    FailedLogins,
+)
+from rune.server.responses import TooManyLoginsError
+from tests.support.api_server import API, RunningServer, run
+
+KEY = "correct-horse-battery-staple"
+WRONG = {"Authorization": "Bearer wrong"}
+
+
+class Delays:
+    """A clock and a sleep that record the delays; a sleep ends when it is released."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.given: list[float] = []
+        self.released = asyncio.Event()
+
+    async def sleep(self, seconds: float) -> None:
+        self.given.append(seconds)
+        await self.released.wait()
+
+    def counter(self, limit: int = MAX_FAILED_LOGINS) -> FailedLogins:
+        return FailedLogins(limit, clock=lambda: self.now, sleep=self.sleep)
+
+
+def test_valid_key_is_accepted_at_once_while_wrong_key_of_same_address_is_delayed(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        path = f"{API}/executions"
+        assert (await server.http.get(path, headers=WRONG)).status_code == 401
+        slow = asyncio.create_task(server.http.get(path, headers=WRONG))
+        for _ in range(5):
+            assert (await server.http.get(path)).status_code == 200
+        assert (await server.http.get("/healthz")).status_code == 200
+        assert not slow.done()
+        assert (await slow).status_code == 401
+
+    run(tmp_path, work, key=KEY, api_failed_logins=1)
+
+
+def test_delay_doubles_with_each_wrong_key_and_ends_with_window() -> None:
+    async def work() -> None:
+        delays = Delays()
+        delays.released.set()
+        failed = delays.counter()
+        for _ in range(MAX_FAILED_LOGINS + 6):
+            await failed.record("192.0.2.1")
+        await failed.record("192.0.2.2")
+        assert delays.given == [1.0, 2.0, 4.0, 8.0, MAX_DELAY_S, MAX_DELAY_S]
+        delays.now += WINDOW_S
+        await failed.record("192.0.2.1")
+        assert len(delays.given) == 6
+
+    asyncio.run(work())
+
+
+def test_address_with_many_delayed_responses_is_rejected_until_they_are_sent() -> None:
+    async def work() -> None:
+        delays = Delays()
+        failed = delays.counter(limit=1)
+        await failed.record("2001:db8::1")
+        waiting = [
+            asyncio.create_task(failed.record(f"2001:db8::{number:x}"))
+            for number in range(MAX_DELAYED_PER_ADDRESS)
+        ]
+        await asyncio.sleep(0)
+        with pytest.raises(TooManyLoginsError) as rejected:
+            failed.check("2001:db8::ffff")
+        assert rejected.value.retry_after == MAX_DELAY_S
+        failed.check("2001:db8:0:1::1")
+        delays.released.set()
+        await asyncio.gather(*waiting)
+        failed.check("2001:db8::1")
+
+    asyncio.run(work())
+
+
+def test_number_of_counted_addresses_is_bounded() -> None:
+    async def work() -> None:
+        failed = Delays().counter()
+        for number in range(MAX_ADDRESSES + 10):
+            await failed.record(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}")
+        assert len(failed._failed) == MAX_ADDRESSES
+
+    asyncio.run(work())
+
+
+def test_limit_of_zero_delays_nothing() -> None:
+    async def work() -> None:
+        delays = Delays()
+        failed = delays.counter(limit=0)
+        for _ in range(100):
+            await failed.record("192.0.2.1")
+        assert delays.given == []
+
+    asyncio.run(work())
