@@ -59,6 +59,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     expression_ms: int = 5_000  # CPU time that the expressions of one node may take
     heartbeat: float = 5.0  # seconds between two heartbeats of a process of a cluster
     heartbeat_timeout: float = 15.0  # seconds without a heartbeat after which a process is no longer listed
+    start_timeout: float = (
+        60.0  # cluster: seconds that a server waits for its stores at its start; 0: it does not
+    )
     grace: float = 30.0  # seconds that running nodes may take to finish at shutdown
     nodes: tuple[str, ...] = ()  # modules with custom nodes
     http_policy: Literal["public_only", "allow", "open"] = "public_only"  # hosts that nodes may call
@@ -226,8 +229,9 @@ def _check_bounds(settings: Settings) -> None:
     if not (math.isfinite(settings.api_head_timeout) and settings.api_head_timeout > 0):
         raise SettingsError("RUNE_API_HEAD_TIMEOUT: a number of seconds above 0")
     _check_heartbeat(settings.heartbeat, settings.heartbeat_timeout)
-    if not (math.isfinite(settings.grace) and settings.grace >= 0):
-        raise SettingsError("RUNE_GRACE: a number of seconds, 0 or more")
+    for name in ("grace", "start_timeout"):
+        if not (math.isfinite(getattr(settings, name)) and getattr(settings, name) >= 0):
+            raise SettingsError(f"RUNE_{name.upper()}: a number of seconds, 0 or more")
     if settings.traces not in ("", "off") and not settings.traces.startswith(("http://", "https://")):
         raise SettingsError("RUNE_TRACES: `off`, or an address that begins with `http://` or `https://`")
     if not 0.0 <= settings.trace_share <= 1.0:

@@ -41,6 +41,7 @@ def test_value_of_wrong_type_is_rejected_with_expected_type(
         {"RUNE_HEARTBEAT_TIMEOUT": "5"},
         {"RUNE_HEARTBEAT": "20"},
         {"RUNE_GRACE": "-1"},
+        {"RUNE_START_TIMEOUT": "-1"},
         {"RUNE_GRACE": "nan"},
         {"RUNE_GRACE": "inf"},
         {"RUNE_URL": "127.0.0.1:8080"},

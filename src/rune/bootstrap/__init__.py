@@ -209,8 +209,19 @@ async def list_processes(settings: Settings) -> list[ProcessInfo]:
     return await cluster.list_processes(settings)
 
 
+async def wait_for_stores(settings: Settings) -> None:
+    """Wait at the start of a server until the stores of its cluster can be used, for at most `start_timeout` seconds.
+    The embedded database needs no waiting."""
+    if not settings.clustered:
+        return
+    with optional_imports("a cluster"):
+        from rune.bootstrap import cluster  # noqa: PLC0415 - its drivers are an extra
+
+    await cluster.wait_for_stores(settings)
+
+
 async def migrate(settings: Settings) -> list[str]:
-    """Migrate the database to the version of this program; return the applied steps."""
+    """Migrate the stores to the version of this program; return the applied steps."""
     _check_no_url(settings)
     if not settings.clustered:
         raise UnsupportedByBackendError(

@@ -25,6 +25,7 @@ from rune.adapters.postgres.triggers import PostgresTriggers
 from rune.adapters.redis.stores import RedisStores
 from rune.bootstrap.components import Access, credential_service, keys, new_engine
 from rune.bootstrap.rabbitmq import RabbitComponents
+from rune.bootstrap.startup import wait_for_store
 from rune.core.node_type import Catalogue
 from rune.nodes.registry import Registry, full_registry, standard_catalogue
 from rune.ports.blobs import BlobStore
@@ -85,6 +86,22 @@ async def running_engine(
             await stack.enter_async_context(broker.running(roles))
         await stack.enter_async_context(engine.running(grace=settings.grace, roles=roles))
         yield engine
+
+
+async def wait_for_stores(settings: Settings) -> None:
+    """Wait until PostgreSQL and Redis can be used by this version, for at most `start_timeout` seconds."""
+    deadline = time.monotonic() + settings.start_timeout
+    await wait_for_store("PostgreSQL", lambda: _ensure_schema(settings), deadline)
+    await wait_for_store("Redis", lambda: _check_functions(settings), deadline)
+
+
+async def _check_functions(settings: Settings) -> None:
+    """Call a function of Redis. One that is missing is loaded if Redis has none at all."""
+    client = _redis(settings).client
+    try:
+        await client.server_run()
+    finally:
+        await client.close()
 
 
 async def _ensure_schema(settings: Settings) -> None:
@@ -235,8 +252,15 @@ async def list_processes(settings: Settings) -> list[ProcessInfo]:
 
 
 async def migrate(settings: Settings) -> list[str]:
-    """Migrate the database to the version of this program; return the applied steps."""
-    return await migrate_database(settings.journal)
+    """Migrate the database to the version of this program and load its functions into Redis; return the applied
+    steps."""
+    steps = await migrate_database(settings.journal)
+    client = Client(settings.state)
+    try:
+        loaded = await load_functions(client)
+    finally:
+        await client.close()
+    return [*steps, f"functions of Redis ({library_name()})"] if loaded else steps
 
 
 async def grant_roles(settings: Settings) -> list[str]:

@@ -148,6 +148,7 @@ def refuse_error(error: RuneError, *, as_json: bool, hint: str = "") -> int:
         "NEWER_FORMAT",
         "BAD_FRAME",
         "NEEDS_MIGRATION",
+        "FUNCTIONS_MISSING",
         "REDIS_UNFIT",
         "UNREACHABLE",
     }

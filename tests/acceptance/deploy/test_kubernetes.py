@@ -111,7 +111,7 @@ def test_each_role_has_own_user_and_tls(role: str) -> None:
     given = example("owner" if role == "migrate" else role)
     assert f"//rune_{'owner' if role == 'migrate' else role}:" in given["RUNE_JOURNAL"]
     assert "sslmode=verify-full" in given["RUNE_JOURNAL"]
-    assert given["RUNE_STATE"].startswith("rediss://")
+    assert given["RUNE_STATE"].startswith(f"rediss://rune-{'owner' if role == 'migrate' else role}:")
     mounts = {each["mountPath"] for each in container(role)["volumeMounts"]}
     (authority,) = re.findall(r"sslrootcert=(\S+)", given["RUNE_JOURNAL"])
     assert str(Path(authority).parent) in mounts

@@ -16,6 +16,7 @@ from redis.retry import Retry
 
 from rune.adapters.postgres.roles import ROLES
 from rune.adapters.redis.checks import COMMANDS
+from rune.adapters.redis.client import library_name
 from tests.acceptance.conformance.case import load, load_steps
 from tests.acceptance.deploy.role_stores import PREFIX, Stores, limited_fleet, permission_errors, stores
 from tests.lint.tree import ROOT
@@ -204,6 +205,9 @@ class TestRedis:
             "SCRIPT FLUSH",
             "FUNCTION FLUSH",
             "FUNCTION DUMP",
+            "FUNCTION LOAD x",
+            "FUNCTION LOAD REPLACE x",
+            "FUNCTION RESTORE x",
             "CLIENT LIST",
             "CLIENT KILL TYPE normal",
             "ACL LIST",
@@ -221,15 +225,20 @@ class TestRedis:
         with made.client(role) as client, pytest.raises(redis.exceptions.NoPermissionError):
             client.execute_command(*command.split())
 
-    def test_own_function_cannot_access_foreign_keys(self, made: Stores) -> None:
-        text = "#!lua name=own\nredis.register_function('own', function() return redis.call('GET', 'other:x') end)"
-        with made.client("worker") as client:
-            client.function_load(text)
-            with pytest.raises(
-                redis.exceptions.ResponseError, match=r"can.t access at least one of the keys"
-            ):
-                client.fcall("own", 0)
-        made.admin.function_delete("own")
+    def test_processes_wait_until_owner_has_loaded_functions(self, made: Stores) -> None:
+        made.admin.function_flush()
+        for role in ("worker", "scheduler", "api"):
+            (problem,) = made.rune(role).json("workers", code=3)["problems"]
+            assert problem["code"] == "FUNCTIONS_MISSING"
+            assert problem["message"].endswith("run `rune migrate` as the owner of the stores")
+        (loaded,) = made.rune("owner").json("migrate")["steps"]
+        assert loaded == f"functions of Redis ({library_name()})"
+        assert "workers" in made.rune("worker").json("workers")
+
+    @pytest.mark.parametrize("command", [f"GET {PREFIX}:x", f"SET {PREFIX}:x 1", "FCALL x 0", "FLUSHALL"])
+    def test_owner_accesses_no_key(self, made: Stores, command: str) -> None:
+        with made.client("owner") as client, pytest.raises(redis.exceptions.NoPermissionError):
+            client.execute_command(*command.split())
 
     def test_watcher_is_read_only(self, made: Stores) -> None:
         with made.client("watcher") as client:

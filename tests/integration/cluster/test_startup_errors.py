@@ -22,7 +22,9 @@ OTHERS = (("list",), ("workers",), ("migrate",), ("start", "orders"), ("prune", 
 def test_unreachable_stores_are_named_without_passwords(
     command: tuple[str, ...], tmp_path: pathlib.Path
 ) -> None:
-    rune = InProcessCli(tmp_path, RUNE_JOURNAL=NOWHERE, RUNE_STATE=NO_REDIS, RUNE_QUEUE=NO_REDIS)
+    rune = InProcessCli(
+        tmp_path, RUNE_JOURNAL=NOWHERE, RUNE_STATE=NO_REDIS, RUNE_QUEUE=NO_REDIS, RUNE_START_TIMEOUT="0"
+    )
     done = rune(*command)
     assert done.exit_code == 3, done.output
     assert "127.0.0.1" in done.output
@@ -33,7 +35,10 @@ def test_unreachable_stores_are_named_without_passwords(
 @pytest.mark.parametrize("role", ["worker", "scheduler"])
 def test_unreachable_redis_is_named(role: str, tmp_path: pathlib.Path) -> None:
     journal = stores(tmp_path).journal
-    done = Rune(tmp_path, RUNE_JOURNAL=journal, RUNE_STATE=NO_REDIS, RUNE_QUEUE=NO_REDIS)("serve", role)
+    at_once = {"RUNE_START_TIMEOUT": "0"}
+    done = Rune(tmp_path, RUNE_JOURNAL=journal, RUNE_STATE=NO_REDIS, RUNE_QUEUE=NO_REDIS, **at_once)(
+        "serve", role
+    )
     assert done.returncode == 3, done.stdout + done.stderr
     assert "Redis cannot be reached" in done.stderr
     assert "hush-hush" not in done.stdout + done.stderr
@@ -48,7 +53,13 @@ def test_rejected_redis_password_is_not_shown(tmp_path: pathlib.Path) -> None:
             line.sendall(b"CONFIG SET requirepass open-sesame\r\n")
             assert line.recv(3) == b"+OK"
         url = f"unix://:hush-hush@{protected.socket}"
-        rune = InProcessCli(tmp_path, RUNE_JOURNAL=stores(tmp_path).journal, RUNE_STATE=url, RUNE_QUEUE=url)
+        rune = InProcessCli(
+            tmp_path,
+            RUNE_JOURNAL=stores(tmp_path).journal,
+            RUNE_STATE=url,
+            RUNE_QUEUE=url,
+            RUNE_START_TIMEOUT="0",
+        )
         done = rune("serve", "worker")
         checks = {each["check"]: each for each in rune.json("doctor", code=1)["checks"]}
     finally:

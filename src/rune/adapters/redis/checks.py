@@ -2,6 +2,7 @@
 
 Functions run with the privileges of their caller, so the ACL lists the commands of the Lua functions too. Workers,
 schedulers and API processes call the same functions: each role has its own user and password, with equal privileges.
+Only the owner may load functions: one that a worker loads would run with the privileges of any other caller.
 Missing privileges are found by trying each command on a key that does not exist, in a way that changes nothing.
 """
 
@@ -38,11 +39,13 @@ PROBES: tuple[tuple[str | int, ...], ...] = (
 PROBE_ID = "doctor"
 
 ROLES = ("worker", "scheduler", "api")
+OWNER = "owner"
+"""Role of `rune migrate`, which loads the functions and reads and writes no key."""
 WATCHER = "watcher"
 """Role for autoscalers and exporters, which read queue depths and change nothing."""
 
 CONNECTION = ("auth", "select", "ping", "info", "time", "client|id", "client|unblock")
-FUNCTIONS = ("fcall", "function|load")
+FUNCTIONS = ("fcall", "function|list")
 NOTIFICATIONS = ("publish", "subscribe")
 KEYS = ("del", "exists", "pexpire", "rename", "scan", "get", "set")
 HASHES = ("hdel", "hget", "hgetall", "hkeys", "hmget", "hscan", "hset", "hsetnx", "hvals")
@@ -63,6 +66,7 @@ STREAMS = (
     "xreadgroup",
 )
 COMMANDS = (*CONNECTION, *FUNCTIONS, *NOTIFICATIONS, *KEYS, *HASHES, *SORTED, *STREAMS)
+OWNER_COMMANDS = ("auth", "select", "ping", "info", "function|list", "function|load")
 WATCHER_COMMANDS = (
     "auth",
     "hello",
@@ -132,7 +136,7 @@ def _probes(key: str) -> dict[str, tuple[Argument, ...]]:
     group = (key, PROBE_ID)
     return {
         "fcall": ("rune_doctor_asks", 0),
-        "function load": ("#!lua name=rune_doctor\n",),
+        "function list": ("LIBRARYNAME", PROBE_ID),
         "publish": (key, ""),
         "del": (key,),
         "exists": (key,),
@@ -221,13 +225,18 @@ def watcher_rules(prefix: str) -> str:
     return f"%R~{prefix}:* {' '.join(f'+{each}' for each in WATCHER_COMMANDS)}"
 
 
+def owner_rules() -> str:
+    """Return the ACL rules of the owner role."""
+    return " ".join(f"+{each}" for each in OWNER_COMMANDS)
+
+
 def acl_file(prefix: str, passwords: Mapping[str, str]) -> str:
     """Return a file that Redis loads with `aclfile`: one user for each role with a password. Connections without a
     login can run no command."""
     lines = ["user default off resetkeys resetchannels -@all"]
     for role, password in passwords.items():
         digest = hashlib.sha256(password.encode()).hexdigest()
-        granted = watcher_rules(prefix) if role == WATCHER else rules(prefix)
+        granted = {WATCHER: watcher_rules(prefix), OWNER: owner_rules()}.get(role) or rules(prefix)
         lines.append(f"user {user_name(role)} on #{digest} resetkeys resetchannels -@all {granted}")
     return "\n".join(lines) + "\n"
 

@@ -2,7 +2,8 @@
 
 The Lua files are loaded as one function library, which the server compiles once; EVALSHA would define all functions
 again with every call, a third of its time. Function names end in a hash of the text, so two releases can run side by
-side. TLS options of a `rediss://` URL: `ssl_ca_certs`, `ssl_certfile`, `ssl_keyfile`, `ssl_cert_reqs` (`required`,
+side. `rune migrate` loads the library; other processes do so only on a server without any, and if their user may. TLS
+options of a `rediss://` URL: `ssl_ca_certs`, `ssl_certfile`, `ssl_keyfile`, `ssl_cert_reqs` (`required`,
 `none`), `ssl_check_hostname` (`true`, `false`). Without `ssl_ca_certs` the system's authorities are trusted.
 """
 
@@ -13,7 +14,7 @@ import hashlib
 import re
 import ssl
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -88,6 +89,12 @@ class RedisError(RuneError):
     code = "REDIS"
 
 
+class MissingFunctionsError(StoreUnavailableError):
+    """The server lacks the functions of this version, and this process does not load them."""
+
+    code = "FUNCTIONS_MISSING"
+
+
 class _ServerError(Exception):
     """An error reply, as the parser creates it."""
 
@@ -152,6 +159,11 @@ def library() -> tuple[str, bytes]:
     sha = hashlib.sha256(text.encode()).hexdigest()[:12]
     registered = "".join(_REGISTER.format(verb=verb, sha=sha) for verb in VERBS)
     return sha, f"#!lua name=rune_{sha}\n{text}{registered}".encode()
+
+
+def library_name() -> str:
+    """Return the name of the function library on the server."""
+    return f"rune_{library()[0]}"
 
 
 @cache
@@ -344,14 +356,54 @@ class Client:
 
 
 async def run_on(connection: Connection, verb: str, *parts: Argument) -> Any:
-    """Call a verb's function, loading the library first if the server does not have it."""
+    """Call a verb's function. A server without any functions of Rune gets them first."""
     try:
         return await connection.send("FCALL", function(verb), *parts)
     except RedisError as error:
         if "Function not found" not in error.message:
             raise
-    await connection.send("FUNCTION", "LOAD", "REPLACE", library()[1])
+    await _set_up(connection)
     return await connection.send("FCALL", function(verb), *parts)
+
+
+async def _set_up(connection: Connection) -> None:
+    """Load the functions into a server that has none, as the schema is created in an empty database. Beside those of
+    another version only `rune migrate` loads them."""
+    found: list[str] = []
+    try:
+        found = await _libraries(connection.send)
+        if not found:
+            await connection.send("FUNCTION", "LOAD", library()[1])
+            return
+    except RedisError as error:
+        if "already exists" in error.message:
+            return
+        if error.code != "NOPERM":
+            raise
+    if library_name() not in found:  # otherwise another process has just loaded them
+        has = "has the functions of another version" if found else "lacks the functions"
+        raise MissingFunctionsError(f"Redis {has} of Rune: run `rune migrate` as the owner of the stores")
+
+
+async def load_functions(client: Client) -> bool:
+    """Load the functions of this version and return whether they were missing. An existing library is replaced: a user
+    that could load functions may have changed it."""
+    try:
+        missing = library_name() not in await _libraries(client.call)
+        await client.call("FUNCTION", "LOAD", "REPLACE", library()[1])
+    except RedisError as error:
+        if error.code != "NOPERM":
+            raise
+        raise MissingFunctionsError(
+            "this user of Redis may not load functions: run `rune migrate` with the user of the owner (rune-owner)"
+        ) from error
+    return missing
+
+
+async def _libraries(send: Callable[..., Awaitable[Any]]) -> list[str]:
+    """Return the names of Rune's libraries on the server."""
+    replies: list[list[Any]] = await send("FUNCTION", "LIST", "LIBRARYNAME", "rune_*")
+    return [dict(zip(each[::2], each[1::2], strict=True))[b"library_name"].decode() for each in replies]
 
 
 async def server_run(connection: Connection) -> str:

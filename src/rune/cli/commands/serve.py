@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 from msgspec.structs import replace
 
-from rune.bootstrap import UnsupportedByBackendError, exists, open_reader, running_engine
+from rune.bootstrap import UnsupportedByBackendError, exists, open_reader, running_engine, wait_for_stores
 from rune.cli.arguments import Nodes, with_modules
 from rune.cli.follow import StopSignal
 from rune.cli.output import INTERRUPTED, VIOLATIONS, print_json, refuse_error
@@ -66,6 +66,9 @@ def worker(
     On SIGTERM it accepts no new nodes and lets running ones finish within the
     grace period. Any number of workers may run, on any number of machines. A
     node with `queue: gpu` runs only on a worker that consumes that queue.
+
+    At the start it waits up to RUNE_START_TIMEOUT (60 s) for stores that are
+    unreachable or being migrated.
 
     Exit codes: 0 stopped; 1 engine failure; 2 invalid configuration; 3 a store
     was not available within that time.
@@ -189,6 +192,8 @@ async def _run_roles(settings: Settings, roles: frozenset[str]) -> int:
                 from rune.bootstrap.http import serve_health  # noqa: PLC0415 - slow to import
 
                 health = await stack.enter_async_context(serve_health(settings))
+            if not await _stores_ready(settings, stop):
+                return 0
             engine = await stack.enter_async_context(running_engine(settings, roles=roles))
             if health is not None:
                 await stack.enter_async_context(health.of(engine))
@@ -202,10 +207,25 @@ async def _run_roles(settings: Settings, roles: frozenset[str]) -> int:
             )  # a failure lets the supervisor restart the process
 
 
+async def _stores_ready(settings: Settings, stop: StopSignal) -> bool:
+    """Wait for the stores; return False if the process was stopped meanwhile."""
+    waiting = asyncio.create_task(wait_for_stores(settings))
+    either: set[asyncio.Future[Any]] = {stop.requested, waiting}
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    if not waiting.done():
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        return False
+    waiting.result()
+    return True
+
+
 async def _run_api(settings: Settings, host: str, port: int) -> int:
     from rune.bootstrap.http import serve  # noqa: PLC0415 - slow to import
 
     with StopSignal() as stop:
+        if not await _stores_ready(settings, stop):
+            return 0
         async with (
             running_engine(settings, roles=frozenset({"api"})) as engine,
             open_reader(settings, engine.plans.catalogue) as opened,
@@ -276,6 +296,8 @@ async def _serve_embedded(
 
     fresh = not exists(settings)
     with StopSignal() as stop:
+        if not await _stores_ready(settings, stop):
+            return 0
         async with (
             running_engine(settings) as engine,
             open_reader(settings, engine.plans.catalogue) as opened,

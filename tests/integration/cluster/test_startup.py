@@ -1,0 +1,142 @@
+"""Servers wait at their start for stores that are unreachable, being migrated or without functions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import redis
+
+from rune.adapters.postgres.database import migrations
+from rune.adapters.postgres.migrations import migrate
+from rune.adapters.redis.client import library_name
+from tests.support.backends import stores
+from tests.support.in_process_cli import InProcessCli
+from tests.support.services.databases import ready
+from tests.support.services.fleet import Fleet
+from tests.support.services.postgres import database_of, server
+from tests.support.services.redis_server import RedisServer
+
+OTHER_LIBRARY = "#!lua name=rune_000000000000\nredis.register_function('other', function() return 1 end)"
+
+
+@pytest.fixture
+def private_redis() -> Iterator[RedisServer]:
+    made = RedisServer()
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture
+def processes(private_redis: RedisServer, tmp_path: Path) -> Iterator[Fleet]:
+    """No process yet; a migrated database and an empty Redis of their own."""
+    settings = msgspec.structs.replace(stores(tmp_path), state=private_redis.url, queue=private_redis.url)
+    made = Fleet(tmp_path, settings)
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def cli(processes: Fleet, folder: Path) -> InProcessCli:
+    names = ("RUNE_JOURNAL", "RUNE_STATE", "RUNE_QUEUE", "RUNE_PREFIX")
+    return InProcessCli(folder, **{name: processes.environment[name] for name in names})
+
+
+@pytest.mark.parametrize("role", ["worker", "scheduler", "api"])
+def test_server_waits_for_redis(role: str, processes: Fleet, private_redis: RedisServer) -> None:
+    private_redis.kill()
+    arguments = ("--port", "0") if role == "api" else ()
+    process = processes.start(role, *arguments)  # type: ignore[arg-type]
+
+    process.wait_for_output("waiting for Redis")
+    private_redis.restart()
+
+    process.wait_ready()
+    assert "Redis is available after" in process.output()
+    assert process.stop() == 0
+
+
+def test_worker_waits_for_migration_of_another_process(private_redis: RedisServer, tmp_path: Path) -> None:
+    ready()
+    dsn = server().create(f"{database_of(tmp_path)}m")
+    asyncio.run(migrate(dsn, migrations()[:-1]))
+    settings = msgspec.structs.replace(
+        stores(tmp_path), journal=dsn, state=private_redis.url, queue=private_redis.url
+    )
+    processes = Fleet(tmp_path, settings)
+    try:
+        worker = processes.start("worker")
+        worker.wait_for_output("waiting for PostgreSQL")
+        assert "migrate it first" in worker.output()
+
+        asyncio.run(migrate(dsn))
+
+        worker.wait_ready()
+        assert worker.stop() == 0
+    finally:
+        processes.stop()
+
+
+def test_worker_waits_for_functions_beside_those_of_another_version(
+    processes: Fleet, private_redis: RedisServer, tmp_path: Path
+) -> None:
+    with redis.Redis(unix_socket_path=private_redis.socket) as admin:
+        admin.function_load(OTHER_LIBRARY)
+        worker = processes.start("worker")
+        worker.wait_for_output(
+            "Redis has the functions of another version of Rune: run `rune migrate` as the owner of the stores"
+        )
+        assert len(admin.function_list()) == 1
+
+        migrated = cli(processes, tmp_path).json("migrate")
+
+        assert migrated["steps"] == [f"functions of Redis ({library_name()})"]
+        worker.wait_ready()
+        assert len(admin.function_list()) == 2
+    assert cli(processes, tmp_path).json("migrate")["steps"] == []
+
+
+def test_migrate_restores_changed_functions(
+    processes: Fleet, private_redis: RedisServer, tmp_path: Path
+) -> None:
+    changed = OTHER_LIBRARY.replace("rune_000000000000", library_name())
+    with redis.Redis(unix_socket_path=private_redis.socket) as admin:
+        admin.function_load(changed)
+        cli(processes, tmp_path).json("migrate")
+
+        ((_, name, *_, functions),) = admin.function_list()
+        assert name.decode() == library_name()
+        assert len(functions) > 1
+
+
+def test_first_process_loads_functions_into_empty_redis(
+    processes: Fleet, private_redis: RedisServer, tmp_path: Path
+) -> None:
+    assert cli(processes, tmp_path).json("workers") == {"workers": []}
+    with redis.Redis(unix_socket_path=private_redis.socket) as admin:
+        assert len(admin.function_list(library=library_name())) == 1
+
+
+def test_server_that_waits_for_its_stores_can_be_stopped(
+    processes: Fleet, private_redis: RedisServer
+) -> None:
+    private_redis.kill()
+    worker = processes.start("worker")
+    worker.wait_for_output("waiting for Redis")
+
+    assert worker.stop() == 0
+
+
+def test_server_gives_up_after_start_timeout(processes: Fleet, private_redis: RedisServer) -> None:
+    private_redis.kill()
+    worker = processes.start("worker", RUNE_START_TIMEOUT="0.3")
+
+    assert worker.process.wait(60) == 3
+    assert "waiting for Redis" in worker.output()
+    assert "Redis cannot be reached" in worker.output().splitlines()[-1]
