@@ -20,8 +20,9 @@ from rune.server.app import make_app
 from rune.server.auth import ApiKeyAuth, cached_keys, cached_sessions
 from rune.server.connections import ConnectionLimits, bounded_protocol
 from rune.server.context import ServerContext
+from rune.server.failed_logins import FailedLogins
+from rune.server.health import HealthState, health_app
 from rune.server.live.feed import StreamLimits
-from rune.server.monitoring import HealthState, health_app
 from rune.settings import Settings
 
 RESERVED_FILES = 256  # for stores, logs and calls of nodes

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 import rune
 from rune.server.auth import Authenticator, LoopbackAuth, requires
 from rune.server.context import ServerContext
-from rune.server.monitoring import HEALTH, metrics
+from rune.server.health import HEALTH, metrics
 from rune.server.pages import PageFallback, UserInterface, built_interface, pages
 from rune.server.permissions import check_declared
 from rune.server.responses import HANDLERS, ProblemDocument, Reply

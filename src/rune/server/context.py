@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 from rune.runtime.engine import Engine
 from rune.runtime.queries.reader import ExecutionReader
+from rune.server.health import MetricsEndpoint, ReadinessProbe
 from rune.server.live.feed import (
     DEFAULT_STREAM_LIMITS,
     ChangeNotifier,
@@ -16,7 +17,6 @@ from rune.server.live.feed import (
     StreamSlots,
 )
 from rune.server.live.fleet_feed import FleetFeed
-from rune.server.monitoring import MetricsEndpoint, ReadinessProbe
 from rune.server.node_runs import NodeRuns
 from rune.server.overviews import OverviewCache
 from rune.server.statistics import StatisticsCache

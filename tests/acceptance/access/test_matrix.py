@@ -19,7 +19,7 @@ from websockets.exceptions import InvalidStatus
 from rune.core.permissions import RIGHTS
 from rune.server.app import make_app
 from rune.server.auth import UndeclaredPermissionError, requires
-from rune.server.monitoring import HEALTH
+from rune.server.health import HEALTH
 from rune.server.permissions import PRINCIPALS, allowed, check_declared, permission_of, rows
 from rune.server.routing import hidden, resource
 from tests.acceptance.access.write_matrix import DOCS, matrix, written

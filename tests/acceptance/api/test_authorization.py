@@ -10,7 +10,7 @@ from websockets.asyncio.client import connect
 
 from rune.bootstrap.http import ServerStartError, check_address
 from rune.server.app import make_app
-from rune.server.monitoring import HEALTH
+from rune.server.health import HEALTH
 from rune.server.permissions import permission_of
 from tests.support.api_server import HELLO, RunningServer, run
 

@@ -123,7 +123,7 @@ def test_readiness_reflects_store_availability(tmp_path: Path, monkeypatch: pyte
 
         monkeypatch.setattr(server.master.reader, "executions", away)
         monkeypatch.setattr(server.master.reader, "search", away)
-        monkeypatch.setattr("rune.server.monitoring.PROBE_PERIOD_S", 0.0)
+        monkeypatch.setattr("rune.server.health.PROBE_PERIOD_S", 0.0)
         await server.master.probe.touch()
         unready = await server.http.get("/readyz")
         assert (unready.status_code, unready.json()["code"]) == (503, "NOT_READY")

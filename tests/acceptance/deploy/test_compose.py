@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from ruamel.yaml import YAML
 
-from rune.server.monitoring import HEALTH
+from rune.server.health import HEALTH
 from rune.settings import Settings, load_settings
 from tests.acceptance.deploy.command_lines import InvalidCommandLineError, command_path
 from tests.lint.tree import ROOT

@@ -16,7 +16,7 @@ from rune.adapters.redis.keys import PARTITIONS, KeySpace
 from rune.adapters.redis.streams import GROUP
 from rune.bootstrap.http import ServerStartError, check_address
 from rune.ports.queue import LANES
-from rune.server.monitoring import HEALTH
+from rune.server.health import HEALTH
 from rune.settings import Settings, load_settings
 from tests.acceptance.deploy.command_lines import command_path
 from tests.lint.tree import ROOT

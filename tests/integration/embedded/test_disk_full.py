@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rune.server import monitoring
+from rune.server import health
 from tests.support.api_server import RunningServer, run
 from tests.support.forked_rune import PATHS
 from tests.support.ledger_nodes import fill_disk
@@ -49,7 +49,7 @@ def disk(tmp_path: pathlib.Path) -> Iterator[pathlib.Path]:
 def test_readiness_names_full_disk_until_space_is_free(
     disk: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(monitoring, "PROBE_PERIOD_S", 0.05)
+    monkeypatch.setattr(health, "PROBE_PERIOD_S", 0.05)
 
     async def work(server: RunningServer) -> None:
         async def status() -> tuple[int, str]:

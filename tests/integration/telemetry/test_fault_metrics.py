@@ -8,7 +8,7 @@ from pathlib import Path
 from rune.core.execution.decision import FinishExecution
 from rune.core.execution.fact import NodeResult
 from rune.core.execution.outcome import Error
-from rune.server.monitoring import MetricsEndpoint
+from rune.server.health import MetricsEndpoint
 from tests.integration.telemetry.conftest import MonitoredCluster
 from tests.integration.telemetry.nodes import Gate
 from tests.integration.telemetry.scrapes import sample, samples

@@ -7,6 +7,7 @@ ports: the store is unavailable (retry later) or the statement is rejected (retr
 from __future__ import annotations
 
 import asyncio
+import secrets
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -28,6 +29,9 @@ Connection: TypeAlias = Any
 
 RETRY_TIMEOUT_S = 2.0
 """How long an idempotent statement is retried before the store counts as unavailable."""
+
+WRITE_PROBE_PERIOD_S = 30.0
+"""How often the readiness probe of a process stores a row, which is rolled back."""
 
 STATEMENT_TIMEOUT_S = 30.0
 """How long the server may take for one statement."""
@@ -171,6 +175,7 @@ class Database:
         self._read_only = read_only
         self._statement_timeout = statement_timeout
         self._pool: Any = None
+        self._stored_at = -WRITE_PROBE_PERIOD_S
         self._pinned: ContextVar[Connection | None] = ContextVar("pinned", default=None)
 
     async def open(self) -> None:
@@ -288,6 +293,15 @@ class Database:
         """Return whether the write was rejected because this pool was opened read-only."""
         return self._read_only and isinstance(error, asyncpg.ReadOnlySQLTransactionError)
 
+    async def check_writable(self) -> None:
+        """Raise StoreUnavailableError if the database is read-only or its disk is full. The first is checked each time;
+        for the second a row is stored and rolled back, at most once in WRITE_PROBE_PERIOD_S while that succeeds."""
+        await self.fetch(query("write_check"))
+        if time.monotonic() - self._stored_at < WRITE_PROBE_PERIOD_S:
+            return
+        await self._with_retry(_store_and_roll_back)
+        self._stored_at = time.monotonic()
+
     async def row(self, statement: str, *values: Any) -> Row | None:
         """Return the first row, or None."""
         rows = await self.fetch(statement, *values)
@@ -345,6 +359,16 @@ class Database:
 async def _require_durable_commits(connection: Connection) -> None:
     """Let commits wait for the disk, whatever the default of the server is."""
     await connection.execute(query("require_durable_commits"))
+
+
+async def _store_and_roll_back(connection: Connection) -> None:
+    transaction = connection.transaction()
+    await transaction.start()
+    try:
+        # A key of its own: equal keys of two processes would wait for each other.
+        await connection.execute(query("write_probe"), f"probe/{secrets.token_hex(8)}")
+    finally:
+        await transaction.rollback()
 
 
 async def _ping(connection: Connection) -> None:

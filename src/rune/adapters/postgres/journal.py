@@ -55,6 +55,10 @@ class PostgresJournal:
             database, self._fetch_facts, most=MAX_HISTORIES
         )
 
+    async def check_writable(self) -> None:
+        """Raise StoreUnavailableError with the reason if writes fail."""
+        await self._database.check_writable()
+
     @property
     def saved(self) -> set[str]:
         """Hashes of definitions that this process saved and may still start executions of."""

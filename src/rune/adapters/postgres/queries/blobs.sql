@@ -5,6 +5,14 @@
 INSERT INTO blob (execution, key, data) VALUES ($1, $2, $3)
 ON CONFLICT (execution, key) DO UPDATE SET data = excluded.data
 
+-- name: write_check
+-- Fails if the database is read-only. Changes nothing.
+UPDATE blob SET data = data WHERE execution = '' AND key = ''
+
+-- name: write_probe
+-- Store a page of bytes under key $1, which fails if the disk is full. The caller rolls it back.
+INSERT INTO blob (execution, key, data) VALUES ('', $1, decode(repeat('00', 8192), 'hex'))
+
 -- name: blob_get
 -- The bytes under key $2 of execution $1. Read-only.
 SELECT data FROM blob WHERE execution = $1 AND key = $2
