@@ -21,6 +21,7 @@ from rune.errors import InvalidDocumentError, RuneError
 from rune.ports.access import StartLimitError
 from rune.ports.journal import StoreUnavailableError
 from rune.ports.workflows import ANYTHING, NOTHING, Expected
+from rune.server.request_errors import describe_errors
 from rune.server.schemas import View
 
 log = logging.getLogger("rune.server")
@@ -96,7 +97,6 @@ STATUS: dict[str, int] = {
 """The HTTP status of every error code; a code that is not listed has 503 if a store is unavailable, otherwise 400."""
 _BY_STATUS = {404: "NOT_FOUND", 405: "NOT_ALLOWED", 413: "TOO_LARGE"}
 _BY_PLACE = {"path": "NOT_FOUND", "query": "BAD_QUERY", "body": "BAD_BODY", "header": "BAD_HEADER"}
-MAX_REPORTED = 5  # errors of one request
 _TITLES = {
     400: "Bad request",
     401: "Unauthorized",
@@ -335,7 +335,7 @@ async def on_invalid_request(request: Request, error: Exception) -> Response:
         name, value = found[0]["loc"][1], str(found[0]["input"])
         detail = f"`{value[:80]}` is not a valid {name}"
     else:
-        detail = "; ".join(_explained(each) for each in found[:MAX_REPORTED])
+        detail = describe_errors(place, found, _query_names(request) if place == "query" else ())
     return problem_response(problem(STATUS[code], code, detail))
 
 
@@ -343,12 +343,14 @@ def _in(place: str, errors: Sequence[dict[str, Any]]) -> bool:
     return any(each["loc"][0] == place for each in errors)
 
 
-def _explained(error: dict[str, Any]) -> str:
-    """Describe an error without the sent value, which may be secret."""
-    place, *names = error["loc"]
-    path = "".join(f"[{each}]" if isinstance(each, int) else f".{each[:80]}" for each in names)
-    message = f"{error['msg'][:1].lower()}{error['msg'][1:]}"
-    return f"{place}: {message} - at `{path.lstrip('.')}`" if path else f"{place}: {message}"
+def _query_names(request: Request) -> list[str]:
+    """Return the names of the query parameters of the route."""
+    dependant = getattr(request.scope.get("route"), "dependant", None)
+    names: list[str] = []
+    for each in () if dependant is None else dependant.query_params:
+        fields = getattr(each.field_info.annotation, "model_fields", None)
+        names += [each.alias] if fields is None else [field.alias or name for name, field in fields.items()]
+    return names
 
 
 async def on_defect(request: Request, error: Exception) -> Response:

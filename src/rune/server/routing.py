@@ -303,7 +303,8 @@ def hidden(**options: Any) -> APIRouter:
 
 
 def _operation_id(route: APIRoute) -> str:
-    return f"execution_{route.name}" if "executions" in route.tags else route.name
+    """Return the name of the handler: a verb and the resource, such as `list_executions`."""
+    return route.name
 
 
 async def server_of(connection: HTTPConnection) -> ServerContext:

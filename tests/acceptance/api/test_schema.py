@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +22,13 @@ from tests.support.whole import WHOLE
 
 REQUESTS = int(os.environ.get("RUNE_REQUESTS", "10000" if WHOLE else "300"))
 CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
+
+
+VERBS = {
+    "add", "cancel", "change", "compare", "create", "delete", "disable", "discard", "enable", "explain", "follow",
+    "get", "list", "pause", "put", "remove", "requeue", "rerun", "restore", "resume", "retry", "revoke", "rotate",
+    "signal", "start", "update", "validate",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +52,14 @@ def test_openapi_document_is_complete() -> None:
     assert len(ids) == len(set(ids))
     for path in made["paths"].values():
         for each in path.values():
-            if "requestBody" in each and each["operationId"] not in {"pause", "resume"}:
+            if "requestBody" in each and each["operationId"] not in {"pause_execution", "resume_execution"}:
                 assert each["requestBody"]["content"]["application/json"]["examples"]
+
+
+def test_operation_ids_are_verb_and_resource() -> None:
+    ids = [each["operationId"] for path in document()["paths"].values() for each in path.values()]
+    assert [each for each in ids if not re.fullmatch(r"[a-z]+(_[a-z]+)+", each)] == []
+    assert {each.partition("_")[0] for each in ids} <= VERBS
 
 
 def test_generated_requests_conform_to_schema(server: str) -> None:

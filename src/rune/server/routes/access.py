@@ -102,7 +102,7 @@ def entry_view(entry: AuditEntry) -> EntryView:
     dependencies=[requires("admin")],
     response_model=EntryPage,
 )
-async def list_entries(query: Annotated[LogQuery, Query()], server: Server) -> Response:
+async def list_audit_log(query: Annotated[LogQuery, Query()], server: Server) -> Response:
     """Entries are never changed or removed. They contain no secret values."""
     cursor = query.cursor
     if cursor is not None and not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 19):
@@ -156,7 +156,7 @@ async def known_limits(server: ServerContext) -> dict[str, Limits]:
     dependencies=[requires("view")],
     response_model=LimitsView,
 )
-async def get_limits(workflow: WorkflowId, server: Server) -> Response:
+async def get_workflow_limits(workflow: WorkflowId, server: Server) -> Response:
     """Null fields are not limited."""
     if not await server.engine.backend.workflows.aliases(workflow):
         raise workflow_not_found(workflow, (), LATEST)
@@ -169,7 +169,7 @@ async def get_limits(workflow: WorkflowId, server: Server) -> Response:
     dependencies=[requires("edit")],
     response_model=LimitsView,
 )
-async def put_limits(
+async def put_workflow_limits(
     workflow: WorkflowId,
     body: Annotated[
         LimitsBody, Body(openapi_examples=example({"rate": "10/s", "running": 20, "waiting": 1000}))

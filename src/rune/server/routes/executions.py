@@ -144,7 +144,7 @@ async def start_workflow(
     status_code=202,
     responses=documented(START_RESPONSES, Started),
 )
-async def start_anything(
+async def start_execution(
     body: Annotated[
         AnyStartBody, Body(openapi_examples=example({"workflow": "hello", "input": {"name": "World"}}))
     ],
@@ -381,7 +381,7 @@ async def get_execution(
     summary="Get an ended execution as one document",
     dependencies=[requires("view")],
 )
-async def get_document(execution: ExecutionId, server: Server) -> Response:
+async def get_execution_document(execution: ExecutionId, server: Server) -> Response:
     """The document that `rune run --json` prints. Read long executions in pages instead."""
     return Reply(await (await server.reader.history(execution)).document())
 
@@ -391,7 +391,7 @@ async def get_document(execution: ExecutionId, server: Server) -> Response:
     summary="Get the output of an execution",
     dependencies=[requires("view")],
 )
-async def get_output(execution: ExecutionId, server: Server) -> Response:
+async def get_execution_output(execution: ExecutionId, server: Server) -> Response:
     """The value of its output node, or the values of its leaf nodes; null unless it completed."""
     summary = await summary_of(server, execution)
     if summary.ended_at is None:
@@ -404,7 +404,7 @@ async def get_output(execution: ExecutionId, server: Server) -> Response:
     summary="Get the input of an execution",
     dependencies=[requires("view")],
 )
-async def get_input(execution: ExecutionId, server: Server) -> Response:
+async def get_execution_input(execution: ExecutionId, server: Server) -> Response:
     """The start payload."""
     return Reply((await server.reader.accepted(execution)).input)
 
@@ -415,7 +415,7 @@ async def get_input(execution: ExecutionId, server: Server) -> Response:
     dependencies=[requires("view")],
     response_model=Explanation,
 )
-async def explain(execution: ExecutionId, server: Server) -> Response:
+async def explain_execution(execution: ExecutionId, server: Server) -> Response:
     """For each waiting node: which inputs arrived, were skipped or are missing, what it waits for and until when."""
     id = execution
     summary = await summary_of(server, id)
@@ -458,7 +458,7 @@ class Difference(View, frozen=True, kw_only=True):
     dependencies=[requires("view")],
     response_model=Difference,
 )
-async def compare(
+async def compare_executions(
     execution: ExecutionId,
     other: OtherExecutionId,
     server: Server,

@@ -43,7 +43,7 @@ class StreamQuery(QueryModel):
         **documented({204: "The execution has ended and all events were received."}),
     },
 )
-async def follow(
+async def follow_execution(
     execution: ExecutionId,
     query: Annotated[StreamQuery, Query()],
     server: Server,
@@ -62,7 +62,7 @@ async def follow(
     response_class=Response,
     responses={200: STREAM},
 )
-async def follow_all(server: Server, caller: Caller) -> Response:
+async def follow_executions(server: Server, caller: Caller) -> Response:
     """Sends an event when an execution starts, changes its status or ends. Earlier changes are not repeated; read the
     list of executions."""
     return FleetStream(server.fleet, server.streams, caller)

@@ -55,7 +55,7 @@ class RollupPage(View, frozen=True, kw_only=True):
     dependencies=[requires("view")],
     response_model=RunPage,
 )
-async def list_runs(
+async def list_node_runs(
     execution: ExecutionId,
     query: Annotated[RunQuery, Query()],
     server: Server,
@@ -76,7 +76,7 @@ async def list_runs(
     summary="Get the output of a node",
     dependencies=[requires("view")],
 )
-async def get_run_output(
+async def get_node_output(
     execution: ExecutionId,
     node: NodeId,
     query: Annotated[LineageQuery, Query()],
@@ -93,7 +93,7 @@ async def get_run_output(
     dependencies=[requires("view")],
     response_model=EventPage,
 )
-async def list_events(
+async def list_execution_history(
     execution: ExecutionId,
     query: Annotated[EventQuery, Query()],
     server: Server,
@@ -118,7 +118,7 @@ async def list_events(
     dependencies=[requires("view")],
     response_model=RollupPage,
 )
-async def get_rollups(execution: ExecutionId, server: Server) -> Response:
+async def get_execution_rollups(execution: ExecutionId, server: Server) -> Response:
     """Node counts by status, nodes per second and the first failures of each split."""
     summary = await server.reader.execution(execution)
     if summary is not None and summary.ended_at is not None:

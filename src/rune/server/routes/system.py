@@ -20,7 +20,7 @@ from rune.ports.processes import ProcessInfo
 from rune.runtime.clock import iso
 from rune.server.auth import requires
 from rune.server.context import ServerContext
-from rune.server.monitoring import HEALTH
+from rune.server.health import HEALTH
 from rune.server.parameters import ExecutionId, NodeType
 from rune.server.responses import Reply
 from rune.server.routing import Server, resource
@@ -156,7 +156,7 @@ def _queue(found: QueueDepth) -> QueueView:
     dependencies=[requires("view")],
     response_model=TimerClock,
 )
-async def next_timer(server: Server) -> Response:
+async def get_next_timer(server: Server) -> Response:
     """The earliest timer of all executions."""
     due = await server.engine.backend.state.next_due()
     return Reply(TimerClock(next_due_at=iso(due) if due is not None and due < NEVER else None))
@@ -168,7 +168,7 @@ async def next_timer(server: Server) -> Response:
     dependencies=[requires("view")],
     response_model=TimerList,
 )
-async def list_timers(execution: ExecutionId, server: Server) -> Response:
+async def list_execution_timers(execution: ExecutionId, server: Server) -> Response:
     """Ordered by due time."""
     id = execution
     plan, state = await server.reader.state(id, server.clock.now())
@@ -209,7 +209,7 @@ class Catalogue(View, frozen=True, kw_only=True):
     dependencies=[requires("view")],
     response_model=Catalogue,
 )
-async def list_types(server: Server) -> Response:
+async def list_node_types(server: Server) -> Response:
     """Each type once, with its aliases."""
     return Reply(Catalogue(nodes=[NodeTypeView(**each) for each in described(server.engine.registry)]))
 
@@ -220,7 +220,7 @@ async def list_types(server: Server) -> Response:
     dependencies=[requires("view")],
     response_model=NodeTypeView,
 )
-async def get_type(type: NodeType, server: Server) -> Response:
+async def get_node_type(type: NodeType, server: Server) -> Response:
     """By its name or one of its aliases."""
     registry, name = server.engine.registry, type
     if name not in registry.catalogue:

@@ -170,7 +170,7 @@ Document = Annotated[ValidationResult, Depends(read_document)]
     responses=documented({409: "A workflow with this id exists."}),
     openapi_extra=DOCUMENT,
 )
-async def create(
+async def create_workflow(
     document: Document, query: Annotated[DeployQuery, Query()], server: Server, caller: Caller
 ) -> Response:
     """The document contains the id. Its text is kept with the version. An archived workflow with this id is
@@ -188,7 +188,7 @@ async def create(
     responses=documented({201: "The workflow is new.", 409: "The precondition does not hold."}, Deployed),
     openapi_extra=DOCUMENT,
 )
-async def update(
+async def update_workflow(
     workflow: WorkflowId,
     document: Document,
     query: Annotated[DeployQuery, Query()],
@@ -237,7 +237,7 @@ async def _deploy(
     response_model=Checked,
     openapi_extra=DOCUMENT,
 )
-async def validate(document: Document) -> Response:
+async def validate_workflow(document: Document) -> Response:
     """Returns all problems, including warnings."""
     definition = document.definition if document.valid else None
     return Reply(
@@ -419,7 +419,7 @@ async def definition_of(server: ServerContext, hash: str) -> dict[str, Any]:
     dependencies=[requires("view")],
     response_model=Compared,
 )
-async def compare(
+async def compare_versions(
     workflow: WorkflowId,
     query: Annotated[VersionQuery, Query()],
     server: Server,
@@ -445,7 +445,7 @@ async def compare(
     status_code=204,
     response_class=Response,
 )
-async def delete(workflow: WorkflowId, server: Server) -> Response:
+async def delete_workflow(workflow: WorkflowId, server: Server) -> Response:
     """Keeps its versions and executions. Archiving again changes nothing."""
     await server.services.workflows.archive(workflow)
     return no_content()
@@ -457,7 +457,7 @@ async def delete(workflow: WorkflowId, server: Server) -> Response:
     dependencies=[requires("edit")],
     response_model=Deployed,
 )
-async def restore(workflow: WorkflowId, server: Server) -> Response:
+async def restore_workflow(workflow: WorkflowId, server: Server) -> Response:
     """`latest` points at the same version as before."""
     versions = await server.reader.workflows.versions(workflow)
     latest = choose(workflow, versions, LATEST)

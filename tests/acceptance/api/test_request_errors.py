@@ -1,0 +1,55 @@
+"""Errors of parameters and bodies name the parameter, the value and what is allowed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.api_server import HELLO, RunningServer, run
+
+QUERIES = {
+    "/executions?limit=0": "the query parameter `limit` must be at least 1, not `0`",
+    "/executions?limit=2000": "the query parameter `limit` must be at most 1000, not `2000`",
+    "/executions?limit=many": "the query parameter `limit` must be a whole number, not `many`",
+    "/executions?status=done": "the query parameter `status` must be one of `running`, `paused`, `completed`, `failed`,"
+    " `halted`, `cancelled`, not `done`",
+    "/executions?failed_items=maybe": "the query parameter `failed_items` must be `true` or `false`, not `maybe`",
+    "/executions?label=blue": "the query parameter `label` must be of the form `name=value`, not `blue`",
+    "/executions?workflow=a%20b": "the query parameter `workflow` must be at most 128 letters, digits, `_` and `-`,"
+    " not `a b`",
+    "/executions?created_after=yesterday": "the query parameter `created_after` must be a time with a time zone, such"
+    " as `2026-01-31T12:00:00Z`, not `yesterday`",
+    "/executions?created_after=2026-01-31": "the query parameter `created_after` must be a time with a time zone, such"
+    " as `2026-01-31T12:00:00Z`, not `2026-01-31`",
+    "/executions?q=": "the query parameter `q` must be text of at least 1 character, not ``",
+    "/dead-letters?page=2": "the query parameter `page` is unknown; allowed are `limit`, `cursor`",
+    "/executions/x?wait=100": "the query parameter `wait` must be at most 60.0, not `100`",
+}
+
+
+def test_invalid_query_is_described_in_plain_words(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        found = {path: await server.get(path, 422) for path in QUERIES}
+        assert {path: each["detail"] for path, each in found.items()} == QUERIES
+        assert {each["code"] for each in found.values()} == {"BAD_QUERY"}
+
+    run(tmp_path, work)
+
+
+def test_value_of_unknown_parameter_and_of_body_is_not_shown(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        await server.deploy(HELLO)
+        unknown = await server.get("/executions?key=hush-hush", 422)
+        assert "`key` is unknown; allowed are `limit`" in unknown["detail"]
+        body = {"input": {}, "priority": "hush-hush", "labels": {"a": 1}, "extra": "hush-hush"}
+        sent = await server.post("/workflows/hello/executions", body, 422)
+        assert sent["code"] == "BAD_BODY"
+        assert "`priority` of the body must be a whole number" in sent["detail"]
+        assert "`labels.a` of the body must be text" in sent["detail"]
+        assert "`extra` of the body is unknown" in sent["detail"]
+        header = await server.post(
+            "/workflows/hello/executions", {}, 422, headers={"Idempotency-Key": "hush-hush" * 100}
+        )
+        assert header["detail"] == "the header `Idempotency-Key` must be text of at most 255 characters"
+        assert "hush-hush" not in str([unknown, sent, header])
+
+    run(tmp_path, work)
