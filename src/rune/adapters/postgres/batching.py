@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
 from rune.adapters.postgres.database import Database, OutOfLocksError, query
-from rune.batching import Batcher
 from rune.codec.facts import decode_fact, encode_path
 from rune.core.execution.fact import NodeResult
 from rune.core.execution.token import Path
+from rune.ports.batcher import Batcher
 from rune.ports.journal import StoreUnavailableError
 
 READ_LANES = 2
@@ -54,9 +54,7 @@ class Lookup(Generic[K, V]):
     ) -> None:
         self._database = database
         self._fetch = fetch
-        self._batches: Batcher[K, V] = Batcher(
-            splitting(fetch), max_requests=most, lanes=READ_LANES + 1, error=StoreUnavailableError
-        )
+        self._batches: Batcher[K, V] = Batcher(splitting(fetch), max_requests=most, lanes=READ_LANES + 1)
 
     async def of(self, key: K) -> V:
         # A snapshot belongs to one task: its reads cannot be batched with those of others.
@@ -94,7 +92,6 @@ class ResultReader:
             max_requests=MAX_REQUESTS,
             lanes=READ_LANES,
             new_batch=result_batch,
-            error=StoreUnavailableError,
         )
         self._statement = query("results")
 

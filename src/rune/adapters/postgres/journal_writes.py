@@ -20,7 +20,6 @@ import msgspec
 from rune.adapters.postgres.batching import splitting
 from rune.adapters.postgres.database import Database, DatabaseRefusedError, Row, query
 from rune.adapters.rows import LETTERS, end_terms, references, start_terms
-from rune.batching import Batcher
 from rune.codec.facts import decode_fact, encode_fact, encode_path, fact_columns
 from rune.core.execution.fact import (
     AttemptFailed,
@@ -31,6 +30,7 @@ from rune.core.execution.fact import (
     PauseChanged,
 )
 from rune.ports.access import FULL, RATE, RUNNING, AppliedLimits, start_limit_error
+from rune.ports.batcher import Batcher
 from rune.ports.journal import (
     ExecutionEndedError,
     ExecutionRecord,
@@ -162,7 +162,6 @@ class StartWriter:
             lanes=lanes,
             new_batch=start_batch,
             names=PendingStart.names,
-            error=StoreUnavailableError,
         )
         self._saved: OrderedDict[str, bytes] = OrderedDict()
         self._saved_bytes = 0
@@ -387,7 +386,6 @@ class FactWriter:
             lanes=lanes,
             new_batch=fact_batch,
             names=FactRun.names,
-            error=StoreUnavailableError,
         )
         self._claims: list[Claim] = []
         self._unconfirmed: dict[int, tuple[Fact, int]] = {}

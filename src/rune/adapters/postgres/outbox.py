@@ -11,9 +11,8 @@ from collections.abc import Sequence
 
 from rune.adapters.postgres.batching import splitting
 from rune.adapters.postgres.database import Database, query
-from rune.batching import Batcher
+from rune.ports.batcher import Batcher
 from rune.ports.inspection import Backlog
-from rune.ports.journal import StoreUnavailableError
 from rune.ports.outbox import Kind, OutboxRow
 
 MAX_ROWS = 256
@@ -32,7 +31,7 @@ class PostgresOutbox:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._done: Batcher[DoneRequest, None] = Batcher(
-            splitting(self._delete_rows), max_requests=MAX_ROWS, linger=LINGER_S, error=StoreUnavailableError
+            splitting(self._delete_rows), max_requests=MAX_ROWS, linger=LINGER_S
         )
 
     async def take(self, limit: int, held: int = HOLD_MS) -> list[OutboxRow]:

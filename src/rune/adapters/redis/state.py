@@ -34,7 +34,6 @@ from rune.adapters.redis.keys import KeySpace
 from rune.adapters.redis.rebuild import REBUILD_LEASE_MS, RunningExecutions, StateRebuilder, WipeRecovery
 from rune.adapters.redis.snapshot import decode_state, finish_of, read_fields
 from rune.adapters.redis.streams import GROUP, NOTHING_SENT, ConsumerCleaner, Entry, StreamSender
-from rune.batching import KeyedBatcher, SharedAnswer
 from rune.core.execution.decision import Decision, FinishExecution, Timer
 from rune.core.execution.explain import Waiting, explain
 from rune.core.execution.fact import ExecutionEnded, PauseChanged, SignalReceived
@@ -43,6 +42,7 @@ from rune.core.execution.state import State
 from rune.core.execution.timers import OVERDUE
 from rune.core.execution.token import Path, Token
 from rune.core.plan.model import Plan
+from rune.ports.batcher import KeyedBatcher, SharedAnswer
 from rune.ports.clock import Clock
 from rune.ports.journal import ExecutionRecord, Journal, StoreUnavailableError
 from rune.ports.state import Applied, Claim, DueTimer, Fence, Listener

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 
-from rune.batching import KeyedBatcher, SharedAnswer
 from rune.core.execution.decision import Decision, FinishExecution
 from rune.core.execution.fact import ExecutionEnded, RaceWinner
 from rune.core.execution.inline_run import undecided
 from rune.core.execution.token import Path, Token
+from rune.ports.batcher import KeyedBatcher, SharedAnswer
 from rune.ports.processes import ProcessRegistry
 from rune.ports.queue import Route
 from rune.ports.state import Applied, State

@@ -1,7 +1,7 @@
 """Batches concurrent requests: requests that arrive while a batch is in flight form the next batch.
 
 A single request is sent at once. A thousand concurrent requests cost a few round trips and a few disk syncs instead of
-a thousand. Stores of every kind use it, so it imports nothing of Rune.
+a thousand. Stores of every kind use it, and so does the runtime.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from functools import partial
 from typing import Generic, TypeVar
+
+from rune.ports.journal import StoreUnavailableError
 
 K = TypeVar("K", bound=Hashable)
 R = TypeVar("R")
@@ -39,7 +41,8 @@ class Batcher(Generic[R, A]):
     """Sends requests in batches of at most `max_requests`, with up to `lanes` batches in flight.
 
     `send` returns one answer or exception per request; an exception that it raises reaches every caller of the batch.
-    A request whose caller was cancelled before it is sent is left out.
+    A request whose caller was cancelled before it is sent is left out. One that is submitted after `close`, or whose
+    batch is cancelled, gets StoreUnavailableError.
     """
 
     def __init__(
@@ -48,36 +51,24 @@ class Batcher(Generic[R, A]):
         *,
         max_requests: int,
         lanes: int = 1,
-        overlap: bool = True,
         linger: float = 0.0,
         new_batch: Callable[[], Admits[R]] | None = None,
         names: Callable[[R], Iterable[object]] | None = None,
-        error: Callable[[str], Exception] | None = None,
-        in_flight: int = 0,
-        on_idle: Callable[[], object] | None = None,
     ) -> None:
-        """Without `overlap` the next batches start together when none is in flight, otherwise as soon as a lane is
-        free. `linger` is how many seconds a batch may wait for more requests when no caller needs the answer soon.
+        """`linger` is how many seconds a batch may wait for more requests when no caller needs the answer soon.
 
         `new_batch` returns the admission rule of one batch. `names` returns what a request writes: two batches in
-        flight never share a name. `error` makes the exception of requests that are submitted after `close` or whose
-        batch is cancelled; without it such requests are cancelled.
-
-        `in_flight` counts requests that the caller has sent itself and reports with `land`. `on_idle` is called when
-        nothing is left to send.
+        flight never share a name.
         """
         self._send = send
         self._max_requests = max_requests
         self._lanes = lanes
-        self._overlap = overlap
         self._linger = linger
         self._new_batch = new_batch
         self._names = names
-        self._error = error
-        self._on_idle = on_idle
         self._pending: deque[tuple[R, asyncio.Future[A]]] = deque()
         self._busy: set[object] = set()
-        self._in_flight = in_flight
+        self._in_flight = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._scheduled: asyncio.Handle | None = None
         self._closed = False
@@ -113,7 +104,7 @@ class Batcher(Generic[R, A]):
                 self._scheduled = loop.call_soon(self._start)
 
     def _may_start(self) -> bool:
-        return self._in_flight < (self._lanes if self._overlap else 1)
+        return self._in_flight < self._lanes
 
     def _start(self) -> None:
         self._scheduled = None
@@ -171,14 +162,11 @@ class Batcher(Generic[R, A]):
             self._notify_if_idle()
 
     def _notify_if_idle(self) -> None:
-        if self._on_idle is not None and not self._in_flight and not self._pending:
-            self._on_idle()
+        """Called when a batch has its answer and when batches were started."""
 
     def _interrupt(self, future: asyncio.Future[A], reason: str) -> None:
-        if self._error is None:
-            future.cancel()
-        elif not future.done():
-            future.set_exception(self._error(reason))
+        if not future.done():
+            future.set_exception(StoreUnavailableError(reason))
 
     async def close(self) -> None:
         """Reject new requests and wait until every submitted request has its answer."""
@@ -219,6 +207,29 @@ def _resolve(futures: Sequence[asyncio.Future[A]], answers: Answers[A]) -> None:
             future.set_result(answer)
 
 
+class _KeyBatcher(Batcher[R, A]):
+    """The batcher of one key. It is created while a single request that bypassed it is in flight, which its caller
+    reports with `land`. Its next batches start together when none is in flight."""
+
+    def __init__(
+        self,
+        send: Callable[[Sequence[R]], Awaitable[Answers[A]]],
+        max_requests: int,
+        lanes: int,
+        on_idle: Callable[[], object],
+    ) -> None:
+        super().__init__(send, max_requests=max_requests, lanes=lanes)
+        self._in_flight = 1
+        self._on_idle = on_idle
+
+    def _may_start(self) -> bool:
+        return not self._in_flight
+
+    def _notify_if_idle(self) -> None:
+        if not self._in_flight and not self._pending:
+            self._on_idle()
+
+
 class KeyedBatcher(Generic[K, R, A]):
     """A batcher for each key: only requests of one key are sent together, and keys do not wait for each other."""
 
@@ -255,11 +266,5 @@ class KeyedBatcher(Generic[K, R, A]):
         return _only(answers)
 
     def _new_batcher(self, key: K) -> Batcher[R, A]:
-        return Batcher(
-            partial(self._send, key),
-            max_requests=self._max_requests,
-            lanes=self._lanes,
-            overlap=False,
-            in_flight=1,
-            on_idle=partial(self._batchers.pop, key, None),
-        )
+        forget = partial(self._batchers.pop, key, None)
+        return _KeyBatcher(partial(self._send, key), self._max_requests, self._lanes, forget)
