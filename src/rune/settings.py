@@ -48,7 +48,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     prefix: str = "rune"  # cluster: prefix of every Redis key
     queue_kind: Literal["classic", "quorum"] = "classic"  # cluster with RabbitMQ
     queue_prefix: str = "workflow"  # cluster with RabbitMQ: prefix of queue names
-    statuses: Literal["each", "batched", "none"] = "each"  # cluster with RabbitMQ: status messages
+    statuses: Literal["each", "batched", "none", "off"] = "each"  # cluster with RabbitMQ: status messages
     legacy_consume: bool = False  # cluster with RabbitMQ: consume `workflow.started`
     wire_inline: bool = False  # cluster with RabbitMQ: messages carry definition and outputs
     wire_bytes: int = 16 * 1024 * 1024  # maximum size of such a message

@@ -102,7 +102,7 @@ class RabbitComponents:
         """
         wrapped: State = ServedQueuesFilter(state, self._router.queue_of, stores.processes)
         wrapped = EndPredictingState(wrapped, stores.release)
-        if self._settings.statuses != "none":
+        if self._settings.statuses in ("each", "batched"):
             wrapped = self._status_publisher = StatusPublisher(wrapped, self.events, self._data_cache)
         return BatchingState(wrapped)
 

@@ -59,9 +59,10 @@ class EngineComponents:
         self.completion_publisher: CompletionPublisher | None = None
         self.external_executor: ExternalExecutor | None = None
         if backend.events is not None:
-            self.completion_publisher = CompletionPublisher(
-                backend.events, journal, self.data_cache, self.outbox_marker
-            )
+            if backend.completions:
+                self.completion_publisher = CompletionPublisher(
+                    backend.events, journal, self.data_cache, self.outbox_marker
+                )
             self.external_executor = ExternalExecutor(backend.events, backend.clock)
         self.finisher = Finisher(
             journal,

@@ -155,6 +155,7 @@ def test_incomplete_batch_is_published_after_linger() -> None:
         ("each", "each"),
         ("batched", "batched"),
         ("none", "none"),
+        ("off", "off"),
     ],
 )
 def test_statuses_setting_selects_publisher(text: str, expected: str, tmp_path: Path) -> None:

@@ -300,3 +300,33 @@ async def test_definitions_bound_existing_dead_letter_queue(kind: Literal["class
             queue = await channel.get_queue(topology.dead, ensure=False)
             kept = [(await queue.get(no_ack=True)).body for _ in range(3)]
     assert kept == [b"4", b"5", b"6"]
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+@async_test
+async def test_unread_completions_are_bounded(kind: Literal["classic", "quorum"]) -> None:
+    topology = Topology(kind=kind)
+    with broker().vhost() as vhost:
+        connection = await connect(broker().url(vhost))
+        await declare(connection, topology)
+        await connection.close()
+        queues = {each["name"]: each["arguments"] for each in broker().api("GET", f"queues/{vhost}")}
+    for name in (topology.completion, topology.status):
+        assert queues[name]["x-max-length"] == 100_000
+        assert queues[name]["x-overflow"] == "drop-head"
+        assert queues[name]["x-message-ttl"] > 0
+
+
+@async_test
+async def test_unbounded_completions_of_earlier_version_are_accepted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    topology = Topology()
+    with broker().vhost() as vhost:
+        connection = await connect(broker().url(vhost))
+        channel = await connection.channel()
+        arguments = {"x-queue-type": "classic", "x-message-ttl": 7 * 86_400_000}
+        await channel.declare_queue(topology.completion, arguments)
+        await declare(connection, topology)
+        await connection.close()
+    assert "the queue workflow.completion has no bound" in caplog.text

@@ -8,7 +8,9 @@ definitions file may neither declare anything nor publish to the default exchang
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
+import logging
 import re
 import secrets
 from collections.abc import Iterable, Sequence
@@ -22,6 +24,8 @@ from rune.adapters.rabbitmq.amqp.errors import AmqpError, ChannelClosedError
 from rune.core.definition.fields import MAX_ID_LENGTH
 from rune.ports.queue import DEFAULT_QUEUE, LANES
 
+log = logging.getLogger("rune.rabbitmq")
+
 DELAYS_S = (5, 25, 125)
 DELIVERIES = 20
 """Deliveries of a message on a quorum queue before it becomes a dead letter."""
@@ -32,6 +36,9 @@ UNLIMITED_DELIVERIES = 2_000_000_000
 COMPLETION_DAYS = 7
 STATUS_HOURS = 1
 MAX_STATUSES = 100_000
+MAX_COMPLETIONS = 100_000
+"""The truth is in the journal: of more completions than this, that no consumer has read, the oldest are dropped."""
+
 QUORUM_TTL = (3, 10)
 """First version whose quorum queues support a TTL and dead-letter without loss."""
 
@@ -41,6 +48,9 @@ RESERVED_SUFFIX = ".queue"
 """Appended to the name of a queue that would collide with another name of the topology."""
 
 Kind = Literal["classic", "quorum"]
+
+
+_COMPLETION_BOUND = {"x-max-length": MAX_COMPLETIONS, "x-overflow": "drop-head"}
 
 
 class InvalidQueueNameError(AmqpError):
@@ -162,6 +172,7 @@ class Topology:
                 {
                     **_inspected_arguments(timed["x-queue-type"]),
                     "x-message-ttl": COMPLETION_DAYS * 86_400_000,
+                    **_COMPLETION_BOUND,
                 },
             ),
             WorkQueue(
@@ -206,13 +217,34 @@ async def declare(connection: Connection, topology: Topology) -> None:
                 continue
         except ChannelClosedError as closed:
             if closed.reply == 406:
-                raise TopologyMismatchError(explanation(each, topology, closed.message)) from None
+                channel = await _accept_unbounded(connection, topology, each, closed.message)
+                continue
             if closed.reply != 403:
                 raise
             check_only = True
             channel = await connection.channel()
         channel = await _check_existing(connection, channel, each)
     await channel.close()
+
+
+async def _accept_unbounded(
+    connection: Connection, topology: Topology, wanted: Exchange | WorkQueue, reason: str
+) -> Channel:
+    """Accept the queue of completions as earlier versions declared it, without a bound; raise for any other mismatch.
+    Return an open channel."""
+    if isinstance(wanted, WorkQueue) and wanted.name == topology.completion:
+        arguments = {
+            name: wanted.arguments[name] for name in wanted.arguments if name not in _COMPLETION_BOUND
+        }
+        channel = await connection.channel()
+        with contextlib.suppress(ChannelClosedError):
+            await _declare_one(channel, msgspec.structs.replace(wanted, arguments=arguments))
+            log.warning(
+                "the queue %s has no bound, because an earlier version declared it; delete it to have it declared anew",
+                wanted.name,
+            )
+            return channel
+    raise TopologyMismatchError(explanation(wanted, topology, reason)) from None
 
 
 async def find_or_declare(connection: Connection, queue: WorkQueue) -> None:
