@@ -234,7 +234,7 @@ class RemoteExecutionService(_RemoteService):
         item: str | None = None,
     ) -> SignalResult:
         result = await self._client.signal(execution, name, msgspec.Raw(value), item=item, key=key)
-        return SignalResult(result.id, result.resumed, _problems(result.problems))
+        return SignalResult(result.id, result.resumed)
 
     async def cancel(self, execution: str, reason: str = "") -> str:
         """Cancel an execution. Unlike the API, raise if it was cancelled before, as the local service does."""

@@ -97,8 +97,7 @@ class ActionResult(Model, frozen=True, kw_only=True):
 
 
 class SignalResult(Model, frozen=True, kw_only=True):
-    """A stored signal; `resumed` is true if a node was waiting for it. `problems` has a warning `UNKNOWN_SIGNAL` if no
-    node of the definition can wait for its name."""
+    """A stored signal; `resumed` is true if a node was waiting for it."""
 
     id: str
     resumed: bool

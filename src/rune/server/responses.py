@@ -77,6 +77,7 @@ STATUS: dict[str, int] = {
     "BAD_ALIAS": 422,
     "BAD_WEIGHTS": 422,
     "BAD_SIGNAL": 422,
+    "UNKNOWN_SIGNAL": 422,
     "BAD_ITEM": 422,
     "BAD_CREDENTIAL": 422,
     "BAD_KEY": 422,

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rune.client import ApiError
 from tests.support.api_server import DEADLINE, HELLO, ITEMS, WAITS, RunningServer, run
 
 
@@ -195,14 +196,16 @@ def test_execution_list_is_filtered_and_paged(tmp_path: Path) -> None:
     run(tmp_path, work)
 
 
-def test_signal_with_unknown_name_is_reported(tmp_path: Path) -> None:
+def test_signal_with_unknown_name_is_refused_with_known_names(tmp_path: Path) -> None:
     async def work(server: RunningServer) -> None:
         ask = {"id": "ask", "type": "wait", "parameters": {"resume": "signal"}}
         await server.deploy({"id": "asks", "nodes": [ask]})
         id = (await server.client.start("asks")).execution_id
-        (problem,) = (await server.client.signal(id, "aks")).problems
-        assert (problem.code, problem.hint) == ("UNKNOWN_SIGNAL", "did you mean `ask`?")
-        assert (await server.client.signal(id, "ask", 1)).problems == []
+        with pytest.raises(ApiError) as refused:
+            await server.client.signal(id, "aks")
+        assert (refused.value.status, refused.value.code) == (422, "UNKNOWN_SIGNAL")
+        assert str(refused.value).endswith("can wait for a signal `aks`; it takes `ask`")
+        assert (await server.client.signal(id, "ask", 1)).resumed
         assert (await server.client.wait(id, DEADLINE)).status == "completed"
 
     run(tmp_path, work)

@@ -142,16 +142,16 @@ def test_early_signal_is_reported_as_stored(rune: Rune) -> None:
     assert early.stdout == "signal `later` stored until a node of order-7 waits for it\n"
 
 
-def test_signal_with_unknown_name_warns_with_known_names(rune: Rune) -> None:
+def test_signal_with_unknown_name_is_refused_with_known_names(rune: Rune) -> None:
     with gated_run(rune, "order-7", "--json") as process:
-        (problem,) = rune.json("signal", "order-7", "aproved")["problems"]
-        text = rune("signal", "order-7", "aproved").stderr
+        (problem,) = rune.json("signal", "order-7", "aproved", code=2)["problems"]
+        refused = rune("signal", "order-7", "aproved")
         send_go(rune, "order-7")
         result_of(process)
 
-    assert (problem["code"], problem["severity"]) == ("UNKNOWN_SIGNAL", "warning")
-    assert "no node of `gated` can wait for a signal `aproved`" in text
-    assert "known: `go`" in text
+    assert problem["code"] == "UNKNOWN_SIGNAL"
+    assert refused.returncode == 2
+    assert "no node of `gated` can wait for a signal `aproved`; it takes `go`" in refused.stderr
 
 
 def test_signal_for_one_item(rune: Rune) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
 import typer
 
 from rune.cli.arguments import StartKey, labels_of, not_empty, payload_of, value_of
@@ -17,7 +16,7 @@ from rune.cli.follow import (
     run_on_execution,
     start_execution,
 )
-from rune.cli.output import print_json, refuse
+from rune.cli.output import print_json
 from rune.ports.workflows import LATEST, workflow_not_found
 from rune.runtime.lifecycle.launcher import StartOptions, new_execution_id
 from rune.settings import Settings
@@ -207,11 +206,10 @@ def signal(
     """Send a signal to an execution.
 
     It resumes the node that waits for this name; if none does yet, the signal
-    is stored until one does. A warning names the known signals if no node of
-    the workflow can wait for this one. If several items wait for it, choose one
-    with --item.
+    is stored until one does. A name that no node of the workflow can wait for
+    is rejected. If several items wait for it, choose one with --item.
 
-    Exit codes: 0 delivered or stored; 1 the execution has ended.
+    Exit codes: 0 delivered or stored; 1 the execution has ended; 2 rejected.
 
     Examples:
       rune signal x019a approve -v '{"by": "Ada"}'
@@ -224,14 +222,11 @@ def signal(
             settings, lambda service: service.executions.signal(found, name, data, key=key, item=item)
         )
         if as_json:
-            problems = [msgspec.to_builtins(each) for each in result.problems]
-            document = {"execution_id": found, "signal_id": result.id, "resumed": result.resumed}
-            print_json({**document, "problems": problems})
+            print_json({"execution_id": found, "signal_id": result.id, "resumed": result.resumed})
         elif result.resumed:
             print(f"signal `{name}` delivered; {found} resumed")
         else:
             print(f"signal `{name}` stored until a node of {found} waits for it")
-            refuse(result.problems, as_json=False)  # prints the warnings, which do not prevent the signal
         if not as_json and not owned:
             print_notice("No process is running executions now: this one resumes with the next `rune run`.")
         return 0

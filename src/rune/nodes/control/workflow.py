@@ -43,6 +43,7 @@ TYPE = declare(
     },
     effectful=lambda parameters: True,
     suspends=True,
+    signals=lambda node, parameters: (),  # it waits for the end of its child only
     launches=True,
     reads_payload=lambda parameters: "input" not in parameters,
 )

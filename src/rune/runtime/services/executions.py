@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from rune.core.definition.problems import Problem, did_you_mean
 from rune.core.definition.strict_json import parse_input
 from rune.core.execution.decision import FinishExecution
 from rune.core.execution.fact import ExecutionEnded, Fact, PauseChanged, SignalReceived
@@ -49,14 +48,14 @@ class RequestRefusedError(RuneError):
 
 
 class SignalResult(msgspec.Struct, frozen=True):
-    """A stored signal, and whether a node was waiting for it. `problems`: a warning if none can ever wait for it."""
+    """A stored signal, and whether a node was waiting for it."""
 
     id: str
     resumed: bool
-    problems: tuple[Problem, ...] = ()
 
 
 MAX_PRIORITY = 10
+MAX_NAMED_SIGNALS = 12  # in an error
 
 
 def signal_names(plan: Plan) -> tuple[str, ...] | None:
@@ -69,15 +68,6 @@ def signal_names(plan: Plan) -> tuple[str, ...] | None:
                 return None
             found.update(names)
     return tuple(sorted(found))
-
-
-def _check_signal_name(plan: Plan, name: str) -> tuple[Problem, ...]:
-    known = signal_names(plan)
-    if known is None or name in known:
-        return ()
-    message = f"no node of `{plan.definition.id}` can wait for a signal `{name}`"
-    hint = did_you_mean(name, known) or "the workflow waits for no signal"
-    return (Problem("name", "UNKNOWN_SIGNAL", message, hint, "warning"),)
 
 
 class ExecutionService:
@@ -184,7 +174,7 @@ class ExecutionService:
     ) -> SignalResult:
         """Send a signal to an execution. It is stored until a node waits for it; a key makes the request repeatable.
 
-        The result has a warning `UNKNOWN_SIGNAL` if no node of the definition can wait for this name.
+        A name that no node of the definition can wait for is refused (`UNKNOWN_SIGNAL`).
         """
         if name.startswith(SIGNAL) or not name:
             raise RequestRefusedError(f"`{name}` is no name for a signal", code="BAD_SIGNAL")
@@ -193,6 +183,7 @@ class ExecutionService:
             raise InvalidDocumentError(decoded.problems)
         accepted = await self._running(execution)
         plan = await self._plans.plan(accepted.hash)
+        await self._check_signal_name(execution, plan, name, key)
         path = await self._resolve_item(execution, plan, name, item)
         id = key or secrets.token_hex(8)
         # Named by its content: another value under the same key must not take the place of the first.
@@ -202,7 +193,22 @@ class ExecutionService:
         stored, resumed = await self._signals.deliver(execution, mine)
         if (stored.name, stored.value) != (name, data) or (item is not None and stored.path != path):
             raise IdempotencyConflictError(f"key `{key}` was used before with another signal")
-        return SignalResult(id, resumed, () if resumed else _check_signal_name(plan, name))
+        return SignalResult(id, resumed)
+
+    async def _check_signal_name(self, execution: str, plan: Plan, name: str, key: str | None) -> None:
+        """Raise if no node of the definition can ever wait for this name: the signal would be stored for nothing."""
+        known = signal_names(plan)
+        if known is None or name in known:
+            return
+        if key is not None and await self._journal.signal(execution, key) is not None:
+            raise IdempotencyConflictError(f"key `{key}` was used before with another signal")
+        listed = ", ".join(f"`{each}`" for each in known[:MAX_NAMED_SIGNALS])
+        more = ", …" if len(known) > MAX_NAMED_SIGNALS else ""
+        takes = f"it takes {listed}{more}" if known else "it takes none"
+        raise RequestRefusedError(
+            f"no node of `{plan.definition.id}` can wait for a signal `{name}`; {takes}",
+            code="UNKNOWN_SIGNAL",
+        )
 
     async def _resolve_item(self, execution: str, plan: Plan, name: str, item: str | None) -> Path | None:
         """In which lineage the signal is meant. Several that wait and none named: nobody can know."""

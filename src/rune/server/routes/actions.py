@@ -60,8 +60,7 @@ class ActionResultView(View, frozen=True, kw_only=True):
 
 
 class SignalResultView(View, frozen=True, kw_only=True):
-    """A stored signal; `resumed` is true if a node was waiting for it. `problems` has a warning `UNKNOWN_SIGNAL` if no
-    node of the definition can wait for its name."""
+    """A stored signal; `resumed` is true if a node was waiting for it."""
 
     id: str
     resumed: bool
@@ -166,7 +165,12 @@ async def rerun_execution(
     summary="Send a signal",
     dependencies=[requires("run")],
     response_model=SignalResultView,
-    responses=documented({409: "The execution has ended, or several items wait and none is named."}),
+    responses=documented(
+        {
+            409: "The execution has ended, or several items wait and none is named.",
+            422: "No node of the definition can wait for a signal of this name.",
+        }
+    ),
 )
 async def signal_execution(
     execution: ExecutionId,
@@ -178,4 +182,4 @@ async def signal_execution(
     result = await server.services.executions.signal(
         execution, body.name, body.value, key=idempotency_key, item=body.item
     )
-    return Reply(SignalResultView(id=result.id, resumed=result.resumed, problems=list(result.problems)))
+    return Reply(SignalResultView(id=result.id, resumed=result.resumed))
