@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,41 +18,19 @@ from rune.adapters.postgres.database import Database, query, redacted_url
 from rune.adapters.postgres.roles import inspect as inspect_postgres
 from rune.adapters.postgres.roles import rights
 from rune.adapters.rabbitmq.amqp.address import parse_address
-from rune.adapters.rabbitmq.dead_letters import DeadLetters
 from rune.adapters.rabbitmq.inspect import inspect as inspect_rabbitmq
 from rune.adapters.rabbitmq.topology import Topology, all_exchanges, all_queues, as_text, definitions, roles
 from rune.adapters.redis import checks
 from rune.adapters.redis.checks import inspect as inspect_redis
 from rune.adapters.redis.checks import missing_rights
 from rune.adapters.redis.client import Client
-from rune.adapters.redis.dead_letters import RedisDeadLetters
 from rune.adapters.redis.stores import RedisStores
 from rune.bootstrap.components import keys_found
-from rune.decoding import MalformedDataError, decode
 from rune.errors import RuneError
-from rune.ports.dead_letters import DeadLetterQueue, QueueDeadLetter
 from rune.ports.inspection import ClusterSurvey
 from rune.settings import Settings
 
-MAX_DEAD_LETTERS = 1000
 SAMPLES = 7  # of a clock or a response time
-
-
-class DeadMessage(QueueDeadLetter, frozen=True, kw_only=True):
-    """A dead letter of the queue with the workflow and the node that its body names."""
-
-    workflow: str | None = None
-    node: str | None = None
-
-
-class _MessageIdentity(msgspec.Struct):
-    """The fields of a message that identify it."""
-
-    workflow_id: str | None = None
-    current_node: str | None = None
-
-
-_IDENTITY = msgspec.json.Decoder(_MessageIdentity)
 
 
 def topology(settings: Settings) -> Topology:
@@ -92,49 +69,7 @@ def redis_users(settings: Settings, passwords: dict[str, str]) -> str:
 
 def redis_roles() -> list[str]:
     """Return the roles that get a Redis user."""
-    return [*checks.ROLES, checks.WATCHER]
-
-
-@asynccontextmanager
-async def open_dead_letters(settings: Settings) -> AsyncIterator[DeadLetterQueue | None]:
-    """Open the dead letters of the queue that these settings name; None for an embedded engine, which has none."""
-    if settings.brokered:
-        yield DeadLetters(settings.queue, topology(settings))
-    elif settings.clustered:
-        stores = RedisStores(settings.state, prefix=settings.prefix, partitions=settings.partitions)
-        try:
-            yield RedisDeadLetters(stores.client, stores.keys)
-        finally:
-            await stores.client.close()
-    else:
-        yield None
-
-
-async def list_dead_messages(settings: Settings, limit: int = MAX_DEAD_LETTERS) -> list[DeadMessage]:
-    """Return the dead letters of the queue, oldest first."""
-    async with open_dead_letters(settings) as letters:
-        return [] if letters is None else [_identify(each) for each in await letters.list(limit)]
-
-
-async def requeue_dead_message(settings: Settings, letter: str) -> int:
-    """Send the messages with this id to their queue again; return their number."""
-    async with open_dead_letters(settings) as letters:
-        return 0 if letters is None else await letters.requeue(letter)
-
-
-async def discard_dead_message(settings: Settings, letter: str) -> int:
-    """Delete the messages with this id; return their number."""
-    async with open_dead_letters(settings) as letters:
-        return 0 if letters is None else await letters.discard(letter)
-
-
-def _identify(letter: QueueDeadLetter) -> DeadMessage:
-    try:
-        named = decode(_IDENTITY, letter.body)
-    except MalformedDataError:
-        named = _MessageIdentity()
-    known = msgspec.structs.asdict(letter)
-    return DeadMessage(**known, workflow=named.workflow_id, node=named.current_node)
+    return [*checks.ROLES, checks.OWNER, checks.WATCHER]
 
 
 async def survey_cluster(settings: Settings) -> ClusterSurvey:

@@ -22,6 +22,10 @@ from rune.adapters.postgres.migrations import migrate as migrate_database
 from rune.adapters.postgres.roles import grant
 from rune.adapters.postgres.stores import PostgresStores, postgres
 from rune.adapters.postgres.triggers import PostgresTriggers
+from rune.adapters.rabbitmq.dead_letters import DeadLetters
+from rune.adapters.rabbitmq.topology import Topology
+from rune.adapters.redis.client import Client, library_name, load_functions
+from rune.adapters.redis.dead_letters import RedisDeadLetters
 from rune.adapters.redis.stores import RedisStores
 from rune.bootstrap.components import Access, credential_service, keys, new_engine
 from rune.bootstrap.rabbitmq import RabbitComponents
@@ -30,6 +34,7 @@ from rune.core.node_type import Catalogue
 from rune.nodes.registry import Registry, full_registry, standard_catalogue
 from rune.ports.blobs import BlobStore
 from rune.ports.clock import Clock
+from rune.ports.dead_letters import DeadLetterQueue
 from rune.ports.journal import StoreUnavailableError
 from rune.ports.processes import ProcessInfo
 from rune.ports.queue import Queue
@@ -170,6 +175,8 @@ def _engine(
         processes=stores.processes,
         notifier=stores.notifier,
         events=None if broker is None else broker.events,
+        completions=settings.statuses != "off",
+        dead_messages=_dead_messages(settings, stores),
         keys=PostgresApiKeys(opened.database),
         sessions=PostgresSessions(opened.database),
         grants=PostgresGrants(opened.database),
@@ -180,6 +187,12 @@ def _engine(
     if broker is not None:
         broker.connect(engine)
     return engine
+
+
+def _dead_messages(settings: Settings, stores: RedisStores) -> DeadLetterQueue:
+    if not settings.brokered:
+        return RedisDeadLetters(stores.client, stores.keys)
+    return DeadLetters(settings.queue, Topology(settings.queue_prefix, settings.queues, settings.queue_kind))
 
 
 @asynccontextmanager

@@ -38,6 +38,7 @@ from rune.ports.workflows import (
 from rune.runtime.clock import iso
 from rune.runtime.components import Services
 from rune.runtime.lifecycle.launcher import DEFAULT_OPTIONS, StartOptions
+from rune.runtime.services.dead_messages import DeadMessage
 from rune.runtime.services.executions import SignalResult
 from rune.settings import Settings
 
@@ -276,6 +277,29 @@ class RemoteDeadLetterService(_RemoteService):
         return True
 
 
+class RemoteDeadMessageService(_RemoteService):
+    """The service for dead messages of a server. The messages of a list have no bodies."""
+
+    async def list(self, limit: int) -> list[DeadMessage]:
+        return [_dead_message(each) for each in await self._client.dead_messages(limit)]
+
+    async def find(self, message: str) -> DeadMessage | None:
+        try:
+            found = await self._client.dead_message(message)
+        except ApiError as refused:
+            if refused.code != "UNKNOWN_DEAD_LETTER":
+                raise
+            return None
+        return _dead_message(found, found.body)
+
+    async def requeue(self, message: str) -> int:
+        return (await self._client.requeue_message(message)).count
+
+    async def discard(self, message: str) -> int:
+        await self._client.drop_message(message)
+        return 1
+
+
 class RemoteWorkflowService(_RemoteService):
     """The workflow service of a server."""
 
@@ -481,6 +505,20 @@ def _error(each: models.ErrorInfo) -> Error:
     return Error(each.code, each.message, each.details or {}, origin=origin)
 
 
+def _dead_message(each: models.DeadMessage, body: str = "") -> DeadMessage:
+    return DeadMessage(
+        id=each.id,
+        code=each.code,
+        reason=each.message,
+        queue=each.queue,
+        execution=each.execution_id,
+        body=body.encode(),
+        at=None if each.at is None else epoch(each.at),
+        workflow=each.workflow_id,
+        node=each.node_id,
+    )
+
+
 def _dead_letter(each: models.DeadLetter) -> DeadLetter:
     return DeadLetter(
         id=each.id,
@@ -570,11 +608,13 @@ def remote_services(client: AsyncClient, settings: Settings) -> Services:
     executions: Any = RemoteExecutionService(client, settings)
     workflows: Any = RemoteWorkflowService(client, settings)
     dead_letters: Any = RemoteDeadLetterService(client, settings)
+    dead_messages: Any = RemoteDeadMessageService(client, settings)
     credentials: Any = RemoteCredentialService(client, settings)
     return Services(
         executions=executions,
         workflows=workflows,
         dead_letters=dead_letters,
+        dead_messages=dead_messages,
         triggers=unsupported,
         credentials=credentials,
         access=unsupported,

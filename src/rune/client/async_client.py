@@ -479,6 +479,23 @@ class AsyncClient:
         """Discard a dead letter."""
         await self._send(calls.drop(letter))
 
+    async def dead_messages(self, limit: int = 50) -> list[models.DeadMessage]:
+        """List messages of the queue that no worker could process, oldest first."""
+        found = await self._send(calls.dead_messages(limit))
+        return found.dead_messages
+
+    async def dead_message(self, message: str) -> models.DeadMessageDetail:
+        """Get a dead message with its body."""
+        return await self._send(calls.dead_message(message))
+
+    async def requeue_message(self, message: str) -> models.RequeuedMessage:
+        """Send a dead message to its queue again."""
+        return await self._send(calls.requeue_message(message))
+
+    async def drop_message(self, message: str) -> None:
+        """Discard a dead message."""
+        await self._send(calls.drop_message(message))
+
     async def triggers(self, workflow: str | None = None) -> list[models.Trigger]:
         """List all triggers, or those of one workflow."""
         found = await self._send(calls.triggers(workflow))

@@ -281,6 +281,24 @@ def drop(id: str) -> Call[None]:
     return _delete(f"/dead-letters/{_quoted(id)}")
 
 
+def dead_messages(limit: int) -> Call[models.DeadMessageList]:
+    return _get("/dead-messages", models.DeadMessageList, limit=limit)
+
+
+def dead_message(id: str) -> Call[models.DeadMessageDetail]:
+    return _get(f"/dead-messages/{_quoted(id)}", models.DeadMessageDetail)
+
+
+def requeue_message(id: str) -> Call[models.RequeuedMessage]:
+    return Call(
+        method="POST", path=f"{API}/dead-messages/{_quoted(id)}/requeue", response=models.RequeuedMessage
+    )
+
+
+def drop_message(id: str) -> Call[None]:
+    return _delete(f"/dead-messages/{_quoted(id)}")
+
+
 def triggers(workflow: str | None) -> Call[models.TriggerList]:
     return _get("/triggers", models.TriggerList, workflow=workflow)
 

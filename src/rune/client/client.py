@@ -463,6 +463,23 @@ class Client:
         """Discard a dead letter."""
         self._send(calls.drop(letter))
 
+    def dead_messages(self, limit: int = 50) -> list[models.DeadMessage]:
+        """List messages of the queue that no worker could process, oldest first."""
+        found = self._send(calls.dead_messages(limit))
+        return found.dead_messages
+
+    def dead_message(self, message: str) -> models.DeadMessageDetail:
+        """Get a dead message with its body."""
+        return self._send(calls.dead_message(message))
+
+    def requeue_message(self, message: str) -> models.RequeuedMessage:
+        """Send a dead message to its queue again."""
+        return self._send(calls.requeue_message(message))
+
+    def drop_message(self, message: str) -> None:
+        """Discard a dead message."""
+        self._send(calls.drop_message(message))
+
     def triggers(self, workflow: str | None = None) -> list[models.Trigger]:
         """List all triggers, or those of one workflow."""
         found = self._send(calls.triggers(workflow))

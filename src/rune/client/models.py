@@ -403,6 +403,37 @@ class DeadLetterPage(Page, frozen=True, kw_only=True):
     dead_letters: list[DeadLetter]
 
 
+class DeadMessage(Model, frozen=True, kw_only=True):
+    """A message of the queue that no worker could process; what its body does not name is None."""
+
+    id: str
+    code: str
+    message: str
+    queue: str
+    execution_id: str | None = None
+    workflow_id: str | None = None
+    node_id: str | None = None
+    at: str | None = None
+
+
+class DeadMessageDetail(DeadMessage, frozen=True, kw_only=True):
+    """A dead message with its body."""
+
+    body: str
+
+
+class DeadMessageList(Model, frozen=True, kw_only=True):
+    dead_messages: list[DeadMessage]
+
+
+class RequeuedMessage(Model, frozen=True, kw_only=True):
+    """A dead message that was sent to its queue again; `count` is the number of identical ones."""
+
+    id: str
+    queue: str
+    count: int
+
+
 class Webhook(Model, frozen=True, kw_only=True):
     """A webhook. `path` is None for callers that may not start executions."""
 

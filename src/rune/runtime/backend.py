@@ -12,6 +12,7 @@ from rune.ports.access import ApiKeyStore, AuditLogStore, SessionStore, StartLim
 from rune.ports.blobs import BlobStore
 from rune.ports.clock import Clock
 from rune.ports.credentials import CredentialGrants, CredentialStore
+from rune.ports.dead_letters import DeadLetterQueue
 from rune.ports.journal import ExecutionRecord, Journal
 from rune.ports.outbox import EventPublisher, Outbox
 from rune.ports.processes import ProcessRegistry
@@ -64,3 +65,5 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     processes: ProcessRegistry | None = None  # where several processes share the stores
     notifier: Notifier | None = None
     events: EventPublisher | None = None  # where other systems read statuses and ends from a broker
+    completions: bool = True  # whether ends are published there
+    dead_messages: DeadLetterQueue | None = None  # messages of the queue that no worker could process

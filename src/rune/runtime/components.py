@@ -16,6 +16,7 @@ from rune.runtime.plan_cache import PlanCache
 from rune.runtime.services.access import AccessService
 from rune.runtime.services.audit_log import AuditLog
 from rune.runtime.services.credentials import CredentialService
+from rune.runtime.services.dead_messages import DeadMessageService
 from rune.runtime.services.executions import DeadLetterService, ExecutionService
 from rune.runtime.services.limits import MAX_WAITING, Limiter, LimitService
 from rune.runtime.services.triggers import TriggerService
@@ -30,6 +31,7 @@ class Services(msgspec.Struct):
     executions: ExecutionService
     workflows: WorkflowService
     dead_letters: DeadLetterService
+    dead_messages: DeadMessageService
     triggers: TriggerService
     credentials: CredentialService
     access: AccessService
@@ -106,6 +108,7 @@ class EngineComponents:
             executions=executions,
             workflows=WorkflowService(backend.workflows, plans, triggers, backend.clock, audit_log),
             dead_letters=DeadLetterService(backend.journal, executions, audit_log),
+            dead_messages=DeadMessageService(backend.dead_messages, audit_log),
             triggers=triggers,
             credentials=CredentialService(backend.credentials, backend.grants, backend.clock, audit_log),
             access=AccessService(backend.keys, limits, backend.clock, audit_log),

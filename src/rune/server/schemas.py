@@ -17,6 +17,7 @@ from rune.ports.triggers import Trigger
 from rune.ports.workflows import Version, WorkflowEntry
 from rune.runtime.clock import iso
 from rune.runtime.queries.history import details_of
+from rune.runtime.services.dead_messages import DeadMessage
 from rune.runtime.services.triggers import RotatedSecret
 
 if TYPE_CHECKING:
@@ -279,6 +280,40 @@ class LetterPage(View, frozen=True, kw_only=True):
     next: str | None
 
 
+class DeadMessageView(View, frozen=True, kw_only=True):
+    """A message of the queue that no worker could process. `execution_id`, `workflow_id` and `node_id` are null if its
+    body does not name them, `at` if the queue did not record the time."""
+
+    id: str
+    execution_id: str | None
+    workflow_id: str | None
+    node_id: str | None
+    code: str
+    message: str
+    at: str | None
+    queue: str
+
+
+class DeadMessageDetail(DeadMessageView, frozen=True, kw_only=True):
+    """A dead message with its body."""
+
+    body: str
+
+
+class DeadMessageList(View, frozen=True, kw_only=True):
+    """Dead messages, oldest first."""
+
+    dead_messages: list[DeadMessageView]
+
+
+class RequeuedMessage(View, frozen=True, kw_only=True):
+    """A dead message that was sent to its queue again; `count` is the number of identical ones."""
+
+    id: str
+    queue: str
+    count: int
+
+
 class CredentialView(View, frozen=True, kw_only=True):
     """A credential without its values. `key` is the name of its encryption key. `insecure` is null in credentials of
     older versions, which are sent over connections of any kind."""
@@ -443,6 +478,27 @@ def letter_view(letter: DeadLetter) -> LetterView:
         message=letter.message,
         at=moment(letter.at),
     )
+
+
+def dead_message_view(each: DeadMessage) -> DeadMessageView:
+    return DeadMessageView(**_dead_message(each))
+
+
+def dead_message_detail(each: DeadMessage) -> DeadMessageDetail:
+    return DeadMessageDetail(**_dead_message(each), body=each.body.decode(errors="replace"))
+
+
+def _dead_message(each: DeadMessage) -> dict[str, Any]:
+    return {
+        "id": each.id,
+        "execution_id": each.execution,
+        "workflow_id": each.workflow,
+        "node_id": each.node,
+        "code": each.code,
+        "message": each.reason,
+        "at": None if each.at is None else moment(each.at),
+        "queue": each.queue,
+    }
 
 
 def credential_view(each: CredentialSummary) -> CredentialView:

@@ -10,6 +10,7 @@ import aio_pika
 import pytest
 
 from rune.adapters.redis.keys import KeySpace
+from rune.client import ApiError, Client
 from tests.support.backends import redis_command
 from tests.support.cli_process import until
 from tests.support.cluster_cli import command_line
@@ -70,3 +71,28 @@ def test_malformed_message_ends_no_worker_and_is_a_dead_letter(cluster: Cluster,
     (again,) = wait_for_letters(rune, "BAD_MESSAGE", 1)
     assert rune.json("dlq", "drop", again["id"])["dropped"] is True
     wait_for_letters(rune, "BAD_MESSAGE", 0)
+
+
+def test_dead_messages_are_handled_over_url(cluster: Cluster) -> None:
+    api = cluster.fleet.api()
+    remote = InProcessCli(cluster.fleet.folder / "remote", RUNE_URL=api.url)
+    try:
+        put(cluster, MALFORMED)
+        (letter,) = wait_for_letters(remote, "BAD_MESSAGE", 1)
+        assert letter["at"] is not None
+        assert "\ufffd1" in remote.json("dlq", "show", letter["id"][:8])["body"]
+        with Client(api.url) as client:
+            (listed,) = client.dead_messages()
+            assert (listed.id, listed.queue, listed.at) == (letter["id"], letter["queue"], letter["at"])
+            with pytest.raises(ApiError) as missing:
+                client.drop_message("m" + "0" * 16)
+            assert (missing.value.status, missing.value.code) == (404, "UNKNOWN_DEAD_LETTER")
+
+        assert remote.json("dlq", "requeue", letter["id"])["requeued"] is True
+        (again,) = wait_for_letters(remote, "BAD_MESSAGE", 1)
+        assert remote.json("dlq", "drop", again["id"])["dropped"] is True
+        wait_for_letters(remote, "BAD_MESSAGE", 0)
+        actions = [each["action"] for each in remote.json("audit-log")["entries"][:2]]
+        assert actions == ["dead_message.drop", "dead_message.requeue"]
+    finally:
+        api.stop()

@@ -92,7 +92,7 @@ class Fleet:
     ) -> None:
         self.settings = settings
         self.processes: list[Process] = []
-        self._folder = folder
+        self.folder = folder
         self._count = 0
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("RUNE_")},
@@ -108,7 +108,7 @@ class Fleet:
     def start(self, role: Role, *arguments: str, **more: str) -> Process:
         """Start a process without waiting for it."""
         self._count += 1
-        log = self._folder / f"{role}-{self._count}.log"
+        log = self.folder / f"{role}-{self._count}.log"
         process = Process(role, {**self.environment, **more}, log, arguments)
         self.processes.append(process)
         return process

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from rune.bootstrap.extras import optional_imports
 from rune.cli.backend import UnknownReferenceError, open_reader, read
 from rune.cli.follow import call, find_execution, run_command, start_execution
 from rune.cli.output import Cell, clean, moment, paint, print_json, print_table
 from rune.ports.journal import DeadLetter
 from rune.runtime.clock import iso
 from rune.runtime.queries.reader import ExecutionReader
+from rune.runtime.services.dead_messages import DeadMessage
 from rune.settings import Settings
-
-if TYPE_CHECKING:
-    from rune.bootstrap.admin import DeadMessage
 
 dlq = typer.Typer(name="dlq")
 
@@ -53,14 +50,7 @@ def list_dead_letters(limit: Limit = 20, as_json: Json = False) -> None:
     """
 
     async def work(reader: ExecutionReader, settings: Settings) -> int:
-        messages: list[DeadMessage] = []
-        if settings.clustered and not settings.url:  # the queue of a server is not accessed from here
-            from rune.bootstrap.admin import (  # noqa: PLC0415 - its drivers are an extra
-                list_dead_messages,
-            )
-
-            messages = await list_dead_messages(settings, limit)
-        _print(await reader.dead_letters(limit), messages, as_json=as_json)
+        _print(await reader.dead_letters(limit), await list_messages(settings, limit), as_json=as_json)
         return 0
 
     def empty() -> int:
@@ -196,20 +186,23 @@ def _print_one(letter: DeadLetter) -> None:
     print(f"`rune show {letter.id}` shows the execution, `rune dlq requeue {letter.id}` retries it")
 
 
+async def list_messages(settings: Settings, limit: int = PAGE_SIZE) -> list[DeadMessage]:
+    """Return the dead messages of a cluster, oldest first; an embedded engine has none."""
+    if not settings.url and not settings.clustered:
+        return []
+    return await call(settings, lambda service: service.dead_messages.list(limit))
+
+
 async def find_message(settings: Settings, given: str) -> DeadMessage | None:
     """Return the only message whose id starts with `given`; None if there is none."""
-    if settings.url or not settings.clustered or not given.startswith("m"):
+    if not given.startswith("m"):
         return None
-    with optional_imports("a cluster"):
-        from rune.bootstrap.admin import list_dead_messages  # noqa: PLC0415 - its drivers are an extra
-
-    found = {each.id: each for each in await list_dead_messages(settings) if each.id.startswith(given)}
+    found = sorted({each.id for each in await list_messages(settings) if each.id.startswith(given)})
     if len(found) > 1:
-        names = ", ".join(sorted(found)[:5])
         raise UnknownReferenceError(
-            f"several messages start with `{given}`: {names}", code="UNKNOWN_DEAD_LETTER"
+            f"several messages start with `{given}`: {', '.join(found[:5])}", code="UNKNOWN_DEAD_LETTER"
         )
-    return next(iter(found.values()), None)
+    return await call(settings, lambda service: service.dead_messages.find(found[0])) if found else None
 
 
 def message_document(letter: DeadMessage, *, whole: bool = False) -> dict[str, Any]:
@@ -243,9 +236,7 @@ def show_message(letter: DeadMessage, *, as_json: bool) -> int:
 
 async def requeue_message(settings: Settings, letter: DeadMessage, *, as_json: bool) -> int:
     """Send a message to its original queue again."""
-    from rune.bootstrap.admin import requeue_dead_message  # noqa: PLC0415 - its drivers are an extra
-
-    count = await requeue_dead_message(settings, letter.id)
+    count = await call(settings, lambda service: service.dead_messages.requeue(letter.id))
     if as_json:
         print_json({"id": letter.id, "requeued": count > 0, "queue": letter.queue})
     else:
@@ -255,9 +246,7 @@ async def requeue_message(settings: Settings, letter: DeadMessage, *, as_json: b
 
 async def drop_message(settings: Settings, letter: DeadMessage, *, as_json: bool) -> int:
     """Delete a message."""
-    from rune.bootstrap.admin import discard_dead_message  # noqa: PLC0415 - its drivers are an extra
-
-    count = await discard_dead_message(settings, letter.id)
+    count = await call(settings, lambda service: service.dead_messages.discard(letter.id))
     if as_json:
         print_json({"id": letter.id, "dropped": count > 0})
     else:

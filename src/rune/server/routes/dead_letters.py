@@ -1,4 +1,5 @@
-"""Routes for dead letters: executions that the engine gave up on."""
+"""Routes for dead letters (executions that the engine gave up on) and dead messages (messages of the queue that no
+worker could process)."""
 
 from __future__ import annotations
 
@@ -7,14 +8,32 @@ from typing import Annotated
 from fastapi import Query
 from starlette.responses import Response
 
+from rune.core.permissions import Principal
+from rune.runtime.services.dead_messages import DeadMessage
 from rune.server.auth import dead_letter_not_found, requires
-from rune.server.parameters import LetterId
+from rune.server.context import ServerContext
+from rune.server.parameters import LetterId, MessageId
 from rune.server.responses import Reply, documented, no_content
 from rune.server.routes.executions import accepted_reply
-from rune.server.routing import Caller, Page, Server, check_cursor, resource
-from rune.server.schemas import LetterPage, Started, letter_view
+from rune.server.routing import Caller, Limit, Page, QueryModel, Server, check_cursor, resource
+from rune.server.schemas import (
+    DeadMessageDetail,
+    DeadMessageList,
+    LetterPage,
+    RequeuedMessage,
+    Started,
+    dead_message_detail,
+    dead_message_view,
+    letter_view,
+)
 
 dead_letters = resource("dead letters")
+
+
+class MessageQuery(QueryModel):
+    """How many dead messages are listed."""
+
+    limit: Limit = 50
 
 
 @dead_letters.get(
@@ -23,7 +42,7 @@ dead_letters = resource("dead letters")
     dependencies=[requires("view")],
     response_model=LetterPage,
 )
-async def list_letters(
+async def list_dead_letters(
     query: Annotated[Page, Query()],
     server: Server,
     caller: Caller,
@@ -47,7 +66,7 @@ async def list_letters(
     status_code=202,
     responses=documented({409: "The execution has nothing to run again.", 429: "A start limit is exceeded."}),
 )
-async def requeue(letter: LetterId, server: Server) -> Response:
+async def requeue_dead_letter(letter: LetterId, server: Server) -> Response:
     """Starts a new execution that keeps the results of nodes that succeeded."""
     return accepted_reply(await server.services.dead_letters.requeue(letter))
 
@@ -59,8 +78,73 @@ async def requeue(letter: LetterId, server: Server) -> Response:
     status_code=204,
     response_class=Response,
 )
-async def drop(letter: LetterId, server: Server) -> Response:
+async def discard_dead_letter(letter: LetterId, server: Server) -> Response:
     """The execution itself does not change."""
     if not await server.services.dead_letters.discard(letter):
         raise dead_letter_not_found(letter)
     return no_content()
+
+
+@dead_letters.get(
+    "/dead-messages",
+    summary="List dead messages, oldest first",
+    dependencies=[requires("view")],
+    response_model=DeadMessageList,
+)
+async def list_dead_messages(
+    query: Annotated[MessageQuery, Query()], server: Server, caller: Caller
+) -> Response:
+    """Messages of the queue of a cluster that no worker could process, without their bodies. A key limited to some
+    workflows sees those that name one of them."""
+    found = [each for each in await server.services.dead_messages.list() if _sees(caller, each)]
+    return Reply(DeadMessageList(dead_messages=[dead_message_view(each) for each in found[: query.limit]]))
+
+
+@dead_letters.get(
+    "/dead-messages/{message}",
+    summary="Get a dead message with its body",
+    dependencies=[requires("view")],
+    response_model=DeadMessageDetail,
+)
+async def get_dead_message(message: MessageId, server: Server, caller: Caller) -> Response:
+    """Bytes of the body that are not UTF-8 are replaced."""
+    return Reply(dead_message_detail(await _find_message(server, caller, message)))
+
+
+@dead_letters.post(
+    "/dead-messages/{message}/requeue",
+    summary="Send a dead message again",
+    dependencies=[requires("run")],
+    response_model=RequeuedMessage,
+)
+async def requeue_dead_message(message: MessageId, server: Server, caller: Caller) -> Response:
+    """Sends it to the queue that it came from. Identical messages have one id and are sent together."""
+    found = await _find_message(server, caller, message)
+    count = await server.services.dead_messages.requeue(message)
+    return Reply(RequeuedMessage(id=message, queue=found.queue, count=count))
+
+
+@dead_letters.delete(
+    "/dead-messages/{message}",
+    summary="Discard a dead message",
+    dependencies=[requires("run")],
+    status_code=204,
+    response_class=Response,
+)
+async def discard_dead_message(message: MessageId, server: Server, caller: Caller) -> Response:
+    """Identical messages have one id and are discarded together."""
+    await _find_message(server, caller, message)
+    if not await server.services.dead_messages.discard(message):
+        raise dead_letter_not_found(message)
+    return no_content()
+
+
+def _sees(caller: Principal, message: DeadMessage) -> bool:
+    return not caller.scopes or (message.workflow is not None and caller.sees(message.workflow))
+
+
+async def _find_message(server: ServerContext, caller: Principal, id: str) -> DeadMessage:
+    for each in await server.services.dead_messages.list():
+        if each.id == id and _sees(caller, each):
+            return each
+    raise dead_letter_not_found(id)

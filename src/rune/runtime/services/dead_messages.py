@@ -1,0 +1,66 @@
+"""Operations on dead messages: messages of the queue of a cluster that no worker could process.
+
+Executions that the engine gave up on are dead letters instead (`services.executions`).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from rune.decoding import MalformedDataError, decode
+from rune.ports.dead_letters import DeadLetterQueue, QueueDeadLetter
+from rune.runtime.services.audit_log import AuditLog, audited
+
+MAX_DEAD_MESSAGES = 1_000
+
+
+class DeadMessage(QueueDeadLetter, frozen=True, kw_only=True):
+    """A dead message with the workflow and the node that its body names."""
+
+    workflow: str | None = None
+    node: str | None = None
+
+
+class _MessageIdentity(msgspec.Struct):
+    """The fields of a message that identify it."""
+
+    workflow_id: str | None = None
+    current_node: str | None = None
+
+
+_IDENTITY = msgspec.json.Decoder(_MessageIdentity)
+
+
+def _identify(letter: QueueDeadLetter) -> DeadMessage:
+    try:
+        named = decode(_IDENTITY, letter.body)
+    except MalformedDataError:
+        named = _MessageIdentity()
+    known = msgspec.structs.asdict(letter)
+    return DeadMessage(**known, workflow=named.workflow_id, node=named.current_node)
+
+
+class DeadMessageService:
+    """Lists, requeues and discards dead messages. An embedded engine has no queue that could hold any."""
+
+    def __init__(self, queue: DeadLetterQueue | None, audit_log: AuditLog) -> None:
+        self._queue = queue
+        self.audit_log = audit_log
+
+    async def list(self, limit: int = MAX_DEAD_MESSAGES) -> list[DeadMessage]:
+        """Return dead messages, oldest first."""
+        return [] if self._queue is None else [_identify(each) for each in await self._queue.list(limit)]
+
+    async def find(self, message: str) -> DeadMessage | None:
+        """Return the dead message with this id."""
+        return next((each for each in await self.list() if each.id == message), None)
+
+    @audited("dead_message.requeue", "message")
+    async def requeue(self, message: str) -> int:
+        """Send the messages with this id to their queue again; return their number."""
+        return 0 if self._queue is None else await self._queue.requeue(message)
+
+    @audited("dead_message.drop", "message")
+    async def discard(self, message: str) -> int:
+        """Delete the messages with this id; return their number."""
+        return 0 if self._queue is None else await self._queue.discard(message)
