@@ -74,13 +74,13 @@ PANELS = {
         "credentials": Entry(
             "credentials", "credentials", "Manage the credentials that nodes use. Values are never shown."
         ),
-        "keys": Entry("access", "keys", "Manage API keys."),
-        "audit-log": Entry("access", "audit_log", "Show the audit log, newest entry first."),
-        "workers": Entry("cluster", "workers", "List recently active cluster processes."),
-        "migrate": Entry("cluster", "migrate", "Migrate the cluster's database to this version of Rune."),
-        "topology": Entry("cluster", "topology", "Print what workers expect from RabbitMQ and Redis."),
-        "doctor": Entry("doctor", "doctor", "Check this installation. Exits 1 if a check fails."),
-        "bench": Entry("bench", "bench", "Measure the embedded engine on this machine."),
+        "keys": Entry("access", "keys", "Create, list, limit or revoke the keys of the API."),
+        "audit-log": Entry("access", "audit_log", "Show which principal changed what, newest entry first."),
+        "workers": Entry("cluster", "workers", "List the running processes of a cluster."),
+        "migrate": Entry("cluster", "migrate", "Prepare the stores of a cluster for this version of Rune."),
+        "topology": Entry("cluster", "topology", "Print the queues and users that a cluster needs."),
+        "doctor": Entry("doctor", "doctor", "Check the configuration and its stores, with advice."),
+        "bench": Entry("bench", "bench", "Measure how fast Rune is on this machine."),
     },
 }
 """The commands as `rune --help` lists them."""
@@ -171,7 +171,9 @@ class LazyGroup(TyperGroup):
 app = typer.Typer(
     name="rune",
     cls=LazyGroup,
-    help="A durable workflow engine: executions resume after a crash, every result is recorded exactly once.",
+    help="A durable workflow engine: executions resume after a crash, every result is recorded exactly once.\n\n"
+    "Without configuration, everything is stored in the folder .rune. RUNE_URL names a server to use instead.\n\n"
+    'Example: rune run workflow.yaml --input \'{"name": "World"}\'',
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
 )

@@ -37,8 +37,8 @@ from rune.settings import Settings
 
 keys = typer.Typer(
     name="keys",
-    help="Manage API keys.\n\nA key is shown once, when it is created; only its digest is stored. "
-    "Without a command: list them.",
+    help="Create, list, limit or revoke the keys of the API.\n\nA key is printed once, when it is created; only its "
+    "digest is stored. Without a command: list the keys.\n\nExample: rune keys create ci --role runner --days 90",
 )
 
 
@@ -242,11 +242,12 @@ def audit_log(
     ] = 50,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Show the audit log, newest entry first.
+    """Show which principal changed what, newest entry first.
 
-    It records changes of workflows, aliases, credentials, keys and executions.
-    An entry is written before the action; a rejected action has a second entry
-    with the error code. Starts are recorded with the execution instead.
+    The audit log has an entry for each change of a workflow, an alias, a
+    credential, a key or an execution. The entry is written before the change; if
+    the change is rejected, a second entry has the error code. Starts are not in
+    the log: `rune show` prints the principal that started an execution.
 
     Examples:
       rune audit-log

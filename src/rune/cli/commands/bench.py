@@ -23,10 +23,10 @@ def bench(
         float, typer.Option("--scale", min=0.001, max=10.0, help="Factor for the size of the measures.")
     ] = 1.0,
 ) -> None:
-    """Measure the embedded engine on this machine.
+    """Measure how fast Rune is on this machine.
 
-    Each measure runs in a separate process on a separate database file, and
-    counts completed executions only.
+    Each measure runs in a process and on a database file of its own, and counts
+    only executions that have completed. Your data is not used.
 
     Example: rune bench --scale 0.1
     """

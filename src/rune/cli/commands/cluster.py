@@ -33,11 +33,12 @@ def migrate(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Migrate the cluster's database to this version of Rune.
+    """Prepare the stores of a cluster for this version of Rune.
 
-    Workers of the previous version may keep running. Repeated or concurrent
-    runs are safe: each step is applied once. A database of a newer version is
-    not changed.
+    Run it once before starting a new version, with the users that own the
+    stores: it changes the tables in PostgreSQL and loads the functions into
+    Redis. Processes of the previous version may keep running. Repeated and
+    concurrent runs are safe. A database of a newer version is not changed.
 
     Example: rune migrate --roles
     """
@@ -51,7 +52,7 @@ def migrate(
     if as_json:
         print_json({"status": "ok", "steps": steps} | ({"roles": granted} if roles else {}))
         return
-    print("\n".join(f"applied: {each}" for each in steps) if steps else "the database is up to date")
+    print("\n".join(f"applied: {each}" for each in steps) if steps else "the stores are up to date")
     if granted:
         print(f"permissions granted to {', '.join(granted)}")
 
@@ -70,14 +71,15 @@ def topology(
         typer.Option(
             "--redis-acl",
             help="Print an ACL file for Redis, with a user for each role. Passwords are read from"
-            " RUNE_PASSWORD_WORKER, _SCHEDULER, _API and _WATCHER, or generated and printed to stderr.",
+            " RUNE_PASSWORD_WORKER, _SCHEDULER, _API, _OWNER and _WATCHER, or generated and printed to stderr.",
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Print what workers expect from RabbitMQ and Redis.
+    """Print the queues and users that a cluster needs.
 
-    By default: exchanges, queues and permissions of RabbitMQ. No server is
+    Without an option: the exchanges, queues and permissions on RabbitMQ, as
+    text. With an option: a file to load into RabbitMQ or Redis. No server is
     contacted.
 
     Examples:
@@ -123,10 +125,12 @@ def _passwords(roles: list[str]) -> dict[str, str]:
 def workers(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """List recently active cluster processes.
+    """List the running processes of a cluster.
 
-    A process without a heartbeat for 15 s is not listed. Its nodes are taken
-    over earlier, when their leases expire.
+    A process is listed until it has sent no heartbeat for 15 s. Its nodes do
+    not wait that long: other workers take them over after a few seconds.
+
+    Example: rune workers --json
     """
     try:
         found = _list_processes(load_settings())

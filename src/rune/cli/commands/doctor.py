@@ -48,10 +48,11 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     modules: Nodes = None,
 ) -> None:
-    """Check this installation. Exits 1 if a check fails.
+    """Check the configuration and its stores, with advice.
 
     Checks Python, the stores, disk space, encryption keys, telemetry and custom
-    nodes; on a cluster also permissions, clocks, workers and schedulers.
+    nodes. On a cluster, also permissions, clocks, workers and schedulers.
+    Nothing is changed. Exits 1 if a check fails.
 
     Example: rune doctor
     """
