@@ -25,8 +25,8 @@ CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance,
 
 
 VERBS = {
-    "add", "cancel", "change", "compare", "create", "delete", "disable", "discard", "enable", "explain", "follow",
-    "get", "list", "pause", "put", "remove", "requeue", "rerun", "restore", "resume", "retry", "revoke", "rotate",
+    "add", "cancel", "change", "compare", "count", "create", "delete", "disable", "discard", "enable", "end", "explain",
+    "follow", "get", "list", "pack", "pause", "put", "remove", "requeue", "rerun", "restore", "resume", "retry", "revoke", "rotate",
     "signal", "start", "update", "validate",
 }  # fmt: skip
 
