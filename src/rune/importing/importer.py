@@ -16,10 +16,11 @@ from rune.core.node_type import Catalogue
 from rune.documents.loader import check_document
 from rune.errors import InvalidDocumentError, LimitExceededError
 from rune.importing.canvas import import_canvas, is_canvas
+from rune.importing.n8n.graph import import_n8n, is_n8n
 from rune.importing.report import FORMATS, Format, Import
 
-_IMPORTERS: Mapping[Format, Callable[..., Import]] = {"canvas": import_canvas}
-_DETECTORS: Mapping[Format, Callable[[Any], bool]] = {"canvas": is_canvas}
+_IMPORTERS: Mapping[Format, Callable[..., Import]] = {"canvas": import_canvas, "n8n": import_n8n}
+_DETECTORS: Mapping[Format, Callable[[Any], bool]] = {"canvas": is_canvas, "n8n": is_n8n}
 
 
 def import_document(

@@ -29,6 +29,7 @@ _LUXON_TOKEN = re.compile(r"'([^']*)'|(([A-Za-z])\3*)|([^A-Za-z'])")
 _UNITS = frozenset({"seconds", "minutes", "hours", "days", "weeks", "months", "years"})
 
 LOOSE_EQUALITY = '`==` converts types in JavaScript; here 1 and "1" are different'
+WHOLE_NUMBER = "a whole number that results from decimals is written as 5.0 in texts"
 MIXED_ADDITION = "`+` joins a text and a number in JavaScript; here both must be numbers or both texts"
 
 
@@ -188,6 +189,8 @@ class _Translator:
                 self.notes.append(
                     "`%` of a negative number is negative in JavaScript; here it has the sign of the divisor"
                 )
+            if operator == "/" or _is_decimal(tree.left) or _is_decimal(tree.right):
+                self.notes.append(WHOLE_NUMBER)
             rank = _ADD if operator == "-" else _MULTIPLY
             return Value(
                 f"{self._at(tree.left, rank)} {operator} {self._at(tree.right, rank + 1)}", rank, "number"
@@ -326,6 +329,10 @@ def strftime(pattern: str) -> str:
     return "".join(found)
 
 
+def _is_decimal(tree: Any) -> bool:
+    return isinstance(tree, js.Constant) and isinstance(tree.value, float)
+
+
 def _bracketed(value: Value, rank: int) -> str:
     return value.text if value.rank >= rank else f"({value.text})"
 
@@ -339,10 +346,13 @@ def _same_kind(left: Value, right: Value) -> bool:
     )
 
 
-def _function(name: str, count: tuple[int, ...] = (1,), kind: str = "") -> Callable[..., Value]:
+def _function(
+    name: str, count: tuple[int, ...] = (1,), kind: str = "", note: str = ""
+) -> Callable[..., Value]:
     """Return a translation to a function of Rune with the same arguments."""
 
     def apply(translator: _Translator, arguments: tuple[Any, ...]) -> Value:
+        translator.notes += [note] if note else []
         if len(arguments) not in count:
             raise UntranslatableError(f"the call with {len(arguments)} arguments has no counterpart")
         return Value(f"{name}({', '.join(translator.item(each) for each in arguments)})", kind=kind)
@@ -372,8 +382,8 @@ _GLOBALS: Mapping[str, Callable[[_Translator, tuple[Any, ...]], Value]] = {
     "Math.floor": _rounding("int(({}) // 1)"),
     "Math.ceil": _rounding("-int(-({}) // 1)"),
     "Math.trunc": _function("int", kind="number"),
-    "Number": _function("float", kind="number"),
-    "parseFloat": _function("float", kind="number"),
+    "Number": _function("float", kind="number", note=WHOLE_NUMBER),
+    "parseFloat": _function("float", kind="number", note=WHOLE_NUMBER),
     "parseInt": lambda translator, arguments: _function("int", kind="number")(translator, arguments[:1]),
     "String": _function("str", kind="text"),
     "Boolean": _function("bool", kind="boolean"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import pathlib
+import time
 from typing import Any
 
 import pytest
@@ -75,7 +76,7 @@ def damaged(draw: st.DrawFn) -> Any:
     return source
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(damaged())
 def test_import_of_damaged_document_is_covered_or_refused(source: Any) -> None:
     found = imported(source)
@@ -84,7 +85,7 @@ def test_import_of_damaged_document_is_covered_or_refused(source: Any) -> None:
         check(found, source)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(JSON, st.sampled_from([None, *FORMATS]))
 def test_import_of_any_value_is_covered_or_refused(source: Any, format: str | None) -> None:
     found = imported(source, format=format)
@@ -93,7 +94,7 @@ def test_import_of_any_value_is_covered_or_refused(source: Any, format: str | No
         check(found, source)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.binary(max_size=200))
 def test_import_of_any_bytes_is_refused_with_problems(data: bytes) -> None:
     with pytest.raises(InvalidDocumentError) as refused:
@@ -152,3 +153,40 @@ def test_unknown_document_is_refused_with_the_known_formats() -> None:
 def test_document_of_another_format_than_named_is_refused() -> None:
     with pytest.raises(InvalidDocumentError, match="not in the format `canvas`"):
         import_document('{"nodes": [], "connections": {}}', standard_catalogue(), format="canvas")
+
+
+def test_n8n_export_of_many_connected_nodes_is_imported_within_ten_seconds() -> None:
+    """The work grows with the size of the graph, not with its square."""
+    names = [f"n{at}" for at in range(400)]
+    kinds = ["manualTrigger", *(["if", "noOp", "set"] * 133)]
+    nodes = [
+        {"name": name, "type": f"n8n-nodes-base.{kind}", "parameters": {}}
+        for name, kind in zip(names, kinds, strict=True)
+    ]
+    connections = {
+        name: {"main": [[{"node": other, "type": "main", "index": 0} for other in names[at + 1 : at + 4]]]}
+        for at, name in enumerate(names)
+    }
+    started = time.process_time()
+
+    found = imported({"nodes": nodes, "connections": connections})
+
+    assert found is not None
+    assert len(found.document["nodes"]) == len(names)
+    assert time.process_time() - started < 10
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters", "reason"),
+    [
+        ("switch", {"rules": {"rules": [{"value2": 1, "output": 10**12}]}}, "more than 100 outputs"),
+        ("switch", {"mode": "expression", "output": 0, "numberOutputs": 10**12}, "more than 100 outputs"),
+    ],
+)
+def test_n8n_node_beyond_a_limit_becomes_a_gap_that_names_it(kind: str, parameters: Any, reason: str) -> None:
+    nodes = [{"name": "a", "type": f"n8n-nodes-base.{kind}", "parameters": parameters}]
+
+    found = imported({"nodes": nodes, "connections": {}})
+
+    assert found is not None
+    assert [each.message for each in found.report.entries] == [reason]

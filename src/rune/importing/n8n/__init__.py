@@ -1,0 +1,1 @@
+"""Import n8n exports."""
