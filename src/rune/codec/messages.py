@@ -15,6 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 from rune.core.execution.token import Path, Token
+from rune.core.plan.model import Plan
 from rune.decoding import MalformedDataError, decode
 from rune.errors import RuneError
 
@@ -72,6 +73,7 @@ class NodeExecutionMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defau
     context: msgspec.Raw = msgspec.field(name="accumulated_context")
     lineage: tuple[Frame, ...] = msgspec.field(default=(), name="lineage_stack")
     from_node: str | None = None
+    arrived: tuple[str, ...] = ()
     attempt: int = 1
     priority: int | None = None
     traceparent: str | None = None
@@ -133,7 +135,8 @@ class CompletionMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MessageContext(msgspec.Struct, frozen=True):
-    """The names that messages of an execution contain: its workflow, the hash of its definition, the ids of its nodes.
+    """What messages of an execution contain besides a token: its workflow, the hash of its definition, the ids of its
+    nodes; from the plan the predecessors of a node, and the item counts of splits, which `total` returns.
 
     With `definition` and `context` (JSON), messages are self-contained, for workers without access to the stores.
     """
@@ -144,6 +147,8 @@ class MessageContext(msgspec.Struct, frozen=True):
     definition: bytes | None = None
     context: bytes | None = None
     traceparent: str | None = None
+    plan: Plan | None = None
+    total: Callable[[int, Path], int] = lambda split, outer: 0
 
 
 NO_CONTEXT = MessageContext()
@@ -176,7 +181,6 @@ def _node_id(node: int, ids: Sequence[str]) -> str:
 
 def encode_hint(execution: str, token: Token, names: MessageContext = NO_CONTEXT, priority: int = 5) -> bytes:
     """Encode the execution message of a token."""
-    payload = token.payload
     full = names.definition is not None
     message = NodeExecutionMessage(
         workflow_id=names.workflow,
@@ -185,14 +189,37 @@ def encode_hint(execution: str, token: Token, names: MessageContext = NO_CONTEXT
         definition_ref=msgspec.UNSET if full else names.hash,
         definition=msgspec.Raw(names.definition) if names.definition is not None else msgspec.UNSET,
         context=NO_OUTPUTS if names.context is None else msgspec.Raw(names.context),
-        lineage=frames(execution, token.path, names.ids) if token.path else (),
-        from_node=_node_id(payload.node, names.ids) if payload.kind == "result" else None,
+        lineage=frames(execution, token.path, names.ids, names.total) if token.path else (),
+        from_node=_sender(names, token),
+        arrived=_arrived(names, token),
         attempt=token.attempt,
         priority=priority if priority != 5 else None,
         traceparent=names.traceparent,
         token=SentToken(*msgspec.structs.astuple(token)),
     )
     return _ENCODER.encode(message)
+
+
+def _sender(names: MessageContext, token: Token) -> str | None:
+    """Return the predecessor that sent a token; of a join the one that arrived last, of an aggregator without items its
+    split. None for an entry."""
+    if names.plan is None:
+        payload = token.payload
+        return _node_id(payload.node, names.ids) if payload.kind == "result" else None
+    node = names.plan.nodes[token.node]
+    if node.joins_items and token.last < 0:
+        return names.ids[node.split_of]
+    if not node.in_edges:
+        return None
+    last = min(max(0, token.last), len(node.in_edges) - 1)
+    return names.ids[names.plan.src[node.in_edges[last]]]
+
+
+def _arrived(names: MessageContext, token: Token) -> tuple[str, ...]:
+    """Return the predecessors whose payloads opened a join, in edge order."""
+    if names.plan is None or not token.arrived:
+        return ()
+    return tuple(dict.fromkeys(names.ids[names.plan.src[each.edge]] for each in token.arrived))
 
 
 def decode_hint(body: bytes) -> tuple[str, Token | None]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rune.codec.messages import MessageContext
 from rune.core.execution.token import Token
 from rune.ports.queue import DEFAULT_QUEUE
@@ -19,10 +21,16 @@ class QueueRouter:
         plan = (await self._data_cache.get(execution)).plan
         return plan.nodes[token.node].node.queue or DEFAULT_QUEUE
 
-    async def message_context(self, execution: str) -> MessageContext:
-        """Return the names of an execution that its messages on RabbitMQ carry."""
+    async def message_context(self, execution: str, tokens: Sequence[Token]) -> MessageContext:
+        """Return what the messages of tokens on RabbitMQ carry besides them."""
         data = await self._data_cache.get(execution)
+        await data.load_counts([each.path for each in tokens if each.path])
         accepted = data.accepted
         return MessageContext(
-            accepted.workflow, accepted.hash, data.plan.ids, traceparent=accepted.trace or None
+            accepted.workflow,
+            accepted.hash,
+            data.plan.ids,
+            traceparent=accepted.trace or None,
+            plan=data.plan,
+            total=data.count,
         )

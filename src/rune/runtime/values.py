@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -165,6 +165,15 @@ class ExecutionData:
         """Return the number of items of a fan-out, or 0 if its result is not cached."""
         found = self.cached_result(split, path)
         return 0 if found is None else found.items or 0
+
+    async def load_counts(self, paths: Iterable[Path]) -> None:
+        """Load the results of the splits around these paths that are not cached, so that `count` knows their items."""
+        splits = {(path[at], path[:at]) for path in paths for at in range(0, len(path), 2)}
+        missing = [key for key in splits if self.cached_result(*key) is None]
+        if missing:
+            for result in await self._journal.results(self.accepted.id, missing):
+                if result is not None:
+                    self.cache_result(result)
 
     def decoded(self, node: int, path: Path) -> Any:
         return self._cache.get((self.accepted.id, node, path, "value"))

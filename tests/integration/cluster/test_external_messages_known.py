@@ -81,13 +81,13 @@ def test_statuses_contain_lineage_of_item(amqp: str) -> None:
             (frame,) = frames[index]
             assert (frame["split_node_id"], frame["branch_id"]) == ("each", branch)
             (sent,) = [
-                each["lineage_stack"]
+                (each["from_node"], each["lineage_stack"])
                 for each in client.work_messages(execution)
                 if each["current_node"] == "work" and each["lineage_stack"][0]["item_index"] == index
             ]
-            assert sent == [{"split_node_id": "each", "item_index": index, "branch_id": branch}]
-        ended = [each["lineage_stack"][0] for each in statuses if each["status"] == "success"]
-        assert {each.get("total_items", 2) for each in ended} == {2}
+            frame = {"split_node_id": "each", "item_index": index, "branch_id": branch, "total_items": 2}
+            assert sent == ("each", [frame])
+        assert {each["lineage_stack"][0]["total_items"] for each in statuses} == {2}
 
     with_client(amqp, exchange)
 

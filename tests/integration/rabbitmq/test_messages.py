@@ -30,6 +30,7 @@ from rune.codec.messages import (
     moment,
 )
 from rune.core.execution.token import Arrived, Ref, Token, TokenPurpose
+from tests.support.plans import plan, split
 
 SCHEMAS = Path(__file__).resolve().parents[3] / "docs" / "schemas"
 IDS = ("trigger", "users", "fetch", "orders", "price")
@@ -69,6 +70,9 @@ COMPLETION: dict[str, Any] = {
     "final_context": {"$trigger": {}, "$smtp_send_email": {"sent": True, "message_id": "msg_abc123"}},
     "completed_at": "2025-10-09T12:35:45Z",
     "total_duration_ms": 4523,
+    "failed_items": 0,
+    "version": 3,
+    "alias": "stable",
 }
 
 
@@ -92,7 +96,7 @@ TOKENS = st.builds(
     Token, st.integers(0, 4), PATHS, REFS, st.none() | REFS,
     st.lists(st.builds(Arrived, st.integers(0, 9), REFS), max_size=3).map(tuple),
     st.sampled_from(TokenPurpose), st.integers(1, 9), st.booleans(), st.none() | st.text(max_size=9),
-    st.integers(0, 10**6), st.integers(0, 2**53),
+    st.integers(0, 10**6), st.integers(0, 2**53 - 1), st.integers(-1, 9),
 )  # fmt: skip
 
 
@@ -135,6 +139,57 @@ def test_hint_contains_names_instead_of_indexes() -> None:
         "traceparent": "00-ab-cd-01",
         "token": {"node": 4, "path": [1, 5, 3, 2], "payload": ["result", 2, [1, 5]], "attempt": 2},
     }
+
+
+JOINS = plan(
+    "start -> a -> j -> s -> body -> g, start -> b -> j, s -> other -> g",
+    s=split(),
+    g="aggregator",
+)
+
+
+def sent(token: Token) -> dict[str, Any]:
+    """The message of a token of the plan with joins."""
+    names = MessageContext("wf_1", "sha256:abc", JOINS.ids, plan=JOINS, total=lambda split, outer: 3)
+    body = encode_hint("exec_1", token, names)
+    assert matches_schema("node-execution-message", body)
+    found: dict[str, Any] = json.loads(body)
+    return found
+
+
+def test_from_node_names_predecessor_that_sent_the_token() -> None:
+    index = JOINS.index
+    passed_on = Token(index["s"], payload=Ref("result", index["a"]))
+
+    assert sent(passed_on)["from_node"] == "j"
+    assert sent(Token(index["a"]))["from_node"] == "start"
+    assert sent(Token(index["body"], (index["s"], 1)))["from_node"] == "s"
+    assert "arrived" not in sent(passed_on)
+    assert "from_node" not in sent(Token(index["start"]))
+
+
+def test_from_node_of_join_names_last_arrival_and_arrived_lists_all() -> None:
+    node = JOINS.nodes[JOINS.index["j"]]
+    arrived = tuple(Arrived(edge, Ref("result", JOINS.src[edge])) for edge in node.in_edges)
+
+    messages = [sent(Token(node.index, arrived=arrived, last=last)) for last in (0, 1)]
+
+    assert [each["from_node"] for each in messages] == ["a", "b"]
+    assert [each["arrived"] for each in messages] == [["a", "b"], ["a", "b"]]
+
+
+def test_from_node_of_aggregator_names_last_arrival() -> None:
+    g = JOINS.index["g"]
+
+    assert sent(Token(g, items=3, last=0))["from_node"] == "body"
+    assert sent(Token(g, items=3, last=1))["from_node"] == "other"
+    assert sent(Token(g))["from_node"] == "s"  # no items
+
+
+def test_every_frame_has_total_items() -> None:
+    (frame,) = sent(Token(JOINS.index["body"], (JOINS.index["s"], 1)))["lineage_stack"]
+
+    assert frame == {"split_node_id": "s", "item_index": 1, "branch_id": "exec_1_s_1", "total_items": 3}
 
 
 def test_inline_message_contains_definition_and_context() -> None:

@@ -12,7 +12,17 @@ from rune.core.execution.decision import FinishExecution
 from rune.core.execution.joins import join_verdict
 from rune.core.execution.token import Ref, TokenPurpose
 from rune.core.node_type import Join
-from tests.support.plans import ExecutionDriver, conditional, edge_names, merge, node, plan, quorum, race
+from tests.support.plans import (
+    ExecutionDriver,
+    conditional,
+    edge_names,
+    merge,
+    node,
+    plan,
+    quorum,
+    race,
+    split,
+)
 
 THREE = "start -> a -> m, start -> b -> m, start -> c -> m, m -> z"
 
@@ -51,6 +61,32 @@ def test_join_is_decided_after_last_edge(parties: int, data: st.DataObject) -> N
     decided = [each for each in verdicts if each is not None]
     assert decided
     assert (decided[0] is TokenPurpose.SKIP) == (not any(resolved))
+
+
+@pytest.mark.parametrize("order", list(permutations("abc")))
+def test_token_of_join_tells_last_arrival(order: tuple[str, ...]) -> None:
+    execution = ExecutionDriver(plan(THREE, m=merge()))
+
+    for name in order:
+        execution.now += 1
+        execution.ok(name)
+
+    assert execution.token("m").last == "abc".index(order[-1])
+    folded, _ = execution.fold()
+    assert folded.scopes[()].live[execution.plan.index["m"]].token.last == "abc".index(order[-1])
+
+
+@pytest.mark.parametrize("order", [("x", "y"), ("y", "x")])
+def test_token_of_aggregator_tells_last_arrival(order: tuple[str, ...]) -> None:
+    execution = ExecutionDriver(plan("start -> s -> x -> g, s -> y -> g, g -> z", s=split(), g="aggregator"))
+    execution.fan_out("s", 2)
+
+    for name in order:
+        for item in (1, 0):
+            execution.now += 1
+            execution.ok(f"{name}@/s:{item}")
+
+    assert execution.token("g").last == ("x", "y").index(order[-1])
 
 
 @pytest.mark.parametrize("order", list(permutations("abc")))

@@ -71,8 +71,8 @@ PERMANENT_ERRORS = frozenset({"NO_ROUTE", "ACCESS_REFUSED", "NOT_ALLOWED", "PREC
 HINT = MessageProperties(type="NodeExecutionMessage", app_id="rune", timed=True)
 """With a timestamp, so that the broker's metrics show the age of the oldest message."""
 
-ContextLookup = Callable[[str], Awaitable[MessageContext]]
-"""Returns the names of an execution that its messages carry."""
+ContextLookup = Callable[[str, Sequence[Token]], Awaitable[MessageContext]]
+"""Returns what the messages of tokens of an execution carry besides them."""
 
 ForeignMessageHandler = Callable[[NodeExecutionMessage, bytes], Awaitable[None]]
 """Handles a message of another producer, decoded and raw. An error makes it a dead letter."""
@@ -258,7 +258,7 @@ class RabbitQueue:
     async def send(self, execution: str, tokens: Sequence[Token], priority: int = 5) -> None:
         if not tokens:
             return
-        names = NO_CONTEXT if self._context_lookup is None else await self._context_lookup(execution)
+        names = NO_CONTEXT if self._context_lookup is None else await self._context_lookup(execution, tokens)
         if self._message_builder is not None:
             await self._send_self_contained(self._message_builder, execution, tokens, names, priority)
             return

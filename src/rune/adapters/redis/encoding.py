@@ -43,7 +43,7 @@ _TIMER = {"wait": "w", "retry": "r", "join": "j", "finish": "f", "deadline": "d"
 _TIMER_KIND: dict[str, Any] = {letter: kind for kind, letter in _TIMER.items()}
 _PURPOSES = {purpose.value: purpose for purpose in TokenPurpose}
 
-SentToken = tuple[int, str, str, str | bool, str, str, int, bool, str | bool, int, int]
+SentToken = tuple[int, str, str, str | bool, str, str, int, bool, str | bool, int, int, int]
 """A token as Lua functions send it: node, path, payload, error, arrived, fate, attempt, resumed, signal, items, at."""
 
 Instruction = tuple[Any, ...]
@@ -55,6 +55,9 @@ Plans = Callable[[str], Awaitable[Plan]]
 pack = msgspec.msgpack.Encoder().encode
 _TOKEN_ENCODER = msgspec.msgpack.Encoder()
 _TOKEN_DECODER = msgspec.msgpack.Decoder(SentToken)
+_EARLIER_DECODER = msgspec.msgpack.Decoder(
+    tuple[int, str, str, str | bool, str, str, int, bool, str | bool, int, int]
+)
 _JSON = msgspec.json.Encoder()
 _FINISH = msgspec.json.Decoder(FinishExecution)
 _ERROR = msgspec.json.Decoder(Error)
@@ -115,11 +118,12 @@ def token_fields(token: Token) -> SentToken:
         False if token.signal is None else token.signal,
         token.items,
         token.at,
+        token.last + 1,
     )
 
 
 def token_from_fields(sent: SentToken) -> Token:
-    node, path, payload, error, arrived, fate, attempt, resumed, signal, items, at = sent
+    node, path, payload, error, arrived, fate, attempt, resumed, signal, items, at, last = sent
     return Token(
         node,
         decode_path(path),
@@ -132,6 +136,7 @@ def token_from_fields(sent: SentToken) -> Token:
         signal if isinstance(signal, str) else None,
         items,
         at,
+        last - 1,
     )
 
 
@@ -142,7 +147,11 @@ def encode_token(token: Token) -> bytes:
 
 def decode_token(data: bytes) -> Token:
     """Decode the token of a stream entry; raise MalformedDataError if the entry has none."""
-    fields = decode(_TOKEN_DECODER, data)
+    try:
+        fields = decode(_TOKEN_DECODER, data)
+    except MalformedDataError:
+        # Entries of earlier versions do not tell the last arrival.
+        fields = (*decode(_EARLIER_DECODER, data), 0)
     try:
         return token_from_fields(fields)
     except (KeyError, ValueError, IndexError) as error:

@@ -180,6 +180,7 @@ def _live(live: LiveToken, since: int | None) -> dict[str, Any]:
         "g": token.signal,
         "i": token.items,
         "z": token.at,
+        "o": token.last + 1,
         "w": live.waiting,
         "k": live.parked,
         "d": live.due,
@@ -222,6 +223,7 @@ def _encode_fan(names: EncodedPlan, name: str, split: int, fan: FanOutState) -> 
         "r": fan.resolved,
         "f": fan.first,
         "l": fan.latest,
+        "q": fan.last + 1,
         "c": fan.closed,
         "z": released,
         "d": len(fan.ahead),
@@ -326,6 +328,7 @@ def sent_of(node: int, path: str, live: Fields) -> SentToken:
         live.get("g", False),
         live.get("i", 0),
         live.get("z", 0),
+        live.get("o", 0),
     )
 
 
@@ -361,6 +364,7 @@ def _decode_fan(fields: Fields, name: str, body: Fields) -> FanOutState:
         body.get("f", 0),
         body.get("l", 0),
         body.get("c", False),
+        last=body.get("q", 0) - 1,
     )
 
 

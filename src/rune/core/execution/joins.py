@@ -71,7 +71,8 @@ def opened_token(
     error = next((barrier.arrivals[edge].error for edge in considered if barrier.arrivals[edge].error), None)
     arrived = tuple(Arrived(edge, barrier.arrivals[edge].payload or Ref("start")) for edge in live)
     payload = joined_payload(plan, node, path, arrived)
-    return Token(node.index, path, payload, error, arrived, fate, at=barrier.latest)
+    last = max((barrier.arrivals[edge].at, node.in_edges.index(edge)) for edge in seen)[1]
+    return Token(node.index, path, payload, error, arrived, fate, at=barrier.latest, last=last)
 
 
 def joined_payload(plan: Plan, node: NodePlan, path: tuple[int, ...], arrived: tuple[Arrived, ...]) -> Ref:

@@ -51,6 +51,7 @@ class FanOutState(msgspec.Struct):
     latest: int = 0
     closed: bool = False
     held: bool = False
+    last: int = -1  # position of the latest arrival in `marks`
 
 
 class Scope(msgspec.Struct):

@@ -96,6 +96,7 @@ class Token(msgspec.Struct, frozen=True, gc=False):
     signal: str | None = None  # id of the signal that resumed it
     items: int = 0
     at: int = 0
+    last: int = -1  # of a join: the position of its last arrival among its in-edges
 
     @property
     def key(self) -> tuple[int, Path]:

@@ -149,7 +149,7 @@ class Transition:
             self._count_failed_item(scope)
         fan.resolved += 1
         fan.first = min(fan.first or self._at, self._at)
-        fan.latest = max(fan.latest, self._at)
+        fan.latest, fan.last = max((fan.latest, fan.last), (self._at, place))
         if fan.resolved == len(fan.marks):
             self._open_aggregator(enclosing, node, fan)
         else:
@@ -158,7 +158,8 @@ class Transition:
     def _open_aggregator(self, scope: Scope, node: NodePlan, fan: FanOutState) -> None:
         if node.timeout is not None:
             self.applied.disarmed.append(Timer("join", node.index, scope.path))
-        self.emit(scope, Token(node.index, scope.path, fan.payload, fan.error, items=fan.count))
+        last = fan.last % len(node.in_edges) if fan.last >= 0 else -1
+        self.emit(scope, Token(node.index, scope.path, fan.payload, fan.error, items=fan.count, last=last))
 
     def _count_failed_item(self, scope: Scope) -> None:
         """Count the item of a scope as failed, once however many of its paths fail."""

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -109,6 +109,7 @@ class StatusPublisher(StateWrapper):
         if claim.verdict == "run" and claim.token.fate is TokenPurpose.RUN:
             data = await self._execution_data(execution)
             if data is not None:
+                await self._load_counts(data, [claim.token.path])
                 self._publish(
                     data, claim.token.node, claim.token.path, "running", claim.now, claim.token.attempt
                 )
@@ -119,10 +120,18 @@ class StatusPublisher(StateWrapper):
         data = await self._execution_data(execution)
         if data is not None:
             try:
+                await self._load_counts(data, [each.path for each in decisions])
                 self._publish_node(data, decisions, applied)
             except Exception:
                 log.exception("publishing the statuses of %s failed", execution)
         return applied
+
+    async def _load_counts(self, data: ExecutionData, paths: Iterable[Path]) -> None:
+        """Load the item counts that lineages contain. Without them a status is published all the same."""
+        try:
+            await data.load_counts([each for each in paths if each])
+        except Exception as error:
+            log.info("the items of a split of %s are not counted: %s", data.accepted.id, error)
 
     async def _execution_data(self, execution: str) -> ExecutionData | None:
         try:
@@ -227,6 +236,7 @@ class StatusPublisher(StateWrapper):
                 details = _counts(each)
                 path = parse_path(each.lineage, data.plan.index) if each.lineage != "/" else ()
                 if details is not None and path is not None:
+                    await self._load_counts(data, [path])
                     now = time.time_ns() // 1_000_000
                     self._publish(data, data.plan.index[each.node], path, "waiting", now, details=details)
         except Exception as error:

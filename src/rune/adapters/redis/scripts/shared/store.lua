@@ -151,7 +151,7 @@ function store.send(path, node, live)
   if live.f == 'expire' then gives_up = true end
   emitted[#emitted + 1] = {
     node, path, live.p, live.e or false, live.r or '', live.f or 'run', live.t or 1,
-    live.m or false, live.g or false, live.i or 0, live.z or 0,
+    live.m or false, live.g or false, live.i or 0, live.z or 0, live.o or 0,
   }
 end
 

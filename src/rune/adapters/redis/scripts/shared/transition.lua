@@ -115,22 +115,27 @@ function act.wait_on(path, node, timeout, from, first)
   if first and timeout >= 0 and from ~= 'scope' then store.arm('j', node, path, 0, at + timeout) end
 end
 
--- The arrivals of a join in the order of its edges.
+-- The arrivals of a join in the order of its edges, and the position of each.
 function act.arrivals(path, node, barrier)
-  local fields, found = {}, {}
+  local fields, found, positions = {}, {}, {}
   for place = 0, barrier.p - 1 do fields[place + 1] = 'a' .. path .. '|' .. text(node) .. '|' .. place end
   store.fetch(fields)
-  for _, field in ipairs(fields) do
-    if cache[field] then found[#found + 1] = cache[field] end
+  for position, field in ipairs(fields) do
+    if cache[field] then
+      found[#found + 1] = cache[field]
+      positions[#found] = position
+    end
   end
-  return found
+  return found, positions
 end
 
 -- The single token that an opening join emits. A join that runs absorbs the errors of its dead edges.
 function act.opened(path, node, barrier, fate)
   local error, payload, listed, source = nil, nil, {}, nil
-  local several = false
-  for _, each in ipairs(act.arrivals(path, node, barrier)) do
+  local several, last, latest = false, 0, -1
+  local arrivals, positions = act.arrivals(path, node, barrier)
+  for i, each in ipairs(arrivals) do
+    if each[6] >= latest then last, latest = positions[i], each[6] end
     if each[3] then
       listed[#listed + 1] = each[1] .. '=' .. (each[4] or 's')
       payload = payload or each[4] or 's'
@@ -142,7 +147,7 @@ function act.opened(path, node, barrier, fate)
   if several or not payload then payload = 'e' .. text(node) .. '@' .. path end
   return {
     p = payload, e = error, r = #listed > 0 and table.concat(listed, ' ') or nil,
-    f = fate ~= 'run' and fate or nil, z = barrier.t,
+    f = fate ~= 'run' and fate or nil, z = barrier.t, o = last,
   }
 end
 
@@ -169,17 +174,19 @@ function act.collect_item(path, position, mark)
   local fan = store.write('f' .. name)
   fan.r = (fan.r or 0) + 1
   fan.f = math.min(fan.f or at, at)
-  fan.l = math.max(fan.l or 0, at)
+  local latest = fan.l or 0
+  if at > latest or (at == latest and place + 1 > (fan.q or 0)) then fan.l, fan.q = at, place + 1 end
   if fan.r == fixed.n * fixed.m then
-    act.open_aggregator(around, fixed)
+    act.open_aggregator(around, fixed, fan)
   else
     act.wait_on(around, fixed.g, fixed.t, fixed.o, fan.r == 1)
   end
 end
 
-function act.open_aggregator(path, fixed)
+function act.open_aggregator(path, fixed, fan)
   if fixed.t >= 0 then store.disarm('j', fixed.g, path, 0) end
-  act.emit(path, fixed.g, { p = fixed.p, e = fixed.e or nil, i = fixed.n })
+  local last = fan.q and (fan.q - 1) % fixed.m + 1 or nil
+  act.emit(path, fixed.g, { p = fixed.p, e = fixed.e or nil, i = fixed.n, o = last })
 end
 
 local function earlier(a, b)
@@ -222,11 +229,11 @@ function act.fan_out(path, e)
     n = count, p = e[4], e = e[5], w = e[6], g = e[7], m = e[8], t = e[9], o = e[10], x = e[11], r = e[12],
   }
   store.put('F' .. name, fixed)
-  store.put('f' .. name, { n = count, x = 0, i = 0, a = 0 })
+  local fan = store.put('f' .. name, { n = count, x = 0, i = 0, a = 0 })
   if count > 0 then
     act.start_items(path, split)
   elseif fixed.g >= 0 then
-    act.open_aggregator(path, fixed)
+    act.open_aggregator(path, fixed, fan)
   end
 end
 
@@ -294,7 +301,7 @@ function act.abandon(path, name, fan, fixed)
     end
   end
   act.mark_dead(name, from * fixed.m, fan.n * fixed.m, fan)
-  if fan.r == fan.n * fixed.m then act.open_aggregator(path, fixed) end
+  if fan.r == fan.n * fixed.m then act.open_aggregator(path, fixed, fan) end
 end
 
 -- Mark places [from, to) as dead, a field at a time.
