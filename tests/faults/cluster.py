@@ -149,7 +149,9 @@ TABLE: dict[str, Fault] = {
     "d2-redis": fault(
         "test_split.py::test_h_d2_lineage_ends_at_aggregator[redis]",
         edit_script(
-            "shared/transition", "act.open_aggregator(around, fixed)", "act.open_aggregator(path, fixed)"
+            "shared/transition",
+            "act.open_aggregator(around, fixed, fan)",
+            "act.open_aggregator(path, fixed, fan)",
         ),
         hangs=True,
     ),
@@ -200,7 +202,9 @@ TABLE: dict[str, Fault] = {
     ),
     "d12-redis": fault(
         "test_split.py::test_h_d12_empty_split_skips_body_and_collects_nothing[redis]",
-        edit_script("shared/transition", "elseif fixed.g >= 0 then act.open_aggregator(path, fixed)", ""),
+        edit_script(
+            "shared/transition", "elseif fixed.g >= 0 then act.open_aggregator(path, fixed, fan)", ""
+        ),
     ),
     "d13-redis": same("test_split.py::test_h_d13_items_may_take_days[redis]", split.TABLE["d13"]),
     "d15-redis": same("test_split.py::test_h_d15_empty_list_stays_a_list[redis]", split.TABLE["d15"]),
@@ -265,9 +269,8 @@ TABLE: dict[str, Fault] = {
         "test_merge.py::test_h_e8_later_edge_wins_conflict_in_any_order[redis]",
         edit_script(
             "shared/transition",
-            "if cache[field] then found[#found + 1] = cache[field] end end return found",
-            "if cache[field] then found[#found + 1] = cache[field] end end "
-            "table.sort(found, function(a, b) return a[6] < b[6] end) return found",
+            "return found, positions",
+            "table.sort(found, function(a, b) return a[6] < b[6] end) return found, positions",
         ),
     ),
     "e9-redis": same("test_merge.py::test_h_e9_merge_output_is_visible_downstream[redis]", merge.TABLE["e9"]),
