@@ -447,6 +447,12 @@ class Workflow:
 
         return deploy(self, client)
 
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """Return the drawing that notebooks show."""
+        from rune.build.notebook import picture  # noqa: PLC0415 - only notebooks need it
+
+        return picture(self)
+
 
 def _is_node(data: Any, id: str) -> bool:
     return isinstance(data, dict) and data.get("id") == id

@@ -160,6 +160,12 @@ class Result:
     def __repr__(self) -> str:
         return f"<Result {self.status}: {len(self._runs)} node runs>"
 
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """Return the drawing with states that notebooks show."""
+        from rune.build.notebook import picture  # noqa: PLC0415 - only notebooks need it
+
+        return picture(self.flow, self) if self.flow is not None else {"text/plain": repr(self)}
+
 
 def _node_run(data: dict[str, Any]) -> NodeRun:
     return NodeRun(

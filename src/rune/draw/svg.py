@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 from xml.sax.saxutils import escape, quoteattr
 
@@ -19,6 +20,10 @@ _STYLE = """
   .link { fill: none; stroke: #8793a5; stroke-width: 1.5; }
   .error { stroke: #d1443c; stroke-dasharray: 5 4; }
   .region { fill: none; stroke: #6ea8fe; stroke-dasharray: 3 4; }
+  .success { stroke: #2f9e5c; stroke-width: 2; }
+  .failed { stroke: #d1443c; stroke-width: 2; }
+  .cancelled { stroke: #c98a1b; stroke-width: 2; }
+  .skipped { opacity: 0.5; }
   @media (prefers-color-scheme: dark) {
     .box { fill: #1e2530; stroke: #465163; }
     .inside { fill: #1c2a40; }
@@ -38,8 +43,8 @@ _MARKER = (
 )
 
 
-def draw_svg(drawing: Drawing) -> str:
-    """Return the drawing as an SVG document, top to bottom."""
+def draw_svg(drawing: Drawing, states: Mapping[str, tuple[str, str]] | None = None) -> str:
+    """Return the drawing as an SVG document, top to bottom. `states` are the state and a note of each node that ran."""
     layout = lay_out(drawing)
     width, height = f"{layout.width:.0f}", f"{layout.height:.0f}"
     parts = [
@@ -54,17 +59,19 @@ def draw_svg(drawing: Drawing) -> str:
     ]
     parts += [_rectangle("region", frame, 12) for frame in layout.frames.values()]
     parts += [_line(link, route) for link, route in zip(drawing.links, layout.routes, strict=True)]
-    parts += [_node(drawing, layout, at) for at in range(len(drawing.boxes))]
+    parts += [_node(drawing, layout, at, states or {}) for at in range(len(drawing.boxes))]
     parts += [_text("caption", each.x, each.y, each.text) for each in layout.captions.values()]
     return "\n".join([*parts, "</svg>"])
 
 
-def _node(drawing: Drawing, layout: Layout, at: int) -> str:
+def _node(drawing: Drawing, layout: Layout, at: int, states: Mapping[str, tuple[str, str]]) -> str:
     box, place = drawing.boxes[at], layout.boxes[at]
     x, y = place.x + place.width / 2, place.y + place.height / 2
-    frame = _rectangle("box inside" if box.splits else "box", place, 9)
+    state, note = states.get(box.id, ("", ""))
+    style = " ".join(each for each in ("box", "inside" if box.splits else "", state) if each)
+    frame = _rectangle(style, place, 9)
     title = _text("title", x, y - 2, shorten(box.title or box.id))
-    return f"<g>{frame}{title}{_text('type', x, y + 14, shorten(box.type))}</g>"
+    return f"<g>{frame}{title}{_text('type', x, y + 14, shorten(note or box.type))}</g>"
 
 
 def _rectangle(style: str, place: Rectangle, corner: int) -> str:
