@@ -10,6 +10,8 @@ from hypothesis import settings
 
 from tests.support.grouping import GroupScheduling, grouped, rank
 
+pytest_plugins = ("rune.testing.plugin",)
+
 # In CI the same change gives the same examples; elsewhere each run draws new ones. There is no deadline, because the
 # duration of an example depends on the load of the machine.
 settings.register_profile("gate", derandomize=True, deadline=None)

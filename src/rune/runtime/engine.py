@@ -125,6 +125,10 @@ class Engine:
         """The number of deliveries that are being executed."""
         return self._worker.busy
 
+    async def renew_leases(self) -> None:
+        """Renew the leases of running nodes now, for a clock that does not run by itself."""
+        await self._components.leases.renew()
+
     def _services(self, roles: frozenset[str]) -> list[Coroutine[Any, Any, None]]:
         found: list[Coroutine[Any, Any, None]] = []
         if "worker" in roles:

@@ -102,9 +102,11 @@ class Harness:
         """Wait until the engine is idle and only time can make it continue. Requires a virtual clock."""
         clock = self.clock
         assert isinstance(clock, VirtualClock), "settle requires a virtual clock"
-        await self.wait_for(lambda: self.engine.busy == 0 and not self._queued() and clock.asleep, deadline)
+        await self.wait_for(lambda: self.engine.busy == 0 and not self.queued and clock.asleep, deadline)
 
-    def _queued(self) -> bool:
+    @property
+    def queued(self) -> bool:
+        """Whether tokens wait in the queue."""
         length = getattr(self.engine.backend.queue, "__len__", None)
         return bool(length()) if length is not None else False
 

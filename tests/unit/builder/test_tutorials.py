@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,3 +23,49 @@ def test_code_of_tutorial_runs(page: str) -> None:
         exec(compile(block, page, "exec"), namespace)
 
     assert len(blocks) >= 5
+
+
+def test_tests_of_tutorial_pass(tmp_path: Path) -> None:
+    blocks = BLOCK.findall((DOCS / "testing.md").read_text(encoding="utf-8"))
+    (tmp_path / "test_tutorial.py").write_text("\n\n".join(blocks), encoding="utf-8")
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "rune.testing.plugin",
+        "-p",
+        "no:cacheprovider",
+        str(tmp_path),
+    ]
+
+    found = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False, env=environment()
+    )
+
+    assert found.returncode == 0, found.stdout
+    assert "3 passed" in found.stdout
+
+
+def test_plugin_imports_nothing_of_the_engine() -> None:
+    code = (
+        "import pytest, sys, rune.testing.plugin; "
+        "print([name for name in sys.modules if name.startswith('rune.')])"
+    )
+
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        env=environment(),
+    )
+
+    assert found.stdout.strip() == "['rune.testing', 'rune.testing.plugin']"
+
+
+def environment() -> dict[str, str]:
+    """The environment with the package of this repository on the path."""
+    return {**os.environ, "PYTHONPATH": str(DOCS.parent / "src")}

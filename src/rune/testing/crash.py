@@ -1,0 +1,259 @@
+"""Crash an engine at every commit point of a run and let another process go on in the same folder.
+
+Children are forked from the test process, which has imported everything. One is ended at a fail point as `kill -9`
+would, a second one completes the execution. The outcome must be that of a run without a crash, and a node with effects
+may be called again only under the same idempotency key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rune.bootstrap import running_engine
+from rune.build.flow import Workflow
+from rune.build.local import embedded_settings, input_bytes, plan_of, read_result
+from rune.build.results import Result
+from rune.runtime import failpoint
+from rune.runtime.maintenance.scheduler import SWEEP_PERIOD_MS
+from rune.testing.clock import VirtualClock
+from rune.testing.engine import Document, workflow_of
+from rune.testing.mocks import MockingRegistry, Mocks, calls_by_effect
+from rune.testing.normal import normal_document
+
+KILLED = 137
+TIMEOUT_S = 60.0
+STALL_S = 0.25
+_KEY = "crash-test"
+_REPORT = "report.json"
+_CALLS = "calls.jsonl"
+
+
+class CrashTestError(AssertionError):
+    """An execution ended differently after a crash, or an effect was repeated under another key."""
+
+
+class Point(tuple[str, int]):
+    """A fail point and the passing at which the process ends."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return f"{self[0]}:{self[1]}"
+
+
+class CrashRun:
+    """An execution that ended. `crash` is the point at which its first process ended, None in the run without one."""
+
+    def __init__(self, result: Result, folder: Path, crash: Point | None) -> None:
+        self.result = result
+        self.folder = folder
+        self.crash = crash
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.result, name)
+
+    def __getitem__(self, key: str | tuple[str, str]) -> Any:
+        return self.result[key]
+
+    def normal(self) -> dict[str, Any]:
+        """Return the execution without ids, times and durations."""
+        return normal_document(self.result.document)
+
+
+class CrashTester:
+    """Runs a workflow once without a crash and then once per point. `folder` is new for each of these runs."""
+
+    def __init__(self, base: Path, mocks: Mocks, *, at: str | None = None, most: int | None = None) -> None:
+        self._base = base
+        self._mocks = mocks
+        self._at = at
+        self._most = most
+        self._count = 0
+        self._point: Point | None = None
+        self._passed: Counter[str] = Counter()
+        self._clean: dict[str, Any] | None = None
+        self.folder = self._next_folder()
+        self.repeated: dict[Point, list[str]] = {}
+
+    def _next_folder(self) -> Path:
+        self._count += 1
+        folder = self._base / f"run-{self._count}"
+        folder.mkdir(parents=True)
+        return folder
+
+    def points(self) -> list[Point]:
+        """Return the points that the run without a crash passed, spread evenly if there are more than `most`."""
+        found = [
+            Point((name, passing))
+            for name, count in self._passed.items()
+            if self._at in (None, name)
+            for passing in range(1, count + 1)
+        ]
+        if self._most is None or len(found) <= self._most:
+            return found
+        return [found[at * len(found) // self._most] for at in range(self._most)]
+
+    def begin(self, point: Point) -> None:
+        """Crash the next run at a point."""
+        self._point = point
+        self.folder = self._next_folder()
+        self._mocks.reset()
+
+    def run(self, document: Document, input: Any = None) -> CrashRun:
+        """Run a workflow: without a crash at first, later with a crash at the current point and a second process."""
+        flow = workflow_of(document)
+        point = self._point
+        if point is not None:
+            code = self._fork(flow, input, lambda: failpoint.arm(*point))
+            if code not in (0, KILLED):
+                raise CrashTestError(
+                    f"the process that was to crash at {point} ended with {code}:\n{self._error()}"
+                )
+        code = self._fork(flow, input, lambda: self._count_points() if point is None else None)
+        if code != 0:
+            raise CrashTestError(
+                f"the process after the crash at {point} ended with {code}:\n{self._error()}"
+            )
+        report = json.loads((self.folder / _REPORT).read_text(encoding="utf-8"))
+        self._mocks.replay(self.folder / _CALLS)
+        if report["unmocked"]:
+            self._mocks.unmocked.extend(report["unmocked"])
+            self._mocks.check()
+        made = CrashRun(Result(report["document"], flow=flow), self.folder, point)
+        self._compare(made, report["points"])
+        return made
+
+    def each(self, document: Document, input: Any = None) -> Any:
+        """Yield the run without a crash, then one per point."""
+        flow = workflow_of(document)
+        yield self.run(flow, input)
+        for point in self.points():
+            self._point = point
+            self.folder = self._next_folder()
+            yield self.run(flow, input)
+
+    def _compare(self, run: CrashRun, points: Mapping[str, int]) -> None:
+        normal = run.normal()
+        if run.crash is None:
+            self._passed = Counter(points)
+            self._clean = normal
+            return
+        if normal != self._clean:
+            raise CrashTestError(f"after a crash at {run.crash}: {difference(self._clean or {}, normal)}")
+        for (node, index), keys in calls_by_effect(self.folder / _CALLS).items():
+            if len(keys) > 1:
+                self.repeated.setdefault(run.crash, []).append(node)
+            if len(set(keys)) > 1 or (len(keys) > 1 and not keys[0]):
+                where = node if index is None else f"{node}, item {index}"
+                raise CrashTestError(
+                    f"after a crash at {run.crash}: `{where}` was called {len(keys)} times under {len(set(keys))} keys"
+                )
+
+    def _count_points(self) -> None:
+        self._passed = Counter()
+
+        def count(name: str) -> None:
+            self._passed[name] += 1
+
+        failpoint.hit = count
+
+    def _error(self) -> str:
+        path = self.folder / "error.txt"
+        return path.read_text(encoding="utf-8") if path.exists() else "it left no message"
+
+    def _fork(self, flow: Workflow, input: Any, prepare: Callable[[], None]) -> int:
+        """Run the workflow in a forked process and return its exit code."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        gc.collect()
+        gc.freeze()
+        with warnings.catch_warnings():
+            # Newer versions of Python warn about threads of the test runner, which the child does not use.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                prepare()
+                self._mocks.record_to(self.folder / _CALLS)
+                asyncio.run(self._execute(flow, input))
+                code = 0
+            # Nothing of the test runner may run in the child.
+            except BaseException:
+                (self.folder / "error.txt").write_text(traceback.format_exc(), encoding="utf-8")
+            finally:
+                os._exit(code)
+        gc.unfreeze()
+        return _wait(child)
+
+    async def _execute(self, flow: Workflow, input: Any) -> None:
+        registry = MockingRegistry(self._mocks, _no_sleep)
+        registry.include(flow.registry())
+        plan = plan_of(flow, registry)
+        data = input_bytes(plan, input)
+        settings = embedded_settings(str(self.folder / "home"))
+        # The time stands still but for the waits of the execution, so that values that depend on it are the same.
+        clock = VirtualClock()
+        async with running_engine(settings, registry=registry, clock=clock, door=False) as engine:
+            accepted, ending = await engine.start(plan, data, key=_KEY, fake_time=True)
+            async with asyncio.timeout(TIMEOUT_S / 2):
+                while not ending.done():
+                    await asyncio.wait([ending], timeout=STALL_S)
+                    # What the first process left behind may be found only by a later turn of the scheduler.
+                    if not ending.done():
+                        clock.advance(SWEEP_PERIOD_MS)
+            result = await read_result(engine, accepted, plan, None)
+        report = {
+            "document": result.document,
+            "points": dict(self._passed),
+            "unmocked": self._mocks.unmocked,
+        }
+        target = self.folder / _REPORT
+        target.write_text(json.dumps(report), encoding="utf-8")
+
+
+def _wait(child: int) -> int:
+    """Return the exit code of a child; end it if it hangs."""
+    deadline = time.monotonic() + TIMEOUT_S
+    pause = 0.001
+    while True:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return -signal.SIGKILL
+        time.sleep(pause)
+        pause = min(pause * 2, 0.02)
+
+
+async def _no_sleep(node: str, ms: int) -> bool:
+    """Let mocked nodes take no time: the executions of crash tests have their own virtual time."""
+    return False
+
+
+def difference(expected: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+    """Describe how two normal forms differ, by field and by node."""
+    lines: list[str] = []
+    for name in ("status", "output", "error", "failed_items"):
+        if expected.get(name) != found.get(name):
+            lines.append(f"{name}: {found.get(name)!r} instead of {expected.get(name)!r}")
+    before: Mapping[str, Any] = expected.get("nodes", {})
+    after: Mapping[str, Any] = found.get("nodes", {})
+    for node in (*before, *(each for each in after if each not in before)):
+        if before.get(node) != after.get(node):
+            lines.append(f"{node}: {after.get(node)!r} instead of {before.get(node)!r}")
+    return "; ".join(lines[:10]) or "no difference"

@@ -1,0 +1,356 @@
+"""An embedded engine for tests: virtual time, mocks, and calls that need no event loop of the test.
+
+engine = EmbeddedEngine(folder)
+run = engine.start(flow, {"near": 1})
+engine.settle()
+engine.advance("5m")
+assert run["merge"].error.code == "TIMEOUT"
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import msgspec
+
+from rune.build.flow import Workflow
+from rune.build.local import input_bytes, plan_of, read_result
+from rune.build.results import NodeError, NodeRun, Result
+from rune.core.definition.model import canonical
+from rune.core.plan.model import Plan
+from rune.nodes.registry import full_registry
+from rune.ports.journal import ExecutionRecord
+from rune.testing.clock import VirtualClock
+from rune.testing.harness import Harness, harness
+from rune.testing.mocks import MockingRegistry, Mocks, milliseconds
+from rune.testing.normal import normal_document
+
+T = TypeVar("T")
+
+Document = Workflow | Mapping[str, Any] | Path | str
+"""A workflow, or what `Workflow.load` takes."""
+
+_WAIT_S = 30.0
+_STEP_MS = 5_000  # less than a lease lasts
+_NEVER_MS = 200 * 366 * 86_400_000  # no timer of a workflow is armed for later
+
+
+def workflow_of(document: Document) -> Workflow:
+    """Return a workflow, loaded if it is not one yet."""
+    return document if isinstance(document, Workflow) else Workflow.load(document)
+
+
+class EventLoopThread:
+    """An event loop in a thread of its own, so that tests with and without a loop can call it."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="rune-testing", daemon=True)
+        self._thread.start()
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine and return its result."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class MockTimers:
+    """Mocked nodes that take virtual time: they occupy a slot and wait for the clock of the test."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
+        self._waiting: dict[asyncio.Future[None], int] = {}
+        self.timeouts: dict[str, float] = {}
+
+    async def sleep(self, node: str, ms: int) -> bool:
+        """Wait for virtual milliseconds; return whether the timeout of the node came first."""
+        timeout = self.timeouts.get(node)
+        timed_out = timeout is not None and timeout * 1000 < ms
+        when = self._clock.now() + (round(timeout * 1000) if timed_out and timeout is not None else ms)
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[waiting] = when
+        try:
+            await waiting
+        finally:
+            self._waiting.pop(waiting, None)
+        return timed_out
+
+    @property
+    def count(self) -> int:
+        """The number of mocked nodes that wait for a time that has not come."""
+        return sum(not each.done() for each in self._waiting)
+
+    @property
+    def next(self) -> int | None:
+        return min((when for each, when in self._waiting.items() if not each.done()), default=None)
+
+    def fire(self) -> None:
+        """Let the nodes go on whose time has come."""
+        for each, when in self._waiting.items():
+            if when <= self._clock.now() and not each.done():
+                each.set_result(None)
+
+
+class Run:
+    """One execution. Its properties read the current state; `run["node"]` is the run of a node."""
+
+    def __init__(self, engine: EmbeddedEngine, accepted: ExecutionRecord, plan: Plan, flow: Workflow) -> None:
+        self._engine = engine
+        self._accepted = accepted
+        self._plan = plan
+        self._flow = flow
+
+    @property
+    def id(self) -> str:
+        return self._accepted.id
+
+    @property
+    def result(self) -> Result:
+        """The result so far."""
+        return self._engine.read(self._accepted, self._plan, self._flow)
+
+    @property
+    def status(self) -> str:
+        return self.result.status
+
+    @property
+    def ended(self) -> bool:
+        return self.result.ended
+
+    @property
+    def output(self) -> Any:
+        return self.result.output
+
+    @property
+    def error(self) -> NodeError | None:
+        return self.result.error
+
+    def __getitem__(self, key: str | tuple[str, str]) -> NodeRun:
+        return self.result[key]
+
+    def __contains__(self, node: object) -> bool:
+        return node in self.result
+
+    def __iter__(self) -> Iterator[NodeRun]:
+        return iter(self.result)
+
+    def explain(self, node: str | None = None, item: str = "") -> Any:
+        """Return what the execution waits for: all of it, or the entry of one node."""
+        return self.result.explain(node, item)
+
+    def normal(self) -> dict[str, Any]:
+        """Return the execution without ids, times and durations, for snapshots and comparisons."""
+        return normal_document(self.result.document)
+
+    def signal(self, name: str, value: Any = None, *, item: str | None = None) -> None:
+        """Send a signal."""
+        self._engine.signal(self, name, value, item=item)
+
+    def raise_for_status(self) -> Result:
+        """Raise ExecutionFailed unless the execution completed."""
+        return self.result.raise_for_status()
+
+    def __repr__(self) -> str:
+        return f"<Run {self.id}: {self.status}>"
+
+
+class EmbeddedEngine:
+    """An engine over the embedded backend in a folder, on a virtual clock. It opens when it is first used."""
+
+    def __init__(self, folder: Path, mocks: Mocks | None = None, *, nodes: Sequence[str] = ()) -> None:
+        self.folder = folder
+        self.mocks = mocks or Mocks()
+        self.clock = VirtualClock()
+        self._nodes = tuple(nodes)
+        self._timers = MockTimers(self.clock)
+        self._registry = MockingRegistry(self.mocks, self._timers.sleep)
+        self._thread: EventLoopThread | None = None
+        self._stack = AsyncExitStack()
+        self._harness: Harness | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the loop of the engine, which is opened if it is not."""
+        if self._thread is None:
+            self._thread = EventLoopThread()
+            self._thread.call(self._open())
+        return self._thread.call(work)
+
+    async def _open(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._registry.include(full_registry(self._nodes))
+        # A test that fails leaves nodes running: nothing waits for them.
+        opened = harness(self.folder, clock=self.clock, registry=self._registry, grace=0.0)
+        self._harness = await self._stack.enter_async_context(opened)
+
+    @property
+    def harness(self) -> Harness:
+        assert self._harness is not None, "the engine is open"
+        return self._harness
+
+    def close(self) -> None:
+        """Stop the engine."""
+        if self._thread is not None:
+            try:
+                self._thread.call(self._stack.aclose())
+            finally:
+                self._thread.close()
+                self._thread = None
+
+    def start(self, document: Document, input: Any = None, **options: Any) -> Run:
+        """Start a workflow. Nothing runs before `settle`, `advance` or a property of the run is awaited."""
+        flow = workflow_of(document)
+        plan = self._plan(flow)
+        data = input_bytes(plan, input)
+
+        async def begin() -> ExecutionRecord:
+            accepted, _ = await self.harness.engine.start(plan, data, **options)
+            return accepted
+
+        return Run(self, self.call(begin()), plan, flow)
+
+    def run(self, document: Document, input: Any = None, **options: Any) -> Run:
+        """Run a workflow to its end; waits take no real time."""
+        run = self.start(document, input, **options)
+        self.call(self._until_end(run.id))
+        self.mocks.check()
+        return run
+
+    def deploy(self, document: Document) -> None:
+        """Store a workflow, so that `workflow` nodes can start it."""
+        flow = workflow_of(document)
+        plan = self._plan(flow)
+
+        async def store() -> None:
+            await self.harness.engine.services.workflows.deploy(canonical(plan.definition))
+
+        self.call(store())
+
+    def _plan(self, flow: Workflow) -> Plan:
+        self._registry.include(flow.registry(self._nodes))
+        plan = plan_of(flow, self._registry)
+        for node in plan.definition.nodes:
+            if node.timeout is not None:
+                self._timers.timeouts[node.id] = node.timeout
+        return plan
+
+    def settle(self) -> None:
+        """Wait until only time or a signal can make an execution continue."""
+        self.call(self._settle())
+        self.mocks.check()
+
+    def advance(self, duration: str | float | timedelta) -> None:
+        """Advance the time, stopping at each timer, and wait until the engine is idle."""
+        self.call(self._advance(milliseconds(duration)))
+        self.mocks.check()
+
+    def signal(self, run: Run, name: str, value: Any = None, *, item: str | None = None) -> None:
+        """Send a signal to an execution and wait until the engine is idle."""
+
+        async def send() -> None:
+            await self._settle()
+            await self.harness.engine.services.executions.signal(
+                run.id, name, msgspec.json.encode(value), item=item
+            )
+            await self._settle()
+
+        self.call(send())
+
+    def cancel(self, run: Run, reason: str = "") -> None:
+        """Cancel an execution."""
+
+        async def send() -> None:
+            await self.harness.engine.services.executions.cancel(run.id, reason)
+            await self._settle()
+
+        self.call(send())
+
+    def read(self, accepted: ExecutionRecord, plan: Plan, flow: Workflow) -> Result:
+        """Return the result of an execution so far."""
+        return self.call(read_result(self.harness.engine, accepted, plan, flow))
+
+    async def _settle(self) -> None:
+        found = self.harness
+
+        def idle() -> bool:
+            return found.engine.busy == self._timers.count and not found.queued and self.clock.asleep
+
+        await found.wait_for(idle, _WAIT_S)
+
+    async def _next(self) -> int | None:
+        """Return the nearest time at which something happens: a timer, or the end of a mocked node."""
+        now = self.clock.now()
+        due = await self.harness.engine.backend.state.next_due()
+        times = [
+            each for each in (due, self._timers.next) if each is not None and now < each < now + _NEVER_MS
+        ]
+        return min(times, default=None)
+
+    async def _advance(self, ms: int) -> None:
+        end = self.clock.now() + ms
+        await self._settle()
+        while True:
+            due = await self._next()
+            if due is None or due > end:
+                break
+            await self._move_to(due)
+            await self._settle()
+        await self._move_to(end)
+        await self._settle()
+
+    async def _move_to(self, when: int) -> None:
+        # Mocked nodes that run hold leases, which would expire if the time jumped past them.
+        while self._timers.count and when - self.clock.now() > _STEP_MS:
+            self.clock.advance(_STEP_MS)
+            await self.harness.engine.renew_leases()
+        self.clock.advance(max(0, when - self.clock.now()))
+        self._timers.fire()
+
+    async def _until_end(self, execution: str) -> None:
+        ending = await self.harness.engine.wait_for(execution)
+        while not ending.done():
+            await self._settle()
+            if ending.done() or self.mocks.unmocked:
+                return
+            due = await self._next()
+            if due is not None:
+                await self._move_to(due)
+            elif not self.clock.advance_to_next() or not await self._can_go_on(execution):
+                raise AssertionError(await self._stuck(execution))
+
+    async def _can_go_on(self, execution: str) -> bool:
+        """Return whether a further turn of the scheduler may change something: not if all nodes wait for signals."""
+        await self._settle()
+        waiting = await self._waiting(execution)
+        return not waiting or any(not each.reason.startswith("waits for signal") for each in waiting)
+
+    async def _waiting(self, execution: str) -> list[Any]:
+        engine = self.harness.engine
+        record = await engine.backend.journal.accepted(execution)
+        assert record is not None
+        plan = await engine.plans.plan(record.hash)
+        result = await read_result(engine, record, plan, None)
+        found: list[Any] = result.explain()
+        return found
+
+    async def _stuck(self, execution: str) -> str:
+        lines = [f"`{each.node}` {each.reason}" for each in await self._waiting(execution)]
+        return f"the execution cannot go on: {'; '.join(lines) or 'no timer is armed'}. Send a signal, or use start()"

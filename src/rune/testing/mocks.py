@@ -1,0 +1,297 @@
+"""Mocks of nodes: what a node returns, how it fails and how long it takes, instead of running.
+
+    mocks.node("quote").fails("HTTP_TIMEOUT", times=2).returns({"status": 200, "body": {"price": 7}})
+    mocks.type("smtp").returns({"sent": True})
+    assert mocks.node("quote").calls[0].parameters["url"] == "https://shop.example/a-7"
+
+The parameters of a mocked node are resolved and checked as always.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import timedelta
+from inspect import iscoroutinefunction
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rune.core.execution.outcome import Error, Failure, Outcome, Output, Suspend
+from rune.core.node_type import NodeType
+from rune.errors import RuneError
+from rune.nodes.base import NodeCall, RunnableType
+from rune.nodes.registry import Registry
+
+Sleep = Callable[[str, int], Awaitable[bool]]
+"""Wait for virtual milliseconds in a node; return whether its timeout came first."""
+
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+
+
+class UnmockedNodeError(AssertionError):
+    """A node with effects ran without a mock."""
+
+
+def milliseconds(duration: str | float | timedelta) -> int:
+    """Return a duration such as `3d`, `1h30m` or `250ms` in milliseconds; a number is in seconds."""
+    if isinstance(duration, timedelta):
+        return round(duration.total_seconds() * 1000)
+    if isinstance(duration, int | float):
+        return round(duration * 1000)
+    parts = _DURATION.findall(duration)
+    if not parts or "".join(number + unit for number, unit in parts) != duration:
+        raise ValueError(
+            f"`{duration}` is not a duration; write `30s`, `5m`, `1h30m`, `3d` or seconds as a number"
+        )
+    return round(sum(float(number) * _UNITS_MS[unit] for number, unit in parts))
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """One call of a mocked node. `index` is the position of the item in the innermost split."""
+
+    node: str
+    parameters: dict[str, Any]
+    attempt: int
+    idempotency_key: str
+    index: int | None = None
+
+
+@dataclasses.dataclass
+class _Answer:
+    outcome: Any
+    times: int | None
+
+
+class Mock:
+    """What a node does instead of running. Answers are given in order; the last one stays."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.calls: list[Call] = []
+        self._answers: list[_Answer] = []
+        self._takes_ms = 0
+        self._items: dict[int, Mock] = {}
+        self._real = False
+
+    def returns(self, value: Any = None, *, times: int | None = None) -> Mock:
+        """Return a value, or what a function returns for the call."""
+        self._answers.append(_Answer(value if callable(value) else Output(value), times))
+        return self
+
+    def fails(
+        self, code: str, message: str = "", *, times: int | None = None, permanent: bool | None = None
+    ) -> Mock:
+        """Fail with an error code, always or for some calls."""
+        error = Error(code, message or f"mocked failure of `{self.name}`", permanent=permanent)
+        self._answers.append(_Answer(Failure(error), times))
+        return self
+
+    def takes(self, duration: str | float | timedelta) -> Mock:
+        """Take this long in virtual time."""
+        self._takes_ms = milliseconds(duration)
+        return self
+
+    def runs(self) -> Mock:
+        """Run the node as it is, and record its calls."""
+        self._real = True
+        return self
+
+    def item(self, index: int) -> Mock:
+        """Return the mock for one item of the innermost split."""
+        return self._items.setdefault(index, Mock(f"{self.name}, item {index}"))
+
+    @property
+    def distinct_keys(self) -> int:
+        """How many different idempotency keys the calls had."""
+        return len({each.idempotency_key for each in self.calls})
+
+    @property
+    def is_set(self) -> bool:
+        return bool(self._answers or self._real or self._takes_ms)
+
+    def chosen(self, index: int | None) -> Mock:
+        """Return the mock of an item if there is one, else this one."""
+        return self._items.get(index, self) if index is not None else self
+
+    def answer(self, call: Call) -> Any:
+        """Return the outcome of a call."""
+        if not self._answers:
+            return Output(None)
+        current = self._answers[0]
+        if current.times is not None:
+            current.times -= 1
+            if current.times <= 0:
+                self._answers.pop(0)
+        if callable(current.outcome):
+            made = current.outcome(call)
+            return made if isinstance(made, Output | Failure) else Output(made)
+        return current.outcome
+
+
+class Mocks:
+    """The mocks of one test, by node id and by type. A node with effects that has none fails the test."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, Mock] = {}
+        self._types: dict[str, Mock] = {}
+        self._strict = True
+        self._log: Path | None = None
+        self.unmocked: list[str] = []
+
+    def node(self, id: str) -> Mock:
+        """Return the mock of a node."""
+        return self._nodes.setdefault(id, Mock(id))
+
+    def type(self, name: str) -> Mock:
+        """Return the mock of all nodes of a type that have no mock of their own."""
+        return self._types.setdefault(name, Mock(name))
+
+    def strict(self, enabled: bool = True) -> None:
+        """Whether a node with effects must have a mock; the default is yes."""
+        self._strict = enabled
+
+    def reset(self) -> None:
+        """Forget all mocks and calls."""
+        self._nodes.clear()
+        self._types.clear()
+        self.unmocked.clear()
+        self._strict = True
+
+    def check(self) -> None:
+        """Raise UnmockedNodeError if a node with effects ran without a mock."""
+        if self.unmocked:
+            first = self.unmocked[0]
+            raise UnmockedNodeError(
+                f"`{first}` has effects and no mock: write mocks.node({first!r}).returns(…), or .runs() to run it"
+            )
+
+    def record_to(self, log: Path) -> None:
+        """Append each call to a file as well, so that another process can read them."""
+        self._log = log
+
+    def replay(self, log: Path) -> None:
+        """Add the calls that a file recorded."""
+        if log.exists():
+            for line in log.read_text(encoding="utf-8").splitlines():
+                found = json.loads(line)
+                kind = found.pop("type")
+                call = Call(**found)
+                self.node(call.node).calls.append(call)
+                if kind in self._types:
+                    self._types[kind].calls.append(call)
+
+    def find(self, kind: RunnableType, node: str, index: int | None) -> Mock | None:
+        """Return the mock for a run of a node."""
+        names = (kind.type.name, *kind.type.aliases)
+        candidates = (self._nodes.get(node), *(self._types.get(name) for name in names))
+        for each in candidates:
+            if each is not None and each.chosen(index).is_set:
+                return each.chosen(index)
+        return None
+
+    def note(self, kind: RunnableType, call: Call, mock: Mock) -> None:
+        """Record a call."""
+        recorders = {id(mock): mock, id(own := self.node(call.node)): own}
+        for each in recorders.values():
+            each.calls.append(call)
+        if self._log is not None:
+            line = json.dumps({"type": kind.type.name, **dataclasses.asdict(call)}, default=str)
+            descriptor = os.open(self._log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            try:
+                os.write(descriptor, f"{line}\n".encode())
+            finally:
+                os.close(descriptor)
+
+    def needs_mock(self, kind: RunnableType, call: NodeCall[Any]) -> bool:
+        """Whether a node without a mock must not run: it has effects outside of the engine."""
+        if not self._strict or kind.run.__module__.startswith(("rune.nodes.control", "rune.nodes.data")):
+            return False
+        try:
+            return bool(kind.type.effectful(msgspec.to_builtins(call.parameters)))
+        except (KeyError, TypeError, ValueError):
+            return True
+
+
+class MockingRegistry(Registry):
+    """Node types whose nodes are mocked where a mock is set. Types can be added while the engine runs."""
+
+    def __init__(self, mocks: Mocks, sleep: Sleep) -> None:
+        self._kinds = {}
+        self._by_name: dict[str, NodeType] = {}
+        self.catalogue = self._by_name
+        self._mocks = mocks
+        self._sleep = sleep
+
+    def include(self, kinds: Iterable[RunnableType]) -> None:
+        """Add the types that are not known yet."""
+        for kind in kinds:
+            if kind.type.name not in self._kinds:
+                self._kinds[kind.type.name] = self._mocked(kind)
+                for name in (kind.type.name, *kind.type.aliases):
+                    self._by_name[name] = kind.type
+
+    def _mocked(self, kind: RunnableType) -> RunnableType:
+        behaviour: Any = kind.run
+
+        def begin(call: NodeCall[Any]) -> tuple[Mock | None, Call, Outcome | None]:
+            index = _index(call)
+            mock = self._mocks.find(kind, call.node, index)
+            made = Call(
+                call.node, msgspec.to_builtins(call.parameters), call.attempt, call.idempotency_key, index
+            )
+            if mock is None and self._mocks.needs_mock(kind, call):
+                self._mocks.unmocked.append(call.node)
+                return None, made, Failure(Error("NOT_MOCKED", f"`{call.node}` has effects and no mock"))
+            return mock, made, None
+
+        def mocked(call: NodeCall[Any]) -> Any:
+            mock, made, refused = begin(call)
+            if refused is not None or mock is None:
+                return refused or behaviour(call)
+            if mock._takes_ms and kind.type.suspends:
+                if not call.resumed:
+                    self._mocks.note(kind, made, mock)
+                    return Suspend(until=call.now + mock._takes_ms)
+            elif mock._takes_ms:
+                raise TypeError(f"`{call.node}` is a pure node and takes no time")
+            else:
+                self._mocks.note(kind, made, mock)
+            return behaviour(call) if mock._real else mock.answer(made)
+
+        async def mocked_async(call: NodeCall[Any]) -> Any:
+            mock, made, refused = begin(call)
+            if refused is not None or mock is None:
+                return refused or await behaviour(call)
+            self._mocks.note(kind, made, mock)
+            if mock._takes_ms and await self._sleep(call.node, mock._takes_ms):
+                return Failure(Error("TIMEOUT", "the node took longer than its timeout", engine=True))
+            return await behaviour(call) if mock._real else mock.answer(made)
+
+        chosen = mocked_async if iscoroutinefunction(behaviour) else mocked
+        return msgspec.structs.replace(kind, run=chosen)
+
+
+def _index(call: NodeCall[Any]) -> int | None:
+    """Return the position of the item in the innermost split."""
+    try:
+        found = call.scope["$index"]
+    except (KeyError, RuneError):
+        return None
+    return found if isinstance(found, int) else None
+
+
+def calls_by_effect(log: Path) -> dict[tuple[str, int | None], Sequence[str]]:
+    """Return the idempotency keys of all recorded calls by node and item."""
+    found: dict[tuple[str, int | None], list[str]] = {}
+    if log.exists():
+        for line in log.read_text(encoding="utf-8").splitlines():
+            each = json.loads(line)
+            found.setdefault((each["node"], each["index"]), []).append(each["idempotency_key"])
+    return {key: tuple(keys) for key, keys in found.items()}

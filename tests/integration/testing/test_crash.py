@@ -1,0 +1,131 @@
+"""Crash tests: every commit point is passed, effects repeat only under one key, and a node that ignores it is found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rune import NodeContext
+from rune import node as node_type
+from rune.build import Workflow, aggregator, http, input, output, split, wait
+from rune.testing.crash import CrashTester, CrashTestError, Point
+from rune.testing.mocks import Mocks
+from tests.support.whole import WHOLE
+
+
+@node_type("tests.book")
+def book(ctx: NodeContext, ledger: str, amount: int, careless: bool = False) -> int:
+    """Books an amount in a file. The service ignores a second booking under the same key, unless it is careless."""
+    path = Path(ledger)
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    if careless or ctx.idempotency_key not in (line.split()[0] for line in lines):
+        with path.open("a", encoding="utf-8") as file:
+            file.write(f"{ctx.idempotency_key} {amount}\n")
+    return amount
+
+
+def booking(ledger: Path, *, careless: bool = False) -> Workflow:
+    flow = Workflow("booking")
+    with flow:
+        start = input("start")
+        booked = book.node("book", ledger=str(ledger), amount=start.out.amount, careless=careless)
+        done = output("done", value=booked.out)
+    start >> booked >> done
+    return flow
+
+
+def mixed() -> Workflow:
+    flow = Workflow("mixed")
+    with flow:
+        start = input("start")
+        pause = wait("pause", amount=3, unit="days")
+        each = split("each", input_array=start.out.ids)
+        call = http("call", url=f"https://shop.example/{flow.item}")
+        every = aggregator("every")
+        done = output("done", value=every.out)
+    start >> pause >> each >> call >> every >> done
+    return flow
+
+
+@pytest.mark.rune_crash
+def test_booking_is_made_once_whatever_point_the_process_crashes_at(
+    rune_crash: CrashTester, rune_mocks: Mocks
+) -> None:
+    ledger = rune_crash.folder / "ledger"
+    rune_mocks.node("book").runs()
+
+    run = rune_crash.run(booking(ledger), {"amount": 5})
+
+    assert (run.status, run.output) == ("completed", 5)
+    assert len(ledger.read_text(encoding="utf-8").splitlines()) == 1
+    assert rune_mocks.node("book").distinct_keys == 1
+
+
+def test_booking_that_ignores_the_key_is_made_twice_after_a_crash_behind_the_effect(
+    rune_crash: CrashTester, rune_mocks: Mocks
+) -> None:
+    def booked() -> int:
+        rune_mocks.node("book").runs()
+        ledger = rune_crash.folder / "ledger"
+        rune_crash.run(booking(ledger, careless=True), {"amount": 5})
+        return len(ledger.read_text(encoding="utf-8").splitlines())
+
+    assert booked() == 1
+    found: dict[str, int] = {}
+    for point in rune_crash.points():
+        rune_crash.begin(point)
+        found[str(point)] = booked()
+
+    assert set(found.values()) == {1, 2}
+    assert [str(point) for point, nodes in rune_crash.repeated.items() if "book" in nodes] == [
+        point for point, count in found.items() if count == 2
+    ]
+
+
+@pytest.mark.rune_crash(most=12 if not WHOLE else None)
+def test_mixed_workflow_has_one_outcome_whatever_point_the_process_crashes_at(
+    rune_crash: CrashTester, rune_mocks: Mocks
+) -> None:
+    rune_mocks.node("call").returns(lambda call: {"body": call.parameters["url"][-1]})
+
+    run = rune_crash.run(mixed(), {"ids": [1, 2, 3]})
+
+    assert [each["body"] for each in run.output] == ["1", "2", "3"]
+    assert rune_mocks.node("call").distinct_keys == 3
+
+
+@node_type("tests.count_runs")
+def count_runs(ctx: NodeContext, counter: str) -> int:
+    """Returns how often it has run, which a workflow must not depend on."""
+    with Path(counter).open("a", encoding="utf-8") as file:
+        file.write("x")
+    return len(Path(counter).read_text(encoding="utf-8"))
+
+
+def test_outcome_that_depends_on_the_crash_is_reported_with_node_and_point(
+    rune_crash: CrashTester, rune_mocks: Mocks
+) -> None:
+    def run() -> None:
+        rune_mocks.strict(False)
+        flow = Workflow("counting")
+        with flow:
+            start = input("start")
+            counted = count_runs.node("counted", counter=str(rune_crash.folder / "counter"))
+        start >> counted
+        rune_crash.run(flow)
+
+    run()
+    rune_crash.begin(Point(("ran", 1)))
+
+    with pytest.raises(CrashTestError, match=r"after a crash at ran:1: output: .* instead of .*; counted: "):
+        run()
+
+
+def test_crash_point_can_be_chosen(tmp_path: Path, rune_mocks: Mocks) -> None:
+    rune_mocks.node("book").runs()
+    tester = CrashTester(tmp_path / "chosen", rune_mocks, at="journaled", most=1)
+
+    runs = list(tester.each(booking(tmp_path / "ledger"), {"amount": 5}))
+
+    assert [str(run.crash) for run in runs] == ["None", "journaled:1"]
