@@ -78,6 +78,8 @@ SCHEMAS: dict[type[Model], tuple[str, ...]] = {
     models.Worker: ("WorkerView",),
     models.WorkerList: ("WorkerList",),
     models.NodeTypeList: ("Catalogue",),
+    models.CredentialType: ("CredentialTypeView",),
+    models.CredentialTypeList: ("CredentialTypeList",),
     models.ProblemDocument: ("ProblemDocument",),
 }
 # Base classes, and the response of a route that is not part of the document.

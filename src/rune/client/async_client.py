@@ -618,6 +618,11 @@ class AsyncClient:
         found = await self._send(calls.node_types())
         return found.nodes
 
+    async def credential_types(self) -> list[models.CredentialType]:
+        """List the credential types with the schemas of their fields."""
+        found = await self._send(calls.credential_types())
+        return found.credential_types
+
     async def workflow_schema(self) -> dict[str, Any]:
         """Get the JSON Schema of workflow documents, with the node types of the server."""
         return await self._send(calls.workflow_schema())

@@ -423,6 +423,10 @@ def node_types() -> Call[models.NodeTypeList]:
     return _get("/nodes", models.NodeTypeList)
 
 
+def credential_types() -> Call[models.CredentialTypeList]:
+    return _get("/credential-types", models.CredentialTypeList)
+
+
 def workflow_schema() -> Call[dict[str, Any]]:
     return _get("/schemas/workflow", dict[str, Any])
 

@@ -601,6 +601,11 @@ class Client:
         found = self._send(calls.node_types())
         return found.nodes
 
+    def credential_types(self) -> list[models.CredentialType]:
+        """List the credential types with the schemas of their fields."""
+        found = self._send(calls.credential_types())
+        return found.credential_types
+
     def workflow_schema(self) -> dict[str, Any]:
         """Get the JSON Schema of workflow documents, with the node types of the server."""
         return self._send(calls.workflow_schema())

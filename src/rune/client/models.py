@@ -588,6 +588,20 @@ class WorkerList(Model, frozen=True, kw_only=True):
     workers: list[Worker]
 
 
+class CredentialType(Model, frozen=True, kw_only=True):
+    """A credential type with the JSON Schema of its fields."""
+
+    type: str
+    summary: str = ""
+    fields: dict[str, Any]
+    secrets: list[str] = []
+    node_types: list[str] = []
+
+
+class CredentialTypeList(Model, frozen=True, kw_only=True):
+    credential_types: list[CredentialType]
+
+
 class NodeTypeList(Model, frozen=True, kw_only=True):
     nodes: list[dict[str, Any]]
 

@@ -59,6 +59,13 @@ class NodeType(msgspec.Struct, frozen=True, kw_only=True):
     summary: str = ""
     doc: str = ""
     output: str = ""
+    # How editors present it: a group, the name of an icon, the JSON Schema of the output (None: it depends on the
+    # parameters or the input), and controls by parameter where its schema does not tell the right one.
+    category: str = "custom"
+    icon: str = "puzzle"
+    output_schema: Mapping[str, Any] | None = None
+    widgets: Mapping[str, str] = {}
+    credential_types: tuple[str, ...] = ()  # those that the node can use; empty with `credentials`: any
     errors: Mapping[str, str] = {}
     permanent: frozenset[str] = frozenset()  # codes that `retry` does not cover, besides `PERMANENT_CODES`
     by_status: frozenset[str] = (

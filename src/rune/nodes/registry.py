@@ -272,6 +272,11 @@ def describe(registry: Registry, each: NodeType) -> dict[str, Any]:
         "summary": each.summary,
         "doc": each.doc,
         "output": each.output,
+        "output_schema": None if each.output_schema is None else dict(each.output_schema),
+        "category": each.category,
+        "icon": each.icon,
+        "widgets": _widgets(each),
+        "credential_types": list(each.credential_types),
         "errors": dict(each.errors),
         "error_classes": {code: each.error_class(code) for code in each.errors},
         "outlets": _outlets(each),
@@ -283,6 +288,12 @@ def describe(registry: Registry, each: NodeType) -> dict[str, Any]:
         "runnable": each.name in registry,
         "parameters": dict(each.schema),
     }
+
+
+def _widgets(each: NodeType) -> dict[str, str]:
+    """Return the declared widgets; other parameters that are one expression get that widget."""
+    found = {name: "expression" for name, kind in each.kinds.items() if kind in {"expression", "element"}}
+    return found | dict(each.widgets)
 
 
 def _outlets(each: NodeType) -> list[str]:

@@ -15,6 +15,7 @@ from msgspec import inspect
 from rune.core.definition import problems
 from rune.core.definition.problems import Problem, did_you_mean
 from rune.core.node_type import NodeType, ParameterKind
+from rune.nodes.presentation import PRESENTATION
 
 Dynamic = Callable[[str], bool]
 """Whether a text is an expression or template, whose type is known only at run time."""
@@ -290,12 +291,12 @@ def declare(
     """
     kinds = kinds or {}
     return NodeType(
+        **{**PRESENTATION.get(name, {}), **traits},
         name=name,
         schema=Schema(parameters),
         kinds=kinds,
         lax=lax,
         check=_checker(parameters, kinds, lax, extra),
-        **traits,
     )
 
 

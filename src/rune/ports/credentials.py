@@ -230,6 +230,29 @@ def is_id(reference: str) -> bool:
     return _CREDENTIAL_ID_PATTERN.fullmatch(reference) is not None
 
 
+def described_types() -> list[dict[str, Any]]:
+    """Describe every credential type: its name, a summary, the JSON Schema of its fields, and the secret ones."""
+    found: list[dict[str, Any]] = []
+    for name, kind in TYPES.items():
+        (_, schemas) = msgspec.json.schema_components([kind], ref_template="{name}")
+        schema = dict(schemas[kind.__name__])
+        schema.pop("title", None)
+        summary = schema.pop("description", "")
+        schema["properties"] = {key: each for key, each in schema["properties"].items() if key != "type"}
+        schema["required"] = [each for each in schema.get("required", []) if each != "type"]
+        if kind is Custom:  # given without the field around them
+            schema = schema["properties"]["values"]
+        found.append(
+            {
+                "type": name,
+                "summary": summary,
+                "fields": schema,
+                "secrets": ["*"] if kind is Custom else list(secret_names(kind)),
+            }
+        )
+    return found
+
+
 def fields_of(type: str, values: Mapping[str, Any]) -> AnyFields:
     """Convert values to the fields of a credential type. Error messages name the field and contain no values."""
     kind = TYPES.get(type)

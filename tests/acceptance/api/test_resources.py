@@ -39,6 +39,21 @@ def test_credential_values_are_never_returned(tmp_path: Path) -> None:
     run(tmp_path, work)
 
 
+def test_credential_types_describe_their_fields(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        found = {each.type: each for each in await server.client.credential_types()}
+        assert set(found) == {"basic", "bearer", "header", "api_key", "oauth2", "smtp", "custom"}
+        assert found["basic"].secrets == ["password"]
+        assert found["basic"].fields["required"] == ["username", "password"]
+        assert found["smtp"].node_types == ["smtp"]
+        assert {"http", "llm_service"} <= set(found["oauth2"].node_types)
+        http = await server.get("/nodes/http")
+        assert (http["category"], http["icon"]) == ("integration", "globe")
+        assert set(http["output_schema"]["properties"]) == {"status", "body", "headers", "duration_ms"}
+
+    run(tmp_path, work)
+
+
 def test_node_types_include_schemas(tmp_path: Path) -> None:
     async def work(server: RunningServer) -> None:
         names = [each["type"] for each in (await server.get("/nodes"))["nodes"]]

@@ -106,6 +106,7 @@ REMOTE: dict[str, Arguments] = {
     "keys revoke": lambda remote: (remote.key("e-revoked"),),
     "audit-log": lambda remote: (),
     "nodes": lambda remote: (),
+    "schema": lambda remote: (),
     "workers": lambda remote: (),
     "triggers list": lambda remote: (),
     "triggers show": lambda remote: (remote.trigger,),

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 from jsonschema import Draft202012Validator
 
 from rune.core.definition import problems
 from rune.core.node_type import JoinRule, NodeType, Window
-from rune.nodes.registry import STANDARD, catalogue, standard_catalogue
+from rune.nodes.custom import kind_of
+from rune.nodes.custom import node as node_type
+from rune.nodes.presentation import Widget
+from rune.nodes.registry import STANDARD, catalogue, describe, standard_catalogue, standard_registry
+from rune.ports.credentials import TYPES as CREDENTIAL_TYPES
+from rune.testing.harness import harness
+from tests.support.documents import document, node
 
 TYPES = pytest.mark.parametrize("kind", STANDARD, ids=lambda kind: kind.name)
 
@@ -32,6 +40,66 @@ def test_catalogue_contains_all_names_and_aliases() -> None:
 def test_duplicate_name_is_rejected() -> None:
     with pytest.raises(ValueError, match="`a`"):
         catalogue([NodeType(name="a"), NodeType(name="b", aliases=("a",))])
+
+
+@TYPES
+def test_type_is_presented(kind: NodeType) -> None:
+    shown = describe(standard_registry(), kind)
+
+    assert shown["category"] in {"trigger", "control", "data", "integration"}
+    assert kind.trigger == (shown["category"] == "trigger")
+    assert shown["icon"] not in {"", "puzzle"}
+    assert set(shown["widgets"]) <= set(kind.schema["properties"])
+    assert set(shown["widgets"].values()) <= set(get_args(Widget))
+    assert set(shown["credential_types"]) <= set(CREDENTIAL_TYPES)
+    assert bool(shown["credential_types"]) == kind.credentials
+    if shown["output_schema"] is not None:
+        Draft202012Validator.check_schema(shown["output_schema"])
+
+
+def test_output_schemas_match_outputs(tmp_path: Path) -> None:
+    raw = document(
+        [
+            node("in", "input"),
+            node("if", "conditional", {"expression": "true"}),
+            node("pick", "switch", {"rules": [{"value": 1, "compare": 1}]}),
+            node("none", "switch", {"rules": [{"value": 1, "compare": 2}]}),
+            node("few", "limit", {"input_array": "$trigger.xs", "count": 1}),
+            node("some", "filter", {"input_array": "$trigger.xs", "expression": "$item > 1"}),
+            node("order", "sort", {"input_array": "$trigger.xs"}),
+            node("when", "datetime", {"operation": "now"}),
+            node("each", "split", {"input_array": "$trigger.xs"}),
+            node("all", "aggregator"),
+        ],
+        *("in>if", "if>pick:true", "if>none:true", "pick>few:case_0", "few>some", "some>order", "order>when"),
+        *("when>each", "each>all"),
+    )
+
+    async def run() -> dict[str, Any]:
+        async with harness(tmp_path) as engine:
+            return await engine.run(raw, {"xs": [3, 1, 2]})
+
+    result = asyncio.run(run())
+
+    assert result["status"] == "completed"
+    types = {each["id"]: standard_catalogue()[each["type"]] for each in raw["nodes"]}
+    checked = {
+        each["node_id"]: Draft202012Validator(dict(schema)).is_valid(each["output"])
+        for each in result["nodes"]
+        if (schema := types[each["node_id"]].output_schema) is not None
+    }
+    assert checked == dict.fromkeys(("if", "pick", "none", "few", "some", "order", "when", "all"), True)
+
+
+def test_custom_type_states_its_presentation() -> None:
+    @node_type("acme.score", effectful=False, category="crm", icon="gauge", widgets={"text": "text"})
+    def score(text: str) -> int:
+        return len(text)
+
+    kind = kind_of(score)
+    assert kind is not None
+    shown = describe(standard_registry().extended([kind]), kind.type)
+    assert (shown["category"], shown["icon"], shown["widgets"]) == ("crm", "gauge", {"text": "text"})
 
 
 @TYPES

@@ -8,7 +8,7 @@ from fastapi import Body
 from pydantic import Field
 from starlette.responses import Response
 
-from rune.ports.credentials import CredentialNotFoundError
+from rune.ports.credentials import CredentialNotFoundError, described_types
 from rune.server.auth import requires
 from rune.server.parameters import CredentialName
 from rune.server.responses import Reply, documented, no_content
@@ -27,6 +27,23 @@ Grantee = Annotated[
     ),
 ]
 Grantees = Annotated[list[Grantee], Field(max_length=32)]
+
+
+class CredentialTypeView(View, frozen=True, kw_only=True):
+    """A credential type. `fields` is the JSON Schema of its values, `secrets` names those that are never shown, and
+    `node_types` are the types whose nodes can use it; types that take any credential are not listed."""
+
+    type: str
+    summary: str
+    fields: dict[str, Any]
+    secrets: list[str]
+    node_types: list[str]
+
+
+class CredentialTypeList(View, frozen=True, kw_only=True):
+    """All credential types."""
+
+    credential_types: list[CredentialTypeView]
 
 
 class CredentialBody(JsonBody):
@@ -92,6 +109,30 @@ async def add_credential(
         grants=tuple(body.grants),
     )
     return Reply(credential_view(found), 201, {"Location": f"{PREFIX}/credentials/{found.name}"})
+
+
+@credentials.get(
+    "/credential-types",
+    summary="List credential types",
+    dependencies=[requires("view")],
+    response_model=CredentialTypeList,
+)
+async def list_credential_types(server: Server) -> Response:
+    """With the fields of each, for forms."""
+    known = {each.name: each for each in server.engine.registry.catalogue.values()}
+    return Reply(
+        CredentialTypeList(
+            credential_types=[
+                CredentialTypeView(
+                    **described,
+                    node_types=[
+                        name for name, each in known.items() if described["type"] in each.credential_types
+                    ],
+                )
+                for described in described_types()
+            ]
+        )
+    )
 
 
 @credentials.get(

@@ -178,13 +178,20 @@ async def list_execution_timers(execution: ExecutionId, server: Server) -> Respo
 
 
 class NodeTypeView(View, frozen=True, kw_only=True):
-    """A node type. `parameters` is a JSON Schema."""
+    """A node type. `parameters` is a JSON Schema, and so is `output_schema`, which is null if the output depends on the
+    parameters or the input. `widgets` names controls by parameter, `icon` an icon of the Lucide set. A node with
+    `credentials` and without `credential_types` takes any."""
 
     type: str
     aliases: list[str]
     summary: str
     doc: str
     output: str
+    output_schema: dict[str, Any] | None
+    category: str
+    icon: str
+    widgets: dict[str, str]
+    credential_types: list[str]
     errors: dict[str, str]
     error_classes: dict[str, ErrorClass]
     outlets: list[str]
