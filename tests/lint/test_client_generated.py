@@ -50,6 +50,8 @@ SCHEMAS: dict[type[Model], tuple[str, ...]] = {
     models.Workflow: ("WorkflowView",),
     models.WorkflowPage: ("WorkflowPage",),
     models.WorkflowVersion: ("WorkflowDetail",),
+    models.Preview: ("PreviewView",),
+    models.PlannedNode: ("PlannedNode",),
     models.NodePlace: ("NodePlace",),
     models.EdgePlace: ("EdgePlace",),
     models.FramePlace: ("FramePlace",),

@@ -393,9 +393,12 @@ class AsyncClient:
         """Get the text that a version was deployed with, JSON or YAML."""
         return await self._send(calls.source(workflow, version))
 
-    async def check(self, definition: dict[str, Any] | str) -> models.Checked:
-        """Validate a definition without storing it."""
-        return await self._send(calls.check(definition))
+    async def check(
+        self, definition: dict[str, Any] | str, *, plan: bool = False, layout: bool = False
+    ) -> models.Checked:
+        """Validate a definition without storing it; with `plan` return what each node may mention, with `layout` the
+        places of nodes and edges."""
+        return await self._send(calls.check(definition, plan, layout))
 
     async def stats(
         self, *, by: str = "status", since: str | None = None, step: str = "1h", workflow: str | None = None
@@ -462,6 +465,18 @@ class AsyncClient:
     ) -> models.Layout:
         """Get the layout of a definition, for nodes of this size."""
         return await self._send(calls.layout(hash, direction, width, height))
+
+    async def preview(
+        self,
+        execution: str,
+        node: str,
+        text: str,
+        *,
+        lineage: str = "",
+        mode: Literal["expression", "template"] = "template",
+    ) -> models.Preview:
+        """Evaluate an expression as a parameter of a node of an execution would be."""
+        return await self._send(calls.preview(execution, node, text, lineage, mode))
 
     async def dead_letters(
         self, *, after: str | None = None, page: int = 200

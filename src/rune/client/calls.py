@@ -202,8 +202,9 @@ def source(workflow: str, version: str | int) -> Call[bytes]:
     return _get(f"/workflows/{_quoted(workflow)}/versions/{_quoted(str(version))}/source", bytes)
 
 
-def check(definition: Any) -> Call[models.Checked]:
-    return _upload("POST", "/workflows/validate", definition, models.Checked)
+def check(definition: Any, plan: bool = False, layout: bool = False) -> Call[models.Checked]:
+    wanted = {name: "true" for name, each in (("plan", plan), ("layout", layout)) if each}
+    return _upload("POST", "/workflows/validate", definition, models.Checked, **wanted)
 
 
 def stats(by: str, since: str | None, step: str, workflow: str | None) -> Call[models.Stats]:
@@ -262,6 +263,11 @@ def layout(hash: str, direction: str, width: int, height: int) -> Call[models.La
         width=width,
         height=height,
     )
+
+
+def preview(execution: str, node: str, text: str, lineage: str, mode: str) -> Call[models.Preview]:
+    body = {"execution": execution, "node": node, "text": text, "lineage": lineage, "mode": mode}
+    return _post("/expressions/preview", models.Preview, body)
 
 
 def dead_letters(limit: int, cursor: str | None) -> Call[models.DeadLetterPage]:

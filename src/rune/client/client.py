@@ -382,9 +382,12 @@ class Client:
         """Get the text that a version was deployed with, JSON or YAML."""
         return self._send(calls.source(workflow, version))
 
-    def check(self, definition: dict[str, Any] | str) -> models.Checked:
-        """Validate a definition without storing it."""
-        return self._send(calls.check(definition))
+    def check(
+        self, definition: dict[str, Any] | str, *, plan: bool = False, layout: bool = False
+    ) -> models.Checked:
+        """Validate a definition without storing it; with `plan` return what each node may mention, with `layout` the
+        places of nodes and edges."""
+        return self._send(calls.check(definition, plan, layout))
 
     def stats(
         self, *, by: str = "status", since: str | None = None, step: str = "1h", workflow: str | None = None
@@ -449,6 +452,18 @@ class Client:
     ) -> models.Layout:
         """Get the layout of a definition, for nodes of this size."""
         return self._send(calls.layout(hash, direction, width, height))
+
+    def preview(
+        self,
+        execution: str,
+        node: str,
+        text: str,
+        *,
+        lineage: str = "",
+        mode: Literal["expression", "template"] = "template",
+    ) -> models.Preview:
+        """Evaluate an expression as a parameter of a node of an execution would be."""
+        return self._send(calls.preview(execution, node, text, lineage, mode))
 
     def dead_letters(self, *, after: str | None = None, page: int = 200) -> Iterator[models.DeadLetter]:
         """Yield the dead letters, newest first. `after` is the id of the dead letter to continue after."""

@@ -267,52 +267,6 @@ class Deployed(Version, frozen=True, kw_only=True):
     problems: list[Problem] = []
 
 
-class Checked(Model, frozen=True, kw_only=True):
-    """The result of a validation."""
-
-    valid: bool
-    workflow_id: str | None = None
-    hash: str | None = None
-    problems: list[Problem] = []
-
-
-class Outcome(Model, frozen=True, kw_only=True):
-    """One of the newest executions of a workflow."""
-
-    execution_id: str
-    status: str
-    started_at: str
-    total_duration_ms: int | None = None
-
-
-class WorkflowActivity(Model, frozen=True, kw_only=True):
-    """The newest executions of a workflow, and quantiles of the durations of those that ended last."""
-
-    outcomes: list[Outcome]
-    measured: int = 0
-    p50_ms: int | None = None
-    p95_ms: int | None = None
-
-
-class StatsGroup(Model, frozen=True, kw_only=True):
-    """How many executions ended in each step, and how many have not ended."""
-
-    workflow: str | None = None
-    status: str | None = None
-    counts: list[int]
-    total: int
-    open: int
-
-
-class Stats(Model, frozen=True, kw_only=True):
-    """The executions that ended since a time, in steps."""
-
-    since: str
-    step_ms: int
-    steps: list[str]
-    groups: list[StatsGroup]
-
-
 class Workflow(Model, frozen=True, kw_only=True):
     workflow_id: str
     name: str
@@ -334,6 +288,16 @@ class WorkflowVersion(Version, frozen=True, kw_only=True):
     workflow_id: str
     name: str
     definition: dict[str, Any]
+
+
+class Preview(Model, frozen=True, kw_only=True):
+    """The value of an expression as JSON text, which may be cut."""
+
+    text: str | None = None
+    type: str | None = None
+    truncated: bool = False
+    bytes: int = 0
+    problems: list[Problem] = []
 
 
 class NodePlace(Model, frozen=True, kw_only=True):
@@ -372,6 +336,62 @@ class Layout(Model, frozen=True, kw_only=True):
     nodes: dict[str, NodePlace]
     edges: dict[str, EdgePlace]
     frames: dict[str, FramePlace]
+
+
+class PlannedNode(Model, frozen=True, kw_only=True):
+    """A node of a checked document."""
+
+    outlets: list[str] = []
+    split: str | None = None
+    mentions: list[str] = []
+
+
+class Checked(Model, frozen=True, kw_only=True):
+    """The result of a validation."""
+
+    valid: bool
+    workflow_id: str | None = None
+    hash: str | None = None
+    problems: list[Problem] = []
+    plan: dict[str, PlannedNode] | None = None
+    layout: Layout | None = None
+
+
+class Outcome(Model, frozen=True, kw_only=True):
+    """One of the newest executions of a workflow."""
+
+    execution_id: str
+    status: str
+    started_at: str
+    total_duration_ms: int | None = None
+
+
+class WorkflowActivity(Model, frozen=True, kw_only=True):
+    """The newest executions of a workflow, and quantiles of the durations of those that ended last."""
+
+    outcomes: list[Outcome]
+    measured: int = 0
+    p50_ms: int | None = None
+    p95_ms: int | None = None
+
+
+class StatsGroup(Model, frozen=True, kw_only=True):
+    """How many executions ended in each step, and how many have not ended."""
+
+    workflow: str | None = None
+    status: str | None = None
+    counts: list[int]
+    total: int
+    open: int
+
+
+class Stats(Model, frozen=True, kw_only=True):
+    """The executions that ended since a time, in steps."""
+
+    since: str
+    step_ms: int
+    steps: list[str]
+    groups: list[StatsGroup]
 
 
 class Alias(Model, frozen=True, kw_only=True):

@@ -307,3 +307,61 @@ def test_executions_show_version_and_alias(tmp_path: Path) -> None:
         assert wrong["code"]
 
     run(tmp_path, work)
+
+
+def test_preview_evaluates_expression_on_execution(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        await server.deploy(ITEMS, saying("Hi"))
+        items = await server.ended("items", {"items": [10, 20, 30]})
+        definition = (await server.client.workflow("items")).definition
+        (split,) = [each["id"] for each in definition["nodes"] if each["type"] == "split"]
+        inner = next(each["dst"] for each in definition["edges"] if each["src"] == split)
+        found = await server.client.preview(items, inner, "$item", lineage=f"{split}:1")
+        assert (found.text, found.type, found.truncated, found.problems) == ("20", "number", False, [])
+        total = await server.client.preview(items, split, "sum($trigger.items)", mode="expression")
+        assert total.text == "60"
+        text = await server.client.preview(items, split, "{{ len($json.items) }} items")
+        assert (text.text, text.type) == ('"3 items"', "string")
+        long = await server.client.preview(items, split, "{{ [i for i in range(9000)] }}")
+        assert (long.truncated, len(long.text or ""), long.type) == (True, 10 * 1024, "array")
+        broken = await server.client.preview(items, split, "{{ 1 + }}")
+        assert [each.code for each in broken.problems] == ["BAD_EXPRESSION"]
+        assert broken.problems[0].column is not None
+        missing = await server.client.preview(items, split, "{{ $trigger.nothing }}")
+        assert [each.code for each in missing.problems] == ["EXPRESSION_ERROR"]
+        with pytest.raises(ApiError, match="lineage"):
+            await server.client.preview(items, inner, "$item")
+        with pytest.raises(ApiError, match="no node"):
+            await server.client.preview(items, "nothing", "$item")
+
+    run(tmp_path, work)
+
+
+def test_validate_returns_plan_and_layout_of_invalid_document(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        plain = await server.client.check(ITEMS)
+        assert (plain.plan, plain.layout) == (None, None)
+        full = await server.client.check(ITEMS, plan=True, layout=True)
+        assert full.plan is not None
+        assert full.layout is not None
+        (split,) = [each["id"] for each in ITEMS["nodes"] if each["type"] == "split"]
+        inside = [name for name, each in full.plan.items() if each.split == split]
+        assert inside
+        assert all(split in full.plan[each].mentions for each in inside)
+        assert set(full.layout.nodes) == set(full.plan)
+        broken = {
+            "nodes": [
+                {"id": "if", "type": "conditional", "parameters": {"expression": "true"}},
+                {"id": "a", "type": "teleport"},
+            ],
+            "edges": [{"src": "if", "dst": "a", "label": "true"}, {"src": "a", "dst": "nothing"}],
+        }
+        checked = await server.client.check(broken, plan=True, layout=True)
+        assert not checked.valid
+        assert checked.plan is not None
+        assert checked.layout is not None
+        assert (checked.plan["if"].outlets, checked.plan["a"].mentions) == (["true", "false"], ["if"])
+        assert set(checked.layout.nodes) == {"if", "a"}
+        assert (await server.client.check("[", plan=True, layout=True)).plan is None
+
+    run(tmp_path, work)

@@ -6,21 +6,25 @@ import asyncio
 from typing import Annotated
 
 import msgspec
-from fastapi import Query
+from fastapi import Body, Query
 from pydantic import Field
 from starlette.responses import Response
 
 from rune.core.definition.model import Definition
+from rune.core.definition.problems import Problem
+from rune.core.execution.token import parse_path
 from rune.core.node_type import Catalogue
 from rune.draw.drawing import Drawing, draw_stored
 from rune.draw.layout import Direction, Layout, Point, Style, lay_out, port_offsets, port_position
 from rune.errors import RuneError
 from rune.runtime.plan_cache import DefinitionNotFoundError
+from rune.runtime.queries.preview import MAX_PREVIEW_BYTES, Mode, preview
+from rune.runtime.values import ExecutionNotFoundError
 from rune.server.auth import requires
 from rune.server.context import ServerContext
-from rune.server.parameters import BlobKey, DefinitionHash, ExecutionId, IfNoneMatch
-from rune.server.responses import Reply, documented, etag, not_changed
-from rune.server.routing import QueryModel, Server, resource
+from rune.server.parameters import BlobKey, DefinitionHash, ExecutionId, Id, IfNoneMatch
+from rune.server.responses import ApiError, Reply, documented, etag, not_changed
+from rune.server.routing import Caller, JsonBody, QueryModel, Server, example, resource
 from rune.server.schemas import View
 
 definitions = resource("definitions")
@@ -189,6 +193,71 @@ def _pair(point: Point) -> list[float]:
 
 def _rounded(value: float) -> float:
     return round(value, 1)
+
+
+class PreviewBody(JsonBody):
+    """An expression and the place where it is evaluated."""
+
+    text: Annotated[str, Field(min_length=1, max_length=8 * 1024)]
+    mode: Mode = "template"
+    execution: Id
+    node: Id
+    lineage: Annotated[str, Field(max_length=400, description="An item such as `users:5/orders:2`.")] = ""
+
+
+class PreviewView(View, frozen=True, kw_only=True):
+    """The value of an expression. `text` is its JSON, cut at 10 KB if `truncated`; both are null if there are
+    problems."""
+
+    text: str | None
+    type: str | None
+    truncated: bool
+    bytes: int
+    problems: list[Problem]
+
+
+@definitions.post(
+    "/expressions/preview",
+    summary="Evaluate an expression on the values of an execution",
+    dependencies=[requires("view")],
+    response_model=PreviewView,
+)
+async def preview_expression(
+    body: Annotated[
+        PreviewBody,
+        Body(
+            openapi_examples=example(
+                {"text": "{{ $fetch.body | len }}", "execution": "x01", "node": "tell", "lineage": "users:5"}
+            )
+        ),
+    ],
+    server: Server,
+    caller: Caller,
+) -> Response:
+    """As a parameter of the node in that lineage, with the limits of the engine. `mode` is `expression` if the whole
+    text is one, without braces."""
+    accepted = await server.reader.accepted(body.execution)
+    if not caller.sees(accepted.workflow):
+        raise ExecutionNotFoundError(f"no execution has the id {body.execution}")
+    engine = server.engine
+    data = await engine.data_cache.get(accepted.id)
+    plan = data.plan
+    if body.node not in plan.index:
+        raise ApiError(f"the workflow has no node `{body.node}`", code="UNKNOWN_NODE")
+    node = plan.nodes[plan.index[body.node]]
+    path = parse_path(body.lineage, plan.index) if body.lineage.strip("/") else ()
+    if path is None or len(path) != 2 * node.depth:
+        raise ApiError(f"`{body.lineage}` is no lineage of `{body.node}`", code="BAD_ITEM")
+    found = await preview(data, engine.evaluator, body.text, body.mode, node.index, path, server.clock.now())
+    return Reply(
+        PreviewView(
+            text=found.text,
+            type=found.kind,
+            truncated=found.size > MAX_PREVIEW_BYTES,
+            bytes=found.size,
+            problems=list(found.problems),
+        )
+    )
 
 
 @definitions.get(

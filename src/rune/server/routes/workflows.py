@@ -16,8 +16,10 @@ from rune.core.definition.model import canonical, content_hash
 from rune.core.definition.problems import Problem
 from rune.core.limits import LIMITS
 from rune.core.permissions import Principal
+from rune.core.plan.graph import ancestors
 from rune.core.validation.validate import ValidationResult
 from rune.documents.loader import check_document, definition_in, load_document
+from rune.draw.drawing import draw_definition
 from rune.errors import RuneError
 from rune.ports.workflows import (
     LATEST,
@@ -40,6 +42,7 @@ from rune.server.parameters import (
     WorkflowId,
 )
 from rune.server.responses import ApiError, Reply, documented, etag, expected, no_content, not_changed, tags
+from rune.server.routes.definitions import LayoutQuery, LayoutView, layout_view
 from rune.server.routing import (
     PREFIX,
     YAML_TYPES,
@@ -116,13 +119,32 @@ class VersionQuery(QueryModel):
     after: str = LATEST
 
 
+class PlannedNode(View, frozen=True, kw_only=True):
+    """A node of a checked document: its outlets in order, the innermost split around it, and the nodes whose outputs
+    its expressions may mention."""
+
+    outlets: list[str]
+    split: str | None
+    mentions: list[str]
+
+
 class Checked(View, frozen=True, kw_only=True):
-    """The result of a validation; `hash` is null if the document is invalid."""
+    """The result of a validation; `hash` is null if the document is invalid. `plan` has the nodes by id and `layout`
+    their places, if they were requested and the document could be read."""
 
     valid: bool
     workflow_id: str | None
     hash: str | None
     problems: list[Problem]
+    plan: dict[str, PlannedNode] | None
+    layout: LayoutView | None
+
+
+class ValidateQuery(LayoutQuery):
+    """What to compute besides the problems, also for an invalid document; the size of nodes for the layout."""
+
+    plan: bool = False
+    layout: bool = False
 
 
 class Compared(View, frozen=True, kw_only=True):
@@ -237,17 +259,47 @@ async def _deploy(
     response_model=Checked,
     openapi_extra=DOCUMENT,
 )
-async def validate_workflow(document: Document) -> Response:
-    """Returns all problems, including warnings."""
+async def validate_workflow(
+    document: Document, query: Annotated[ValidateQuery, Query()], server: Server
+) -> Response:
+    """Returns all problems, including warnings; with `plan` what each node may mention, with `layout` the places of
+    nodes and edges."""
     definition = document.definition if document.valid else None
+    layout: LayoutView | None = None
+    if query.layout and document.graph is not None:
+        async with server.parsing:
+            layout = await asyncio.to_thread(layout_view, draw_definition(document), query)
     return Reply(
         Checked(
             valid=document.valid,
             workflow_id=None if definition is None else definition.id,
             hash=None if definition is None else content_hash(definition),
             problems=list(document.problems),
+            plan=_planned(document) if query.plan else None,
+            layout=layout,
         )
     )
+
+
+def _planned(document: ValidationResult) -> dict[str, PlannedNode] | None:
+    definition, graph, scopes = document.definition, document.graph, document.scopes
+    if definition is None or graph is None or scopes is None:
+        return None
+    boxes, before = draw_definition(document).boxes, ancestors(graph)
+    planned: dict[str, PlannedNode] = {}
+    for at, node in enumerate(definition.nodes):
+        around = {None, *scopes.enclosing(at)}
+        split = scopes.split[at]
+        planned[node.id] = PlannedNode(
+            outlets=list(boxes[at].ports),
+            split=None if split is None else graph.ids[split],
+            mentions=[
+                name
+                for other, name in enumerate(graph.ids)
+                if before[at] >> other & 1 and scopes.split[other] in around
+            ],
+        )
+    return planned
 
 
 @workflows.get(
