@@ -26,7 +26,7 @@ CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance,
 
 VERBS = {
     "add", "cancel", "change", "compare", "count", "create", "delete", "disable", "discard", "enable", "end", "explain",
-    "follow", "get", "list", "pack", "pause", "put", "remove", "requeue", "rerun", "restore", "resume", "retry",
+    "follow", "get", "list", "pack", "pause", "preview", "put", "remove", "requeue", "rerun", "restore", "resume", "retry",
     "revoke", "rotate", "signal", "start", "update", "validate",
 }  # fmt: skip
 
