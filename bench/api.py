@@ -31,8 +31,11 @@ from starlette.requests import Request  # noqa: E402
 from starlette.responses import Response  # noqa: E402
 from starlette.routing import Route  # noqa: E402
 
-DOCUMENT = {"id": "bench", "nodes": [{"id": "in", "type": "input"}, {"id": "n", "type": "noop"}]}
-DOCUMENT["edges"] = [{"src": "in", "dst": "n"}]  # type: ignore[list-item]
+DOCUMENT: dict[str, Any] = {
+    "id": "bench",
+    "nodes": [{"id": "in", "type": "input"}, {"id": "n", "type": "noop"}],
+}
+DOCUMENT["edges"] = [{"src": "in", "dst": "n"}]
 # Number of one-second waits per item; each publishes two events.
 LAPS = 30
 
@@ -77,7 +80,7 @@ async def server(home: str) -> None:
         app.router.routes.insert(0, Route("/api/v1/empty", empty, methods=["POST"]))
         return app
 
-    rune.bootstrap.http.make_app = with_empty
+    setattr(rune.bootstrap.http, "make_app", with_empty)  # noqa: B010 - `serve` looks it up there
     settings = Settings(home=home)
     async with running_engine(settings) as engine, open_reader(settings) as opened:
         await engine.services.workflows.deploy(json.dumps(DOCUMENT).encode())
@@ -156,8 +159,9 @@ async def watched(
     before = cpu_seconds(pid)
     await asyncio.sleep(until - time.time())
     share = (cpu_seconds(pid) - before) / seconds
-    for each in (*transports, writer):
+    for each in transports:
         each.close()
+    writer.close()
     cuts = statistics.quantiles(late, n=100)
     return cuts[98] * 1_000, cuts[49] * 1_000, received / watchers / seconds, share
 

@@ -47,10 +47,10 @@ async def chains(stores: Stores, scale: float, *, effectful: bool, workers: int 
         slow = await slowest(stores)
         await bench.audited(load.nodes, load.nodes if effectful else 0)
         if effectful:
-            bare = await limit(bench.settings, nodes=load.count, group=CONCURRENCY, claims=True, scripts=2)
+            bare = await limit(bench.settings, nodes=load.units, group=CONCURRENCY, claims=True, scripts=2)
         else:
             bare = await limit(
-                bench.settings, nodes=load.count, group=CONCURRENCY * 10, claims=False, scripts=0.4
+                bench.settings, nodes=load.units, group=CONCURRENCY * 10, claims=False, scripts=0.4
             )
     name = f"chain-{'effectful' if effectful else 'pure'}{'' if workers == 1 else f', {workers} workers'}"
     return Figure(
@@ -71,7 +71,7 @@ async def fan(stores: Stores, scale: float) -> Figure:
         load = await fanned(bench, scale)
         slow = await slowest(stores)
         await bench.audited(load.nodes, 0)
-        bare = await limit(bench.settings, nodes=load.count, group=256, claims=False, scripts=2)
+        bare = await limit(bench.settings, nodes=load.units, group=256, claims=False, scripts=2)
     return Figure(
         name="fan-10k",
         measured=load.rate,

@@ -34,18 +34,18 @@ class Figure(msgspec.Struct, kw_only=True):
 class Load(NamedTuple):
     """A finished load: counted units, resource usage and the ms of each execution. `nodes` includes the warm-up."""
 
-    count: int
+    units: int
     usage: Usage
     took: list[float]
     nodes: int
 
     @property
     def rate(self) -> float:
-        return self.count / self.usage.seconds
+        return self.units / self.usage.seconds
 
     @property
     def cpu(self) -> dict[str, float]:
-        return self.usage.cpu_us_per_unit(self.count)
+        return self.usage.cpu_us_per_unit(self.units)
 
 
 async def chained(bench: Bench, scale: float, *, effectful: bool) -> Load:

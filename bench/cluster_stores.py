@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import asyncpg
+import asyncpg  # type: ignore[import-untyped]
 
 from bench.bare import INSERT
 from rune.adapters.postgres.journal_writes import Columns, arrays, columns

@@ -137,7 +137,9 @@ def compile_ms(nodes: int) -> float:
         verdict = validate_document(parsed, catalogue)
         assert verdict.valid
         assert parsed.definition is not None
-        compile_definition(parsed.definition, catalogue, verdict.parameters)
+        compile_definition(
+            parsed.definition, catalogue, [each for each in verdict.parameters if each is not None]
+        )
         return 1
 
     return best(whole, 3) * 1e3

@@ -20,7 +20,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import asyncpg
+import asyncpg  # type: ignore[import-untyped]
 
 from bench.bare import INSERT
 from rune.adapters.postgres.journal import PostgresJournal

@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -185,9 +186,9 @@ def main() -> int:
     rows: Rows = {}
     for name in given.only:
         if name in RUNE:
-            rows[name] = attempt(name, lambda backend=RUNE[name]: measure_rune(backend, scale))
+            rows[name] = attempt(name, partial(measure_rune, RUNE[name], scale))
         else:
-            rows[name] = attempt(name, lambda name=name: measure_peer(name, scale))
+            rows[name] = attempt(name, partial(measure_peer, name, scale))
     text = f"{table(rows)}\n\n{machine()}\n"
     print(text)
     if given.markdown is not None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from msgspec.structs import replace
@@ -29,6 +29,8 @@ from rune.ports.workflows import version_source
 from rune.runtime.engine import Engine
 from rune.settings import Settings, load_settings
 from rune.telemetry.logs import set_up_log
+
+T = TypeVar("T")
 
 serve = typer.Typer(
     name="serve",
@@ -174,7 +176,7 @@ def keep_log(settings: Settings, level: str = "info") -> None:
     set_up_log(settings.log, settings.log_level or level, SECRETS_IN_USE.fields)
 
 
-def quick_loop(work: Coroutine[Any, Any, int]) -> int:
+def quick_loop(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine on uvloop if it is installed."""
     try:
         import uvloop  # noqa: PLC0415 - an extra
