@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from rune.server.failed_logins import (
 )
 from rune.server.responses import TooManyLoginsError
 from tests.support.api_server import API, RunningServer, run
+from tests.support.waiting import until
 
 KEY = "correct-horse-battery-staple"
 WRONG = {"Authorization": "Bearer wrong"}
@@ -34,19 +36,29 @@ class Delays:
         self.given.append(seconds)
         await self.released.wait()
 
+    async def begun(self) -> bool:
+        return self.given == [1.0]
+
     def counter(self, limit: int = MAX_FAILED_LOGINS) -> FailedLogins:
         return FailedLogins(limit, clock=lambda: self.now, sleep=self.sleep)
 
 
-def test_valid_key_is_accepted_at_once_while_wrong_key_of_same_address_is_delayed(tmp_path: Path) -> None:
+def test_valid_key_is_accepted_while_wrong_key_of_same_address_is_delayed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delays = Delays()
+    monkeypatch.setattr("rune.bootstrap.http.FailedLogins", partial(FailedLogins, sleep=delays.sleep))
+
     async def work(server: RunningServer) -> None:
         path = f"{API}/executions"
         assert (await server.http.get(path, headers=WRONG)).status_code == 401
         slow = asyncio.create_task(server.http.get(path, headers=WRONG))
+        await until(delays.begun)
         for _ in range(5):
             assert (await server.http.get(path)).status_code == 200
         assert (await server.http.get("/healthz")).status_code == 200
         assert not slow.done()
+        delays.released.set()
         assert (await slow).status_code == 401
 
     run(tmp_path, work, key=KEY, api_failed_logins=1)
