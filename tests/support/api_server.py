@@ -36,7 +36,8 @@ WAITS: dict[str, Any] = {
     "id": "waits",
     "nodes": [
         {"id": "in", "type": "input"},
-        {"id": "w", "type": "wait", "parameters": {"resume": "signal", "name": "go"}},
+        # An expression, so that signals of other names are stored instead of refused.
+        {"id": "w", "type": "wait", "parameters": {"resume": "signal", "name": "{{ 'go' }}"}},
         {"id": "out", "type": "output", "parameters": {"value": "{{ $w }}"}},
     ],
     "edges": [{"src": "in", "dst": "w"}, {"src": "w", "dst": "out"}],
