@@ -107,6 +107,9 @@ REMOTE: dict[str, Arguments] = {
     "audit-log": lambda remote: (),
     "nodes": lambda remote: (),
     "schema": lambda remote: (),
+    "credentials": lambda remote: (),
+    "keys": lambda remote: (),
+    "triggers": lambda remote: (),
     "workers": lambda remote: (),
     "triggers list": lambda remote: (),
     "triggers show": lambda remote: (remote.trigger,),
@@ -131,7 +134,8 @@ LOCAL_ONLY_ARGUMENTS: dict[str, tuple[str, ...]] = {
 """Commands that work only on the machine of the server, and their arguments."""
 
 IGNORING_URL = {
-    "check", "graph", "topology", "doctor", "bench", "up", "serve worker", "serve scheduler", "serve api",
+    "check", "convert", "graph", "import", "stubs", "topology", "doctor", "bench", "up",
+    "serve worker", "serve scheduler", "serve api",
 }  # fmt: skip
 """Commands that ignore RUNE_URL."""
 

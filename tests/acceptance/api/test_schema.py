@@ -26,8 +26,8 @@ CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance,
 
 VERBS = {
     "add", "cancel", "change", "compare", "count", "create", "delete", "disable", "discard", "enable", "end", "explain",
-    "follow", "get", "list", "pack", "pause", "preview", "put", "remove", "requeue", "rerun", "restore", "resume", "retry",
-    "revoke", "rotate", "signal", "start", "update", "validate",
+    "follow", "get", "list", "pack", "pause", "preview", "put", "remove", "requeue", "rerun", "restore", "resume",
+    "retry", "revoke", "rotate", "signal", "start", "update", "validate",
 }  # fmt: skip
 
 
