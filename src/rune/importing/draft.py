@@ -87,6 +87,34 @@ class Draft:
         self.nodes.append(node)
         return f"nodes[{len(self.nodes) - 1}]"
 
+    def has(self, node_id: str) -> bool:
+        return node_id in self._places
+
+    def truncate(self, nodes: int, edges: int) -> None:
+        """Remove what was added after a state of the lists; ids stay reserved."""
+        for each in self.nodes[nodes:]:
+            del self._places[each["id"]]
+        del self.nodes[nodes:]
+        del self.edges[edges:]
+
+    def leads_to(self, start: str, end: str) -> bool:
+        """Return whether a path of edges leads from one node to another."""
+        if start == end:
+            return True
+        following: dict[str, list[str]] = {}
+        for each in self.edges:
+            following.setdefault(each["src"], []).append(each["dst"])
+        seen: set[str] = set()
+        waiting = [start]
+        while waiting:
+            each_id = waiting.pop()
+            if each_id == end:
+                return True
+            if each_id not in seen:
+                seen.add(each_id)
+                waiting += following.get(each_id, [])
+        return False
+
     def node(self, node_id: str) -> dict[str, Any]:
         return self.nodes[self._places[node_id]]
 

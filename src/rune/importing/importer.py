@@ -15,21 +15,32 @@ from rune.core.limits import LIMITS
 from rune.core.node_type import Catalogue
 from rune.documents.loader import check_document
 from rune.errors import InvalidDocumentError, LimitExceededError
+from rune.importing.asl.machine import import_asl, is_asl
 from rune.importing.canvas import import_canvas, is_canvas
 from rune.importing.n8n.graph import import_n8n, is_n8n
 from rune.importing.report import FORMATS, Format, Import
 
-_IMPORTERS: Mapping[Format, Callable[..., Import]] = {"canvas": import_canvas, "n8n": import_n8n}
-_DETECTORS: Mapping[Format, Callable[[Any], bool]] = {"canvas": is_canvas, "n8n": is_n8n}
+_IMPORTERS: Mapping[Format, Callable[..., Import]] = {
+    "canvas": import_canvas,
+    "n8n": import_n8n,
+    "asl": import_asl,
+}
+_DETECTORS: Mapping[Format, Callable[[Any], bool]] = {"canvas": is_canvas, "n8n": is_n8n, "asl": is_asl}
 
 
 def import_document(
-    data: bytes | str, catalogue: Catalogue, *, format: str | None = None, name: str = ""
+    data: bytes | str,
+    catalogue: Catalogue,
+    *,
+    format: str | None = None,
+    name: str = "",
+    stubs: bool = False,
 ) -> Import:
     """Import a document, JSON or YAML, and check the result against the node types of a catalogue.
 
     `format` is one of `FORMATS`; by default it is detected. `name` names a workflow whose document has no name. A text
-    that cannot be read or whose format is unknown raises InvalidDocumentError.
+    that cannot be read or whose format is unknown raises InvalidDocumentError. With `stubs`, tasks of a state machine
+    without a counterpart become custom nodes, whose source to complete is part of the result; else they become gaps.
     """
     source = decode_source(data)
     chosen = detect_format(source) if format is None else _known_format(format)
@@ -37,7 +48,8 @@ def import_document(
         message = f"the document is not in the format `{chosen}`"
         raise _refused(message, "omit the format to have it detected")
     try:
-        found = _IMPORTERS[chosen](source, name=name)
+        options = {"stubs": stubs} if chosen == "asl" else {}
+        found = _IMPORTERS[chosen](source, name=name, **options)
     except LimitExceededError as error:
         raise InvalidDocumentError((Problem("", codes.TOO_MANY, error.message),)) from error
     return _checked(found, catalogue)

@@ -123,7 +123,7 @@ def uncovered(source: Any, covered: set[str], order: dict[str, int] | None = Non
             order[path] = len(order)
         is_covered = path in covered and path != ""
         children = _children(path, part)
-        if is_covered or (path and not is_empty(part) and path not in holds_covered):
+        if is_covered or (path and not is_empty(part) and (path not in holds_covered or not children)):
             if not is_covered:
                 found.append(path)
             if order is not None:

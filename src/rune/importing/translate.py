@@ -57,9 +57,13 @@ class Translation(msgspec.Struct, frozen=True):
     kind: str = ""
 
 
-def translate(source: str, scope: Scope) -> Translation:
-    """Translate one JavaScript expression."""
-    translator = _Translator(scope)
+Functions = Mapping[str, Callable[["_Translator", tuple[Any, ...]], Value]]
+"""Functions of the source language by name, and how their calls are translated."""
+
+
+def translate(source: str, scope: Scope, *, functions: Functions | None = None) -> Translation:
+    """Translate one JavaScript expression; `functions` replace the global functions of JavaScript."""
+    translator = _Translator(scope, _GLOBALS if functions is None else functions)
     value = translator.present(translator.value(js.parse(source)))
     return Translation(value.text, tuple(dict.fromkeys(translator.notes)), value.kind)
 
@@ -83,8 +87,9 @@ def path_of(base: str, path: list[str | int]) -> str:
 
 
 class _Translator:
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, functions: Functions) -> None:
         self._scope = scope
+        self._functions = functions
         self._locals: list[str] = []
         self.notes: list[str] = []
 
@@ -248,10 +253,10 @@ class _Translator:
     def _name(self, name: str, steps: tuple[Step, ...]) -> tuple[Value, int]:
         if name in self._locals:
             return Value(name), 0
-        if steps and steps[0].kind == "call" and name in _GLOBALS:
-            return _GLOBALS[name](self, steps[0].arguments), 1
-        if len(steps) > 1 and steps[1].kind == "call" and f"{name}.{steps[0].name}" in _GLOBALS:
-            return _GLOBALS[f"{name}.{steps[0].name}"](self, steps[1].arguments), 2
+        if steps and steps[0].kind == "call" and name in self._functions:
+            return self._functions[name](self, steps[0].arguments), 1
+        if len(steps) > 1 and steps[1].kind == "call" and f"{name}.{steps[0].name}" in self._functions:
+            return self._functions[f"{name}.{steps[0].name}"](self, steps[1].arguments), 2
         shown = f"{name}.{steps[0].name}" if steps and steps[0].kind == "name" else name
         raise UntranslatableError(f"`{shown}` has no counterpart")
 
@@ -358,6 +363,11 @@ def _function(
         return Value(f"{name}({', '.join(translator.item(each) for each in arguments)})", kind=kind)
 
     return apply
+
+
+def simple_function(name: str, kind: str = "") -> Callable[[_Translator, tuple[Any, ...]], Value]:
+    """Return a translation to a function of Rune with any number of the same arguments."""
+    return _function(name, tuple(range(5)), kind)
 
 
 def _rounding(pattern: str) -> Callable[..., Value]:

@@ -49,6 +49,14 @@ def import_workflow(
     report: Annotated[
         str | None, typer.Option("--report", metavar="OUT", help="File for the report, as JSON.")
     ] = None,
+    stubs: Annotated[
+        str | None,
+        typer.Option(
+            "--stubs",
+            metavar="OUT",
+            help="Import tasks of a state machine as custom nodes and write a Python module with them.",
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the workflow and the report as one JSON document.")
     ] = False,
@@ -59,10 +67,13 @@ def import_workflow(
     """
     try:
         catalogue = full_registry(load_settings().nodes).catalogue
-        found = import_document(_read(file), catalogue, format=source, name=_name(file))
+        found = import_document(
+            _read(file), catalogue, format=source, name=_name(file), stubs=stubs is not None
+        )
         text = _text(found.document, output)
         _write(output, text) if output else None
         _write(report, _encode(_described(found))) if report else None
+        _write(stubs, found.stubs) if stubs else None
     except RuneError as error:
         raise typer.Exit(_refuse(error, as_json)) from None
     if as_json:

@@ -1,0 +1,1 @@
+"""Import state machines in the Amazon States Language."""
