@@ -40,6 +40,8 @@ SCHEMAS: dict[type[Model], tuple[str, ...]] = {
     models.WorkflowActivity: ("WorkflowActivity",),
     models.StatsGroup: ("StatsGroup",),
     models.Stats: ("Stats",),
+    models.WaitingSignal: ("WaitingView",),
+    models.WaitingSignalPage: ("WaitingPage",),
     models.Waiting: ("Waiting",),
     models.Explanation: ("Explanation",),
     models.Problem: ("Problem",),

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from rune.codec.facts import Large, Paged
-from rune.core.execution.fact import ExecutionEnded, Fact, NodeResult
+from rune.core.execution.fact import CHILD_SIGNAL, ExecutionEnded, Fact, NodeResult, NodeSuspended
 from rune.core.permissions import DEFAULT_GRANTS, LOCAL
 from rune.ports.access import ApiKey, AuditEntry
 from rune.ports.journal import DeadLetter, ExecutionRecord
@@ -18,6 +18,9 @@ from rune.ports.workflows import Alias
 
 LETTERS = frozenset({"DEAD_LETTERED", "WORKER_CRASH"})
 """Error codes of executions that the engine ended because it could not process a token."""
+
+WAITING = "waiting"
+"""The term of executions in which a node has waited for a signal."""
 
 FAILED_ITEMS = "failed_items"
 """The term of executions in which an item failed."""
@@ -134,6 +137,14 @@ def start_terms(execution: ExecutionRecord) -> list[str]:
     if execution.retry_of is not None:
         found.append(search_term("retry_of", execution.retry_of))
     return found
+
+
+def run_terms(facts: Sequence[Fact]) -> list[str]:
+    """Return what an execution is found by after these facts, besides its end: that a node waits for a signal."""
+    for fact in facts:
+        if type(fact) is NodeSuspended and fact.signal is not None:
+            return [] if fact.signal.startswith(CHILD_SIGNAL) else [WAITING]
+    return []
 
 
 def end_terms(end: ExecutionEnded) -> list[str]:

@@ -12,11 +12,12 @@ from typing import Any
 
 import msgspec
 
-from rune.adapters.rows import FAILED_ITEMS, label_term, search_term
+from rune.adapters.rows import FAILED_ITEMS, WAITING, label_term, search_term
 from rune.core.permissions import LOCAL
 from rune.ports.queries import STATUSES, ExecutionCount, ExecutionFilter, ExecutionsFound, Summary
 
 MAX_SCANNED = 5_000
+FIRST_SCANNED = 4  # rows per result that are read first
 MAX_PROBED = 1_000  # rows that are counted in order to compare two sources
 MAX_COUNTED = 10_000
 PROBES = 32  # per round of a search by time
@@ -29,10 +30,12 @@ Fetch = Callable[[str, list[Any]], Awaitable[Sequence[Sequence[Any]]]]
 
 class Source(msgspec.Struct, frozen=True):
     """A way to read numbers of executions, newest first: one or several ranges of an index. `sorted`: a range is in
-    the order of the numbers."""
+    the order of the numbers. `covers`: the fields of the filter that all its executions match."""
 
     ranges: tuple[tuple[str, tuple[Any, ...]], ...]
     sorted: bool = True
+    covers: frozenset[str] = frozenset()
+    term: str | None = None
 
     def statement(self, limit: int, floor: int, before: int) -> tuple[str, list[Any]]:
         """Return the statement for the newest numbers between two others."""
@@ -86,47 +89,54 @@ def terms_of(wanted: ExecutionFilter) -> list[str]:
         found.append(search_term("principal", wanted.principal))
     if wanted.retry_of is not None:
         found.append(search_term("retry_of", wanted.retry_of))
+    if wanted.waiting:
+        found.append(WAITING)
     return [*found, FAILED_ITEMS] if wanted.failed_items else found
 
 
 def sources_of(wanted: ExecutionFilter) -> list[Source]:
     """Return the ways to read the executions of a filter."""
-    found = [
-        Source((("SELECT n FROM execution_term WHERE term = {}", (term,)),)) for term in terms_of(wanted)
-    ]
+    by_term = "SELECT n FROM execution_term WHERE term = {}"
+    found = [Source(((by_term, (term,)),), term=term) for term in terms_of(wanted)]
     if wanted.parent is not None:
-        found.append(Source((("SELECT n FROM execution WHERE parent = {}", (wanted.parent,)),)))
+        text = "SELECT n FROM execution WHERE parent = {}"
+        found.append(Source(((text, (wanted.parent,)),), covers=frozenset({"parent"})))
     if wanted.workflow is not None:
         text = "SELECT n FROM execution WHERE workflow = {} AND status = {}"
-        found.append(
-            Source(tuple((text, (wanted.workflow, status)) for status in wanted.statuses or STATUSES))
-        )
+        ranges = tuple((text, (wanted.workflow, status)) for status in wanted.statuses or STATUSES)
+        found.append(Source(ranges, covers=frozenset({"workflow", "statuses"})))
     elif wanted.statuses:
         text = "SELECT n FROM execution WHERE status = {}"
-        found.append(Source(tuple((text, (status,)) for status in wanted.statuses)))
+        ranges = tuple((text, (status,)) for status in wanted.statuses)
+        found.append(Source(ranges, covers=frozenset({"statuses"})))
     if wanted.hash is not None:
         text = "SELECT n FROM execution WHERE hash = {}"
-        found.append(Source(((text, (wanted.hash,)),), sorted=False))
+        found.append(Source(((text, (wanted.hash,)),), sorted=False, covers=frozenset({"hash"})))
     return found
 
 
-def conditions_of(wanted: ExecutionFilter, like: Callable[[str], tuple[str, str]]) -> Conditions:
-    """Return the conditions of a filter. `like` returns the comparison of a workflow with a scope, and its value."""
+def conditions_of(
+    wanted: ExecutionFilter, source: Source, like: Callable[[str], tuple[str, str]]
+) -> Conditions:
+    """Return the conditions of a filter that its source does not cover. `like` compares a workflow with a scope: it
+    returns the operator and the value."""
     found = Conditions([], [])
     for term in terms_of(wanted):
+        if term == source.term:
+            continue
         found.add("EXISTS (SELECT 1 FROM execution_term AS t WHERE t.term = {} AND t.n = x.n)", term)
     if wanted.principal == LOCAL:
         found.add(
             "NOT EXISTS (SELECT 1 FROM execution_term AS t WHERE t.n = x.n AND t.term >= 'principal:'"
             " AND t.term < 'principal;')"
         )
-    if wanted.parent is not None:
+    if wanted.parent is not None and "parent" not in source.covers:
         found.add("x.parent = {}", wanted.parent)
-    if wanted.workflow is not None:
+    if wanted.workflow is not None and "workflow" not in source.covers:
         found.add("x.workflow = {}", wanted.workflow)
-    if wanted.statuses:
+    if wanted.statuses and "statuses" not in source.covers:
         found.add(f"x.status IN ({', '.join(['{}'] * len(wanted.statuses))})", *wanted.statuses)
-    if wanted.hash is not None:
+    if wanted.hash is not None and "hash" not in source.covers:
         found.add("x.hash = {}", wanted.hash)
     if wanted.since is not None:
         found.add("x.at >= {}", wanted.since)
@@ -162,17 +172,22 @@ class ExecutionSearch:
         floor, ceiling = await self._bounds(wanted)
         before = min(before, ceiling)
         source = await self._choose(wanted, floor, before)
-        scanned, values = source.statement(MAX_SCANNED, floor, before)
-        conditions = conditions_of(wanted, self._like)
-        rows = await self._fetch(
-            f"SELECT {self._columns} FROM execution AS x WHERE n IN ({scanned}){conditions.sql()}"
-            " ORDER BY x.n DESC LIMIT {}",
-            [*values, *conditions.values, limit + 1],
-        )
-        found = [self._summary(tuple(row)) for row in rows]
-        if len(found) > limit:
-            return ExecutionsFound(found[:limit], found[limit - 1].id)
-        return ExecutionsFound(found, await self._last_scanned(scanned, values))
+        conditions = conditions_of(wanted, source, self._like)
+        # Most pages are full after a few rows.
+        for size in dict.fromkeys((min(MAX_SCANNED, FIRST_SCANNED * (limit + 1)), MAX_SCANNED)):
+            scanned, values = source.statement(size, floor, before)
+            rows = await self._fetch(
+                f"SELECT {self._columns} FROM ({scanned}) AS s CROSS JOIN execution AS x WHERE x.n = s.n"
+                f"{conditions.sql()} ORDER BY s.n DESC LIMIT {{}}",
+                [*values, *conditions.values, limit + 1],
+            )
+            if len(rows) > limit:
+                found = [self._summary(tuple(row)) for row in rows[:limit]]
+                return ExecutionsFound(found, found[-1].id)
+            last = await self._last_scanned(scanned, values, size)
+            if last is None:
+                break
+        return ExecutionsFound([self._summary(tuple(row)) for row in rows], last)
 
     async def all(self, wanted: ExecutionFilter, *, after: str | None, limit: int) -> list[Summary]:
         """Return executions, newest first, however many have to be read for them."""
@@ -184,10 +199,10 @@ class ExecutionSearch:
             if after is None or len(found) >= limit:
                 return found
 
-    async def _last_scanned(self, scanned: str, values: list[Any]) -> str | None:
+    async def _last_scanned(self, scanned: str, values: list[Any], size: int) -> str | None:
         """Return the id of the last execution that was read, unless all were."""
         ((count, last),) = await self._fetch(f"SELECT count(*), min(s.n) FROM ({scanned}) AS s", values)
-        if count < MAX_SCANNED:
+        if count < size:
             return None
         rows = await self._fetch("SELECT id FROM execution WHERE n = {}", [last])
         return str(rows[0][0]) if rows else None
@@ -197,8 +212,8 @@ class ExecutionSearch:
         floor, before = await self._bounds(wanted)
         source = await self._choose(wanted, floor, before)
         scanned, values = source.statement(MAX_COUNTED, floor, before)
-        conditions = conditions_of(wanted, self._like)
-        text = f"SELECT count(*) FROM execution AS x WHERE n IN ({scanned}){conditions.sql()}"
+        conditions = conditions_of(wanted, source, self._like)
+        text = f"SELECT count(*) FROM ({scanned}) AS s CROSS JOIN execution AS x WHERE x.n = s.n{conditions.sql()}"
         ((matching,),) = await self._fetch(text, [*values, *conditions.values])
         ((read, last),) = await self._fetch(f"SELECT count(*), min(s.n) FROM ({scanned}) AS s", values)
         if read < MAX_COUNTED:

@@ -337,6 +337,14 @@ class AsyncClient:
         """Get what an execution is waiting for."""
         return await self._send(calls.explain(execution))
 
+    async def waiting(
+        self, *, workflow: str | None = None, page: int = 100
+    ) -> AsyncIterator[models.WaitingSignal]:
+        """Yield what waits for a signal in executions that have not ended, newest executions first."""
+        async for found in self._pages(lambda cursor: calls.waiting(workflow, page, cursor)):
+            for each in found.waiting:
+                yield each
+
     async def signal(
         self,
         execution: str,

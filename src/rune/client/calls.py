@@ -164,6 +164,10 @@ def _items(id: str, split: str) -> str:
     return f"/executions/{_quoted(id)}/splits/{_quoted(split)}/items"
 
 
+def waiting(workflow: str | None, limit: int, cursor: str | None) -> Call[models.WaitingSignalPage]:
+    return _get("/waiting", models.WaitingSignalPage, workflow=workflow, limit=limit, cursor=cursor)
+
+
 def control(id: str, verb: Literal["pause", "resume"]) -> Call[models.ActionResult]:
     return _post(f"/executions/{_quoted(id)}/{verb}", models.ActionResult)
 

@@ -328,6 +328,11 @@ class Client:
         """Get what an execution is waiting for."""
         return self._send(calls.explain(execution))
 
+    def waiting(self, *, workflow: str | None = None, page: int = 100) -> Iterator[models.WaitingSignal]:
+        """Yield what waits for a signal in executions that have not ended, newest executions first."""
+        for found in self._pages(lambda cursor: calls.waiting(workflow, page, cursor)):
+            yield from found.waiting
+
     def signal(
         self,
         execution: str,

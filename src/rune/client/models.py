@@ -224,6 +224,27 @@ class Waiting(Model, frozen=True, kw_only=True):
     total: int | None = None
 
 
+class WaitingSignal(Model, frozen=True, kw_only=True):
+    """A node that waits for a signal, and what the signal should contain."""
+
+    execution_id: str
+    workflow_id: str
+    node_id: str
+    signal: str
+    since: str
+    item: str | None = None
+    until: str | None = None
+    labels: dict[str, str] = {}
+    title: str | None = None
+    description: str | None = None
+    schema: dict[str, Any] | None = None
+    choices: list[str] | None = None
+
+
+class WaitingSignalPage(Page, frozen=True, kw_only=True):
+    waiting: list[WaitingSignal]
+
+
 class Explanation(Model, frozen=True, kw_only=True):
     """What an execution is waiting for."""
 

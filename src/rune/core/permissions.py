@@ -8,19 +8,21 @@ from typing import Literal, get_args
 
 import msgspec
 
-Right = Literal["self", "view", "run", "edit", "admin", "hook", "page"]
-"""The right that a route requires. `self`: read one's own rights and begin a session; every role has it. `view`: read.
-`run`: start and control executions. `edit`: change definitions. `admin`: change keys and credentials. `hook`: none, as
-the webhook authenticates requests. `page`: none."""
+Right = Literal["self", "inbox", "signal", "view", "run", "edit", "admin", "hook", "page"]
+"""The right that a route requires. `self`: read one's own rights and begin a session; every role has it. `inbox`: read
+what waits for a signal. `signal`: send one. `view`: read everything. `run`: start and control executions. `edit`:
+change definitions. `admin`: change keys and credentials. `hook`: none, as the webhook authenticates requests. `page`:
+none."""
 
-Role = Literal["viewer", "runner", "editor", "admin"]
+Role = Literal["viewer", "approver", "runner", "editor", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)
 
 RIGHTS: dict[Role, frozenset[Right]] = {
-    "viewer": frozenset({"self", "view"}),
-    "runner": frozenset({"self", "view", "run"}),
-    "editor": frozenset({"self", "view", "run", "edit"}),
-    "admin": frozenset({"self", "view", "run", "edit", "admin"}),
+    "viewer": frozenset({"self", "inbox", "view"}),
+    "approver": frozenset({"self", "inbox", "signal"}),
+    "runner": frozenset({"self", "inbox", "signal", "view", "run"}),
+    "editor": frozenset({"self", "inbox", "signal", "view", "run", "edit"}),
+    "admin": frozenset({"self", "inbox", "signal", "view", "run", "edit", "admin"}),
 }
 """The rights of each role. A right that is not listed is denied."""
 

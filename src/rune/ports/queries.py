@@ -80,6 +80,7 @@ class ExecutionFilter(msgspec.Struct, frozen=True, kw_only=True):
     retry_of: str | None = None
     labels: dict[str, str] = {}
     scopes: tuple[str, ...] = ()
+    waiting: bool = False  # only executions in which a node has waited for a signal
 
 
 ALL_EXECUTIONS = ExecutionFilter()

@@ -32,6 +32,7 @@ from rune.server.routes.session import session
 from rune.server.routes.stats import stats
 from rune.server.routes.system import health, nodetypes, system
 from rune.server.routes.triggers import triggers
+from rune.server.routes.waiting import waiting
 from rune.server.routes.webhooks import hooks
 from rune.server.routes.workflows import workflows
 from rune.server.routing import PREFIX, hidden
@@ -59,6 +60,7 @@ RESOURCES: tuple[APIRouter, ...] = (
     triggers,
     granting,
     keys,
+    waiting,
     session,
     entries,
 )

@@ -180,4 +180,4 @@ def _tricks(execution: str) -> list[str]:
 
 
 def test_roles_cover_all_permissions() -> None:
-    assert set().union(*RIGHTS.values()) == {"self", "view", "run", "edit", "admin"}
+    assert set().union(*RIGHTS.values()) == {"self", "inbox", "signal", "view", "run", "edit", "admin"}

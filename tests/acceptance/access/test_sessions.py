@@ -45,7 +45,7 @@ def test_session_cookie_authenticates_like_its_key(tmp_path: Path) -> None:
             assert key.key not in cookie
             me = (await browser.get(f"{API}/me")).json()
             assert (me["principal"], me["role"], me["workflows"]) == (f"key:{key.id}", "runner", ["hello"])
-            assert me["rights"] == ["run", "self", "view"]
+            assert me["rights"] == ["inbox", "run", "self", "signal", "view"]
             own = {"Origin": server.url}
             started = await browser.post(f"{API}/workflows/hello/executions", json={}, headers=own)
             assert started.status_code == 202

@@ -11,7 +11,7 @@ from websockets.asyncio.client import connect
 from rune.bootstrap.http import ServerStartError, check_address
 from rune.server.app import make_app
 from rune.server.health import HEALTH
-from rune.server.permissions import permission_of
+from rune.server.permissions import KNOWN, permission_of
 from tests.support.api_server import HELLO, RunningServer, run
 
 
@@ -23,7 +23,7 @@ def test_every_route_except_health_is_authorized(tmp_path: Path) -> None:
             assert isinstance(route, APIRoute | APIWebSocketRoute), route
             permission = permission_of(route)
             if permission is not None:
-                assert permission in {"view", "run", "edit", "admin", "hook", "page"}, route.path
+                assert permission in KNOWN, route.path
             else:
                 exempt.append(route.endpoint)
         assert exempt == list(HEALTH.values())

@@ -21,12 +21,13 @@ def test_star_in_pattern_matches_any_text(pattern: str, text: str) -> None:
 
 
 def test_roles_have_increasing_rights() -> None:
-    assert [sorted(RIGHTS[role]) for role in ROLES] == [
-        ["view"],
-        ["run", "view"],
-        ["edit", "run", "view"],
-        ["admin", "edit", "run", "view"],
-    ]
+    assert {role: sorted(RIGHTS[role]) for role in ROLES} == {
+        "viewer": ["inbox", "self", "view"],
+        "approver": ["inbox", "self", "signal"],
+        "runner": ["inbox", "run", "self", "signal", "view"],
+        "editor": ["edit", "inbox", "run", "self", "signal", "view"],
+        "admin": ["admin", "edit", "inbox", "run", "self", "signal", "view"],
+    }
     assert not any(Principal("p", role).may("hook") for role in ROLES)
 
 

@@ -19,7 +19,7 @@ import msgspec
 
 from rune.adapters.postgres.batching import splitting
 from rune.adapters.postgres.database import Database, DatabaseRefusedError, Row, query
-from rune.adapters.rows import LETTERS, end_terms, references, start_terms
+from rune.adapters.rows import LETTERS, end_terms, references, run_terms, start_terms
 from rune.codec.facts import decode_fact, encode_fact, encode_path, fact_columns
 from rune.core.execution.fact import (
     AttemptFailed,
@@ -427,7 +427,7 @@ class FactWriter:
         claims, self._claims = self._claims, []
         try:
             statement, arguments = self._statement, _fact_arguments(group, claims)
-            terms = [() if run.ending is None else end_terms(run.ending) for run in group]
+            terms = [run_terms(run.facts) if run.ending is None else end_terms(run.ending) for run in group]
             if any(terms):
                 statement = query("record_with_terms")
                 arguments += _term_columns(terms)

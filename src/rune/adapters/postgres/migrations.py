@@ -22,7 +22,7 @@ from rune.adapters.postgres.database import (
     query,
     redacted_url,
 )
-from rune.adapters.rows import stored_terms
+from rune.adapters.rows import WAITING, stored_terms
 from rune.ports.journal import NewerFormatError
 
 LOCK_TIMEOUT_S = 60.0
@@ -61,6 +61,7 @@ async def _add_terms(connection: Connection) -> None:
         await connection.execute(
             query("terms_insert"), [term for term, _ in terms], [number for _, number in terms]
         )
+    await connection.execute(query("waiting_terms_insert"), WAITING)
 
 
 async def _check_server(connection: Connection) -> None:

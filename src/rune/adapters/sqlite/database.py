@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from rune.adapters.private_files import create_private_file, restrict_file
-from rune.adapters.rows import LETTERS, end_terms, stored_terms
+from rune.adapters.rows import LETTERS, WAITING, end_terms, stored_terms
 from rune.core.execution.fact import ExecutionEnded
 from rune.ports.journal import NewerFormatError, StoreDamagedError, StoreUnavailableError
 
@@ -120,6 +120,12 @@ def _add_terms(connection: sqlite3.Connection) -> None:
     ).fetchall():
         last = rows[-1][0]
         insert_terms(connection, [(term, n) for n, *body in rows for term in stored_terms(*body)])
+    connection.execute(
+        "INSERT OR IGNORE INTO execution_term (term, n) SELECT ?, e.n FROM execution AS e"
+        " JOIN fact AS f ON f.execution = e.n AND f.kind = 3"
+        " WHERE e.ended_at IS NULL AND instr(f.body, CAST('signal' AS BLOB)) > 0",
+        (WAITING,),
+    )
 
 
 class Database:
@@ -353,7 +359,7 @@ class Rows:
     """A write of facts of one execution, with claims of any execution. `end` is the end of the execution if it is among
     the facts; `status` is its new status in lists."""
 
-    __slots__ = ("claims", "end", "execution", "facts", "status", "wake_at")
+    __slots__ = ("claims", "end", "execution", "facts", "status", "terms", "wake_at")
 
     def __init__(
         self,
@@ -363,8 +369,10 @@ class Rows:
         end: ExecutionEnded | None,
         wake_at: int | None = None,
         status: str | None = None,
+        terms: Sequence[str] = (),
     ) -> None:
         self.execution = execution
+        self.terms = terms
         self.facts = facts
         self.claims = claims
         self.end = end
@@ -422,6 +430,7 @@ def write_rows(db: sqlite3.Connection, group: Sequence[Rows]) -> None:
         for each in group
         if each.end is not None
     ]
+    insert_terms(db, [(term, each.facts[0][0]) for each in group for term in each.terms])
     if ends:
         _insert(db, _END_STATEMENTS, ends)
         _insert_dead_letters(db, group)

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from rune.adapters.rows import letter_of, references, start_terms
+from rune.adapters.rows import letter_of, references, run_terms, start_terms
 from rune.adapters.sqlite.access import check_start_limits
 from rune.adapters.sqlite.database import Database, Row, Rows, Start, insert_facts
 from rune.codec.facts import KINDS, decode_fact, encode_fact, encode_path, fact_columns
@@ -192,6 +192,7 @@ class SqliteJournal:
                     last if type(last) is ExecutionEnded and not late else None,
                     _wakes_at(last) or self._next_wake_at.pop(execution, None),
                     _pause_status(last) if type(last) is PauseChanged and not late else None,
+                    run_terms(facts),
                 )
             )
         except sqlite3.IntegrityError:

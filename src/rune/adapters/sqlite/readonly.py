@@ -25,6 +25,7 @@ EMPTY = "EMPTY_STORE"
 
 MAX_ROWS = 2**63 - 1
 _COLUMNS = "id, workflow, hash, status, at, ended_at, accepted, end"
+_SEARCHED = "x.id, x.workflow, x.hash, x.status, x.at, x.ended_at, x.accepted, x.end"
 _HAS_FAILED_ITEMS = "instr(end, CAST('failed_items' AS BLOB)) > 0 AND "
 _NEWEST = "n < :before ORDER BY n DESC LIMIT :limit"
 
@@ -108,7 +109,7 @@ class SqliteIndex:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        search = ExecutionSearch(self._fetch, _COLUMNS, summary_of, _like)
+        search = ExecutionSearch(self._fetch, _SEARCHED, summary_of, _like)
         self._search = search
         self.count = search.count
         self.statistics = ExecutionStatistics(self._fetch)

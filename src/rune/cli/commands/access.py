@@ -46,6 +46,7 @@ class RoleName(StrEnum):
     """The role of an API key."""
 
     viewer = "viewer"
+    approver = "approver"
     runner = "runner"
     editor = "editor"
     admin = "admin"
@@ -82,8 +83,9 @@ def create(
 
     Creating the first API key turns authentication on, also on loopback.
 
-    Roles: viewer reads; runner also starts and controls executions; editor also
-    changes workflows; admin also manages keys and credentials and reads the
+    Roles: viewer reads; approver only sees what waits for a signal, and sends
+    signals; runner reads, starts and controls executions; editor also changes
+    workflows; admin also manages keys and credentials and reads the
     audit log.
 
     Example: rune keys create nightly --role runner --workflow 'import-*' --days 90 --rate 100/m

@@ -12,6 +12,9 @@ import msgspec
 from rune.core.execution.outcome import Error
 from rune.core.execution.token import Arrived, Path, Ref
 
+CHILD_SIGNAL = "child:"
+"""Prefix of the signals that report the end of a child; users cannot send them."""
+
 
 class ExecutionStarted(msgspec.Struct, frozen=True, tag="start"):
     """The execution was accepted."""

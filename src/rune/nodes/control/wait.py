@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from rune.core.definition import problems
 from rune.core.definition.problems import Problem
@@ -32,12 +33,24 @@ class Parameters(Model, kw_only=True, frozen=True):
         Annotated[str, Meta(min_length=1)] | None,
         Meta(description="Name of the signal. Default: the node's id."),
     ] = None
+    title: Annotated[str | None, Meta(description="With a signal: what is asked, in one line.")] = None
+    description: Annotated[str | None, Meta(description="With a signal: what is asked, in full.")] = None
+    schema: Annotated[
+        dict[str, Any] | None,
+        Meta(description="With a signal: JSON Schema of its value, for the form and the check."),
+    ] = None
+    choices: Annotated[
+        list[Annotated[str, Meta(min_length=1)]] | None,
+        Meta(description="With a signal: possible decisions. The value is an object with one as `choice`."),
+    ] = None
 
 
 EXAMPLE = "for example `2030-01-31T09:00:00Z`"
 
 
 def _combined(parameters: Mapping[str, Any]) -> list[Problem]:
+    if parameters.get("resume") == "signal":
+        return _form(parameters)
     if parameters.get("resume") != "date_time":
         return []
     text = parameters.get("date_time")
@@ -48,6 +61,16 @@ def _combined(parameters: Mapping[str, Any]) -> list[Problem]:
         message = f"`{text[:60]}` is not an ISO 8601 date"
         return [Problem("date_time", problems.BAD_PARAMETER, message, EXAMPLE)]
     return []
+
+
+def _form(parameters: Mapping[str, Any]) -> list[Problem]:
+    """Return the problems of the schema of a signal."""
+    schema = parameters.get("schema")
+    if not isinstance(schema, dict):
+        return []
+    from rune.documents.input_schema import check_schema  # noqa: PLC0415 - slow to import
+
+    return [replace(each, path=each.path.replace("inputs", "schema", 1)) for each in check_schema(schema)]
 
 
 def _passes(parameters: Mapping[str, Any]) -> bool:
@@ -64,7 +87,7 @@ def _signals(node: str, parameters: Mapping[str, Any]) -> tuple[str, ...] | None
 TYPE = declare(
     "wait",
     Parameters,
-    kinds={"resume": "literal"},
+    kinds=dict.fromkeys(("resume", "schema", "choices"), "literal"),
     extra=_combined,
     summary="Waits for a duration, a date or a signal.",
     doc="Occupies no slot while it waits and survives restarts. After a duration or a date the payload passes "

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 
 from rune.codec.facts import encode_value
-from rune.core.execution.fact import ExecutionEnded, Fact, SignalReceived
+from rune.core.execution.fact import CHILD_SIGNAL, ExecutionEnded, Fact, SignalReceived
 from rune.nodes.blobs import adopt
 from rune.ports.blobs import BlobStore
 from rune.ports.journal import ExecutionEndedError, ExecutionRecord, Journal, Parent
@@ -20,7 +20,7 @@ from rune.runtime.values import ExecutionData, ExecutionDataCache, store_value
 
 log = logging.getLogger("rune.children")
 
-SIGNAL = "child:"
+SIGNAL = CHILD_SIGNAL
 
 
 class SignalDelivery:

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from rune.core.execution.fact import (
+    CHILD_SIGNAL,
     AttemptFailed,
     EffectStarted,
     ExecutionEnded,
@@ -64,6 +65,7 @@ class Run(msgspec.Struct, array_like=True):
     due: int | None = None
     code: str = ""
     signal: str | None = None
+    since: int = 0  # when it began to wait
 
 
 class Failure(msgspec.Struct, frozen=True, array_like=True):
@@ -125,12 +127,13 @@ class Overview:
         self.codes: list[str] = [""]
         self.failures: dict[int, list[Failure]] = {}
         self._outcomes: list[Outcome] = list(FIXED_OUTCOMES)
-        self._outcome_ids: dict[Outcome, int] = {each: at for at, each in enumerate(FIXED_OUTCOMES)}
+        self._outcome_ids: dict[tuple[str, str | None, bool], int] = {}
         self._code_ids: dict[str, int] = {"": 0}
         self._root: dict[int, int] = {}  # node outside of items -> outcome
         self._runs: dict[tuple[int, Path], Run] = {}
         self._tables: dict[tuple[int, Path], Items] = {}
         self._known: dict[tuple[int, tuple[int, ...]], ScopeStates] = {}
+        self._counted: dict[tuple[int, Path], tuple[int, Counter[tuple[int, ...]]]] = {}
         self._bodies = _bodies(plan)
 
     def add(self, stored: StoredFact) -> None:
@@ -155,7 +158,10 @@ class Overview:
         began = fact.began or fact.at
         if run is not None and run.began:
             began = min(began, run.began)
-        outcome = self._outcome(Outcome(fact.status, fact.outlet, empty=fact.items == 0))
+        key_of_outcome = (fact.status, fact.outlet, fact.items == 0)
+        outcome = self._outcome_ids.get(key_of_outcome)
+        if outcome is None:
+            outcome = self._new_outcome(key_of_outcome)
         code = "" if fact.failure is None else fact.failure.code
         if fact.items is not None:
             self._table(fact.node, fact.path).grow(fact.items)
@@ -197,7 +203,7 @@ class Overview:
             run.code = fact.failure.code
         elif isinstance(fact, NodeSuspended):
             dues = [each for each in (fact.due, fact.deadline) if each is not None]
-            run.due, run.signal = min(dues, default=None), fact.signal
+            run.due, run.signal, run.since = min(dues, default=None), fact.signal, fact.at
         outcome = RETRYING if isinstance(fact, AttemptFailed) else WAITING
         self._set(fact.node, fact.path, RUNNING if isinstance(fact, EffectStarted) else outcome)
         if fact.path:
@@ -231,13 +237,11 @@ class Overview:
             items = self._tables[(split, path)] = Items(split, path, nodes, nested)
         return items
 
-    def _outcome(self, outcome: Outcome) -> int:
-        found = self._outcome_ids.get(outcome)
-        if found is None:
-            if len(self._outcomes) >= MAX_OUTCOMES:
-                return self._outcome_ids.get(Outcome(outcome.status), SUCCESS)
-            found = self._outcome_ids[outcome] = len(self._outcomes)
-            self._outcomes.append(outcome)
+    def _new_outcome(self, key: tuple[str, str | None, bool]) -> int:
+        if len(self._outcomes) >= MAX_OUTCOMES:
+            return self._outcome_ids.get((key[0], None, False), SUCCESS)
+        found = self._outcome_ids[key] = len(self._outcomes)
+        self._outcomes.append(Outcome(*key))
         return found
 
     def _code(self, code: str) -> int:
@@ -286,9 +290,10 @@ class Overview:
         return self._runs.get((node, path))
 
     def waiting(self) -> Iterator[tuple[int, Path, Run]]:
-        """Yield the runs that wait for a signal."""
+        """Yield the runs that wait for a signal of a user."""
         for (node, path), run in self._runs.items():
-            if run.signal is not None and not run.ended and not self.final:
+            named = run.signal is not None and not run.signal.startswith(CHILD_SIGNAL)
+            if named and not run.ended and not self.final:
                 yield node, path, run
 
     def root_states(self) -> ScopeStates:
@@ -352,17 +357,21 @@ class Overview:
         items = self._tables.get((split, path))
         if items is None:
             return NO_NESTED
-        worst = {self._states(items, each).worst for each in set(self.signatures(items))}
+        worst = {self._states(items, each).worst for each in self.counts(items)}
         if FAILED in worst:
             return NESTED_FAILED
         return NESTED_DONE if worst <= {SUCCESS, SKIPPED, CANCELLED} else NESTED_OPEN
 
     def _complete(self, items: Items) -> bool:
-        return all(not self._states(items, each).open for each in set(self.signatures(items)))
+        return all(not self._states(items, each).open for each in self.counts(items))
 
     def counts(self, items: Items) -> Counter[tuple[int, ...]]:
         """Return how many items have the same outcomes."""
-        return Counter(self.signatures(items))
+        key = (items.split, items.path)
+        known = self._counted.get(key)
+        if known is None or known[0] != self.number:
+            known = self._counted[key] = (self.number, Counter(self.signatures(items)))
+        return known[1]
 
     def encode(self) -> bytes:
         """Encode the overview of an ended execution."""
@@ -409,7 +418,7 @@ class Overview:
         made.codes = body.codes
         made._code_ids = {each: at for at, each in enumerate(body.codes)}
         made._outcomes = [Outcome(status, outlet, empty) for status, outlet, empty in body.outcomes]
-        made._outcome_ids = {each: at for at, each in enumerate(made._outcomes)}
+        made._outcome_ids = {each: at for at, each in enumerate(body.outcomes) if at >= len(FIXED_OUTCOMES)}
         made._root = dict(body.root)
         made._runs = {(node, path): run for node, path, run in body.runs}
         for split, each in body.failures:

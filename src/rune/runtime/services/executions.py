@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from rune.core.definition.problems import INPUT_MISMATCH, Problem
 from rune.core.definition.strict_json import parse_input
 from rune.core.execution.decision import FinishExecution
 from rune.core.execution.fact import ExecutionEnded, Fact, PauseChanged, SignalReceived
@@ -16,6 +17,7 @@ from rune.core.execution.rerun import failed_items, from_node, kept_results, unf
 from rune.core.execution.token import ROOT, Path, parse_path, path_text
 from rune.core.limits import LIMITS
 from rune.core.plan.model import Plan
+from rune.documents.input_schema import check_value
 from rune.documents.loader import check_input
 from rune.errors import InvalidDocumentError, RuneError
 from rune.ports.journal import (
@@ -68,6 +70,32 @@ def signal_names(plan: Plan) -> tuple[str, ...] | None:
                 return None
             found.update(names)
     return tuple(sorted(found))
+
+
+def check_signal_value(plan: Plan, name: str, value: object) -> None:
+    """Raise InvalidDocumentError if the value of a signal is not one that the node asks for which waits for this name:
+    by its `schema`, or as an object with one of its `choices` as `choice`."""
+    asking = [
+        node.node.parameters
+        for node in plan.nodes
+        if node.type.suspends and name in (node.type.signals(node.id, node.node.parameters) or ())
+    ]
+    if len(asking) != 1:
+        return
+    schema, choices = asking[0].get("schema"), asking[0].get("choices")
+    problems: list[Problem] = []
+    if isinstance(choices, list):
+        chosen = value.get("choice") if isinstance(value, dict) else None
+        if chosen not in choices:
+            message = f"must be one of {', '.join(map(str, choices))}"
+            problems.append(Problem("value.choice", INPUT_MISMATCH, message, "see `choices` of the node"))
+    if isinstance(schema, dict):
+        problems += [
+            msgspec.structs.replace(each, path=each.path.replace("input", "value", 1), hint="")
+            for each in check_value(schema, value)
+        ]
+    if problems:
+        raise InvalidDocumentError(tuple(problems))
 
 
 class ExecutionService:
@@ -184,6 +212,7 @@ class ExecutionService:
         accepted = await self._running(execution)
         plan = await self._plans.plan(accepted.hash)
         await self._check_signal_name(execution, plan, name, key)
+        check_signal_value(plan, name, decoded.value)
         path = await self._resolve_item(execution, plan, name, item)
         id = key or secrets.token_hex(8)
         # Named by its content: another value under the same key must not take the place of the first.

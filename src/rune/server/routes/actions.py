@@ -163,7 +163,7 @@ async def rerun_execution(
 @actions.post(
     "/executions/{execution}/signals",
     summary="Send a signal",
-    dependencies=[requires("run")],
+    dependencies=[requires("signal")],
     response_model=SignalResultView,
     responses=documented(
         {

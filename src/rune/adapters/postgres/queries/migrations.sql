@@ -41,3 +41,10 @@ SELECT n, accepted, ending FROM execution WHERE n > $1 ORDER BY n LIMIT 1000
 -- Add term $1 to execution $2, element by element. Idempotent.
 INSERT INTO execution_term (term, n) SELECT t.term, t.n FROM unnest($1::text[], $2::bigint[]) AS t (term, n)
 ON CONFLICT DO NOTHING
+
+-- name: waiting_terms_insert
+-- Add term $1 to the executions in which a node has waited for a signal. Idempotent.
+INSERT INTO execution_term (term, n)
+SELECT DISTINCT $1::text, e.n FROM execution AS e JOIN fact AS f ON f.execution = e.n AND f.kind = 3
+WHERE e.ended_at IS NULL AND position('signal'::bytea IN f.body) > 0
+ON CONFLICT DO NOTHING
