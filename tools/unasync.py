@@ -11,15 +11,19 @@ import sys
 from pathlib import Path
 
 CLIENT = Path(__file__).resolve().parents[1] / "src" / "rune" / "client"
-SOURCE = CLIENT / "async_client.py"
-TARGET = CLIENT / "client.py"
-HEADER = "# Generated from async_client.py by tools/unasync.py; do not edit.\n"
+TARGETS = {
+    CLIENT / "async_client.py": CLIENT / "client.py",
+    CLIENT / "async_runs.py": CLIENT / "runs.py",
+}
+HEADER = "# Generated from {name} by tools/unasync.py; do not edit.\n"
 
 REPLACEMENTS = {
     r"\basync (def|for|with)\b": r"\1",
     r"\bawait ": "",
     r"\basyncio\.sleep\b": "time.sleep",
-    r"\bAsync(BaseTransport|Client|Iterator)\b": r"\1",
+    r"\bAsync(BaseTransport|Client|Iterator|Run)\b": r"\1",
+    r"\basync_(client|runs)\b": r"\1",
+    r"\basync_transport\b": "sync_transport",
     r"\bAsynchronous\b": "Synchronous",
     r"\b__a(enter|exit)__\b": r"__\1__",
     r"\ba(close|read|iter_lines)\b": r"\1",
@@ -31,20 +35,22 @@ RUFF = (
 )
 
 
-def generate(source: str) -> str:
+def generate(path: Path) -> str:
     """Return the synchronous twin of an asynchronous module."""
+    source = path.read_text(encoding="utf-8")
     for pattern, replacement in REPLACEMENTS.items():
         source = re.sub(pattern, replacement, source)
-    source = HEADER + source
+    source = HEADER.format(name=path.name) + source
     for command in RUFF:
-        source = _run_ruff(*command, source=source)
+        source = _run_ruff(*command, source=source, target=TARGETS[path])
     return source
 
 
-def _run_ruff(*command: str, source: str) -> str:
-    arguments = [sys.executable, "-m", "ruff", *command, "--quiet", "--stdin-filename", str(TARGET), "-"]
+def _run_ruff(*command: str, source: str, target: Path) -> str:
+    arguments = [sys.executable, "-m", "ruff", *command, "--quiet", "--stdin-filename", str(target), "-"]
     return subprocess.run(arguments, input=source, text=True, check=True, stdout=subprocess.PIPE).stdout
 
 
 if __name__ == "__main__":
-    TARGET.write_text(generate(SOURCE.read_text(encoding="utf-8")), encoding="utf-8")
+    for source, target in TARGETS.items():
+        target.write_text(generate(source), encoding="utf-8")

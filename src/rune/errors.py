@@ -53,7 +53,8 @@ RuneError                              base of all errors that Rune raises on pu
 ├── bootstrap.http                     ServerStartError
 ├── bootstrap.components               TracingUnavailableError
 ├── bootstrap.extras                   MissingExtraError
-├── client.errors                      ClientError (ConnectionFailedError, ApiError)
+├── client.errors                      ClientError (ConnectionFailedError, ExecutionFailed,
+│                                      ApiError (NotFound, Conflict, Forbidden, Invalid, RateLimited))
 ├── cli.backend                        UnknownReferenceError
 └── cli.commands.credentials           SecretInArgumentsError (a CredentialError)
 

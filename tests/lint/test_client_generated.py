@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ import pytest
 from rune.client import AsyncClient, Client, models
 from rune.client.models import Model
 from rune.server.app import document
-from tools.unasync import SOURCE, TARGET, generate
+from tools.unasync import TARGETS, generate
 
 # The schemas that a model is decoded from, the most detailed one first.
 SCHEMAS: dict[type[Model], tuple[str, ...]] = {
@@ -96,14 +97,14 @@ def schemas() -> dict[str, Any]:
     return found
 
 
-def test_generator_output_equals_checked_in_client() -> None:
-    assert generate(SOURCE.read_text(encoding="utf-8")) == TARGET.read_text(encoding="utf-8"), (
-        "run make generate"
-    )
+@pytest.mark.parametrize("source", TARGETS, ids=lambda source: source.stem)
+def test_generator_output_equals_checked_in_client(source: Path) -> None:
+    assert generate(source) == TARGETS[source].read_text(encoding="utf-8"), "run make generate"
 
 
-def test_generated_client_has_no_asynchronous_syntax() -> None:
-    tree = ast.parse(TARGET.read_text(encoding="utf-8"))
+@pytest.mark.parametrize("target", TARGETS.values(), ids=lambda target: target.stem)
+def test_generated_client_has_no_asynchronous_syntax(target: Path) -> None:
+    tree = ast.parse(target.read_text(encoding="utf-8"))
     asynchronous = (ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith, ast.Await)
 
     assert [node for node in ast.walk(tree) if isinstance(node, asynchronous)] == []

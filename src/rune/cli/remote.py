@@ -14,7 +14,7 @@ import msgspec
 
 from rune.bootstrap import UnsupportedOverUrlError
 from rune.cli.server_keys import key_for_server
-from rune.client import ApiError, AsyncClient, models
+from rune.client import ApiError, AsyncClient, AsyncRun, models
 from rune.client.models import Credential, Worker
 from rune.core.definition.problems import Problem
 from rune.core.execution.explain import Waiting
@@ -354,7 +354,7 @@ class RemoteWorkflowService(_RemoteService):
         return msgspec.structs.replace(found, change=change)
 
 
-def _accepted(started: models.Started, input: bytes = b"") -> ExecutionRecord:
+def _accepted(started: AsyncRun, input: bytes = b"") -> ExecutionRecord:
     return ExecutionRecord(
         id=started.execution_id,
         workflow=started.workflow_id,

@@ -11,14 +11,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
 import httpx
 
 from rune.client import calls, models
+from rune.client.asgi import async_transport
+from rune.client.async_runs import AsyncRun
 from rune.client.calls import Call
+from rune.client.defaults import default_server
 from rune.client.errors import ApiError, ClientError, ConnectionFailedError, api_error, connection_failed
 from rune.client.sse import SseDecoder
 
@@ -32,7 +35,8 @@ P = TypeVar("P", bound=models.Page)
 
 
 class AsyncClient:
-    """Calls the HTTP API of a server, with an API key if `key` is given.
+    """Calls the HTTP API of a server, with an API key if `key` is given. Without a URL, the server is the one that
+    RUNE_URL names, with the key in RUNE_API_KEY. `app` is an ASGI application to call instead of a server.
 
     Requests that fail on the network or with status 503 are sent again where that is safe; starts and signals carry an
     idempotency key for this purpose. `watch` reconnects for up to `patience` seconds after a connection is lost.
@@ -40,18 +44,24 @@ class AsyncClient:
 
     def __init__(
         self,
-        url: str = "http://127.0.0.1:8080",
+        url: str | None = None,
         *,
         key: str | None = None,
         timeout: float = 30.0,
         patience: float = 20.0,
+        headers: Mapping[str, str] | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
+        app: Any = None,
     ) -> None:
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        address, key = default_server(url, key, local=app is not None)
         self._timeout = timeout
         self._patience = patience
         self._http = httpx.AsyncClient(
-            base_url=url, headers=headers, timeout=timeout, transport=transport, trust_env=False
+            base_url=address,
+            headers={**({"Authorization": f"Bearer {key}"} if key else {}), **(headers or {})},
+            timeout=timeout,
+            transport=transport if app is None else async_transport(app),
+            trust_env=False,
         )
 
     async def __aenter__(self) -> Self:
@@ -78,7 +88,7 @@ class AsyncClient:
                 continue
             if response.is_success:
                 return call.read(response.content)
-            failure = api_error(response.status_code, response.content)
+            failure = api_error(response.status_code, response.content, response.headers)
             if response.status_code != 503:
                 break
         raise failure
@@ -115,12 +125,13 @@ class AsyncClient:
         labels: dict[str, str] | None = None,
         priority: int | None = None,
         fake_time: bool = False,
-    ) -> models.Started:
-        """Start a stored workflow. The execution is durable when this returns. `version` is a number or an alias."""
+    ) -> AsyncRun:
+        """Start a stored workflow and return the handle of its execution, which is durable when this returns.
+        `version` is a number or an alias."""
         call = calls.start(
             workflow, input, version=version, key=key, labels=labels, priority=priority, fake_time=fake_time
         )
-        return await self._send(call)
+        return AsyncRun(self, await self._send(call))
 
     async def start_definition(
         self,
@@ -130,11 +141,10 @@ class AsyncClient:
         key: str | None = None,
         labels: dict[str, str] | None = None,
         fake_time: bool = False,
-    ) -> models.Started:
+    ) -> AsyncRun:
         """Start a definition without storing it as a workflow."""
-        return await self._send(
-            calls.start(None, input, definition=definition, key=key, labels=labels, fake_time=fake_time)
-        )
+        call = calls.start(None, input, definition=definition, key=key, labels=labels, fake_time=fake_time)
+        return AsyncRun(self, await self._send(call))
 
     async def run(
         self,
@@ -369,17 +379,31 @@ class AsyncClient:
         """Resume a paused execution."""
         return await self._send(calls.control(execution, "resume"))
 
-    async def retry(
-        self, execution: str, *, failed_items: bool = False, key: str | None = None
-    ) -> models.Started:
+    async def retry(self, execution: str, *, failed_items: bool = False, key: str | None = None) -> AsyncRun:
         """Run the failed nodes again in a new execution."""
-        return await self._send(calls.retry(execution, failed_items, key))
+        return AsyncRun(self, await self._send(calls.retry(execution, failed_items, key)))
 
     async def rerun(
         self, execution: str, node: str, *, item: str | None = None, key: str | None = None
-    ) -> models.Started:
+    ) -> AsyncRun:
         """Run a node and all nodes after it again in a new execution."""
-        return await self._send(calls.rerun(execution, node, item, key))
+        return AsyncRun(self, await self._send(calls.rerun(execution, node, item, key)))
+
+    async def handle(self, execution: str) -> AsyncRun:
+        """Get the handle of an execution that was started before."""
+        found = await self.execution(execution)
+        return AsyncRun(
+            self,
+            models.Started(
+                execution_id=found.execution_id,
+                workflow_id=found.workflow_id,
+                hash=found.hash,
+                version=found.version,
+                alias=found.alias,
+                started_at=found.started_at,
+                retry_of=found.retry_of,
+            ),
+        )
 
     async def deploy(
         self,
@@ -494,9 +518,9 @@ class AsyncClient:
             for each in found.dead_letters:
                 yield each
 
-    async def requeue(self, letter: str) -> models.Started:
+    async def requeue(self, letter: str) -> AsyncRun:
         """Run a dead letter again in a new execution."""
-        return await self._send(calls.requeue(letter))
+        return AsyncRun(self, await self._send(calls.requeue(letter)))
 
     async def drop(self, letter: str) -> None:
         """Discard a dead letter."""

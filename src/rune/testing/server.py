@@ -11,6 +11,7 @@ import httpx
 from rune.bootstrap import open_reader
 from rune.build.local import embedded_settings
 from rune.client import Client
+from rune.client.asgi import send
 from rune.server.app import make_app
 from rune.server.context import ServerContext
 from rune.testing.engine import EmbeddedEngine
@@ -24,19 +25,7 @@ class LoopTransport(httpx.BaseTransport):
         self._transport = httpx.ASGITransport(app)
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        return self._engine.call(self._send(request))
-
-    async def _send(self, request: httpx.Request) -> httpx.Response:
-        sent = httpx.Request(
-            request.method,
-            request.url,
-            headers=request.headers,
-            content=request.read(),
-            extensions=request.extensions,
-        )
-        response = await self._transport.handle_async_request(sent)
-        content = await response.aread()
-        return httpx.Response(response.status_code, headers=response.headers, content=content)
+        return self._engine.call(send(self._transport, request))
 
 
 @contextmanager
