@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import functools
 import sqlite3
 import statistics
 import sys
@@ -114,7 +115,7 @@ async def sqlite_index(executions: int) -> AsyncIterator[ExecutionIndex]:
 
 @contextlib.asynccontextmanager
 async def postgres_index(dsn: str, executions: int) -> AsyncIterator[ExecutionIndex]:
-    import asyncpg  # noqa: PLC0415 - an extra
+    import asyncpg  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra
 
     from rune.adapters.postgres.migrations import migrate as migrate_postgres  # noqa: PLC0415
     from rune.adapters.postgres.stores import postgres  # noqa: PLC0415
@@ -163,7 +164,7 @@ async def measure_index(index: ExecutionIndex, executions: int, rounds: int) -> 
         "nothing": ExecutionFilter(labels={"customer": "none"}),
     }
     for name, wanted in filters.items():
-        await measure(f"page of 50, {name}", rounds, lambda wanted=wanted: index.search(wanted, limit=50))
+        await measure(f"page of 50, {name}", rounds, functools.partial(index.search, wanted, limit=50))
     await measure("count, status failed", rounds, lambda: index.count(filters["status failed"]))
     statistics_of = index.statistics
     await measure(

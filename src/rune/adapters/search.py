@@ -107,8 +107,9 @@ def sources_of(wanted: ExecutionFilter) -> list[Source]:
         found.append(Source(ranges, covers=frozenset({"workflow", "statuses"})))
     elif wanted.statuses:
         text = "SELECT n FROM execution WHERE status = {}"
-        ranges = tuple((text, (status,)) for status in wanted.statuses)
-        found.append(Source(ranges, covers=frozenset({"statuses"})))
+        found.append(
+            Source(tuple((text, (status,)) for status in wanted.statuses), covers=frozenset({"statuses"}))
+        )
     if wanted.hash is not None:
         text = "SELECT n FROM execution WHERE hash = {}"
         found.append(Source(((text, (wanted.hash,)),), sorted=False, covers=frozenset({"hash"})))

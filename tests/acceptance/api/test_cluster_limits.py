@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 
 from rune.client import ApiError, AsyncClient
-from rune.client.models import Limits, Started
+from rune.client.async_runs import AsyncRun
+from rune.client.models import Limits
 from rune.core.definition.parser import parse_document
 from rune.core.plan.compiler import compile_definition
 from rune.nodes.registry import full_registry
@@ -70,11 +71,11 @@ async def started(client: AsyncClient) -> bool:
     return True
 
 
-async def crowd(*servers: RunningServer) -> tuple[list[Started], list[ApiError]]:
+async def crowd(*servers: RunningServer) -> tuple[list[AsyncRun], list[ApiError]]:
     """Start 40 executions, alternating between the servers."""
     wanted = [servers[number % len(servers)].client.start("waits") for number in range(40)]
     answers = await asyncio.gather(*wanted, return_exceptions=True)
-    through = [each for each in answers if isinstance(each, Started)]
+    through = [each for each in answers if isinstance(each, AsyncRun)]
     return through, [each for each in answers if isinstance(each, ApiError)]
 
 
