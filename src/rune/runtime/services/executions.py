@@ -154,7 +154,7 @@ class ExecutionService:
             by = execution = new_execution_id()
         version = await self._workflows.find(workflow, which, by=by)
         plan = await self._plans.plan(version.hash)
-        chosen = chosen_by(which, version)
+        chosen = ChosenVersion(version.number, LATEST) if which is None else chosen_by(which, version)
         return await self._start(plan, input, options, priority, execution, chosen)
 
     async def _start(
