@@ -34,6 +34,7 @@ from rune.settings import Settings, load_settings
 PACKAGE = Path(rune.__file__).resolve().parent
 TIMEOUT_S = 30.0
 NOT_TRACED = "Engine.wait_for"  # called by this tool, not by the execution
+PERIODIC = "runtime/maintenance/watchdog.py"  # runs every few ms, whether or not there is an execution
 
 TWO_NODES: dict[str, Any] = {
     "nodes": [
@@ -78,8 +79,9 @@ class Tracer:
         found: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
         for code in self._codes:
             if code.co_name != "<module>" and code.co_qualname != NOT_TRACED:
-                name = str(Path(code.co_filename).relative_to(PACKAGE))
-                found[name].append((code.co_firstlineno, code.co_qualname))
+                name = Path(code.co_filename).relative_to(PACKAGE).as_posix()
+                if name != PERIODIC:
+                    found[name].append((code.co_firstlineno, code.co_qualname))
         return {name: [each for _, each in sorted(found[name])] for name in sorted(found)}
 
 

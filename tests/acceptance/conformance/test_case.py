@@ -48,7 +48,7 @@ def deviations_of(expect: dict[str, Any], printed: Any, exit_code: int = 0, **ob
 def test_load_returns_all_cases() -> None:
     cases = load()
 
-    assert len(cases) == 138
+    assert len(cases) == 139
     assert all(case.about and case.covers and case.expect for case in cases)
 
 

@@ -69,6 +69,7 @@ COMPLETION: dict[str, Any] = {
     "final_context": {"$trigger": {}, "$smtp_send_email": {"sent": True, "message_id": "msg_abc123"}},
     "completed_at": "2025-10-09T12:35:45Z",
     "total_duration_ms": 4523,
+    "failed_items": 0,
 }
 
 

@@ -50,10 +50,13 @@ class Limiter:
 
     async def held(self, plan: Plan) -> AppliedLimits | None:
         """What a start is held to; None: nothing."""
-        known = await self._all()
-        workflow = of_workflow(plan.definition.id)
-        subjects = tuple(each for each in (current_principal(), workflow) if each in known)
-        full = await self._full(plan, known.get(workflow))
+        subjects: tuple[str, ...] = ()
+        own: Limits | None = None
+        if known := await self._all():
+            workflow = of_workflow(plan.definition.id)
+            subjects = tuple(each for each in (current_principal(), workflow) if each in known)
+            own = known.get(workflow)
+        full = await self._full(plan, own)
         return AppliedLimits(subjects, full) if subjects or full else None
 
     def forget(self) -> None:
