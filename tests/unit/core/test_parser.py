@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rune.core.definition import problems
-from rune.core.definition.model import ErrorPolicy, Retry, content_hash
+from rune.core.definition.model import Definition, ErrorPolicy, Node, Retry, content_hash
 from rune.core.definition.parser import Parsed, SourceLocations, parse_data, parse_document
 from rune.core.definition.strict_json import Decoded, json_depth, parse_input
 from rune.core.limits import Limits
@@ -107,6 +107,26 @@ def test_dependencies_dialect_gives_same_content_hash() -> None:
     assert one is not None
     assert other is not None
     assert content_hash(one) == content_hash(other)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "notes"),
+    [
+        ((Node(id="a", type="input", position=(1, 2)),), None),
+        ((Node(id="a", type="input", notes="first"),), None),
+        ((Node(id="a", type="input"),), "all about it"),
+    ],
+)
+def test_content_hash_excludes_positions_and_notes(nodes: tuple[Node, ...], notes: str | None) -> None:
+    plain = Definition(id="x", nodes=(Node(id="a", type="input"),))
+    assert content_hash(Definition(id="x", nodes=nodes, notes=notes)) == content_hash(plain)
+
+
+def test_problem_text_names_its_line_and_column_if_known() -> None:
+    problem = problems.Problem("nodes[0]", "X", "is wrong")
+    assert problem.text == "nodes[0]: is wrong"
+    placed = problems.Problem("", "X", "is wrong", line=3, column=7)
+    assert placed.text == "document: is wrong (line 3, column 7)"
 
 
 def test_dependency_edges_follow_explicit_edges() -> None:
