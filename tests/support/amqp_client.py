@@ -56,12 +56,17 @@ class Client:
         body = message if isinstance(message, bytes) else json.dumps(message).encode()
         await exchange.publish(aio_pika.Message(body, delivery_mode=2), routing_key=queue)
 
-    async def listen(self) -> None:
+    async def listen(self, *, copies: bool = False) -> None:
+        """Consume statuses and completions, or copies of them where API processes consume the queues."""
         for name, take in (
             ("workflow.node.status", self._take_status),
             ("workflow.completion", self._take_completion),
         ):
-            queue = await self._channel.get_queue(name, ensure=False)
+            if copies:
+                queue = await self._channel.declare_queue(exclusive=True)
+                await queue.bind(name, name)
+            else:
+                queue = await self._channel.get_queue(name, ensure=False)
             await queue.consume(take, no_ack=True)
 
     async def copy_work(self) -> None:
@@ -138,10 +143,10 @@ class Client:
 
 
 @asynccontextmanager
-async def open_client(url: str) -> AsyncIterator[Client]:
-    """Open a connection and consume statuses and completions."""
+async def open_client(url: str, *, copies: bool = False) -> AsyncIterator[Client]:
+    """Open a connection and consume statuses and completions, or copies of them."""
     connection = await aio_pika.connect(url)
     async with connection:
         made = Client(await connection.channel())
-        await made.listen()
+        await made.listen(copies=copies)
         yield made

@@ -21,10 +21,12 @@ from rune.bootstrap.extras import optional_imports
 from rune.bootstrap.sqlite import connected as connected
 from rune.core.node_type import Catalogue
 from rune.errors import RuneError
+from rune.nodes.attempt_log import capture_logging
 from rune.nodes.redaction import protect_log
 from rune.nodes.registry import Registry
 from rune.ports.clock import Clock
 from rune.ports.inspection import BackupResult, ClusterSurvey, FileInspection
+from rune.ports.live import RunningQuery
 from rune.ports.processes import ProcessInfo
 from rune.ports.retention import RetentionResult, Rule
 from rune.runtime.components import Services
@@ -66,6 +68,7 @@ class BackendModule(Protocol):
     def open_reader(
         self, settings: Settings, catalogue: Catalogue | None
     ) -> AbstractAsyncContextManager[ExecutionReader]: ...
+    def open_live(self, settings: Settings) -> AbstractAsyncContextManager[RunningQuery]: ...
     def open_credentials(self, settings: Settings) -> AbstractAsyncContextManager[CredentialService]: ...
     def open_access(self, settings: Settings) -> AbstractAsyncContextManager[Access]: ...
     async def preview(self, settings: Settings, rules: Sequence[Rule], now: int) -> RetentionResult: ...
@@ -108,6 +111,7 @@ async def running_engine(
     """
     arm_from_environment()
     protect_log()
+    capture_logging()
     # The engine creates few reference cycles: frequent young collections only cost time, and a rare collection of very
     # many objects would block the event loop for too long.
     gc.set_threshold(10_000, 20, 50)
@@ -135,6 +139,11 @@ def open_reader(
     A process that has imported them passes their `catalogue`.
     """
     return _backend(settings).open_reader(settings, catalogue)
+
+
+def open_live(settings: Settings) -> AbstractAsyncContextManager[RunningQuery]:
+    """Open a query about what runs now, in the owner process or in the workers of a cluster."""
+    return _backend(settings).open_live(settings)
 
 
 def open_credentials(settings: Settings) -> AbstractAsyncContextManager[CredentialService]:

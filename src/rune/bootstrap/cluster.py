@@ -36,6 +36,7 @@ from rune.ports.blobs import BlobStore
 from rune.ports.clock import Clock
 from rune.ports.dead_letters import DeadLetterQueue
 from rune.ports.journal import StoreUnavailableError
+from rune.ports.live import RunningQuery
 from rune.ports.processes import ProcessInfo
 from rune.ports.queue import Queue
 from rune.ports.retention import RetentionResult, Rule
@@ -44,6 +45,8 @@ from rune.runtime.backend import Backend
 from rune.runtime.clock import SystemClock
 from rune.runtime.components import Services
 from rune.runtime.engine import ROLES, Engine
+from rune.runtime.live.follower import LiveFollower
+from rune.runtime.live.running import RunningNodes
 from rune.runtime.maintenance.heartbeat import this_process
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.queries.reader import ExecutionReader
@@ -174,9 +177,11 @@ def _engine(
         outbox=opened.outbox,
         processes=stores.processes,
         notifier=stores.notifier,
+        live=stores.live,
         events=None if broker is None else broker.events,
         completions=settings.statuses != "off",
         dead_messages=_dead_messages(settings, stores),
+        event_consumer=None if broker is None else broker.event_consumer,
         keys=PostgresApiKeys(opened.database),
         sessions=PostgresSessions(opened.database),
         grants=PostgresGrants(opened.database),
@@ -218,6 +223,18 @@ async def open_reader(
         yield ExecutionReader(
             opened.index, opened.journal, opened.blob, plans, opened.database, opened.workflows
         )
+
+
+@asynccontextmanager
+async def open_live(settings: Settings) -> AsyncIterator[RunningQuery]:
+    """Open a query to the workers."""
+    stores = _redis(settings)
+    follower = LiveFollower(RunningNodes(""), stores.live)
+    try:
+        yield follower.running
+    finally:
+        await follower.close()
+        await stores.client.close()
 
 
 @asynccontextmanager

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from rune.adapters.rabbitmq.amqp.address import parse_address
 from rune.adapters.rabbitmq.amqp.errors import AmqpError
 from rune.adapters.rabbitmq.dead_letters import DeadLetters, requeue_innocent
+from rune.adapters.rabbitmq.event_consumer import RabbitEventConsumer
 from rune.adapters.rabbitmq.legacy import LegacyExecutor
 from rune.adapters.rabbitmq.queue import RabbitQueue
 from rune.adapters.rabbitmq.status_publisher import BatchingEventPublisher, RabbitEventPublisher
@@ -90,6 +91,8 @@ class RabbitComponents:
         )
         publisher = BatchingEventPublisher if settings.statuses == "batched" else RabbitEventPublisher
         self.events = publisher(self.queue.publisher, self.queue.topology, self._legacy)
+        self.event_consumer = RabbitEventConsumer(settings.queue, self.queue.topology, member.name)
+        self._worker = member.name
         self._status_publisher: StatusPublisher | None = None
 
     def _full_messages(self, clock: Clock) -> SelfContainedMessages:
@@ -103,7 +106,9 @@ class RabbitComponents:
         wrapped: State = ServedQueuesFilter(state, self._router.queue_of, stores.processes)
         wrapped = EndPredictingState(wrapped, stores.release)
         if self._settings.statuses in ("each", "batched"):
-            wrapped = self._status_publisher = StatusPublisher(wrapped, self.events, self._data_cache)
+            wrapped = self._status_publisher = StatusPublisher(
+                wrapped, self.events, self._data_cache, self._worker
+            )
         return BatchingState(wrapped)
 
     def connect(self, engine: Engine) -> None:

@@ -25,7 +25,8 @@ from rune.core.node_type import Catalogue
 from rune.nodes.registry import Registry, full_registry, standard_catalogue
 from rune.ports.clock import Clock
 from rune.ports.inspection import BackupResult, FileInspection
-from rune.ports.processes import RPC_METHODS
+from rune.ports.live import RunningQuery, RunningSnapshot
+from rune.ports.processes import RPC_METHODS, NoOwnerError
 from rune.ports.retention import RetentionResult, Rule
 from rune.runtime.backend import Backend
 from rune.runtime.clock import SystemClock
@@ -154,6 +155,22 @@ async def open_reader(
         yield ExecutionReader(
             SqliteIndex(database), journal, SqliteBlobs(database), plans, database, workflows
         )
+
+
+@asynccontextmanager
+async def open_live(settings: Settings) -> AsyncIterator[RunningQuery]:
+    """Open a query to the owner process. Without an owner nothing runs."""
+    async with AsyncExitStack() as stack:
+        try:
+            services, _ = await stack.enter_async_context(connected(settings))
+        except NoOwnerError:
+            yield _nothing_runs
+        else:
+            yield services.executions.running
+
+
+async def _nothing_runs(execution: str) -> RunningSnapshot:
+    return RunningSnapshot([])
 
 
 @asynccontextmanager

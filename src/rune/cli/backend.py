@@ -21,7 +21,7 @@ from rune.bootstrap.components import Access
 from rune.cli.output import INTERRUPTED, refuse_error
 from rune.cli.remote import RemoteCredentialService, RemoteReader, client, remote_services
 from rune.client import AsyncClient
-from rune.core.execution.explain import Waiting
+from rune.core.execution.explain import ActiveRuns, Waiting
 from rune.core.execution.explain import explain as explain_state
 from rune.errors import RuneError
 from rune.ports.workflows import (
@@ -34,6 +34,7 @@ from rune.ports.workflows import (
 )
 from rune.runtime.clock import iso
 from rune.runtime.components import Services
+from rune.runtime.live.follower import active_runs
 from rune.runtime.queries.reader import ExecutionReader
 from rune.settings import Settings, load_settings
 
@@ -227,7 +228,9 @@ def _no_file(settings: Settings, without_file: Callable[[], int] | None, *, as_j
     )
 
 
-async def waiting_of(opened: ExecutionReader, execution: str, now: int) -> tuple[bool, list[Waiting]]:
+async def waiting_of(
+    opened: ExecutionReader, settings: Settings, execution: str, now: int
+) -> tuple[bool, list[Waiting]]:
     """Return whether an execution is paused, and what it waits for.
 
     A server computes this itself, since it has all node types.
@@ -237,7 +240,16 @@ async def waiting_of(opened: ExecutionReader, execution: str, now: int) -> tuple
         answer: tuple[bool, list[Waiting]] = await remote_waiting(execution)
         return answer
     plan, state = await opened.state(execution, now)
-    return state.paused_at is not None, explain_state(plan, state)
+    active = None if state.ended else await _active_runs(settings, execution, now)
+    return state.paused_at is not None, explain_state(plan, state, active)
+
+
+async def _active_runs(settings: Settings, execution: str, now: int) -> ActiveRuns:
+    try:
+        async with bootstrap.open_live(settings) as running:
+            return active_runs(await running(execution), now)
+    except RuneError:
+        return ActiveRuns({}, now, complete=False)
 
 
 async def resolve(opened: ExecutionReader, given: str) -> str:

@@ -12,13 +12,17 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
 from rune.bootstrap import connected, find_owner, open_reader, running_engine
 from rune.cli.backend import HINTS, UnknownReferenceError, exists, open_services, owner, owner_pid, resolve
 from rune.cli.backend import open_reader as reader
+from rune.cli.live import RunningPoller
+from rune.cli.logs import LogPrinter, StoredLogs, line_text
 from rune.cli.output import (
     EXIT,
     INTERRUPTED,
@@ -40,10 +44,12 @@ from rune.core.execution.fact import (
 )
 from rune.core.execution.fold import fold
 from rune.core.execution.routing import decision_for_fact
+from rune.core.execution.token import Token
 from rune.core.plan.model import Plan
 from rune.errors import InvalidDocumentError, RuneError
 from rune.nodes.registry import Registry
 from rune.ports.journal import ExecutionRecord, StoredFact, StoreUnavailableError
+from rune.ports.live import LoggedLine, RunningNode
 from rune.ports.processes import FileInUseError, NoOwnerError, OwnerLostError
 from rune.runtime.clock import iso
 from rune.runtime.components import Services
@@ -60,6 +66,7 @@ MIN_POLL_S, MAX_POLL_S = 0.005, 0.1  # between two polls of the database file
 ITEMS_FAILED = 1
 """Exit code of a completed execution with failed items, if the caller asks for it."""
 
+MAX_LINES = 1_000  # of logs that wait to be printed
 PAUSE_FACTOR = 10  # a poll is followed by a pause this many times as long as the poll
 EXIT_CODES = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
 WRONG_STATUS_CODES = frozenset({"ENDED", "NOT_ENDED", "NOTHING_TO_RUN"})
@@ -80,6 +87,8 @@ class ExecutionPoller:
         self._counter = counter
         self._facts: list[Fact] = [ExecutionStarted(accepted.at)]
         self._change = -1
+        self.guesses_running = True
+        """Whether tokens that may run count as running: which ones do is not known."""
 
     async def poll(self, reader: ExecutionReader) -> bool:
         """Read new facts; return whether any process has written to the database since the last poll."""
@@ -90,9 +99,20 @@ class ExecutionPoller:
         if self.end is None and self._counter is not None and len(self._facts) <= MAX_FOLDED_FACTS:
             _, applied = fold(self.plan, self._facts, self.accepted.at)
             self._counter.skipped(applied.skipped)
-            for token in applied.emitted:
+            for token in applied.emitted if self.guesses_running else ():
                 self._counter.claimed(self.accepted.id, token)
         return True
+
+    def show_running(self, running: Sequence[RunningNode]) -> None:
+        """Count the nodes that run now."""
+        self.guesses_running = False
+        if self._counter is None:
+            return
+        for each in running:
+            token = Token(each.node, each.path, attempt=each.attempt)
+            self._counter.claimed(self.accepted.id, token)
+            if each.progress:
+                self._counter.progressed(self.accepted.id, token, each.progress)
 
     def reset(self) -> None:
         """Prepare for another reader, whose version numbers start anew."""
@@ -181,6 +201,7 @@ class ExecutionFollower:
         self._poller: ExecutionPoller | None = None
         self._shown: Progress | None = None
         self._drawn = 0.0
+        self._lines: deque[LoggedLine] = deque(maxlen=MAX_LINES)
 
     async def follow_to_end(self) -> int:
         """Run until the execution has ended or a signal arrives; return the exit code."""
@@ -249,6 +270,7 @@ class ExecutionFollower:
     async def _as_owner(self, stop: StopSignal) -> int:
         async with running_engine(self._settings, registry=self._registry, observer=self._counter) as engine:
             fresh = self._accepted is None
+            self._print_lines_of(engine)
             accepted = self._accepted = self._accepted or await self._command.start_locally(engine)
             ending = await engine.wait_for(accepted.id)
             plan = await engine.plans.plan(accepted.hash)
@@ -258,6 +280,7 @@ class ExecutionFollower:
             if self._counter is not None and not watched:
                 poller.count(await engine.backend.journal.facts(accepted.id, poller.seen))
             await self._wait(ending, stop)
+            self._flush_lines()
             self._close()
             backend = engine.backend
             if ending.done() or self._as_json:
@@ -281,6 +304,28 @@ class ExecutionFollower:
             self._shown = progress(self._counter)
             self._drawn = time.monotonic()
         return poller
+
+    def _print_lines_of(self, engine: Engine) -> None:
+        """Print what the nodes of the execution log in this process. Lines come from any thread."""
+        loop = asyncio.get_running_loop()
+
+        def on_line(execution: str, line: LoggedLine) -> None:
+            if self._accepted is None or execution == self._accepted.id:
+                self._lines.append(line)
+                # The loop may be closed already: a node in a thread outlives it.
+                with suppress(RuntimeError):
+                    loop.call_soon_threadsafe(self._flush_lines)
+
+        engine.on_line = on_line
+
+    def _flush_lines(self) -> None:
+        """Print the lines so far. They wait until the execution is known."""
+        while self._lines and self._poller is not None:
+            text = line_text(self._lines.popleft(), self._poller.plan.ids)
+            if self._shown is not None:
+                self._shown.write(text)
+            else:
+                print(text, file=sys.stderr, flush=True)
 
     async def _wait(self, ending: asyncio.Future[ExecutionEnded], stop: StopSignal) -> None:
         """Wait until the execution has ended or a signal arrives."""
@@ -316,6 +361,8 @@ class ExecutionFollower:
         poller.reset()
         leaving = asyncio.ensure_future(gone())
         pause = MIN_POLL_S
+        running = RunningPoller(self._settings, accepted.id)
+        logs = LogPrinter(StoredLogs(await opened.attempts(accepted.id), None), stream=sys.stderr)
         try:
             while True:
                 left = leaving.done()  # before the poll, so that the last writes of the owner are read
@@ -323,6 +370,7 @@ class ExecutionFollower:
                 changed = await poller.poll(opened)
                 if poller.end is not None:
                     self._close()
+                    await logs.poll(running=False)
                     await self._print_read(opened, accepted)
                     return EXIT[poller.end.status]
                 if left:
@@ -332,6 +380,8 @@ class ExecutionFollower:
                     if self._as_json:
                         await self._print_read(opened, accepted)
                     return await self._report_detached(stop)
+                if self._counter is not None and (found := await running.poll()) is not None:
+                    poller.show_running(found)
                 pause = MIN_POLL_S if changed else min(2 * pause, MAX_POLL_S)
                 rest = max(pause, PAUSE_FACTOR * (time.perf_counter() - began))
                 await asyncio.wait(
@@ -340,6 +390,7 @@ class ExecutionFollower:
                 self._draw()
         finally:
             leaving.cancel()
+            await running.close()
 
     def _draw(self) -> None:
         if self._shown is not None and time.monotonic() - self._drawn >= self._shown.pause:

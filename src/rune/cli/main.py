@@ -34,6 +34,7 @@ PANELS = {
         "show": Entry("executions", "show", "Show the result of every node of an execution."),
         "watch": Entry("executions", "watch", "Print the events of an execution until it ends."),
         "explain": Entry("executions", "explain", "Explain what an execution is waiting for."),
+        "logs": Entry("logs", "logs", "Print what the nodes of an execution logged."),
         "verify": Entry(
             "maintenance", "verify", "Replay the journal and check its invariants. Exits 1 on a violation."
         ),

@@ -231,6 +231,9 @@ class Progress(Protocol):
     def refresh(self) -> None:
         """Show the current counts."""
 
+    def write(self, text: str) -> None:
+        """Print a line that stays."""
+
     def close(self) -> None:
         """Clear the display."""
 
@@ -320,6 +323,9 @@ class PlainProgress:
             flush=True,
         )
 
+    def write(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
     def close(self) -> None:
         """Do nothing: printed lines stay."""
 
@@ -372,6 +378,14 @@ class LiveProgress:
             Text(f"{ended}/{len(lines)} nodes, {spent}{hidden}", style="bright_black"), Text(), Text()
         )
         return table
+
+    def write(self, text: str) -> None:
+        if self._live is None:
+            print(text, file=sys.stderr, flush=True)
+            return
+        from rich.text import Text  # noqa: PLC0415 - only a live display needs it
+
+        self._live.console.print(Text.from_ansi(text))  # above the display
 
     def close(self) -> None:
         if self._live is not None:

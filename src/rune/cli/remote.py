@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from rune.bootstrap import UnsupportedOverUrlError
+from rune.cli.logs import RemoteLogs
 from rune.cli.server_keys import key_for_server
 from rune.client import ApiError, AsyncClient, AsyncRun, models
 from rune.client.models import Credential, Worker
@@ -471,10 +472,14 @@ class RemoteReader:
         waiting = [msgspec.convert(msgspec.to_builtins(each), Waiting) for each in found.waiting]
         return found.status == "paused", waiting
 
-    async def watch(self, execution: str, after: int) -> AsyncIterator[Event]:
-        """Yield events of an execution until it has ended."""
-        async for each in self._client.watch(execution, after=after):
-            yield _event(each)
+    async def watch(self, execution: str, after: int) -> AsyncIterator[Event | dict[str, Any]]:
+        """Yield events of an execution until it has ended and, in between, what runs now."""
+        async for each in self._client.follow(execution, after=after):
+            yield _event(each) if isinstance(each, models.Event) else msgspec.to_builtins(each)
+
+    def log_source(self, execution: str, node: str | None) -> RemoteLogs:
+        """Return the logs of an execution."""
+        return RemoteLogs(self._client, execution, node)
 
     async def end(self, execution: str) -> str:
         """Wait for the end of an execution and return its status."""

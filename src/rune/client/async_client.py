@@ -173,6 +173,12 @@ class AsyncClient:
 
     async def watch(self, execution: str, *, after: int = 0) -> AsyncIterator[models.Event]:
         """Yield the events of an execution until it has ended: each exactly once, also across lost connections."""
+        async for each in self.follow(execution, after=after):
+            if isinstance(each, models.Event):
+                yield each
+
+    async def follow(self, execution: str, *, after: int = 0) -> AsyncIterator[models.Event | models.Now]:
+        """Yield events as `watch` does and, in between, which nodes run now and what they log."""
         decoder = SseDecoder(after)
         lost_at: float | None = None
         while not decoder.ended:
@@ -334,6 +340,36 @@ class AsyncClient:
     ) -> models.ItemCounts:
         """Count the items of a split by state and by error code."""
         return await self._send(calls.item_counts(execution, split, lineage, node))
+
+    async def attempts(
+        self, execution: str, node: str, *, lineage: str | None = None
+    ) -> list[models.Attempt]:
+        """List the attempts of a node run, oldest first."""
+        found = await self._send(calls.attempts(execution, node, lineage))
+        return found.attempts
+
+    async def attempt_log(
+        self, execution: str, node: str, attempt: int, *, lineage: str | None = None
+    ) -> models.NodeLog:
+        """Get what a node logged in one attempt."""
+        return await self._send(calls.attempt_log(execution, node, attempt, lineage))
+
+    async def logs(
+        self, execution: str, *, node: str | None = None, after: int = 0, page: int = 50
+    ) -> AsyncIterator[models.NodeLog]:
+        """Yield the logs of all attempts that have ended, in the order they ended. `after` is the `position` of the log
+        to continue after."""
+        while True:
+            found = await self._send(calls.logs(execution, node, after, page))
+            for each in found.logs:
+                yield each
+            if found.next is None:
+                return
+            after = found.next
+
+    async def node_input(self, execution: str, node: str, *, lineage: str | None = None) -> models.NodeInput:
+        """Get the payload and the resolved parameters that a node was called with."""
+        return await self._send(calls.node_input(execution, node, lineage))
 
     async def output(self, execution: str) -> Any:
         """Get the output of an ended execution; None unless it completed."""

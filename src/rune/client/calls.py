@@ -168,6 +168,25 @@ def waiting(workflow: str | None, limit: int, cursor: str | None) -> Call[models
     return _get("/waiting", models.WaitingSignalPage, workflow=workflow, limit=limit, cursor=cursor)
 
 
+def attempts(id: str, node: str, lineage: str | None) -> Call[models.AttemptList]:
+    path = f"/executions/{_quoted(id)}/nodes/{_quoted(node)}/attempts"
+    return _get(path, models.AttemptList, lineage=lineage)
+
+
+def attempt_log(id: str, node: str, attempt: int, lineage: str | None) -> Call[models.NodeLog]:
+    path = f"/executions/{_quoted(id)}/nodes/{_quoted(node)}/attempts/{attempt}/log"
+    return _get(path, models.NodeLog, lineage=lineage)
+
+
+def node_input(id: str, node: str, lineage: str | None) -> Call[models.NodeInput]:
+    return _get(f"/executions/{_quoted(id)}/nodes/{_quoted(node)}/input", models.NodeInput, lineage=lineage)
+
+
+def logs(id: str, node: str | None, after: int, limit: int) -> Call[models.NodeLogPage]:
+    path = f"/executions/{_quoted(id)}/logs"
+    return _get(path, models.NodeLogPage, node=node, after=after, limit=limit)
+
+
 def control(id: str, verb: Literal["pause", "resume"]) -> Call[models.ActionResult]:
     return _post(f"/executions/{_quoted(id)}/{verb}", models.ActionResult)
 

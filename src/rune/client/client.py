@@ -171,6 +171,12 @@ class Client:
 
     def watch(self, execution: str, *, after: int = 0) -> Iterator[models.Event]:
         """Yield the events of an execution until it has ended: each exactly once, also across lost connections."""
+        for each in self.follow(execution, after=after):
+            if isinstance(each, models.Event):
+                yield each
+
+    def follow(self, execution: str, *, after: int = 0) -> Iterator[models.Event | models.Now]:
+        """Yield events as `watch` does and, in between, which nodes run now and what they log."""
         decoder = SseDecoder(after)
         lost_at: float | None = None
         while not decoder.ended:
@@ -325,6 +331,33 @@ class Client:
     ) -> models.ItemCounts:
         """Count the items of a split by state and by error code."""
         return self._send(calls.item_counts(execution, split, lineage, node))
+
+    def attempts(self, execution: str, node: str, *, lineage: str | None = None) -> list[models.Attempt]:
+        """List the attempts of a node run, oldest first."""
+        found = self._send(calls.attempts(execution, node, lineage))
+        return found.attempts
+
+    def attempt_log(
+        self, execution: str, node: str, attempt: int, *, lineage: str | None = None
+    ) -> models.NodeLog:
+        """Get what a node logged in one attempt."""
+        return self._send(calls.attempt_log(execution, node, attempt, lineage))
+
+    def logs(
+        self, execution: str, *, node: str | None = None, after: int = 0, page: int = 50
+    ) -> Iterator[models.NodeLog]:
+        """Yield the logs of all attempts that have ended, in the order they ended. `after` is the `position` of the log
+        to continue after."""
+        while True:
+            found = self._send(calls.logs(execution, node, after, page))
+            yield from found.logs
+            if found.next is None:
+                return
+            after = found.next
+
+    def node_input(self, execution: str, node: str, *, lineage: str | None = None) -> models.NodeInput:
+        """Get the payload and the resolved parameters that a node was called with."""
+        return self._send(calls.node_input(execution, node, lineage))
 
     def output(self, execution: str) -> Any:
         """Get the output of an ended execution; None unless it completed."""

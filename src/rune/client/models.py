@@ -130,6 +130,63 @@ class NodeRunPage(Page, frozen=True, kw_only=True):
     nodes: list[NodeRun]
 
 
+class Attempt(Model, frozen=True, kw_only=True):
+    """One attempt of a node run. `ended_at` is None while it runs or waits."""
+
+    attempt: int
+    status: str
+    started_at: str
+    ended_at: str | None = None
+    duration_ms: int | None = None
+    error: ErrorInfo | None = None
+    worker: str = ""
+    logged: bool = False
+
+
+class AttemptList(Model, frozen=True, kw_only=True):
+    """The attempts of a node run, oldest first."""
+
+    node_id: str
+    attempts: list[Attempt]
+    lineage: tuple[Frame, ...] = ()
+
+
+class LogLine(Model, frozen=True, kw_only=True):
+    """A line of a log."""
+
+    at: str
+    level: str
+    message: str
+
+
+class NodeLog(Model, frozen=True, kw_only=True):
+    """The newest lines of an attempt, oldest first. `dropped` older ones are not kept. `position` orders the logs of an
+    execution."""
+
+    node_id: str
+    attempt: int
+    lines: list[LogLine]
+    lineage: tuple[Frame, ...] = ()
+    dropped: int = 0
+    position: int = 0
+
+
+class NodeLogPage(Model, frozen=True, kw_only=True):
+    logs: list[NodeLog]
+    next: int | None = None
+
+
+class NodeInput(Model, frozen=True, kw_only=True):
+    """What a node was called with. `parameters` is None if they cannot be resolved."""
+
+    node_id: str
+    attempt: int
+    payload: Any = None
+    parameters: dict[str, Any] | None = None
+    error: ErrorInfo | None = None
+    lineage: tuple[Frame, ...] = ()
+
+
 class Event(Model, frozen=True, kw_only=True):
     """An event, numbered without gaps within its execution."""
 
@@ -210,6 +267,37 @@ class ItemCounts(Model, frozen=True, kw_only=True):
     legend: list[str]
 
 
+class RunningNode(Model, frozen=True, kw_only=True):
+    """A node that runs now. `since` is when the attempt began, `progress` what the node last reported."""
+
+    node_id: str
+    lineage: tuple[Frame, ...] = ()
+    attempt: int = 1
+    since: str = ""
+    worker: str = ""
+    progress: str | None = None
+
+
+class LoggedLine(Model, frozen=True, kw_only=True):
+    """A line that a node run logged."""
+
+    node_id: str
+    lineage: tuple[Frame, ...] = ()
+    attempt: int = 1
+    at: str = ""
+    level: str = "info"
+    message: str = ""
+
+
+class Now(Model, frozen=True, kw_only=True):
+    """All nodes of an execution that run at the moment, and the lines logged since the previous one. Not numbered, and
+    not repeated if it is lost."""
+
+    at: str
+    running: list[RunningNode] = []
+    lines: list[LoggedLine] = []
+
+
 class Waiting(Model, frozen=True, kw_only=True):
     """A node that has not ended yet, and what it waits for."""
 
@@ -222,6 +310,10 @@ class Waiting(Model, frozen=True, kw_only=True):
     due: int | None = None
     done: int | None = None
     total: int | None = None
+    worker: str | None = None
+    since: int | None = None
+    attempt: int | None = None
+    progress: str | None = None
 
 
 class WaitingSignal(Model, frozen=True, kw_only=True):

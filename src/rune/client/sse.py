@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from rune.client.models import Event
+from rune.client.models import Event, Now
 
 _DECODER = msgspec.json.Decoder(Event)
+_NOW_DECODER = msgspec.json.Decoder(Now)
 
 
 class SseDecoder:
@@ -18,8 +19,8 @@ class SseDecoder:
         self._data: list[str] = []
         self._kind = ""
 
-    def take(self, line: str) -> Event | None:
-        """Consume a line. Return the event that it completes, unless that was returned before."""
+    def take(self, line: str) -> Event | Now | None:
+        """Consume a line. Return what it completes, unless it is an event that was returned before."""
         if line:
             name, _, value = line.partition(":")
             if name == "data":
@@ -29,6 +30,8 @@ class SseDecoder:
             return None
         data, kind = "\n".join(self._data), self._kind
         self._data, self._kind = [], ""
+        if data and kind == "now":
+            return _NOW_DECODER.decode(data)
         if not data or kind not in ("", "message"):
             return None
         event = _DECODER.decode(data)

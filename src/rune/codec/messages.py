@@ -157,6 +157,7 @@ _ENCODER = msgspec.json.Encoder()
 _EXECUTION_DECODER = msgspec.json.Decoder(NodeExecutionMessage)
 _HINT_DECODER = msgspec.json.Decoder(_Hint)
 _STATUS_DECODER = msgspec.json.Decoder(NodeStatusMessage)
+_STATUS_BATCH_DECODER = msgspec.json.Decoder(list[NodeStatusMessage])
 _COMPLETION_DECODER = msgspec.json.Decoder(CompletionMessage)
 _FIELDS_DECODER = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -294,6 +295,16 @@ def decode_status(body: bytes) -> NodeStatusMessage:
         return decode(_STATUS_DECODER, body)
     except MalformedDataError as error:
         raise InvalidMessageError(f"not a status message: {error.message}") from None
+
+
+def decode_statuses(body: bytes) -> list[NodeStatusMessage]:
+    """Decode a status message, or a batch of them."""
+    if not body.startswith(b"["):
+        return [decode_status(body)]
+    try:
+        return decode(_STATUS_BATCH_DECODER, body)
+    except MalformedDataError as error:
+        raise InvalidMessageError(f"not a batch of status messages: {error.message}") from None
 
 
 def decode_completion(body: bytes) -> CompletionMessage:

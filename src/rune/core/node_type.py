@@ -89,6 +89,7 @@ class NodeType(msgspec.Struct, frozen=True, kw_only=True):
     signals: Callable[[str, Mapping[str, Any]], tuple[str, ...] | None] = lambda node, parameters: None
     launches: bool = False  # it starts child executions
     sets_output: bool = False
+    logs_output: bool = False  # its output is a line of the log, at the level of its parameter `level`
     credentials: bool = False
     effectful: Callable[[Mapping[str, Any]], bool] = lambda parameters: False
     check: Callable[[Mapping[str, Any], Callable[[str], bool]], tuple[Problem, ...]] = (

@@ -23,6 +23,7 @@ from rune.core.limits import LIMITS, Limits
 from rune.core.node_type import NodeType
 from rune.core.plan.parameters import Element, Rules, evaluate
 from rune.errors import LimitExceededError, NodeFailure, RuneError
+from rune.nodes.attempt_log import WriteLine
 from rune.nodes.blobs import NO_BLOBS, Blobs
 from rune.nodes.credentials import CredentialResolver, CredentialUse, RedactingBlobs, Reference
 from rune.nodes.redaction import SECRETS_IN_USE, by_name
@@ -161,6 +162,7 @@ class NodeCall(Generic[P]):
         "timer_id",
         "traceparent",
         "usage",
+        "write_line",
     )
 
     def __init__(
@@ -208,6 +210,8 @@ class NodeCall(Generic[P]):
         # Overrides the credential resolver of `resources`.
         self.secret: CredentialResolver | None = None
         self.launch: Launch = _no_launch
+        # Adds a line to the log of the attempt, given its level and text.
+        self.write_line: WriteLine | None = None
 
     @property
     def payload(self) -> Any:
@@ -226,9 +230,11 @@ class NodeCall(Generic[P]):
         return evaluate(name, compiled, self.scope if scope is None else scope)
 
     def log(self, message: str, *, level: Level = "info", **fields: Any) -> None:
-        """Write a line to the worker's log, with secrets redacted."""
+        """Write a line to the log of the attempt and to the worker's log, with secrets redacted."""
         shown = SECRETS_IN_USE.fields(fields)
         line = " ".join([message, *(f"{name}={_field_text(value)}" for name, value in shown.items())])
+        if self.write_line is not None:
+            self.write_line(level, line)
         extra = {"node": self.node, "execution": self.blobs.execution, "fields": shown}
         _log.log(_LEVELS[level], "%s of %s: %s", self.node, self.blobs.execution, line, extra=extra)
 
@@ -269,7 +275,7 @@ class RunnableType(msgspec.Struct, frozen=True):
     """A node type that can run: its declaration, its parameter model and its behaviour.
 
     `lax` accepts numbers and booleans written as text. `builds` is false if outputs contain only values that were
-    already checked as inputs, so they are not checked again.
+    already checked as inputs, so they are not checked again. `reports` is true if runs may report progress or log.
     """
 
     type: NodeType
@@ -277,6 +283,7 @@ class RunnableType(msgspec.Struct, frozen=True):
     run: Behaviour
     lax: bool = False
     builds: bool = True
+    reports: bool = False
 
 
 class Interruption(BaseException):

@@ -25,6 +25,7 @@ import msgspec
 
 from rune.core.execution.outcome import Failure, FanOut, Outcome, Output, Suspend
 from rune.errors import NodeFailure
+from rune.nodes.attempt_log import CURRENT_LOG
 from rune.nodes.base import NOT_JSON, Level, NodeCall, RunnableType
 from rune.nodes.blobs import Blobs
 from rune.nodes.schema import Model, declare
@@ -83,7 +84,8 @@ class NodeContext:
         self._call.progress(what)
 
     def log(self, message: str, *, level: Level = "info", **fields: Any) -> None:
-        """Write a line to the worker's log, with the node and its execution as fields."""
+        """Write a line to the log of the attempt and to the worker's log, with the node and its execution as
+        fields."""
         self._call.log(message, level=level, **fields)
 
     async def credential(self) -> Any:
@@ -201,7 +203,8 @@ def _kind(
     lax = bool(facts.pop("lax", False))
     facts["permanent"] = frozenset(facts.get("permanent", ()))
     declared = declare(name, model, lax=lax, **facts)
-    return RunnableType(declared, model, _behaviour(function, model, wants_context, effectful), lax)
+    behaviour = _behaviour(function, model, wants_context, effectful)
+    return RunnableType(declared, model, behaviour, lax, reports=True)
 
 
 def _arguments(name: str, function: Callable[..., Any]) -> tuple[list[inspect.Parameter], bool]:
@@ -262,6 +265,7 @@ def _behaviour(
         return function(**values) if context is None else function(context, **values)
 
     def guarded(call: NodeCall[Any], context: NodeContext | None) -> Any:
+        CURRENT_LOG.set(call.write_line)  # in the context of this thread, which ends with it
         try:
             return invoke(call, context)
         except StopIteration as error:
@@ -269,7 +273,11 @@ def _behaviour(
             raise RuntimeError("the function raised StopIteration") from error
 
     async def run_async(call: NodeCall[Any]) -> Outcome:
-        return _outcome(await invoke(call, NodeContext(call) if wants_context else None))
+        log = CURRENT_LOG.set(call.write_line)
+        try:
+            return _outcome(await invoke(call, NodeContext(call) if wants_context else None))
+        finally:
+            CURRENT_LOG.reset(log)
 
     async def run_in_thread(call: NodeCall[Any]) -> Outcome:
         # A function with effects but without `await` would block the event loop of the worker.
@@ -278,7 +286,11 @@ def _behaviour(
         return _outcome(await in_thread(lambda: guarded(call, context), abandon))
 
     def run(call: NodeCall[Any]) -> Outcome:
-        return _outcome(invoke(call, NodeContext(call) if wants_context else None))
+        log = CURRENT_LOG.set(call.write_line)
+        try:
+            return _outcome(invoke(call, NodeContext(call) if wants_context else None))
+        finally:
+            CURRENT_LOG.reset(log)
 
     if inspect.iscoroutinefunction(function):
         return run_async

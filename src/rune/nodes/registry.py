@@ -79,7 +79,7 @@ STANDARD_KINDS: tuple[RunnableType, ...] = (
     RunnableType(output.TYPE, output.Parameters, output.run),
     RunnableType(http.TYPE, http.Parameters, http.run, lax=True),
     RunnableType(smtp.TYPE, smtp.Parameters, smtp.run),
-    RunnableType(llm_service.TYPE, llm_service.Parameters, llm_service.run),
+    RunnableType(llm_service.TYPE, llm_service.Parameters, llm_service.run, reports=True),
 )
 """Types that build outputs from payloads and expressions are checked again: the output nests deeper than its parts."""
 

@@ -52,3 +52,20 @@ class EventPublisher(Protocol):
 
     async def hand_over(self, body: bytes) -> None:
         """Publish an execution for another engine to run. The broker has stored it when this returns."""
+
+
+class EventHandler(Protocol):
+    """Takes encoded messages about executions. They are hints: any may be lost, malformed or come twice."""
+
+    async def on_statuses(self, bodies: Sequence[bytes]) -> None:
+        """Take status messages in the order of their arrival."""
+
+    async def on_completion(self, body: bytes) -> None:
+        """Take a completion message."""
+
+
+class EventConsumer(Protocol):
+    """Consumes the messages that workers publish."""
+
+    async def run(self, handler: EventHandler) -> None:
+        """Pass messages to the handler until cancelled. While the broker is away, wait for it."""

@@ -59,6 +59,7 @@ RPC_METHODS = (
     "executions.retry",
     "executions.rerun",
     "executions.delete_ended",
+    "executions.running",
     "workflows.deploy",
     "workflows.set_alias",
     "workflows.archive",

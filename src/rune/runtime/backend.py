@@ -14,7 +14,8 @@ from rune.ports.clock import Clock
 from rune.ports.credentials import CredentialGrants, CredentialStore
 from rune.ports.dead_letters import DeadLetterQueue
 from rune.ports.journal import ExecutionRecord, Journal
-from rune.ports.outbox import EventPublisher, Outbox
+from rune.ports.live import LiveChannel
+from rune.ports.outbox import EventConsumer, EventPublisher, Outbox
 from rune.ports.processes import ProcessRegistry
 from rune.ports.queue import Queue
 from rune.ports.retention import Retention
@@ -64,6 +65,8 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     outbox: Outbox | None = None  # where journal and state are two stores
     processes: ProcessRegistry | None = None  # where several processes share the stores
     notifier: Notifier | None = None
-    events: EventPublisher | None = None  # where other systems read statuses and ends from a broker
+    live: LiveChannel | None = None  # where other processes run nodes
+    events: EventPublisher | None = None  # where statuses and ends are published to a broker
+    event_consumer: EventConsumer | None = None  # reads them in API processes
     completions: bool = True  # whether ends are published there
     dead_messages: DeadLetterQueue | None = None  # messages of the queue that no worker could process

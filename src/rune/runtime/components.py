@@ -10,6 +10,8 @@ from rune.runtime.lifecycle.children import Children
 from rune.runtime.lifecycle.finisher import CompletionWaiters, Finisher, OutboxMarker
 from rune.runtime.lifecycle.launcher import Launcher
 from rune.runtime.lifecycle.signals import ParentReporter, SignalDelivery
+from rune.runtime.live.follower import LiveFollower
+from rune.runtime.live.running import RunningNodes
 from rune.runtime.messaging.completion_publisher import CompletionPublisher
 from rune.runtime.messaging.external_executor import ExternalExecutor
 from rune.runtime.plan_cache import PlanCache
@@ -22,6 +24,7 @@ from rune.runtime.services.limits import MAX_WAITING, Limiter, LimitService
 from rune.runtime.services.triggers import TriggerService
 from rune.runtime.services.workflows import WorkflowService
 from rune.runtime.values import ExecutionDataCache
+from rune.runtime.worker.attempt_logs import AttemptLogs
 from rune.runtime.worker.leases import Leases
 
 
@@ -57,6 +60,9 @@ class EngineComponents:
         self.outbox_marker = OutboxMarker(backend.outbox)
         self.data_cache = data_cache or ExecutionDataCache(journal, backend.blob, plans, backend.clock)
         self.leases = Leases(state)
+        self.running = RunningNodes(instrumentation.worker)
+        self.attempt_logs = AttemptLogs(backend.blob, self.running)
+        self.live = LiveFollower(self.running, backend.live)
         self.signals = SignalDelivery(journal, state, queue, self.data_cache)
         self.completion_publisher: CompletionPublisher | None = None
         self.external_executor: ExternalExecutor | None = None
@@ -100,7 +106,7 @@ class EngineComponents:
         """Build the services over these components."""
         audit_log = AuditLog(backend.log, backend.clock)
         executions = ExecutionService(
-            backend, plans, self.launcher, self.signals, self.finisher, self.limiter, audit_log
+            backend, plans, self.launcher, self.signals, self.finisher, self.limiter, audit_log, self.live
         )
         triggers = TriggerService(backend, plans, audit_log)
         limits = LimitService(backend, self.limiter, audit_log)

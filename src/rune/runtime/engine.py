@@ -22,6 +22,9 @@ from rune.runtime.components import EngineComponents
 from rune.runtime.instrumentation import Instrumentation
 from rune.runtime.lifecycle.finisher import CompletionListener, Finisher
 from rune.runtime.lifecycle.launcher import StartOptions, new_execution_id
+from rune.runtime.live.follower import LiveFollower
+from rune.runtime.live.reporter import LiveReporter
+from rune.runtime.live.running import LineCallback, ProgressCallback
 from rune.runtime.maintenance.cleaner import Cleaner
 from rune.runtime.maintenance.heartbeat import Heartbeat
 from rune.runtime.maintenance.outbox_relay import OutboxRelay
@@ -34,7 +37,6 @@ from rune.runtime.services.limits import MAX_WAITING
 from rune.runtime.values import ExecutionDataCache
 from rune.runtime.worker.evaluator import LIMIT_MS, Evaluator
 from rune.runtime.worker.executor import Executor
-from rune.runtime.worker.node_runner import ProgressCallback
 from rune.runtime.worker.worker import Worker
 from rune.telemetry.logs import LOG_CONTEXT
 
@@ -121,6 +123,20 @@ class Engine:
         return self._components.finisher
 
     @property
+    def on_line(self) -> LineCallback | None:
+        """Is called with each line that a node of this process logs."""
+        return self._components.running.on_line
+
+    @on_line.setter
+    def on_line(self, callback: LineCallback | None) -> None:
+        self._components.running.on_line = callback
+
+    @property
+    def live(self) -> LiveFollower:
+        """Follows what runs now, in all workers."""
+        return self._components.live
+
+    @property
     def busy(self) -> int:
         """The number of deliveries that are being executed."""
         return self._worker.busy
@@ -132,7 +148,9 @@ class Engine:
     def _services(self, roles: frozenset[str]) -> list[Coroutine[Any, Any, None]]:
         found: list[Coroutine[Any, Any, None]] = []
         if "worker" in roles:
-            found.append(self._worker.run())
+            found += [self._worker.run(), self._components.attempt_logs.run()]
+            if self.backend.live is not None:
+                found.append(LiveReporter(self._components.running, self.backend.live).run())
         if "scheduler" in roles:
             found += [self._scheduler.run(), self._cleaner.run()]
             trigger_scheduler = self.trigger_scheduler(self.backend.triggers)
@@ -193,6 +211,7 @@ class Engine:
             await asyncio.gather(*services, return_exceptions=True)
             if self._components.completion_publisher is not None:
                 await self._components.completion_publisher.close()
+            await self._components.live.close()
             await self.launcher.close()
             await self._components.outbox_marker.close()
             self.evaluator.close()

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from rune.codec.facts import Inline, Large, Paged, Same, StoredValue, decode_value, encode_value
-from rune.core.execution.fact import NodeResult
+from rune.core.execution.fact import ExecutionEnded, NodeResult
 from rune.core.execution.scope import ExpressionScope, ValueSource
 from rune.core.execution.token import Path, Ref, Token, token_name
 from rune.core.limits import LIMITS, Limits
@@ -25,7 +25,7 @@ from rune.nodes.base import Interruption
 from rune.nodes.blobs import Blobs
 from rune.ports.blobs import BlobStore
 from rune.ports.clock import Clock
-from rune.ports.journal import ExecutionRecord, Journal
+from rune.ports.journal import ExecutionRecord, Journal, StoredFact
 from rune.runtime.plan_cache import PlanCache
 
 Key = tuple[int, Path]
@@ -90,6 +90,14 @@ class ExecutionDataCache:
 
     def close(self, execution: str) -> None:
         self._open.pop(execution, None)
+
+    async def end(self, execution: str) -> ExecutionEnded | None:
+        """Return the end of an execution; None if it has not ended."""
+        return await self._journal.end(execution)
+
+    async def facts(self, execution: str) -> list[StoredFact]:
+        """Return the facts of an execution, in commit order."""
+        return await self._journal.facts(execution)
 
     def clock_since(self, claimed: int) -> ExecutionClock:
         """Return the clock of an execution whose token was claimed at this time of its store."""

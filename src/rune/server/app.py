@@ -14,12 +14,14 @@ import rune
 from rune.server.auth import Authenticator, LoopbackAuth, requires
 from rune.server.context import ServerContext
 from rune.server.health import HEALTH, metrics
+from rune.server.live.now import NowView
 from rune.server.pages import PageFallback, UserInterface, built_interface, pages
 from rune.server.permissions import check_declared
 from rune.server.responses import HANDLERS, ProblemDocument, Reply
 from rune.server.routes.access import entries, keys, limits
 from rune.server.routes.actions import actions
 from rune.server.routes.aliases import aliases
+from rune.server.routes.attempts import attempts
 from rune.server.routes.credentials import credentials, granting
 from rune.server.routes.dead_letters import dead_letters
 from rune.server.routes.definitions import definitions
@@ -47,6 +49,7 @@ RESOURCES: tuple[APIRouter, ...] = (
     runs,
     graphs,
     items,
+    attempts,
     workflows,
     aliases,
     limits,
@@ -103,14 +106,16 @@ class Api(FastAPI):
             self.router.routes.extend(each.routes)
 
     def openapi(self) -> dict[str, Any]:
-        """Return the OpenAPI document. The problem document is part of all error responses by reference."""
+        """Return the OpenAPI document. The problem document is part of all error responses by reference; the `now`
+        event occurs in streams only."""
         if self.openapi_schema is None:
             document = super().openapi()
-            problem = TypeAdapter(ProblemDocument).json_schema(
-                ref_template="#/components/schemas/{model}", mode="serialization"
-            )
-            schemas = {**problem.pop("$defs"), ProblemDocument.__name__: problem}
-            document["components"]["schemas"].update(schemas)
+            for view in (ProblemDocument, NowView):
+                schema = TypeAdapter(view).json_schema(
+                    ref_template="#/components/schemas/{model}", mode="serialization"
+                )
+                schemas = {**schema.pop("$defs"), view.__name__: schema}
+                document["components"]["schemas"].update(schemas)
         return super().openapi()
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any
 
 from rune.runtime.engine import Engine
+from rune.runtime.live.reporter import LiveReporter
+from rune.runtime.live.statuses import StatusListener
 from rune.runtime.queries.reader import ExecutionReader
 from rune.server.health import MetricsEndpoint, ReadinessProbe
 from rune.server.live.feed import (
@@ -54,8 +57,10 @@ class ServerContext:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[ServerContext]:
-        """Run the change notifier and the readiness probe during the block, then end all event streams."""
-        services = [asyncio.create_task(each) for each in (self.changes.run(), self.probe.run())]
+        """Run the change notifier, the live follower and the readiness probe during the block, then end all event
+        streams."""
+        loops = [self.changes.run(), self.probe.run(), self.engine.live.run(), *self._event_loops()]
+        services = [asyncio.create_task(each) for each in loops]
         try:
             yield self
         finally:
@@ -63,6 +68,16 @@ class ServerContext:
             for service in services:
                 service.cancel()
             await asyncio.gather(*services, return_exceptions=True)
+
+    def _event_loops(self) -> list[Coroutine[Any, Any, None]]:
+        """Return the loops that consume statuses and completions, on a backend that publishes them."""
+        backend = self.engine.backend
+        if backend.event_consumer is None or backend.live is None:
+            return []
+        listener = StatusListener(
+            f"{self.engine.name} statuses", self.reader.plan, self.feeds.is_open, self.changes.wake
+        )
+        return [backend.event_consumer.run(listener), LiveReporter(listener, backend.live).run()]
 
     def unready(self) -> str:
         """Return why the server is not ready; empty if it is."""

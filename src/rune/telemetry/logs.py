@@ -147,4 +147,15 @@ def set_up_log(
     for each in list(root.handlers):
         root.removeHandler(each)
     root.addHandler(handler)
-    root.setLevel(level.upper())
+    # Records of custom nodes are created from `info` on, for the logs of their attempts, and written from `level` on.
+    handler.setLevel(level.upper())
+    logging.getLogger("rune").setLevel(level.upper())
+    root.setLevel(min(logging.INFO, handler.level))
+
+
+def create_info_records() -> None:
+    """Create log records from `info` on, for the logs of attempts, in a process that has not configured logging. Python
+    still writes warnings and errors only."""
+    root = logging.getLogger()
+    if not root.handlers:
+        root.setLevel(logging.INFO)

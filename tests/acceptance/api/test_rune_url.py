@@ -73,6 +73,7 @@ REMOTE: dict[str, Arguments] = {
     "show": lambda remote: (remote.ended,),
     "watch": lambda remote: (remote.ended,),
     "explain": lambda remote: (remote.ended,),
+    "logs": lambda remote: (remote.ended,),
     "start": lambda remote: (remote.stored, *NAME),
     "signal": lambda remote: (remote.started("e-signal"), "go"),
     "cancel": lambda remote: (remote.started("e-cancel"),),

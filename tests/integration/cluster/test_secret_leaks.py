@@ -277,7 +277,7 @@ async def use_secrets(observed: ObservedCluster, http: int, smtp: int) -> dict[s
         api = await stack.enter_async_context(
             httpx.AsyncClient(base_url=observed.urls[1], headers=headers, timeout=PATIENCE, trust_env=False)
         )
-        client = await stack.enter_async_context(open_client(observed.fleet.settings.queue))
+        client = await stack.enter_async_context(open_client(observed.fleet.settings.queue, copies=True))
         await client.copy_work()
         await store_credentials(observed, api, http, smtp)
         fleetwide = asyncio.create_task(record_stream(observed, "stream of the cluster", "/events", made.key))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rune.core.execution.control import end_execution
-from rune.core.execution.explain import Waiting, explain
+from rune.core.execution.explain import ActiveRuns, RunningAttempt, Waiting, explain
 from rune.core.execution.fact import ExecutionEnded
 from tests.support.plans import (
     NOW,
@@ -33,6 +35,35 @@ def test_emitted_token_is_queued_or_running() -> None:
     execution = ExecutionDriver(plan("start -> a"))
 
     assert explain(execution.plan, execution.state) == [Waiting("a", "/", "is queued or running")]
+
+
+def test_running_token_names_worker_duration_and_attempt() -> None:
+    execution = ExecutionDriver(plan("start -> a"))
+    token = execution.plan.index["a"]
+    active = ActiveRuns({(token, ()): RunningAttempt("w1", NOW, 2, "40%")}, NOW + 3_200)
+
+    assert explain(execution.plan, execution.state, active) == [
+        Waiting(
+            "a",
+            "/",
+            "is running on worker w1 for 3.2 s (attempt 2): 40%",
+            worker="w1",
+            since=NOW,
+            attempt=2,
+            progress="40%",
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("complete", "reason"),
+    [(True, "is queued"), (False, "is queued, or runs on a worker that did not answer")],
+)
+def test_token_that_no_worker_runs_is_queued(complete: bool, reason: str) -> None:
+    execution = ExecutionDriver(plan("start -> a"))
+    active = ActiveRuns({}, NOW, complete)
+
+    assert explain(execution.plan, execution.state, active) == [Waiting("a", "/", reason)]
 
 
 def test_timed_wait_has_due_time() -> None:

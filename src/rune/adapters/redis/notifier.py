@@ -23,9 +23,10 @@ OnMessage = Callable[[Sequence[str]], None]
 class _Subscription(Connection):
     """A connection that receives published messages."""
 
-    def __init__(self, on_message: OnMessage) -> None:
+    def __init__(self, on_message: OnMessage, on_subscribed: Callable[[], None]) -> None:
         super().__init__(deadline=None)
         self._on_message = on_message
+        self._on_subscribed = on_subscribed
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._subscribed = False
 
@@ -43,7 +44,9 @@ class _Subscription(Connection):
         messages: list[str] = []
         while (push := self._reader.gets()) is not False:
             if isinstance(push, list) and push[0] == b"message":
-                messages.append(push[2].decode())
+                messages.append(push[2].decode("utf-8", "replace"))
+            elif isinstance(push, list) and push[0] == b"subscribe":
+                self._on_subscribed()
         self._on_message(messages)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -54,15 +57,22 @@ class _Subscription(Connection):
 
 class SubscriberClient(Client):
     """Subscribes to a channel while `run` runs. After each reconnect the callback is called with an empty list, because
-    messages may have been missed."""
+    messages may have been missed. `on_subscribed` is called when the server has confirmed the subscription."""
 
-    def __init__(self, url: str, name: str, on_message: OnMessage) -> None:
+    def __init__(
+        self,
+        url: str,
+        name: str,
+        on_message: OnMessage,
+        on_subscribed: Callable[[], None] = lambda: None,
+    ) -> None:
         super().__init__(url, deadline=None)
         self._channel = name
         self._on_message = on_message
+        self._on_subscribed = on_subscribed
 
     def _protocol(self) -> Connection:
-        return _Subscription(self._on_message)
+        return _Subscription(self._on_message, self._on_subscribed)
 
     async def run(self) -> None:  # type: ignore[override]
         """Receive messages until cancelled."""

@@ -10,6 +10,7 @@ from rune.adapters.redis.checks import check
 from rune.adapters.redis.client import Client
 from rune.adapters.redis.encoding import Plans, encode_path
 from rune.adapters.redis.keys import PARTITIONS, KeySpace
+from rune.adapters.redis.live import RedisLiveChannel
 from rune.adapters.redis.notifier import RedisNotifier, SubscriberClient
 from rune.adapters.redis.processes import RedisProcessRegistry
 from rune.adapters.redis.queue import IDLE_S, QueueDepthReader, RedisQueue
@@ -33,6 +34,7 @@ class RedisStores:
         self._queues: list[RedisQueue] = []
         self.notifier = RedisNotifier()
         self.processes = RedisProcessRegistry(self.client, self.keys)
+        self.live = RedisLiveChannel(url, self.client, prefix)
 
     def queue(
         self,

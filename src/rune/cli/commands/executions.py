@@ -13,6 +13,7 @@ import typer
 
 from rune.cli.arguments import labels_of
 from rune.cli.backend import owner, owner_pid, read, resolve, waiting_of
+from rune.cli.live import RunningPoller, RunningPrinter, running_documents
 from rune.cli.output import (
     COLOURS,
     EXIT,
@@ -239,12 +240,14 @@ def show(
     """
 
     async def work(reader: ExecutionReader, settings: Settings) -> int:
-        return await _show(reader, execution, nodes, as_json=as_json)
+        return await _show(reader, settings, execution, nodes, as_json=as_json)
 
     raise typer.Exit(read(work, as_json=as_json))
 
 
-async def _show(reader: ExecutionReader, given: str, nodes: int | None, *, as_json: bool) -> int:
+async def _show(
+    reader: ExecutionReader, settings: Settings, given: str, nodes: int | None, *, as_json: bool
+) -> int:
     execution = await resolve(reader, given)
     document = await (await reader.history(execution)).document(not_reached=True)
     if as_json:
@@ -254,13 +257,13 @@ async def _show(reader: ExecutionReader, given: str, nodes: int | None, *, as_js
 
     print_document(document, most=nodes)
     if document["completed_at"] is None:
-        await _print_open(reader, execution)
+        await _print_open(reader, settings, execution)
     return 0
 
 
-async def _print_open(reader: ExecutionReader, execution: str) -> None:
+async def _print_open(reader: ExecutionReader, settings: Settings, execution: str) -> None:
     now = time.time_ns() // 1_000_000
-    _, waiting = await waiting_of(reader, execution, now)
+    _, waiting = await waiting_of(reader, settings, execution, now)
     print()
     print_open(waiting, now)
 
@@ -288,7 +291,7 @@ async def _explain(reader: ExecutionReader, settings: Settings, given: str, *, a
     now = time.time_ns() // 1_000_000
     summary = await reader.execution(name)
     assert summary is not None
-    paused, waiting = await waiting_of(reader, name, now)
+    paused, waiting = await waiting_of(reader, settings, name, now)
     owned, _ = await owner(settings)
     if as_json:
         document = {
@@ -318,6 +321,10 @@ def _waiting_document(waiting: dict[str, object]) -> dict[str, object]:
         "due": None,
         "done": None,
         "total": None,
+        "worker": None,
+        "since": None,
+        "attempt": None,
+        "progress": None,
     }
     return {**empty, **waiting}
 
@@ -341,7 +348,8 @@ def watch(
     """Print the events of an execution until it ends.
 
     Events are numbered without gaps: --after continues where an earlier watch
-    stopped.
+    stopped. In between, lines without a number show which nodes run now and on
+    which worker.
 
     Exit codes: 0 completed; 1 failed, halted or cancelled.
 
@@ -358,11 +366,29 @@ async def _watch(
     reader: ExecutionReader, settings: Settings, given: str, after: int, *, as_json: bool
 ) -> int:
     name = await resolve(reader, given)
+    running = RunningPrinter(as_json=as_json)
     stream = getattr(reader, "watch", None)
     if stream is not None:  # a server streams the events
         async for event in stream(name, after):
-            _print_event(event, as_json=as_json)
+            if isinstance(event, Event):
+                _print_event(event, as_json=as_json)
+            else:
+                running.show(**event)
         return EXIT[await reader.end(name)]  # type: ignore[attr-defined]
+    async with RunningPoller(settings, name) as poller:
+        return await _watch_stores(reader, settings, name, after, poller, running, as_json=as_json)
+
+
+async def _watch_stores(
+    reader: ExecutionReader,
+    settings: Settings,
+    name: str,
+    after: int,
+    poller: RunningPoller,
+    running: RunningPrinter,
+    *,
+    as_json: bool,
+) -> int:
     history = await reader.history(name, empty=True)
     if after < 1:
         _print_event(history.beginning, as_json=as_json)
@@ -380,6 +406,9 @@ async def _watch(
                     return EXIT[stored.fact.status]
         if not noticed and not as_json:
             noticed = await _report_missing_owner(settings)
+        found = await poller.poll()
+        if found is not None:
+            running.show(running_documents(found, history), iso(time.time_ns() // 1_000_000) or "")
         await asyncio.sleep(max(MIN_PAUSE_S, PAUSE_FACTOR * (time.perf_counter() - began)))
 
 

@@ -28,6 +28,7 @@ from rune.runtime.components import Services
 from rune.runtime.engine import Engine
 from rune.runtime.lifecycle.launcher import StartOptions, new_execution_id
 from rune.settings import Settings, load_settings
+from rune.telemetry.logs import create_info_records
 
 
 def run(
@@ -127,6 +128,7 @@ def run_to_end(request: Request) -> int:
     try:
         settings = with_modules(load_settings(), request.nodes)
         settings = msgspec.structs.replace(settings, in_place=settings.in_place and request.in_place)
+        create_info_records()
         return asyncio.run(_run(settings, request))
     except InvalidDocumentError as invalid:
         return refuse(invalid.problems, as_json=request.as_json)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from rune.core.execution.state import LiveToken, Scope, State, paused_since
 from rune.core.execution.timers import join_waits_since
-from rune.core.execution.token import TokenPurpose, path_text
+from rune.core.execution.token import Path, TokenPurpose, path_text
 from rune.core.plan.model import NodePlan, Plan
 
 
@@ -22,21 +24,45 @@ class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
     due: int | None = None
     done: int | None = None
     total: int | None = None
+    worker: str | None = None
+    since: int | None = None
+    attempt: int | None = None
+    progress: str | None = None
 
 
-def explain(plan: Plan, state: State) -> list[Waiting]:
-    """List everything that is open, outermost scope first."""
+class RunningAttempt(msgspec.Struct, frozen=True):
+    """An attempt that a worker runs now, since a time (epoch ms). `progress` is what its node last reported."""
+
+    worker: str
+    since: int
+    attempt: int
+    progress: str = ""
+
+
+class ActiveRuns(msgspec.Struct, frozen=True):
+    """What workers run now, by node and path. Not `complete`: a worker did not answer."""
+
+    runs: Mapping[tuple[int, Path], RunningAttempt]
+    now: int
+    complete: bool = True
+
+
+def explain(plan: Plan, state: State, active: ActiveRuns | None = None) -> list[Waiting]:
+    """List everything that is open, outermost scope first. Without `active`, it is not told which tokens run."""
     found: list[Waiting] = []
     for path in sorted(state.scopes):
         scope = state.scopes[path]
-        found += [_explain_token(plan, scope, live) for _, live in sorted(scope.live.items())]
+        found += [_explain_token(plan, scope, live, active) for _, live in sorted(scope.live.items())]
         found += _explain_joins(plan, state, scope)
         found += _explain_fans(plan, state, scope)
     return found
 
 
-def _explain_token(plan: Plan, scope: Scope, live: LiveToken) -> Waiting:
+def _explain_token(plan: Plan, scope: Scope, live: LiveToken, active: ActiveRuns | None) -> Waiting:
     token = live.token
+    running = None if active is None else active.runs.get((token.node, scope.path))
+    if active is not None and running is not None:
+        return _explain_running(plan, scope, token.node, running, active.now)
     if live.parked:
         reason = "parked by a pause"
     elif live.signal is not None:
@@ -47,8 +73,28 @@ def _explain_token(plan: Plan, scope: Scope, live: LiveToken) -> Waiting:
     elif token.fate is TokenPurpose.DISPATCH:
         reason = "has more items to start"
     else:
-        reason = "is queued or running"
+        reason = _queued(active)
     return Waiting(plan.ids[token.node], path_text(scope.path, plan.ids), reason, due=live.wakes_at)
+
+
+def _explain_running(plan: Plan, scope: Scope, node: int, running: RunningAttempt, now: int) -> Waiting:
+    lasted = max(0, now - running.since) / 1000
+    told = f": {running.progress}" if running.progress else ""
+    return Waiting(
+        plan.ids[node],
+        path_text(scope.path, plan.ids),
+        f"is running on worker {running.worker} for {lasted:.1f} s (attempt {running.attempt}){told}",
+        worker=running.worker,
+        since=running.since,
+        attempt=running.attempt,
+        progress=running.progress or None,
+    )
+
+
+def _queued(active: ActiveRuns | None) -> str:
+    if active is None:
+        return "is queued or running"
+    return "is queued" if active.complete else "is queued, or runs on a worker that did not answer"
 
 
 def _explain_joins(plan: Plan, state: State, scope: Scope) -> list[Waiting]:

@@ -41,6 +41,8 @@ class NodeResult(msgspec.Struct, frozen=True, tag="result", omit_defaults=True, 
     began: int = 0
     signal: str | None = None
     kept: bool = False  # copied from the execution that this one reruns
+    worker: str = ""  # that ran a node with effects
+    logged: bool = False  # the attempt has a log
 
 
 @final
@@ -64,6 +66,8 @@ class AttemptFailed(msgspec.Struct, frozen=True, tag="attempt", omit_defaults=Tr
     failure: Error
     signal: str | None = None
     began: int = 0
+    worker: str = ""
+    logged: bool = False
 
 
 @final
@@ -78,6 +82,7 @@ class NodeSuspended(msgspec.Struct, frozen=True, tag="suspend", omit_defaults=Tr
     signal: str | None = None
     deadline: int | None = None
     began: int = 0
+    logged: bool = False
 
 
 @final

@@ -68,7 +68,7 @@ def kept_results(plan: Plan, facts: Sequence[Fact], again: set[Key], at: int) ->
     results = _results(facts)
     stale = _StaleTokens(plan, results, again).keys()
     return [
-        replace(each, at=at, began=0, signal=None, kept=True)
+        replace(each, at=at, began=0, signal=None, kept=True, worker="", logged=False)
         for key, each in results.items()
         if key not in stale
     ]

@@ -27,6 +27,7 @@ TYPE = declare(
     output="The message.",
     errors={"EXPRESSION_ERROR": "the message cannot be evaluated"},
     passes_payload=lambda parameters: True,
+    logs_output=True,
 )
 
 

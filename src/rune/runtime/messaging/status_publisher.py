@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -27,13 +27,14 @@ from rune.codec.messages import (
 )
 from rune.core.execution.decision import ArriveAtJoin, CollectItem, Decision, SkipNode
 from rune.core.execution.explain import Waiting
-from rune.core.execution.fact import AttemptFailed, NodeResult, NodeSuspended
+from rune.core.execution.fact import AttemptFailed, ExecutionEnded, NodeResult, NodeSuspended
 from rune.core.execution.outcome import Error
 from rune.core.execution.scope import failure_value
 from rune.core.execution.step import retry_due
 from rune.core.execution.token import Path, Ref, Token, TokenPurpose, parse_path, token_name
 from rune.ports.outbox import EventPublisher
-from rune.ports.state import Applied, Claim, State
+from rune.ports.state import Applied, Claim, Fence, State
+from rune.runtime.queries.history import OpenRuns, end_text
 from rune.runtime.state_wrapper import StateWrapper
 from rune.runtime.values import ExecutionData, ExecutionDataCache
 
@@ -83,6 +84,10 @@ log = logging.getLogger("rune.status")
 # How often the joins of one execution are read to publish what they wait for.
 POLL_S = 1.0
 MAX_POLLED = 1_000
+MAX_BEGUN = 10_000
+"""Executions with runs in this process whose end is not known."""
+
+Key = tuple[int, Path]
 ENDED: dict[str, Status] = {
     "ok": "success",
     "failed": "failed",
@@ -97,26 +102,46 @@ class StatusPublisher(StateWrapper):
     A failure to publish is logged and changes nothing: the journal stays the truth.
     """
 
-    def __init__(self, state: State, publisher: EventPublisher, data_cache: ExecutionDataCache) -> None:
+    def __init__(
+        self, state: State, publisher: EventPublisher, data_cache: ExecutionDataCache, worker: str = ""
+    ) -> None:
+        """`worker` is the name of this process, which statuses of running nodes carry."""
         super().__init__(state)
+        self._running = {"worker": worker}
         self._publisher = publisher
         self._data_cache = data_cache
         self._poll_after: OrderedDict[str, float] = OrderedDict()
         self._polls: set[asyncio.Task[None]] = set()
+        self._begun: OrderedDict[str, dict[Key, tuple[int, int]]] = OrderedDict()  # runs of this process
+        self._ended: OrderedDict[str, None] = OrderedDict()  # executions whose open runs were published
 
     async def claim(self, execution: str, token: Token, owner: str, *, leased: bool) -> Claim:
         claim = await self._state.claim(execution, token, owner, leased=leased)
         if claim.verdict == "run" and claim.token.fate is TokenPurpose.RUN:
+            self._begin(execution, claim.token, claim.now)
             data = await self._execution_data(execution)
             if data is not None:
-                await self._load_counts(data, [claim.token.path])
+                token = claim.token
+                await self._load_counts(data, [token.path])
                 self._publish(
-                    data, claim.token.node, claim.token.path, "running", claim.now, claim.token.attempt
+                    data, token.node, token.path, "running", claim.now, token.attempt, metadata=self._running
                 )
         return claim
 
+    def _begin(self, execution: str, token: Token, now: int) -> None:
+        begun = self._begun.get(execution)
+        if begun is None:
+            begun = self._begun[execution] = {}
+            if len(self._begun) > MAX_BEGUN:
+                self._begun.popitem(last=False)
+        begun[(token.node, token.path)] = (now, token.attempt)
+
     async def apply(self, execution: str, decisions: Sequence[Decision]) -> Applied:
         applied = await self._state.apply(execution, decisions)
+        begun = self._begun.get(execution)
+        if begun is not None:
+            for each in decisions:
+                begun.pop((each.node, each.path), None)
         data = await self._execution_data(execution)
         if data is not None:
             try:
@@ -132,6 +157,57 @@ class StatusPublisher(StateWrapper):
             await data.load_counts([each for each in paths if each])
         except Exception as error:
             log.info("the items of a split of %s are not counted: %s", data.accepted.id, error)
+
+    async def renew(self, execution: str, node: int, path: Path, fence: Fence) -> bool:
+        held = await self._state.renew(execution, node, path, fence)
+        if not held and (node, path) in self._begun.get(execution, ()):
+            await self._check_cancelled(execution, (node, path))
+        return held
+
+    async def _check_cancelled(self, execution: str, key: Key) -> None:
+        """Publish that a run is cancelled if it lost its lease because its execution has ended."""
+        try:
+            end = await self._data_cache.end(execution)
+            if end is not None and end.status != "completed":
+                data = await self._data_cache.get(execution)
+                await self._publish_cancelled(data, end, {key: self._begun[execution].pop(key)})
+        except Exception:
+            log.exception("publishing a cancelled node of %s failed", execution)
+
+    async def end(self, execution: str, fact: ExecutionEnded) -> None:
+        await self._state.end(execution, fact)
+        begun = self._begun.pop(execution, {})
+        if fact.status == "completed":
+            return
+        known = execution in self._ended
+        self._ended[execution] = None
+        if len(self._ended) > MAX_POLLED:
+            self._ended.popitem(last=False)
+        data = None if known and not begun else await self._execution_data(execution)
+        if data is not None:
+            try:
+                runs = begun if known else {**await self._open_runs(execution), **begun}
+                await self._publish_cancelled(data, fact, runs)
+            except Exception:
+                log.exception("publishing the cancelled nodes of %s failed", execution)
+
+    async def _open_runs(self, execution: str) -> dict[Key, tuple[int, int]]:
+        """Return the runs that waited or were between two attempts, with when they began and their attempt."""
+        runs = OpenRuns()
+        for each in await self._data_cache.facts(execution):
+            runs.add(each)
+        return {**runs.late, **runs.open}
+
+    async def _publish_cancelled(
+        self, data: ExecutionData, end: ExecutionEnded, runs: Mapping[Key, tuple[int, int]]
+    ) -> None:
+        """Publish that runs are cancelled by the end of their execution. Each process that learns of the end publishes
+        those it knows of, so a status may come twice."""
+        await self._load_counts(data, [path for _, path in runs])
+        reason = {"reason": end_text(end)}
+        for (node, path), (began, attempt) in runs.items():
+            lasted = max(0, end.at - began)
+            self._publish(data, node, path, "cancelled", end.at, attempt, lasted=lasted, metadata=reason)
 
     async def _execution_data(self, execution: str) -> ExecutionData | None:
         try:

@@ -149,7 +149,7 @@ class History:
         end = self.end
         if end is None or end.status == "completed":
             return []
-        error = Error("EXECUTION_ENDED", _end_text(end))
+        error = Error("EXECUTION_ENDED", end_text(end))
         claimed = dict.fromkeys(sorted(self.claimed, key=lambda each: (each[1], each[0])), (0, 1))
         found: list[tuple[tuple[int, Path], NodeRun]] = []
         for key, (began, attempt) in {**claimed, **self._open_runs.late, **self._open_runs.open}.items():
@@ -380,7 +380,7 @@ class OpenRuns:
                 self.open.clear()
 
 
-def _end_text(end: ExecutionEnded) -> str:
+def end_text(end: ExecutionEnded) -> str:
     reason = f": {end.error.code}: {end.error.message}" if end.error is not None else ""
     return f"the execution ended as {end.status}{reason}"
 

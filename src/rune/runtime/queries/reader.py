@@ -17,6 +17,7 @@ from rune.ports.journal import ExecutionRecord, Journal, StoredFact
 from rune.ports.queries import Event, Executions, NodeRun, Statistics
 from rune.ports.workflows import WorkflowStore
 from rune.runtime.plan_cache import PlanCache
+from rune.runtime.queries.attempts import AttemptReader
 from rune.runtime.queries.history import History
 from rune.runtime.values import ExecutionNotFoundError
 
@@ -112,6 +113,11 @@ class ExecutionReader:
                 history.add(stored)
             await self.add_claims(history)
         return history
+
+    async def attempts(self, execution: str) -> AttemptReader:
+        """Return the reader of the attempts of an execution."""
+        accepted = await self.accepted(execution)
+        return AttemptReader(accepted, await self._plans.plan(accepted.hash), self._journal, self._blob)
 
     async def add_claims(self, history: History) -> None:
         """Add what workers claimed to a history whose facts are complete: an execution that did not complete may have

@@ -28,6 +28,7 @@ from rune.ports.journal import (
     IdempotencyConflictError,
     Journal,
 )
+from rune.ports.live import RunningSnapshot
 from rune.ports.retention import RetentionResult, Rule
 from rune.ports.workflows import LATEST, ChosenVersion, chosen_by, number_of
 from rune.runtime import failpoint
@@ -35,6 +36,7 @@ from rune.runtime.backend import Backend
 from rune.runtime.lifecycle.finisher import Finisher
 from rune.runtime.lifecycle.launcher import DEFAULT_OPTIONS, Launcher, StartOptions, new_execution_id
 from rune.runtime.lifecycle.signals import SIGNAL, SignalDelivery
+from rune.runtime.live.follower import LiveFollower
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.services.audit_log import AuditLog, audited, current_principal
 from rune.runtime.services.limits import Limiter
@@ -110,8 +112,10 @@ class ExecutionService:
         finisher: Finisher,
         limiter: Limiter,
         audit_log: AuditLog,
+        live: LiveFollower,
     ) -> None:
         self.audit_log = audit_log
+        self._live = live
         self._journal = backend.journal
         self._state = backend.state
         self._queue = backend.queue
@@ -367,6 +371,10 @@ class ExecutionService:
     async def delete_ended(self, rules: tuple[Rule, ...]) -> RetentionResult:
         """Remove ended executions."""
         return await self._retention.collect(rules, self._clock.now())
+
+    async def running(self, execution: str) -> RunningSnapshot:
+        """Return which nodes of an execution run now."""
+        return await self._live.running(execution)
 
     async def _accepted(self, execution: str) -> ExecutionRecord:
         accepted = await self._journal.accepted(execution)

@@ -42,9 +42,10 @@ from rune.runtime import failpoint
 from rune.runtime.backend import Backend
 from rune.runtime.components import EngineComponents
 from rune.runtime.instrumentation import now_ns
+from rune.runtime.live.running import ProgressCallback
 from rune.runtime.values import ExecutionClock, ExecutionData, ExecutionNotFoundError, ValueReader
 from rune.runtime.worker.evaluator import Evaluator
-from rune.runtime.worker.node_runner import CredentialPolicy, NodeRunner, ProgressCallback
+from rune.runtime.worker.node_runner import CredentialPolicy, NodeRunner
 from rune.telemetry.logs import LOG_CONTEXT
 
 log = logging.getLogger("rune.executor")
@@ -82,6 +83,8 @@ class Executor:
         self._state = backend.state
         self._queue = backend.queue
         self._leases = components.leases
+        self._running = components.running
+        self._logs = components.attempt_logs
         self._data_cache = components.data_cache
         self._finisher = components.finisher
         self._children = components.children
@@ -96,8 +99,10 @@ class Executor:
             components.instrumentation,
             resources,
             evaluator or Evaluator(),
-            on_progress,
+            components.running,
+            components.attempt_logs,
         )
+        components.running.on_progress = on_progress
         self._in_place = in_place
 
     async def handle(self, delivery: Delivery) -> bool:
@@ -165,6 +170,7 @@ class Executor:
             return
         execution, token = data.accepted.id, claim.token
         self._leases.hold(execution, token, claim.fence)
+        self._running.begin(execution, token, claim.now)
         count = await self._journal.count_claim(
             execution, token.node, token.path, claim.fence, claim.now, durable=claim.again or claim.recovered
         )
@@ -181,6 +187,7 @@ class Executor:
     def _release_lease(self, data: ExecutionData, claim: Claim) -> None:
         if claim.fence is not None:
             self._leases.release(data.accepted.id, claim.token, claim.fence)
+            self._running.end(data.accepted.id, claim.token)
 
     async def _run(self, data: ExecutionData, claim: Claim) -> tuple[InlineRun, _Timeline]:
         """Run the token's node, then the pure nodes behind it that need no commit in between."""
@@ -241,8 +248,18 @@ class Executor:
             raise
         except RuneError as error:
             decision = step(plan, token, Failure(Error(error.code, error.message)), now)
-        if now > began and decision.fact is not None and type(decision.fact) is not RaceWinner:
-            return replace(decision, fact=replace(decision.fact, began=began))
+        return self._with_attempt(data, token, decision, began if now > began else 0)
+
+    def _with_attempt(self, data: ExecutionData, token: Token, decision: Decision, began: int) -> Decision:
+        """Add to the fact of a run when it began, and of a run with effects its worker."""
+        fact = decision.fact
+        logged = bool(self._logs.logged) and self._logs.was_logged(data.accepted.id, token)
+        if type(fact) is NodeResult or type(fact) is AttemptFailed:
+            worker = "" if data.plan.nodes[token.node].pure else self._owner
+            if began or worker or logged:
+                return replace(decision, fact=replace(fact, began=began, worker=worker, logged=logged))
+        elif type(fact) is NodeSuspended and (began or logged):
+            return replace(decision, fact=replace(fact, began=began, logged=logged))
         return decision
 
     async def _record_race_winner(self, data: ExecutionData, token: Token, now: int) -> Token:

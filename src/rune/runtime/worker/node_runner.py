@@ -10,7 +10,7 @@ import contextlib
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Coroutine
 from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any
@@ -23,6 +23,7 @@ from rune.core.permissions import permits
 from rune.core.plan.model import NodePlan, Plan
 from rune.errors import RuneError
 from rune.ids import idempotency_key
+from rune.nodes.attempt_log import AttemptLog
 from rune.nodes.base import NodeCall, RunnableType, failure_of
 from rune.nodes.credentials import CredentialResolver
 from rune.nodes.redaction import NAMES_ONLY, SECRETS_IN_USE
@@ -34,12 +35,11 @@ from rune.ports.state import Claim
 from rune.ports.workflows import WorkflowStore
 from rune.runtime.instrumentation import Instrumentation
 from rune.runtime.lifecycle.children import Children
+from rune.runtime.live.running import ProgressCallback, RunningNodes
 from rune.runtime.values import ExecutionData, ValueNotLoaded, ValueReader
+from rune.runtime.worker.attempt_logs import AttemptLogs
 from rune.runtime.worker.evaluator import Evaluator, NeedsThread
 from rune.runtime.worker.leases import Leases
-
-ProgressCallback = Callable[[str, Token, str], None]
-"""Called with the id of an execution, a token and the progress of its node as text."""
 
 MAX_PREPARED_PLANS = 256
 REPORT_INTERVAL_S = 0.1  # between two progress reports of one run
@@ -62,10 +62,12 @@ class NodeRunner:
         instrumentation: Instrumentation,
         resources: Resources,
         evaluator: Evaluator,
-        on_progress: ProgressCallback | None = None,
+        running: RunningNodes,
+        logs: AttemptLogs,
     ) -> None:
         self._registry = registry
-        self._on_progress = on_progress
+        self._running = running
+        self._logs = logs
         self._children = children
         self._leases = leases
         self._resources = resources
@@ -86,23 +88,51 @@ class NodeRunner:
             prepared = nodes[index] = PreparedNode(node, self._registry[node.node.type])
         return prepared
 
-    async def run(self, data: ExecutionData, reader: ValueReader, token: Token, claim: Claim) -> Outcome:
+    def run(
+        self, data: ExecutionData, reader: ValueReader, token: Token, claim: Claim
+    ) -> Coroutine[Any, Any, Outcome]:
         """Run the node of a token. A value that is not in memory is loaded and its parameters are resolved again, which
         is safe because no effect has run yet."""
         try:
             prepared = self._prepare(data.plan, token.node)
         except RuneError as error:
-            return failure_of(error)
+            return _failed(error)
+        if prepared.reports:
+            return self._run_logged(prepared, data, reader, token, claim)
+        return self._run(prepared, data, reader, token, claim, None)
+
+    async def _run_logged(
+        self, prepared: PreparedNode, data: ExecutionData, reader: ValueReader, token: Token, claim: Claim
+    ) -> Outcome:
+        """Run a node that may log, and store what it logged before its result is recorded."""
+        log = self._logs.open(data.accepted.id, data.plan, token, again=claim.again or token.resumed)
+        try:
+            outcome = await self._run(prepared, data, reader, token, claim, log)
+        finally:
+            await self._logs.close(data.accepted.id, data.plan, token, log)
+        if log:
+            self._logs.logged.add((data.accepted.id, token.node, token.path))
+        return outcome
+
+    async def _run(
+        self,
+        prepared: PreparedNode,
+        data: ExecutionData,
+        reader: ValueReader,
+        token: Token,
+        claim: Claim,
+        log: AttemptLog | None,
+    ) -> Outcome:
         meter = self._evaluator.inline()
         allowance = meter.left
         in_thread = False
         while True:
             try:
                 if in_thread:
-                    run = partial(self._resolve, prepared, data, reader, token, claim)
+                    run = partial(self._resolve, prepared, data, reader, token, claim, log)
                     call = await self._evaluator.in_thread(run)
                 else:
-                    call = self._resolve(prepared, data, reader, token, claim, meter)
+                    call = self._resolve(prepared, data, reader, token, claim, log, meter)
                 if not isinstance(call, NodeCall):
                     if meter.left < allowance:
                         self._evaluator.settle(meter, allowance)
@@ -126,6 +156,8 @@ class NodeRunner:
             return failure_of(RuneError(message, code="UNDECLARED_READ"))
         finally:
             if call.usage is not None:
+                if log is not None:
+                    log.redactor = call.usage.redactor
                 call.usage.close()
 
     async def _run_with_lease(
@@ -168,6 +200,7 @@ class NodeRunner:
         reader: ValueReader,
         token: Token,
         claim: Claim,
+        log: AttemptLog | None,
         meter: Meter,
     ) -> NodeCall[Any] | Outcome:
         """Resolve the parameters of a node, in the event loop or in a thread. Return its call; if the node is pure, run
@@ -191,6 +224,9 @@ class NodeRunner:
             attempt=token.attempt,
             resumed=token.resumed,
         )
+        if log is not None:
+            log.clear()  # of a run that was interrupted
+            call.write_line = log.write
         if prepared.joins:
             call.arrivals = lambda: reader.arrivals(token)
             call.entries = lambda: reader.entries(token)
@@ -220,8 +256,8 @@ class NodeRunner:
             call.credentials = node.node.credentials
             if call.credentials is not None:
                 call.secret = self._policy.restrict(self._resources.credentials, data.accepted)
-            if self._on_progress is not None:
-                call.progress = ProgressReporter(self._on_progress, data.accepted.id, token)
+            if prepared.reports:
+                call.progress = ProgressReporter(self._running.progressed, data.accepted.id, token)
         if not node.pure and node.node.idempotency_key:
             name = prepared.name(token, data.plan)
             call.idempotency_key = idempotency_key(data.accepted.root or data.accepted.id, name)
@@ -241,12 +277,14 @@ class PreparedNode:
         "parameters",
         "reads_payload",
         "repeatable",
+        "reports",
         "root_name",
     )
 
     def __init__(self, node: NodePlan, kind: RunnableType) -> None:
         self.node = node
         self.kind = kind
+        self.reports = kind.reports
         self.joins = node.is_join or node.merges or node.joins_items
         self.asynchronous = iscoroutinefunction(kind.run)
         self.repeatable = not (
@@ -342,6 +380,10 @@ class ProgressReporter:
         # The loop may be closed already: a node in a thread outlives it.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._callback, self._execution, self._token, text)
+
+
+async def _failed(error: RuneError) -> Outcome:
+    return failure_of(error)
 
 
 def as_text(progress: float | str) -> str:

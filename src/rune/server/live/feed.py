@@ -12,8 +12,8 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 import msgspec
 
@@ -22,10 +22,12 @@ from rune.core.execution.token import path_text
 from rune.core.plan.model import Plan
 from rune.errors import RuneError
 from rune.ports.journal import StoredFact
+from rune.ports.live import LoggedLine, RunningNode
 from rune.ports.queries import Event
 from rune.runtime.engine import Engine
 from rune.runtime.queries.history import STATUS, History
 from rune.runtime.queries.reader import ExecutionReader
+from rune.server.live.now import NowEvents
 from rune.server.responses import ApiError
 from rune.server.schemas import event_view
 
@@ -168,6 +170,8 @@ class ExecutionFeed:
         self.last = 0
         self.ended = False
         self.waiting: set[asyncio.Event] = set()
+        self.now = NowEvents(history)
+        self.followers = 0  # subscribers to which it is told what runs now
         self._history = history
         self._reader = reader
         self._rollups = Rollups(history.plan)
@@ -193,6 +197,7 @@ class ExecutionFeed:
     def _add(self, stored: StoredFact) -> None:
         self._seen = stored.number
         self._rollups.count(stored.fact)
+        self.now.add_fact(stored.fact)
         self._append(self._history.follow(stored))
         if self.last % MARK_INTERVAL == 0:
             self._marks.append(stored.number)
@@ -202,6 +207,12 @@ class ExecutionFeed:
     def _append(self, event: Event) -> None:
         self._ring.append(encode_event(event))
         self.last = event.number
+
+    def show_running(self, running: Sequence[RunningNode], lines: Sequence[LoggedLine]) -> None:
+        """Tell the subscribers what runs now."""
+        if not self.ended:
+            self.now.add(running, lines)
+            self.wake()
 
     def wake(self) -> None:
         """Wake the subscribers: there are new events, or the server is shutting down."""
@@ -277,6 +288,7 @@ class ChangeNotifier:
         self._closings: dict[object, Callable[[], None]] = {}
         self._needed = asyncio.Event()
         self._change: int | None = None
+        self._woken = asyncio.Event()
         self.closed = False
         self.subscriber_count = 0  # of all feeds together
 
@@ -295,6 +307,10 @@ class ChangeNotifier:
     def hint(self) -> None:
         """Poll all feeds next time, also without a change of the store."""
         self._change = None
+
+    def wake(self) -> None:
+        """Poll soon: another process reports that an execution has changed."""
+        self._woken.set()
 
     def close(self) -> None:
         """End all subscriptions."""
@@ -317,7 +333,16 @@ class ChangeNotifier:
                 self.subscriber_count * PAUSE_PER_SUBSCRIBER_S,
                 POLL_PAUSE_FACTOR * (time.thread_time() - began),
             )
-            await asyncio.sleep(min(MAX_PAUSE_S, max(MIN_PAUSE_S, wanted)))
+            await self._pause(min(MAX_PAUSE_S, max(MIN_PAUSE_S, wanted)))
+
+    async def _pause(self, seconds: float) -> None:
+        """Pause between two polls; a wake-up ends the pause early."""
+        self._woken.clear()
+        await asyncio.sleep(MIN_PAUSE_S)
+        if seconds > MIN_PAUSE_S:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds - MIN_PAUSE_S):
+                    await self._woken.wait()
 
     async def _poll_feeds(self) -> None:
         change = await self._reader.version()
@@ -382,12 +407,17 @@ class FeedRegistry:
         self, engine: Engine, reader: ExecutionReader, notifier: ChangeNotifier, slots: StreamSlots
     ) -> None:
         self._backend = engine.backend
+        self._live = engine.live
         self.slots = slots
         self._reader = reader
         self._notifier = notifier
         self._open: dict[str, tuple[ExecutionFeed, int]] = {}
         self._subscribers = 0
         self.backlogs = asyncio.Semaphore(MAX_BACKLOG_READS)
+
+    def is_open(self, execution: str) -> bool:
+        """Whether a client follows the execution, or waits for its end."""
+        return execution in self._open
 
     @property
     def closed(self) -> bool:
@@ -424,6 +454,19 @@ class FeedRegistry:
         feed, count = self._open[execution]
         self._open[execution] = (feed, count + 1)
         return feed
+
+    @contextmanager
+    def following_now(self, feed: ExecutionFeed) -> Iterator[None]:
+        """Add `now` events to a feed during the block."""
+        feed.followers += 1
+        if feed.followers == 1:
+            self._live.follow(feed.execution, feed.show_running)
+        try:
+            yield
+        finally:
+            feed.followers -= 1
+            if not feed.followers:
+                self._live.unfollow(feed.execution)
 
     def _release(self, feed: ExecutionFeed) -> None:
         _, count = self._open[feed.execution]

@@ -20,6 +20,7 @@ from rune.server.live.feed import (
     Subscription,
     sse,
 )
+from rune.server.live.now import sse_now
 
 HEARTBEAT_S = 15.0
 STALL_TIMEOUT_S = 30.0  # a client that receives nothing for this long is disconnected
@@ -85,6 +86,7 @@ class EventSubscription(Subscription):
         self._outer = outer  # events outside of splits only
         self._singly = singly  # single events instead of chunks of a stream
         self.after = after
+        self._now = 0
 
     @property
     def over(self) -> bool:
@@ -94,23 +96,34 @@ class EventSubscription(Subscription):
     async def pieces(self) -> AsyncGenerator[list[EncodedEvent] | bytes | None, None]:
         self._feed.waiting.add(self.changed)
         try:
-            while not self.disconnected and not self._feeds.closed:
-                self.changed.clear()
-                before = self.after
-                piece = await self._next_chunk() if self._is_plain else await self._next_selected()
-                if piece:
-                    yield piece
-                elif self.after != before:
-                    continue
-                elif self.over:
-                    return
-                elif self._heartbeat_due:
-                    self._heartbeat_due = False
-                    yield None
-                else:
-                    await self.changed.wait()
+            with self._feeds.following_now(self._feed):
+                while not self.disconnected and not self._feeds.closed:
+                    self.changed.clear()
+                    before = self.after
+                    piece = await self._next_chunk() if self._is_plain else await self._next_selected()
+                    if piece:
+                        yield piece
+                    elif self.after != before:
+                        continue
+                    elif self.over:
+                        return
+                    elif self._now != self._feed.now.last:
+                        yield self._next_now()
+                    elif self._heartbeat_due:
+                        self._heartbeat_due = False
+                        yield None
+                    else:
+                        await self.changed.wait()
         finally:
             self._feed.waiting.discard(self.changed)
+
+    def _next_now(self) -> list[EncodedEvent] | bytes:
+        """Return what runs now. It comes after the numbered events, so that it is not older than they are."""
+        found = self._feed.now.after(self._now)
+        self._now = self._feed.now.last
+        if self._singly:
+            return [EncodedEvent(0, False, each) for each in found]
+        return b"".join(map(sse_now, found))
 
     @property
     def _is_plain(self) -> bool:
@@ -204,7 +217,8 @@ async def _disconnected(receive: Receive) -> None:
 async def serve_socket(
     socket: WebSocket, feeds: FeedRegistry, execution: str, after: int, still: StillValid | None = None
 ) -> None:
-    """Send the events of an execution over a WebSocket, one text message each."""
+    """Send the events of an execution over a WebSocket, one text message each. Those with `"event": "now"` have no
+    number."""
     try:
         async with AsyncExitStack() as stack:
             stack.enter_context(feeds.slots.held(socket.scope["principal"].name))

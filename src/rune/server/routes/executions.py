@@ -20,6 +20,7 @@ from rune.ports.journal import ExecutionRecord
 from rune.ports.queries import ExecutionFilter, NodeRun, Summary
 from rune.ports.workflows import LATEST, choose, workflow_not_found
 from rune.runtime.lifecycle.launcher import StartOptions, new_execution_id
+from rune.runtime.live.follower import active_runs
 from rune.runtime.queries.history import error_document
 from rune.runtime.values import ExecutionNotFoundError
 from rune.server.auth import check_definition, check_right, requires
@@ -420,13 +421,16 @@ async def explain_execution(execution: ExecutionId, server: Server) -> Response:
     id = execution
     summary = await summary_of(server, id)
     plan, state = await server.reader.state(id, server.clock.now())
+    active = None
+    if summary.ended_at is None:
+        active = active_runs(await server.engine.live.running(id), server.clock.now())
     return Reply(
         Explanation(
             execution_id=id,
             workflow_id=summary.workflow,
             status="paused" if state.paused_at is not None else summary.status,
             error=error_view(summary.error),
-            waiting=why(plan, state),
+            waiting=why(plan, state, active),
         )
     )
 

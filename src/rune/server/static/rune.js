@@ -226,6 +226,7 @@ function paint(node, status, text) {
 function follow(id) {
   stream = openStream(`/executions/${id}/events?view=rollup`, (kind, data) => {
     if (kind === "message") showEvent(data, id);
+    if (kind === "now") showRunning(data);
     if (kind !== "rollup") return;
     for (const split of data.splits) {
       for (const [node, counts] of Object.entries(split.nodes)) {
@@ -234,6 +235,12 @@ function follow(id) {
       }
     }
   });
+}
+
+// What runs now is a hint: a node that it no longer lists has ended, as an event tells, or waits for a worker again.
+function showRunning(data) {
+  for (const box of at("nodes").querySelectorAll('[data-status="running"]')) box.dataset.status = "pending";
+  for (const each of data.running) paint(each.node_id, "running", each.progress);
 }
 
 function showEvent(event, id) {

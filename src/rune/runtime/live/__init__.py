@@ -1,0 +1,1 @@
+"""Live hints: what runs now, reported by workers to processes that follow."""

@@ -1,0 +1,59 @@
+"""Status messages of runs that the end of an execution cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from rune.testing.harness import Harness, Run
+from tests.support.amqp_client import Client, check_schema, open_client
+from tests.support.backends import Backend, backends, until_suspended
+from tests.support.gated_nodes import close_gates, gated_registry
+from tests.support.waiting import until
+from tests.support.workflows import of_type, wait_for_signal, workflow
+
+
+async def cancelled_status(client: Client, engine: Harness, run: Run, node: str) -> dict[str, Any]:
+    """Cancel an execution and return the status that tells that a node is cancelled."""
+    await engine.engine.services.executions.cancel(run.id, "no longer needed")
+
+    def arrived() -> bool:
+        return (node, "cancelled") in client.steps(run.id)
+
+    await until(arrived, "the status is published", 60.0)
+    found = next(each for each in client.statuses(run.id) if each["status"] == "cancelled")
+    check_schema("node-status-message", found)
+    return found
+
+
+@backends("rabbitmq")
+def test_run_that_waited_is_published_as_cancelled(backend: Backend) -> None:
+    async def go() -> dict[str, Any]:
+        async with backend.open() as engine, open_client(backend.settings.queue) as client:
+            run = await engine.start(workflow("start>w", w=wait_for_signal()))
+            await until_suspended(run)
+            return await cancelled_status(client, engine, run, "w")
+
+    message = asyncio.run(go())
+    assert (message["node_id"], message["attempt"]) == ("w", 1)
+    assert "no longer needed" in message["metadata"]["reason"]
+
+
+@backends("rabbitmq")
+def test_run_that_a_worker_executed_is_published_as_cancelled(backend: Backend) -> None:
+    close_gates()
+
+    async def go() -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        async with (
+            backend.open(registry=gated_registry()) as engine,
+            open_client(backend.settings.queue) as client,
+        ):
+            run = await engine.start(workflow("start>w", w=of_type("gated.wait", name="g")))
+            await until(lambda: ("w", "running") in client.steps(run.id), "the node runs", 60.0)
+            return await cancelled_status(client, engine, run, "w"), client.statuses(run.id)
+
+    message, statuses = asyncio.run(go())
+    running = next(each for each in statuses if each["status"] == "running")
+    assert running["metadata"]["worker"]
+    assert message["executed_at"] >= running["executed_at"]
+    assert "no longer needed" in message["metadata"]["reason"]

@@ -1,0 +1,1 @@
+"""What runs now, and what attempts log."""
