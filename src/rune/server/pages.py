@@ -1,4 +1,4 @@
-"""The pages of the server: the web interface, or the status page where that is not built, and the API reference.
+"""The pages of the server: the web interface and the API reference.
 
 All files are part of the package and are read once; the pages load nothing from other hosts. The interface is built
 into `assets/`: `index.html`, and below `assets/assets/` the files it refers to, whose names contain a hash of their
@@ -39,9 +39,7 @@ MEDIA_TYPES = {
     ".txt": "text/plain",
 }
 STATIC_FILES = {
-    "/static/rune.js": ("rune.js", SCRIPT),
     "/static/rune.svg": ("rune.svg", "image/svg+xml"),
-    "/static/rune.css": ("rune.css", STYLE),
     "/docs": ("docs.html", HTML),
     "/static/docs.js": ("docs.js", SCRIPT),
     "/static/swagger-ui-bundle.js": ("swagger-ui/swagger-ui-bundle.js", SCRIPT),
@@ -140,13 +138,14 @@ def built_interface() -> UserInterface | None:
 
 
 def pages(interface: UserInterface | None) -> APIRouter:
-    """Return the routes of the interface or the status page, and of the API reference."""
+    """Return the routes of the interface and of the API reference."""
     router = hidden()
     page = [requires("page")]
-    status_page = _static("index.html", HTML, CONTENT_SECURITY_POLICY)
 
     async def show_page(request: Request) -> Response:
-        return await status_page() if interface is None else interface.page(request.headers)
+        if interface is None:
+            raise ApiError("the interface is not built; the API reference is at /docs", code="NOT_FOUND")
+        return interface.page(request.headers)
 
     async def show_asset(name: Annotated[str, Path(max_length=400)], request: Request) -> Response:
         if interface is None:

@@ -1,4 +1,4 @@
-"""Protection against requests from foreign pages, and the content security policy of the status page."""
+"""Protection against requests from foreign pages, and the content security policy of the page."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_foreign_host_header_is_rejected_without_key(tmp_path: Path) -> None:
     run(tmp_path, work)
 
 
-def test_status_page_has_strict_policy_and_no_inline_code(tmp_path: Path) -> None:
+def test_page_has_strict_policy_and_no_inline_code(tmp_path: Path) -> None:
     async def work(server: RunningServer) -> None:
         page = await server.http.get("/")
         policy = page.headers["content-security-policy"]
@@ -85,10 +85,6 @@ def test_status_page_has_strict_policy_and_no_inline_code(tmp_path: Path) -> Non
         assert re.findall(r"<script(?![^>]*\bsrc=)[^>]*>", page.text) == []
         assert re.findall(r"\son\w+\s*=|javascript:|<style|\sstyle=", page.text) == []
         assert re.findall(r'(?:src|href)="(?!/)[^"]*"', page.text) == []
-        script = (await server.http.get("/static/rune.js")).text
-        assert (
-            re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function", script)
-            == []
-        )
+        assert "require-trusted-types-for 'script'" in policy
 
     run(tmp_path, work)

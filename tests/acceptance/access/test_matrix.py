@@ -173,7 +173,7 @@ def _tricks(execution: str) -> list[str]:
         "/hooks",
         "/hooks/..%2fapi%2fv1%2fexecutions",
         "/static/../api/v1/executions",
-        "/static/rune.js/",
+        "/static/docs.js/",
         "/redoc",
         "/openapi.json",
     ]

@@ -1,4 +1,4 @@
-"""The login of the status page: the key is requested once, kept per tab and sent with every request."""
+"""The login of the web interface: a key is exchanged for a cookie that no script can read."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, Request, expect
+from playwright.sync_api import Browser, expect
 
 from rune.client import Client
-from tests.acceptance.browser.test_status_page import DEADLINE_MS, STEPS
+from tests.acceptance.browser.conftest import WatchedPage
+from tests.support.api_server import WAITS
 from tests.support.up_process import UpProcess
 
 SECRET = "open-sesame"
@@ -20,63 +21,87 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     up = UpProcess(tmp_path_factory.mktemp("locked"), RUNE_API_KEY=SECRET)
     url = up.start()
     with Client(url, key=SECRET) as client:
-        client.deploy(STEPS)
+        client.deploy(WAITS)
     yield url
     up.stop(signal.SIGKILL)
 
 
 @pytest.fixture
-def page(browser: Browser, locked: str) -> Iterator[Page]:
-    """A page without a key."""
-    expect.set_options(timeout=DEADLINE_MS)
-    opened = browser.new_page()
-    opened.set_default_timeout(DEADLINE_MS)
+def watched(browser: Browser, locked: str) -> Iterator[WatchedPage]:
+    opened = WatchedPage(browser, locked)
     yield opened
     opened.close()
 
 
-def _give(page: Page, key: str) -> None:
-    page.get_by_label("API key").fill(key)
-    page.get_by_role("button", name="Sign in").click()
+def give_key(watched: WatchedPage, key: str) -> None:
+    watched.page.get_by_label("API key").fill(key)
+    watched.page.get_by_role("button", name="Sign in").click()
 
 
-def test_login_stores_key_and_sends_it_with_requests(page: Page, locked: str) -> None:
-    page.goto(locked)
-    expect(page.locator("#login")).to_be_visible()
-    _give(page, "wrong")
-    expect(page.locator("#key-said")).to_have_text("Invalid key.")
-    assert page.evaluate("sessionStorage.length") == 0
-    _give(page, SECRET)
-    expect(page.locator("#link")).to_have_text("live")
-    expect(page.locator("#login")).to_be_hidden()
-    asked: list[Request] = []
+def test_wrong_key_is_refused_and_right_one_opens_the_requested_page(watched: WatchedPage) -> None:
+    page = watched.open("/workflows")
+    give_key(watched, "wrong")
+    expect(page.get_by_role("alert")).to_have_text("This key is not valid.")
 
-    def note(request: Request) -> None:
-        asked.append(request)
+    give_key(watched, SECRET)
 
-    page.on("request", note)
-    with Client(locked, key=SECRET) as client:
-        execution = client.start("steps").execution_id
-        page.get_by_role("button", name=execution).click()
-        first = page.locator('#nodes li[data-node="first"]')
-        expect(first).to_have_attribute("data-status", "waiting")
-        client.signal(execution, "one", 1)
-        expect(first).to_have_attribute("data-status", "success")
-        client.signal(execution, "two", 2)
-        expect(page.locator("#one-status")).to_have_text("completed")
-    assert any(each.url.endswith("/events?view=rollup") for each in asked)
-    to_the_api = [each for each in asked if "/api/" in each.url]
-    assert all(each.headers.get("authorization") == f"Bearer {SECRET}" for each in to_the_api)
-    assert all(SECRET not in each.url for each in asked)
-    page.reload()
-    expect(page.locator("#link")).to_have_text("live")
-    expect(page.locator("#login")).to_be_hidden()
+    expect(page.get_by_role("heading", name="Workflows")).to_be_visible()
+    expect(page.get_by_role("link", name="waits", exact=True)).to_be_visible()
+    expect(page.get_by_text("Live")).to_be_visible()
+    watched.check()
 
 
-def test_key_is_kept_in_session_storage_only(page: Page, locked: str) -> None:
-    page.goto(locked)
-    expect(page.locator("#login")).to_be_visible()
-    _give(page, SECRET)
-    expect(page.locator("#link")).to_have_text("live")
-    assert page.evaluate("localStorage.length") == 0
+def test_session_is_a_cookie_that_scripts_cannot_read(watched: WatchedPage) -> None:
+    page = watched.open("/executions")
+    give_key(watched, SECRET)
+    expect(page.get_by_role("heading", name="Executions", exact=True)).to_be_visible()
+
     assert page.evaluate("document.cookie") == ""
+    assert page.evaluate("localStorage.length + sessionStorage.length") == 0
+    cookies = watched.context.cookies()
+    assert [(each["httpOnly"], each["sameSite"]) for each in cookies] == [(True, "Strict")]
+    assert SECRET not in cookies[0]["value"]
+    page.reload()
+    expect(page.get_by_role("heading", name="Executions", exact=True)).to_be_visible()
+
+
+def test_sign_out_ends_the_session(watched: WatchedPage) -> None:
+    page = watched.open("/")
+    give_key(watched, SECRET)
+    page.get_by_role("button", name="Sign out").click()
+
+    expect(page.get_by_label("API key")).to_be_visible()
+    page.reload()
+    expect(page.get_by_label("API key")).to_be_visible()
+
+
+def test_viewer_sees_actions_disabled_with_the_role_they_take(watched: WatchedPage, locked: str) -> None:
+    with Client(locked, key=SECRET) as client:
+        key = client.create_key("watcher", "viewer").key
+        execution = client.start("waits").execution_id
+    page = watched.open(f"/executions/{execution}")
+    give_key(watched, key)
+
+    cancel = page.get_by_role("button", name="Cancel")
+    expect(cancel).to_be_disabled()
+    expect(cancel).to_have_attribute("title", "Needs the role runner; you are viewer.")
+    page.goto(f"{locked}/keys")
+    expect(page.get_by_role("heading", name="Your key does not permit this")).to_be_visible()
+
+
+def test_approver_sees_the_inbox_only_and_answers(watched: WatchedPage, locked: str) -> None:
+    with Client(locked, key=SECRET) as client:
+        key = client.create_key("boss", "approver").key
+        execution = client.start("approval", {"order": 7, "amount": 5_000}).execution_id
+    page = watched.open("/")
+    give_key(watched, key)
+    expect(page.get_by_role("heading", name="Inbox")).to_be_visible()
+    expect(page.get_by_role("navigation").get_by_role("link")).to_have_count(1)
+
+    page.get_by_role("link", name="approval").click()
+    page.get_by_role("button", name="Reject").click()
+
+    expect(page.get_by_role("heading", name="Sent")).to_be_visible()
+    with Client(locked, key=SECRET) as client:
+        assert client.wait(execution).status == "completed"
+        assert client.output(execution)["shipped"] is False

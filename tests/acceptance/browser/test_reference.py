@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.acceptance.browser.test_status_page import DEADLINE_MS
+from tests.acceptance.browser.conftest import DEADLINE_MS
 from tests.support.up_process import UpProcess
 
 SECRET = "open-sesame"
@@ -43,8 +43,8 @@ def test_reference_lists_operations_and_sends_requests_to_its_own_host_only(page
     page.get_by_role("button", name="Sign in").click()
 
     expect(page.locator(".opblock-tag-section")).not_to_have_count(0)
-    page.locator("#operations-tag-keys").click()
-    page.locator("#operations-keys-get_me .opblock-summary-control").click()
+    page.locator("#operations-tag-session").click()
+    page.locator("#operations-session-get_me .opblock-summary-control").click()
     page.get_by_role("button", name="Try it out").click()
     page.get_by_role("button", name="Execute").click()
     expect(page.locator(".live-responses-table .response-col_status").last).to_contain_text("200")

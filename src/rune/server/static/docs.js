@@ -1,7 +1,7 @@
 // The API reference: Swagger UI over the OpenAPI document of this server. Nothing is loaded from other hosts.
 "use strict";
 
-const KEY = "rune-key"; // session storage, as on the status page: one tab, until it is closed
+const KEY = "rune-key"; // session storage: one tab, until it is closed
 const SCHEME = "key"; // the name of the security scheme in the document
 const at = (id) => document.getElementById(id);
 

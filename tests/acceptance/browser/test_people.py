@@ -1,0 +1,240 @@
+"""What people come to do in the web interface: a newcomer, an operator, an approver with a phone."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from rune.client import Client
+from tests.acceptance.browser.conftest import WatchedPage
+from tests.support.api_server import ITEMS, WAITS
+from tests.support.up_process import UpProcess
+
+PHONE = {"viewport": {"width": 320, "height": 640}, "has_touch": True}
+BROKEN: dict[str, Any] = {
+    "id": "prices",
+    "name": "Import prices",
+    "nodes": [
+        {"id": "in", "type": "input"},
+        {"id": "check", "type": "conditional", "parameters": {"expression": "$trigger.rows > 0"}},
+        {"id": "store", "type": "output", "parameters": {"value": "{{ $trigger.rows }}"}},
+        {"id": "empty", "type": "fail", "parameters": {"message": "the list is empty", "code": "EMPTY_LIST"}},
+    ],
+    "edges": [
+        {"src": "in", "dst": "check"},
+        {"id": "full", "src": "check", "dst": "store", "label": "true"},
+        {"id": "none", "src": "check", "dst": "empty", "label": "false"},
+    ],
+}
+
+
+@pytest.fixture
+def up(tmp_path: Any) -> Iterator[UpProcess]:
+    process = UpProcess(tmp_path)
+    process.start()
+    yield process
+    process.stop(signal.SIGKILL)
+
+
+@pytest.fixture
+def watched(browser: Browser, up: UpProcess) -> Iterator[WatchedPage]:
+    opened = WatchedPage(browser, up.said["url"])
+    yield opened
+    opened.close()
+
+
+def card(page: Page, name: str) -> Any:
+    return page.locator(f'.react-flow__node[data-id="{name}"] .flow-card')
+
+
+def test_newcomer_runs_an_example_with_one_click_and_sees_it_on_the_graph(watched: WatchedPage) -> None:
+    page = watched.open("/")
+    expect(page.get_by_role("heading", name="Welcome to Rune")).to_be_visible()
+
+    page.get_by_role("button", name=re.compile("^Run ")).click()
+
+    expect(page).to_have_url(re.compile("/executions/x"))
+    expect(page.locator(".flow-card").first).to_have_attribute("data-state", "success")
+    expect(page.locator(".head .pill")).to_have_text("completed")
+    watched.check()
+
+
+def test_operator_finds_the_failed_node_and_retries(watched: WatchedPage) -> None:
+    with Client(watched.url) as client:
+        client.deploy(BROKEN)
+        failed = client.start("prices", {"rows": 0}).execution_id
+        client.wait(failed)
+    page = watched.open(f"/executions/{failed}")
+
+    page.get_by_role("button", name="Show empty").click()
+
+    panel = page.get_by_role("complementary", name="Node empty")
+    expect(panel).to_contain_text("EMPTY_LIST")
+    expect(panel).to_contain_text("the list is empty")
+    expect(card(page, "empty")).to_have_attribute("data-state", "failed")
+    expect(card(page, "store")).to_have_attribute("data-state", re.compile("skipped|not_reached"))
+    expect(page.locator(".flow-line[data-edge='alive']")).to_have_count(2)
+    expect(page.locator(".flow-line[data-edge='dead']")).to_have_count(1)
+    page.get_by_role("button", name="Retry", exact=True).click()
+    page.get_by_role("dialog").get_by_role("button", name="Retry").dblclick()
+    expect(page).not_to_have_url(re.compile(failed))
+    expect(page.get_by_text("retry of")).to_be_visible()
+    with Client(watched.url) as client:
+        assert len(list(client.executions(workflow="prices"))) == 2
+    page.get_by_role("link", name="compare").click()
+    expect(page.get_by_role("heading", name="Compare executions")).to_be_visible()
+    watched.check()
+
+
+def test_live_graph_follows_signals_pause_and_cancel(watched: WatchedPage) -> None:
+    with Client(watched.url) as client:
+        client.deploy(WAITS)
+        execution = client.start("waits").execution_id
+        page = watched.open(f"/executions/{execution}?node=w")
+        panel = page.get_by_role("complementary", name="Node w")
+        expect(panel).to_contain_text("waits for signal go")
+        expect(card(page, "w")).to_have_attribute("data-state", "waiting")
+        page.get_by_role("button", name="Pause").click()
+        expect(page.locator(".head .pill")).to_have_text("paused")
+        page.get_by_role("button", name="Resume").click()
+        expect(page.locator(".head .pill")).to_have_text("running")
+        panel.get_by_role("button", name="Send go").click()
+        page.get_by_role("textbox", name="Value").fill('{"by": "ada"}')
+        page.get_by_role("dialog").get_by_role("button", name="Send").click()
+        expect(card(page, "out")).to_have_attribute("data-state", "success")
+        expect(page.locator(".head .pill")).to_have_text("completed")
+        expect(panel).to_contain_text('"ada"')
+        other = client.start("waits").execution_id
+        watched.open(f"/executions/{other}")
+        page.get_by_role("button", name="Cancel").click()
+        page.get_by_label("Reason").fill("ordered twice")
+        page.get_by_role("button", name="Cancel the execution").click()
+        expect(page.locator(".head .pill")).to_have_text("cancelled")
+    watched.check()
+
+
+def test_page_reconnects_after_the_server_was_killed(watched: WatchedPage, up: UpProcess) -> None:
+    with Client(watched.url) as client:
+        client.deploy(WAITS)
+        execution = client.start("waits").execution_id
+    page = watched.open(f"/executions/{execution}")
+    expect(card(page, "w")).to_have_attribute("data-state", "waiting")
+
+    up.stop(signal.SIGKILL)
+
+    expect(page.get_by_role("alert")).to_contain_text("connection to the server is lost")
+    expect(card(page, "w")).to_be_visible()
+    up.start()
+    with Client(watched.url) as client:
+        client.signal(execution, "go", 1)
+    expect(card(page, "out")).to_have_attribute("data-state", "success")
+    expect(page.get_by_text("Live", exact=True)).to_be_visible()
+
+
+def test_approver_decides_on_a_phone(browser: Browser, up: UpProcess) -> None:
+    watched = WatchedPage(browser, up.said["url"], **PHONE)
+    with Client(watched.url) as client:
+        execution = client.start("approval", {"order": 7, "amount": 5_000}).execution_id
+    page = watched.open("/waiting")
+    page.get_by_role("link", name=re.compile("approval")).click()
+    expect(page.locator(".decision")).to_contain_text("5000")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320
+
+    page.get_by_role("button", name="Approve").click()
+
+    expect(page.get_by_role("heading", name="Sent")).to_be_visible()
+    with Client(watched.url) as client:
+        assert client.wait(execution).status == "completed"
+    watched.check()
+    watched.close()
+
+
+def test_items_of_a_split_are_counted_filtered_and_opened(watched: WatchedPage) -> None:
+    with Client(watched.url) as client:
+        client.deploy(ITEMS)
+        execution = client.start("items", {"items": list(range(300))}).execution_id
+        client.wait(execution)
+    page = watched.open(f"/executions/{execution}?view=items")
+    page.get_by_role("button", name=re.compile("^failed 150")).click()
+    expect(page.locator(".item-row").first).to_contain_text("s:1")
+
+    page.locator(".item-button").first.click()
+
+    expect(page).to_have_url(re.compile("item=s:1"))
+    expect(card(page, "bad")).to_have_attribute("data-state", "failed")
+    expect(card(page, "twice")).to_have_attribute("data-state", "skipped")
+    page.get_by_role("tab", name="Timeline").click()
+    expect(page.get_by_role("img", name=re.compile("^Timeline"))).to_be_visible()
+    watched.check()
+
+
+def test_list_filters_by_address_and_changes_rows_in_place(watched: WatchedPage) -> None:
+    with Client(watched.url) as client:
+        client.deploy(WAITS)
+        first = client.start("waits", labels={"team": "a"}).execution_id
+        page = watched.open("/executions?workflow=waits&label=team%3Da")
+        row = page.get_by_role("listitem").filter(has_text="waits")
+        expect(row).to_have_count(1)
+        expect(row).to_contain_text("running")
+        client.start("waits", labels={"team": "b"})
+        client.start("waits", labels={"team": "a"})
+        expect(page.get_by_role("button", name="1 new")).to_be_visible()
+        expect(row).to_have_count(1)
+        client.cancel(first)
+        expect(row).to_contain_text("cancelled")
+        page.get_by_role("button", name="1 new").click()
+        expect(row).to_have_count(2)
+        page.get_by_role("checkbox").first.click()
+        page.get_by_role("toolbar").get_by_role("button", name="Cancel 1").click()
+        page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+        expect(page.get_by_role("dialog")).to_contain_text("cancelled")
+        page.get_by_role("button", name="Done").click()
+        expect(row.filter(has_text="cancelled")).to_have_count(2)
+    watched.check()
+
+
+def test_run_form_checks_its_fields_and_starts(watched: WatchedPage) -> None:
+    page = watched.open("/workflows/approval/run")
+    page.get_by_role("button", name="Start", exact=True).click()
+    expect(page.get_by_role("alert").first).to_have_text("is required")
+    page.get_by_label("amount").fill("12.5")
+    page.get_by_label("order").fill("7")
+
+    page.get_by_role("button", name="Start", exact=True).click()
+
+    expect(page).to_have_url(re.compile("/executions/x"))
+    expect(page.locator(".head .pill")).to_have_text("completed")
+    page.get_by_role("tab", name="Data").click()
+    expect(page.locator(".tree").first).to_contain_text("12.5")
+    watched.check()
+
+
+def test_keyboard_reaches_commands_rows_and_nodes(watched: WatchedPage) -> None:
+    with Client(watched.url) as client:
+        client.wait(client.start("hello", {"name": "Ada"}).execution_id)
+    page = watched.open("/")
+    expect(page.get_by_text("Live", exact=True)).to_be_visible()
+    page.keyboard.press("Control+k")
+    expect(page.get_by_role("combobox", name="Search or act")).to_be_focused()
+    page.keyboard.type("executions")
+    expect(page.get_by_role("option", selected=True)).to_contain_text("ExecutionsGo to")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Executions", exact=True)).to_be_visible()
+    expect(page.locator(".list-row")).to_have_count(1)
+    page.keyboard.press("j")
+    expect(page.locator(".list-row[data-cursor]")).to_have_count(1)
+    page.keyboard.press("Enter")
+    expect(page.locator(".flow-card")).not_to_have_count(0)
+    page.locator('.react-flow__node[data-id="in"], .react-flow__node').first.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator(".panel")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator(".panel")).to_have_count(0)
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    watched.check()

@@ -1,0 +1,93 @@
+"""The committed build of the web interface is made from the present source, small, and refers to no other host."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.lint.tree import PACKAGE, ROOT, files
+from tools.build_ui import ASSETS, INPUTS, LICENCES, inputs_hash
+
+KB = 1024
+MANIFEST = json.loads((ASSETS / "manifest.json").read_text(encoding="utf-8"))
+LIST_BUDGET = 130 * KB  # the script that shows the list of executions
+GRAPH_BUDGET = 90 * KB  # what the graph needs beyond that
+URL = re.compile(r"""(?:src|href)=["'](?:https?:)?//|@import|url\(["']?(?:https?:)?//""")
+
+
+SINKS = re.compile(
+    r"innerHTML|outerHTML|insertAdjacentHTML|dangerouslySetInnerHTML|document\.write|\beval\(|new Function"
+)
+
+
+def scripts(entry: str) -> set[str]:
+    """Return the files of an entry and of everything that it imports at once."""
+    found, open_ = set(), [entry]
+    while open_:
+        chunk = MANIFEST[open_.pop()]
+        if chunk["file"] not in found:
+            found.add(chunk["file"])
+            open_ += chunk.get("imports", [])
+    return {each for each in found if each.endswith(".js")}
+
+
+def packed_size(names: set[str]) -> int:
+    return sum((ASSETS / f"{name}.gz").stat().st_size for name in names)
+
+
+def test_build_is_made_from_present_source() -> None:
+    recorded = (ASSETS / INPUTS).read_text(encoding="utf-8").strip()
+
+    assert recorded == inputs_hash(), "run `make ui` and commit src/rune/server/assets"
+
+
+def test_script_of_execution_list_is_within_budget() -> None:
+    assert packed_size(scripts("index.html")) <= LIST_BUDGET
+
+
+def test_script_of_graph_is_within_budget() -> None:
+    graph = scripts("src/graph/graph.tsx") | scripts("src/screens/execution.tsx")
+
+    assert packed_size(graph - scripts("index.html")) <= GRAPH_BUDGET
+
+
+def test_compressed_files_have_same_content() -> None:
+    packed = files(ASSETS, ".gz")
+
+    assert len(packed) > 10
+    for path in packed:
+        assert gzip.decompress(path.read_bytes()) == path.with_suffix("").read_bytes()
+
+
+@pytest.mark.parametrize("path", files(ASSETS, ".html", ".css"), ids=lambda path: path.name)
+def test_build_refers_to_no_other_host(path: Path) -> None:
+    assert URL.search(path.read_text(encoding="utf-8")) is None
+
+
+def test_page_has_no_inline_script_or_style() -> None:
+    page = (ASSETS / "index.html").read_text(encoding="utf-8")
+
+    assert re.search(r"<script(?![^>]*\bsrc=)|<style|\bstyle=|\son\w+=", page) is None
+
+
+def test_source_writes_no_html() -> None:
+    sources = files(ROOT / "ui" / "src", ".ts", ".tsx")
+
+    assert len(sources) > 30
+    assert [path.name for path in sources if SINKS.search(path.read_text(encoding="utf-8"))] == []
+
+
+def test_licences_of_bundled_packages_are_listed() -> None:
+    text = (ASSETS / LICENCES).read_text(encoding="utf-8")
+    wanted = json.loads((ROOT / "ui" / "package.json").read_text(encoding="utf-8"))["dependencies"]
+
+    assert [name for name in wanted if f"{name} " not in text] == []
+
+
+def test_package_contains_built_page() -> None:
+    assert ASSETS.is_relative_to(PACKAGE)
+    assert (ASSETS / "index.html").is_file()

@@ -1,0 +1,86 @@
+/** Routes and the frame around all screens. */
+import { Suspense, lazy, useSyncExternalStore, type ComponentType, type JSX } from "react";
+import { Route, Switch } from "wouter";
+import { session } from "./api/client";
+import { useRight } from "./api/rights";
+import { Blank, Skeleton } from "./parts/controls";
+import { Toasts } from "./parts/toasts";
+import { ExecutionsScreen } from "./screens/executions";
+import { Login } from "./screens/login";
+import { Shell } from "./screens/shell";
+import { Boundary } from "./screens/boundary";
+import { Compass } from "lucide-react";
+
+function later<P extends object>(load: () => Promise<ComponentType<P>>): ComponentType<P> {
+  return lazy(async () => ({ default: await load() })) as unknown as ComponentType<P>;
+}
+
+const Overview = later(() => import("./screens/overview").then((m) => m.OverviewScreen));
+const Workflows = later(() => import("./screens/workflows").then((m) => m.WorkflowsScreen));
+const Workflow = later(() => import("./screens/workflow").then((m) => m.WorkflowScreen));
+const RunScreen = later(() => import("./screens/run").then((m) => m.RunScreen));
+const Versions = later(() => import("./screens/versions").then((m) => m.VersionsScreen));
+const Execution = later(() => import("./screens/execution").then((m) => m.ExecutionScreen));
+const Compare = later(() => import("./screens/compare").then((m) => m.CompareScreen));
+const Waiting = later(() => import("./screens/waiting").then((m) => m.WaitingScreen));
+const Decision = later(() => import("./screens/waiting").then((m) => m.DecisionScreen));
+const Triggers = later(() => import("./screens/triggers").then((m) => m.TriggersScreen));
+const DeadLetters = later(() => import("./screens/dead_letters").then((m) => m.DeadLettersScreen));
+const Fleet = later(() => import("./screens/fleet").then((m) => m.FleetScreen));
+const Credentials = later(() => import("./screens/credentials").then((m) => m.CredentialsScreen));
+const Keys = later(() => import("./screens/keys").then((m) => m.KeysScreen));
+const Log = later(() => import("./screens/log").then((m) => m.LogScreen));
+const Settings = later(() => import("./screens/settings").then((m) => m.SettingsScreen));
+
+/** The overview; for an approver the inbox, which is all that the key permits. */
+function Home(): JSX.Element {
+  const views = useRight("view");
+  return views.allowed ? <Overview /> : <Waiting />;
+}
+
+export function App(): JSX.Element {
+  const locked = useSyncExternalStore(session.subscribe, session.read);
+  if (locked) {
+    return (
+      <>
+        <Login />
+        <Toasts />
+      </>
+    );
+  }
+  return (
+    <>
+      <Shell>
+        <Boundary>
+          <Suspense fallback={<Skeleton rows={6} />}>
+            <Switch>
+              <Route path="/" component={Home} />
+              <Route path="/executions" component={ExecutionsScreen} />
+              <Route path="/executions/:id/diff/:other">{(path) => <Compare before={path.id} after={path.other} />}</Route>
+              <Route path="/executions/:id">{(path) => <Execution key={path.id} id={path.id} />}</Route>
+              <Route path="/workflows" component={Workflows} />
+              <Route path="/workflows/:id/run">{(path) => <RunScreen key={path.id} id={path.id} />}</Route>
+              <Route path="/workflows/:id/versions/:range">{(path) => <Versions id={path.id} range={path.range} />}</Route>
+              <Route path="/workflows/:id">{(path) => <Workflow key={path.id} id={path.id} />}</Route>
+              <Route path="/waiting" component={Waiting} />
+              <Route path="/waiting/:execution/:node">{(path) => <Decision execution={path.execution} node={path.node} />}</Route>
+              <Route path="/triggers" component={Triggers} />
+              <Route path="/dead-letters" component={DeadLetters} />
+              <Route path="/fleet" component={Fleet} />
+              <Route path="/credentials" component={Credentials} />
+              <Route path="/keys" component={Keys} />
+              <Route path="/log" component={Log} />
+              <Route path="/settings" component={Settings} />
+              <Route>
+                <Blank icon={Compass} title="No such page">
+                  The address matches no page of this interface.
+                </Blank>
+              </Route>
+            </Switch>
+          </Suspense>
+        </Boundary>
+      </Shell>
+      <Toasts />
+    </>
+  );
+}

@@ -1,0 +1,150 @@
+/** The graph of a definition: nodes, edges, the bodies of its splits, and places for all of them. */
+
+export type DefinitionNode = {
+  id: string;
+  type: string;
+  name?: string;
+  parameters?: Record<string, unknown>;
+  join?: string;
+  retry?: { max_attempts?: number };
+  error?: { type?: string; error_edge?: string };
+  timeout?: number;
+  queue?: string;
+};
+export type DefinitionEdge = { id: string; src: string; dst: string; label?: string };
+export type Definition = {
+  id: string;
+  name?: string;
+  inputs?: unknown;
+  nodes: DefinitionNode[];
+  edges: DefinitionEdge[];
+};
+
+export type Kind = { fansOut: boolean; gathers: boolean };
+export type Place = { x: number; y: number };
+export type Box = Place & { width: number; height: number };
+export type SplitFrame = Box & { split: string; depth: number };
+
+/** Where everything is drawn. `routes` are the points that an edge passes, if it is more than one curve. */
+export type Picture = { places: Map<string, Place>; frames: SplitFrame[]; routes: Map<string, Place[]> };
+
+export const CARD = { width: 232, height: 66 };
+const GAP = { x: 76, y: 34 };
+const FRAME = { side: 22, top: 46, bottom: 20 };
+
+const DEFAULT_KINDS: Record<string, Kind> = {
+  split: { fansOut: true, gathers: false },
+  aggregator: { fansOut: false, gathers: true },
+};
+
+/** The nodes inside each split: what its items pass before the aggregator that collects them. */
+export function bodies(definition: Definition, kinds: Record<string, Kind> = DEFAULT_KINDS): Map<string, Set<string>> {
+  const types = new Map(definition.nodes.map((each) => [each.id, each.type]));
+  const next = new Map<string, string[]>();
+  for (const edge of definition.edges) next.set(edge.src, [...(next.get(edge.src) ?? []), edge.dst]);
+  const kind = (id: string): Kind | undefined => kinds[types.get(id) ?? ""];
+  const found = new Map<string, Set<string>>();
+  for (const node of definition.nodes) {
+    if (!kind(node.id)?.fansOut) continue;
+    const body = new Set<string>();
+    const open: [string, number][] = (next.get(node.id) ?? []).map((id) => [id, 1]);
+    const seen = new Set<string>();
+    while (open.length > 0) {
+      const [id, depth] = open.pop() as [string, number];
+      if (seen.has(`${id}/${depth}`)) continue;
+      seen.add(`${id}/${depth}`);
+      const own = kind(id)?.gathers ? depth - 1 : depth;
+      if (own === 0) continue;
+      body.add(id);
+      const after = kind(id)?.fansOut ? own + 1 : own;
+      for (const target of next.get(id) ?? []) open.push([target, after]);
+    }
+    found.set(node.id, body);
+  }
+  return found;
+}
+
+/** Frames around the bodies of splits, outer ones first. */
+export function frames(places: Map<string, Place>, inside: Map<string, Set<string>>): SplitFrame[] {
+  const found: SplitFrame[] = [];
+  const level = (split: string): number => [...inside.values()].filter((body) => body.has(split)).length;
+  const nested = (split: string): number => {
+    const body = inside.get(split) ?? new Set();
+    return Math.max(0, ...[...inside.keys()].filter((each) => body.has(each)).map((each) => nested(each) + 1));
+  };
+  for (const [split, body] of inside) {
+    const boxes = [...body].flatMap((id) => places.get(id) ?? []);
+    if (boxes.length === 0) continue;
+    const around = nested(split);
+    const left = Math.min(...boxes.map((each) => each.x)) - FRAME.side - around * 14;
+    const top = Math.min(...boxes.map((each) => each.y)) - FRAME.top - around * 46;
+    const right = Math.max(...boxes.map((each) => each.x)) + CARD.width + FRAME.side + around * 14;
+    const bottom = Math.max(...boxes.map((each) => each.y)) + CARD.height + FRAME.bottom + around * 20;
+    found.push({ split, depth: level(split), x: left, y: top, width: right - left, height: bottom - top });
+  }
+  return found.sort((a, b) => a.depth - b.depth);
+}
+
+/** Places from left to right, by the longest path from a start; used where the server has no layout. */
+export function arrange(definition: Definition): Map<string, Place> {
+  const ids = definition.nodes.map((each) => each.id);
+  const into = new Map<string, string[]>(ids.map((id) => [id, []]));
+  const out = new Map<string, string[]>(ids.map((id) => [id, []]));
+  for (const { src, dst } of definition.edges) {
+    into.get(dst)?.push(src);
+    out.get(src)?.push(dst);
+  }
+  const layer = new Map<string, number>();
+  const left = new Map(ids.map((id) => [id, into.get(id)?.length ?? 0]));
+  const open = ids.filter((id) => left.get(id) === 0);
+  for (const id of open) layer.set(id, 0);
+  for (let place = 0; place < open.length; place += 1) {
+    const id = open[place] as string;
+    for (const target of out.get(id) ?? []) {
+      layer.set(target, Math.max(layer.get(target) ?? 0, (layer.get(id) ?? 0) + 1));
+      left.set(target, (left.get(target) ?? 1) - 1);
+      if (left.get(target) === 0) open.push(target);
+    }
+  }
+  const layers: string[][] = [];
+  for (const id of ids) (layers[layer.get(id) ?? 0] ??= []).push(id);
+  const y = new Map<string, number>();
+  const step = CARD.height + GAP.y;
+  const mean = (of: string[]): number | null => {
+    const known = of.flatMap((id) => y.get(id) ?? []);
+    return known.length ? known.reduce((a, b) => a + b, 0) / known.length : null;
+  };
+  const settle = (column: string[], wanted: Map<string, number>): void => {
+    column.sort((a, b) => (wanted.get(a) ?? 0) - (wanted.get(b) ?? 0));
+    let cursor = -Infinity;
+    for (const id of column) {
+      cursor = Math.max(cursor + step, wanted.get(id) ?? 0);
+      y.set(id, cursor);
+    }
+    const shift = column.reduce((sum, id) => sum + (wanted.get(id) ?? 0) - (y.get(id) ?? 0), 0) / column.length;
+    for (const id of column) y.set(id, (y.get(id) ?? 0) + shift);
+  };
+  layers.forEach((column) => settle(column, new Map(column.map((id, at) => [id, mean(into.get(id) ?? []) ?? at * step]))));
+  for (const sides of [out, into, out, into]) {
+    const columns = sides === out ? [...layers].reverse() : layers;
+    for (const column of columns) {
+      settle(column, new Map(column.map((id) => [id, mean(sides.get(id) ?? []) ?? y.get(id) ?? 0])));
+    }
+  }
+  return new Map(ids.map((id) => [id, { x: (layer.get(id) ?? 0) * (CARD.width + GAP.x), y: Math.round(y.get(id) ?? 0) }]));
+}
+
+/** The graph as sentences, one per node in topological order: the twin of the picture. */
+export function outline(definition: Definition): { id: string; from: string[]; to: { id: string; label: string | undefined }[] }[] {
+  const places = arrange(definition);
+  const order = [...definition.nodes].sort((a, b) => {
+    const one = places.get(a.id) as Place;
+    const two = places.get(b.id) as Place;
+    return one.x - two.x || one.y - two.y;
+  });
+  return order.map((node) => ({
+    id: node.id,
+    from: definition.edges.filter((each) => each.dst === node.id).map((each) => each.src),
+    to: definition.edges.filter((each) => each.src === node.id).map((each) => ({ id: each.dst, label: each.label })),
+  }));
+}

@@ -1,0 +1,216 @@
+/**
+ * The state of one execution as the page shows it: a snapshot, and the events behind its number folded into it.
+ * It lives outside of the framework. Each card subscribes to its own key, and listeners are called once a frame.
+ */
+
+export type Frame = { split_node_id: string; item_index: number; total_items?: number };
+
+export type LiveEvent = {
+  number: number;
+  at: string;
+  kind: string;
+  node_id: string | null;
+  lineage: Frame[];
+  details: Record<string, unknown>;
+};
+
+export type NodeState = {
+  state: string;
+  attempts: number;
+  startedAt: number | null;
+  endedAt: number | null;
+  due: number | null;
+  /** Counts by state over all items, for nodes inside splits. */
+  counts: Record<string, number> | null;
+  /** What the running attempt last reported. */
+  progress?: string | null;
+};
+
+/** Which nodes run at the moment, and the lines they logged; it has no number and is not repeated. */
+export type Now = {
+  running: { node_id: string; lineage: Frame[]; attempt: number; since: string; worker: string; progress: string | null }[];
+  lines: { node_id: string; lineage: Frame[]; attempt: number; at: string; level: string; message: string }[];
+};
+
+/** The items of a split: how many there are, how many ended, node runs per second, and items by their worst state. */
+export type SplitState = { items: number; ended: number; rate: number; counts: Record<string, number> };
+
+/** What the stream sends a few times per second instead of the events inside splits. */
+export type Rollup = { split_node_id: string; items: number; ended: number; rate: number; nodes: Record<string, Record<string, number>> };
+
+export type Snapshot = {
+  number: number;
+  status: string;
+  nodes: Record<string, NodeState>;
+  edges: Record<string, string>;
+  splits: Record<string, SplitState>;
+};
+
+export const ENDED = new Set(["completed", "failed", "halted", "cancelled"]);
+const UNKNOWN: NodeState = { state: "pending", attempts: 0, startedAt: null, endedAt: null, due: null, counts: null };
+const MAX_KEPT_EVENTS = 500;
+const WORST = ["failed", "retrying", "running", "waiting", "queued", "cancelled", "success", "skipped", "pending"];
+
+/** The state that stands for many: the one that needs most attention. */
+export function worst(counts: Record<string, number>): string {
+  return WORST.find((state) => (counts[state] ?? 0) > 0) ?? "pending";
+}
+
+const NODE_STATES: Record<string, string> = {
+  "node.begun": "running",
+  "node.retrying": "retrying",
+  "node.waiting": "waiting",
+  "node.success": "success",
+  "node.failed": "failed",
+  "node.skipped": "skipped",
+  "node.cancelled": "cancelled",
+};
+
+/** The state of a node after an event. Returns the same object if the event changes nothing. */
+export function foldNode(before: NodeState, event: LiveEvent): NodeState {
+  const state = NODE_STATES[event.kind];
+  if (state === undefined || event.details.late === true) return before;
+  const at = Date.parse(event.at);
+  const over = state === "success" || state === "failed" || state === "skipped" || state === "cancelled";
+  const attempt = typeof event.details.attempt === "number" ? event.details.attempt : before.attempts;
+  const due = state === "waiting" ? event.details.resume_at : null;
+  return {
+    ...before,
+    state,
+    attempts: Math.max(before.attempts, attempt, over || state === "running" ? 1 : 0),
+    startedAt: before.startedAt ?? at,
+    endedAt: over ? at : null,
+    progress: null,
+    due: typeof due === "number" ? due : null,
+  };
+}
+
+/** The status of an execution after an event. */
+export function foldStatus(before: string, event: LiveEvent): string {
+  const [what, change] = event.kind.split(".");
+  if (what !== "execution" || change === undefined) return before;
+  if (ENDED.has(change) || change === "paused") return change;
+  return change === "resumed" || change === "accepted" ? "running" : before;
+}
+
+type Schedule = (callback: () => void) => void;
+
+export class ExecutionStore {
+  number = 0;
+  status = "running";
+  loaded = false;
+  events: LiveEvent[] = [];
+  private nodes = new Map<string, NodeState>();
+  private edges = new Map<string, string>();
+  private splits = new Map<string, SplitState>();
+  private listeners = new Map<string, Set<() => void>>();
+  private dirty = new Set<string>();
+  private scheduled = false;
+
+  constructor(private readonly schedule: Schedule = (callback) => requestAnimationFrame(callback)) {}
+
+  load(snapshot: Snapshot): void {
+    // A snapshot that was read before newer events arrived would take them back.
+    if (this.loaded && snapshot.number < this.number) return;
+    this.number = snapshot.number;
+    this.loaded = true;
+    if (this.status !== snapshot.status) this.touch("execution");
+    this.status = snapshot.status;
+    this.replace(this.nodes, snapshot.nodes, "node");
+    this.replace(this.edges, snapshot.edges, "edge");
+    this.replace(this.splits, snapshot.splits, "split");
+    this.touch("loaded");
+  }
+
+  private replace<T>(target: Map<string, T>, values: Record<string, T>, kind: string): void {
+    for (const [id, value] of Object.entries(values)) {
+      if (JSON.stringify(target.get(id)) === JSON.stringify(value)) continue;
+      target.set(id, value);
+      this.touch(`${kind}:${id}`);
+    }
+  }
+
+  /** Applies an event; returns false if it was known already. */
+  apply(event: LiveEvent): boolean {
+    if (event.number <= this.number) return false;
+    this.number = event.number;
+    this.events = [event, ...this.events].slice(0, MAX_KEPT_EVENTS);
+    this.touch("events");
+    const status = foldStatus(this.status, event);
+    if (status !== this.status) {
+      this.status = status;
+      this.touch("execution");
+    }
+    if (event.node_id !== null && event.lineage.length === 0) {
+      const before = this.nodes.get(event.node_id) ?? UNKNOWN;
+      const after = foldNode(before, event);
+      if (after !== before) {
+        this.nodes.set(event.node_id, after);
+        this.touch(`node:${event.node_id}`);
+      }
+    }
+    return true;
+  }
+
+  /** Takes the counts of splits, which the server sends instead of the events inside them. */
+  rollup(splits: Rollup[]): void {
+    for (const each of splits) {
+      const known = this.splits.get(each.split_node_id);
+      this.splits.set(each.split_node_id, { items: each.items, ended: known?.ended ?? 0, rate: each.rate, counts: known?.counts ?? {} });
+      this.touch(`split:${each.split_node_id}`);
+      for (const [id, counts] of Object.entries(each.nodes)) {
+        const before = this.nodes.get(id) ?? UNKNOWN;
+        this.nodes.set(id, { ...before, state: worst(counts), counts });
+        this.touch(`node:${id}`);
+      }
+    }
+  }
+
+  /** Shows the nodes that run at the moment; a node that has ended meanwhile stays ended. */
+  now({ running, lines }: Now): void {
+    for (const each of running) {
+      const before = this.nodes.get(each.node_id) ?? UNKNOWN;
+      if (each.lineage.length > 0 || before.endedAt !== null) continue;
+      this.nodes.set(each.node_id, {
+        ...before,
+        state: "running",
+        attempts: Math.max(before.attempts, each.attempt),
+        startedAt: before.startedAt ?? Date.parse(each.since),
+        progress: each.progress,
+      });
+      this.touch(`node:${each.node_id}`);
+    }
+    for (const id of new Set(lines.map((each) => each.node_id))) this.touch(`log:${id}`);
+  }
+
+  node(id: string): NodeState {
+    return this.nodes.get(id) ?? UNKNOWN;
+  }
+
+  edge(id: string): string {
+    return this.edges.get(id) ?? "pending";
+  }
+
+  split(id: string): SplitState | undefined {
+    return this.splits.get(id);
+  }
+
+  subscribe(key: string, listener: () => void): () => void {
+    let known = this.listeners.get(key);
+    if (!known) this.listeners.set(key, (known = new Set()));
+    known.add(listener);
+    return () => known.delete(listener);
+  }
+
+  private touch(key: string): void {
+    this.dirty.add(key);
+    if (this.scheduled) return;
+    this.scheduled = true;
+    this.schedule(() => {
+      this.scheduled = false;
+      const keys = [...this.dirty];
+      this.dirty.clear();
+      for (const each of keys) for (const listener of this.listeners.get(each) ?? []) listener();
+    });
+  }
+}

@@ -1,0 +1,312 @@
+/** The list of executions: virtual rows, filters in the address, live without jumping, actions on many at once. */
+import { useInfiniteQuery, useQueryClient, type InfiniteData } from "@tanstack/react-query";
+import { useVirtualizer } from "@tanstack/react-virtual";
+import { Activity, ArrowUp, Plus, Search, X } from "lucide-react";
+import { Suspense, lazy, useCallback, useEffect, useMemo, useRef, useState, type JSX, type KeyboardEvent } from "react";
+import { Link, useLocation } from "wouter";
+import { api, read, type ExecutionView, type Schemas } from "../api/client";
+import { useWorkflows } from "../api/queries";
+import { useExecutionEvents } from "../live/connection";
+import { Ago, Blank, Button, Failure, Input, Labels, Select, Skeleton, Took } from "../parts/controls";
+import { count, plural, shortId } from "../parts/format";
+import { StateGlyph, StatePill, stateWord } from "../parts/state";
+import { OTHERS, PERIODS, STATUSES, filterOf, fits, queryOf, type Filter } from "./filter";
+import { useKeys } from "./keyboard";
+import { Head } from "./shell";
+import { useQueryState } from "./url";
+
+const BulkBar = lazy(async () => ({ default: (await import("./bulk")).BulkBar }));
+
+const ROW = 52;
+const PAGE = 100;
+
+type Page = Schemas["ExecutionPage"];
+
+function useList(filter: Filter) {
+  const client = useQueryClient();
+  const key = useMemo(() => ["executions", filter], [filter]);
+  const [fresh, setFresh] = useState<Set<string>>(new Set());
+  const query = useInfiniteQuery({
+    queryKey: key,
+    queryFn: ({ pageParam }) =>
+      read(
+        api.GET("/api/v1/executions", {
+          params: { query: { ...queryOf(filter, Date.now()), limit: PAGE, ...(pageParam ? { cursor: pageParam } : {}) } as never },
+        }),
+      ),
+    initialPageParam: "",
+    getNextPageParam: (page: Page) => page.next ?? undefined,
+    staleTime: 15_000,
+  });
+  const known = useMemo(() => new Set(query.data?.pages.flatMap((page) => page.executions.map((each) => each.execution_id))), [query.data]);
+  const knownRef = useRef(known);
+  knownRef.current = known;
+  const filterRef = useRef(filter);
+  filterRef.current = filter;
+  useExecutionEvents(
+    useCallback(
+      (event) => {
+        if (event.kind === "missed") return void client.invalidateQueries({ queryKey: ["executions"] });
+        const changed = event.execution;
+        if (knownRef.current.has(changed.execution_id)) {
+          // Rows on screen change in place and never move.
+          client.setQueryData<InfiniteData<Page>>(["executions", filterRef.current], (data) =>
+            data && {
+              ...data,
+              pages: data.pages.map((page) => ({
+                ...page,
+                executions: page.executions.map((each) => (each.execution_id === changed.execution_id ? changed : each)),
+              })),
+            },
+          );
+        } else if (fits(filterRef.current, changed)) {
+          setFresh((before) => (before.has(changed.execution_id) ? before : new Set([...before, changed.execution_id])));
+        }
+      },
+      [client],
+    ),
+  );
+  useEffect(() => setFresh(new Set()), [key]);
+  const refresh = useCallback(() => {
+    setFresh(new Set());
+    void client.resetQueries({ queryKey: key, exact: true });
+  }, [client, key]);
+  return { query, fresh: [...fresh].filter((id) => !known.has(id)).length, refresh };
+}
+
+export function ExecutionRow({ each }: { each: ExecutionView }): JSX.Element {
+  return (
+    <>
+      <span className="cell-status">
+        <StatePill state={each.status} />
+      </span>
+      <span className="cell-name clip">
+        <Link href={`/executions/${each.execution_id}`} className="row-link">
+          {each.workflow_id}
+        </Link>
+        <span className="dim mono clip" title={each.execution_id}>
+          {shortId(each.execution_id)}
+        </span>
+      </span>
+      <span className="cell-note clip">
+        {each.error ? (
+          <span className="error-line clip" title={each.error.message}>
+            <Link href={`/executions?code=${encodeURIComponent(each.error.code)}`} className="code-link" title={`All executions with ${each.error.code}`}>
+              {each.error.code}
+            </Link>{" "}
+            {each.error.message}
+          </span>
+        ) : each.failed_items ? (
+          <span className="error-line">{plural(each.failed_items, "failed item")}</span>
+        ) : null}
+        <Labels labels={each.labels} max={2} />
+      </span>
+      <span className="cell-time">
+        <Ago at={each.started_at} />
+      </span>
+      <span className="cell-took">
+        <Took from={each.started_at} ms={each.total_duration_ms} />
+      </span>
+    </>
+  );
+}
+
+export function ExecutionsScreen(): JSX.Element {
+  const [parameters, set] = useQueryState();
+  const search = parameters.toString();
+  const filter = useMemo(() => filterOf(new URLSearchParams(search)), [search]);
+  const { query, fresh, refresh } = useList(filter);
+  const workflows = useWorkflows();
+  const [, navigate] = useLocation();
+  const [text, setText] = useState(filter.text ?? "");
+  const [cursor, setCursor] = useState(-1);
+  const [chosen, setChosen] = useState<Set<string>>(new Set());
+  const anchor = useRef(-1);
+  const rows = useMemo(() => query.data?.pages.flatMap((page) => page.executions) ?? [], [query.data]);
+  const scroller = useRef<HTMLDivElement>(null);
+  const virtual = useVirtualizer({ count: rows.length, getScrollElement: () => scroller.current, estimateSize: () => ROW, overscan: 12 });
+  const items = virtual.getVirtualItems();
+  const last = items.at(-1)?.index ?? 0;
+  const { hasNextPage, isFetchingNextPage, fetchNextPage } = query;
+  useEffect(() => {
+    if (hasNextPage && !isFetchingNextPage && last >= rows.length - 30) void fetchNextPage();
+  }, [hasNextPage, isFetchingNextPage, fetchNextPage, last, rows.length]);
+  useEffect(() => {
+    const timer = setTimeout(() => {
+      if ((filter.text ?? "") !== text) set({ q: text || null }, { replace: true });
+    }, 250);
+    return () => clearTimeout(timer);
+  }, [text, filter.text, set]);
+
+  const toggle = (index: number, range: boolean): void => {
+    const next = new Set(chosen);
+    const from = range && anchor.current >= 0 ? Math.min(anchor.current, index) : index;
+    const to = range && anchor.current >= 0 ? Math.max(anchor.current, index) : index;
+    const on = !chosen.has(rows[index]?.execution_id ?? "");
+    for (const each of rows.slice(from, to + 1)) {
+      if (on) next.add(each.execution_id);
+      else next.delete(each.execution_id);
+    }
+    anchor.current = index;
+    setChosen(next);
+  };
+  const move = (step: number): void => {
+    const next = Math.max(0, Math.min(rows.length - 1, cursor + step));
+    setCursor(next);
+    virtual.scrollToIndex(next);
+  };
+  useKeys({
+    j: () => move(1),
+    k: () => move(-1),
+    x: () => cursor >= 0 && toggle(cursor, false),
+    Enter: () => rows[cursor] && navigate(`/executions/${rows[cursor].execution_id}`),
+  });
+  const onRowKey = (event: KeyboardEvent, index: number): void => {
+    if (event.key === " ") {
+      event.preventDefault();
+      toggle(index, event.shiftKey);
+    }
+  };
+  const filtered = search !== "";
+  const names = workflows.data ?? [];
+  return (
+    <div className="screen fill">
+      <Head
+        title="Executions"
+        actions={
+          <Link href="/workflows" className="button" data-kind="primary">
+            <Plus size={15} aria-hidden="true" /> Start one
+          </Link>
+        }
+      >
+        <div className="filters" role="search" aria-label="Filter executions">
+          <div className="search">
+            <Search size={15} aria-hidden="true" />
+            <Input type="search" aria-label="Search by id, workflow, label or error code" placeholder="Id, workflow, label or error code" value={text} onChange={(event) => setText(event.target.value)} />
+          </div>
+          <Select aria-label="Workflow" value={filter.workflow ?? ""} onChange={(event) => set({ workflow: event.target.value || null })}>
+            <option value="">All workflows</option>
+            {filter.workflow && !names.some((each) => each.workflow_id === filter.workflow) && <option>{filter.workflow}</option>}
+            {names.map((each) => (
+              <option key={each.workflow_id} value={each.workflow_id}>
+                {each.name || each.workflow_id}
+              </option>
+            ))}
+          </Select>
+          <Select aria-label="Started" value={filter.period ?? ""} onChange={(event) => set({ since: event.target.value || null })}>
+            <option value="">Any time</option>
+            {Object.entries(PERIODS).map(([name, { text: shown }]) => (
+              <option key={name} value={name}>
+                {shown}
+              </option>
+            ))}
+          </Select>
+          <div className="chips" role="group" aria-label="Status">
+            {STATUSES.map((status) => {
+              const on = filter.status.includes(status);
+              return (
+                <button
+                  key={status}
+                  type="button"
+                  className="chip"
+                  data-state={status}
+                  aria-pressed={on}
+                  onClick={() => set({ status: on ? filter.status.filter((each) => each !== status) : [...filter.status, status] })}
+                >
+                  <StateGlyph state={status} size={13} />
+                  {stateWord(status)}
+                </button>
+              );
+            })}
+            <button type="button" className="chip" data-state="failed" aria-pressed={filter.failedItems} onClick={() => set({ failed_items: filter.failedItems ? null : "true" })}>
+              has failed items
+            </button>
+            {Object.entries(filter.others).map(([name, value]) => (
+              <button key={name} type="button" className="chip" aria-pressed="true" onClick={() => set({ [name]: null })}>
+                {OTHERS[name]} {value} <X size={12} aria-hidden="true" />
+                <span className="sr">remove this filter</span>
+              </button>
+            ))}
+            {filter.label.map((label) => (
+              <button key={label} type="button" className="chip" aria-pressed="true" onClick={() => set({ label: filter.label.filter((each) => each !== label) })}>
+                {label} <X size={12} aria-hidden="true" />
+                <span className="sr">remove this filter</span>
+              </button>
+            ))}
+          </div>
+        </div>
+      </Head>
+      <div className="list card">
+        <div className="list-head list-grid" aria-hidden="true">
+          <span />
+          <span>Status</span>
+          <span>Workflow</span>
+          <span />
+          <span>Started</span>
+          <span>Duration</span>
+        </div>
+        {fresh > 0 && (
+          <button type="button" className="fresh" onClick={refresh}>
+            <ArrowUp size={14} aria-hidden="true" /> {count(fresh)} new
+          </button>
+        )}
+        {query.isError && rows.length === 0 ? (
+          <Failure error={query.error} retry={() => void query.refetch()} />
+        ) : query.isPending ? (
+          <Skeleton rows={9} height={22} />
+        ) : rows.length === 0 ? (
+          filtered ? (
+            <Blank icon={Search} title="Nothing matches" action={<Button onClick={() => (setText(""), navigate("/executions"))}>Clear the filters</Button>}>
+              No execution has all of these properties.
+            </Blank>
+          ) : (
+            <Blank icon={Activity} title="No executions yet" action={<Link className="button" data-kind="primary" href="/workflows">Start a workflow</Link>}>
+              Every run of a workflow appears here, while it runs and afterwards.
+            </Blank>
+          )
+        ) : (
+          <div className="list-scroll" ref={scroller} tabIndex={0} role="group" aria-label="Executions">
+            <ul style={{ blockSize: virtual.getTotalSize(), position: "relative" }}>
+              {items.map((item) => {
+                const each = rows[item.index] as ExecutionView;
+                return (
+                  <li
+                    key={each.execution_id}
+                    className="list-row list-grid"
+                    data-cursor={item.index === cursor || undefined}
+                    data-chosen={chosen.has(each.execution_id) || undefined}
+                    style={{ transform: `translateY(${item.start}px)`, blockSize: ROW }}
+                    onKeyDown={(event) => onRowKey(event, item.index)}
+                  >
+                    <input
+                      type="checkbox"
+                      className="check"
+                      aria-label={`Select ${each.execution_id}`}
+                      checked={chosen.has(each.execution_id)}
+                      onChange={() => {}}
+                      onClick={(event) => toggle(item.index, event.shiftKey)}
+                    />
+                    <ExecutionRow each={each} />
+                  </li>
+                );
+              })}
+            </ul>
+          </div>
+        )}
+      </div>
+      {chosen.size > 0 && (
+        <Suspense fallback={null}>
+          <BulkBar
+            ids={[...chosen]}
+            rows={rows}
+            onClear={() => setChosen(new Set())}
+            onDone={() => {
+              setChosen(new Set());
+              refresh();
+            }}
+          />
+        </Suspense>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,69 @@
+/** The filter of the list of executions: from the address, to the API, and for executions that the stream announces. */
+import type { ExecutionView } from "../api/client";
+
+export const STATUSES = ["running", "paused", "completed", "failed", "halted", "cancelled"];
+export const PERIODS: Record<string, { text: string; ms: number }> = {
+  "1h": { text: "Last hour", ms: 3_600_000 },
+  "24h": { text: "Last 24 hours", ms: 86_400_000 },
+  "7d": { text: "Last 7 days", ms: 604_800_000 },
+  "30d": { text: "Last 30 days", ms: 2_592_000_000 },
+};
+
+export type Filter = {
+  status: string[];
+  workflow: string | null;
+  label: string[];
+  period: string | null;
+  failedItems: boolean;
+  text: string | null;
+  /** Filters that come with links: error code, version, who started it, parent, retried execution. */
+  others: Record<string, string>;
+};
+
+export const OTHERS: Record<string, string> = { code: "error", version: "version", principal: "by", parent: "child of", retry_of: "retry of" };
+
+export function filterOf(parameters: URLSearchParams): Filter {
+  return {
+    status: parameters.getAll("status").filter((each) => STATUSES.includes(each)),
+    workflow: parameters.get("workflow"),
+    label: parameters.getAll("label").filter((each) => each.includes("=")),
+    period: PERIODS[parameters.get("since") ?? ""] ? parameters.get("since") : null,
+    failedItems: parameters.get("failed_items") === "true",
+    text: parameters.get("q"),
+    others: Object.fromEntries(Object.keys(OTHERS).flatMap((each) => (parameters.get(each) ? [[each, parameters.get(each) as string]] : []))),
+  };
+}
+
+/** The query of the API for a filter. The start of a period is rounded, so that it does not change with each request. */
+export function queryOf(filter: Filter, now: number): Record<string, string | string[] | boolean> {
+  const period = filter.period ? PERIODS[filter.period] : undefined;
+  return {
+    ...(filter.status.length ? { status: filter.status } : {}),
+    ...(filter.workflow ? { workflow: filter.workflow } : {}),
+    ...(filter.label.length ? { label: filter.label } : {}),
+    ...(period ? { since: new Date(Math.floor((now - period.ms) / 60_000) * 60_000).toISOString() } : {}),
+    ...(filter.failedItems ? { failed_items: true } : {}),
+    ...(filter.text ? { q: filter.text } : {}),
+    ...filter.others,
+  };
+}
+
+/** Whether an execution that the stream announces belongs to the list. */
+export function fits(filter: Filter, each: ExecutionView): boolean {
+  if (filter.status.length && !filter.status.includes(each.status)) return false;
+  if (filter.workflow && filter.workflow !== each.workflow_id) return false;
+  const { code, ...unknown } = filter.others;
+  // The stream does not tell the other properties; such an execution enters with the next reading of the list.
+  if (Object.keys(unknown).length > 0 || (code && each.error?.code !== code)) return false;
+  if (filter.failedItems && !each.failed_items) return false;
+  for (const label of filter.label) {
+    const cut = label.indexOf("=");
+    if (each.labels[label.slice(0, cut)] !== label.slice(cut + 1)) return false;
+  }
+  if (filter.text) {
+    const low = filter.text.toLowerCase();
+    const texts = [each.execution_id, each.workflow_id, ...Object.values(each.labels), each.error?.code ?? ""];
+    if (!texts.some((text) => text.toLowerCase().includes(low))) return false;
+  }
+  return true;
+}

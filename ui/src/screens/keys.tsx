@@ -1,0 +1,218 @@
+/** API keys. The secret of a new key is shown once. */
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { KeyRound, Plus } from "lucide-react";
+import { useState, type JSX } from "react";
+import { api, read, type Schemas } from "../api/client";
+import { useRight } from "../api/rights";
+import { Ago, Blank, Button, CopyButton, Failure, Field, Input, Notice, Select, Skeleton } from "../parts/controls";
+import { Dialog } from "../parts/dialog";
+import { say } from "../parts/toasts";
+import { Head } from "./shell";
+
+type Key = Schemas["KeyView"];
+const DAY_S = 86_400;
+const LIVES: [string, number | null][] = [
+  ["Does not expire", null],
+  ["1 day", DAY_S],
+  ["30 days", 30 * DAY_S],
+  ["1 year", 365 * DAY_S],
+];
+const ROLES: [string, string][] = [
+  ["approver", "sees and answers decisions only"],
+  ["viewer", "reads everything"],
+  ["runner", "also starts and controls executions"],
+  ["editor", "also changes workflows"],
+  ["admin", "also changes keys and credentials"],
+];
+
+export function KeysScreen(): JSX.Element {
+  const client = useQueryClient();
+  const right = useRight("admin");
+  const keys = useQuery({ queryKey: ["keys"], queryFn: async () => (await read(api.GET("/api/v1/keys"))).keys });
+  const [creating, setCreating] = useState(false);
+  const [revoking, setRevoking] = useState<Key | null>(null);
+  return (
+    <div className="screen">
+      <Head
+        title="API keys"
+        lead="A key has a role and may be limited to some workflows. The server stores a digest of it only."
+        actions={
+          <Button kind="primary" icon={Plus} disabled={!right.allowed} title={right.reason} onClick={() => setCreating(true)}>
+            Create a key
+          </Button>
+        }
+      />
+      <div className="card table-scroll" role="group" aria-label="Table of keys" tabIndex={0}>
+        {keys.isError ? (
+          <Failure error={keys.error} retry={() => void keys.refetch()} />
+        ) : keys.isPending ? (
+          <Skeleton rows={4} height={24} />
+        ) : keys.data.length === 0 ? (
+          <Blank icon={KeyRound} title="No keys">
+            While there is no key, this server serves requests of this machine only and asks for none. The first key you create must be an admin, or you lock yourself out of this page.
+          </Blank>
+        ) : (
+          <table className="table">
+            <thead>
+              <tr>
+                <th>Name</th>
+                <th>Role</th>
+                <th>Workflows</th>
+                <th>Limits</th>
+                <th>Last used</th>
+                <th>Expires</th>
+                <th>
+                  <span className="sr">Actions</span>
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              {keys.data.map((each) => (
+                <tr key={each.id}>
+                  <td>
+                    <span className="workflow-name">
+                      <b>{each.name}</b>
+                      <code className="dim">{each.id}</code>
+                    </span>
+                  </td>
+                  <td>{each.role}</td>
+                  <td>{each.workflows.join(", ") || "all"}</td>
+                  <td>
+                    {[each.limits.rate, each.limits.running && `${each.limits.running} running`].filter(Boolean).join(", ") || <span className="dim">–</span>}
+                  </td>
+                  <td>{each.used_at ? <Ago at={each.used_at} /> : <span className="dim">never</span>}</td>
+                  <td>{each.expires_at ? <Ago at={each.expires_at} /> : <span className="dim">never</span>}</td>
+                  <td style={{ textAlign: "end" }}>
+                    {each.revoked_at ? (
+                      <span className="dim">
+                        revoked <Ago at={each.revoked_at} />
+                      </span>
+                    ) : (
+                      <Button size="small" disabled={!right.allowed} title={right.reason} onClick={() => setRevoking(each)}>
+                        Revoke
+                      </Button>
+                    )}
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        )}
+      </div>
+      {creating && <CreateDialog first={keys.data?.length === 0} onClose={() => setCreating(false)} />}
+      {revoking && (
+        <Dialog
+          title={`Revoke ${revoking.name}?`}
+          lead="Requests with this key are rejected from now on, and its event streams end. This cannot be undone."
+          onClose={() => setRevoking(null)}
+          foot={
+            <>
+              <Button onClick={() => setRevoking(null)}>Keep it</Button>
+              <Button
+                kind="danger"
+                onClick={() => {
+                  read(api.DELETE("/api/v1/keys/{id}", { params: { path: { id: revoking.id } } })).then(
+                    () => (say("success", `Revoked ${revoking.name}.`), void client.invalidateQueries({ queryKey: ["keys"] })),
+                    (error: Error) => say("failed", error.message),
+                  );
+                  setRevoking(null);
+                }}
+              >
+                Revoke
+              </Button>
+            </>
+          }
+        />
+      )}
+    </div>
+  );
+}
+
+function CreateDialog({ first, onClose }: { first: boolean; onClose: () => void }): JSX.Element {
+  const client = useQueryClient();
+  const [name, setName] = useState("");
+  const [role, setRole] = useState(first ? "admin" : "viewer");
+  const [workflows, setWorkflows] = useState("");
+  const [life, setLife] = useState(0);
+  const [made, setMade] = useState<string | null>(null);
+  const [error, setError] = useState<string | null>(null);
+  const [busy, setBusy] = useState(false);
+  const create = (): void => {
+    setBusy(true);
+    const body = { name, role, workflows: workflows.split(/[\s,]+/).filter(Boolean), expires_in: LIVES[life]?.[1] ?? null };
+    read(api.POST("/api/v1/keys", { body: body as never })).then(
+      (key) => setMade(key.key),
+      (problem: Error) => {
+        setError(problem.message);
+        setBusy(false);
+      },
+    );
+  };
+  const close = (): void => {
+    onClose();
+    void client.invalidateQueries({ queryKey: ["keys"] });
+  };
+  if (made) {
+    return (
+      <Dialog
+        title="Your new key"
+        lead="Copy it now: it is shown only this once."
+        onClose={close}
+        foot={
+          <Button kind="primary" onClick={close}>
+            I have copied it
+          </Button>
+        }
+      >
+        <div className="row code">
+          <code style={{ flex: 1, overflowWrap: "anywhere" }}>{made}</code>
+          <CopyButton text={made} label="Copy the key" />
+        </div>
+      </Dialog>
+    );
+  }
+  return (
+    <Dialog
+      title="Create a key"
+      onClose={onClose}
+      onSubmit={create}
+      foot={
+        <>
+          <Button onClick={onClose}>Close</Button>
+          <Button type="submit" kind="primary" disabled={busy || name.trim() === ""}>
+            Create
+          </Button>
+        </>
+      }
+    >
+      <Field label="Name" required hint="Where it is used, such as: nightly imports">
+        {(ids) => <Input {...ids} value={name} onChange={(event) => setName(event.target.value)} />}
+      </Field>
+      <Field label="Role" hint={ROLES.find(([each]) => each === role)?.[1]}>
+        {(ids) => (
+          <Select {...ids} value={role} onChange={(event) => setRole(event.target.value)}>
+            {ROLES.map(([each]) => (
+              <option key={each}>{each}</option>
+            ))}
+          </Select>
+        )}
+      </Field>
+      <Field label="Workflows" hint="Ids separated by spaces; * matches any text. Empty: all workflows.">
+        {(ids) => <Input {...ids} value={workflows} onChange={(event) => setWorkflows(event.target.value)} />}
+      </Field>
+      <Field label="Life">
+        {(ids) => (
+          <Select {...ids} value={String(life)} onChange={(event) => setLife(Number(event.target.value))}>
+            {LIVES.map(([text], index) => (
+              <option key={text} value={String(index)}>
+                {text}
+              </option>
+            ))}
+          </Select>
+        )}
+      </Field>
+      {first && role !== "admin" && <Notice state="waiting">The first key switches authentication on. Without an admin key nobody can create others.</Notice>}
+      {error && <Notice state="failed">{error}</Notice>}
+    </Dialog>
+  );
+}

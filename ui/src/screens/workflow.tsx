@@ -1,0 +1,317 @@
+/** One workflow: its graph, versions, aliases, triggers and recent runs. */
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { GitCompareArrows, Play, Workflow } from "lucide-react";
+import { Suspense, lazy, useMemo, useState, type JSX } from "react";
+import { Link } from "wouter";
+import { api, read, type Schemas } from "../api/client";
+import { kindsOf, useNodeTypes, useTriggers, useWorkflow } from "../api/queries";
+import { useRight } from "../api/rights";
+import { usePicture } from "../api/layout";
+import type { Definition } from "../graph/model";
+import { iconOf } from "../graph/icons";
+import { Ago, Blank, Button, CopyButton, Failure, Field, Notice, Select, Skeleton, Took } from "../parts/controls";
+import { Dialog } from "../parts/dialog";
+import { plural, shortId } from "../parts/format";
+import { StatePill } from "../parts/state";
+import { say } from "../parts/toasts";
+import { Tree, type Json } from "../parts/tree";
+import { Head } from "./shell";
+import { TriggerCard } from "./triggers";
+import { useQueryState } from "./url";
+
+const Graph = lazy(async () => ({ default: (await import("../graph/graph")).Graph }));
+
+export function WorkflowScreen({ id }: { id: string }): JSX.Element {
+  const [parameters, set] = useQueryState();
+  const version = parameters.get("version") ?? "";
+  const node = parameters.get("node");
+  const workflow = useWorkflow(id, version || undefined);
+  const right = useRight("run");
+  if (workflow.isError) return <Failure error={workflow.error} retry={() => void workflow.refetch()} />;
+  if (!workflow.data) return <Skeleton rows={7} />;
+  const { data } = workflow;
+  const definition = data.definition as unknown as Definition;
+  const chosen = definition.nodes.find((each) => each.id === node);
+  return (
+    <div className="screen">
+      <Head
+        title={data.name || id}
+        lead={
+          <span className="row wrap facts-line">
+            <code>{id}</code>
+            <span>version {data.version}</span>
+            {data.aliases.map((each) => (
+              <span key={each} className="tag" data-kind="accent">
+                {each}
+              </span>
+            ))}
+            <span>
+              deployed <Ago at={data.deployed_at} />
+            </span>
+            <span>{plural(definition.nodes.length, "node")}</span>
+          </span>
+        }
+        actions={
+          right.allowed ? (
+            <Link href={`/workflows/${id}/run${version ? `?version=${version}` : ""}`} className="button" data-kind="primary">
+              <Play size={15} aria-hidden="true" /> Run
+            </Link>
+          ) : (
+            <Button kind="primary" icon={Play} disabled title={right.reason}>
+              Run
+            </Button>
+          )
+        }
+      />
+      <div className="card graph-card">
+        <Drawn hash={data.hash} definition={definition} selected={node} onSelect={(each) => set({ node: each }, { replace: true })} />
+      </div>
+      {chosen && <NodeFacts definition={definition} id={chosen.id} />}
+      <div className="columns">
+        <div className="stack">
+          <Recent id={id} />
+          <Triggers id={id} />
+        </div>
+        <Versions id={id} shown={data.version} />
+      </div>
+    </div>
+  );
+}
+
+function Drawn({ hash, definition, selected, onSelect }: { hash: string; definition: Definition; selected: string | null; onSelect: (node: string | null) => void }): JSX.Element {
+  const types = useNodeTypes();
+  const kinds = useMemo(() => kindsOf(types.data), [types.data]);
+  const picture = usePicture(hash, definition, kinds);
+  if (!picture) return <Skeleton />;
+  return (
+    <Suspense fallback={<Skeleton />}>
+      <Graph definition={definition} picture={picture} selected={selected} onSelect={onSelect} label={`Graph of ${definition.id}`} />
+    </Suspense>
+  );
+}
+
+function NodeFacts({ definition, id }: { definition: Definition; id: string }): JSX.Element | null {
+  const node = definition.nodes.find((each) => each.id === id);
+  if (!node) return null;
+  const Icon = iconOf(node.type);
+  return (
+    <section className="card" aria-label={`Node ${id}`}>
+      <div className="card-head">
+        <Icon size={16} aria-hidden="true" />
+        <h2>{node.name || node.id}</h2>
+        <span className="dim">{node.type}</span>
+        <span className="push">
+          <CopyButton text={JSON.stringify(node, null, 2)} label="Copy the node" />
+        </span>
+      </div>
+      <div className="card-body">
+        <Tree value={node as unknown as Json} open={3} />
+      </div>
+    </section>
+  );
+}
+
+function Recent({ id }: { id: string }): JSX.Element {
+  const recent = useQuery({
+    queryKey: ["recent", "workflow", id],
+    queryFn: () => read(api.GET("/api/v1/executions", { params: { query: { workflow: id, limit: 8 } } })),
+    refetchInterval: 5_000,
+  });
+  return (
+    <section className="card" aria-labelledby="recent">
+      <div className="card-head">
+        <h2 id="recent">Recent runs</h2>
+        <Link href={`/executions?workflow=${id}`} className="push">
+          All
+        </Link>
+      </div>
+      {recent.isPending ? (
+        <Skeleton rows={4} height={24} />
+      ) : recent.isError ? (
+        <Failure error={recent.error} />
+      ) : recent.data.executions.length === 0 ? (
+        <Blank icon={Workflow} title="It has not run yet" action={<Link className="button" data-kind="primary" href={`/workflows/${id}/run`}>Run it</Link>} />
+      ) : (
+        <ul>
+          {recent.data.executions.map((each) => (
+            <li key={each.execution_id}>
+              <Link href={`/executions/${each.execution_id}`} className="entry">
+                <StatePill state={each.status} />
+                <span className="entry-text">
+                  <code className="clip">{shortId(each.execution_id)}</code>
+                  {each.error && <small className="clip">{each.error.message}</small>}
+                </span>
+                <span className="dim">
+                  <Took from={each.started_at} ms={each.total_duration_ms} />
+                </span>
+                <span className="dim" style={{ minInlineSize: 84, textAlign: "end" }}>
+                  <Ago at={each.started_at} />
+                </span>
+              </Link>
+            </li>
+          ))}
+        </ul>
+      )}
+    </section>
+  );
+}
+
+function Triggers({ id }: { id: string }): JSX.Element | null {
+  const triggers = useTriggers(id);
+  if (!triggers.data || triggers.data.length === 0) return null;
+  return (
+    <section className="stack" aria-label="Triggers">
+      {triggers.data.map((each) => (
+        <TriggerCard key={each.id} trigger={each} />
+      ))}
+    </section>
+  );
+}
+
+function Versions({ id, shown }: { id: string; shown: number }): JSX.Element {
+  const [, set] = useQueryState();
+  const versions = useQuery({
+    queryKey: ["versions", id],
+    queryFn: () => read(api.GET("/api/v1/workflows/{workflow}/versions", { params: { path: { workflow: id }, query: { limit: 200 } } })),
+  });
+  const aliases = useQuery({
+    queryKey: ["aliases", id],
+    queryFn: () => read(api.GET("/api/v1/workflows/{workflow}/aliases", { params: { path: { workflow: id } } })),
+  });
+  const [pointing, setPointing] = useState<Schemas["AliasView"] | "new" | null>(null);
+  const right = useRight("edit");
+  const list = [...(versions.data?.versions ?? [])].reverse();
+  return (
+    <section className="card" aria-labelledby="versions">
+      <div className="card-head">
+        <h2 id="versions">Versions</h2>
+        <span className="push">
+          <Button size="small" disabled={!right.allowed} title={right.reason} onClick={() => setPointing("new")}>
+            Point an alias
+          </Button>
+        </span>
+      </div>
+      {versions.isPending ? (
+        <Skeleton rows={3} height={24} />
+      ) : versions.isError ? (
+        <Failure error={versions.error} />
+      ) : (
+        <ul>
+          {list.map((each, index) => {
+            const before = list[index + 1];
+            const shares = (aliases.data?.aliases ?? []).flatMap((alias) => {
+              const share = alias.weights[String(each.version)];
+              return share ? [`${alias.alias} ${share} %`] : [];
+            });
+            return (
+              <li key={each.version} className="entry" aria-current={each.version === shown || undefined}>
+                <button type="button" className="entry-text" onClick={() => set({ version: String(each.version) })}>
+                  <span className="row">
+                    <b>Version {each.version}</b>
+                    {each.aliases.map((name) => (
+                      <span key={name} className="tag" data-kind="accent">
+                        {name}
+                      </span>
+                    ))}
+                    {shares.map((text) => (
+                      <span key={text} className="tag">
+                        {text}
+                      </span>
+                    ))}
+                    {each.version === shown && <span className="dim">shown</span>}
+                  </span>
+                  <small>
+                    <Ago at={each.deployed_at} />
+                    {each.principal && ` by ${each.principal}`} · <code>{each.hash.slice(0, 12)}</code>
+                  </small>
+                  {each.note && <small>{each.note}</small>}
+                </button>
+                {before && (
+                  <Link className="icon-button" href={`/workflows/${id}/versions/${before.version}..${each.version}`} title={`Compare with version ${before.version}`} aria-label={`Compare version ${each.version} with version ${before.version}`}>
+                    <GitCompareArrows size={15} aria-hidden="true" />
+                  </Link>
+                )}
+              </li>
+            );
+          })}
+        </ul>
+      )}
+      {pointing && <AliasDialog id={id} versions={list} aliases={aliases.data?.aliases ?? []} onClose={() => setPointing(null)} />}
+    </section>
+  );
+}
+
+/** Points an alias at a version, at once or for a share of the starts. */
+function AliasDialog({ id, versions, aliases, onClose }: { id: string; versions: Schemas["VersionView"][]; aliases: Schemas["AliasView"][]; onClose: () => void }): JSX.Element {
+  const client = useQueryClient();
+  const first = aliases.find((each) => each.alias !== "latest") ?? aliases[0];
+  const [name, setName] = useState(first?.alias ?? "stable");
+  const current = aliases.find((each) => each.alias === name);
+  const [version, setVersion] = useState(versions[0]?.version ?? 1);
+  const [share, setShare] = useState(100);
+  const [error, setError] = useState<string | null>(null);
+  const [busy, setBusy] = useState(false);
+  const partly = share < 100 && current !== undefined && current.version !== version;
+  const save = (): void => {
+    setBusy(true);
+    const body = partly ? { version: current.version, weights: { [String(version)]: share } } : { version };
+    read(api.PUT("/api/v1/workflows/{workflow}/aliases/{alias}", { params: { path: { workflow: id, alias: name } }, body: body as never })).then(
+      () => {
+        say("success", partly ? `${share} % of the starts by ${name} go to version ${version}.` : `${name} points at version ${version}.`);
+        void client.invalidateQueries({ queryKey: ["aliases", id] });
+        void client.invalidateQueries({ queryKey: ["versions", id] });
+        void client.invalidateQueries({ queryKey: ["workflow", id] });
+        onClose();
+      },
+      (problem: Error) => {
+        setError(problem.message);
+        setBusy(false);
+      },
+    );
+  };
+  return (
+    <Dialog
+      title="Point an alias at a version"
+      lead="Running executions keep their version."
+      onClose={onClose}
+      foot={
+        <>
+          <Button onClick={onClose}>Close</Button>
+          <Button kind="primary" disabled={busy || name === ""} onClick={save}>
+            {partly ? `Send ${share} %` : "Point"}
+          </Button>
+        </>
+      }
+    >
+      <Field label="Alias">
+        {(ids) => (
+          <>
+            <input {...ids} className="input" list={`${ids.id}-known`} value={name} onChange={(event) => setName(event.target.value)} />
+            <datalist id={`${ids.id}-known`}>
+              {aliases.map((each) => (
+                <option key={each.alias} value={each.alias} />
+              ))}
+            </datalist>
+          </>
+        )}
+      </Field>
+      <Field label="Version">
+        {(ids) => (
+          <Select {...ids} value={String(version)} onChange={(event) => setVersion(Number(event.target.value))}>
+            {versions.map((each) => (
+              <option key={each.version} value={String(each.version)}>
+                {each.version} {each.aliases.length > 0 && `(${each.aliases.join(", ")})`}
+              </option>
+            ))}
+          </Select>
+        )}
+      </Field>
+      {current && current.version !== version && (
+        <Field label={`Share of the starts: ${share} %`} hint={share < 100 ? `The others stay with version ${current.version}.` : "All starts."}>
+          {(ids) => <input {...ids} className="slider" type="range" min={1} max={100} value={share} onChange={(event) => setShare(Number(event.target.value))} />}
+        </Field>
+      )}
+      {error && <Notice state="failed">{error}</Notice>}
+    </Dialog>
+  );
+}

@@ -1,0 +1,122 @@
+/** The stored workflows with their last outcomes. */
+import { Play, Search, Workflow } from "lucide-react";
+import { useMemo, useState, type JSX } from "react";
+import { Link } from "wouter";
+import { useTriggers, useWorkflows } from "../api/queries";
+import { Ago, Blank, Failure, Input, Skeleton } from "../parts/controls";
+import { compact, duration } from "../parts/format";
+import { OutcomeBars } from "../parts/state";
+import { Head } from "./shell";
+import { useQueryState } from "./url";
+
+export function WorkflowsScreen(): JSX.Element {
+  const [parameters, set] = useQueryState();
+  const hidden = parameters.get("hidden") === "true";
+  const [text, setText] = useState(parameters.get("q") ?? "");
+  const workflows = useWorkflows(hidden, true);
+  const triggers = useTriggers();
+  const next = useMemo(() => {
+    const found = new Map<string, string>();
+    for (const each of triggers.data ?? []) {
+      const at = each.schedule?.next_at;
+      if (at && (found.get(each.workflow_id) ?? at) >= at) found.set(each.workflow_id, at);
+    }
+    return found;
+  }, [triggers.data]);
+  if (workflows.isError) return <Failure error={workflows.error} retry={() => void workflows.refetch()} />;
+  const low = text.toLowerCase();
+  const rows = (workflows.data ?? []).filter((each) => !low || `${each.workflow_id} ${each.name}`.toLowerCase().includes(low));
+  return (
+    <div className="screen">
+      <Head title="Workflows">
+        <div className="filters" role="search">
+          <div className="search">
+            <Search size={15} aria-hidden="true" />
+            <Input
+              type="search"
+              placeholder="Name or id"
+              aria-label="Filter by name or id"
+              value={text}
+              onChange={(event) => {
+                setText(event.target.value);
+                set({ q: event.target.value || null }, { replace: true });
+              }}
+            />
+          </div>
+          <button type="button" className="chip" aria-pressed={hidden} onClick={() => set({ hidden: hidden ? null : "true" })}>
+            show hidden
+          </button>
+        </div>
+      </Head>
+      <div className="card table-scroll" role="group" aria-label="Table of workflows" tabIndex={0}>
+        {workflows.isPending ? (
+          <Skeleton rows={6} height={26} />
+        ) : rows.length === 0 ? (
+          <Blank icon={Workflow} title={low ? "Nothing matches" : "No workflows yet"}>
+            {low ? "No workflow has this text in its name or id." : <>Store one with <code>rune deploy workflow.yaml</code>; it then appears here.</>}
+          </Blank>
+        ) : (
+          <table className="table">
+            <thead>
+              <tr>
+                <th>Workflow</th>
+                <th>Last runs</th>
+                <th>Running</th>
+                <th>p95</th>
+                <th>Version</th>
+                <th>Next tick</th>
+                <th>Deployed</th>
+                <th>
+                  <span className="sr">Actions</span>
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              {rows.map((each) => {
+                const last = (each.activity?.outcomes ?? []).map((one) => one.status).reverse();
+                const running = last.filter((status) => status === "running" || status === "paused").length;
+                return (
+                  <tr key={each.workflow_id}>
+                    <td>
+                      <span className="workflow-name">
+                        <Link href={`/workflows/${each.workflow_id}`}>{each.name || each.workflow_id}</Link>
+                        {each.name && each.name !== each.workflow_id && <code className="dim">{each.workflow_id}</code>}
+                      </span>
+                    </td>
+                    <td>
+                      <OutcomeBars outcomes={last} />
+                    </td>
+                    <td className="tabular">{running > 0 ? compact(running) : <span className="dim">–</span>}</td>
+                    <td className="tabular">{typeof each.activity?.p95_ms === "number" ? duration(each.activity.p95_ms) : <span className="dim">–</span>}</td>
+                    <td>
+                      <span className="row">
+                        <span className="tabular">{each.latest}</span>
+                        {Object.entries(each.aliases)
+                          .filter(([name]) => name !== "latest")
+                          .map(([name, version]) => (
+                            <span key={name} className="tag">
+                              {name} → {version}
+                            </span>
+                          ))}
+                        {each.hidden && <span className="tag">hidden</span>}
+                      </span>
+                    </td>
+                    <td>{next.has(each.workflow_id) ? <Ago at={next.get(each.workflow_id)} /> : <span className="dim">–</span>}</td>
+                    <td>
+                      <Ago at={each.deployed_at} />
+                    </td>
+                    <td style={{ textAlign: "end" }}>
+                      <Link href={`/workflows/${each.workflow_id}/run`} className="button" data-size="small" aria-label={`Run ${each.name || each.workflow_id}`}>
+                        <Play size={13} aria-hidden="true" /> Run
+                      </Link>
+                    </td>
+                  </tr>
+                );
+              })}
+            </tbody>
+          </table>
+        )}
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,141 @@
+import { describe, expect, test } from "vitest";
+import { ExecutionStore, foldNode, foldStatus, worst, type LiveEvent, type NodeState, type Snapshot } from "../src/live/store";
+
+const event = (number: number, kind: string, node: string | null = null, details: Record<string, unknown> = {}): LiveEvent => ({
+  number,
+  at: new Date(1_000_000 + number * 1000).toISOString(),
+  kind,
+  node_id: node,
+  lineage: [],
+  details,
+});
+const idle: NodeState = { state: "pending", attempts: 0, startedAt: null, endedAt: null, due: null, counts: null };
+const snapshot = (number: number, nodes: Record<string, NodeState> = {}): Snapshot => ({ number, status: "running", nodes, edges: {}, splits: {} });
+const now = (callback: () => void): void => callback();
+
+describe("folding of events", () => {
+  test.each([
+    ["node.begun", "running", false],
+    ["node.retrying", "retrying", false],
+    ["node.waiting", "waiting", false],
+    ["node.success", "success", true],
+    ["node.failed", "failed", true],
+  ])("%s makes a node %s", (kind, state, over) => {
+    const after = foldNode(idle, event(5, kind, "a"));
+    expect(after.state).toBe(state);
+    expect(after.endedAt !== null).toBe(over);
+    expect(after.startedAt).toBe(1_005_000);
+  });
+
+  test("a wait keeps its due time until the node ends", () => {
+    const waiting = foldNode(idle, event(1, "node.waiting", "a", { resume_at: 77 }));
+    expect(waiting.due).toBe(77);
+    expect(foldNode(waiting, event(2, "node.success", "a")).due).toBeNull();
+  });
+
+  test("attempts never go back", () => {
+    const third = foldNode(idle, event(1, "node.retrying", "a", { attempt: 3 }));
+    expect(foldNode(third, event(2, "node.begun", "a")).attempts).toBe(3);
+  });
+
+  test("an unknown kind and a late result change nothing", () => {
+    expect(foldNode(idle, event(1, "node.opened", "a"))).toBe(idle);
+    expect(foldNode(idle, event(1, "node.success", "a", { late: true }))).toBe(idle);
+  });
+
+  test.each([
+    ["running", "execution.paused", "paused"],
+    ["paused", "execution.resumed", "running"],
+    ["running", "execution.signalled", "running"],
+    ["running", "execution.halted", "halted"],
+    ["running", "node.failed", "running"],
+  ])("status %s after %s is %s", (before, kind, after) => {
+    expect(foldStatus(before, event(1, kind))).toBe(after);
+  });
+
+  test("the worst state stands for many", () => {
+    expect(worst({ success: 900, failed: 1 })).toBe("failed");
+    expect(worst({ success: 900, waiting: 2 })).toBe("waiting");
+    expect(worst({})).toBe("pending");
+  });
+});
+
+describe("the store", () => {
+  test("only listeners of a changed key are called", () => {
+    const store = new ExecutionStore(now);
+    const called: string[] = [];
+    for (const key of ["node:a", "node:b", "execution"]) store.subscribe(key, () => called.push(key));
+    store.load(snapshot(1));
+    called.length = 0;
+    store.apply(event(2, "node.success", "a"));
+    expect(called).toEqual(["node:a"]);
+    store.apply(event(3, "execution.completed"));
+    expect(called).toEqual(["node:a", "execution"]);
+  });
+
+  test("an event is applied once, and an older snapshot takes nothing back", () => {
+    const store = new ExecutionStore(now);
+    store.load(snapshot(4));
+    expect(store.apply(event(4, "node.failed", "a"))).toBe(false);
+    expect(store.apply(event(5, "node.success", "a"))).toBe(true);
+    expect(store.apply(event(5, "node.failed", "a"))).toBe(false);
+    store.load(snapshot(4, { a: idle }));
+    expect(store.node("a").state).toBe("success");
+  });
+
+  test("a snapshot of the same number brings what events do not tell", () => {
+    const store = new ExecutionStore(now);
+    store.load(snapshot(1));
+    store.apply(event(2, "node.success", "a"));
+    store.load({ ...snapshot(2, { a: { ...idle, state: "success" } }), edges: { e: "dead" } });
+    expect(store.edge("e")).toBe("dead");
+  });
+
+  test("several changes of a frame call a listener once", () => {
+    const frames: (() => void)[] = [];
+    const store = new ExecutionStore((callback) => frames.push(callback));
+    let calls = 0;
+    store.subscribe("node:a", () => (calls += 1));
+    store.load(snapshot(0, { a: idle }));
+    store.apply(event(1, "node.begun", "a"));
+    store.apply(event(2, "node.success", "a"));
+    expect(frames.length).toBe(1);
+    frames[0]?.();
+    expect(calls).toBe(1);
+  });
+
+  test("counts of splits reach the nodes inside", () => {
+    const store = new ExecutionStore(now);
+    store.load(snapshot(1));
+    store.rollup([{ split_node_id: "s", items: 10, ended: 4, rate: 2, nodes: { a: { success: 3, failed: 1 } } }]);
+    expect(store.split("s")?.items).toBe(10);
+    expect(store.node("a")).toMatchObject({ state: "failed", counts: { success: 3, failed: 1 } });
+  });
+
+  test("a running node shows its progress until it ends, and never runs again", () => {
+    const store = new ExecutionStore(now);
+    store.load(snapshot(1));
+    const running = { node_id: "a", lineage: [], attempt: 2, since: new Date(1_000).toISOString(), worker: "w", progress: "3 of 9" };
+    store.now({ running: [running], lines: [] });
+    expect(store.node("a")).toMatchObject({ state: "running", attempts: 2, startedAt: 1000, progress: "3 of 9" });
+    store.apply(event(2, "node.success", "a"));
+    store.now({ running: [running], lines: [] });
+    expect(store.node("a")).toMatchObject({ state: "success", progress: null });
+  });
+
+  test("logged lines reach the listeners of their node", () => {
+    const store = new ExecutionStore(now);
+    let calls = 0;
+    store.subscribe("log:a", () => (calls += 1));
+    const line = { node_id: "a", lineage: [], attempt: 1, at: "", level: "info", message: "x" };
+    store.now({ running: [], lines: [line, line] });
+    expect(calls).toBe(1);
+  });
+
+  test("an event inside a split does not change the node as a whole", () => {
+    const store = new ExecutionStore(now);
+    store.load(snapshot(1));
+    store.apply({ ...event(2, "node.failed", "a"), lineage: [{ split_node_id: "s", item_index: 0 }] });
+    expect(store.node("a").state).toBe("pending");
+  });
+});
