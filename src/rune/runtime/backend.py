@@ -14,6 +14,7 @@ from rune.ports.clock import Clock
 from rune.ports.credentials import CredentialGrants, CredentialStore
 from rune.ports.dead_letters import DeadLetterQueue
 from rune.ports.journal import ExecutionRecord, Journal
+from rune.ports.keepalive import OpenKeepalive
 from rune.ports.outbox import EventPublisher, Outbox
 from rune.ports.processes import ProcessRegistry
 from rune.ports.queue import Queue
@@ -64,6 +65,7 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     outbox: Outbox | None = None  # where journal and state are two stores
     processes: ProcessRegistry | None = None  # where several processes share the stores
     notifier: Notifier | None = None
+    keepalive: OpenKeepalive | None = None  # where leases are renewed in a thread
     events: EventPublisher | None = None  # where other systems read statuses and ends from a broker
     completions: bool = True  # whether ends are published there
     dead_messages: DeadLetterQueue | None = None  # messages of the queue that no worker could process
