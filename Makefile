@@ -15,6 +15,8 @@ JOBS   ?= 2
 WORKERS ?= 4
 SCALE  ?= 1
 KILLS  ?= 1000
+MINUTES ?= 30
+QUEUE  ?= rabbitmq
 STATUSES ?= each
 
 # The tests start hundreds of processes; without stored bytecode each would compile every module again.
@@ -28,7 +30,7 @@ UNTRACED := tests/unit/core/expr/test_hostile.py tests/unit/core/expr/test_hosti
 OTHERS   := $(patsubst %/,%,$(filter-out tests/unit/ tests/__pycache__/ tests/support/,$(wildcard tests/*/))) \
             $(filter-out tests/unit/core/,$(wildcard tests/unit/[a-z]*/)) $(wildcard tests/unit/test_*.py)
 
-.PHONY: ui ui-dev ui-test faults chaos-embedded chaos-cluster chaos-rabbitmq services-up services-down pin-images help setup stores lock run test test-long check lint type contracts generate unit sim mutants bench bench-cluster bench-rabbitmq bench-api trace audit format clean bench-peers
+.PHONY: ui ui-dev ui-test faults chaos-embedded chaos-cluster chaos-rabbitmq recovery soak services-up services-down pin-images help setup stores lock run test test-long check lint type contracts generate unit sim mutants bench bench-cluster bench-rabbitmq bench-api trace audit format clean bench-peers
 
 help: ## Show this list
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -133,6 +135,8 @@ test-long: test ## All gates, then full matrices, 100,000 seeds, 1,000 kills and
 	$(MAKE) --no-print-directory faults
 	$(MAKE) --no-print-directory chaos-cluster
 	$(MAKE) --no-print-directory chaos-rabbitmq
+	$(MAKE) --no-print-directory recovery KILLS=200
+	$(MAKE) --no-print-directory soak
 
 check: setup lint type contracts ## Static gates only
 
@@ -205,3 +209,9 @@ chaos-cluster: setup stores ## Process and store faults under load, then verify:
 
 chaos-rabbitmq: setup stores ## Broker killed, emptied or cut off under load, then verify: make chaos-rabbitmq SCALE=0.1
 	@$(BIN)/python -m tests.chaos.rabbitmq --scale $(SCALE)
+
+recovery: setup stores ## Kill processes under load and print recovery times: make recovery KILLS=200 [QUEUE=redis]
+	@$(BIN)/python -m tests.chaos.recovery --kills $(KILLS) --queue $(QUEUE)
+
+soak: setup stores ## Check that memory levels off under load: make soak MINUTES=30 [QUEUE=redis|embedded]
+	@$(BIN)/python -m tests.chaos.soak --minutes $(MINUTES) --backend $(QUEUE)

@@ -16,7 +16,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 import msgspec
 
-from bench.cluster_load import CONCURRENCY, Figure, chained, fanned, listed, new_folder, one_by_one
+from bench.cluster_load import (
+    CONCURRENCY,
+    Figure,
+    arm,
+    burst,
+    chained,
+    fanned,
+    listed,
+    new_folder,
+    one_by_one,
+)
 from bench.cluster_stores import Stores, limit, running, slowest
 from rune.adapters.redis.client import Client, info
 from rune.adapters.redis.keys import KeySpace
@@ -175,7 +184,7 @@ async def timers(stores: Stores, scale: float) -> Figure:
         soon = time.time() + woken / 300 + 5
         late: list[float] = []
         async with asyncio.TaskGroup() as group:
-            await _arm(bench.engine, plan, [soon + i / 1_000 for i in range(woken)], late, group)
+            await arm(bench.engine, plan, [soon + i / 1_000 for i in range(woken)], late, group)
             assert time.time() < soon, "starting the executions took too long"
             await asyncio.sleep(soon - time.time())
             before = stores.processes(bench.workers)
@@ -239,25 +248,6 @@ async def _fill(client: Client, settings: Settings, count: int) -> None:
         await asyncio.gather(*(client.call("ZADD", key, *each) for key, each in pairs.items()))
 
 
-async def _arm(
-    engine: Engine, plan: Plan, moments: Sequence[float], late: list[float], group: asyncio.TaskGroup
-) -> None:
-    """Start executions that wait until these times; tasks of the group record how late each resumes."""
-    waiting = iter(moments)
-
-    async def one(moment: float, ending: asyncio.Future[Any]) -> None:
-        await ending
-        late.append((time.time() - moment) * 1000)
-
-    async def lane() -> None:
-        for moment in waiting:
-            when = datetime.fromtimestamp(moment, UTC).isoformat()
-            _, ending = await engine.start(plan, msgspec.json.encode({"when": when}))
-            group.create_task(one(moment, ending))
-
-    await asyncio.gather(*(lane() for _ in range(CONCURRENCY)))
-
-
 Measure = Callable[[Stores, float], Coroutine[Any, Any, Figure]]
 MEASURES: dict[str, Measure] = {
     "chain-effectful": lambda stores, scale: chains(stores, scale, effectful=True),
@@ -269,6 +259,7 @@ MEASURES: dict[str, Measure] = {
     "fair-share": fair_share,
     "idle": idle,
     "timers": timers,
+    "burst": burst,
 }
 
 

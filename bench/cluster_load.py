@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
-from bench.cluster_stores import Bench, Usage
+from bench.cluster_stores import Bench, Stores, Usage, running, slowest
 from rune.bench import workloads
-from rune.bench.measures import completed
+from rune.bench.measures import completed, percentile
+from rune.bootstrap import cluster
+from rune.core.plan.model import Plan
+from rune.ports.state import DueTimer
+from rune.runtime.engine import Engine
 
 CONCURRENCY = 400
 
@@ -77,6 +84,66 @@ async def one_by_one(bench: Bench, scale: float) -> Load:
     async with bench.measured() as usage:
         took = await completed(bench.engine, plan, [b'{"x": 1}'] * count, 1)
     return Load(count, usage, took, count + 20)
+
+
+async def arm(
+    engine: Engine, plan: Plan, moments: Sequence[float], late: list[float], group: asyncio.TaskGroup
+) -> None:
+    """Start executions that wait until these times; tasks of the group record how late each ends, in ms."""
+    waiting = iter(moments)
+
+    async def one(moment: float, ending: asyncio.Future[Any]) -> None:
+        await ending
+        late.append((time.time() - moment) * 1000)
+
+    async def lane() -> None:
+        for moment in waiting:
+            when = datetime.fromtimestamp(moment, UTC).isoformat()
+            _, ending = await engine.start(plan, msgspec.json.encode({"when": when}))
+            group.create_task(one(moment, ending))
+
+    await asyncio.gather(*(lane() for _ in range(CONCURRENCY)))
+
+
+async def burst(stores: Stores, scale: float) -> Figure:
+    """10,000 waits that are due in the same second: how late their timers fire, and how late their executions end. The
+    scheduler runs in this process, which counts what it fires."""
+    count = max(1_000, int(10_000 * scale))
+    async with (
+        running(stores, workers=1, schedulers=0) as bench,
+        cluster.running_engine(bench.settings, roles=frozenset({"scheduler"})) as scheduler,
+    ):
+        plan = workloads.waiting(bench.catalogue)
+        late: list[float] = []
+        fired: list[float] = []
+
+        def timer_fired(due: DueTimer) -> None:
+            if due.due is not None:
+                fired.append(float(due.now - due.due))
+
+        scheduler.instrumentation.timer_fired = timer_fired  # type: ignore[method-assign]
+        soon = time.time() + count / 250 + 15
+        async with asyncio.TaskGroup() as group:
+            await arm(bench.engine, plan, [soon + i / count for i in range(count)], late, group)
+            assert time.time() < soon - 5, "starting the executions took too long"
+        slow = await slowest(stores)
+    assert len(fired) == count, f"{len(fired)} timers fired"
+    p99 = percentile(fired, 0.99)
+    return Figure(
+        name="burst",
+        measured=p99,
+        unit="ms late, p99",
+        goal="<= 2,000",
+        met=p99 <= 2_000,
+        notes={
+            "fired_p50_ms": percentile(fired, 0.5),
+            "ended_p50_ms": percentile(late, 0.5),
+            "ended_p99_ms": percentile(late, 0.99),
+            "timers": count,
+            "load": os.getloadavg()[0],
+            **slow,
+        },
+    )
 
 
 def listed(values: Mapping[str, float | str], decimals: int) -> str:

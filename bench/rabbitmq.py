@@ -7,6 +7,7 @@
     pure        chains of 10 pure nodes, each run in the process of its predecessor
     fan         a fan-out of 10,000 items
     latency     one node in an idle cluster, from start to completion
+    burst       10,000 waits that are due in the same second
     backlog     100,000 messages published before a worker starts: throughput over time and memory of the worker
 
 Each rate comes with the CPU time in µs per counted unit and kind of process, which is more reliable than the rate on a
@@ -28,7 +29,7 @@ sys.path.pop(0)
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from bench.cluster_load import Figure, chained, fanned, listed, new_folder, one_by_one
+from bench.cluster_load import Figure, burst, chained, fanned, listed, new_folder, one_by_one
 from bench.cluster_stores import running
 from bench.rabbitmq_backlog import drain
 from bench.rabbitmq_hops import MESSAGES, hops
@@ -129,6 +130,7 @@ MEASURES: dict[str, Measure] = {
     "pure": lambda stores, scale: chains(stores, scale, effectful=False),
     "fan": fan,
     "latency": latency,
+    "burst": burst,
     "backlog": backlog,
 }
 

@@ -33,14 +33,17 @@ IN_FLIGHT = int(os.environ.get("RUNE_CHAOS_IN_FLIGHT", "16"))
 MAX_EXECUTIONS = int(os.environ.get("RUNE_CHAOS_MOST", "0"))
 """The number of executions; 0: until SIGTERM."""
 
-ONLY = os.environ.get("RUNE_CHAOS_ONLY", "")
+ONLY = "RUNE_CHAOS_ONLY"
+"""Names the workflows to start, separated by commas; empty: all."""
+
 RETRY_DELAY_S = 0.2
 DRAIN_TIMEOUT_S = 240.0
 
 
 def shape_of(key: str) -> tuple[str, Shape]:
     """Return the workflow that is started under a key."""
-    names = [each for each in WORKLOAD if each == ONLY] or list(WORKLOAD)
+    only = os.environ.get(ONLY, "").split(",")
+    names = [each for each in WORKLOAD if each in only] or list(WORKLOAD)
     name = names[int(key[1:]) % len(names)]
     return name, WORKLOAD[name]
 

@@ -5,74 +5,26 @@ from __future__ import annotations
 import asyncio
 import pathlib
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
 
-from rune.adapters.redis.client import Client, RedisError
+from rune.adapters.redis.client import RedisError
 from rune.adapters.redis.encoding import ARRIVE
 from rune.adapters.redis.keys import KeySpace
-from rune.adapters.redis.state import RedisState
 from rune.adapters.redis.streams import NOTHING_SENT
-from rune.adapters.sqlite.journal import SqliteJournal
 from rune.codec.facts import Inline
 from rune.core.execution.outcome import Output, Suspend
 from rune.core.execution.step import step
 from rune.core.execution.token import Token
-from rune.core.plan.model import Plan
-from rune.ports.journal import ExecutionRecord
 from rune.runtime.clock import SystemClock
 from rune.testing.clock import VirtualClock
 from tests.contract.suites.state_driver import chain
-from tests.support.redis_stores import fresh_keys, redis_cluster
-from tests.support.services.redis_server import RedisServer, redis_server
-from tests.support.sqlite_stores import sqlite_stores
+from tests.support.chain_execution import open_execution
+from tests.support.redis_stores import redis_cluster
+from tests.support.services.redis_server import RedisServer
 
-RESEND_AFTER_MS = 60_001  # the time that a process has to send the tokens that it was given
-
-
-class ChainExecution:
-    """One execution of a chain, its journal, and its state in Redis."""
-
-    def __init__(self, journal: SqliteJournal, client: Client, keys: KeySpace, clock: VirtualClock) -> None:
-        self.keys = keys
-        self.client = client
-        self._journal = journal
-        self._clock = clock
-        self.state = RedisState(client, keys, journal, self._plan, clock=clock)
-
-    async def _plan(self, hash: str) -> Plan:
-        return chain()
-
-    async def begin(self) -> Token:
-        plan, now = chain(), self._clock.now()
-        accepted = ExecutionRecord(id="x", workflow="w", hash=plan.hash, at=now, input=b"{}")
-        (first,) = (await self.state.admit(await self._journal.accept(accepted), plan)).emitted
-        return first
-
-    async def suspend(self, token: Token, ms: int) -> None:
-        now = self._clock.now()
-        decision = step(chain(), token, Suspend(until=now + ms), now)
-        assert decision.fact is not None
-        await self._journal.record("x", [decision.fact])
-        await self.state.apply("x", [decision])
-
-    async def dump(self) -> list[bytes | None]:
-        """Return all keys of the execution."""
-        return [await self.client.call("DUMP", key) for key in self.keys.of("x")]
-
-
-@asynccontextmanager
-async def open_execution(folder: pathlib.Path, clock: VirtualClock) -> AsyncIterator[ChainExecution]:
-    keys = fresh_keys()
-    async with sqlite_stores(folder, clock) as embedded:
-        client = Client(redis_server().url, run_number_key=keys.run_number)
-        try:
-            yield ChainExecution(embedded.journal, client, keys, clock)
-        finally:
-            await client.close()
+UNSENT_AFTER_MS = 5_001  # the time that a process has to send the tokens that it was given
 
 
 def test_h_d14_failed_script_changes_nothing(tmp_path: pathlib.Path) -> None:
@@ -115,7 +67,7 @@ def test_h_f2_unsent_token_of_timer_is_sent_again(tmp_path: pathlib.Path) -> Non
             clock.advance(1_000)
             woken = [token for each in await execution.state.due_timers(10) for token in each.emitted]
             early = [token for _, token, _ in await execution.state.unclaimed_tokens(10)]
-            clock.advance(RESEND_AFTER_MS)  # the process that had to send it is gone
+            clock.advance(UNSENT_AFTER_MS)  # the process that had to send it is gone
             return woken, early, [token for _, token, _ in await execution.state.unclaimed_tokens(10)]
 
     woken, early, late = asyncio.run(go())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import Any, NamedTuple
 
 from rune.nodes.custom import NodeContext, node
@@ -33,10 +34,23 @@ def process() -> int:
 
 @node("place.effect")
 async def effect(ctx: NodeContext, did: str) -> dict[str, Any]:
-    """Append the effect and the process to the ledger in one write."""
+    """Append the effect and the process to the ledger."""
+    _record(ctx)
+    return {"did": did}
+
+
+@node("place.block")
+async def block(ctx: NodeContext, seconds: float) -> dict[str, Any]:
+    """Append the effect and the process to the ledger, then block the event loop."""
+    _record(ctx)
+    threading.Event().wait(seconds)  # not awaited: blocking the loop is the purpose
+    return {"blocked": seconds}
+
+
+def _record(ctx: NodeContext) -> None:
+    """Write one line at once."""
     handle = os.open(_file(os.environ["RUNE_TEST_LEDGER"]), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         os.write(handle, f"{ctx.idempotency_key}#{ctx.attempt} {os.getpid()}\n".encode())
     finally:
         os.close(handle)
-    return {"did": did}

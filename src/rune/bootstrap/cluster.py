@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -158,11 +159,14 @@ def _engine(
     if broker is not None:
         state = stores.state(opened.journal, plans.plan, running_executions=list_running)
         queue, wrapped = broker.queue, broker.wrap_state(state, stores)
+        keepalive = partial(stores.keepalive, member.name)
     else:
-        queue = stores.queue(member.name, settings.queues, route=router.queue_of)
+        queue = streams = stores.queue(member.name, settings.queues, route=router.queue_of)
         wrapped = state = stores.state(
-            opened.journal, plans.plan, queue=queue, running_executions=list_running
+            opened.journal, plans.plan, queue=streams, running_executions=list_running
         )
+        streams.renews = False
+        keepalive = partial(stores.keepalive, member.name, settings.queues, streams)
     backend = Backend(
         journal=opened.journal,
         state=ObservedState(wrapped, observer) if observer is not None else wrapped,
@@ -178,6 +182,7 @@ def _engine(
         processes=stores.processes,
         notifier=stores.notifier,
         live=stores.live,
+        keepalive=keepalive,
         events=None if broker is None else broker.events,
         completions=settings.statuses != "off",
         dead_messages=_dead_messages(settings, stores),

@@ -103,7 +103,8 @@ class RabbitComponents:
 
         Statuses are published inside the batch, so that they are published before the batch sends its tokens.
         """
-        wrapped: State = ServedQueuesFilter(state, self._router.queue_of, stores.processes)
+        self.queue.on_sent = confirm = state.confirmations.add
+        wrapped: State = ServedQueuesFilter(state, self._router.queue_of, stores.processes, confirm)
         wrapped = EndPredictingState(wrapped, stores.release)
         if self._settings.statuses in ("each", "batched"):
             wrapped = self._status_publisher = StatusPublisher(

@@ -25,6 +25,7 @@ class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     roles: tuple[str, ...]
     version: str
+    build: str = ""  # tells builds of one version apart
     started_at: int
     seen_at: int = 0
     queues: tuple[str, ...] = ()

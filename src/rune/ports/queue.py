@@ -24,6 +24,14 @@ Route = Callable[[str, Token], Awaitable[str]]
 """Returns the name of the queue that serves a token of an execution."""
 
 
+SentCallback = Callable[[str, Sequence[Token]], None]
+"""Called with the tokens of an execution that a queue has confirmed."""
+
+
+def ignore_sent(execution: str, tokens: Sequence[Token]) -> None:
+    """The default: no component has to know."""
+
+
 async def default_route(execution: str, token: Token) -> str:
     """Route every token to the default queue."""
     return DEFAULT_QUEUE

@@ -14,6 +14,7 @@ from rune.ports.clock import Clock
 from rune.ports.credentials import CredentialGrants, CredentialStore
 from rune.ports.dead_letters import DeadLetterQueue
 from rune.ports.journal import ExecutionRecord, Journal
+from rune.ports.keepalive import OpenKeepalive
 from rune.ports.live import LiveChannel
 from rune.ports.outbox import EventConsumer, EventPublisher, Outbox
 from rune.ports.processes import ProcessRegistry
@@ -66,6 +67,7 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     processes: ProcessRegistry | None = None  # where several processes share the stores
     notifier: Notifier | None = None
     live: LiveChannel | None = None  # where other processes run nodes
+    keepalive: OpenKeepalive | None = None  # where leases are renewed in a thread
     events: EventPublisher | None = None  # where statuses and ends are published to a broker
     event_consumer: EventConsumer | None = None  # reads them in API processes
     completions: bool = True  # whether ends are published there

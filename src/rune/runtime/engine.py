@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from rune.core.execution.fact import ExecutionEnded
@@ -27,6 +27,7 @@ from rune.runtime.live.reporter import LiveReporter
 from rune.runtime.live.running import LineCallback, ProgressCallback
 from rune.runtime.maintenance.cleaner import Cleaner
 from rune.runtime.maintenance.heartbeat import Heartbeat
+from rune.runtime.maintenance.keepalive import KeepaliveThread
 from rune.runtime.maintenance.outbox_relay import OutboxRelay
 from rune.runtime.maintenance.scheduler import Scheduler
 from rune.runtime.maintenance.trigger_scheduler import TriggeredStarts, TriggerScheduler
@@ -110,7 +111,12 @@ class Engine:
         self._cleaner = Cleaner(backend.retention, rules, SystemClock())
         self.heartbeat = None
         if backend.processes is not None and member is not None:
-            self.heartbeat = Heartbeat(backend.processes, member, lambda: self._worker.busy)
+            self.heartbeat = Heartbeat(member, lambda: self._worker.busy)
+        self._keepalive = None
+        if backend.keepalive is not None:
+            self._keepalive = KeepaliveThread(
+                backend.keepalive, components.leases, self.heartbeat, self._report_broken
+            )
 
     @property
     def data_cache(self) -> ExecutionDataCache:
@@ -164,14 +170,16 @@ class Engine:
                     self._components.completion_publisher,
                 )
                 found.append(relay.run())
-        elif "worker" in roles:
+        elif "worker" in roles and self._keepalive is None:
             found.append(self._components.leases.run())
         if self.backend.notifier is not None:
-            found.append(
-                CompletionListener(self.backend.journal, self.completion_waiters, self.backend.notifier).run()
+            listener = CompletionListener(
+                self.backend.journal, self.completion_waiters, self.backend.notifier, self.data_cache
             )
-        if self.heartbeat is not None and roles:
-            found.append(self.heartbeat.run())
+            found.append(listener.run())
+        if self.heartbeat is not None and roles and self._keepalive is None:
+            assert self.backend.processes is not None
+            found.append(self.heartbeat.run(self.backend.processes))
         return found
 
     def trigger_scheduler(self, triggers: TriggerStore) -> TriggerScheduler:
@@ -184,9 +192,12 @@ class Engine:
         """Report a loop that ended by itself: the process would only seem to work without it."""
         error = None if service.cancelled() else service.exception()
         if error is not None:
-            log.critical("a service of this process has broken off; it cannot go on", exc_info=error)
-            if not self.broken.done():
-                self.broken.set_result(error)
+            self._report_broken(error)
+
+    def _report_broken(self, error: BaseException) -> None:
+        log.critical("a service of this process has broken off; it cannot go on", exc_info=error)
+        if not self.broken.done():
+            self.broken.set_result(error)
 
     @asynccontextmanager
     async def running(self, *, grace: float = GRACE, roles: frozenset[str] = ROLES) -> AsyncIterator[Engine]:
@@ -196,12 +207,20 @@ class Engine:
         LOG_CONTEXT.set(
             [self.name, "", (), None]
         )  # log lines of tasks created from here on name this process
+        async with AsyncExitStack() as stack:
+            if self._keepalive is not None and roles:
+                await stack.enter_async_context(self._keepalive.running())
+            async with self._serving(grace, roles):
+                yield self
+
+    @asynccontextmanager
+    async def _serving(self, grace: float, roles: frozenset[str]) -> AsyncIterator[None]:
         services = [asyncio.create_task(each) for each in self._services(roles)]
         for service in services:
             service.add_done_callback(self._ended_early)
         try:
             async with LoopWatchdog(self.instrumentation.counters).watching():
-                yield self
+                yield
         finally:
             if self.heartbeat is not None:
                 self.heartbeat.drain()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
@@ -34,10 +35,12 @@ ABSENT = object()
 CACHE_BYTES = 64 * 1024 * 1024
 CACHE_ENTRY_BYTES = 200  # counted for each entry on top of its value
 MAX_CACHED_EXECUTIONS = 10_000
+MAX_CACHED_INPUT_BYTES = 64 * 1024 * 1024
+IDLE_S = 30.0
+"""An execution that was not used for this long is dropped from the cache; its record is read again if it goes on."""
+
 MAX_PREFETCHED = 4_096
 PAGES_PER_TURN = 64
-MAX_KNOWN_VALUES = 256
-"""Cached values that one execution drops when it ends. Further ones stay until the cache evicts them."""
 
 
 class ExecutionNotFoundError(RuneError):
@@ -61,7 +64,9 @@ class ValueNotLoaded(Interruption):
 
 
 class ExecutionDataCache:
-    """Caches ExecutionData of running executions; the oldest is evicted when there are too many."""
+    """Caches ExecutionData of running executions, with their values. Executions that have ended are dropped, and so are
+    idle ones, because an execution may end in another process. The number of the others and the bytes of their start
+    payloads are bounded."""
 
     def __init__(self, journal: Journal, blob: BlobStore, plans: PlanCache, clock: Clock) -> None:
         self._journal = journal
@@ -70,26 +75,63 @@ class ExecutionDataCache:
         self._clock = clock
         self._cache = Cache(CACHE_BYTES)
         self._open: OrderedDict[str, ExecutionData] = OrderedDict()
+        self._input_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @property
+    def value_bytes(self) -> int:
+        """The approximate size of the cached values."""
+        return self._cache.size
 
     def open(self, accepted: ExecutionRecord, plan: Plan) -> ExecutionData:
         """Add an execution that was just accepted."""
+        self.forget(accepted.id)
         data = self._open[accepted.id] = ExecutionData(accepted, plan, self._journal, self._blob, self._cache)
-        if len(self._open) > MAX_CACHED_EXECUTIONS:
-            self._open.popitem(last=False)
+        self._input_bytes += len(accepted.input)
+        self._evict(data)
         return data
+
+    def _evict(self, newest: ExecutionData) -> None:
+        """Drop the executions that were not used for the longest time: idle ones, and those beyond the bounds."""
+        idle_since = newest.used_at - IDLE_S
+        while True:
+            oldest = next(iter(self._open.values()))
+            full = len(self._open) > MAX_CACHED_EXECUTIONS or self._input_bytes > MAX_CACHED_INPUT_BYTES
+            if oldest is newest or (oldest.used_at > idle_since and not full):
+                return
+            self.forget(oldest.accepted.id)
 
     async def get(self, execution: str) -> ExecutionData:
         """Return the data of an execution, loading its record and plan if necessary."""
         found = self._open.get(execution)
         if found is not None:
+            found.used_at = time.monotonic()
+            self._open.move_to_end(execution)
             return found
         accepted = await self._journal.accepted(execution)
         if accepted is None:
             raise ExecutionNotFoundError(f"no execution has the id {execution}")
         return self.open(accepted, await self._plans.plan(accepted.hash))
 
-    def close(self, execution: str) -> None:
-        self._open.pop(execution, None)
+    def close(self, execution: str) -> ExecutionData | None:
+        """Drop an execution and return its data, whose values stay cached until `ExecutionData.forget`."""
+        data = self._open.pop(execution, None)
+        if data is not None:
+            self._input_bytes -= len(data.accepted.input)
+        return data
+
+    def forget(self, execution: str) -> None:
+        """Drop an execution and its values."""
+        if self.close(execution) is not None:
+            self._cache.drop_all(execution)
+
+    def forget_ended(self, execution: str) -> None:
+        """Drop an execution that ended in another process. If it ends in this one, its completion still needs it."""
+        data = self._open.get(execution)
+        if data is not None and not data.ending:
+            self.forget(execution)
 
     async def end(self, execution: str) -> ExecutionEnded | None:
         """Return the end of an execution; None if it has not ended."""
@@ -123,18 +165,31 @@ class ExecutionClock:
 class ExecutionData:
     """The plan, start payload and cached values of one execution."""
 
-    __slots__ = ("_blob", "_blobs", "_cache", "_journal", "_keys", "_start", "accepted", "execution", "plan")
+    __slots__ = (
+        "_blob",
+        "_blobs",
+        "_cache",
+        "_journal",
+        "_start",
+        "accepted",
+        "ending",
+        "execution",
+        "plan",
+        "used_at",
+    )
 
     def __init__(
         self, accepted: ExecutionRecord, plan: Plan, journal: Journal, blob: BlobStore, cache: Cache
     ) -> None:
         self.accepted = accepted
         self.plan = plan
+        self.used_at = time.monotonic()
+        self.ending = False
+        """Whether this process has ended the execution and is about to report it."""
         self._journal = journal
         self._blob = blob
         self._blobs: Blobs | None = None
         self._cache = cache
-        self._keys: list[Hashable] = []
         self._start: Any = ABSENT
         self.execution = {"id": accepted.id, "workflow_id": accepted.workflow}
 
@@ -198,15 +253,11 @@ class ExecutionData:
         self._put((key, "page"), items, size * 4)
 
     def _put(self, key: Hashable, value: Any, size: int) -> None:
-        if len(self._keys) < MAX_KNOWN_VALUES:
-            self._keys.append(key)
-        self._cache.put(key, value, size)
+        self._cache.put(self.accepted.id, key, value, size)
 
     def forget(self) -> None:
         """Drop the cached values once the execution has ended and its completion is published."""
-        for key in self._keys:
-            self._cache.drop(key)
-        self._keys.clear()
+        self._cache.drop_all(self.accepted.id)
 
     async def load(self, what: Key | SignalRef | str, reader: ValueReader) -> None:
         """Load what a reader raised ValueNotLoaded for."""
@@ -391,13 +442,16 @@ def _page_number(starts: tuple[int, ...], index: int) -> int:
 
 
 class Cache:
-    """A cache bounded by bytes that evicts the least recently used entry first. Evaluations in threads use it too."""
+    """A cache bounded by bytes that evicts the least recently used entry first. Every entry has an owner, whose entries
+    can be dropped together. Evaluations in threads use it too."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._lock = threading.Lock()
-        self._size = 0
-        self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        self.size = 0
+        """The size of all entries."""
+        self._entries: OrderedDict[Hashable, tuple[Any, int, str]] = OrderedDict()
+        self._keys: dict[str, set[Hashable]] = {}
 
     def get(self, key: Hashable) -> Any:
         with self._lock:
@@ -407,23 +461,30 @@ class Cache:
             self._entries.move_to_end(key)
             return found[0]
 
-    def put(self, key: Hashable, value: Any, size: int) -> None:
+    def put(self, owner: str, key: Hashable, value: Any, size: int) -> None:
         """Cache a value of about this many bytes, unless it is larger than the whole cache."""
         with self._lock:
-            before = self._entries.pop(key, None)
-            if before is not None:
-                self._size -= before[1]
+            if key in self._entries:
+                self._drop(key)
             size += CACHE_ENTRY_BYTES
             if size > self._limit:
                 return
-            self._entries[key] = (value, size)
-            self._size += size
-            while self._size > self._limit:
-                _, (_, freed) = self._entries.popitem(last=False)
-                self._size -= freed
+            self._entries[key] = (value, size, owner)
+            self._keys.setdefault(owner, set()).add(key)
+            self.size += size
+            while self.size > self._limit:
+                self._drop(next(iter(self._entries)))
 
-    def drop(self, key: Hashable) -> None:
+    def drop_all(self, owner: str) -> None:
+        """Drop the entries of an owner."""
         with self._lock:
-            found = self._entries.pop(key, None)
-            if found is not None:
-                self._size -= found[1]
+            for key in list(self._keys.get(owner, ())):
+                self._drop(key)
+
+    def _drop(self, key: Hashable) -> None:
+        _, size, owner = self._entries.pop(key)
+        self.size -= size
+        keys = self._keys[owner]
+        keys.remove(key)
+        if not keys:
+            del self._keys[owner]

@@ -119,7 +119,9 @@ class ConcurrencyContract(StateContractBase):
     @async_test
     async def test_expired_lease_is_reclaimed_at_limit(self, tmp_path: Path) -> None:
         async with self.driver(tmp_path, limited()) as driver:
-            a, b, c, *_ = (await driver.accept()).emitted
+            tokens = (await driver.accept()).emitted
+            a, b, c, *_ = tokens
+            await driver.confirm(tokens)
             assert await driver.claim_all([a, b, c], leased=True) == ["run", "run", "held back"]
             driver.clock.advance(LEASE + 1)
             assert {token.node for _, token, _ in await driver.state.unclaimed_tokens(10)} == {a.node, b.node}

@@ -144,6 +144,13 @@ class StateDriver(msgspec.Struct):
         """Claim each token; return the verdicts."""
         return [(await self.state.claim("x", each, "me", leased=leased)).verdict for each in tokens]
 
+    async def confirm(self, tokens: Sequence[Token]) -> None:
+        """Report that the queue has confirmed tokens, to a state that needs to know."""
+        confirmations = getattr(self.state, "confirmations", None)
+        if confirmations is not None:
+            confirmations.add("x", tokens)
+            await confirmations.report()
+
     async def settle(self) -> None:
         """Wait until the writes that the state does in the background are committed."""
         await self.journal.save_definition("settle", b"{}")

@@ -1,17 +1,22 @@
-"""How long a token waits whose worker has died."""
+"""How long a token waits whose worker or scheduler has died."""
 
 from __future__ import annotations
 
 import asyncio
+import pathlib
 import time
+from collections.abc import Iterator
 
 import pytest
 
 from rune.nodes.custom import kind_of, node
 from rune.nodes.registry import standard_registry
 from rune.runtime.worker.leases import Leases
+from rune.testing.harness import Harness
 from tests.support.backends import Backend, backends
-from tests.support.workflows import of_type, workflow
+from tests.support.clusters import Cluster, open_cluster
+from tests.support.services.fleet import Role
+from tests.support.workflows import of_type, wait, workflow
 
 RECOVERY_S = 10.0
 MARGIN_S = 1.5  # for a busy machine
@@ -40,3 +45,38 @@ def test_token_of_dead_worker_moves_again_in_time(backend: Backend, monkeypatch:
     assert asyncio.run(go()) == "completed"
     assert len(began) == 2
     assert began[1] - began[0] <= RECOVERY_S + MARGIN_S
+
+
+@pytest.fixture(params=["redis", "rabbitmq"])
+def stores_only(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[Cluster]:
+    """A cluster without processes."""
+    with open_cluster(tmp_path, request.param, workers=0, schedulers=0, in_place=False) as made:
+        yield made
+
+
+@pytest.mark.parametrize(("role", "point"), [("worker", "applied:2"), ("scheduler", "fired")])
+def test_unsent_token_moves_again_in_time(stores_only: Cluster, role: Role, point: str) -> None:
+    """A process dies after it has changed the state and before it has sent what follows."""
+    stores_only.fleet.start("scheduler" if role == "worker" else "worker").wait_ready()
+    crashing = stores_only.fleet.start(role, RUNE_FAILPOINT=point)
+    crashing.wait_ready()
+    document = workflow(
+        "start>a a>w w>b b>c", a=_effect("a"), w=wait(0.2, "seconds"), b=_effect("b"), c=_effect("c")
+    )
+
+    async def go() -> float:
+        async with stores_only.connect() as (engine, _):
+            run = await Harness(engine, None).start(document)
+            await asyncio.to_thread(crashing.process.wait)
+            died = time.monotonic()
+            assert not run.ending.done()
+            await asyncio.to_thread(stores_only.fleet.start, role)
+            assert (await run.end()).status == "completed"
+            return time.monotonic() - died
+
+    assert asyncio.run(go()) <= RECOVERY_S + MARGIN_S
+    assert set(stores_only.effects().values()) == {1}
+
+
+def _effect(did: str) -> dict[str, object]:
+    return of_type("ledger.effect", did=did)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 
 from rune.codec.facts import Inline
 from rune.core.execution.fact import NodeResult
-from rune.runtime.values import MAX_KNOWN_VALUES, Cache, ExecutionData
+from rune.ports.journal import ExecutionRecord
+from rune.runtime import values
+from rune.runtime.values import Cache, ExecutionData, ExecutionDataCache
 
 
 def execution_data(cache: Cache, id: str) -> ExecutionData:
@@ -28,7 +31,7 @@ def test_forget_drops_values_of_one_execution_only() -> None:
         each.cache_result(result(1))
         each.cache_decoded(result(1), 1, 1)
         each.cache_page(f"{each.accepted.id}/items/0", [1], 1)
-    before = cache._size
+    before = cache.size
     ended.forget()
     assert (ended.cached_result(1, ()), ended.decoded(1, ()), ended.item_page("ended/items/0")) == (
         None,
@@ -36,17 +39,53 @@ def test_forget_drops_values_of_one_execution_only() -> None:
         None,
     )
     assert (other.cached_result(1, ()), other.decoded(1, ())) == (result(1), 1)
-    assert cache._size == before / 2
+    assert cache.size == before / 2
 
 
-def test_known_values_are_bounded() -> None:
+def test_forget_drops_values_of_wide_execution() -> None:
     cache = Cache(10_000_000)
+    wide = execution_data(cache, "wide")
+    for node in range(5_000):
+        wide.cache_result(result(node))
+    wide.forget()
+    assert (cache.size, wide.cached_result(4_999, ())) == (0, None)
+
+
+def test_full_cache_evicts_oldest_values() -> None:
+    cache = Cache(50_000)
     long = execution_data(cache, "long")
-    for node in range(3 * MAX_KNOWN_VALUES):
+    for node in range(1_000):
         long.cache_result(result(node))
-    assert len(long._keys) == MAX_KNOWN_VALUES
+    assert cache.size <= 50_000
+    assert (long.cached_result(0, ()), long.cached_result(999, ())) == (None, result(999))
     long.forget()
-    assert long.cached_result(0, ()) is None
-    assert long.cached_result(3 * MAX_KNOWN_VALUES - 1, ()) is not None, (
-        "it is evicted only when the cache is full"
-    )
+    assert cache.size == 0
+
+
+def data_cache() -> ExecutionDataCache:
+    nothing: Any = None
+    return ExecutionDataCache(nothing, nothing, nothing, nothing)
+
+
+def open_execution(cache: ExecutionDataCache, id: str, input: bytes = b"{}") -> ExecutionData:
+    nothing: Any = None
+    return cache.open(ExecutionRecord(id=id, workflow="w", hash="h", at=0, input=input), nothing)
+
+
+def test_idle_executions_leave_the_cache_with_their_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1_000.0
+    monkeypatch.setattr("rune.runtime.values.time.monotonic", lambda: now)
+    cache = data_cache()
+    for number in range(100):
+        open_execution(cache, f"idle{number}").cache_result(result(1))
+    now += values.IDLE_S + 1
+    open_execution(cache, "new")
+    assert (len(cache), cache.value_bytes) == (1, 0)
+
+
+def test_start_payloads_in_the_cache_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(values, "MAX_CACHED_INPUT_BYTES", 10_000)
+    cache = data_cache()
+    for number in range(100):
+        open_execution(cache, f"x{number}", b"x" * 1_000)
+    assert len(cache) == 10

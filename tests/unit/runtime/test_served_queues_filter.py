@@ -52,8 +52,10 @@ def test_tokens_of_queues_without_worker_are_left_out(
 ) -> None:
     state: Any = FakeState()
     registry: Any = FakeRegistry(*processes)
-    wrapped = ServedQueuesFilter(state, route, registry)
+    postponed: list[str] = []
+    wrapped = ServedQueuesFilter(state, route, registry, lambda execution, _: postponed.append(execution))
     assert [each[0] for each in asyncio.run(wrapped.unclaimed_tokens(10))] == resent
+    assert postponed == [each[0] for each in UNCLAIMED if each[0] not in resent]
 
 
 def test_all_tokens_are_returned_without_process_registry() -> None:

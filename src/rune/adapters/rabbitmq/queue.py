@@ -1,7 +1,8 @@
 """Queue on RabbitMQ: hints as JSON messages, published with confirms and acknowledged when processed.
 
-No execution depends on a message: the sweeper resends unclaimed tokens from the state after a minute. Messages that
-could not be published in time are buffered and published when the broker is back, which saves that minute.
+No execution depends on a message: the sweeper resends tokens from the state, those that were not confirmed after
+seconds and those that no worker has claimed after a minute. Messages that could not be published in time are buffered
+and published when the broker is back.
 """
 
 from __future__ import annotations
@@ -38,7 +39,16 @@ from rune.errors import RuneError
 from rune.ports.dead_letters import failure_of
 from rune.ports.inspection import QueueDepth
 from rune.ports.journal import StoreUnavailableError
-from rune.ports.queue import DEFAULT_QUEUE, LANES, Delivery, Route, default_route, lane_of
+from rune.ports.queue import (
+    DEFAULT_QUEUE,
+    LANES,
+    Delivery,
+    Route,
+    SentCallback,
+    default_route,
+    ignore_sent,
+    lane_of,
+)
 
 log = logging.getLogger("rune.queue")
 
@@ -246,6 +256,7 @@ class RabbitQueue:
         self._tasks: set[asyncio.Task[None]] = set()
         self._delayed: dict[int, asyncio.TimerHandle] = {}
         self._early_ack_timer: asyncio.TimerHandle | None = None
+        self.on_sent: SentCallback = ignore_sent
 
     async def check(self) -> None:
         """Connect once and declare the topology; raise if that is impossible."""
@@ -269,6 +280,7 @@ class RabbitQueue:
                 (self.topology.execution, key, encode_hint(execution, token, names, priority), HINT)
             )
         await self._publish(messages)
+        self.on_sent(execution, tokens)
 
     async def _publish(self, messages: Sequence[Outgoing]) -> None:
         """Publish messages; after the deadline raise, and buffer the messages until the broker is back."""
@@ -307,6 +319,7 @@ class RabbitQueue:
                 messages, size = [], 0
         if messages:
             await self._publish(messages)
+        self.on_sent(execution, tokens)
 
     async def dead_letters(self) -> int | None:
         return await self._depths.dead_letters()

@@ -47,9 +47,9 @@ WATCHER = "watcher"
 CONNECTION = ("auth", "select", "ping", "info", "time", "client|id", "client|unblock")
 FUNCTIONS = ("fcall", "function|list")
 NOTIFICATIONS = ("publish", "subscribe")
-KEYS = ("del", "exists", "pexpire", "rename", "scan", "get", "set")
+KEYS = ("del", "exists", "pexpire", "rename", "scan", "get", "set", "unlink")
 HASHES = ("hdel", "hget", "hgetall", "hkeys", "hmget", "hscan", "hset", "hsetnx", "hvals")
-SORTED = ("zadd", "zrange", "zrangebylex", "zrangebyscore", "zrem", "zscore")
+SORTED = ("zadd", "zcount", "zrange", "zrangebylex", "zrangebyscore", "zrem", "zscore")
 STREAMS = (
     "xack",
     "xadd",
@@ -145,6 +145,7 @@ def _probes(key: str) -> dict[str, tuple[Argument, ...]]:
         "scan": (0, "MATCH", key, "COUNT", 1),
         "get": (key,),
         "set": (key, "", "XX"),
+        "unlink": (key,),
         "hdel": (key, "f"),
         "hget": (key, "f"),
         "hgetall": (key,),
@@ -153,6 +154,7 @@ def _probes(key: str) -> dict[str, tuple[Argument, ...]]:
         "hscan": (key, 0),
         "hvals": (key,),
         "zadd": (key, "XX", 1, "m"),
+        "zcount": (key, 0, 0),
         "zrange": (key, 0, 0),
         "zrangebylex": (key, "-", "+"),
         "zrangebyscore": (key, 0, 0),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 import re
 import ssl
 from collections import deque
@@ -27,6 +28,9 @@ from rune.ports.journal import StoreUnavailableError
 
 REPLY_TIMEOUT_S = 10.0
 """A connection without any reply for this long is given up."""
+
+MAX_LATE_S = 1.0
+"""A check that runs later than this was held up by the event loop itself, and says nothing about the server."""
 
 DEFAULT_PORT = 6379
 UNAVAILABLE_CODES = (
@@ -61,6 +65,7 @@ VERBS = (
     "release",
     "renew",
     "retry",
+    "sent",
     "server_run",
     "signal",
     "sweep",
@@ -240,15 +245,20 @@ class Connection(asyncio.Protocol):
             self._transport.write(b"".join(self._out))
         self._out.clear()
 
-    def _check_replies(self, replies: int) -> None:
+    def _check_replies(self, replies: int, due: float = math.inf) -> None:
         """Abort the connection if a whole deadline passed without any reply while commands wait for one."""
+        assert self._deadline is not None
         if not self._waiting or self.lost:
             self._watchdog = None
-        elif replies == self._replies:
+            return
+        late = self._loop.time() - due > MAX_LATE_S
+        if replies == self._replies and not late:
             self.abort()
-        else:
-            assert self._deadline is not None
-            self._watchdog = self._loop.call_later(self._deadline, self._check_replies, self._replies)
+            return
+        # After a blocked event loop the replies may be there, but not read yet.
+        delay = MAX_LATE_S if late else self._deadline
+        due = self._loop.time() + delay
+        self._watchdog = self._loop.call_later(delay, self._check_replies, self._replies, due)
 
     def abort(self) -> None:
         if self._transport is not None:

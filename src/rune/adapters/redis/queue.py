@@ -22,7 +22,16 @@ from rune.adapters.redis.streams import GROUP, Entry, Streams
 from rune.core.execution.token import Path, Token
 from rune.ports.inspection import QueueDepth
 from rune.ports.journal import StoreUnavailableError
-from rune.ports.queue import DEFAULT_QUEUE, LANES, Delivery, Route, default_route, lanes_at
+from rune.ports.queue import (
+    DEFAULT_QUEUE,
+    LANES,
+    Delivery,
+    Route,
+    SentCallback,
+    default_route,
+    ignore_sent,
+    lanes_at,
+)
 
 log = logging.getLogger("rune.queue")
 
@@ -146,15 +155,21 @@ class RedisQueue:
         """Client id of the blocking connection on the server."""
         self._next_restore = 0.0
         self._next_reclaim = 0.0
+        self.on_sent: SentCallback = ignore_sent
+        self.renews = True
+        """Whether held entries are renewed here; otherwise a thread renews them."""
 
     async def send(self, execution: str, tokens: Sequence[Token], priority: int = 5) -> None:
         if tokens:
             queues = [await self._route(execution, token) for token in tokens]
             await self._streams.add(execution, tokens, priority, queues)
+            self.on_sent(execution, tokens)
 
     async def receive(self) -> Delivery:
         if not self._loops:
-            self._loops = [asyncio.create_task(self._read_loop()), asyncio.create_task(self._renew_loop())]
+            self._loops = [asyncio.create_task(self._read_loop())]
+            if self.renews:
+                self._loops.append(asyncio.create_task(self._renew_loop()))
         while not self._buffer:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(waiter)
@@ -314,4 +329,8 @@ class RedisQueue:
         """Renew held entries, so that entries of long-running nodes are not reclaimed."""
         while True:
             await asyncio.sleep(self._idle / 3)
-            await self._attempt(lambda: self._streams.renew(list(self._held.values())))
+            await self._attempt(lambda: self._streams.renew(self.held_entries()))
+
+    def held_entries(self) -> list[Entry]:
+        """Return the entries that were delivered here and not acknowledged yet. May be called in any thread."""
+        return list(self._held.copy().values())

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import msgspec
 
 from rune.adapters.redis.client import Client
+from rune.adapters.redis.confirmations import unsent_mark
 from rune.adapters.redis.encoding import CachedExecution, encode_path
 from rune.adapters.redis.keys import KeySpace
 from rune.adapters.redis.snapshot import SnapshotContext, StateSnapshot, encode_state
@@ -35,8 +36,8 @@ from rune.ports.state import Applied
 REBUILD_LEASE_MS = 15_000
 REBUILD_TIMEOUT_S = 40.0
 POLL_INTERVAL_S = 0.02
-PIECE_SIZE = 1_000
-"""Fields, timers or listeners in one command."""
+PIECE_SIZE = 500
+"""Fields, timers or listeners in one command: more would block the server for milliseconds."""
 
 MIN_SLEEP_MS = 2_000
 """An execution whose tokens all wait longer than this is unloaded."""
@@ -44,8 +45,8 @@ MIN_SLEEP_MS = 2_000
 MAX_RESENT = 64
 """Most tokens that are sent by the call that installs a state."""
 
-RESEND_MS = 60_000
-"""Sent tokens that no worker has claimed for this long are sent again."""
+UNSENT_MS = 5_000
+"""Tokens whose sending was not confirmed for this long are sent again."""
 
 PAGE_SIZE = 500
 RECOVERY_LEASE_MS = 10_000
@@ -98,17 +99,18 @@ class StateRebuilder:
         *,
         behind: bool = False,
         owed: bool = False,
+        waits: bool = True,
         sender: StreamSender | None = None,
     ) -> RebuiltState | None:
-        """Rebuild and install a state; return None if another process did. `behind` drops a state that lacks recorded
-        facts. `owed` leaves the emitted tokens to the sweeper because the caller does not send them. With a sender the
-        tokens are sent in the installing call, unless there are too many."""
+        """Rebuild and install a state; return None if another process did or, unless the caller `waits`, still does.
+        `behind` drops a state that lacks recorded facts. `owed` leaves the emitted tokens to the sweeper because the
+        caller does not send them. With a sender the installing call sends them, unless there are too many."""
         execution = known.accepted.id
         owner = f"{self._name}:{next(self._numbers)}"
         deadline = time.monotonic() + REBUILD_TIMEOUT_S
         while True:
             reply = await self._scripts.run("fold", execution, owner, REBUILD_LEASE_MS, int(behind))
-            if reply == b"THERE":
+            if reply == b"THERE" or (reply == b"HELD" and not waits):
                 return None
             if reply != b"HELD":
                 break
@@ -142,7 +144,7 @@ class StateRebuilder:
         if len(pieces) > 1:
             return None
         if sender is None:
-            owed = _resend_times(accepted.id, applied.emitted, now + RESEND_MS)
+            owed = _resend_times(accepted.id, applied.emitted, now + UNSENT_MS)
             if not await self._write(accepted.id, "", pieces[0], "NEW", snapshot, owed):
                 return None
             return Applied(tuple(applied.emitted), applied.finish, now + offset)
@@ -178,7 +180,7 @@ class StateRebuilder:
                 break
             stored += newer
         last = "BOTH" if len(pieces) == 1 else "LAST"
-        sent, tokens = None, _resend_times(execution, applied.emitted, now if owed else now + RESEND_MS)
+        sent, tokens = None, _resend_times(execution, applied.emitted, now if owed else now + UNSENT_MS)
         if sender is not None and len(applied.emitted) <= MAX_RESENT:
             sent, tokens = sender.initial_sends(known, applied.emitted), []
         if not await self._write(execution, owner, pieces[-1], last, snapshot, tokens, sent):
@@ -230,9 +232,15 @@ class StateRebuilder:
 
 
 def _resend_times(execution: str, tokens: Sequence[Token], when: int) -> list[Any]:
-    """Return the entries by which the sweeper sends tokens that no worker has claimed at `when`."""
-    members = (f"{execution}|{token.node}|{encode_path(token.path)}" for token in tokens)
-    return [part for member in members for part in (when, member)]
+    """Return the entries by which the sweeper sends tokens whose sending was not confirmed at `when`."""
+    return [
+        part
+        for token in tokens
+        for part in (
+            when + unsent_mark(token.attempt, resumed=token.resumed),
+            f"{execution}|{token.node}|{encode_path(token.path)}",
+        )
+    ]
 
 
 def _skipped_wait(state: State, applied: decision.Applied, now: int) -> int:

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from rune.adapters.redis.client import Client
+from rune.adapters.redis.confirmations import SendConfirmations
 from rune.adapters.redis.encoding import (
     CachedExecution,
     ExecutionCache,
@@ -31,6 +32,7 @@ from rune.adapters.redis.encoding import (
     token_from_fields,
 )
 from rune.adapters.redis.keys import KeySpace
+from rune.adapters.redis.preload import Preloader
 from rune.adapters.redis.rebuild import REBUILD_LEASE_MS, RunningExecutions, StateRebuilder, WipeRecovery
 from rune.adapters.redis.snapshot import decode_state, finish_of, read_fields
 from rune.adapters.redis.streams import GROUP, NOTHING_SENT, ConsumerCleaner, Entry, StreamSender
@@ -54,6 +56,9 @@ MAX_BATCH = 32
 
 LANES = 8
 """Calls of one execution in flight when more than MAX_BATCH requests arrived meanwhile."""
+
+MIN_PAGE = 50
+"""Due members that are read of one partition even if the others have as many."""
 
 MAX_PREDICTED = 10_000
 MAX_ENDING = 10_000
@@ -150,6 +155,10 @@ class RedisState:
             self._send_applies, max_requests=MAX_BATCH, lanes=LANES
         )
         self._ending: OrderedDict[str, tuple[str, Entry]] = OrderedDict()
+        self.confirmations = SendConfirmations(client, keys, clock)
+        """Takes the tokens that the queue has confirmed."""
+        self._preloader = Preloader(client, keys, self._preload)
+        self._first_partition = 0
 
     async def run(self, name: str, execution: str, *arguments: Any, streams: tuple[str, ...] = ()) -> Any:
         """Call the function of a verb on an execution."""
@@ -419,21 +428,50 @@ class RedisState:
             self._sender.release(entry)
         self._executions.forget(execution)
 
+    async def close(self) -> None:
+        """Report what is left to report, and stop loading."""
+        await self._preloader.close()
+        await self.confirmations.close()
+
+    def forget(self, executions: Sequence[str]) -> None:
+        """Drop cached data of executions that have ended, in this process or another."""
+        for each in executions:
+            self._executions.forget(each)
+            self._predictor.forget(each)
+
     async def due_timers(self, limit: int) -> list[DueTimer]:
         now = await self.now()
         await self._recovery.work()
         executions = await self._due_members(self._keys.due, now, limit)
+        self._preloader.start(now)
         share = max(1, limit // max(1, len(executions)))
         fired = await asyncio.gather(*(self._fire_or_postpone(each.decode(), share) for each in executions))
         return [due for each in fired for due in each][:limit]
 
     async def _due_members(self, key: Callable[[int], str], now: int, limit: int) -> list[bytes]:
-        """Return up to `limit` due members of a sorted set over all partitions."""
+        """Return up to `limit` due members of a sorted set over all partitions, each time from another one on."""
+        partitions = self._keys.partitions
+        self._first_partition = (self._first_partition + 1) % partitions
+        most = max(min(limit, MIN_PAGE), 4 * limit // partitions)
         calls = (
-            self._client.call("ZRANGE", key(each), "-inf", now, "BYSCORE", "LIMIT", 0, limit)
-            for each in range(self._keys.partitions)
+            self._client.call(
+                "ZRANGE",
+                key((self._first_partition + each) % partitions),
+                "-inf",
+                now,
+                "BYSCORE",
+                "LIMIT",
+                0,
+                most,
+            )
+            for each in range(partitions)
         )
         return [member for found in await asyncio.gather(*calls) for member in found][:limit]
+
+    async def _preload(self, execution: str) -> None:
+        """Load an execution whose timer will be due soon. The sweeper sends what a lost state still had to send."""
+        if not await self._client.call("EXISTS", self._keys.of(execution)[0]):
+            await self._rebuilder.load(await self._executions.of(execution), owed=True, waits=False)
 
     async def _fire_or_postpone(self, execution: str, most: int) -> list[DueTimer]:
         """Fire timers; an execution that cannot be read is postponed so that it does not block the others."""

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from rune.adapters.redis.checks import check
 from rune.adapters.redis.client import Client
 from rune.adapters.redis.encoding import Plans, encode_path
+from rune.adapters.redis.keepalive import RedisKeepalive
 from rune.adapters.redis.keys import PARTITIONS, KeySpace
 from rune.adapters.redis.live import RedisLiveChannel
 from rune.adapters.redis.notifier import RedisNotifier, SubscriberClient
@@ -20,6 +21,7 @@ from rune.adapters.redis.streams import Streams, StreamSender
 from rune.core.execution.token import Path
 from rune.ports.clock import Clock
 from rune.ports.journal import Journal
+from rune.ports.keepalive import Keepalive
 from rune.ports.queue import DEFAULT_QUEUE, Route, default_route
 
 
@@ -32,6 +34,7 @@ class RedisStores:
         self.client = Client(url, run_number_key=self.keys.run_number)
         self._blocking = Client(url, deadline=None)
         self._queues: list[RedisQueue] = []
+        self._states: list[RedisState] = []
         self.notifier = RedisNotifier()
         self.processes = RedisProcessRegistry(self.client, self.keys)
         self.live = RedisLiveChannel(url, self.client, prefix)
@@ -63,7 +66,7 @@ class RedisStores:
         """Return the state. With a queue on the same server it sends tokens and deletes entries atomically with its
         own changes."""
         sender = None if queue is None else StreamSender(self.keys, queue)
-        return RedisState(
+        state = RedisState(
             self.client,
             self.keys,
             journal,
@@ -72,11 +75,36 @@ class RedisStores:
             running_executions=running_executions,
             sender=sender,
         )
+        if queue is not None:
+            queue.on_sent = state.confirmations.add
+        self._states.append(state)
+        return state
+
+    @asynccontextmanager
+    async def keepalive(
+        self, consumer: str, queues: Sequence[str] = (DEFAULT_QUEUE,), queue: RedisQueue | None = None
+    ) -> AsyncIterator[Keepalive]:
+        """Open a connection that renews what this process holds, in the event loop of the caller. With a queue, its
+        entries are renewed too."""
+        client = Client(self._url, run_number_key=self.keys.run_number)
+        try:
+            if queue is None:
+                yield RedisKeepalive(client, self.keys)
+            else:
+                streams = Streams(client, self.keys, consumer, queues)
+                yield RedisKeepalive(client, self.keys, streams, queue.held_entries)
+        finally:
+            await client.close()
 
     async def release(self, execution: str, node: int, path: Path) -> None:
         """Stop the sweeper from resending a token whose execution ended before the token was applied."""
         held = self.keys.held(self.keys.partition(execution))
         await self.client.call("ZREM", held, f"{execution}|{node}|{encode_path(path)}")
+
+    def _on_ended(self, executions: Sequence[str]) -> None:
+        for state in self._states:
+            state.forget(executions)
+        self.notifier.on_notification(executions)
 
     @asynccontextmanager
     async def running(self, clock: Clock) -> AsyncIterator[None]:
@@ -84,7 +112,7 @@ class RedisStores:
         prefix = self.keys.prefix
         channels = (
             SubscriberClient(self._url, f"{prefix}:nearer", lambda _: clock.wake()),
-            SubscriberClient(self._url, f"{prefix}:ended", self.notifier.on_notification),
+            SubscriberClient(self._url, f"{prefix}:ended", self._on_ended),
         )
         try:
             await check(self.client, self.keys)
@@ -98,5 +126,7 @@ class RedisStores:
         finally:
             for queue in self._queues:
                 await queue.close()
+            for state in self._states:
+                await state.close()
             for client in (*channels, self.client, self._blocking):
                 await client.close()

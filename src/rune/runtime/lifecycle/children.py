@@ -131,4 +131,4 @@ class Children:
             await self._finisher.finish(child, ABANDONED, now, counted=False)
         else:
             await self._finisher.notify_relatives(await self._data_cache.get(child), end)
-            self._data_cache.close(child)
+            self._data_cache.forget(child)

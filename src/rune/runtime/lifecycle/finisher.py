@@ -116,15 +116,24 @@ class Finisher:
             data = await self._data_cache.get(execution)
         except RuneError as error:
             log.warning("the completion of %s is left to the relay: %s", execution, error.message)
-        await self.release(execution, end)
         if data is not None:
+            data.ending = True
+        await self._release(execution, end)
+        if data is None:
+            self._data_cache.forget(execution)
+        else:
+            self._data_cache.close(execution)
+            # The completion is built from the cached values; the publisher drops them afterwards.
             publisher.publish_end(data, end)
 
     async def release(self, execution: str, end: ExecutionEnded) -> None:
         """Do everything that follows from a terminal row. Safe to repeat."""
+        await self._release(execution, end)
+        self._data_cache.forget(execution)
+
+    async def _release(self, execution: str, end: ExecutionEnded) -> None:
         await self._state.end(execution, end)
         await self._try_notify_relatives(execution, end)
-        self._data_cache.close(execution)
         self._waiters.notify(execution, end)
 
     async def notify_relatives(self, data: ExecutionData, end: ExecutionEnded) -> None:
@@ -173,12 +182,19 @@ class CompletionWaiters:
 
 
 class CompletionListener:
-    """Notifies callers in this process of ends that other processes recorded."""
+    """Notifies callers in this process of ends that other processes recorded, and drops what is cached of them."""
 
-    def __init__(self, journal: Journal, waiters: CompletionWaiters, notifier: Notifier) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        waiters: CompletionWaiters,
+        notifier: Notifier,
+        data_cache: ExecutionDataCache,
+    ) -> None:
         self._journal = journal
         self._waiters = waiters
         self._notifier = notifier
+        self._data_cache = data_cache
 
     async def run(self) -> None:
         """Wait for notifications until cancelled; query the ends of all awaited executions once in MAX_POLL_S."""
@@ -188,6 +204,8 @@ class CompletionListener:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(MAX_POLL_S):
                     notified = await self._notifier.ended()
+            for execution in notified:
+                self._data_cache.forget_ended(execution)
             await asyncio.sleep(MIN_POLL_S)
             awaited = self._waiters.executions
             if time.monotonic() - polled_at >= MAX_POLL_S:

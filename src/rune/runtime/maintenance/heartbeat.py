@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import logging
 import os
 import socket
 import time
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -17,6 +20,23 @@ from rune.ports.journal import StoreUnavailableError
 from rune.ports.processes import ProcessInfo, ProcessRegistry
 
 log = logging.getLogger("rune.heartbeat")
+
+SOURCES = frozenset({".py", ".lua", ".sql"})
+
+
+@cache
+def build_id() -> str:
+    """Return an id of the installed program: `RUNE_BUILD`, otherwise a hash of its files. It tells processes of one
+    version apart that run different builds."""
+    given = os.environ.get("RUNE_BUILD", "")
+    if given:
+        return given
+    digest = hashlib.blake2b(digest_size=5)
+    root = Path(rune.__file__).parent
+    for path in sorted(each for each in root.rglob("*") if each.suffix in SOURCES):
+        digest.update(str(path.relative_to(root)).encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def this_process(
@@ -31,6 +51,7 @@ def this_process(
         pid=pid,
         roles=roles,
         version=rune.__version__,
+        build=build_id(),
         started_at=now,
         queues=queues,
         slots=slots,
@@ -41,32 +62,31 @@ def this_process(
 class Heartbeat:
     """Sends heartbeats until cancelled, then removes the process from the registry."""
 
-    def __init__(self, registry: ProcessRegistry, process: ProcessInfo, busy: Callable[[], int]) -> None:
-        self._registry = registry
+    def __init__(self, process: ProcessInfo, busy: Callable[[], int]) -> None:
         self._process = process
         self._busy = busy
         self.beaten_at = 0.0
         """When the store last accepted a heartbeat (monotonic). The readiness check reads it."""
         self.interval_s = process.heartbeat_s
 
-    async def run(self) -> None:
-        """Send heartbeats until cancelled."""
+    async def run(self, registry: ProcessRegistry) -> None:
+        """Send heartbeats until cancelled. May run in another thread than the engine."""
         try:
             while True:
-                await self._send()
+                await self._send(registry)
                 await asyncio.sleep(self.interval_s)
         finally:
             with contextlib.suppress(StoreUnavailableError, TimeoutError):
                 async with asyncio.timeout(1):
-                    await self._registry.leave(self._process.name)
+                    await registry.leave(self._process.name)
 
     def drain(self) -> None:
         """Report from the next heartbeat on that this process receives no more work."""
         self._process = replace(self._process, draining=True)
 
-    async def _send(self) -> None:
+    async def _send(self, registry: ProcessRegistry) -> None:
         try:
-            await self._registry.heartbeat(replace(self._process, busy=self._busy()))
+            await registry.heartbeat(replace(self._process, busy=self._busy()))
             self.beaten_at = time.monotonic()
         except StoreUnavailableError as error:
             log.warning("store unavailable, heartbeat not sent: %s", error.message)

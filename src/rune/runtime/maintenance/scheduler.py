@@ -5,7 +5,9 @@ It sleeps until the next timer is due instead of polling.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Awaitable, Sequence
 
 from rune.ports.clock import Clock
 from rune.ports.journal import StoreUnavailableError
@@ -20,6 +22,9 @@ from rune.runtime.worker.leases import Leases
 log = logging.getLogger("rune.scheduler")
 
 BATCH = 500
+MAX_RESENT_AT_ONCE = 50
+"""Tokens that are sent again together. While the queue is unavailable, each of them is buffered once per attempt."""
+
 STORE_RETRY_DELAY_MS = 500
 SWEEP_PERIOD_MS = 1_000
 """A token whose worker died is sent again at most this long after its lease of 9 s has expired."""
@@ -70,27 +75,30 @@ class Scheduler:
     async def _turn(self) -> bool:
         """Fire one batch of due timers. Return whether there may be more."""
         fired = await self._state.due_timers(BATCH)
-        failure: Exception | None = None
-        for each in fired:
-            try:
-                await self._serve(each)
-            except Exception as error:
-                # The state has removed the other timers as well: what follows from them must not be lost.
-                failure = failure or error
-        if failure is not None:
-            raise failure
+        # The state has removed all of these timers: what follows from one must not be lost because of another.
+        await _all([self._serve(each) for each in fired])
         if self._clock.now() - self._swept_at >= SWEEP_PERIOD_MS:
             self._swept_at = self._clock.now()
             # Renew first: after a blocked event loop the sweep must not resend tokens that this process holds.
-            if self._clock.now() - self._renewed_at >= RENEWAL_PERIOD_MS:
+            if not self._leases.in_thread and self._clock.now() - self._renewed_at >= RENEWAL_PERIOD_MS:
                 self._renewed_at = self._clock.now()
                 await self._leases.renew()
-            for execution, token, priority in await self._state.unclaimed_tokens(BATCH):
-                await self._queue.send(execution, [token], priority)
+            await self._resend()
         if self._clock.now() - self._reconciled_at >= RECONCILE_PERIOD_MS:
             await self._children.recover(self._clock.now())
             self._reconciled_at = self._clock.now()
         return len(fired) >= BATCH
+
+    async def _resend(self) -> None:
+        """Send tokens that no worker holds. After a failure the rest is left to the next sweep."""
+        tokens = await self._state.unclaimed_tokens(BATCH)
+        for first in range(0, len(tokens), MAX_RESENT_AT_ONCE):
+            await _all(
+                [
+                    self._queue.send(execution, [token], priority)
+                    for execution, token, priority in tokens[first : first + MAX_RESENT_AT_ONCE]
+                ]
+            )
 
     async def _serve(self, due: DueTimer) -> None:
         """Send the tokens of a timer, and end the execution if the timer ended it."""
@@ -106,3 +114,10 @@ class Scheduler:
         due = await self._state.next_due()
         sweep = self._swept_at + SWEEP_PERIOD_MS
         return sweep if due is None else min(due, sweep)
+
+
+async def _all(work: Sequence[Awaitable[None]]) -> None:
+    """Wait for all of the work, then raise the first failure."""
+    for each in await asyncio.gather(*work, return_exceptions=True):
+        if isinstance(each, BaseException):
+            raise each

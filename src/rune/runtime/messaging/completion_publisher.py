@@ -56,6 +56,7 @@ class CompletionPublisher:
     def publish_end(self, data: ExecutionData, end: ExecutionEnded) -> None:
         """Publish the completion in the background; the outbox row is marked as done only after that."""
         if len(self._tasks) >= MAX_IN_FLIGHT:
+            data.forget()
             return
         task = asyncio.create_task(self._publish(data, end))
         self._tasks.add(task)
@@ -82,8 +83,7 @@ class CompletionPublisher:
             except ExecutionNotFoundError:
                 return  # retention has removed the execution
             body = await outbox.keep(row.number, await self._build(data, end))
-            self._data_cache.close(row.execution)
-            data.forget()
+            self._data_cache.forget(row.execution)
         await self._publisher.publish_completion(body)
 
     async def close(self) -> None:

@@ -68,7 +68,7 @@ class SelfContainedMessages:
         found: tuple[bytes, tuple[int, ...]] | None = self._plans.get(plan.hash)
         if found is None:
             found = canonical(plan.definition), ancestors(plan.graph)
-            self._plans.put(plan.hash, found, len(found[0]) + len(plan.ids) ** 2 // 8)
+            self._plans.put(plan.hash, plan.hash, found, len(found[0]) + len(plan.ids) ** 2 // 8)
         return found
 
     async def _context(

@@ -15,7 +15,7 @@ from rune.core.execution.inline_run import undecided
 from rune.core.execution.token import Path, Token
 from rune.ports.batcher import KeyedBatcher, SharedAnswer
 from rune.ports.processes import ProcessRegistry
-from rune.ports.queue import Route
+from rune.ports.queue import Route, SentCallback, ignore_sent
 from rune.ports.state import Applied, State
 from rune.runtime.state_wrapper import StateWrapper
 
@@ -106,11 +106,19 @@ class ServedQueuesFilter(StateWrapper):
     """Leaves tokens out of a resend while no worker reads their queue.
 
     A token that no worker has claimed for a minute counts as lost and is resent. Without a worker it is not lost but
-    waits, and a copy per minute would let the queue grow until a worker starts.
+    waits, and a copy per minute would let the queue grow until a worker starts. `postpone` is called with the tokens
+    that are left out, as if they had been sent.
     """
 
-    def __init__(self, state: State, route: Route, processes: ProcessRegistry | None) -> None:
+    def __init__(
+        self,
+        state: State,
+        route: Route,
+        processes: ProcessRegistry | None,
+        postpone: SentCallback = ignore_sent,
+    ) -> None:
         super().__init__(state)
+        self._postpone = postpone
         self._route = route
         self._processes = processes
 
@@ -121,4 +129,10 @@ class ServedQueuesFilter(StateWrapper):
             return found
         processes = await self._processes.list()
         served = {queue for each in processes if "worker" in each.roles for queue in each.queues}
-        return [each for each in found if await self._route(each[0], each[1]) in served]
+        kept: list[tuple[str, Token, int]] = []
+        for each in found:
+            if await self._route(each[0], each[1]) in served:
+                kept.append(each)
+            else:
+                self._postpone(each[0], [each[1]])
+        return kept

@@ -25,6 +25,12 @@ class Leases:
         self._held: dict[Key, Fence] = {}
         self._running: dict[Key, asyncio.Task[Any]] = {}
         self._lost: set[Key] = set()
+        self.in_thread = False
+        """Whether a thread renews the leases, so that no loop of the engine has to."""
+
+    def held(self) -> list[tuple[Key, Fence]]:
+        """Return the held leases. May be called in any thread."""
+        return list(self._held.copy().items())
 
     def hold(self, execution: str, token: Token, fence: Fence) -> None:
         self._held[(execution, token.node, token.path)] = fence
@@ -52,13 +58,16 @@ class Leases:
         return task is not None and task.uncancel() == 0
 
     async def renew(self) -> None:
-        held = list(self._held.items())
+        held = self.held()
         renewed = await asyncio.gather(*(self._state.renew(*key, fence) for key, fence in held))
         for (key, fence), still_held in zip(held, renewed, strict=True):
-            if not still_held and self._held.get(key) == fence:
-                self._lose(key)
+            if not still_held:
+                self.lose(key, fence)
 
-    def _lose(self, key: Key) -> None:
+    def lose(self, key: Key, fence: Fence) -> None:
+        """Cancel the task of a lease that could not be renewed, unless it was released or claimed again meanwhile."""
+        if self._held.get(key) != fence:
+            return
         del self._held[key]
         task = self._running.get(key)
         if task is not None:
@@ -66,7 +75,7 @@ class Leases:
             task.cancel()
 
     async def run(self) -> None:
-        """Renew until cancelled. Used by a process without a scheduler, which otherwise renews."""
+        """Renew until cancelled. Used by a process without a scheduler and without a thread, which otherwise renew."""
         while True:
             await asyncio.sleep(RENEWAL_INTERVAL_S)
             try:

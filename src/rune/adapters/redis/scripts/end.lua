@@ -9,7 +9,7 @@
 -- A crash before this: the finish timer fires or the entry is redelivered, and the worker finds the terminal row; the
 -- outbox relay finds it too.
 verbs['end'] = function()
-  redis.call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[6], KEYS[7])
+  redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3], KEYS[6], KEYS[7])
   redis.call('ZREM', KEYS[4], ARGV[3])
   if ARGV[4] then redis.call('ZREM', KEYS[5], ARGV[3] .. '|' .. ARGV[4]) end
   if ARGV[6] then

@@ -7,6 +7,6 @@ verbs.fold = function()
   if store.open() and ARGV[6] ~= '1' then return 'THERE' end
   if not redis.call('SET', KEYS[6], ARGV[4], 'NX', 'PX', tonumber(ARGV[5])) then return 'HELD' end
   -- Without fields every other function waits for the rebuild, so none changes the state that is being replaced.
-  redis.call('DEL', KEYS[1])
+  redis.call('UNLINK', KEYS[1])
   return string.format('%.0f', store.clock())
 end

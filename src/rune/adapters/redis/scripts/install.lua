@@ -17,7 +17,7 @@ verbs.install = function()
     if redis.call('GET', KEYS[6]) ~= ARGV[4] then return 0 end
     redis.call('PEXPIRE', KEYS[6], tonumber(ARGV[5]))
   end
-  if first then redis.call('DEL', KEYS[7], KEYS[2], KEYS[3]) end
+  if first then redis.call('UNLINK', KEYS[7], KEYS[2], KEYS[3]) end
   local function add(command, key, list)
     for i = 1, #list, 500 do redis.call(command, key, unpack(list, i, math.min(i + 499, #list))) end
   end

@@ -2,9 +2,10 @@
 -- KEYS     as in store.lua
 -- ARGV[4]  node, path of each (msgpack)
 -- RETURNS  reply with the unclaimed tokens; an execution without state becomes due at once
--- A crash after this: they are swept again one lease later.
+-- A crash after this: they are swept again after the time that a caller has to send them.
 verbs.sweep = function()
   local opened = store.open()
+  local unsent = {}
   for _, each in ipairs(cmsgpack.unpack(ARGV[4])) do
     local node, path = each[1], each[2]
     local member, name = ARGV[3] .. '|' .. text(node) .. '|' .. path, path .. '|' .. text(node)
@@ -15,13 +16,16 @@ verbs.sweep = function()
       local runs_out = claim and claim.u or 0
       if runs_out <= now then
         store.send(path, node, live)
-        runs_out = now + (claim and claim.u and LEASE or RESEND)
+        unsent[#unsent + 1] = store.unsent(live.t or 1, live.m)
+        unsent[#unsent + 1] = member
+      else
+        held[member] = runs_out - (meta.o or 0)
       end
-      held[member] = runs_out - (meta.o or 0)
     end
   end
   if opened then
     store.flush(true)
+    in_batches('ZADD', KEYS[5], unsent)
     return store.reply('ok')
   end
   for member in pairs(held) do redis.call('ZREM', KEYS[5], member) end

@@ -22,6 +22,7 @@ end
 
 -- Let a token wait until a running one is done, because the limit of parallel nodes is reached. Idempotent.
 function act.hold_back(path, node, token)
+  held[act.member(path, node)] = now + RESEND - (meta.o or 0)
   local waiting = store.get('z') or {}
   for i, each in ipairs(waiting) do
     if each[1] == node and each[2] == path then

@@ -15,6 +15,8 @@
 local LEASE = 9000
 -- ms after which sent tokens that no worker has claimed are sent again
 local RESEND = 60000
+-- ms after which tokens are sent again whose sending was not confirmed
+local UNSENT = 5000
 local BATCH, SCAN = 500, 512
 local KEYS, ARGV
 local verbs, store = {}, {}
@@ -280,7 +282,7 @@ function store.flush(keeps)
       redis.call('ZREM', KEYS[4], ARGV[3])
     end
   end
-  if gone then redis.call('DEL', KEYS[1], KEYS[2], KEYS[3]) else write_fields() end
+  if gone then redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3]) else write_fields() end
 end
 
 -- Whether a token that this call has emitted still has to run at its end.
@@ -298,17 +300,24 @@ local function stream_of(token, routes)
   return key == 6 and 8 + named or key + named + 1
 end
 
+-- The resend time of a token that the caller has to send. Its fraction marks it, and tells attempts and resumes of the
+-- token apart: 0.5 and more, in steps of 1/64, which are exact.
+function store.unsent(attempt, resumed)
+  local which = (2 * attempt + (resumed and 1 or 0)) % 32
+  return string.format('%.17g', now + UNSENT - (meta.o or 0) + 0.5 + which / 64)
+end
+
 -- Send tokens. Return those that the caller has to send, and schedule their resend in case it crashes first.
 function store.deliver(tokens)
   local sends = (ARGV[5] or '') ~= ''
   local routes = sends and ARGV[6] ~= '' and cmsgpack.unpack(ARGV[6]) or {}
-  local again, when = {}, whole(now + RESEND - (meta.o or 0))
+  local again = {}
   for _, each in ipairs(tokens) do
     if is_open(each) then
       if sends then
         redis.call('XADD', KEYS[stream_of(each, routes)], '*', 'x', ARGV[3], 't', cmsgpack.pack(each))
       elseif each[6] ~= 'expire' then
-        again[#again + 1] = when
+        again[#again + 1] = store.unsent(each[7], each[8])
         again[#again + 1] = ARGV[3] .. '|' .. text(each[1]) .. '|' .. each[2]
       end
     end

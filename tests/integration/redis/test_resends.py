@@ -1,0 +1,68 @@
+"""When the sweeper resends a token: soon while its sending is not confirmed, late once it is."""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+
+from rune.core.execution.token import Token
+from rune.testing.clock import VirtualClock
+from tests.support.chain_execution import ChainExecution, open_execution
+
+UNSENT_AFTER_MS = 5_001  # the time that a process has to send the tokens that it was given
+RESEND_AFTER_MS = 60_001  # the time after which a token that was sent and never claimed counts as lost
+LEASE_MS = 9_000
+
+
+def test_confirmed_token_is_not_sent_again_before_it_counts_as_lost(tmp_path: pathlib.Path) -> None:
+    async def unclaimed(execution: ChainExecution) -> list[Token]:
+        return [token for _, token, _ in await execution.state.unclaimed_tokens(10)]
+
+    async def go() -> tuple[Token, list[Token], list[Token], list[Token]]:
+        clock = VirtualClock()
+        async with open_execution(tmp_path, clock) as execution:
+            first = await execution.begin()
+            execution.state.confirmations.add("x", [first])
+            await execution.state.confirmations.report()
+            clock.advance(UNSENT_AFTER_MS)
+            waiting = await unclaimed(execution)
+            clock.advance(RESEND_AFTER_MS - UNSENT_AFTER_MS)
+            lost = await unclaimed(execution)
+            clock.advance(UNSENT_AFTER_MS)  # the process that had to send it again is gone
+            return first, waiting, lost, await unclaimed(execution)
+
+    first, waiting, lost, again = asyncio.run(go())
+    assert (waiting, lost, again) == ([], [first], [first])
+
+
+def test_late_confirmation_does_not_delay_resumed_token(tmp_path: pathlib.Path) -> None:
+    async def go() -> tuple[list[Token], list[Token]]:
+        clock = VirtualClock()
+        async with open_execution(tmp_path, clock) as execution:
+            first = await execution.begin()
+            execution.state.confirmations.add("x", [first])
+            await execution.suspend(first, 1_000)
+            clock.advance(1_000)
+            woken = [token for each in await execution.state.due_timers(10) for token in each.emitted]
+            await execution.state.confirmations.report()
+            clock.advance(UNSENT_AFTER_MS)  # the process that had to send the resumed token is gone
+            return woken, [token for _, token, _ in await execution.state.unclaimed_tokens(10)]
+
+    woken, late = asyncio.run(go())
+    assert len(woken) == 1
+    assert late == woken
+
+
+def test_confirmation_of_claimed_token_does_not_extend_its_lease(tmp_path: pathlib.Path) -> None:
+    async def go() -> tuple[Token, list[Token]]:
+        clock = VirtualClock()
+        async with open_execution(tmp_path, clock) as execution:
+            first = await execution.begin()
+            assert (await execution.state.claim("x", first, "w", leased=True)).fence is not None
+            execution.state.confirmations.add("x", [first])
+            await execution.state.confirmations.report()
+            clock.advance(LEASE_MS + 1)
+            return first, [token for _, token, _ in await execution.state.unclaimed_tokens(10)]
+
+    first, expired = asyncio.run(go())
+    assert expired == [first]
