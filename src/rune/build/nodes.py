@@ -383,6 +383,10 @@ def wait(
     unit: Literal["days", "hours", "minutes", "seconds"] | Expr = UNSET,
     date_time: str | Expr | None = UNSET,
     name_: str | Expr | None = UNSET,
+    title: str | Expr | None = UNSET,
+    description: str | Expr | None = UNSET,
+    schema: Mapping[str, Any] | None = UNSET,
+    choices: Sequence[str | Expr] | None = UNSET,
     **common: Unpack[Common],
 ) -> Node:
     """Waits for a duration, a date or a signal.
@@ -395,6 +399,10 @@ def wait(
     unit: Unit of `amount`.
     date_time: ISO 8601 date to wait for; a past date resumes immediately.
     name_: Name of the signal. Default: the node's id.
+    title: With a signal: what is asked, in one line.
+    description: With a signal: what is asked, in full.
+    schema: With a signal: JSON Schema of its value, for the form and the check.
+    choices: With a signal: possible decisions. The value is an object with one as `choice`.
 
     Output: `{resume_at, timer_id}`, or the signal's payload.
 
@@ -405,7 +413,17 @@ def wait(
     made: Node = place(
         "wait",
         id,
-        {"resume": resume, "amount": amount, "unit": unit, "date_time": date_time, "name": name_},
+        {
+            "resume": resume,
+            "amount": amount,
+            "unit": unit,
+            "date_time": date_time,
+            "name": name_,
+            "title": title,
+            "description": description,
+            "schema": schema,
+            "choices": choices,
+        },
         common,
     )
     return made
@@ -982,6 +1000,10 @@ KEYWORDS: Mapping[str, Mapping[str, str]] = {
         "unit": "unit",
         "date_time": "date_time",
         "name": "name_",
+        "title": "title",
+        "description": "description",
+        "schema": "schema",
+        "choices": "choices",
     },
     "edit": {"assignments": "assignments", "mode": "mode", "from": "from_"},
     "filter": {"input_array": "input_array", "expression": "expression", "rules": "rules", "match": "match"},
@@ -1070,6 +1092,8 @@ TEXTS: Mapping[str, Sequence[str]] = {
     "wait": (
         "date_time",
         "name",
+        "title",
+        "description",
     ),
     "edit": ("from",),
     "filter": ("expression",),

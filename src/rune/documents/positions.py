@@ -129,6 +129,8 @@ def _json_places(text: str) -> Places:
             opens = token in "{["
             places[path] = Place(position, None if level is None else level.key_at, opens)
             if opens:
+                if len(levels) == LIMITS.json_depth:
+                    return places  # deeper texts are invalid; their paths would need quadratic memory
                 levels.append(_Level(path, is_object=token == "{"))
     return places
 

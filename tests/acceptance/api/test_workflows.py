@@ -177,7 +177,8 @@ def test_rejection_lists_accepted_values(tmp_path: Path) -> None:
         )
         assert broken["detail"].startswith("document: not JSON")
         status = await server.get("/executions?status=done", 422)
-        assert "'running', 'paused', 'completed', 'failed', 'halted' or 'cancelled'" in status["detail"]
+        accepted = "one of `running`, `paused`, `completed`, `failed`, `halted`, `cancelled`, not `done`"
+        assert accepted in status["detail"]
         role = await server.post("/keys", {"name": "x", "role": "god"}, 422)
         assert "'viewer', 'runner', 'editor' or 'admin'" in role["detail"]
         assert (await server.get("/nowhere", 404))["detail"] == "no route matches /api/v1/nowhere"

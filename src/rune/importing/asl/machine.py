@@ -25,7 +25,7 @@ def is_asl(source: Any) -> bool:
         isinstance(source, dict)
         and isinstance(source.get("States"), dict)
         and isinstance(source.get("StartAt"), str)
-        and all(isinstance(each, dict) for each in source["States"].values())
+        and any(isinstance(each, dict) for each in source["States"].values())
     )
 
 

@@ -17,7 +17,6 @@ from rune.core.execution.rerun import failed_items, from_node, kept_results, unf
 from rune.core.execution.token import ROOT, Path, parse_path, path_text
 from rune.core.limits import LIMITS
 from rune.core.plan.model import Plan
-from rune.documents.input_schema import check_value
 from rune.documents.loader import check_input
 from rune.errors import InvalidDocumentError, RuneError
 from rune.ports.journal import (
@@ -92,6 +91,8 @@ def check_signal_value(plan: Plan, name: str, value: object) -> None:
             message = f"must be one of {', '.join(map(str, choices))}"
             problems.append(Problem("value.choice", INPUT_MISMATCH, message, "see `choices` of the node"))
     if isinstance(schema, dict):
+        from rune.documents.input_schema import check_value  # noqa: PLC0415 - a slow import that few nodes need
+
         problems += [
             msgspec.structs.replace(each, path=each.path.replace("input", "value", 1), hint="")
             for each in check_value(schema, value)
