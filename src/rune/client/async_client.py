@@ -224,6 +224,7 @@ class AsyncClient:
         workflow: str | None = None,
         version: str | int | None = None,
         failed_items: bool = False,
+        stuck: bool = False,
         labels: dict[str, str] | None = None,
         since: str | None = None,
         until: str | None = None,
@@ -237,13 +238,15 @@ class AsyncClient:
         page: int = 100,
     ) -> AsyncIterator[models.Execution]:
         """Yield executions, newest first, that match all filters: with one or any of several statuses; with
-        `failed_items`, ended ones in which an item failed; started from `since` to before `until`, times in ISO 8601
-        with an offset; ended with the error `code`; started by a `principal`. `after` is the id to continue after."""
+        `failed_items`, ended ones in which an item failed; with `stuck`, running ones without progress; started from
+        `since` to before `until`, times in ISO 8601 with an offset; ended with the error `code`; started by a
+        `principal`. `after` is the id to continue after."""
         filters = calls.execution_filters(
             status=status,
             workflow=workflow,
             version=version,
             failed_items=failed_items,
+            stuck=stuck,
             labels=labels,
             since=since or created_after,
             until=until,

@@ -78,6 +78,7 @@ def execution_filters(
     *,
     status: str | Sequence[str] | None = None,
     failed_items: bool = False,
+    stuck: bool = False,
     labels: dict[str, str] | None = None,
     version: str | int | None = None,
     **others: str | None,
@@ -86,6 +87,7 @@ def execution_filters(
     return {
         "status": status if status is None or isinstance(status, str) else list(status) or None,
         "failed_items": failed_items or None,
+        "stuck": stuck or None,
         "label": [f"{name}={value}" for name, value in (labels or {}).items()] or None,
         "version": None if version is None else str(version),
         **others,

@@ -708,6 +708,7 @@ class Worker(Model, frozen=True, kw_only=True):
     pid: int
     roles: list[str]
     version: str
+    build: str = ""
     started_at: str
     seen_at: str
     queues: tuple[str, ...] = ()

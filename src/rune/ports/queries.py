@@ -63,15 +63,16 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExecutionFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which executions to list: with one of these statuses, of a workflow, of a definition, with failed items, started
-    in a period (epoch ms, `until` excluded), that ended with an error code, that a principal started, children of an
-    execution, retries of one, with all of these labels, of workflows in one of these scopes. What is left out selects
-    all."""
+    """Which executions to list: with one of these statuses, of a workflow, of a definition, with failed items, running
+    without progress, started in a period (epoch ms, `until` excluded), that ended with an error code, that a principal
+    started, children of an execution, retries of one, with all of these labels, of workflows in one of these scopes.
+    What is left out selects all."""
 
     statuses: tuple[str, ...] = ()
     workflow: str | None = None
     hash: str | None = None
     failed_items: bool = False
+    stuck: bool = False
     since: int | None = None
     until: int | None = None
     code: str | None = None

@@ -9,7 +9,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 
 from rune.ports.inspection import CountsDeadLetters, ReportsBacklog, ReportsDepth
+from rune.ports.queries import ExecutionFilter
 from rune.runtime.backend import Backend
+from rune.runtime.queries.reader import ExecutionReader
 from rune.telemetry.counters import QueueStats, StoreStatsSnapshot
 
 log = logging.getLogger("rune.store_stats")
@@ -19,6 +21,11 @@ TIMEOUT_S = 5.0
 ROLES = ("worker", "scheduler")
 """Roles that are always reported, also when no process has them."""
 
+STUCK_CACHE_S = 60.0
+STUCK_PAGE_SIZE = 200
+STUCK_PASS_S = 1.0
+"""How long one query counts executions without progress; the next one continues."""
+
 MAX_DEAD_LETTERS = 1_000
 """Counting stops here: a larger number would not change what an operator does."""
 
@@ -26,7 +33,15 @@ MAX_DEAD_LETTERS = 1_000
 class StoreStats:
     """Reads the statistics for one process. Those of a store that does not answer are left out."""
 
-    def __init__(self, backend: Backend, busy: Callable[[], int], slots: int, roles: frozenset[str]) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        busy: Callable[[], int],
+        slots: int,
+        roles: frozenset[str],
+        reader: ExecutionReader | None = None,
+    ) -> None:
+        """With a `reader`, executions without progress are counted too."""
         self._backend = backend
         self._busy = busy
         self._slots = slots if "worker" in roles else 0
@@ -35,6 +50,10 @@ class StoreStats:
         self._last = StoreStatsSnapshot()
         self._read_at = -CACHE_S
         self._errors = 0
+        self._reader = reader
+        self._stuck_at = -STUCK_CACHE_S
+        self._stuck_after: str | None = None
+        self._stuck_found = 0
 
     async def read(self) -> StoreStatsSnapshot:
         """Return statistics that are at most CACHE_S old."""
@@ -46,6 +65,7 @@ class StoreStats:
                     self._query(self._dead_letters),
                     self._query(self._outbox),
                     self._query(self._timers),
+                    self._query(self._stuck),
                 )
                 self._read_at = time.monotonic()
         last, state = self._last, self._backend.state
@@ -90,6 +110,23 @@ class StoreStats:
         if isinstance(outbox, ReportsBacklog):
             backlog = await outbox.backlog()
             self._last.outbox_rows, self._last.outbox_lag = backlog.rows, backlog.lag
+
+    async def _stuck(self) -> None:
+        """Count executions without progress, rarely and bit by bit: each candidate may have to be folded."""
+        began = time.monotonic()
+        if self._reader is None or began - self._stuck_at < STUCK_CACHE_S:
+            return
+        while True:
+            page = await self._reader.search(
+                ExecutionFilter(stuck=True), after=self._stuck_after, limit=STUCK_PAGE_SIZE
+            )
+            self._stuck_found += len(page.executions)
+            self._stuck_after = page.next
+            if page.next is None:
+                self._last.stuck, self._stuck_found = self._stuck_found, 0
+                self._stuck_at = time.monotonic()
+            if page.next is None or time.monotonic() - began >= STUCK_PASS_S:
+                return
 
     async def _timers(self) -> None:
         self._last.timer_lag = None

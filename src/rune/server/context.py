@@ -50,7 +50,7 @@ class ServerContext:
         self.overviews = OverviewCache(engine, reader)
         self.statistics = StatisticsCache(reader.statistics, self.clock)
         self.probe = ReadinessProbe(engine, reader)
-        self.metrics = MetricsEndpoint(engine)
+        self.metrics = MetricsEndpoint(engine, reader)
         self.counters = engine.instrumentation.counters
         self.parsing = asyncio.Semaphore(1)
         self.stopping = asyncio.Event()

@@ -97,9 +97,9 @@ class ReportsMetrics(Protocol):
 class MetricsEndpoint:
     """The metrics of one engine and of its stores, in the text format of Prometheus."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, reader: ExecutionReader | None = None) -> None:
         self._engine = engine
-        self._gauges = StoreStats(engine.backend, lambda: engine.busy, engine.slots, engine.roles)
+        self._gauges = StoreStats(engine.backend, lambda: engine.busy, engine.slots, engine.roles, reader)
         self._metrics: PrometheusMetrics | None = None
 
     async def text(self) -> tuple[bytes, str]:

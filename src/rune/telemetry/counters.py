@@ -66,6 +66,7 @@ class Counters:
         "blocks",
         "blocks_longest",
         "blocks_seconds",
+        "clock_jumps",
         "deliveries",
         "ended",
         "executions",
@@ -83,6 +84,7 @@ class Counters:
         self.twins = 0
         self.blocks = 0
         self.blocks_seconds = self.blocks_longest = 0.0
+        self.clock_jumps = 0
         self.runs: dict[tuple[str, str], Histogram] = {}  # by node type and status
         self._plans: dict[str, list[Histogram]] = {}
         self.deliveries: defaultdict[str, int] = defaultdict(int)  # by verdict
@@ -179,6 +181,7 @@ class StoreStatsSnapshot(msgspec.Struct, kw_only=True):
     outbox_rows: int | None = None
     outbox_lag: float | None = None
     timer_lag: float | None = None
+    stuck: int | None = None
     rebuilds: int = 0
     busy: int = 0
     slots: int = 0

@@ -109,6 +109,8 @@ class PrometheusMetrics:
         yield _counter("rune_loop_blocks", blocks, counters.blocks)
         seconds = "Time the event loop was blocked, in periods of more than a second."
         yield _counter("rune_loop_blocked_seconds", seconds, counters.blocks_seconds)
+        jumps = "Jumps of the system clock by more than a second."
+        yield _counter("rune_clock_jumps", jumps, counters.clock_jumps)
         folds = "States rebuilt from the journal."
         yield _counter("rune_folds", folds, self._snapshot.rebuilds)
         letters = "Executions dead-lettered by this process."
@@ -147,6 +149,8 @@ class PrometheusMetrics:
             snapshot.outbox_lag,
         )
         yield _gauge("rune_timer_overdue_seconds", "Overdue time of the earliest timer.", snapshot.timer_lag)
+        stuck = "Running executions without progress for 15 minutes that wait for no time and no signal."
+        yield _gauge("rune_executions_stuck", stuck, snapshot.stuck)
         yield _gauge("rune_slots_busy", "Nodes running in this process.", snapshot.busy)
         yield _gauge(
             "rune_slots", "Maximum number of concurrently running nodes in this process.", snapshot.slots

@@ -11,6 +11,7 @@ import pytest
 
 from rune.runtime.maintenance.watchdog import LoopWatchdog
 from rune.telemetry.counters import Counters
+from tests.support.waiting import until
 
 
 def block_the_loop(seconds: float) -> None:
@@ -45,3 +46,22 @@ def test_a_loop_that_is_free_is_not_reported() -> None:
 
     asyncio.run(go())
     assert counters.blocks == 0
+
+
+def test_a_jump_of_the_clock_is_logged_and_counted(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counters, real, ahead = Counters(), time.time, 0.0
+    monkeypatch.setattr(time, "time", lambda: real() + ahead)
+
+    async def go() -> None:
+        nonlocal ahead
+        async with LoopWatchdog(counters).watching():
+            await until(lambda: any(each.name == "rune-watchdog" for each in threading.enumerate()))
+            await asyncio.to_thread(threading.Event().wait, 0.6)
+            ahead = -3600.0
+            await until(lambda: counters.clock_jumps == 1)
+
+    with caplog.at_level(logging.WARNING, "rune.watchdog"):
+        asyncio.run(asyncio.wait_for(go(), 30))
+    assert "the system clock jumped by -3600.0 s" in caplog.text

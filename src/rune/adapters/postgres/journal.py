@@ -215,6 +215,11 @@ class PostgresIndex:
         rows = await self._database.find_all(query("matching"), prefix, prefix + "\U0010ffff", limit)
         return [row["id"] for row in rows]
 
+    async def last_progress(self, execution: str) -> int | None:
+        """Return the time of the newest row of an execution."""
+        row = await self._database.find(query("last_fact"), execution)
+        return None if row is None else decode_fact(row["body"]).at
+
     async def claims(self, execution: str) -> dict[tuple[int, Path], int]:
         """Return how often each token was claimed."""
         rows = await self._database.find_all(query("claims"), execution)

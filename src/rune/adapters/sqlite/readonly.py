@@ -15,7 +15,7 @@ from rune.adapters.rows import list_page, summary_of
 from rune.adapters.search import ExecutionSearch, is_listed
 from rune.adapters.sqlite.database import MIGRATIONS, Database, WriteFunction, store_error
 from rune.adapters.statistics import ExecutionStatistics
-from rune.codec.facts import decode_path
+from rune.codec.facts import decode_fact, decode_path
 from rune.core.execution.token import Path as LineagePath
 from rune.ports.journal import NewerFormatError, StoreUnavailableError
 from rune.ports.queries import ALL_EXECUTIONS, STATUSES, ExecutionFilter, ExecutionsFound, Summary
@@ -157,6 +157,15 @@ class SqliteIndex:
             (prefix, prefix + "\U0010ffff", limit),
         )
         return [row[0] for row in rows]
+
+    async def last_progress(self, execution: str) -> int | None:
+        """Return the time of the newest row of an execution."""
+        row = self._database.reader.execute(
+            "SELECT body FROM fact WHERE execution = (SELECT n FROM execution WHERE id = ?)"
+            " ORDER BY seq DESC LIMIT 1",
+            (execution,),
+        ).fetchone()
+        return None if row is None else decode_fact(row[0]).at
 
     async def claims(self, execution: str) -> dict[tuple[int, LineagePath], int]:
         """Return how often each token of an execution was claimed."""

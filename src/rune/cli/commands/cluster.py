@@ -162,7 +162,8 @@ def _print(found: list[ProcessInfo]) -> None:
             duration(max(0, now - each.started_at)),
             duration(max(0, now - each.seen_at)),
             each.version,
+            clean(each.build),
         ]
         for each in found
     ]
-    print_table(["process", "roles", "queues", "busy", "up", "seen", "version"], rows)
+    print_table(["process", "roles", "queues", "busy", "up", "seen", "version", "build"], rows)

@@ -70,6 +70,13 @@ def list_executions(
     failed_items: Annotated[
         bool, typer.Option("--failed-items", help="Only ended executions in which an item of a split failed.")
     ] = False,
+    stuck: Annotated[
+        bool,
+        typer.Option(
+            "--stuck",
+            help="Only running executions without progress for 15 minutes that wait for no time and no signal.",
+        ),
+    ] = False,
     workflow: Annotated[
         str | None, typer.Option("--workflow", "-w", help="Only executions of this workflow.")
     ] = None,
@@ -133,6 +140,7 @@ def list_executions(
             workflow=workflow,
             hash=hash,
             failed_items=failed_items,
+            stuck=stuck,
             labels=labels_of(tuple(label or ())),
             since=_ago(since),
             until=_ago(until),

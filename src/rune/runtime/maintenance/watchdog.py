@@ -1,6 +1,7 @@
-"""Watches the event loop from a thread, and reports what blocked it.
+"""Watches the event loop and the system clock from a thread, and reports what blocked the loop and jumps of the clock.
 
-A blocked loop runs no node, answers no request and renews no lease, and it cannot report itself.
+A blocked loop runs no node and answers no request, and it cannot report itself. A clock that jumps makes schedules fire
+early or late, and the times of logs and of the API wrong; the timers of a cluster follow the clock of the store.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from rune.telemetry.counters import Counters
 log = logging.getLogger("rune.watchdog")
 
 BLOCKED_S = 1.0
+JUMP_S = 1.0
+"""A smaller change of the clock is an adjustment."""
+
 PERIOD_S = 0.25
 MAX_FRAMES = 30
 
@@ -47,7 +51,9 @@ class LoopWatchdog:
             self._stop.set()
 
     def _watch(self, loop: asyncio.AbstractEventLoop, thread: int) -> None:
+        ahead = time.time() - time.monotonic()
         while not self._stop.wait(min(PERIOD_S, self._blocked_s / 4)):
+            ahead = self._check_clock(ahead)
             asked = self._asked
             if asked is None:
                 self._asked = time.monotonic()
@@ -57,6 +63,14 @@ class LoopWatchdog:
                     return
             elif not self._reported and time.monotonic() - asked > self._blocked_s:
                 self._report(thread)
+
+    def _check_clock(self, before: float) -> float:
+        """Compare the system clock with one that only runs; return by how much it is ahead."""
+        ahead = time.time() - time.monotonic()
+        if abs(ahead - before) > JUMP_S:
+            self._counters.clock_jumps += 1
+            log.warning("the system clock jumped by %+.1f s", ahead - before)
+        return ahead
 
     def _report(self, thread: int) -> None:
         """Log the stack of the loop while it is blocked: afterwards it is gone."""

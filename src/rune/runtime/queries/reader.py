@@ -14,11 +14,22 @@ from rune.core.execution.token import Path
 from rune.core.plan.model import Plan
 from rune.ports.blobs import BlobStore
 from rune.ports.journal import ExecutionRecord, Journal, StoredFact
-from rune.ports.queries import Event, Executions, NodeRun, Statistics
+from rune.ports.queries import (
+    ALL_EXECUTIONS,
+    Event,
+    ExecutionCount,
+    ExecutionFilter,
+    Executions,
+    ExecutionsFound,
+    NodeRun,
+    Statistics,
+    Summary,
+)
 from rune.ports.workflows import WorkflowStore
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.queries.attempts import AttemptReader
 from rune.runtime.queries.history import History
+from rune.runtime.queries.stuck import StuckExecutions
 from rune.runtime.values import ExecutionNotFoundError
 
 BATCH = 1_000
@@ -36,6 +47,9 @@ class ExecutionIndex(Executions, Protocol):
 
     async def claims(self, execution: str) -> dict[tuple[int, Path], int]:
         """Return how often each token was claimed."""
+
+    async def last_progress(self, execution: str) -> int | None:
+        """Return the time of the newest row of an execution (epoch ms); None if it has none."""
 
 
 class ReadSnapshot(Protocol):
@@ -66,16 +80,34 @@ class ExecutionReader:
         self._plans = plans
         self.version = snapshots.version
         self.snapshot = snapshots.snapshot
-        self.executions = index.executions
         self.execution = index.execution
-        self.search = index.search
-        self.count = index.count
         self.statistics = index.statistics
         self.matching = index.matching
         self.claims = index.claims
+        self.last_progress = index.last_progress
+        self.stuck = StuckExecutions(index, self)
         self.workflows = workflows
         self.definition = journal.definition
         self.dead_letters = journal.dead_letters
+
+    async def executions(
+        self, wanted: ExecutionFilter = ALL_EXECUTIONS, *, after: str | None = None, limit: int = 50
+    ) -> list[Summary]:
+        """Return executions, newest first, starting after the one with id `after`."""
+        if wanted.stuck:
+            return await self.stuck.all(wanted, after=after, limit=limit)
+        return await self._index.executions(wanted, after=after, limit=limit)
+
+    async def search(
+        self, wanted: ExecutionFilter, *, after: str | None = None, limit: int = 50
+    ) -> ExecutionsFound:
+        """Return a page of executions, newest first; it may be short and still have a next one."""
+        source = self.stuck if wanted.stuck else self._index
+        return await source.search(wanted, after=after, limit=limit)
+
+    async def count(self, wanted: ExecutionFilter) -> ExecutionCount:
+        """Count executions, exactly up to some thousand."""
+        return await (self.stuck if wanted.stuck else self._index).count(wanted)
 
     async def accepted(self, execution: str) -> ExecutionRecord:
         """Return the record of an execution."""

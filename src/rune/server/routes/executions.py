@@ -208,6 +208,12 @@ class ExecutionQuery(Page):
     failed_items: Annotated[
         bool, Field(description="Only ended executions in which at least one item of a split failed.")
     ] = False
+    stuck: Annotated[
+        bool,
+        Field(
+            description="Only running executions without progress for 15 minutes that wait for no time and no signal."
+        ),
+    ] = False
     label: list[Label] = Field(default=[])
     since: Annotated[
         AwareDatetime | None, Field(description="Only executions that started at this time or later.")
@@ -286,6 +292,9 @@ async def _find_text(
     if by_id:
         named = [await server.reader.execution(id) for id in by_id]
         seen = [each for each in named if each is not None and matches_filter(each, wanted)]
+        if wanted.stuck:
+            now = server.clock.now()
+            seen = [each for each in seen if await server.reader.stuck.is_stuck(each, now)]
         return sorted(seen, key=lambda each: -each.started_at), None
     found: list[Summary] = []
     after, scanned = query.cursor, 0
@@ -318,6 +327,7 @@ async def _filter(server: ServerContext, query: ExecutionQuery, caller: Principa
         workflow=query.workflow,
         hash=hash,
         failed_items=query.failed_items,
+        stuck=query.stuck,
         labels=dict(each.split("=", 1) for each in query.label),
         since=max(since, default=None),
         until=None if query.until is None else _ms(query.until),

@@ -18,6 +18,7 @@ from rune.nodes.registry import UnknownNodeTypeError, describe, described
 from rune.ports.inspection import QueueDepth, ReportsDepth
 from rune.ports.processes import ProcessInfo
 from rune.runtime.clock import iso
+from rune.runtime.maintenance.heartbeat import build_id
 from rune.server.auth import requires
 from rune.server.context import ServerContext
 from rune.server.health import HEALTH
@@ -41,6 +42,7 @@ class WorkerView(View, frozen=True, kw_only=True):
     pid: int
     roles: list[str]
     version: str
+    build: str
     started_at: str
     seen_at: str
     queues: list[str]
@@ -105,6 +107,7 @@ def _this_process(server: ServerContext) -> ProcessInfo:
         pid=os.getpid(),
         roles=("api", "scheduler", "worker"),
         version=rune.__version__,
+        build=build_id(),
         started_at=server.started_at,
         seen_at=server.clock.now(),
         queues=("default",),
@@ -122,6 +125,7 @@ def _worker(member: ProcessInfo) -> WorkerView:
         pid=member.pid,
         roles=list(member.roles),
         version=member.version,
+        build=member.build,
         started_at=moment(member.started_at),
         seen_at=moment(member.seen_at),
         queues=list(member.queues),

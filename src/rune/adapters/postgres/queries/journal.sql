@@ -110,6 +110,10 @@ noted AS (
 SELECT count(*) AS before, coalesce(bool_or(c.incarnation = $4 AND c.fence = $5), false) AS known
 FROM e JOIN claim AS c ON c.execution = e.n AND c.node = $2 AND c.path = $3
 
+-- name: last_fact
+-- The newest fact of execution $1. Read-only.
+SELECT f.body FROM execution AS e JOIN fact AS f ON f.execution = e.n WHERE e.id = $1 ORDER BY f.seq DESC LIMIT 1
+
 -- name: claims
 -- How often each token of execution $1 was claimed. Read-only.
 SELECT c.node, c.path, count(*) AS count FROM execution AS e JOIN claim AS c ON c.execution = e.n
