@@ -54,6 +54,7 @@ def unicode_escaped(value: str) -> str:
 
 @given(LONG_VALUES, st.binary(max_size=80), st.booleans())
 @example("hunter2hunter2", b"x" * 50, True)
+@example("hunter2Lunter2", b"x" * 50, False)
 def test_escaped_wrapped_and_hex_secret_is_redacted(value: str, before: bytes, indented: bool) -> None:
     raw = value.encode("utf-8", "surrogatepass")
     wrapped = base64.encodebytes(before + raw + b"tail").decode()
