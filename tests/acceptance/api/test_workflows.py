@@ -180,7 +180,7 @@ def test_rejection_lists_accepted_values(tmp_path: Path) -> None:
         accepted = "one of `running`, `paused`, `completed`, `failed`, `halted`, `cancelled`, not `done`"
         assert accepted in status["detail"]
         role = await server.post("/keys", {"name": "x", "role": "god"}, 422)
-        assert "'viewer', 'runner', 'editor' or 'admin'" in role["detail"]
+        assert "one of `viewer`, `approver`, `runner`, `editor`, `admin`" in role["detail"]
         assert (await server.get("/nowhere", 404))["detail"] == "no route matches /api/v1/nowhere"
         assert (await server.ask("DELETE", "/workflows", 405))["detail"].startswith("DELETE is not allowed")
 
