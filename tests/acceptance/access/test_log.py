@@ -16,6 +16,7 @@ from tests.support.api_server import HELLO, RunningServer, run
 QUIET = {
     "executions.start_definition",
     "executions.start",
+    "executions.running",
     "dead_letters.list",
     "triggers.list",
     "triggers.find",
