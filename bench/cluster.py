@@ -39,9 +39,10 @@ from bench.cluster_load import (
 )
 from bench.cluster_stores import Stores, limit, running, slowest
 from rune.adapters.redis.client import Client, info
-from rune.adapters.redis.keys import KeySpace
-from rune.bench import workloads
-from rune.bench.measures import MAX_FAIR_RATIO, completed, percentile
+from rune.adapters.redis.encoding import KeySpace
+from rune.cli.bench import workloads
+from rune.cli.bench.measures import MAX_FAIR_RATIO
+from rune.cli.bench.workloads import completed, percentile
 from rune.cli.commands.serve import quick_loop
 from rune.core.plan.model import Plan
 from rune.runtime.engine import Engine

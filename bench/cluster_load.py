@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from bench.cluster_stores import Bench, Stores, Usage, running, slowest
-from rune.bench import workloads
-from rune.bench.measures import completed, percentile
 from rune.bootstrap import cluster
+from rune.cli.bench import workloads
+from rune.cli.bench.workloads import completed, percentile
 from rune.core.plan.model import Plan
 from rune.ports.state import DueTimer
 from rune.runtime.engine import Engine

@@ -13,7 +13,7 @@ import sys
 
 
 def measure(name: str, scale: str) -> dict[str, float]:
-    command = [sys.executable, "-m", "rune.bench", name, scale]
+    command = [sys.executable, "-m", "rune.cli.bench", name, scale]
     found: dict[str, float] = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
     return found
 

@@ -2,8 +2,9 @@
 
     python bench/looking.py [--executions 1000000] [--items 100000] [--rounds 10] [--postgres [postgresql://…]]
 
-The rows are written without an engine. One execution in ten failed, one in a hundred has a label, one in a thousand was
-started by another principal. Times include the statements and the decoding, not HTTP; the overview is CPU time.
+The rows are written without an engine, as of one day. One execution in ten failed, one in a hundred has a label, one
+in a thousand was started by another principal. Times include the statements and the decoding, not HTTP; the overview is
+CPU time.
 """
 
 from __future__ import annotations
@@ -29,14 +30,16 @@ import msgspec  # noqa: E402
 from rune.adapters.rows import end_terms, start_terms  # noqa: E402
 from rune.adapters.sqlite.database import Database, migrate  # noqa: E402
 from rune.adapters.sqlite.readonly import SqliteIndex  # noqa: E402
+from rune.adapters.sqlite.stores import SqliteCounts  # noqa: E402
 from rune.core.execution.fact import ExecutionEnded, NodeResult  # noqa: E402
 from rune.core.execution.outcome import Error  # noqa: E402
 from rune.ports.journal import ExecutionRecord, StoredFact  # noqa: E402
-from rune.ports.queries import ExecutionFilter  # noqa: E402
+from rune.ports.queries import CountStore, ExecutionFilter  # noqa: E402
 from rune.runtime.queries.item_bytes import item_bytes  # noqa: E402
 from rune.runtime.queries.overview import Overview  # noqa: E402
 from rune.runtime.queries.reader import ExecutionIndex  # noqa: E402
-from rune.server.graphs import graph_view  # noqa: E402
+from rune.server.views.graphs import graph_view  # noqa: E402
+from rune.server.views.statistics import StatisticsCache  # noqa: E402
 from rune.testing.harness import compiled  # noqa: E402
 
 NOW = 1_800_000_000_000
@@ -62,15 +65,30 @@ WIDE: dict[str, Any] = {
 
 Row = tuple[int, str, str, str, str, int, int, bytes, bytes]
 Batch = tuple[list[Row], list[tuple[str, int]]]
+Opened = tuple[ExecutionIndex, CountStore]
+
+
+class FixedClock:
+    """A clock that stands still."""
+
+    def now(self) -> int:
+        return NOW
+
+    async def sleep_until(self, when: int | None) -> None:
+        await asyncio.Event().wait()
+
+    def wake(self) -> None:
+        """Nothing sleeps."""
 
 
 def batches(executions: int) -> Iterator[Batch]:
-    """Yield rows of executions, one per second, and their terms."""
+    """Yield rows of executions of one day, and their terms."""
+    interval = max(1, DAY_MS // executions)
     for begin in range(0, executions, 10_000):
         rows: list[Row] = []
         terms: list[tuple[str, int]] = []
         for n in range(begin + 1, min(begin + 10_000, executions) + 1):
-            at = NOW - (executions - n) * 1_000
+            at = NOW - (executions - n) * interval - 1_000
             failed = n % 10 == 0
             error = Error(f"CODE_{n % 1_000 // 10}", "it failed") if failed else None
             end = ExecutionEnded(at + 500, "failed" if failed else "completed", error)
@@ -90,7 +108,7 @@ def batches(executions: int) -> Iterator[Batch]:
 
 
 @contextlib.asynccontextmanager
-async def sqlite_index(executions: int) -> AsyncIterator[ExecutionIndex]:
+async def sqlite_index(executions: int) -> AsyncIterator[Opened]:
     with tempfile.TemporaryDirectory(prefix="rune-bench-") as home:
         path = Path(home) / "rune.db"
         db = sqlite3.connect(path, isolation_level=None)
@@ -109,16 +127,16 @@ async def sqlite_index(executions: int) -> AsyncIterator[ExecutionIndex]:
         db.close()
         database = Database(path)
         database.start()
-        yield SqliteIndex(database)
+        yield SqliteIndex(database), SqliteCounts(database)
         database.close()
 
 
 @contextlib.asynccontextmanager
-async def postgres_index(dsn: str, executions: int) -> AsyncIterator[ExecutionIndex]:
+async def postgres_index(dsn: str, executions: int) -> AsyncIterator[Opened]:
     import asyncpg  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra
 
-    from rune.adapters.postgres.migrations import migrate as migrate_postgres  # noqa: PLC0415
-    from rune.adapters.postgres.stores import postgres  # noqa: PLC0415
+    from rune.adapters.postgres.schema import migrate as migrate_postgres  # noqa: PLC0415
+    from rune.adapters.postgres.stores import PostgresCounts, postgres  # noqa: PLC0415
 
     await migrate_postgres(dsn)
     connection = await asyncpg.connect(dsn)
@@ -133,7 +151,7 @@ async def postgres_index(dsn: str, executions: int) -> AsyncIterator[ExecutionIn
     await connection.execute("ANALYZE")
     await connection.close()
     async with postgres(dsn) as opened:
-        yield opened.index
+        yield opened.index, PostgresCounts(opened.database)
 
 
 async def measure(name: str, rounds: int, work: Callable[[], Awaitable[Any]]) -> None:
@@ -145,9 +163,9 @@ async def measure(name: str, rounds: int, work: Callable[[], Awaitable[Any]]) ->
     print(f"  {name}: first {times[0]:.1f} ms, median {statistics.median(times):.1f} ms", flush=True)
 
 
-async def measure_index(index: ExecutionIndex, executions: int, rounds: int) -> None:
+async def measure_index(index: ExecutionIndex, counts: CountStore, executions: int, rounds: int) -> None:
     rare = f"{executions // 2 // 100 * 100}"
-    middle = NOW - executions * 500
+    middle = NOW - DAY_MS // 2
     filters = {
         "all": ExecutionFilter(),
         "status failed": ExecutionFilter(statuses=("failed", "halted")),
@@ -167,9 +185,15 @@ async def measure_index(index: ExecutionIndex, executions: int, rounds: int) -> 
         await measure(f"page of 50, {name}", rounds, functools.partial(index.search, wanted, limit=50))
     await measure("count, status failed", rounds, lambda: index.count(filters["status failed"]))
     statistics_of = index.statistics
-    await measure(
-        "ended in a day, by workflow and status", rounds, lambda: statistics_of.ended(NOW - DAY_MS, NOW)
-    )
+
+    def a_day() -> Awaitable[Any]:
+        # A new cache each time: what a server keeps in memory is not used.
+        return StatisticsCache(statistics_of, counts, FixedClock()).series(NOW - DAY_MS, NOW + 1, 3_600_000)
+
+    await measure("figures of a day in hours, counted anew", min(rounds, 3), a_day)
+    filling = StatisticsCache(statistics_of, counts, FixedClock())
+    await measure("count a day in advance", 1, filling.fill)
+    await measure("figures of a day in hours, counted in advance", rounds, a_day)
     await measure("open", rounds, statistics_of.open)
     await measure("20 newest of a workflow", rounds, lambda: statistics_of.recent("flow-3", 20))
     await measure("200 durations of a workflow", rounds, lambda: statistics_of.durations("flow-3", 200))
@@ -215,7 +239,7 @@ async def main(options: argparse.Namespace) -> None:
     measure_overview(options.items)
     async with contextlib.AsyncExitStack() as stack:
         if options.postgres is None:
-            index = await stack.enter_async_context(sqlite_index(options.executions))
+            index, counts = await stack.enter_async_context(sqlite_index(options.executions))
         else:
             dsn = options.postgres
             if not dsn:
@@ -224,9 +248,9 @@ async def main(options: argparse.Namespace) -> None:
                 started = new_server(Path(tempfile.gettempdir()))
                 stack.callback(started.stop)
                 dsn = started.create("looking")
-            index = await stack.enter_async_context(postgres_index(dsn, options.executions))
+            index, counts = await stack.enter_async_context(postgres_index(dsn, options.executions))
         print(f"{options.executions:,} executions")
-        await measure_index(index, options.executions, options.rounds)
+        await measure_index(index, counts, options.executions, options.rounds)
 
 
 if __name__ == "__main__":

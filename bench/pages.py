@@ -33,7 +33,7 @@ from rune.adapters.sqlite.database import (  # noqa: E402
     write_rows,
     write_starts,
 )
-from rune.bench import baseline  # noqa: E402
+from rune.cli.bench import workloads  # noqa: E402
 from rune.codec.facts import Inline, encode_fact, fact_columns  # noqa: E402
 from rune.core.definition.model import canonical  # noqa: E402
 from rune.core.execution.fact import ExecutionEnded, Fact, NodeResult  # noqa: E402
@@ -73,8 +73,8 @@ def facts(plan: Plan, items: int) -> Iterator[Fact]:
 
 def fill(path: Path, executions: int, items: int) -> str:
     """Write the database; return the id of the execution with many items."""
-    baseline.fill(path, executions * 9 // 10, ended_by=NOW - 10**9)
-    baseline.fill(path, executions // 10, ended_by=NOW - 10**6, workflow="other", status="failed")
+    workloads.fill(path, executions * 9 // 10, ended_by=NOW - 10**9)
+    workloads.fill(path, executions // 10, ended_by=NOW - 10**6, workflow="other", status="failed")
     plan = compiled(WIDE)
     id = f"x{NOW:012x}{0:014x}"
     accepted = ExecutionRecord(id=id, workflow="wide", hash=plan.hash, at=NOW, input=b'{"items": []}')

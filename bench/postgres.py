@@ -25,7 +25,7 @@ import asyncpg  # type: ignore[import-untyped]
 from bench.bare import INSERT
 from rune.adapters.postgres.journal import PostgresJournal
 from rune.adapters.postgres.journal_writes import Columns, arrays, columns
-from rune.adapters.postgres.migrations import migrate
+from rune.adapters.postgres.schema import migrate
 from rune.adapters.postgres.stores import postgres
 from rune.codec.facts import Inline
 from rune.core.execution.fact import NodeResult

@@ -34,7 +34,7 @@ from bench.cluster_stores import running
 from bench.rabbitmq_backlog import drain
 from bench.rabbitmq_hops import MESSAGES, hops
 from bench.rabbitmq_stores import Brokered, Statuses
-from rune.bench.measures import percentile
+from rune.cli.bench.workloads import percentile
 from rune.cli.commands.serve import quick_loop
 from tests.support.services.rabbitmq import new_broker
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from bench.cluster_stores import Bench, running
 from bench.rabbitmq_stores import Brokered
 from rune.adapters.rabbitmq.amqp.client import Channel, connect
-from rune.bench import workloads
+from rune.cli.bench import workloads
 from tests.support.services.fleet import Process
 
 QUEUE = "workflow.execution"

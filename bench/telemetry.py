@@ -19,9 +19,9 @@ from typing import Any
 sys.path.pop(0)
 
 from rune.adapters.sqlite.queue import QueueAges
-from rune.bench import workloads
-from rune.bench.measures import completed
 from rune.bootstrap import running_engine
+from rune.cli.bench import workloads
+from rune.cli.bench.workloads import completed
 from rune.runtime.worker import executor
 from rune.settings import Settings
 from rune.telemetry.counters import Counters

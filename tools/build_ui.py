@@ -96,11 +96,16 @@ def _same(one: Path, two: Path) -> bool:
     return filecmp.cmp(one, two, shallow=False)
 
 
+def test() -> None:
+    """Run the unit tests; RUNE_WHOLE=1 runs their matrices in full."""
+    run_node("vitest", "run", "--reporter=dot")
+
+
 def check() -> int:
     """Check types, run the unit tests and compare a fresh build with the committed one."""
     write_types()
     run_node("tsc", "--noEmit")
-    run_node("vitest", "run", "--reporter=dot")
+    test()
     with tempfile.TemporaryDirectory() as folder:
         build(Path(folder))
         changed = differences(Path(folder), ASSETS)
@@ -124,11 +129,13 @@ def main(command: str) -> int:
             shutil.copytree(folder, ASSETS)
     elif command == "check":
         return check()
+    elif command == "test":
+        test()
     elif command == "dev":
         write_types()
         run_node("vite")
     else:
-        print("usage: build_ui.py install|build|check|dev", file=sys.stderr)
+        print("usage: build_ui.py install|build|check|test|dev", file=sys.stderr)
         return 2
     return 0
 

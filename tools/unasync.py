@@ -26,7 +26,7 @@ REPLACEMENTS = {
     r"\basync_transport\b": "sync_transport",
     r"\bAsynchronous\b": "Synchronous",
     r"\b__a(enter|exit)__\b": r"__\1__",
-    r"\ba(close|read|iter_lines)\b": r"\1",
+    r"\ba(close|read|iter_bytes|iter_lines)\b": r"\1",
 }
 RUFF = (
     # unused imports, order of imports, `yield from` for loops that only yield

@@ -19,9 +19,9 @@ from bench.cluster_load import new_folder
 from bench.cluster_stores import Stores, running
 from bench.peers.figures import CHAIN_STEPS, CONCURRENCY, WARM_UP, report
 from bench.rabbitmq_stores import Brokered
-from rune.bench import workloads
-from rune.bench.measures import completed
 from rune.bootstrap.sqlite import running_engine
+from rune.cli.bench import workloads
+from rune.cli.bench.workloads import completed
 from rune.cli.commands.serve import quick_loop
 from rune.runtime.engine import Engine
 from rune.settings import Settings

@@ -36,7 +36,8 @@ RuneError                              base of all errors that Rune raises on pu
 ├── runtime.messaging.foreign_messages UnknownScopeError, DefinitionMismatchError, UnknownNodeError
 ├── adapters.sqlite.backup             InvalidBackupError
 ├── adapters.postgres.database         DatabaseRefusedError, OutOfLocksError (a StoreUnavailableError)
-├── adapters.redis.client              RedisError, InvalidAddressError
+├── adapters.redis.client              RedisError (RedirectionError), InvalidAddressError,
+│                                      RefusalError (a StoreUnavailableError)
 ├── adapters.redis.checks              UnsuitableServerError
 ├── adapters.rabbitmq.amqp.errors      AmqpError (InvalidAddressError, ConnectionRefusedByBrokerError,
 │                                      ChannelClosedError, PublishError (UnroutableError, NackedError),

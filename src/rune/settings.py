@@ -41,7 +41,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     home: str = ".rune"
     journal: str = ""  # `sqlite:///path` or `postgresql://…`; empty: `rune.db` in the home folder
-    state: str = "embedded"  # or `redis://…`
+    state: str = "embedded"  # or `redis://…`; with several hosts, separated by commas: a Redis Cluster
     queue: str = "embedded"  # or `redis://…`, `amqp://…`
     blob: str = "embedded"  # in the journal's store; or `file:///folder`, `s3://bucket/prefix`
     queues: tuple[str, ...] = ("default",)  # cluster: the queues whose nodes a worker runs
@@ -55,6 +55,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     partitions: int = 16  # cluster: fixed at its first start
     durability: Literal["full", "relaxed"] = "full"  # relaxed: a power cut may lose recent writes
     in_place: bool = True  # run pure successors in the same commit instead of sending them
+    sticky: Literal["auto", "on", "off"] = "auto"  # cluster: keep an only successor in its worker
+    chunk: int = 64  # pure items of a fan-out that run and commit together; 1: each alone
     slots: int = 256  # nodes that run concurrently in one process
     expression_ms: int = 5_000  # CPU time that the expressions of one node may take
     heartbeat: float = 5.0  # seconds between two heartbeats of a process of a cluster
@@ -121,6 +123,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return self.queue.startswith(AMQP)
 
     @property
+    def keeps_successors(self) -> bool:
+        """Whether a worker goes on with the only successor of a token instead of sending it."""
+        return self.clustered and (self.sticky == "on" or (self.sticky == "auto" and not self.brokered))
+
+    @property
     def runs_with(self) -> str:
         """The command that runs executions, for hints in messages."""
         return "rune serve worker" if self.clustered else "rune run"
@@ -172,6 +179,37 @@ def load_settings(environment: Mapping[str, str] | None = None, folder: Path | N
     _check_bounds(settings)
     _check_combination(settings)
     return settings
+
+
+class SettingValue(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting in effect. `source` is `default`, `file` or `environment`; the value of a secret is whether it is
+    set."""
+
+    name: str
+    value: Any
+    source: Literal["default", "file", "environment"]
+    secret: bool = False
+
+
+def describe_settings(
+    settings: Settings, environment: Mapping[str, str] | None = None, folder: Path | None = None
+) -> list[SettingValue]:
+    """Return the settings in effect and where each comes from, without secrets."""
+    given = os.environ if environment is None else environment
+    in_file = _load_file((folder or Path()) / "rune.toml")
+    found: list[SettingValue] = []
+    for field in msgspec.structs.fields(Settings):
+        if field.name in DERIVED:
+            continue
+        value, secret = getattr(settings, field.name), field.name in SECRET
+        source: Literal["default", "file", "environment"] = "default"
+        if f"RUNE_{field.name.upper()}" in given:
+            source = "environment"
+        elif field.name in in_file:
+            source = "file"
+        shown = bool(value) if secret else msgspec.to_builtins(value)
+        found.append(SettingValue(name=field.name, value=shown, source=source, secret=secret))
+    return found
 
 
 def _split_list(text: str) -> list[str]:
@@ -252,10 +290,14 @@ def _is_reachable(url: str) -> bool:
 
 
 def _is_parsable(url: str) -> bool:
-    """Return whether an address can be parsed. PostgreSQL allows several hosts, each with its port."""
+    """Return whether an address can be parsed. PostgreSQL and Redis allow several hosts, each with its port."""
     try:
         parts = urlsplit(url)
-        return url.startswith(POSTGRES) or parts.port is None or parts.port > 0
+        if url.startswith(POSTGRES):
+            return True
+        several = parts.netloc.rpartition("@")[2].split(",") if url.startswith(REDIS) else ()
+        hosts = [urlsplit(f"redis://{each}") for each in several] if len(several) > 1 else [parts]
+        return all(each.port is None or each.port > 0 for each in hosts)
     except ValueError:
         return False
 

@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 from rune.bootstrap import open_reader
 from rune.codec.facts import fact_columns
 from rune.core.execution.fact import AttemptFailed, NodeResult
-from rune.core.execution.token import token_name
+from rune.core.execution.token import idempotency_key, token_name
 from rune.core.plan.model import Plan
-from rune.ids import idempotency_key
 from rune.ports.journal import StoredFact
 from rune.runtime.queries.reader import ExecutionReader
 from tests.chaos.breakable_cluster import BreakableCluster, pause

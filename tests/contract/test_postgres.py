@@ -15,21 +15,30 @@ from rune.adapters.encryption import KeySource
 from rune.adapters.postgres.access import (
     PostgresApiKeys,
     PostgresAuditLog,
+    PostgresCredentials,
+    PostgresGrants,
     PostgresSessions,
     PostgresStartLimits,
 )
-from rune.adapters.postgres.credentials import PostgresCredentials, PostgresGrants
 from rune.adapters.postgres.journal import PostgresJournal
-from rune.adapters.postgres.stores import PostgresBlobs, PostgresStores, postgres
-from rune.adapters.postgres.triggers import PostgresTriggers
-from rune.adapters.postgres.workflows import PostgresWorkflows
+from rune.adapters.postgres.stores import (
+    PostgresBlobs,
+    PostgresBulkJobs,
+    PostgresCounts,
+    PostgresStores,
+    postgres,
+)
+from rune.adapters.postgres.workflows import PostgresTriggers, PostgresWorkflows
 from rune.ports.access import Limits
+from rune.ports.queries import CountStore, Statistics
 from rune.ports.retention import Rule
 from rune.runtime.clock import SystemClock
 from rune.runtime.queries.reader import ExecutionReader
 from tests.contract.suites.access import AccessContract, AccessStores
 from tests.contract.suites.aliases import AliasContract
 from tests.contract.suites.blobs import BlobContract
+from tests.contract.suites.bulk import BulkContract
+from tests.contract.suites.counts import CountContract
 from tests.contract.suites.credentials import CredentialContract
 from tests.contract.suites.journal import JournalContract
 from tests.contract.suites.retention import ALL, NOW, RetentionContract, RetentionStores
@@ -240,6 +249,20 @@ class TestStartLimits(StartLimitContract):
                 assert await each.stdout.readline() == b"ready\n"
             outputs = await asyncio.gather(*(each.communicate(b"\n") for each in racers))
             assert sum(int(out) for out, _ in outputs) == 13
+
+
+class TestCounts(CountContract):
+    @asynccontextmanager
+    async def make_counts(self, folder: Path) -> AsyncIterator[tuple[CountStore, Statistics]]:
+        async with postgres_stores(folder) as stores:
+            yield PostgresCounts(stores.database), stores.index.statistics
+
+
+class TestBulkJobs(BulkContract):
+    @asynccontextmanager
+    async def make_bulk(self, folder: Path) -> AsyncIterator[PostgresBulkJobs]:
+        async with postgres_stores(folder) as stores:
+            yield PostgresBulkJobs(stores.database)
 
 
 class TestTriggers(TriggerContract):

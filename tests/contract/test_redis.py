@@ -7,9 +7,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from rune.adapters.redis.client import Client
-from rune.adapters.redis.dead_letters import MAX_LETTERS, RedisDeadLetters
+from rune.adapters.redis.cluster.client import open_client
 from rune.adapters.redis.encoding import encode_token
-from rune.adapters.redis.queue import RedisQueue
+from rune.adapters.redis.queue.dead_letters import MAX_LETTERS, RedisDeadLetters
+from rune.adapters.redis.queue.queue import RedisQueue
 from rune.adapters.redis.state import RedisState
 from rune.adapters.sqlite.journal import SqliteJournal
 from rune.core.execution.token import Token
@@ -26,6 +27,11 @@ from tests.support.sqlite_stores import copy_sqlite_files, sqlite_stores
 
 
 class TestState(StateContract):
+    keeps_successors = True
+
+    def url(self) -> str:
+        return redis_server().url
+
     @asynccontextmanager
     async def make_stores(
         self, folder: Path, clock: VirtualClock, plans: Mapping[str, Plan]
@@ -48,7 +54,7 @@ class TestState(StateContract):
             return [each for each in found if each[0] > after][:limit]
 
         keys = fresh_keys()
-        client = Client(redis_server().url, run_number_key=keys.run_number)
+        client = open_client(self.url(), run_number_key=keys.run_number)
         self._clients.append(client)
         return RedisState(client, keys, journal, plan, clock=clock, running_executions=running_executions)
 
@@ -59,11 +65,14 @@ class TestState(StateContract):
 class TestMalformedMessages(MalformedMessageContract):
     max_letters = MAX_LETTERS
 
+    def url(self) -> str:
+        return redis_server().url
+
     @asynccontextmanager
     async def make_stores(self, folder: Path) -> AsyncIterator[tuple[RedisQueue, RedisDeadLetters]]:
         self._keys = fresh_keys()
-        self._client = Client(redis_server().url)
-        async with redis_queue(self._keys, "one") as queue:
+        self._client = open_client(self.url())
+        async with redis_queue(self._keys, "one", url=self.url()) as queue:
             yield queue, RedisDeadLetters(self._client, self._keys)
         await self._client.close()
 
@@ -90,7 +99,10 @@ class TestMalformedMessages(MalformedMessageContract):
 
 
 class TestQueue(QueueContract):
+    def url(self) -> str:
+        return redis_server().url
+
     @asynccontextmanager
     async def make_queue(self, folder: Path) -> AsyncIterator[RedisQueue]:
-        async with redis_queue(fresh_keys(), "one") as queue:
+        async with redis_queue(fresh_keys(), "one", url=self.url()) as queue:
             yield queue

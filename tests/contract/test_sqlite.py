@@ -11,19 +11,25 @@ from typing import Any
 import pytest
 
 from rune.adapters.encryption import KeySource
-from rune.adapters.sqlite.access import SqliteApiKeys, SqliteAuditLog, SqliteSessions, SqliteStartLimits
-from rune.adapters.sqlite.credentials import SqliteCredentials, SqliteGrants
+from rune.adapters.sqlite.access import (
+    SqliteApiKeys,
+    SqliteAuditLog,
+    SqliteCredentials,
+    SqliteGrants,
+    SqliteSessions,
+    SqliteStartLimits,
+)
 from rune.adapters.sqlite.database import Database
 from rune.adapters.sqlite.journal import SqliteJournal
 from rune.adapters.sqlite.queue import SqliteQueue
-from rune.adapters.sqlite.readonly import ReadOnlyDatabase
+from rune.adapters.sqlite.readonly import ReadOnlyDatabase, SqliteIndex
 from rune.adapters.sqlite.state import SqliteState
-from rune.adapters.sqlite.stores import SqliteBlobs
-from rune.adapters.sqlite.triggers import SqliteTriggers
-from rune.adapters.sqlite.workflows import SqliteWorkflows
+from rune.adapters.sqlite.stores import SqliteBlobs, SqliteBulkJobs, SqliteCounts
+from rune.adapters.sqlite.workflows import SqliteTriggers, SqliteWorkflows
 from rune.bootstrap import open_reader
 from rune.core.plan.model import Plan
 from rune.ports.journal import Journal, NewerFormatError
+from rune.ports.queries import CountStore, Statistics
 from rune.runtime.queries.reader import ExecutionReader
 from rune.settings import Settings
 from rune.testing.clock import VirtualClock
@@ -31,6 +37,8 @@ from rune.testing.harness import harness
 from tests.contract.suites.access import AccessContract, AccessStores
 from tests.contract.suites.aliases import AliasContract
 from tests.contract.suites.blobs import BlobContract
+from tests.contract.suites.bulk import BulkContract
+from tests.contract.suites.counts import CountContract
 from tests.contract.suites.credentials import CredentialContract
 from tests.contract.suites.journal import JournalContract
 from tests.contract.suites.queries import QueryContract, QuerySetup
@@ -227,6 +235,20 @@ class TestCredentials(CredentialContract):
     def write_column(self, folder: Path, name: str, column: str, value: Any) -> None:
         with closing(sqlite3.connect(folder / "rune.db")) as db, db:
             db.execute(f"UPDATE credential SET {column} = ? WHERE name = ?", (value, name))
+
+
+class TestCounts(CountContract):
+    @asynccontextmanager
+    async def make_counts(self, folder: Path) -> AsyncIterator[tuple[CountStore, Statistics]]:
+        async with sqlite_stores(folder) as stores:
+            yield SqliteCounts(stores.database), SqliteIndex(stores.database).statistics
+
+
+class TestBulkJobs(BulkContract):
+    @asynccontextmanager
+    async def make_bulk(self, folder: Path) -> AsyncIterator[SqliteBulkJobs]:
+        async with sqlite_stores(folder) as stores:
+            yield SqliteBulkJobs(stores.database)
 
 
 class TestTriggers(TriggerContract):

@@ -65,7 +65,11 @@ def _acknowledge_given_up(put_aside: Any) -> Any:
 
 
 def _ignore_unknown_node(load: Any) -> Any:
-    return lambda self, execution, token: load(self, execution, msgspec.structs.replace(token, node=0))
+    def changed(self: Any, delivery: Any) -> Any:
+        token = msgspec.structs.replace(delivery.token, node=0)
+        return load(self, msgspec.structs.replace(delivery, token=token))
+
+    return changed
 
 
 def _write_in_full(init: Any) -> Any:
@@ -153,11 +157,11 @@ TABLE: dict[str, Fault] = {
     "c14-rabbitmq": fault(
         "test_delivery.py::test_h_c14_statuses_are_published_in_order",
         edit(
-            "rune.adapters.rabbitmq.status_publisher:RabbitEventPublisher.publish_status",
+            "rune.adapters.rabbitmq.publisher:RabbitEventPublisher.publish_status",
             ("self._pending or not self._post(body)", "True"),
         ),
         edit(
-            "rune.adapters.rabbitmq.status_publisher:RabbitEventPublisher._catch_up",
+            "rune.adapters.rabbitmq.publisher:RabbitEventPublisher._catch_up",
             ("self._pending[0]", "self._pending[-1]"),
             ("self._pending.popleft()", "self._pending.pop()"),
         ),
@@ -176,7 +180,7 @@ TABLE: dict[str, Fault] = {
     ),
     "d19": fault(
         "test_redis_state.py::test_h_d19_keys_of_execution_share_hash_tag",
-        replace("rune.adapters.redis.keys:KeySpace._of", _separate_keys),
+        replace("rune.adapters.redis.encoding:KeySpace._of", _separate_keys),
     ),
     "f2": fault(
         "test_redis_state.py::test_h_f2_unsent_token_of_timer_is_sent_again",

@@ -346,7 +346,7 @@ TABLE: dict[str, Fault] = {
     ),
     "f11-redis": fault(
         "test_timers.py::test_h_f11_due_timers_do_not_starve_new_work_in_cluster",
-        replace("rune.adapters.redis.queue:RedisQueue._order", _read_lowest_lane_first),
+        replace("rune.adapters.redis.queue.queue:RedisQueue._order", _read_lowest_lane_first),
     ),
     "i9": fault(
         "test_recovery.py::test_h_i9_repeated_result_is_one_arrival",
@@ -394,7 +394,7 @@ TABLE: dict[str, Fault] = {
     "i19": same("test_delivery.py::test_h_i19_wrong_type_in_template_fails_its_node", delivery.TABLE["c6"]),
     "i20": fault(
         "test_scaling.py::test_h_i20_one_slot_is_enough",
-        replace("rune.adapters.redis.queue:RedisQueue._want", lambda want: lambda self: want(self) - 1),
+        replace("rune.adapters.redis.queue.queue:RedisQueue._want", lambda want: lambda self: want(self) - 1),
         hangs=True,
     ),
     "i21": fault(
@@ -406,3 +406,52 @@ TABLE: dict[str, Fault] = {
         replace("rune.runtime.values:ExecutionData.store_output", _write_payload_again),
     ),
 }
+
+_STATE = "tests/contract/test_redis.py::TestState::test_"
+_KEPT = "tests/integration/cluster/test_kept_successors.py::test_"
+
+ELSEWHERE: dict[str, Fault] = {
+    "kept-lease": fault(
+        _STATE + "successor_is_claimed_by_one_worker",
+        edit_script("shared/lease", "u = now + LEASE, o = owner", "o = owner"),
+    ),
+    "kept-resend": fault(
+        _STATE + "claimed_successor_of_dead_worker_is_sent_again",
+        edit_script(
+            "shared/lease",
+            "held[act.member(path, node)] = now + LEASE - (meta.o or 0) emitted = {}",
+            "emitted = {}",
+        ),
+    ),
+    "kept-several": fault(
+        _STATE + "one_of_several_successors_is_not_claimed",
+        edit_script(
+            "shared/lease", "if only then return false end only = emitted[i]", "only = only or emitted[i]"
+        ),
+    ),
+    "kept-limit": fault(
+        _STATE + "successor_counts_for_limit_of_parallel_nodes",
+        edit_script("shared/lease", "if meta.f or meta.p or meta.m then", "if meta.f or meta.p then"),
+    ),
+    "kept-slots": fault(
+        _KEPT + "successor_is_sent_while_all_slots_are_busy",
+        edit("rune.runtime.worker.worker:Worker._handle", ("free and not self._stopping", "True")),
+    ),
+    "kept-queue": fault(
+        _KEPT + "successor_of_another_queue_is_sent",
+        edit(
+            "rune.runtime.worker.executor:Executor._successor",
+            ("return node if same_queue else None", "return node"),
+        ),
+    ),
+    "kept-requeue": fault(
+        _KEPT + "engine_error_of_kept_token_is_retried_with_its_delays",
+        skip("rune.adapters.redis.queue.queue:RedisQueue.keep", 0),
+        hangs=True,
+    ),
+    "sent-record": fault(
+        "tests/integration/cluster/test_sent_records.py::test_first_token_of_removed_execution_restores_nothing",
+        edit("rune.adapters.redis.rebuild:StateRebuilder._install", ("raise KeyError(execution)", "pass")),
+    ),
+}
+"""Faults of tests in other folders."""

@@ -52,10 +52,10 @@ def _check_first_address(addresses: Any) -> Any:
 
 
 def _take_number_for_now(date: Any) -> Any:
-    def changed(parameters: Any, now: int) -> Any:
+    def changed(parameters: Any, now: int, meter: Any) -> Any:
         if not isinstance(parameters.date, str):
             parameters = msgspec.structs.replace(parameters, date=msgspec.UNSET)
-        return date(parameters, now)
+        return date(parameters, now, meter)
 
     return changed
 

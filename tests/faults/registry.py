@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from tests.faults import broker, cluster, delivery, expressions, merge, nodes, routing, server, split
+from tests.faults import (
+    broker,
+    chunks,
+    cluster,
+    delivery,
+    expressions,
+    merge,
+    nodes,
+    redis_cluster,
+    routing,
+    server,
+    split,
+)
 from tests.faults.change import Change
 from tests.faults.fault import SHORT_DEADLINES, Fault
 
@@ -19,7 +31,13 @@ FAULTS: dict[str, Fault] = {
 }
 """A comment in the test, in `tests/hazards`, names the key."""
 
-ALL_FAULTS: dict[str, Fault] = {**FAULTS, **server.ELSEWHERE}
+ALL_FAULTS: dict[str, Fault] = {
+    **FAULTS,
+    **server.ELSEWHERE,
+    **cluster.ELSEWHERE,
+    **chunks.ELSEWHERE,
+    **redis_cluster.ELSEWHERE,
+}
 """Including those of tests in other folders."""
 
 NO_FAULT: dict[str, tuple[Change, ...]] = {"none": SHORT_DEADLINES}

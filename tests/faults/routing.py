@@ -36,7 +36,7 @@ def _complete_at_dead_end(effects: list[Any]) -> list[Any]:
 
 
 DEAD_END_COMPLETES = replace(
-    "rune.core.execution.routing:propagate_dead_edges", change_dead_ends(_complete_at_dead_end)
+    "rune.core.execution.step:propagate_dead_edges", change_dead_ends(_complete_at_dead_end)
 )
 """A dead edge into an aggregator ends the execution."""
 
@@ -81,13 +81,14 @@ def _end_at_start(original: Any) -> Any:
 def _complete_at_leaf(original: Any) -> Any:
     """End the execution as soon as one node without successors has run."""
 
-    async def _follow(attempt: Any, data: Any, run: Any, decisions: Any) -> None:
+    async def _follow(attempt: Any, data: Any, run: Any, decisions: Any, successor: Any = None) -> Any:
         from rune.core.execution.decision import FinishExecution
 
-        await original(attempt, data, run, decisions)
+        kept = await original(attempt, data, run, decisions, successor)
         last = decisions[-1]
         if not data.plan.nodes[last.node].out:
             await attempt._finisher.finish(data.accepted.id, FinishExecution("completed"), last.at)
+        return kept
 
     return _follow
 
@@ -129,7 +130,7 @@ TABLE: dict[str, Fault] = {
     "a3": fault(
         "test_routing.py::test_h_a3_successor_can_read_the_error",
         adjust(
-            "rune.core.execution.routing:routes",
+            "rune.core.execution.step:routes",
             lambda found, _, fact: _set(found, error=None) if fact.status == "failed" else found,
         ),
     ),
@@ -144,7 +145,7 @@ TABLE: dict[str, Fault] = {
     ),
     "a5": fault(
         "test_routing.py::test_h_a5_halt_stops_siblings_and_is_final",
-        adjust("rune.core.execution.routing:decision_for_fact", _drop_finish),
+        adjust("rune.core.execution.step:decision_for_fact", _drop_finish),
     ),
     "a6": fault(
         "test_routing.py::test_h_a6_cycle_is_rejected",
@@ -156,13 +157,13 @@ TABLE: dict[str, Fault] = {
     ),
     "a8": fault(
         "test_routing.py::test_h_a8_tail_of_diamond_runs_once",
-        adjust("rune.core.execution.routing:activate_edges", _emit_at_joins),
+        adjust("rune.core.execution.step:activate_edges", _emit_at_joins),
         REPEAT_FINISHED_NODE,
         TOLERATE_DUPLICATE_IN_FOLD,
     ),
     "a9": fault(
         "test_routing.py::test_h_a9_engine_error_is_failed_and_node_error_is_halted",
-        adjust("rune.core.execution.routing:decision_for_fact", _blame_engine),
+        adjust("rune.core.execution.step:decision_for_fact", _blame_engine),
     ),
     "a10": fault(
         "test_routing.py::test_h_a10_halted_run_has_true_duration",

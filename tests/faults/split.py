@@ -29,7 +29,7 @@ def _run_ended_item(verdict: str, _: Any, state: Any, token: Any) -> str:
     return "run" if verdict != "void" and token.path not in state.scopes else verdict
 
 
-def _reopen_ended_item(original: Any) -> Any:
+def reopen_ended_item(original: Any) -> Any:
     """Apply what is decided about an item that has ended."""
 
     def apply(plan: Any, state: Any, decision: Any) -> Any:
@@ -52,6 +52,13 @@ def _drop_gathers(effects: list[Any]) -> list[Any]:
 def _turn_into_text(entries: Any, *_: Any) -> Iterator[Any]:
     for failed, value in entries:
         yield failed, value if failed or value is None else str(value)
+
+
+def _spread_forks(entries: Any, *_: Any) -> Iterator[Any]:
+    """Yield an entry per path of an item."""
+    for failed, value in entries:
+        forks = isinstance(value, dict) and all(isinstance(each, dict) for each in value.values())
+        yield from ((failed, each) for each in (value.values() if forks and not failed else (value,)))
 
 
 def _ignore_empty_list(original: Any) -> Any:
@@ -90,7 +97,7 @@ def _refill_when_empty(original: Any) -> Any:
 TABLE: dict[str, Fault] = {
     "d1": fault(
         "test_split.py::test_h_d1_inner_splits_of_outer_items_are_separate[embedded]",
-        replace("rune.core.execution.joins:item_entry", _mix_up_outer_items),
+        replace("rune.core.execution.state:item_entry", _mix_up_outer_items),
     ),
     "d2": fault(
         "test_split.py::test_h_d2_lineage_ends_at_aggregator[embedded]",
@@ -104,14 +111,14 @@ TABLE: dict[str, Fault] = {
         "test_split.py::test_h_d3_redelivered_item_is_counted_once",
         adjust("rune.core.execution.control:claim_verdict", _run_ended_item),
         edit(
-            "rune.adapters.sqlite.state:SqliteState.claim",
+            "rune.adapters.sqlite.state:SqliteState._claim",
             (
                 "running.state.scopes[token.path].live.get(token.node)",
                 "running.state.scopes[token.path].live.get(token.node) "
                 "if token.path in running.state.scopes else None",
             ),
         ),
-        replace("rune.core.execution.transition:apply", _reopen_ended_item),
+        replace("rune.core.execution.transition:apply", reopen_ended_item),
         edit(
             "rune.core.execution.transition:Transition._collect_item",
             (
@@ -128,18 +135,12 @@ TABLE: dict[str, Fault] = {
     ),
     "d5": fault(
         "test_split.py::test_h_d5_failed_and_dead_end_items_are_counted[embedded]",
-        replace("rune.core.execution.routing:propagate_dead_edges", change_dead_ends(_drop_gathers)),
+        replace("rune.core.execution.step:propagate_dead_edges", change_dead_ends(_drop_gathers)),
     ),
     "d6": fault("test_split.py::test_h_d6_order_of_arrival_does_not_matter[embedded]", DEAD_END_COMPLETES),
     "d7": fault(
         "test_split.py::test_h_d7_forking_item_is_one_element[embedded]",
-        edit(
-            "rune.core.execution.scope:ValueSource.entries",
-            (
-                "yield False, {self._plan.ids[source]: self.value(ref) for source, ref in entry.payloads}",
-                "yield from [(False, self.value(ref)) for _, ref in entry.payloads]",
-            ),
-        ),
+        adjust("rune.runtime.values:ValueReader.entries", _spread_forks),
     ),
     "d8": fault(
         "test_split.py::test_h_d8_two_aggregators_are_separate[embedded]",
@@ -150,11 +151,11 @@ TABLE: dict[str, Fault] = {
     ),
     "d9": fault(
         "test_split.py::test_h_d9_elements_keep_their_types[embedded]",
-        adjust("rune.core.execution.scope:ValueSource.entries", _turn_into_text),
+        adjust("rune.runtime.values:ValueReader.entries", _turn_into_text),
     ),
     "d10": fault(
         "test_split.py::test_h_d10_element_is_output_of_last_node[embedded]",
-        edit("rune.core.execution.scope:ValueSource.entries", ("len(entry.payloads) > 1", "entry.payloads")),
+        edit("rune.runtime.values:ValueReader.entries", ("len(entry.payloads) > 1", "entry.payloads")),
     ),
     "d11": fault(
         "test_split.py::test_h_d11_item_values_are_not_visible_after_aggregator[embedded]",

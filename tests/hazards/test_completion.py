@@ -19,7 +19,7 @@ LOGS = workflow("start>s s>l", s=split(), l=of_type("log", message="{{ $item }}"
 
 
 @pytest.mark.parametrize(
-    ("document", "leaf", "runs"), [(LEAVES, "c", 1), (LOGS, "l", 100)], ids=["leaves", "items"]
+    ("document", "leaf", "runs"), [(LEAVES, "c", 1), (LOGS, "l", 1_000)], ids=["leaves", "items"]
 )
 def test_h_b1_execution_completes_once(
     document: dict[str, Any], leaf: str, runs: int, backend: Backend
@@ -27,7 +27,7 @@ def test_h_b1_execution_completes_once(
     # fault: b1: every leaf ends the execution
     async def go() -> tuple[list[str], int]:
         async with backend.open(slots=1) as engine:
-            run = await engine.start(document, {"items": list(range(100))})
+            run = await engine.start(document, {"items": list(range(runs))})
             await run.end()
             facts = [row.fact for row in await run.facts() if not row.late]
             ends: list[str] = [each.status for each in facts if isinstance(each, ExecutionEnded)]

@@ -18,6 +18,7 @@ from rune.core.execution.token import Token
 from rune.nodes.custom import kind_of, node
 from rune.nodes.registry import standard_registry
 from rune.ports.queue import Delivery, default_route
+from rune.ports.state import KeptToken
 from rune.runtime.maintenance.scheduler import SWEEP_PERIOD_MS
 from rune.runtime.worker import worker
 from rune.runtime.worker.executor import Executor
@@ -374,11 +375,11 @@ def test_h_c15_message_of_unknown_execution_is_dropped_after_last_try(
     tries: list[str] = []
     handle = Executor.handle
 
-    async def counted(self: Executor, delivery: Delivery) -> bool:
+    async def counted(self: Executor, delivery: Delivery, *more: Any) -> KeptToken | None:
         tries.append(delivery.execution)
         if tries.count("gone") > 10:
             await asyncio.Event().wait()
-        return await handle(self, delivery)
+        return await handle(self, delivery, *more)
 
     monkeypatch.setattr(Executor, "handle", counted)
 
@@ -400,9 +401,9 @@ def test_h_c15_message_of_unknown_execution_is_dead_lettered(
     tries: list[str] = []
     handle = Executor.handle
 
-    async def counted(self: Executor, delivery: Delivery) -> bool:
+    async def counted(self: Executor, delivery: Delivery, *more: Any) -> KeptToken | None:
         tries.append(delivery.execution)
-        return await handle(self, delivery)
+        return await handle(self, delivery, *more)
 
     monkeypatch.setattr(Executor, "handle", counted)
     document = workflow("start>a a>w w>b", a=edit(x=1), w=wait(1), b=edit(x=2))

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from rune.adapters.postgres import journal_writes
 from rune.adapters.redis.stores import RedisStores
 from rune.core.execution.fact import AttemptFailed, NodeResult
-from rune.core.execution.routing import decision_for_fact
+from rune.core.execution.step import decision_for_fact
 from rune.core.execution.token import Token
 from rune.testing.harness import Run, compiled
 from tests.chaos.breakable_cluster import BreakablePostgres, BreakableRedis

@@ -10,9 +10,8 @@ import msgspec
 import pytest
 
 from rune.adapters.redis.client import RedisError
-from rune.adapters.redis.encoding import ARRIVE
-from rune.adapters.redis.keys import KeySpace
-from rune.adapters.redis.streams import NOTHING_SENT
+from rune.adapters.redis.encoding import ARRIVE, KeySpace
+from rune.adapters.redis.queue.streams import NOTHING_SENT
 from rune.codec.facts import Inline
 from rune.core.execution.outcome import Output, Suspend
 from rune.core.execution.step import step

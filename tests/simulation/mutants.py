@@ -244,7 +244,7 @@ RULES: dict[str, tuple[Change, ...]] = {
     ),
     "no dead edges": (
         replace(
-            "rune.core.execution.routing:routes",
+            "rune.core.execution.step:routes",
             lambda original: lambda node, fact: copy_with(original(node, fact), dead=()),
         ),
     ),
@@ -359,7 +359,7 @@ SIGNALS: dict[str, tuple[Change, ...]] = {
     "timeout after signal": (
         replace("rune.core.execution.transition:Transition.wake", keep_deadline),
         edit("rune.core.execution.transition:Transition.give_signal", ("self.disarm(live)", "")),
-        replace("rune.core.execution.timers:_resume", expire_resumed_tokens),
+        replace("rune.core.execution.control:_resume", expire_resumed_tokens),
     ),
     "cancelled region keeps signal waits": (
         edit(
@@ -378,7 +378,7 @@ OPERATIONS: dict[str, tuple[Change, ...]] = {
     "resume leaves tokens parked": (
         replace("rune.core.execution.control:change_pause", leave_tokens_parked),
     ),
-    "pause counts toward timeout": (replace("rune.core.execution.timers:_deadline", count_time_in_pauses),),
+    "pause counts toward timeout": (replace("rune.core.execution.control:_deadline", count_time_in_pauses),),
     "effect start ignored": (
         replace("tests.simulation.worker:Worker._record_effect_start", start_effect_again),
     ),

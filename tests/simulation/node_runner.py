@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from rune.core.execution.decision import Decision
 from rune.core.execution.fact import AttemptFailed, NodeResult, SignalReceived
-from rune.core.execution.joins import Lookup
 from rune.core.execution.outcome import Error, Failure, Outcome, Output
 from rune.core.execution.scope import ValueSource
+from rune.core.execution.state import Lookup
 from rune.core.execution.token import Path, Token, token_name
 from rune.nodes.base import NodeCall
 from rune.nodes.registry import Registry, execute, execute_async, prepare

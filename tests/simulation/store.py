@@ -6,13 +6,19 @@ import copy
 from dataclasses import dataclass, field
 from typing import Any
 
-from rune.core.execution.control import Verdict, change_pause, claim_verdict, deliver_signal, end_execution
+from rune.core.execution.control import (
+    Verdict,
+    change_pause,
+    claim_verdict,
+    deliver_signal,
+    end_execution,
+    fire_timer,
+)
 from rune.core.execution.decision import Applied, Decision, FinishExecution, Timer
 from rune.core.execution.fact import ExecutionEnded, PauseChanged, SignalReceived, fact_key
 from rune.core.execution.fold import fold
 from rune.core.execution.inline_run import predict_end
 from rune.core.execution.state import LiveToken, State
-from rune.core.execution.timers import fire_timer
 from rune.core.execution.token import Token, TokenPurpose
 from rune.core.execution.transition import apply
 from rune.core.plan.model import Plan

@@ -7,9 +7,8 @@ from rune.core.execution.decision import Applied
 from rune.core.execution.fact import ExecutionStarted, Fact, NodeResult, NodeSuspended, SignalReceived
 from rune.core.execution.fold import fold
 from rune.core.execution.rerun import kept_results
-from rune.core.execution.routing import decision_for_fact
 from rune.core.execution.state import State
-from rune.core.execution.step import SIGNAL_TIMEOUT
+from rune.core.execution.step import SIGNAL_TIMEOUT, decision_for_fact
 from rune.core.execution.transition import apply, start_execution
 from rune.core.plan.model import Plan
 from tests.simulation.case import compile_model

@@ -19,8 +19,7 @@ from rune.core.execution.fact import (
 )
 from rune.core.execution.inline_run import InlineRun
 from rune.core.execution.outcome import Cancelled, Error, Failure, Outcome
-from rune.core.execution.routing import decision_for_fact
-from rune.core.execution.step import step, step_unrun
+from rune.core.execution.step import decision_for_fact, step, step_unrun
 from rune.core.execution.token import Token, TokenPurpose
 from tests.simulation.children import cancel_child_of, finish_execution
 from tests.simulation.execution import Execution

@@ -30,6 +30,8 @@ class AioPikaQueue:
         self._lanes: dict[str, deque[AbstractIncomingMessage]] = {lane: deque() for lane in LANES}
         self._arrived = asyncio.Event()
         self._turn = 0
+        self._running = asyncio.Event()
+        self._running.set()
         self._later: set[asyncio.Task[None]] = set()
 
     async def _open(self) -> AbstractChannel:
@@ -77,9 +79,11 @@ class AioPikaQueue:
 
     async def receive(self) -> Delivery:
         await self._consume()
-        while not any(self._lanes.values()):
-            self._arrived.clear()
-            await self._arrived.wait()
+        while not any(self._lanes.values()) or not self._running.is_set():
+            await self._running.wait()
+            if not any(self._lanes.values()):
+                self._arrived.clear()
+                await self._arrived.wait()
         lane, message = self._next()
         execution, token = msgspec.json.decode(message.body, type=tuple[str, Token])
         tag = next(self._tags)
@@ -90,6 +94,9 @@ class AioPikaQueue:
         self._turn += 1
         lane = next(LANES[each] for each in lanes_at(self._turn) if self._lanes[LANES[each]])
         return lane, self._lanes[lane].popleft()
+
+    async def receive_more(self, delivery: Delivery, limit: int) -> list[Delivery]:
+        return []
 
     async def ack(self, delivery: Delivery) -> None:
         await self._held.pop(delivery.tag)[1].ack()
@@ -114,6 +121,12 @@ class AioPikaQueue:
 
     async def dead_letter(self, delivery: Delivery, code: str, message: str) -> None:
         await self.ack(delivery)
+
+    async def pause(self) -> None:
+        self._running.clear()
+
+    async def resume(self) -> None:
+        self._running.set()
 
     async def close(self) -> None:
         if self._connection is not None:  # close() may hang

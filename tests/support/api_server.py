@@ -108,15 +108,15 @@ class RunningServer:
 
 @asynccontextmanager
 async def running_server(
-    folder: Path, *, key: str = "", on: Settings | None = None, **settings: Any
+    folder: Path, *, key: str = "", on: Settings | None = None, working: bool = True, **settings: Any
 ) -> AsyncIterator[RunningServer]:
-    """Run a server; `on` replaces all other settings."""
+    """Run a server; `on` replaces all other settings. One that is not `working` leaves nodes to other engines."""
     given: dict[str, Any] = {"home": str(folder), "durability": "relaxed", **settings}
     made = Settings(**given) if on is None else on
     loop = asyncio.get_running_loop()
     stop, ready = loop.create_future(), loop.create_future()
     masters: list[ServerContext] = []
-    async with running_engine(made) as engine, open_reader(made) as opened:
+    async with running_engine(made, working=working) as engine, open_reader(made) as opened:
         serving = asyncio.create_task(
             serve(
                 made,

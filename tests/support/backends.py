@@ -44,10 +44,11 @@ QUEUE_TIMEOUT_S = 90.0
 _prefixes = count(1)
 
 
-def stores(folder: Path) -> Settings:
-    """Return settings for an unused database and an unused key prefix in Redis. Not to be called in an event loop."""
+def stores(folder: Path, url: str = "") -> Settings:
+    """Return settings for an unused database and an unused key prefix in Redis, on the shared server or that of a URL.
+    Not to be called in an event loop."""
     ready()
-    url = redis_server().url
+    url = url or redis_server().url
     return Settings(
         home=str(folder),
         journal=dsn_of(folder),

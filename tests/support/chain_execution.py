@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from rune.adapters.redis.client import Client
-from rune.adapters.redis.keys import KeySpace
+from rune.adapters.redis.encoding import KeySpace
 from rune.adapters.redis.state import RedisState
 from rune.adapters.sqlite.journal import SqliteJournal
 from rune.core.execution.outcome import Suspend

@@ -25,18 +25,20 @@ from tests.support.backends import NODES, stores
 from tests.support.cli_process import until
 from tests.support.services.fleet import Fleet, Process, fleet
 from tests.support.services.rabbitmq import broker
+from tests.support.services.redis_cluster import redis_cluster_servers
 
 CLUSTERS: dict[str, dict[str, Any]] = {
     "redis-in_place": {"in_place": True},
     "redis-travelling": {"in_place": False},
+    "redis-cluster": {"in_place": False},
     "rabbitmq-in_place": {"in_place": True},
     "rabbitmq-travelling": {"in_place": False},
     "rabbitmq-quorum": {"in_place": False, "queue_kind": "quorum"},
     "rabbitmq-inline": {"in_place": False, "wire_inline": True, "wire_bytes": 300_000},
     "rabbitmq-batched": {"in_place": False, "statuses": "batched", "workers": 1},
 }
-"""Options of `open_cluster`. in_place: a worker runs pure nodes where their predecessors ran; otherwise every token
-goes through the queue. inline: messages contain definition and context."""
+"""Options of `open_cluster`. redis-cluster: Redis has three masters. in_place: a worker runs pure nodes where their
+predecessors ran; otherwise every token goes through the queue. inline: messages contain definition and context."""
 
 
 class Cluster:
@@ -83,11 +85,12 @@ def node_environment(folder: Path) -> Iterator[tuple[dict[str, str], MailSink]]:
 
 @contextmanager
 def open_cluster(
-    folder: Path, backend: str, *, workers: int = 2, schedulers: int = 1, **options: Any
+    folder: Path, backend: str, *, workers: int = 2, schedulers: int = 1, redis_url: str = "", **options: Any
 ) -> Iterator[Cluster]:
-    """Start a cluster over unused stores, `redis` or `rabbitmq`. `options`: settings of all its processes."""
+    """Start a cluster over unused stores, `redis` or `rabbitmq`. `redis_url`: another than the shared Redis server.
+    `options`: settings of all its processes."""
     with ExitStack() as stack:
-        settings = stores(folder)
+        settings = stores(folder, redis_url)
         if backend == "rabbitmq":
             vhost = stack.enter_context(broker().vhost())
             given = {name: value for name, value in options.items() if name != "in_place"}
@@ -121,6 +124,8 @@ def clusters(*names: str) -> pytest.MarkDecorator:
 @pytest.fixture(scope="package")
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """The cluster that the test's parameter names; the tests of a package share it."""
-    backend, _, _ = request.param.partition("-")
-    with open_cluster(tmp_path_factory.mktemp("cluster"), backend, **CLUSTERS[request.param]) as made:
+    backend, _, kind = request.param.partition("-")
+    folder = tmp_path_factory.mktemp("cluster")
+    redis_url = redis_cluster_servers().url if (backend, kind) == ("redis", "cluster") else ""
+    with open_cluster(folder, backend, redis_url=redis_url, **CLUSTERS[request.param]) as made:
         yield made

@@ -28,10 +28,10 @@ def needs_time(model: Model) -> bool:
     return bool(model.features.intersection(TIMED)) or any(node.retry for node in model.nodes)
 
 
-async def run_seeds(folder: Path, seeds: range, *, in_place: bool) -> list[str]:
+async def run_seeds(folder: Path, seeds: range, **options: Any) -> list[str]:
     """Run seeds concurrently in one engine; return the differences, each with its seed."""
     found: list[str] = []
-    async with harness(folder, registry=sim_registry(), in_place=in_place) as engine:
+    async with harness(folder, registry=sim_registry(), **options) as engine:
         for first in range(seeds.start, seeds.stop, AT_ONCE):
             batch = range(first, min(first + AT_ONCE, seeds.stop))
             differences = await asyncio.gather(*(difference(engine, seed) for seed in batch))
@@ -39,9 +39,10 @@ async def run_seeds(folder: Path, seeds: range, *, in_place: bool) -> list[str]:
     return found
 
 
-async def difference(engine: Harness, seed: int) -> str | None:
-    """Run one seed; return how it differs from the oracle, or None."""
+async def difference(engine: Harness, seed: int, *, repeat: int = 1) -> str | None:
+    """Run one seed, with each list of the start payload repeated; return how it differs from the oracle, or None."""
     model, start = random_model(seed)
+    start = {name: value * repeat if type(value) is list else value for name, value in start.items()}
     try:
         run = await engine.start(to_document(model), start, fake_time=needs_time(model))
         end = await run.end(DEADLINE)

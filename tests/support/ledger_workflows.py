@@ -101,6 +101,27 @@ SHAPES: dict[str, Shape] = {
         [0, 10, 20],
         {"e": 3},
     ),
+    "pure split": Shape(
+        _document(
+            "chunk",
+            [
+                {"id": "s", "type": "split", "parameters": {"input_array": "$trigger.items"}},
+                _set("i", "{{ $item * 10 }}"),
+                _set("j", "{{ $i.v + 1 }}"),
+                {"id": "g", "type": "aggregator"},
+                _effect("e"),
+            ],
+            "{{ [x.v for x in $g] }}",
+            "in>s",
+            "s>i",
+            "i>j",
+            "j>g",
+            "g>e",
+            "e>out",
+        ),
+        [1, 11, 21],
+        {"e": 1},
+    ),
     "wait": Shape(
         _document(
             "wait",

@@ -7,6 +7,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src"
+EXAMPLES = ROOT / "examples"
+EXAMPLE_TESTS = sorted(EXAMPLES.rglob("tests.yaml"))
+EXAMPLE_WORKFLOWS = sorted(set(EXAMPLES.rglob("*.yaml")) - set(EXAMPLE_TESTS))
 
 
 def python_path(*folders: Path) -> str:

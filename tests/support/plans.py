@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rune.core.definition.parser import parse_document
-from rune.core.execution.control import change_pause, deliver_signal
+from rune.core.execution.control import change_pause, deliver_signal, fire_timer
 from rune.core.execution.decision import Applied, Decision, FinishExecution, Timer
 from rune.core.execution.fact import (
     ExecutionStarted,
@@ -31,7 +31,6 @@ from rune.core.execution.outcome import Cancelled, Error, Failure, FanOut, Outco
 from rune.core.execution.scope import ValueSource
 from rune.core.execution.state import LiveToken, Scope, State
 from rune.core.execution.step import step, step_unrun
-from rune.core.execution.timers import fire_timer
 from rune.core.execution.token import Path, Token, TokenPurpose, token_name
 from rune.core.execution.transition import apply, start_execution
 from rune.core.limits import LIMITS, Limits

@@ -8,11 +8,12 @@ from itertools import count
 from pathlib import Path
 
 from rune.adapters.redis.client import Client
-from rune.adapters.redis.keys import KeySpace
-from rune.adapters.redis.queue import RedisQueue
+from rune.adapters.redis.cluster.client import open_client
+from rune.adapters.redis.encoding import KeySpace
+from rune.adapters.redis.queue.queue import RedisQueue
+from rune.adapters.redis.queue.streams import Streams
 from rune.adapters.redis.state import RedisState
 from rune.adapters.redis.stores import RedisStores
-from rune.adapters.redis.streams import Streams
 from rune.adapters.sqlite.journal import SqliteJournal
 from rune.codec.facts import Inline
 from rune.core.execution.outcome import Output
@@ -34,9 +35,12 @@ def fresh_keys() -> KeySpace:
 
 
 @asynccontextmanager
-async def redis_queue(keys: KeySpace, consumer: str, *, idle: float = 30.0) -> AsyncIterator[RedisQueue]:
-    """Open the queue of one consumer."""
-    client, blocking = Client(redis_server().url), Client(redis_server().url, deadline=None)
+async def redis_queue(
+    keys: KeySpace, consumer: str, *, idle: float = 30.0, url: str = ""
+) -> AsyncIterator[RedisQueue]:
+    """Open the queue of one consumer, on the shared server or that of a URL."""
+    url = url or redis_server().url
+    client, blocking = open_client(url), Client(url, deadline=None)
     queue = RedisQueue(client, blocking, Streams(client, keys, consumer), idle=idle)
     try:
         yield queue

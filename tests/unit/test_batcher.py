@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from rune.ports.batcher import Answers, Batcher, KeyedBatcher, SharedAnswer
+from rune.batcher import Answers, Batcher, KeyedBatcher, SharedAnswer
 from rune.ports.journal import StoreUnavailableError
 
 

@@ -62,11 +62,16 @@ def test_out_of_range_value_is_rejected_by_setting_name(
     [
         ("RUNE_JOURNAL", "postgresql://[bad"),
         ("RUNE_STATE", "redis://host:port"),
+        ("RUNE_STATE", "redis://host:6379,other:port"),
         ("RUNE_QUEUE", "amqp://host:99999"),
     ],
 )
 def test_malformed_store_url_is_rejected_by_setting_name(name: str, url: str, tmp_path: pathlib.Path) -> None:
-    valid = {"RUNE_JOURNAL": "postgresql://a:1,b:2/rune", "RUNE_STATE": "redis://a", "RUNE_QUEUE": "amqp://a"}
+    valid = {
+        "RUNE_JOURNAL": "postgresql://a:1,b:2/rune",
+        "RUNE_STATE": "redis://u:p@a:1,b:2",
+        "RUNE_QUEUE": "amqp://a",
+    }
     assert load_settings(valid, tmp_path).clustered
 
     with pytest.raises(SettingsError, match=name):

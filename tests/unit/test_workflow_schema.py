@@ -19,9 +19,7 @@ from rune.documents.yaml import decode_yaml
 from rune.nodes.registry import STANDARD, full_registry, standard_catalogue
 from tests.acceptance.conformance import case as cases
 from tests.support.documents import document, node
-from tests.support.paths import ROOT
-
-EXAMPLES = sorted((ROOT / "examples").glob("*/*.yaml"))
+from tests.support.paths import EXAMPLE_WORKFLOWS, ROOT
 
 
 @functools.cache
@@ -54,7 +52,7 @@ def test_schema_is_a_json_schema() -> None:
     Draft7Validator.check_schema(workflow_schema(standard_catalogue()))
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", EXAMPLE_WORKFLOWS, ids=lambda path: path.stem)
 def test_every_example_matches(path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     raw = decode_yaml(path.read_bytes(), max_bytes=10**6, max_depth=100).value
     own = [each.name for each in (path.parent / "src").glob("*") if each.is_dir()]

@@ -19,6 +19,7 @@ const Overview = later(() => import("./screens/overview").then((m) => m.Overview
 const Workflows = later(() => import("./screens/workflows").then((m) => m.WorkflowsScreen));
 const Workflow = later(() => import("./screens/workflow").then((m) => m.WorkflowScreen));
 const RunScreen = later(() => import("./screens/run").then((m) => m.RunScreen));
+const Editor = later(() => import("./editor/screen").then((m) => m.EditorScreen));
 const Versions = later(() => import("./screens/versions").then((m) => m.VersionsScreen));
 const Execution = later(() => import("./screens/execution").then((m) => m.ExecutionScreen));
 const Compare = later(() => import("./screens/compare").then((m) => m.CompareScreen));
@@ -30,6 +31,8 @@ const Fleet = later(() => import("./screens/fleet").then((m) => m.FleetScreen));
 const Credentials = later(() => import("./screens/credentials").then((m) => m.CredentialsScreen));
 const Keys = later(() => import("./screens/keys").then((m) => m.KeysScreen));
 const Log = later(() => import("./screens/log").then((m) => m.LogScreen));
+const BulkJobs = later(() => import("./screens/bulk_jobs").then((m) => m.BulkJobsScreen));
+const BulkJob = later(() => import("./screens/bulk_jobs").then((m) => m.BulkJobScreen));
 const Settings = later(() => import("./screens/settings").then((m) => m.SettingsScreen));
 
 /** The overview; for an approver the inbox, which is all that the key permits. */
@@ -59,6 +62,8 @@ export function App(): JSX.Element {
               <Route path="/executions/:id/diff/:other">{(path) => <Compare before={path.id} after={path.other} />}</Route>
               <Route path="/executions/:id">{(path) => <Execution key={path.id} id={path.id} />}</Route>
               <Route path="/workflows" component={Workflows} />
+              <Route path="/editor">{() => <Editor id={null} />}</Route>
+              <Route path="/workflows/:id/edit">{(path) => <Editor key={path.id} id={path.id} />}</Route>
               <Route path="/workflows/:id/run">{(path) => <RunScreen key={path.id} id={path.id} />}</Route>
               <Route path="/workflows/:id/versions/:range">{(path) => <Versions id={path.id} range={path.range} />}</Route>
               <Route path="/workflows/:id">{(path) => <Workflow key={path.id} id={path.id} />}</Route>
@@ -71,9 +76,11 @@ export function App(): JSX.Element {
               <Route path="/keys" component={Keys} />
               <Route path="/log" component={Log} />
               <Route path="/settings" component={Settings} />
+              <Route path="/bulk" component={BulkJobs} />
+              <Route path="/bulk/:id">{(path) => <BulkJob key={path.id} id={path.id} />}</Route>
               <Route>
-                <Blank icon={Compass} title="No such page">
-                  The address matches no page of this interface.
+                <Blank icon={Compass} title="Page not found">
+                  There is no page at this address.
                 </Blank>
               </Route>
             </Switch>

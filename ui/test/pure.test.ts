@@ -3,10 +3,11 @@ import type { ExecutionView } from "../src/api/client";
 import { pictureOf } from "../src/api/layout";
 import { parseJson } from "../src/forms/json_field";
 import { check, exampleInput, initial, widgetOf, type Schema } from "../src/forms/schema";
-import { arrange, bodies, frames, outline, type Definition } from "../src/graph/model";
+import { arrange, bodies, frames, joinText, outline, type Definition } from "../src/graph/model";
 import { colourer, columns, pixel } from "../src/items/grid";
 import { snapshotOf } from "../src/live/snapshot";
-import { bytes, duration, relative, shortId } from "../src/parts/format";
+import { bytes, duration, relative, share, shortId } from "../src/parts/format";
+import { python, testCase } from "../src/screens/as_test";
 import { filterOf, fits, queryOf } from "../src/screens/filter";
 import { changed } from "../src/screens/query";
 import { score } from "../src/screens/score";
@@ -30,6 +31,15 @@ describe("formatters", () => {
     [2048, "2.0 KB"],
     [64 * 1024 * 1024, "64 MB"],
   ])("%i bytes are %s", (size, text) => expect(bytes(size)).toBe(text));
+
+  test.each([
+    ["40%", 0.4],
+    ["page 3 of 12", 0.25],
+    ["7/7 files", 1],
+    ["130 %", 1],
+    ["0 of 0", null],
+    ["reading", null],
+  ])("the progress %s is %s of the work", (text, part) => expect(share(text)).toBe(part));
 
   test("a time is told by its largest unit, in both directions", () => {
     expect(relative(1000, 2000)).toBe("just now");
@@ -224,5 +234,29 @@ describe("the heat grid", () => {
     expect(colourer("code", [], palette)[1]).toBe(pixel("#0000ff"));
     expect(colourer("attempts", [], palette)[1]).toBe(pixel("#000000"));
     expect(colourer("duration", [], palette)[255]).toBe(pixel("#ffffff"));
+  });
+});
+
+test("a join tells how many of its possible edges have arrived", () => {
+  expect(joinText(["alive", "alive", "pending"])).toBe("2 of 3");
+  expect(joinText(["alive", "dead", "pending"])).toBe("1 of 2");
+  expect(joinText(["pending", "pending"])).toBe("");
+  expect(joinText(["alive", "dead"])).toBe("");
+});
+
+describe("a run as a test", () => {
+  test("values are written as Python", () => {
+    expect(python({ a: [1, true, null, "x\"y"], b: {} })).toBe('{"a": [1, True, None, "x\\"y"], "b": {}}');
+    expect(python({ long: "x".repeat(120) })).toBe(`{\n    "long": "${"x".repeat(120)}",\n}`);
+  });
+
+  test("a failed run expects its code", () => {
+    const text = testCase({ workflow: "import-prices", node: "check", item: "rows:3", status: "failed", input: { rows: 0 }, output: null, code: "EMPTY" });
+    expect(text).toBe(`def test_import_prices_check(rune_engine):
+    run = rune_engine.run("import-prices.yaml", {"rows": 0})
+
+    assert run["check", "rows:3"].status == "failed"
+    assert run["check", "rows:3"].error.code == "EMPTY"
+`);
   });
 });

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { ExecutionStore, foldNode, foldStatus, worst, type LiveEvent, type NodeState, type Snapshot } from "../src/live/store";
+import { ExecutionStore, foldNode, foldStatus, joinLines, worst, type LiveEvent, type NodeState, type Snapshot } from "../src/live/store";
 
 const event = (number: number, kind: string, node: string | null = null, details: Record<string, unknown> = {}): LiveEvent => ({
   number,
@@ -123,6 +123,45 @@ describe("the store", () => {
     expect(store.node("a")).toMatchObject({ state: "success", progress: null });
   });
 
+  test("a snapshot does not take back what is told to run now", () => {
+    const store = new ExecutionStore(now);
+    store.load(snapshot(1));
+    const running = { node_id: "a", lineage: [], attempt: 1, since: new Date(1_000).toISOString(), worker: "w", progress: "40%" };
+    store.now({ running: [running], lines: [] });
+    store.load(snapshot(2, { a: { ...idle, state: "queued" } }));
+    expect(store.node("a")).toMatchObject({ state: "running", progress: "40%", worker: "w" });
+    store.apply(event(3, "node.retrying", "a", { attempt: 1 }));
+    expect(store.node("a")).toMatchObject({ state: "retrying", progress: null });
+    store.now({ running: [{ ...running, attempt: 2 }], lines: [] });
+    expect(store.node("a")).toMatchObject({ state: "running", attempts: 2 });
+    store.now({ running: [], lines: [] });
+    expect(store.node("a").state).toBe("retrying");
+  });
+
+  test("running items are counted in the whole and shown in their own item", () => {
+    const frame = { split_node_id: "s", item_index: 4 };
+    const running = [0, 4].map((index) => ({ node_id: "a", lineage: [{ ...frame, item_index: index }], attempt: 1, since: new Date(0).toISOString(), worker: "w", progress: `${index} of 9` }));
+    const whole = new ExecutionStore(now);
+    whole.load(snapshot(1, { a: { ...idle, state: "queued", counts: { queued: 9 } } }));
+    whole.now({ running, lines: [] });
+    expect(whole.node("a")).toMatchObject({ state: "queued", active: 2 });
+    const one = new ExecutionStore(now, "s:4");
+    one.load(snapshot(1, { a: idle }));
+    one.now({ running, lines: [] });
+    expect(one.node("a")).toMatchObject({ state: "running", progress: "4 of 9" });
+  });
+
+  test("lines that were told come behind the stored ones, without repeating them", () => {
+    const store = new ExecutionStore(now);
+    const line = (at: string, message: string) => ({ at, level: "info", message });
+    const told = [line("2026-01-01T00:00:01Z", "one"), line("2026-01-01T00:00:02Z", "two"), line("2026-01-01T00:00:02Z", "three")];
+    store.now({ running: [], lines: told.map((each) => ({ ...each, node_id: "a", lineage: [], attempt: 1 })) });
+    const stored = told.slice(0, 2);
+    expect(joinLines(stored, store.log("a", "", 1)).map((each) => each.message)).toEqual(["one", "two", "three"]);
+    expect(joinLines([], store.log("a", "", 1)).length).toBe(3);
+    expect(store.log("a", "", 2)).toEqual([]);
+  });
+
   test("logged lines reach the listeners of their node", () => {
     const store = new ExecutionStore(now);
     let calls = 0;
@@ -137,5 +176,30 @@ describe("the store", () => {
     store.load(snapshot(1));
     store.apply({ ...event(2, "node.failed", "a"), lineage: [{ split_node_id: "s", item_index: 0 }] });
     expect(store.node("a").state).toBe("pending");
+  });
+});
+
+describe("a large execution", () => {
+  const nodes = Object.fromEntries(Array.from({ length: 2_000 }, (_, index) => [`n${index}`, idle]));
+  const edges = Object.fromEntries(Array.from({ length: 2_500 }, (_, index) => [`e${index}`, "pending"]));
+
+  test("takes 100 changes within a frame, and tells only the nodes that changed", () => {
+    const frames: (() => void)[] = [];
+    const store = new ExecutionStore((callback) => frames.push(callback));
+    let told = 0;
+    for (const id of Object.keys(nodes)) store.subscribe(`node:${id}`, () => (told += 1));
+    store.load({ ...snapshot(0, nodes), edges });
+    frames.splice(0).forEach((frame) => frame());
+    told = 0;
+
+    const began = performance.now();
+    for (let index = 0; index < 100; index += 1) store.apply(event(index + 1, "node.success", `n${index}`));
+    const scheduled = frames.length;
+    frames.splice(0).forEach((frame) => frame());
+    const took = performance.now() - began;
+
+    expect(told).toBe(100);
+    expect(scheduled).toBe(1);
+    expect(took).toBeLessThan(3 * 16); // three times the budget: test machines are noisy
   });
 });

@@ -1,8 +1,9 @@
-"""Search for executions, shared by the SQL adapters: which index a filter is read along, and the statements for it.
+"""Search for executions and their counts, shared by the SQL adapters.
 
 Executions are numbered in the order of their starts, so every index that ends with the number yields the newest first.
 A page is read along one source, the one with the fewest rows, and the other conditions are checked row by row. At most
-MAX_SCANNED rows of the source are read for a page; a page may therefore be short and still have a successor.
+MAX_SCANNED rows of the source are read for a page; a page may therefore be short and still have a successor. Every
+statement that counts reads a bounded part of one index.
 """
 
 from __future__ import annotations
@@ -14,44 +15,80 @@ import msgspec
 
 from rune.adapters.rows import FAILED_ITEMS, WAITING, label_term, search_term
 from rune.core.permissions import LOCAL
-from rune.ports.queries import STATUSES, ExecutionCount, ExecutionFilter, ExecutionsFound, Summary
+from rune.ports.queries import (
+    STATUSES,
+    ExecutionCount,
+    ExecutionFilter,
+    ExecutionsFound,
+    RecentExecution,
+    StatusCount,
+    StoredCounts,
+    Summary,
+)
 
 MAX_SCANNED = 5_000
 FIRST_SCANNED = 4  # rows per result that are read first
 MAX_PROBED = 1_000  # rows that are counted in order to compare two sources
 MAX_COUNTED = 10_000
-PROBES = 32  # per round of a search by time
 CLOCK_SKEW_MS = 60_000  # between processes that number their starts one after another
 MAX_NUMBER = 2**63 - 1
+
+_LOW = "CASE WHEN s.at < {} THEN (s.low + s.high) / 2 + 1 ELSE s.low END"
+_HIGH = "CASE WHEN s.at < {} THEN s.high ELSE (s.low + s.high) / 2 END"
+_AT = "(SELECT e.at FROM execution AS e WHERE e.n >= (LOW + HIGH) / 2 ORDER BY e.n LIMIT 1)"
+_FIRST_SINCE = (
+    "WITH RECURSIVE bounds (low, high) AS ("
+    "SELECT (SELECT n FROM execution ORDER BY n LIMIT 1),"
+    " (SELECT n FROM execution ORDER BY n DESC LIMIT 1) + 1"
+    "), s (low, high, at) AS ("
+    f"SELECT b.low, b.high, {_AT.replace('LOW', 'b.low').replace('HIGH', 'b.high')} FROM bounds AS b"
+    f" UNION ALL SELECT {_LOW}, {_HIGH}, {_AT.replace('LOW', _LOW).replace('HIGH', _HIGH)} FROM s"
+    " WHERE s.low < s.high"
+    ") SELECT low FROM s WHERE low >= high"
+)
+"""The first number whose execution started at `{}` or later, in one statement: `low` and `high` enclose it, and `at` is
+the time in their middle."""
 
 Fetch = Callable[[str, list[Any]], Awaitable[Sequence[Sequence[Any]]]]
 """Runs a statement whose parameters are written as `{}`."""
 
+# The names of all workflows, each found by one step in an index that begins with the workflow.
+_WORKFLOWS = (
+    "WITH RECURSIVE w (id) AS (SELECT (SELECT min(workflow) FROM execution) UNION ALL"
+    " SELECT (SELECT min(e.workflow) FROM execution AS e WHERE e.workflow > w.id) FROM w WHERE w.id IS NOT NULL)"
+)
 
-class Source(msgspec.Struct, frozen=True):
-    """A way to read numbers of executions, newest first: one or several ranges of an index. `sorted`: a range is in
-    the order of the numbers. `covers`: the fields of the filter that all its executions match."""
+_ENDED = (
+    f"{_WORKFLOWS} SELECT e.workflow, e.status, count(*) FROM w CROSS JOIN execution AS e"
+    " WHERE w.id IS NOT NULL AND e.workflow = w.id AND e.ended_at IS NOT NULL AND e.ended_at >= {} AND e.ended_at < {}"
+    " GROUP BY e.workflow, e.status"
+)
 
-    ranges: tuple[tuple[str, tuple[Any, ...]], ...]
-    sorted: bool = True
-    covers: frozenset[str] = frozenset()
-    term: str | None = None
+_RANGE = "SELECT low, high FROM ended_count_range"
+_STORED = (
+    "SELECT bucket - bucket % {} AS step, workflow, status, sum(count) FROM ended_count"
+    " WHERE bucket >= {} AND bucket < {} GROUP BY 1, workflow, status"
+)
 
-    def statement(self, limit: int, floor: int, before: int) -> tuple[str, list[Any]]:
-        """Return the statement for the newest numbers between two others."""
-        parts: list[str] = []
-        values: list[Any] = []
-        for text, given in self.ranges:
-            parts.append(f"SELECT * FROM ({text} AND n >= {{}} AND n < {{}} ORDER BY n DESC LIMIT {{}}) AS r")
-            values += [*given, floor, before, limit]
-        merged = " UNION ALL ".join(parts)
-        if len(parts) > 1:
-            merged = f"SELECT n FROM ({merged}) AS u ORDER BY n DESC LIMIT {{}}"
-            values.append(limit)
-        return merged, values
+_FIRST_END = (
+    f"{_WORKFLOWS} SELECT min((SELECT min(e.ended_at) FROM execution AS e WHERE e.workflow = w.id"
+    " AND e.ended_at IS NOT NULL)) FROM w WHERE w.id IS NOT NULL"
+)
 
+_OPEN = (
+    "SELECT workflow, status, count(*) FROM execution WHERE status IN ('running', 'paused')"
+    " GROUP BY workflow, status"
+)
 
-ALL = Source((("SELECT n FROM execution WHERE n > 0", ()),))
+_DURATIONS = (
+    "SELECT ended_at - at FROM execution WHERE workflow = {} AND ended_at IS NOT NULL"
+    " ORDER BY ended_at DESC, n DESC LIMIT {}"
+)
+
+_NEWEST = (
+    "SELECT * FROM (SELECT n, id, status, at, ended_at FROM execution WHERE workflow = {} AND status = {}"
+    " ORDER BY n DESC LIMIT {}) AS r"
+)
 
 
 class Conditions(msgspec.Struct):
@@ -66,6 +103,44 @@ class Conditions(msgspec.Struct):
 
     def sql(self) -> str:
         return "".join(f" AND {text}" for text in self.texts)
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """The numbers between which the executions of a period are. The clocks of processes differ, so the bounds are wider
+    than the period, and times are compared too."""
+
+    floor: int
+    before: int
+    period: Conditions
+
+
+class Source(msgspec.Struct, frozen=True):
+    """A way to read numbers of executions, newest first: one or several ranges of an index. `sorted`: a range is in
+    the order of the numbers. `covers`: the fields of the filter that all its executions match. A source without a term
+    reads the rows of executions, and skips those outside of the period itself."""
+
+    ranges: tuple[tuple[str, tuple[Any, ...]], ...]
+    sorted: bool = True
+    covers: frozenset[str] = frozenset()
+    term: str | None = None
+
+    def statement(self, limit: int, bounds: Bounds) -> tuple[str, list[Any]]:
+        """Return the statement for the newest numbers within bounds."""
+        parts: list[str] = []
+        values: list[Any] = []
+        period = bounds.period if self.term is None else Conditions([], [])
+        within = f"n >= {{}} AND n < {{}}{period.sql()}"
+        for text, given in self.ranges:
+            parts.append(f"SELECT * FROM ({text} AND {within} ORDER BY n DESC LIMIT {{}}) AS r")
+            values += [*given, bounds.floor, bounds.before, *period.values, limit]
+        merged = " UNION ALL ".join(parts)
+        if len(parts) > 1:
+            merged = f"SELECT n FROM ({merged}) AS u ORDER BY n DESC LIMIT {{}}"
+            values.append(limit)
+        return merged, values
+
+
+ALL = Source((("SELECT n FROM execution WHERE n > 0", ()),))
 
 
 _LISTED = frozenset({"statuses", "workflow", "hash", "failed_items"})
@@ -139,14 +214,24 @@ def conditions_of(
         found.add(f"x.status IN ({', '.join(['{}'] * len(wanted.statuses))})", *wanted.statuses)
     if wanted.hash is not None and "hash" not in source.covers:
         found.add("x.hash = {}", wanted.hash)
-    if wanted.since is not None:
-        found.add("x.at >= {}", wanted.since)
-    if wanted.until is not None:
-        found.add("x.at < {}", wanted.until)
+    if source.term is not None:
+        period = period_of(wanted, "x.at")
+        found.texts += period.texts
+        found.values += period.values
     if wanted.scopes:
         compared = [like(each) for each in wanted.scopes]
         text = " OR ".join(f"x.workflow {operator}" for operator, _ in compared)
         found.add(f"({text})", *(value for _, value in compared))
+    return found
+
+
+def period_of(wanted: ExecutionFilter, column: str) -> Conditions:
+    """Return the conditions of a filter on the time of the start."""
+    found = Conditions([], [])
+    if wanted.since is not None:
+        found.add(f"{column} >= {{}}", wanted.since)
+    if wanted.until is not None:
+        found.add(f"{column} < {{}}", wanted.until)
     return found
 
 
@@ -170,13 +255,12 @@ class ExecutionSearch:
         before = await self._number_of(after) if after is not None else MAX_NUMBER
         if before is None:
             return ExecutionsFound([], None)
-        floor, ceiling = await self._bounds(wanted)
-        before = min(before, ceiling)
-        source = await self._choose(wanted, floor, before)
+        bounds = await self._bounds(wanted, before)
+        source = await self._choose(wanted, bounds)
         conditions = conditions_of(wanted, source, self._like)
         # Most pages are full after a few rows.
         for size in dict.fromkeys((min(MAX_SCANNED, FIRST_SCANNED * (limit + 1)), MAX_SCANNED)):
-            scanned, values = source.statement(size, floor, before)
+            scanned, values = source.statement(size, bounds)
             rows = await self._fetch(
                 f"SELECT {self._columns} FROM ({scanned}) AS s CROSS JOIN execution AS x WHERE x.n = s.n"
                 f"{conditions.sql()} ORDER BY s.n DESC LIMIT {{}}",
@@ -210,9 +294,9 @@ class ExecutionSearch:
 
     async def count(self, wanted: ExecutionFilter) -> ExecutionCount:
         """Count executions. Many are estimated from the share of the newest ones that match."""
-        floor, before = await self._bounds(wanted)
-        source = await self._choose(wanted, floor, before)
-        scanned, values = source.statement(MAX_COUNTED, floor, before)
+        bounds = await self._bounds(wanted)
+        source = await self._choose(wanted, bounds)
+        scanned, values = source.statement(MAX_COUNTED, bounds)
         conditions = conditions_of(wanted, source, self._like)
         text = f"SELECT count(*) FROM ({scanned}) AS s CROSS JOIN execution AS x WHERE x.n = s.n{conditions.sql()}"
         ((matching,),) = await self._fetch(text, [*values, *conditions.values])
@@ -222,12 +306,12 @@ class ExecutionSearch:
         ((first, newest),) = await self._fetch(
             "SELECT (SELECT n FROM execution WHERE n >= {} ORDER BY n LIMIT 1),"
             " (SELECT n FROM execution WHERE n < {} ORDER BY n DESC LIMIT 1)",
-            [floor, before],
+            [bounds.floor, bounds.before],
         )
         share = (newest - first + 1) / max(1, newest - last + 1)
         return ExecutionCount(round(matching * share), exact=False)
 
-    async def _choose(self, wanted: ExecutionFilter, floor: int, before: int) -> Source:
+    async def _choose(self, wanted: ExecutionFilter, bounds: Bounds) -> Source:
         """Return the source with the fewest rows. A range that is not in order is used only if it is short."""
         sources = sources_of(wanted)
         if not sources:
@@ -236,7 +320,7 @@ class ExecutionSearch:
             return sources[0]
         counted: list[tuple[int, int]] = []
         for place, source in enumerate(sources):
-            text, values = source.statement(MAX_PROBED, floor, before)
+            text, values = source.statement(MAX_PROBED, bounds)
             if not source.sorted:
                 ((part, given),) = source.ranges
                 text, values = f"{part} LIMIT {{}}", [*given, MAX_PROBED]
@@ -249,40 +333,59 @@ class ExecutionSearch:
         rows = await self._fetch("SELECT n FROM execution WHERE id = {}", [execution])
         return int(rows[0][0]) if rows else None
 
-    async def _bounds(self, wanted: ExecutionFilter) -> tuple[int, int]:
-        """Return the numbers between which the executions of a filter started. The clocks of two processes may differ,
-        so the bounds are wider, and times are compared row by row."""
-        floor, before = 0, MAX_NUMBER
+    async def _bounds(self, wanted: ExecutionFilter, before: int = MAX_NUMBER) -> Bounds:
+        """Return the numbers between which the executions of a filter started, below a number."""
+        floor = 0
         if wanted.since is not None:
             floor = await self._first_since(wanted.since - CLOCK_SKEW_MS)
         if wanted.until is not None:
-            before = await self._first_since(wanted.until + CLOCK_SKEW_MS)
-        return floor, before
+            before = min(before, await self._first_since(wanted.until + CLOCK_SKEW_MS))
+        return Bounds(floor, before, period_of(wanted, "at"))
 
     async def _first_since(self, moment: int) -> int:
-        """Return the number of the first execution that started at a time or later, found by probing. Numbers grow with
+        """Return the number of the first execution that started at a time or later, found by halving. Numbers grow with
         time, and no index on the time has to be written with every start."""
-        ((low, high),) = await self._fetch(
-            "SELECT (SELECT n FROM execution ORDER BY n LIMIT 1),"
-            " (SELECT n FROM execution ORDER BY n DESC LIMIT 1)",
-            [],
-        )
-        if low is None:
-            return 0
-        high += 1
-        while low < high:
-            step = max(1, (high - low) // PROBES)
-            points = list(range(low, high, step))
-            probe = " UNION ALL ".join(
-                ["SELECT * FROM (SELECT n, at FROM execution WHERE n >= {} ORDER BY n LIMIT 1) AS p"]
-                * len(points)
-            )
-            rows = await self._fetch(probe, points)
-            earlier = [int(n) for n, at in rows if at < moment]
-            later = [int(n) for n, at in rows if at >= moment]
-            new_low = max([low, *(n + 1 for n in earlier)])
-            new_high = min([high, *later])
-            if (new_low, new_high) == (low, high):
-                break
-            low, high = new_low, new_high
-        return int(low)
+        rows = await self._fetch(_FIRST_SINCE, [moment] * _FIRST_SINCE.count("{}"))
+        return int(rows[0][0]) if rows and rows[0][0] is not None else 0
+
+
+class ExecutionStatistics:
+    """Counts the executions of one database."""
+
+    def __init__(self, fetch: Fetch) -> None:
+        self._fetch = fetch
+
+    async def ended(self, since: int, until: int) -> list[StatusCount]:
+        """Count the executions that ended in a period, by workflow and status."""
+        return [StatusCount(*row) for row in await self._fetch(_ENDED, [since, until])]
+
+    async def stored(self, since: int, until: int, step: int) -> StoredCounts:
+        """Return the stored counts of a period, summed up by the beginning of steps."""
+        rows = await self._fetch(_RANGE, [])
+        if not rows:
+            return StoredCounts()
+        low, high = rows[0]
+        counts: dict[int, list[StatusCount]] = {}
+        for begin, workflow, status, count in await self._fetch(_STORED, [step, since, until]):
+            counts.setdefault(int(begin), []).append(StatusCount(workflow, status, int(count)))
+        return StoredCounts(low, high, counts)
+
+    async def first_end(self) -> int | None:
+        """Return when the first of the executions ended that are there."""
+        ((first,),) = await self._fetch(_FIRST_END, [])
+        return None if first is None else int(first)
+
+    async def open(self) -> list[StatusCount]:
+        """Count the executions that have not ended, by workflow and status."""
+        return [StatusCount(*row) for row in await self._fetch(_OPEN, [])]
+
+    async def recent(self, workflow: str, limit: int) -> list[RecentExecution]:
+        """Return the newest executions of a workflow, newest first."""
+        values: list[object] = [each for status in STATUSES for each in (workflow, status, limit)]
+        rows = await self._fetch(" UNION ALL ".join([_NEWEST] * len(STATUSES)), values)
+        newest = sorted(rows, key=lambda row: -row[0])[:limit]
+        return [RecentExecution(*row[1:]) for row in newest]
+
+    async def durations(self, workflow: str, limit: int) -> list[int]:
+        """Return how long the executions of a workflow that ended last took, in ms."""
+        return [max(0, int(row[0])) for row in await self._fetch(_DURATIONS, [workflow, limit])]

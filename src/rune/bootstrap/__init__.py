@@ -26,8 +26,7 @@ from rune.nodes.redaction import protect_log
 from rune.nodes.registry import Registry
 from rune.ports.clock import Clock
 from rune.ports.inspection import BackupResult, ClusterSurvey, FileInspection
-from rune.ports.live import RunningQuery
-from rune.ports.processes import ProcessInfo
+from rune.ports.processes import ProcessInfo, RunningQuery
 from rune.ports.retention import RetentionResult, Rule
 from rune.runtime.components import Services
 from rune.runtime.engine import ROLES, Engine

@@ -1,10 +1,16 @@
-"""The cluster backend: PostgreSQL stores, Redis coordinates, Redis Streams or RabbitMQ deliver."""
+"""The cluster backend: PostgreSQL stores, Redis coordinates, Redis Streams or RabbitMQ deliver.
+
+At the start a server waits until its stores can be used. Processes and stores are usually started together, in any
+order, and the schema is migrated at the same time. A process that gave up at the first failure would depend on a
+supervisor to restart it until the order happens to be right.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
@@ -14,32 +20,30 @@ from rune.adapters.blobs.stores import open_blob
 from rune.adapters.postgres.access import (
     PostgresApiKeys,
     PostgresAuditLog,
+    PostgresCredentials,
+    PostgresGrants,
     PostgresSessions,
     PostgresStartLimits,
 )
-from rune.adapters.postgres.credentials import PostgresCredentials, PostgresGrants
 from rune.adapters.postgres.database import Database
-from rune.adapters.postgres.migrations import migrate as migrate_database
-from rune.adapters.postgres.roles import grant
-from rune.adapters.postgres.stores import PostgresStores, postgres
-from rune.adapters.postgres.triggers import PostgresTriggers
+from rune.adapters.postgres.schema import grant
+from rune.adapters.postgres.schema import migrate as migrate_database
+from rune.adapters.postgres.stores import PostgresBulkJobs, PostgresCounts, PostgresStores, postgres
+from rune.adapters.postgres.workflows import PostgresTriggers
 from rune.adapters.rabbitmq.dead_letters import DeadLetters
 from rune.adapters.rabbitmq.topology import Topology
-from rune.adapters.redis.client import Client, library_name, load_functions
-from rune.adapters.redis.dead_letters import RedisDeadLetters
+from rune.adapters.redis.client import library_name, load_functions
+from rune.adapters.redis.cluster.client import open_client
+from rune.adapters.redis.queue.dead_letters import RedisDeadLetters
 from rune.adapters.redis.stores import RedisStores
 from rune.bootstrap.components import Access, credential_service, keys, new_engine
 from rune.bootstrap.rabbitmq import RabbitComponents
-from rune.bootstrap.startup import wait_for_store
 from rune.core.node_type import Catalogue
 from rune.nodes.registry import Registry, full_registry, standard_catalogue
-from rune.ports.blobs import BlobStore
 from rune.ports.clock import Clock
-from rune.ports.dead_letters import DeadLetterQueue
-from rune.ports.journal import StoreUnavailableError
-from rune.ports.live import RunningQuery
-from rune.ports.processes import ProcessInfo
-from rune.ports.queue import Queue
+from rune.ports.journal import BlobStore, StoreDamagedError, StoreUnavailableError
+from rune.ports.processes import ProcessInfo, RunningQuery
+from rune.ports.queue import DeadLetterQueue, Queue
 from rune.ports.retention import RetentionResult, Rule
 from rune.ports.state import State
 from rune.runtime.backend import Backend
@@ -48,14 +52,19 @@ from rune.runtime.components import Services
 from rune.runtime.engine import ROLES, Engine
 from rune.runtime.live.follower import LiveFollower
 from rune.runtime.live.running import RunningNodes
-from rune.runtime.maintenance.heartbeat import this_process
+from rune.runtime.maintenance.keepalive import this_process
+from rune.runtime.messaging.full_messages import QueueRouter
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.queries.reader import ExecutionReader
-from rune.runtime.queue_router import QueueRouter
 from rune.runtime.services.credentials import CredentialService
 from rune.runtime.state_wrapper import ExecutionObserver, ObservedState
 from rune.runtime.values import ExecutionDataCache
 from rune.settings import Settings
+
+log = logging.getLogger("rune.startup")
+
+MIN_DELAY_S, MAX_DELAY_S = 0.1, 3.0
+LOG_PERIOD_S = 10.0
 
 
 @asynccontextmanager
@@ -106,11 +115,11 @@ async def wait_for_stores(settings: Settings) -> None:
 
 async def _check_functions(settings: Settings) -> None:
     """Call a function of Redis. One that is missing is loaded if Redis has none at all."""
-    client = _redis(settings).client
+    stores = _redis(settings)
     try:
-        await client.server_run()
+        await stores.connect()
     finally:
-        await client.close()
+        await stores.client.close()
 
 
 async def _ensure_schema(settings: Settings) -> None:
@@ -157,13 +166,19 @@ def _engine(
     queue: Queue
     wrapped: State
     if broker is not None:
-        state = stores.state(opened.journal, plans.plan, running_executions=list_running)
+        state = stores.state(
+            opened.journal, plans.plan, running_executions=list_running, find=data_cache.find
+        )
         queue, wrapped = broker.queue, broker.wrap_state(state, stores)
         keepalive = partial(stores.keepalive, member.name)
     else:
         queue = streams = stores.queue(member.name, settings.queues, route=router.queue_of)
         wrapped = state = stores.state(
-            opened.journal, plans.plan, queue=streams, running_executions=list_running
+            opened.journal,
+            plans.plan,
+            queue=streams,
+            running_executions=list_running,
+            find=data_cache.find,
         )
         streams.renews = False
         keepalive = partial(stores.keepalive, member.name, settings.queues, streams)
@@ -192,6 +207,8 @@ def _engine(
         grants=PostgresGrants(opened.database),
         log=PostgresAuditLog(opened.database),
         limits=PostgresStartLimits(opened.database),
+        bulk=PostgresBulkJobs(opened.database),
+        counts=PostgresCounts(opened.database),
     )
     engine = new_engine(settings, backend, plans, registry, observer, member, data_cache)
     if broker is not None:
@@ -290,7 +307,7 @@ async def migrate(settings: Settings) -> list[str]:
     """Migrate the database to the version of this program and load its functions into Redis; return the applied
     steps."""
     steps = await migrate_database(settings.journal)
-    client = Client(settings.state)
+    client = open_client(settings.state)
     try:
         loaded = await load_functions(client)
     finally:
@@ -301,3 +318,30 @@ async def migrate(settings: Settings) -> list[str]:
 async def grant_roles(settings: Settings) -> list[str]:
     """Grant the database roles their permissions; return their names."""
     return await grant(settings.journal)
+
+
+async def wait_for_store(name: str, check: Callable[[], Awaitable[None]], deadline: float) -> None:
+    """Call `check` until it succeeds. After the deadline (monotonic), raise its error.
+
+    Only an unavailable store is waited for: one that is unreachable, starting or being migrated.
+    """
+    delay = MIN_DELAY_S
+    said_at, said = 0.0, ""
+    began = time.monotonic()
+    while True:
+        try:
+            await check()
+            break
+        except StoreDamagedError:
+            raise
+        except StoreUnavailableError as error:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise
+            if error.message != said or time.monotonic() - said_at >= LOG_PERIOD_S:
+                log.warning("waiting for %s, up to %.0f s longer: %s", name, left, error.message)
+                said_at, said = time.monotonic(), error.message
+        await asyncio.sleep(min(delay, max(left, 0.0)))
+        delay = min(2 * delay, MAX_DELAY_S)
+    if said:
+        log.info("%s is available after %.1f s", name, time.monotonic() - began)

@@ -16,13 +16,13 @@ from rune.nodes.resources import Resources
 from rune.ports.access import ApiKeyStore, AuditLogStore, StartLimitStore
 from rune.ports.credentials import CredentialGrants, CredentialStore
 from rune.ports.processes import ProcessInfo
-from rune.ports.triggers import TriggerStore
+from rune.ports.workflows import TriggerStore
 from rune.runtime.backend import Backend
 from rune.runtime.clock import SystemClock
 from rune.runtime.engine import Engine
 from rune.runtime.instrumentation import Instrumentation
 from rune.runtime.plan_cache import PlanCache
-from rune.runtime.services.audit_log import AuditLog
+from rune.runtime.services.access import AuditLog
 from rune.runtime.services.credentials import CredentialService
 from rune.runtime.state_wrapper import ExecutionObserver
 from rune.runtime.values import ExecutionDataCache
@@ -73,6 +73,8 @@ def new_engine(
         plans,
         registry,
         in_place=settings.in_place,
+        sticky=settings.keeps_successors,
+        chunk=settings.chunk,
         slots=settings.slots,
         expression_ms=settings.expression_ms,
         resources=resources,

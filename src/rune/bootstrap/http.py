@@ -13,17 +13,18 @@ from typing import Any
 
 import uvicorn
 
+from rune.bootstrap.doctor import check_installation
 from rune.errors import RuneError
 from rune.runtime.engine import Engine
 from rune.runtime.queries.reader import ExecutionReader
+from rune.server.access.auth import ApiKeyAuth, cached_keys, cached_sessions
+from rune.server.access.sessions import FailedLogins
 from rune.server.app import make_app
-from rune.server.auth import ApiKeyAuth, cached_keys, cached_sessions
 from rune.server.connections import ConnectionLimits, bounded_protocol
 from rune.server.context import ServerContext
-from rune.server.failed_logins import FailedLogins
 from rune.server.health import HealthState, health_app
 from rune.server.live.feed import StreamLimits
-from rune.settings import Settings
+from rune.settings import Settings, describe_settings
 
 RESERVED_FILES = 256  # for stores, logs and calls of nodes
 SHUTDOWN_S = 5  # for open requests to finish
@@ -207,6 +208,8 @@ async def serve(
         reader,
         slots=settings.slots,
         streams=StreamLimits(settings.api_streams, settings.api_streams_per_key),
+        settings=describe_settings(settings),
+        checks=lambda: check_installation(settings),
     )
     if made is not None:
         made(context)

@@ -7,13 +7,13 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from rune.adapters.rabbitmq.amqp.address import parse_address
+from rune.adapters.rabbitmq.amqp.connection import parse_address
 from rune.adapters.rabbitmq.amqp.errors import AmqpError
+from rune.adapters.rabbitmq.consumer import RabbitEventConsumer
 from rune.adapters.rabbitmq.dead_letters import DeadLetters, requeue_innocent
-from rune.adapters.rabbitmq.event_consumer import RabbitEventConsumer
 from rune.adapters.rabbitmq.legacy import LegacyExecutor
+from rune.adapters.rabbitmq.publisher import BatchingEventPublisher, RabbitEventPublisher
 from rune.adapters.rabbitmq.queue import RabbitQueue
-from rune.adapters.rabbitmq.status_publisher import BatchingEventPublisher, RabbitEventPublisher
 from rune.adapters.rabbitmq.topology import TopologyMismatchError
 from rune.adapters.redis.state import RedisState
 from rune.adapters.redis.stores import RedisStores
@@ -24,10 +24,9 @@ from rune.ports.processes import ProcessInfo
 from rune.ports.state import State
 from rune.runtime.engine import Engine
 from rune.runtime.messaging.foreign_messages import ForeignMessages
-from rune.runtime.messaging.full_messages import SelfContainedMessages
-from rune.runtime.messaging.state_middleware import BatchingState, EndPredictingState, ServedQueuesFilter
+from rune.runtime.messaging.full_messages import QueueRouter, SelfContainedMessages
 from rune.runtime.messaging.status_publisher import StatusPublisher
-from rune.runtime.queue_router import QueueRouter
+from rune.runtime.state_wrapper import BatchingState, EndPredictingState, ServedQueuesFilter
 from rune.runtime.values import ExecutionDataCache
 from rune.settings import Settings
 

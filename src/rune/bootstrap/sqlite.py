@@ -9,24 +9,28 @@ from typing import Any
 
 from rune.adapters.sqlite import backup as copying
 from rune.adapters.sqlite import retention as embedded_retention
-from rune.adapters.sqlite.access import SqliteApiKeys, SqliteAuditLog, SqliteSessions, SqliteStartLimits
+from rune.adapters.sqlite.access import (
+    SqliteApiKeys,
+    SqliteAuditLog,
+    SqliteCredentials,
+    SqliteGrants,
+    SqliteSessions,
+    SqliteStartLimits,
+)
 from rune.adapters.sqlite.backup import inspect, lock_owner
-from rune.adapters.sqlite.credentials import SqliteCredentials, SqliteGrants
-from rune.adapters.sqlite.database import reporting_damage, reporting_errors
+from rune.adapters.sqlite.database import create_empty_file, reporting_damage, reporting_errors
 from rune.adapters.sqlite.journal import SqliteJournal
 from rune.adapters.sqlite.owner import Lock, OwnerClient, OwnerConnection, OwnerServer, socket_of
 from rune.adapters.sqlite.readonly import ReadOnlyDatabase, SqliteIndex
-from rune.adapters.sqlite.stores import SqliteBlobs, SqliteStores
-from rune.adapters.sqlite.triggers import SqliteTriggers
-from rune.adapters.sqlite.workflows import SqliteWorkflows
+from rune.adapters.sqlite.stores import SqliteBlobs, SqliteBulkJobs, SqliteCounts, SqliteStores
+from rune.adapters.sqlite.workflows import SqliteTriggers, SqliteWorkflows
 from rune.bootstrap.components import Access, credential_service, keys, new_engine
 from rune.codec.rpc import Call, RpcMethods, ServiceProxy
 from rune.core.node_type import Catalogue
 from rune.nodes.registry import Registry, full_registry, standard_catalogue
 from rune.ports.clock import Clock
 from rune.ports.inspection import BackupResult, FileInspection
-from rune.ports.live import RunningQuery, RunningSnapshot
-from rune.ports.processes import RPC_METHODS, NoOwnerError
+from rune.ports.processes import RPC_METHODS, NoOwnerError, RunningQuery, RunningSnapshot
 from rune.ports.retention import RetentionResult, Rule
 from rune.runtime.backend import Backend
 from rune.runtime.clock import SystemClock
@@ -101,6 +105,8 @@ def _engine(
         grants=SqliteGrants(stores.database),
         log=SqliteAuditLog(stores.database),
         limits=SqliteStartLimits(stores.database),
+        bulk=SqliteBulkJobs(stores.database),
+        counts=SqliteCounts(stores.database),
     )
     return new_engine(settings, backend, plans, registry, observer)
 
@@ -221,6 +227,11 @@ def backup(settings: Settings, target: Path) -> BackupResult:
 def restore(settings: Settings, copy: Path, *, replace: bool) -> tuple[BackupResult, Path | None]:
     """Restore a backup, while no process owns the file; return its content and the path of the previous file."""
     return copying.restore_backup(copy, settings.database, replace=replace)
+
+
+def create_database(settings: Settings) -> None:
+    """Create the database file without running the migrations one by one, for tests; see `create_empty_file`."""
+    create_empty_file(settings.database)
 
 
 def exists(settings: Settings) -> bool:

@@ -28,6 +28,15 @@ _SIMPLE: dict[Any, str] = {
     inspect.NoneType: "None",
     inspect.AnyType: "Any",
 }
+_JSON_TYPES = {
+    "string": "str",
+    "integer": "int",
+    "number": "float",
+    "boolean": "bool",
+    "array": "list[Any]",
+    "object": "dict[str, Any]",
+    "null": "None",
+}
 _WORD = re.compile(r"[^A-Za-z0-9]+")
 _MAX_DOC_CHARS = 100
 _MAX_LITERALS = 7
@@ -49,6 +58,7 @@ class ConstructorWriter:
         self._source = source
         self._aliases: dict[str, str] = {}
         self._dicts: dict[str, str] = {}
+        self._classes: dict[str, str] = {}
         self._functions: list[str] = []
         self._keywords: dict[str, dict[str, str]] = {}
         self._texts: dict[str, list[str]] = {}
@@ -70,7 +80,30 @@ class ConstructorWriter:
         self._whole[type.name] = [
             each.name for each in found if type.kinds.get(each.name) in {"expression", "element"}
         ]
-        self._functions.append(self._function(type, found))
+        made = "Split" if type.fans_out else self._node_class(type, prefix)
+        self._functions.append(self._function(type, found, made))
+
+    def _node_class(self, type: Any, prefix: str) -> str:
+        """Return the class of the nodes of a type: one whose `out` is typed if the output is described."""
+        schema = type.output_schema
+        if not schema:
+            return "Node"
+        name, output = f"{prefix}Node", _python_type(schema)
+        text = ""
+        fields = {each: field for each, field in schema.get("properties", {}).items() if _is_attribute(each)}
+        if fields:
+            output = f"{prefix}Output"
+            members = "".join(f"    {each}: Ref[{_python_type(field)}]\n" for each, field in fields.items())
+            text = (
+                f'class {output}(Ref[dict[str, Any]]):\n    """The output of a node of type `{type.name}`."""\n\n'
+                f"    __slots__ = ()\n\n{members}\n\n"
+            )
+        result, call = (output, output) if fields else (f"Ref[{output}]", "Ref")
+        self._classes[name] = text + (
+            f'class {name}(Node):\n    """A node of type `{type.name}`."""\n\n    __slots__ = ()\n\n'
+            f'    @property\n    def out(self) -> {result}:\n        return {call}(f"${{self.id}}")\n'
+        )
+        return name
 
     def _parameter(self, field: Any, prefix: str, kind: str, lax: bool) -> _Parameter:
         description = ""
@@ -142,8 +175,7 @@ class ConstructorWriter:
             self._dicts[name] = _typed_dict_text(name, fields)
         return name
 
-    def _function(self, type: Any, parameters: Sequence[_Parameter]) -> str:
-        result = "Split" if type.fans_out else "Node"
+    def _function(self, type: Any, parameters: Sequence[_Parameter], result: str) -> str:
         lines = [f"def {_WORD.sub('_', type.name)}(", "    id: str,", "    /,"]
         if parameters:
             lines.append("    *,")
@@ -157,8 +189,8 @@ class ConstructorWriter:
         whole = self._whole[type.name]
         if whole:
             options += f", expressions=({', '.join(map(_quoted, whole))},)"
-        if type.fans_out:
-            options += ", make=Split"
+        if result != "Node":
+            options += f", make={result}"
         lines.append(f"    made: {result} = place({_quoted(type.name)}, id, {{{given}}}, common{options})")
         lines.append("    return made")
         return "\n".join(lines) + "\n"
@@ -192,7 +224,14 @@ class ConstructorWriter:
     def text(self) -> str:
         """Return the text of the module."""
         aliases = "".join(f"{name} = {text}\n" for name, text in self._aliases.items())
-        body = "\n\n".join([*([aliases] if aliases else []), *self._dicts.values(), *self._functions])
+        body = "\n\n".join(
+            [
+                *([aliases] if aliases else []),
+                *self._dicts.values(),
+                *self._classes.values(),
+                *self._functions,
+            ]
+        )
         tables = "".join(
             f"\n{name}: {annotation} = {_table(table)}\n"
             for name, annotation, table in (
@@ -214,8 +253,8 @@ class ConstructorWriter:
             f"from typing import {', '.join(used('Any', 'Literal', 'NotRequired', 'TypedDict', 'Unpack'))}"
         )
         lines.append("")
-        if used("Expr"):
-            lines.append("from rune.build.expressions import Expr")
+        if used("Expr", "Ref"):
+            lines.append(f"from rune.build.expressions import {', '.join(used('Expr', 'Ref'))}")
         lines.append(
             f"from rune.build.graph import {', '.join(used('UNSET', 'Common', 'Node', 'Split', 'place'))}"
         )
@@ -228,6 +267,20 @@ def constructors(kinds: Iterable[Any], source: str) -> str:
     for kind in kinds:
         writer.add(kind)
     return writer.text()
+
+
+def _is_attribute(name: str) -> bool:
+    """Return whether a field of an output can be read as an attribute, without a method of expressions in its way."""
+    return name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("_")
+
+
+def _python_type(schema: Mapping[str, Any]) -> str:
+    """Return the Python type of the values that a JSON Schema describes."""
+    kinds = schema.get("type")
+    if kinds is None:
+        return "Any"
+    names = [_JSON_TYPES.get(each, "Any") for each in (kinds if isinstance(kinds, list) else [kinds])]
+    return "Any" if "Any" in names else " | ".join(names)
 
 
 def _typed_dict_text(name: str, fields: Mapping[str, str]) -> str:

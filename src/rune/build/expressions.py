@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any, Generic, NoReturn, TypeVar
 
 _MEMBER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
 
@@ -163,21 +163,27 @@ class Expr:
         return Expr(f"-{wrapped(self, PRIMARY)}", SIGN)
 
 
-class Ref(Expr):
-    """A reference such as `$quote.body.price`. Alone in a parameter it keeps the type of its value."""
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Ref(Expr, Generic[T_co]):
+    """A reference such as `$quote.body.price`. Alone in a parameter it keeps the type of its value.
+
+    `Ref[int]` is a reference to a number, as far as the output of a node is described: `quote.out.status`.
+    """
 
     __slots__ = ()
 
     def __init__(self, source: str) -> None:
         super().__init__(source)
 
-    def _read(self, suffix: str) -> Ref:
+    def _read(self, suffix: str) -> Ref[Any]:
         return Ref(self._source + suffix)
 
-    def __getattr__(self, name: str) -> Ref:
+    def __getattr__(self, name: str) -> Ref[Any]:
         return super().__getattr__(name)  # type: ignore[return-value]
 
-    def __getitem__(self, key: str | int) -> Ref:
+    def __getitem__(self, key: str | int) -> Ref[Any]:
         return super().__getitem__(key)  # type: ignore[return-value]
 
 

@@ -64,32 +64,32 @@ class Workflow:
     # References
 
     @property
-    def trigger(self) -> Ref:
+    def trigger(self) -> Ref[Any]:
         """The start payload."""
         return Ref("$trigger")
 
     @property
-    def item(self) -> Ref:
+    def item(self) -> Ref[Any]:
         """The item of the innermost split."""
         return Ref("$item")
 
     @property
-    def index(self) -> Ref:
+    def index(self) -> Ref[int]:
         """The position of the item of the innermost split."""
         return Ref("$index")
 
     @property
-    def error(self) -> Ref:
+    def error(self) -> Ref[Any]:
         """The error that led here."""
         return Ref("$error")
 
     @property
-    def execution(self) -> Ref:
+    def execution(self) -> Ref[Any]:
         """The execution: its `id`."""
         return Ref("$execution")
 
     @property
-    def payload(self) -> Ref:
+    def payload(self) -> Ref[Any]:
         """The payload that led here, `$json`."""
         return Ref("$json")
 
@@ -156,14 +156,14 @@ class Workflow:
 
     def rename(self, id: str, to: str) -> None:
         """Rename a node, its edges and every reference to it."""
-        from rune.textedit.renaming import renamed  # noqa: PLC0415 - needs the compiler of expressions
+        from rune.documents.textedit.actions import renamed  # noqa: PLC0415 - needs the compiler of expressions
 
         self[id]
         self._replace(renamed(self.data, {id: to}))
 
     def use(self, other: Workflow, *, prefix: str = "") -> dict[str, Node]:
         """Copy the nodes and edges of another workflow into this one; return the copies by their ids there."""
-        from rune.build.composition import prefixed  # noqa: PLC0415 - see `rename`
+        from rune.build.operations import prefixed  # noqa: PLC0415 - see `rename`
 
         document = prefixed(other.to_dict(), prefix)
         made: dict[str, Node] = {}
@@ -176,7 +176,7 @@ class Workflow:
 
     def connect_references(self) -> list[Edge]:
         """Add an edge from each node whose output another one mentions without being reachable; return those added."""
-        from rune.build.composition import missing_edges  # noqa: PLC0415 - see `rename`
+        from rune.build.operations import missing_edges  # noqa: PLC0415 - see `rename`
 
         added = [Edge(src, dst, None, False, None) for src, dst in missing_edges(self.data)]
         for each in added:
@@ -194,7 +194,7 @@ class Workflow:
     ) -> Any:
         """Make a function a node type of its own and place it here: defaults that are references are its parameters,
         and edges lead from the nodes they name."""
-        from rune.build.tasks import add_task  # noqa: PLC0415 - needs the node types
+        from rune.build.operations import add_task  # noqa: PLC0415 - needs the node types
 
         def decorate(function: Callable[..., Any]) -> Any:
             return add_task(self, function, id=id, effectful=effectful)
@@ -440,12 +440,12 @@ class Workflow:
             self, input, home=home, nodes=nodes, fake_time=fake_time, mocks=mocks, seconds=seconds
         )
 
-    def deploy(self, client: Any) -> Any:
-        """Store the workflow on a server as its next version. Raises UnknownTypesError if no worker has a type that it
-        uses."""
-        from rune.build.deploying import deploy  # noqa: PLC0415
+    def deploy(self, client: Any, *, note: str | None = None) -> Any:
+        """Store the workflow on a server as its next version, with a note. Raises UnknownTypesError if no worker has a
+        type that it uses."""
+        from rune.build.operations import deploy  # noqa: PLC0415
 
-        return deploy(self, client)
+        return deploy(self, client, note)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """Return the drawing that notebooks show."""

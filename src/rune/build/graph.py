@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Union
 
 from rune.build.expressions import Ref, plain
-from rune.placement import register_placer
+from rune.nodes.placement import register_placer
 
 if TYPE_CHECKING:
     from rune.build.flow import Workflow
@@ -78,6 +78,13 @@ class CredentialReference(TypedDict, total=False):
     type: str
 
 
+class PinnedOutput(TypedDict, total=False):
+    """An output that is given instead of calling the node, and the outlet of a type that has outlets."""
+
+    output: Any
+    outlet: str
+
+
 class Common(TypedDict, total=False):
     """The fields that every node may have, whatever its type."""
 
@@ -91,6 +98,7 @@ class Common(TypedDict, total=False):
     at_most_once: bool
     idempotency_key: bool
     trigger: bool
+    pin: PinnedOutput
     output: Any
     position: Any
     notes: Any
@@ -170,7 +178,7 @@ class Node(Connectable):
         return found
 
     @property
-    def out(self) -> Ref:
+    def out(self) -> Ref[Any]:
         """The output of the node, as a reference."""
         return Ref(f"${self.id}")
 
@@ -233,7 +241,7 @@ class Split(Node):
         self.body: list[Node] = []
         self._token: Any = None
 
-    def __enter__(self) -> Ref:
+    def __enter__(self) -> Ref[Any]:
         self._token = SPLITS.set((*SPLITS.get(), self))
         return Ref("$item")
 

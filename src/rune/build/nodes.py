@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NotRequired, TypedDict, Unpack
 
-from rune.build.expressions import Expr
+from rune.build.expressions import Expr, Ref
 from rune.build.graph import UNSET, Common, Node, Split, place
 
 Operator = Literal[
@@ -88,6 +88,235 @@ class LlmServiceMessage(TypedDict):
     content: Any
 
 
+class WebhookOutput(Ref[dict[str, Any]]):
+    """The output of a node of type `webhook`."""
+
+    __slots__ = ()
+
+    method: Ref[str]
+    headers: Ref[dict[str, Any]]
+    query: Ref[dict[str, Any]]
+    body: Ref[Any]
+
+
+class WebhookNode(Node):
+    """A node of type `webhook`."""
+
+    __slots__ = ()
+
+    @property
+    def out(self) -> WebhookOutput:
+        return WebhookOutput(f"${self.id}")
+
+
+class ScheduleOutput(Ref[dict[str, Any]]):
+    """The output of a node of type `schedule`."""
+
+    __slots__ = ()
+
+    scheduled_at: Ref[str]
+
+
+class ScheduleNode(Node):
+    """A node of type `schedule`."""
+
+    __slots__ = ()
+
+    @property
+    def out(self) -> ScheduleOutput:
+        return ScheduleOutput(f"${self.id}")
+
+
+class ConditionalOutput(Ref[dict[str, Any]]):
+    """The output of a node of type `conditional`."""
+
+    __slots__ = ()
+
+    result: Ref[bool]
+
+
+class ConditionalNode(Node):
+    """A node of type `conditional`."""
+
+    __slots__ = ()
+
+    @property
+    def out(self) -> ConditionalOutput:
+        return ConditionalOutput(f"${self.id}")
+
+
+class SwitchOutput(Ref[dict[str, Any]]):
+    """The output of a node of type `switch`."""
+
+    __slots__ = ()
+
+    output_index: Ref[int]
+    matched_rule: Ref[dict[str, Any] | None]
+
+
+class SwitchNode(Node):
+    """A node of type `switch`."""
+
+    __slots__ = ()
+
+    @property
+    def out(self) -> SwitchOutput:
+        return SwitchOutput(f"${self.id}")
+
+
+class AggregatorNode(Node):
+    """A node of type `aggregator`."""
+
+    __slots__ = ()
+
+    @property
+    def out(self) -> Ref[list[Any]]:
+        return Ref(f"${self.id}")
+
+
+class FilterOutput(Ref[dict[str, Any]]):
+    """The output of a node of type `filter`."""
+
+    __slots__ = ()
+
+    items: Ref[list[Any]]
+    count: Ref[int]
+    original_count: Ref[int]
+
+
+class FilterNode(Node):
+    """A node of type `filter`."""
+
+    __slots__ = ()
+
+    @property
+    def out(self) -> FilterOutput:
+        return FilterOutput(f"${self.id}")
+
+
+class SortOutput(Ref[dict[str, Any]]):
+    """The output of a node of type `sort`."""
+
+    __slots__ = ()
+
+    items: Ref[list[Any]]
+    count: Ref[int]
+    original_count: Ref[int]
+
+
+class SortNode(Node):
+    """A node of type `sort`."""
+
+    __slots__ = ()
+
+    @property
+    def out(self) -> SortOutput:
+        return SortOutput(f"${self.id}")
+
+
+class LimitOutput(Ref[dict[str, Any]]):
+    """The output of a node of type `limit`."""
+
+    __slots__ = ()
+
+    items: Ref[list[Any]]
+    count: Ref[int]
+    original_count: Ref[int]
+
+
+class LimitNode(Node):
+    """A node of type `limit`."""
+
+    __slots__ = ()
+
+    @property
+    def out(self) -> LimitOutput:
+        return LimitOutput(f"${self.id}")
+
+
+class DatetimeOutput(Ref[dict[str, Any]]):
+    """The output of a node of type `datetime`."""
+
+    __slots__ = ()
+
+    result: Ref[Any]
+    iso: Ref[str]
+    unix: Ref[float]
+    timezone: Ref[str]
+
+
+class DatetimeNode(Node):
+    """A node of type `datetime`."""
+
+    __slots__ = ()
+
+    @property
+    def out(self) -> DatetimeOutput:
+        return DatetimeOutput(f"${self.id}")
+
+
+class HttpOutput(Ref[dict[str, Any]]):
+    """The output of a node of type `http`."""
+
+    __slots__ = ()
+
+    status: Ref[int]
+    body: Ref[Any]
+    headers: Ref[dict[str, Any]]
+    duration_ms: Ref[int]
+
+
+class HttpNode(Node):
+    """A node of type `http`."""
+
+    __slots__ = ()
+
+    @property
+    def out(self) -> HttpOutput:
+        return HttpOutput(f"${self.id}")
+
+
+class SmtpOutput(Ref[dict[str, Any]]):
+    """The output of a node of type `smtp`."""
+
+    __slots__ = ()
+
+    sent: Ref[bool]
+    message_id: Ref[str]
+    accepted: Ref[list[Any]]
+    rejected: Ref[list[Any]]
+
+
+class SmtpNode(Node):
+    """A node of type `smtp`."""
+
+    __slots__ = ()
+
+    @property
+    def out(self) -> SmtpOutput:
+        return SmtpOutput(f"${self.id}")
+
+
+class LlmServiceOutput(Ref[dict[str, Any]]):
+    """The output of a node of type `llm_service`."""
+
+    __slots__ = ()
+
+    text: Ref[str | None]
+    json: Ref[Any]
+    usage: Ref[Any]
+
+
+class LlmServiceNode(Node):
+    """A node of type `llm_service`."""
+
+    __slots__ = ()
+
+    @property
+    def out(self) -> LlmServiceOutput:
+        return LlmServiceOutput(f"${self.id}")
+
+
 def manual(
     id: str,
     /,
@@ -131,7 +360,7 @@ def webhook(
     wait: float = UNSET,
     max_bytes: int = UNSET,
     **common: Unpack[Common],
-) -> Node:
+) -> WebhookNode:
     """Starts an execution for each HTTP request.
 
     Each published version registers its webhook. The request becomes the start payload.
@@ -149,7 +378,7 @@ def webhook(
 
     Output: `{method, headers, query, body}` of the request.
     """
-    made: Node = place(
+    made: WebhookNode = place(
         "webhook",
         id,
         {
@@ -163,6 +392,7 @@ def webhook(
             "max_bytes": max_bytes,
         },
         common,
+        make=WebhookNode,
     )
     return made
 
@@ -179,7 +409,7 @@ def schedule(
     catch_up_limit: int = UNSET,
     overlap: Literal["allow", "cancel", "queue", "skip"] = UNSET,
     **common: Unpack[Common],
-) -> Node:
+) -> ScheduleNode:
     """Starts an execution at set times.
 
     Start times follow a cron expression in a time zone or a fixed interval.
@@ -196,7 +426,7 @@ def schedule(
 
     Output: `{scheduled_at}`, the scheduled time.
     """
-    made: Node = place(
+    made: ScheduleNode = place(
         "schedule",
         id,
         {
@@ -209,6 +439,7 @@ def schedule(
             "overlap": overlap,
         },
         common,
+        make=ScheduleNode,
     )
     return made
 
@@ -222,7 +453,7 @@ def conditional(
     true_edge_id: str | None = UNSET,
     false_edge_id: str | None = UNSET,
     **common: Unpack[Common],
-) -> Node:
+) -> ConditionalNode:
     """Follows one of two branches.
 
     Evaluates a condition and follows the edges of outlet `true` or `false`. Passes the payload through.
@@ -236,7 +467,7 @@ def conditional(
 
     EXPRESSION_ERROR: the condition cannot be evaluated
     """
-    made: Node = place(
+    made: ConditionalNode = place(
         "conditional",
         id,
         {
@@ -247,6 +478,7 @@ def conditional(
         },
         common,
         expressions=("expression",),
+        make=ConditionalNode,
     )
     return made
 
@@ -258,7 +490,7 @@ def switch(
     rules: Sequence[SwitchRule | Expr] | Expr,
     routes: Sequence[str | Expr | None] | None = UNSET,
     **common: Unpack[Common],
-) -> Node:
+) -> SwitchNode:
     """Follows the branch of the first matching rule.
 
     Evaluates the rules in order and follows the edges of outlet `case_<n>`, or of `fallback` if none
@@ -272,7 +504,9 @@ def switch(
 
     EXPRESSION_ERROR: an operand of a rule cannot be evaluated
     """
-    made: Node = place("switch", id, {"rules": rules, "routes": routes}, common, expressions=("rules",))
+    made: SwitchNode = place(
+        "switch", id, {"rules": rules, "routes": routes}, common, expressions=("rules",), make=SwitchNode
+    )
     return made
 
 
@@ -318,7 +552,7 @@ def aggregator(
     timeout_: float | None = UNSET,
     tolerate: int | str | None = UNSET,
     **common: Unpack[Common],
-) -> Node:
+) -> AggregatorNode:
     """Collects the results of a split.
 
     Waits until every item has ended and returns the results in item order: null for an item that ended
@@ -333,7 +567,9 @@ def aggregator(
     TOO_MANY_FAILURES: more items failed than `tolerate` allows
     LIMIT_EXCEEDED: the list exceeds the output size limit
     """
-    made: Node = place("aggregator", id, {"timeout": timeout_, "tolerate": tolerate}, common)
+    made: AggregatorNode = place(
+        "aggregator", id, {"timeout": timeout_, "tolerate": tolerate}, common, make=AggregatorNode
+    )
     return made
 
 
@@ -473,7 +709,7 @@ def filter(
     rules: Sequence[FilterRule | Expr] | Expr | None = UNSET,
     match: Literal["all", "any"] = UNSET,
     **common: Unpack[Common],
-) -> Node:
+) -> FilterNode:
     """Keeps the matching elements of a list.
 
     Keeps the elements for which an expression or a set of rules is true, in their original order.
@@ -488,12 +724,13 @@ def filter(
     EXPRESSION_ERROR: the condition cannot be evaluated
     BAD_PARAMETER: `input_array` is not a list
     """
-    made: Node = place(
+    made: FilterNode = place(
         "filter",
         id,
         {"input_array": input_array, "expression": expression, "rules": rules, "match": match},
         common,
         expressions=("expression",),
+        make=FilterNode,
     )
     return made
 
@@ -507,7 +744,7 @@ def sort(
     rules: Sequence[SortRule | Expr] | Expr | None = UNSET,
     direction: Literal["asc", "desc"] = UNSET,
     **common: Unpack[Common],
-) -> Node:
+) -> SortNode:
     """Sorts a list.
 
     Sorts by a key or by several fields. The sort is stable; keys of mixed types are an error.
@@ -522,12 +759,13 @@ def sort(
     EXPRESSION_ERROR: a key cannot be evaluated or compared
     BAD_PARAMETER: `input_array` is not a list
     """
-    made: Node = place(
+    made: SortNode = place(
         "sort",
         id,
         {"input_array": input_array, "expression": expression, "rules": rules, "direction": direction},
         common,
         expressions=("expression",),
+        make=SortNode,
     )
     return made
 
@@ -539,7 +777,7 @@ def limit(
     count: int | Expr,
     input_array: Sequence[Any] | Expr = UNSET,
     **common: Unpack[Common],
-) -> Node:
+) -> LimitNode:
     """Keeps the first elements of a list.
 
     Keeps the first `count` elements of a list.
@@ -552,7 +790,7 @@ def limit(
     EXPRESSION_ERROR: a parameter cannot be evaluated
     BAD_PARAMETER: `input_array` is not a list
     """
-    made: Node = place("limit", id, {"count": count, "input_array": input_array}, common)
+    made: LimitNode = place("limit", id, {"count": count, "input_array": input_array}, common, make=LimitNode)
     return made
 
 
@@ -567,7 +805,7 @@ def datetime(
     timezone: str | Expr = UNSET,
     format: str | Expr | None = UNSET,
     **common: Unpack[Common],
-) -> Node:
+) -> DatetimeNode:
     """Works with dates.
 
     Parses, shifts and formats dates in a time zone.
@@ -586,7 +824,7 @@ def datetime(
     BAD_TIMEZONE: the time zone does not exist
     BAD_FORMAT: `format` is not valid
     """
-    made: Node = place(
+    made: DatetimeNode = place(
         "datetime",
         id,
         {
@@ -598,6 +836,7 @@ def datetime(
             "format": format,
         },
         common,
+        make=DatetimeNode,
     )
     return made
 
@@ -746,7 +985,7 @@ def http(
     follow_redirects: bool | str | Expr = UNSET,
     max_bytes: int | str | Expr = UNSET,
     **common: Unpack[Common],
-) -> Node:
+) -> HttpNode:
     """Sends an HTTP request.
 
     Sends a request and returns the response, decoding JSON. Private addresses are blocked unless
@@ -798,7 +1037,7 @@ def http(
     CREDENTIAL_TOKEN: the credential's token endpoint returned no token
     EXPRESSION_ERROR: a parameter cannot be evaluated
     """
-    made: Node = place(
+    made: HttpNode = place(
         "http",
         id,
         {
@@ -820,6 +1059,7 @@ def http(
             "max_bytes": max_bytes,
         },
         common,
+        make=HttpNode,
     )
     return made
 
@@ -837,7 +1077,7 @@ def smtp(
     html: str | bool | Expr | None = UNSET,
     attachments: Sequence[SmtpFile | Expr] | Expr = UNSET,
     **common: Unpack[Common],
-) -> Node:
+) -> SmtpNode:
     """Sends a mail.
 
     Sends one mail through the server of its credential, or else of `RUNE_SMTP_URL`. Addresses are
@@ -869,7 +1109,7 @@ def smtp(
     CREDENTIAL_DENIED: the user who started the execution has no access to the credential
     EXPRESSION_ERROR: a parameter cannot be evaluated
     """
-    made: Node = place(
+    made: SmtpNode = place(
         "smtp",
         id,
         {
@@ -883,6 +1123,7 @@ def smtp(
             "attachments": attachments,
         },
         common,
+        make=SmtpNode,
     )
     return made
 
@@ -902,7 +1143,7 @@ def llm_service(
     stream: bool | Expr = UNSET,
     timeout_: float | Expr = UNSET,
     **common: Unpack[Common],
-) -> Node:
+) -> LlmServiceNode:
     """Calls a language model.
 
     Sends a conversation to `{base_url}/chat/completions` of an OpenAI-compatible endpoint and returns
@@ -937,7 +1178,7 @@ def llm_service(
     CREDENTIAL_DENIED: the user who started the execution has no access to the credential
     EXPRESSION_ERROR: a parameter cannot be evaluated
     """
-    made: Node = place(
+    made: LlmServiceNode = place(
         "llm_service",
         id,
         {
@@ -953,6 +1194,7 @@ def llm_service(
             "timeout": timeout_,
         },
         common,
+        make=LlmServiceNode,
     )
     return made
 

@@ -10,9 +10,9 @@ from rune.build.comments import Comment, Comments, comment_text
 from rune.core.definition.problems import Problem
 from rune.core.definition.strict_json import Decoded, decode_json
 from rune.core.limits import LIMITS
-from rune.textedit.document import Format, SourceText, TextEditError, guess_format
-from rune.textedit.updates import same, update
-from rune.textedit.writing import Writer
+from rune.documents.textedit.document import Format, SourceText, TextEditError, guess_format
+from rune.documents.textedit.updates import same, update
+from rune.documents.textedit.writing import Writer
 
 _WRITER = Writer()
 

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 from msgspec.structs import replace
 from ruamel.yaml import YAML
 from ruamel.yaml.representer import SafeRepresenter
 
 from rune.core.definition import problems
-from rune.core.definition.parser import Parsed
+from rune.core.definition.parser import Parsed, Pins
 from rune.core.definition.problems import Problem
 from rune.core.definition.strict_json import parse_input
 from rune.core.limits import LIMITS
@@ -37,7 +38,9 @@ def not_empty(key: str | None) -> str | None:
 
 Nodes = Annotated[
     list[str] | None,
-    typer.Option("--nodes", help="Python module with custom nodes, also in the current folder. Repeatable."),
+    typer.Option(
+        "--nodes", help="Python module with custom nodes, installed or in the current folder. Repeatable."
+    ),
 ]
 
 
@@ -116,6 +119,43 @@ def labels_of(given: tuple[str, ...]) -> dict[str, str]:
             raise RuneError(f"--label {each}: a label has the form name=value", code="BAD_LABEL")
         labels[name] = value
     return labels
+
+
+PinOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--pin",
+        metavar="NODE=JSON",
+        help="Use this output, JSON or @FILE, instead of calling the node. Repeatable.",
+        show_default=False,
+    ),
+]
+OutletOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--outlet",
+        metavar="NODE=OUTLET",
+        help="Outlet that a node with --pin takes, if it has several. Repeatable.",
+        show_default=False,
+    ),
+]
+
+
+def pins_of(given: Sequence[str] | None, outlets: Sequence[str] | None) -> Pins:
+    """Parse pinned outputs of the form node=JSON or node=@FILE, and outlets of the form node=outlet."""
+    pins = {
+        node: msgspec.json.decode(value_of(value, f"--pin {node}"))
+        for node, value in _pairs(given or (), "--pin", "node=JSON")
+    }
+    return Pins(pins, dict(_pairs(outlets or (), "--outlet", "node=outlet")))
+
+
+def _pairs(given: Sequence[str], option: str, form: str) -> Iterator[tuple[str, str]]:
+    for each in given:
+        node, equals, value = each.partition("=")
+        if not node or not equals or not value:
+            raise RuneError(f"{option} {each}: expected {form}", code="BAD_PIN")
+        yield node, value
 
 
 SUFFIXES = ("yaml", "yml", "json")

@@ -21,8 +21,7 @@ from typing import Any, Protocol, TypeVar
 from rune.bootstrap import connected, find_owner, open_reader, running_engine
 from rune.cli.backend import HINTS, UnknownReferenceError, exists, open_services, owner, owner_pid, resolve
 from rune.cli.backend import open_reader as reader
-from rune.cli.live import RunningPoller
-from rune.cli.logs import LogPrinter, StoredLogs, line_text
+from rune.cli.live import LogPrinter, RunningPoller, StoredLogs, line_text
 from rune.cli.output import (
     EXIT,
     INTERRUPTED,
@@ -43,14 +42,13 @@ from rune.core.execution.fact import (
     NodeSuspended,
 )
 from rune.core.execution.fold import fold
-from rune.core.execution.routing import decision_for_fact
+from rune.core.execution.step import decision_for_fact
 from rune.core.execution.token import Token
 from rune.core.plan.model import Plan
 from rune.errors import InvalidDocumentError, RuneError
 from rune.nodes.registry import Registry
 from rune.ports.journal import ExecutionRecord, StoredFact, StoreUnavailableError
-from rune.ports.live import LoggedLine, RunningNode
-from rune.ports.processes import FileInUseError, NoOwnerError, OwnerLostError
+from rune.ports.processes import FileInUseError, LoggedLine, NoOwnerError, OwnerLostError, RunningNode
 from rune.runtime.clock import iso
 from rune.runtime.components import Services
 from rune.runtime.engine import Engine
@@ -390,7 +388,7 @@ class ExecutionFollower:
                 self._draw()
         finally:
             leaving.cancel()
-            await running.close()
+            await running.aclose()
 
     def _draw(self) -> None:
         if self._shown is not None and time.monotonic() - self._drawn >= self._shown.pause:

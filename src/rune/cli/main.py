@@ -55,17 +55,25 @@ PANELS = {
         "workflows": Entry(
             "workflows", "workflows", "List, show, compare, limit or remove stored workflows."
         ),
-        "check": Entry("check", "check", "Check workflow documents and list every problem."),
+        "check": Entry("documents.check", "check", "Check workflow documents and list every problem."),
+        "test": Entry("documents.test", "run_tests", "Run tests of workflows that are written as YAML."),
+        "record": Entry(
+            "documents.test", "record", "Write an execution that has ended as a test, which `rune test` runs."
+        ),
         "import": Entry(
-            "import_",
+            "documents.import_",
             "import_workflow",
             "Import a workflow of another tool and report what became of every element.",
         ),
-        "graph": Entry("graph", "graph", "Draw a workflow in the terminal, as SVG or as Mermaid text."),
-        "convert": Entry("convert", "convert", "Convert a workflow between YAML, JSON and Python."),
-        "stubs": Entry("convert", "stubs", "Write typed constructors for custom node types."),
-        "nodes": Entry("nodes", "nodes", "List the node types, or show one of them in full."),
-        "schema": Entry("nodes", "schema", "Print the JSON Schema of workflow documents, for editors."),
+        "graph": Entry(
+            "documents.graph", "graph", "Draw a workflow in the terminal, as SVG or as Mermaid text."
+        ),
+        "convert": Entry("documents.convert", "convert", "Convert a workflow between YAML, JSON and Python."),
+        "stubs": Entry("documents.convert", "stubs", "Write typed constructors for custom node types."),
+        "nodes": Entry("documents.nodes", "nodes", "List the node types, or show one of them in full."),
+        "schema": Entry(
+            "documents.nodes", "schema", "Print the JSON Schema of workflow documents, for editors."
+        ),
         "triggers": Entry("triggers", "triggers", "Manage the webhooks and schedules of stored workflows."),
     },
     "Administer": {
@@ -76,11 +84,17 @@ PANELS = {
             "credentials", "credentials", "Manage the credentials that nodes use. Values are never shown."
         ),
         "keys": Entry("access", "keys", "Create, list, limit or revoke the keys of the API."),
-        "audit-log": Entry("access", "audit_log", "Show which principal changed what, newest entry first."),
-        "workers": Entry("cluster", "workers", "List the running processes of a cluster."),
+        "audit-log": Entry(
+            "access", "audit_log", "List changes and the principal that made each, newest first."
+        ),
+        "workers": Entry(
+            "cluster", "workers", "List the running processes of a cluster, or drain one of its workers."
+        ),
         "migrate": Entry("cluster", "migrate", "Prepare the stores of a cluster for this version of Rune."),
         "topology": Entry("cluster", "topology", "Print the queues and users that a cluster needs."),
-        "doctor": Entry("doctor", "doctor", "Check the configuration and its stores, with advice."),
+        "doctor": Entry(
+            "doctor", "doctor", "Check the configuration and the stores, and advise on problems."
+        ),
         "bench": Entry("bench", "bench", "Measure how fast Rune is on this machine."),
     },
 }

@@ -227,9 +227,6 @@ def print_document(document: dict[str, Any], *, most: int | None = None) -> None
     version = version_text(document.get("version"), document.get("alias"))
     workflow = clean(document["workflow_id"]) + (f", version {version}" if version else "")
     print(f"\n{paint(status, COLOURS.get(status, ''))} {name} ({workflow}){ended}")
-    failed = document.get("failed_items")
-    if failed:
-        print(paint(f"{status}, {count(failed, 'item')} failed", "yellow"))
     for field, relation in RELATIONS.items():
         if document.get(field):
             print(paint(f"{relation} {document[field]}", "grey"))
@@ -238,6 +235,8 @@ def print_document(document: dict[str, Any], *, most: int | None = None) -> None
         print(f"{paint(error['code'], 'red')}: {clean(error['message'])}{origin_text(error)}")
     if document["output"] is not None:
         print(json.dumps(document["output"], ensure_ascii=False, indent=2))
+    if document.get("failed_items"):
+        print(paint(f"{status}, {count(document['failed_items'], 'item')} failed", "yellow"))
 
 
 def _print_summary(nodes: list[dict[str, Any]]) -> None:
@@ -272,7 +271,7 @@ def _row(node: dict[str, Any]) -> list[Cell]:
         by_status(node["status"]),
         str(ran) if ran else "",
         duration(node["duration_ms"]) if ran else "",
-        (error, "red"),
+        ("output pinned", "grey") if node.get("pinned") else (error, "red"),
     ]
 
 

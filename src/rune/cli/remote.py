@@ -13,10 +13,12 @@ from typing import Any
 import msgspec
 
 from rune.bootstrap import UnsupportedOverUrlError
-from rune.cli.logs import RemoteLogs
+from rune.cli.live import RemoteLogs
 from rune.cli.server_keys import key_for_server
 from rune.client import ApiError, AsyncClient, AsyncRun, models
 from rune.client.models import Credential, Worker
+from rune.codec.decoding import MalformedDataError
+from rune.core.definition.parser import NO_PINS, Pins
 from rune.core.definition.problems import Problem
 from rune.core.execution.explain import Waiting
 from rune.core.execution.outcome import Error, ErrorOrigin
@@ -83,7 +85,7 @@ def _raise_local_errors(url: str) -> Iterator[None]:
                 f"{url} does not respond like a Rune server: status {refused.status}", code="UNREACHABLE"
             ) from None
         raise
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, MalformedDataError) as error:
         raise RuneError(f"{url} does not respond like a Rune server: {error}", code="UNREACHABLE") from None
 
 
@@ -202,6 +204,8 @@ class RemoteExecutionService(_RemoteService):
             key=options.key,
             labels=options.labels,
             fake_time=options.fake_time,
+            pins=options.pins.outputs or None,
+            outlets=options.pins.outlets or None,
         )
         return _accepted(started, input)
 
@@ -224,6 +228,8 @@ class RemoteExecutionService(_RemoteService):
             labels=options.labels,
             priority=priority,
             fake_time=options.fake_time,
+            pins=options.pins.outputs or None,
+            outlets=options.pins.outlets or None,
         )
         return _accepted(started, input)
 
@@ -258,9 +264,34 @@ class RemoteExecutionService(_RemoteService):
         return _accepted(await self._client.retry(execution, failed_items=failed_items, key=key))
 
     async def rerun(
-        self, execution: str, node: str, *, item: str | None = None, key: str | None = None
+        self,
+        execution: str,
+        node: str,
+        *,
+        item: str | None = None,
+        key: str | None = None,
+        input: bytes | None = None,
+        parameters: bytes | None = None,
+        version: str | None = None,
+        definition: bytes | None = None,
+        pins: Pins = NO_PINS,
     ) -> ExecutionRecord:
-        return _accepted(await self._client.rerun(execution, node, item=item, key=key))
+        changed: Any = None if parameters is None else msgspec.Raw(parameters)
+        draft: Any = None if definition is None else msgspec.Raw(definition)
+        return _accepted(
+            await self._client.rerun(
+                execution,
+                node,
+                item=item,
+                key=key,
+                input=None if input is None else msgspec.Raw(input),
+                parameters=changed,
+                version=version,
+                definition=draft,
+                pins=pins.outputs or None,
+                outlets=pins.outlets or None,
+            )
+        )
 
 
 class RemoteDeadLetterService(_RemoteService):
@@ -609,6 +640,16 @@ class RemoteCredentialService(_RemoteService):
             return None
 
 
+class RemoteWorkerService(_RemoteService):
+    """The workers of a server."""
+
+    async def drain(self, worker: str) -> None:
+        await self._client.drain_worker(worker)
+
+    async def resume(self, worker: str) -> None:
+        await self._client.resume_worker(worker)
+
+
 def remote_services(client: AsyncClient, settings: Settings) -> Services:
     """Return the services of a server."""
     unsupported: Any = _RemoteService(client, settings)
@@ -617,6 +658,7 @@ def remote_services(client: AsyncClient, settings: Settings) -> Services:
     dead_letters: Any = RemoteDeadLetterService(client, settings)
     dead_messages: Any = RemoteDeadMessageService(client, settings)
     credentials: Any = RemoteCredentialService(client, settings)
+    workers: Any = RemoteWorkerService(client, settings)
     return Services(
         executions=executions,
         workflows=workflows,
@@ -626,6 +668,8 @@ def remote_services(client: AsyncClient, settings: Settings) -> Services:
         credentials=credentials,
         access=unsupported,
         limits=unsupported,
+        bulk=unsupported,
+        workers=workers,
         local=False,
     )
 

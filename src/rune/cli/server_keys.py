@@ -9,23 +9,16 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
-from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from rune.errors import RuneError
+from rune.client.transport import ServerKeyError, require_encryption
 from rune.settings import Settings
 
 KEYS_FILE = Path("rune", "keys.toml")
 """In the configuration folder of the user: `"https://host:port" = "key"`, one line for each server."""
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
-
-
-class ServerKeyError(RuneError):
-    """There is a key, and it must not be sent to this server."""
-
-    code = "KEY_NOT_SENT"
 
 
 def key_for_server(settings: Settings, environment: Mapping[str, str] | None = None) -> str | None:
@@ -35,12 +28,12 @@ def key_for_server(settings: Settings, environment: Mapping[str, str] | None = N
     """
     given = os.environ if environment is None else environment
     if settings.api_key and not settings.url_in_file:
-        _require_encryption(settings.url, "RUNE_API_KEY")
+        require_encryption(settings.url, "RUNE_API_KEY")
         return settings.api_key
     file = keys_file(given)
     key = _read_keys(file).get(_origin(settings.url))
     if key is not None:
-        _require_encryption(settings.url, str(file))
+        require_encryption(settings.url, str(file))
         return key
     if settings.api_key:
         raise ServerKeyError(
@@ -56,24 +49,6 @@ def keys_file(environment: Mapping[str, str]) -> Path:
     return (
         Path(folder) if folder else Path(environment.get("HOME", "~")).expanduser() / ".config"
     ) / KEYS_FILE
-
-
-def _require_encryption(url: str, source: str) -> None:
-    parts = urlsplit(url)
-    if parts.scheme != "https" and not _is_loopback(parts.hostname or ""):
-        raise ServerKeyError(
-            f"the key of {source} is not sent to {url}, because the connection is not encrypted: use https://, or a"
-            " tunnel to an address of this machine"
-        )
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _origin(url: str) -> tuple[str, str, int | None]:

@@ -126,6 +126,17 @@ class AsyncRun:
         """Run the failed nodes again in a new execution."""
         return await self._client.retry(self.id, failed_items=failed_items, key=key)
 
-    async def rerun(self, node: str, *, item: str | None = None, key: str | None = None) -> AsyncRun:
-        """Run a node and all nodes after it again in a new execution."""
-        return await self._client.rerun(self.id, node, item=item, key=key)
+    async def rerun(
+        self,
+        node: str,
+        *,
+        item: str | None = None,
+        key: str | None = None,
+        input: Any = None,
+        parameters: dict[str, Any] | None = None,
+        version: str | int | None = None,
+    ) -> AsyncRun:
+        """Run a node and all nodes after it again in a new execution, as `AsyncClient.rerun` does."""
+        return await self._client.rerun(
+            self.id, node, item=item, key=key, input=input, parameters=parameters, version=version
+        )

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import msgspec
 
 from rune.client import models
+from rune.codec.decoding import decode
 
 T = TypeVar("T")
 API = "/api/v1"
@@ -28,12 +29,12 @@ class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     extra_timeout_s: float = 0.0  # added to the timeout of the client, for long polls
 
     def read(self, data: bytes) -> T:
-        """Decode the body of a response."""
+        """Decode the body of a response; MalformedDataError if it is none of a Rune server."""
         if self.response is None:
             return None  # type: ignore[return-value]
         if self.response is bytes:
             return data  # type: ignore[return-value]
-        decoded: T = msgspec.json.decode(data, type=self.response)
+        decoded: T = decode(msgspec.json.Decoder(self.response), data)
         return decoded
 
 
@@ -52,6 +53,8 @@ def start(
     labels: dict[str, str] | None = None,
     priority: int | None = None,
     fake_time: bool = False,
+    pins: dict[str, Any] | None = None,
+    outlets: dict[str, str] | None = None,
 ) -> Call[models.Started]:
     body = _present(
         workflow=workflow,
@@ -59,6 +62,8 @@ def start(
         version=version,
         labels=labels,
         priority=priority,
+        pins=pins,
+        outlets=outlets,
     )
     body["input"] = {} if input is None else input
     if fake_time:
@@ -104,6 +109,97 @@ def events_path(id: str) -> str:
 
 def output(id: str) -> Call[Any]:
     return _get(f"/executions/{_quoted(id)}/output", Any)
+
+
+def compare(id: str, other: str) -> Call[models.Comparison]:
+    return _get(f"/executions/{_quoted(id)}/diff/{_quoted(other)}/summary", models.Comparison)
+
+
+def differing_runs(
+    id: str, other: str, node: str | None, limit: int, cursor: str | None
+) -> Call[models.ComparedRunPage]:
+    path = f"/executions/{_quoted(id)}/diff/{_quoted(other)}/runs"
+    return _get(path, models.ComparedRunPage, node=node, limit=limit, cursor=cursor)
+
+
+def bulk_selection(
+    action: str, ids: Sequence[str] | None, filter: dict[str, Any] | None, limit: int
+) -> dict[str, Any]:
+    """Return the selection of a bulk job as a body."""
+    body: dict[str, Any] = {"action": action, "limit": limit}
+    if ids is not None:
+        body["ids"] = list(ids)
+    if filter is not None:
+        found = execution_filters(**filter)
+        if isinstance(found["status"], str):
+            found["status"] = [found["status"]]
+        body["filter"] = _present(**found)
+    return body
+
+
+def bulk(selection: dict[str, Any], reason: str, key: str | None) -> Call[models.BulkJob]:
+    return _post("/bulk", models.BulkJob, {**selection, "reason": reason}, key or new_key())
+
+
+def bulk_preview(selection: dict[str, Any]) -> Call[models.BulkPreview]:
+    return _post("/bulk/preview", models.BulkPreview, selection)
+
+
+def bulk_jobs(limit: int) -> Call[models.BulkJobList]:
+    return _get("/bulk", models.BulkJobList, limit=limit)
+
+
+def bulk_job(id: str) -> Call[models.BulkJob]:
+    return _get(f"/bulk/{_quoted(id)}", models.BulkJob)
+
+
+def bulk_outcomes(
+    id: str, outcome: str | None, limit: int, cursor: str | None
+) -> Call[models.BulkOutcomePage]:
+    return _get(
+        f"/bulk/{_quoted(id)}/outcomes", models.BulkOutcomePage, outcome=outcome, limit=limit, cursor=cursor
+    )
+
+
+def abort_bulk(id: str) -> Call[models.BulkJob]:
+    return _post(f"/bulk/{_quoted(id)}/abort", models.BulkJob)
+
+
+def value_part(
+    id: str,
+    of: str,
+    node: str | None,
+    lineage: str | None,
+    pointer: str,
+    depth: int,
+    offset: int,
+    limit: int | None,
+) -> Call[models.ValuePart]:
+    run = "" if node is None else f"/nodes/{_quoted(node)}"
+    return _get(
+        f"/executions/{_quoted(id)}{run}/{of}",
+        models.ValuePart,
+        lineage=lineage,
+        pointer=pointer,
+        depth=depth,
+        offset=offset,
+        limit=limit,
+    )
+
+
+def find_in_value(
+    id: str, find: str, of: str, node: str | None, lineage: str | None, pointer: str, offset: int, limit: int
+) -> Call[models.ValueMatches]:
+    run = "" if node is None else f"/nodes/{_quoted(node)}"
+    return _get(
+        f"/executions/{_quoted(id)}{run}/{of}",
+        models.ValueMatches,
+        lineage=lineage,
+        find=find,
+        pointer=pointer,
+        offset=offset,
+        limit=limit,
+    )
 
 
 def document(id: str) -> Call[dict[str, Any]]:
@@ -170,6 +266,10 @@ def waiting(workflow: str | None, limit: int, cursor: str | None) -> Call[models
     return _get("/waiting", models.WaitingSignalPage, workflow=workflow, limit=limit, cursor=cursor)
 
 
+def waiting_signal(execution: str, node: str, item: str | None) -> Call[models.WaitingSignal]:
+    return _get(f"/waiting/{_quoted(execution)}/{_quoted(node)}", models.WaitingSignal, item=item)
+
+
 def attempts(id: str, node: str, lineage: str | None) -> Call[models.AttemptList]:
     path = f"/executions/{_quoted(id)}/nodes/{_quoted(node)}/attempts"
     return _get(path, models.AttemptList, lineage=lineage)
@@ -207,8 +307,10 @@ def retry(id: str, failed_items: bool, key: str | None) -> Call[models.Started]:
     return _post(f"/executions/{_quoted(id)}/retry", models.Started, body, key or new_key())
 
 
-def rerun(id: str, node: str, item: str | None, key: str | None) -> Call[models.Started]:
-    body = {"node": node, **_present(item=item)}
+def rerun(
+    id: str, node: str, item: str | None, key: str | None, changes: dict[str, Any] | None = None
+) -> Call[models.Started]:
+    body = {"node": node, **_present(item=item), **(changes or {})}
     return _post(f"/executions/{_quoted(id)}/rerun", models.Started, body, key or new_key())
 
 
@@ -230,6 +332,19 @@ def source(workflow: str, version: str | int) -> Call[bytes]:
 def check(definition: Any, plan: bool = False, layout: bool = False) -> Call[models.Checked]:
     wanted = {name: "true" for name, each in (("plan", plan), ("layout", layout)) if each}
     return _upload("POST", "/workflows/validate", definition, models.Checked, **wanted)
+
+
+def import_workflow(source: Any, format: str | None, name: str | None, stubs: bool) -> Call[models.Imported]:
+    wanted = _present(format=format, name=name, stubs="true" if stubs else None)
+    return _upload("POST", "/workflows/import", source, models.Imported, **wanted)
+
+
+def blob_path(execution: str, key: str) -> str:
+    return f"{API}/executions/{_quoted(execution)}/blobs/{quote(key)}"
+
+
+def download_path(execution: str, what: str) -> str:
+    return f"{API}/executions/{_quoted(execution)}/{what}"
 
 
 def stats(by: str, since: str | None, step: str, workflow: str | None) -> Call[models.Stats]:
@@ -264,6 +379,10 @@ def aliases(id: str) -> Call[models.AliasList]:
     return _get(f"/workflows/{_quoted(id)}/aliases", models.AliasList)
 
 
+def alias(id: str, name: str) -> Call[models.Alias]:
+    return _get(f"/workflows/{_quoted(id)}/aliases/{_quoted(name)}", models.Alias)
+
+
 def set_alias(
     id: str, alias: str, version: int | None, weights: dict[int, float] | None, match: int | None
 ) -> Call[models.Alias]:
@@ -274,6 +393,14 @@ def set_alias(
 
 def delete_workflow(id: str) -> Call[None]:
     return _delete(f"/workflows/{_quoted(id)}", idempotent=True)
+
+
+def restore_workflow(id: str) -> Call[models.Deployed]:
+    return _post(f"/workflows/{_quoted(id)}/restore", models.Deployed)
+
+
+def compare_versions(id: str, before: str | int, after: str | int) -> Call[models.ComparedVersions]:
+    return _get(f"/workflows/{_quoted(id)}/diff", models.ComparedVersions, before=before, after=after)
 
 
 def definition(hash: str) -> Call[dict[str, Any]]:
@@ -332,6 +459,10 @@ def drop_message(id: str) -> Call[None]:
 
 def triggers(workflow: str | None) -> Call[models.TriggerList]:
     return _get("/triggers", models.TriggerList, workflow=workflow)
+
+
+def trigger(id: str) -> Call[models.Trigger]:
+    return _get(f"/triggers/{_quoted(id)}", models.Trigger)
 
 
 def change_trigger(
@@ -450,8 +581,44 @@ def workers() -> Call[models.WorkerList]:
     return _get("/workers", models.WorkerList)
 
 
+def doctor() -> Call[models.DoctorReport]:
+    return _get("/doctor", models.DoctorReport)
+
+
+def drain_worker(id: str) -> Call[models.WorkerRequest]:
+    return _post(f"/workers/{_quoted(id)}/drain", models.WorkerRequest)
+
+
+def resume_worker(id: str) -> Call[models.WorkerRequest]:
+    return _post(f"/workers/{_quoted(id)}/resume", models.WorkerRequest)
+
+
+def settings() -> Call[models.SettingList]:
+    return _get("/settings", models.SettingList)
+
+
+def preview_schedule(times: dict[str, Any], count: int) -> Call[models.SchedulePreview]:
+    return _post("/schedules/preview", models.SchedulePreview, {**times, "count": count})
+
+
 def node_types() -> Call[models.NodeTypeList]:
     return _get("/nodes", models.NodeTypeList)
+
+
+def node_type(name: str) -> Call[dict[str, Any]]:
+    return _get(f"/nodes/{_quoted(name)}", dict[str, Any])
+
+
+def queues() -> Call[models.QueueList]:
+    return _get("/queues", models.QueueList)
+
+
+def timers(execution: str) -> Call[models.TimerList]:
+    return _get(f"/executions/{_quoted(execution)}/timers", models.TimerList)
+
+
+def next_timer() -> Call[models.NextTimer]:
+    return _get("/timers", models.NextTimer)
 
 
 def credential_types() -> Call[models.CredentialTypeList]:

@@ -18,12 +18,10 @@ from typing import Any, Literal, Self, TypeVar
 import httpx
 
 from rune.client import calls, models
-from rune.client.asgi import sync_transport
 from rune.client.calls import Call
-from rune.client.defaults import default_server
 from rune.client.errors import ApiError, ClientError, ConnectionFailedError, api_error, connection_failed
 from rune.client.runs import Run
-from rune.client.sse import SseDecoder
+from rune.client.transport import SseDecoder, default_server, sync_transport
 
 MAX_ATTEMPTS = 4
 RETRY_DELAY_S = 0.2  # before the second attempt; doubled with each further one
@@ -36,7 +34,8 @@ P = TypeVar("P", bound=models.Page)
 
 class Client:
     """Calls the HTTP API of a server, with an API key if `key` is given. Without a URL, the server is the one that
-    RUNE_URL names, with the key in RUNE_API_KEY. `app` is an ASGI application to call instead of a server.
+    RUNE_URL names, with the key in RUNE_API_KEY. `app` is an ASGI application to call instead of a server; `timeout`,
+    `headers` and `transport` are those of httpx, and `base_url` is another name of `url`.
 
     Requests that fail on the network or with status 503 are sent again where that is safe; starts and signals carry an
     idempotency key for this purpose. `watch` reconnects for up to `patience` seconds after a connection is lost.
@@ -47,13 +46,14 @@ class Client:
         url: str | None = None,
         *,
         key: str | None = None,
+        base_url: str | None = None,
         timeout: float = 30.0,
         patience: float = 20.0,
         headers: Mapping[str, str] | None = None,
         transport: httpx.BaseTransport | None = None,
         app: Any = None,
     ) -> None:
-        address, key = default_server(url, key, local=app is not None)
+        address, key = default_server(url or base_url, key, local=app is not None)
         self._timeout = timeout
         self._patience = patience
         self._http = httpx.Client(
@@ -123,11 +123,22 @@ class Client:
         labels: dict[str, str] | None = None,
         priority: int | None = None,
         fake_time: bool = False,
+        pins: dict[str, Any] | None = None,
+        outlets: dict[str, str] | None = None,
     ) -> Run:
         """Start a stored workflow and return the handle of its execution, which is durable when this returns.
-        `version` is a number or an alias."""
+        `version` is a number or an alias. `pins` are outputs of nodes that are not called, by node; `outlets` are the
+        outlets of pinned nodes that have outlets."""
         call = calls.start(
-            workflow, input, version=version, key=key, labels=labels, priority=priority, fake_time=fake_time
+            workflow,
+            input,
+            version=version,
+            key=key,
+            labels=labels,
+            priority=priority,
+            fake_time=fake_time,
+            pins=pins,
+            outlets=outlets,
         )
         return Run(self, self._send(call))
 
@@ -139,9 +150,20 @@ class Client:
         key: str | None = None,
         labels: dict[str, str] | None = None,
         fake_time: bool = False,
+        pins: dict[str, Any] | None = None,
+        outlets: dict[str, str] | None = None,
     ) -> Run:
-        """Start a definition without storing it as a workflow."""
-        call = calls.start(None, input, definition=definition, key=key, labels=labels, fake_time=fake_time)
+        """Start a definition without storing it as a workflow; `pins` and `outlets` as of `start`."""
+        call = calls.start(
+            None,
+            input,
+            definition=definition,
+            key=key,
+            labels=labels,
+            fake_time=fake_time,
+            pins=pins,
+            outlets=outlets,
+        )
         return Run(self, self._send(call))
 
     def run(
@@ -152,10 +174,14 @@ class Client:
         key: str | None = None,
         labels: dict[str, str] | None = None,
         fake_time: bool = False,
+        pins: dict[str, Any] | None = None,
+        outlets: dict[str, str] | None = None,
         seconds: float | None = None,
     ) -> models.Execution:
         """Start a definition without storing it and wait for its end. Raise TimeoutError after `seconds`."""
-        started = self.start_definition(definition, input, key=key, labels=labels, fake_time=fake_time)
+        started = self.start_definition(
+            definition, input, key=key, labels=labels, fake_time=fake_time, pins=pins, outlets=outlets
+        )
         return self.wait(started.execution_id, seconds)
 
     def wait(self, execution: str, seconds: float | None = None) -> models.Execution:
@@ -366,9 +392,60 @@ class Client:
         """Get the output of an ended execution; None unless it completed."""
         return self._send(calls.output(execution))
 
+    def value_part(
+        self,
+        execution: str,
+        of: Literal["input", "output"] = "output",
+        *,
+        node: str | None = None,
+        lineage: str | None = None,
+        pointer: str = "",
+        depth: int = 1,
+        offset: int = 0,
+        limit: int | None = None,
+    ) -> models.ValuePart:
+        """Get a part of the input or output of an execution, or of the output of one of its nodes: what a JSON pointer
+        names, with `depth` levels of members, from `offset` on."""
+        return self._send(calls.value_part(execution, of, node, lineage, pointer, depth, offset, limit))
+
+    def find_in_value(
+        self,
+        execution: str,
+        find: str,
+        of: Literal["input", "output"] = "output",
+        *,
+        node: str | None = None,
+        lineage: str | None = None,
+        pointer: str = "",
+        offset: int = 0,
+        limit: int = 100,
+    ) -> models.ValueMatches:
+        """List keys and texts that contain a text, in any case, in the input or output of an execution, or in the
+        output of one of its nodes; with `pointer`, in a part of it."""
+        return self._send(calls.find_in_value(execution, find, of, node, lineage, pointer, offset, limit))
+
     def document(self, execution: str) -> dict[str, Any]:
         """Get an ended execution with all its node runs as one document."""
         return self._send(calls.document(execution))
+
+    def download(
+        self, execution: str, what: Literal["document", "input", "output"] = "output"
+    ) -> Iterator[bytes]:
+        """Yield the JSON of an execution in chunks as they arrive: its output, its input, or all of its node runs."""
+        yield from self._stream(calls.download_path(execution, what))
+
+    def blob(self, execution: str, key: str) -> Iterator[bytes]:
+        """Yield a blob of an execution in chunks as they arrive. `key` is that of a blob reference."""
+        yield from self._stream(calls.blob_path(execution, key))
+
+    def _stream(self, path: str) -> Iterator[bytes]:
+        try:
+            with self._http.stream("GET", path) as response:
+                if not response.is_success:
+                    raise api_error(response.status_code, response.read(), response.headers)
+                yield from response.iter_bytes()
+        except httpx.TransportError as error:
+            raise connection_failed(self._http.base_url, error) from error
 
     def explain(self, execution: str) -> models.Explanation:
         """Get what an execution is waiting for."""
@@ -378,6 +455,10 @@ class Client:
         """Yield what waits for a signal in executions that have not ended, newest executions first."""
         for found in self._pages(lambda cursor: calls.waiting(workflow, page, cursor)):
             yield from found.waiting
+
+    def waiting_signal(self, execution: str, node: str, *, item: str | None = None) -> models.WaitingSignal:
+        """Get what a node waits for, in one item if it is inside a split."""
+        return self._send(calls.waiting_signal(execution, node, item))
 
     def signal(
         self,
@@ -403,13 +484,94 @@ class Client:
         """Resume a paused execution."""
         return self._send(calls.control(execution, "resume"))
 
+    def compare(self, execution: str, other: str) -> models.Comparison:
+        """Compare two executions: groups of runs that differ in the same way."""
+        return self._send(calls.compare(execution, other))
+
+    def differing_runs(
+        self, execution: str, other: str, *, node: str | None = None, page: int = 200
+    ) -> Iterator[models.ComparedRunPair]:
+        """Yield the runs that differ between two executions, without their outputs."""
+        for found in self._pages(lambda cursor: calls.differing_runs(execution, other, node, page, cursor)):
+            yield from found.runs
+
+    def bulk(
+        self,
+        action: str,
+        *,
+        ids: Sequence[str] | None = None,
+        filter: dict[str, Any] | None = None,
+        limit: int = 1_000,
+        reason: str = "",
+        key: str | None = None,
+    ) -> models.BulkJob:
+        """Act on many executions in the background: `cancel`, `pause`, `resume`, `retry`, `retry_failed_items` or
+        `requeue`. They are given by id, or as the newest that match a filter with the parameters of `executions`."""
+        selection = calls.bulk_selection(action, ids, filter, limit)
+        return self._send(calls.bulk(selection, reason, key))
+
+    def bulk_preview(
+        self,
+        action: str,
+        *,
+        ids: Sequence[str] | None = None,
+        filter: dict[str, Any] | None = None,
+        limit: int = 1_000,
+    ) -> models.BulkPreview:
+        """Count the executions that `bulk` would process, and those that can be changed so."""
+        return self._send(calls.bulk_preview(calls.bulk_selection(action, ids, filter, limit)))
+
+    def bulk_jobs(self, limit: int = 50) -> list[models.BulkJob]:
+        """List bulk jobs, newest first."""
+        found = self._send(calls.bulk_jobs(limit))
+        return found.jobs
+
+    def bulk_job(self, job: str) -> models.BulkJob:
+        """Get a bulk job with its progress."""
+        return self._send(calls.bulk_job(job))
+
+    def bulk_outcomes(
+        self, job: str, *, outcome: str | None = None, page: int = 200
+    ) -> Iterator[models.BulkOutcome]:
+        """Yield what became of each execution of a bulk job."""
+        for found in self._pages(lambda cursor: calls.bulk_outcomes(job, outcome, page, cursor)):
+            yield from found.outcomes
+
+    def abort_bulk(self, job: str) -> models.BulkJob:
+        """Let a bulk job process no further execution."""
+        return self._send(calls.abort_bulk(job))
+
     def retry(self, execution: str, *, failed_items: bool = False, key: str | None = None) -> Run:
         """Run the failed nodes again in a new execution."""
         return Run(self, self._send(calls.retry(execution, failed_items, key)))
 
-    def rerun(self, execution: str, node: str, *, item: str | None = None, key: str | None = None) -> Run:
-        """Run a node and all nodes after it again in a new execution."""
-        return Run(self, self._send(calls.rerun(execution, node, item, key)))
+    def rerun(
+        self,
+        execution: str,
+        node: str,
+        *,
+        item: str | None = None,
+        key: str | None = None,
+        input: Any = None,
+        parameters: dict[str, Any] | None = None,
+        version: str | int | None = None,
+        definition: dict[str, Any] | None = None,
+        pins: dict[str, Any] | None = None,
+        outlets: dict[str, str] | None = None,
+    ) -> Run:
+        """Run a node and all nodes after it again in a new execution: with another payload unless `input` is None, with
+        other `parameters` of the node, with another version of the workflow or a `definition` that is not stored, or
+        with `pins` and `outlets` as of `start`."""
+        changes = {
+            "input": input,
+            "parameters": parameters,
+            "version": version,
+            "definition": definition,
+            "pins": pins,
+            "outlets": outlets,
+        }
+        given = {name: value for name, value in changes.items() if value is not None}
+        return Run(self, self._send(calls.rerun(execution, node, item, key, given)))
 
     def handle(self, execution: str) -> Run:
         """Get the handle of an execution that was started before."""
@@ -453,6 +615,18 @@ class Client:
         """Validate a definition without storing it; with `plan` return what each node may mention, with `layout` the
         places of nodes and edges."""
         return self._send(calls.check(definition, plan, layout))
+
+    def import_workflow(
+        self,
+        source: dict[str, Any] | str | bytes,
+        *,
+        format: Literal["canvas", "n8n", "asl"] | None = None,
+        name: str | None = None,
+        stubs: bool = False,
+    ) -> models.Imported:
+        """Convert a workflow of another tool, without storing it: plain data, or text, JSON or YAML. The format is
+        detected unless it is given; `name` names a workflow whose document has no name."""
+        return self._send(calls.import_workflow(source, format, name, stubs))
 
     def stats(
         self, *, by: str = "status", since: str | None = None, step: str = "1h", workflow: str | None = None
@@ -498,6 +672,20 @@ class Client:
         """List the aliases of a workflow by name."""
         found = self._send(calls.aliases(workflow))
         return found.aliases
+
+    def alias(self, workflow: str, name: str) -> models.Alias:
+        """Get an alias of a workflow."""
+        return self._send(calls.alias(workflow, name))
+
+    def compare_versions(
+        self, workflow: str, before: str | int, after: str | int = "latest"
+    ) -> models.ComparedVersions:
+        """Compare two versions of a workflow, given by number or alias."""
+        return self._send(calls.compare_versions(workflow, before, after))
+
+    def restore(self, workflow: str) -> models.Deployed:
+        """Restore an archived workflow."""
+        return self._send(calls.restore_workflow(workflow))
 
     def delete(self, workflow: str) -> None:
         """Archive a workflow. Its versions and executions are kept."""
@@ -564,6 +752,10 @@ class Client:
         """List all triggers, or those of one workflow."""
         found = self._send(calls.triggers(workflow))
         return found.triggers
+
+    def trigger(self, id: str) -> models.Trigger:
+        """Get a trigger."""
+        return self._send(calls.trigger(id))
 
     def enable_trigger(self, id: str, *, enabled: bool = True) -> models.Trigger:
         """Enable or disable a trigger."""
@@ -676,10 +868,51 @@ class Client:
         found = self._send(calls.workers())
         return found.workers
 
+    def queues(self) -> list[models.Queue]:
+        """List the queues with the number of waiting and claimed tokens."""
+        found = self._send(calls.queues())
+        return found.queues
+
+    def timers(self, execution: str) -> list[models.Waiting]:
+        """List the timers of an execution by due time."""
+        found = self._send(calls.timers(execution))
+        return found.timers
+
+    def next_timer(self) -> str | None:
+        """Get the due time of the next timer of all executions."""
+        found = self._send(calls.next_timer())
+        return found.next_due_at
+
+    def drain_worker(self, worker: str) -> models.WorkerRequest:
+        """Ask a worker to receive no more work. It finishes what it holds and then stays idle; `workers` shows it."""
+        return self._send(calls.drain_worker(worker))
+
+    def resume_worker(self, worker: str) -> models.WorkerRequest:
+        """Ask a drained worker to receive work again."""
+        return self._send(calls.resume_worker(worker))
+
+    def doctor(self) -> models.DoctorReport:
+        """Check the configuration of the server and its stores, as `rune doctor` does."""
+        return self._send(calls.doctor())
+
+    def settings(self) -> list[models.Setting]:
+        """List the settings of the server and where each comes from. Secrets are not shown."""
+        found = self._send(calls.settings())
+        return found.settings
+
+    def preview_schedule(self, *, count: int = 5, **times: Any) -> models.SchedulePreview:
+        """Get the next times of a schedule with the parameters of a `schedule` node: `cron` and `timezone`, or `amount`
+        and `unit`."""
+        return self._send(calls.preview_schedule(times, count))
+
     def node_types(self) -> list[dict[str, Any]]:
         """List the node types of the server with the schemas of their parameters."""
         found = self._send(calls.node_types())
         return found.nodes
+
+    def node_type(self, name: str) -> dict[str, Any]:
+        """Get a node type by its name or an alias."""
+        return self._send(calls.node_type(name))
 
     def credential_types(self) -> list[models.CredentialType]:
         """List the credential types with the schemas of their fields."""

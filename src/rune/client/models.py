@@ -113,7 +113,8 @@ class Frame(Model, frozen=True, kw_only=True):
 
 
 class NodeRun(Model, frozen=True, kw_only=True):
-    """A node run in one lineage. `output` is None where it is too large for a list; `output_bytes` is its size."""
+    """A node run in one lineage. `output` is None where it is too large for a list; `output_bytes` is its size.
+    `pinned`: the output was given, and the node was not called."""
 
     node_id: str
     status: str
@@ -124,6 +125,7 @@ class NodeRun(Model, frozen=True, kw_only=True):
     error: ErrorInfo | None = None
     started_at: str | None = None
     duration_ms: int = 0
+    pinned: bool = False
 
 
 class NodeRunPage(Page, frozen=True, kw_only=True):
@@ -211,6 +213,8 @@ class NodeState(Model, frozen=True, kw_only=True):
     duration_ms: int | None = None
     due: str | None = None
     code: str = ""
+    worker: str = ""
+    progress: str = ""
     counts: dict[str, int] | None = None
 
 
@@ -230,6 +234,149 @@ class Graph(Model, frozen=True, kw_only=True):
     nodes: dict[str, NodeState]
     edges: dict[str, str]
     splits: dict[str, SplitState] = {}
+
+
+class BulkJob(Model, frozen=True, kw_only=True):
+    """One action on many executions, with the number of executions by outcome."""
+
+    id: str
+    action: str
+    status: str
+    created_at: str
+    principal: str
+    total: int
+    done: int
+    unchanged: int
+    refused: int
+    pending: int
+
+
+class BulkJobList(Model, frozen=True, kw_only=True):
+    """Bulk jobs."""
+
+    jobs: list[BulkJob]
+
+
+class BulkOutcome(Model, frozen=True, kw_only=True):
+    """What became of one execution of a bulk job: `done`, `unchanged` or `refused`."""
+
+    execution_id: str
+    outcome: str
+    started: str | None = None
+    code: str = ""
+    detail: str = ""
+
+
+class BulkOutcomePage(Page, frozen=True, kw_only=True):
+    """A page of outcomes."""
+
+    outcomes: list[BulkOutcome]
+
+
+class BulkPreview(Model, frozen=True, kw_only=True):
+    """How many executions a bulk job would process, and how many of them can be changed so."""
+
+    total: int
+    eligible: int
+    by_status: dict[str, int]
+    more: bool
+
+
+class ComparedRun(Model, frozen=True, kw_only=True):
+    """One side of a run that differs between two executions."""
+
+    status: str
+    attempts: int
+    error: ErrorInfo | None = None
+    items: int | None = None
+    output_bytes: int | None = None
+
+
+class ComparedRunPair(Model, frozen=True, kw_only=True):
+    """A run that differs in some fields; None on the side without a result."""
+
+    node_id: str
+    lineage: str
+    fields: list[str]
+    before: ComparedRun | None = None
+    after: ComparedRun | None = None
+
+
+class ComparedRunPage(Page, frozen=True, kw_only=True):
+    """A page of runs that differ."""
+
+    runs: list[ComparedRunPair]
+
+
+class DifferenceGroup(Model, frozen=True, kw_only=True):
+    """Runs of a node that differ in the same way."""
+
+    node_id: str
+    fields: list[str]
+    status: tuple[str | None, str | None]
+    code: tuple[str, str]
+    count: int
+    lineages: list[str]
+
+
+class Comparison(Model, frozen=True, kw_only=True):
+    """The differences between two executions by kind. `first` is the first node that differs."""
+
+    before: str
+    after: str
+    status: tuple[str, str]
+    same_input: bool
+    same_definition: bool
+    definition: list[dict[str, Any]]
+    compared: int
+    differing: int
+    first: str | None
+    groups: list[DifferenceGroup]
+
+
+class ValueEntry(Model, frozen=True, kw_only=True):
+    """A member of an object or array. `size` is the number of its members or characters."""
+
+    key: str | int
+    type: str
+    bytes: int
+    size: int | None
+    value: Any = None
+    next: int | None = None
+    entries: list[Any] | None = None
+
+
+class ValuePart(Model, frozen=True, kw_only=True):
+    """A part of a value. `next` is the offset of the following members or characters."""
+
+    pointer: str
+    type: str
+    bytes: int
+    size: int | None
+    offset: int
+    next: int | None
+    value: Any = None
+    entries: list[ValueEntry] | None = None
+
+
+class ValueMatch(Model, frozen=True, kw_only=True):
+    """A key, or a text, number or word, that contains the text. `text` is the part of it around the match, which begins
+    at `start` in it."""
+
+    pointer: str
+    where: str
+    text: str
+    start: int
+
+
+class ValueMatches(Model, frozen=True, kw_only=True):
+    """Matches in a value, from `offset` on. `count` is the number of all; not `complete` if the search ended early."""
+
+    find: str
+    offset: int
+    count: int
+    complete: bool
+    matches: list[ValueMatch]
 
 
 class SplitItem(Model, frozen=True, kw_only=True):
@@ -470,6 +617,28 @@ class Checked(Model, frozen=True, kw_only=True):
     layout: Layout | None = None
 
 
+class ImportEntry(Model, frozen=True, kw_only=True):
+    """What became of one element of an imported document: `carried`, `changed`, `approximated` or `by_hand`."""
+
+    source: str
+    status: str
+    target: str = ""
+    message: str = ""
+    hint: str = ""
+
+
+class Imported(Model, frozen=True, kw_only=True):
+    """The workflow made of a document of another tool, and the report. `complete`: everything was carried."""
+
+    document: dict[str, Any]
+    format: str
+    complete: bool
+    counts: dict[str, int] = {}
+    entries: list[ImportEntry] = []
+    problems: list[Problem] = []
+    stubs: str = ""
+
+
 class Outcome(Model, frozen=True, kw_only=True):
     """One of the newest executions of a workflow."""
 
@@ -518,6 +687,51 @@ class Alias(Model, frozen=True, kw_only=True):
 
 class AliasList(Model, frozen=True, kw_only=True):
     aliases: list[Alias]
+
+
+class VersionChange(Model, frozen=True, kw_only=True):
+    """A node, an edge, the settings or the document that was added, removed or changed between two versions."""
+
+    what: str
+    id: str
+    kind: str
+    before: Any
+    after: Any
+
+
+class ComparedVersions(Model, frozen=True, kw_only=True):
+    """The differences between two versions of a workflow."""
+
+    workflow_id: str
+    before: int
+    after: int
+    changes: list[VersionChange]
+
+
+class Queue(Model, frozen=True, kw_only=True):
+    """A queue: waiting and claimed tokens, and the age of the oldest waiting one."""
+
+    name: str
+    depth: int
+    held: int | None = None
+    oldest_ms: int | None = None
+
+
+class QueueList(Model, frozen=True, kw_only=True):
+    queues: list[Queue]
+
+
+class TimerList(Model, frozen=True, kw_only=True):
+    """The timers of an execution by due time."""
+
+    execution_id: str
+    timers: list[Waiting]
+
+
+class NextTimer(Model, frozen=True, kw_only=True):
+    """The due time of the next timer of all executions."""
+
+    next_due_at: str | None = None
 
 
 class DeadLetter(Model, frozen=True, kw_only=True):
@@ -701,7 +915,7 @@ class LogPage(Page, frozen=True, kw_only=True):
 
 
 class Worker(Model, frozen=True, kw_only=True):
-    """A process of the server: API, scheduler or worker."""
+    """A process of the server: API, scheduler or worker. `state` is `ready`, `draining` or `drained`."""
 
     id: str
     host: str
@@ -716,6 +930,30 @@ class Worker(Model, frozen=True, kw_only=True):
     slots: int = 0
     busy: int = 0
     ready: bool = True
+    state: str = "ready"
+
+
+class Finding(Model, frozen=True, kw_only=True):
+    """The result of one check of a server: `ok`, `warn` or `bad`."""
+
+    check: str
+    verdict: str
+    found: str
+    advice: str = ""
+
+
+class DoctorReport(Model, frozen=True, kw_only=True):
+    """What the checks of a server found; `status` is `bad` if one of them failed."""
+
+    status: str
+    checks: list[Finding]
+
+
+class WorkerRequest(Model, frozen=True, kw_only=True):
+    """What a worker was asked to do."""
+
+    id: str
+    draining: bool
 
 
 class WorkerList(Model, frozen=True, kw_only=True):
@@ -734,6 +972,28 @@ class CredentialType(Model, frozen=True, kw_only=True):
 
 class CredentialTypeList(Model, frozen=True, kw_only=True):
     credential_types: list[CredentialType]
+
+
+class Setting(Model, frozen=True, kw_only=True):
+    """A setting in effect. `source` is `default`, `file` or `environment`; a secret is `True` if it is set."""
+
+    name: str
+    value: Any
+    source: str
+    secret: bool = False
+
+
+class SettingList(Model, frozen=True, kw_only=True):
+    """Settings."""
+
+    settings: list[Setting]
+
+
+class SchedulePreview(Model, frozen=True, kw_only=True):
+    """The next times of a schedule, or what is wrong with it."""
+
+    ticks: list[str]
+    problems: list[Problem] = []
 
 
 class NodeTypeList(Model, frozen=True, kw_only=True):

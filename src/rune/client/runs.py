@@ -123,6 +123,17 @@ class Run:
         """Run the failed nodes again in a new execution."""
         return self._client.retry(self.id, failed_items=failed_items, key=key)
 
-    def rerun(self, node: str, *, item: str | None = None, key: str | None = None) -> Run:
-        """Run a node and all nodes after it again in a new execution."""
-        return self._client.rerun(self.id, node, item=item, key=key)
+    def rerun(
+        self,
+        node: str,
+        *,
+        item: str | None = None,
+        key: str | None = None,
+        input: Any = None,
+        parameters: dict[str, Any] | None = None,
+        version: str | int | None = None,
+    ) -> Run:
+        """Run a node and all nodes after it again in a new execution, as `Client.rerun` does."""
+        return self._client.rerun(
+            self.id, node, item=item, key=key, input=input, parameters=parameters, version=version
+        )

@@ -14,10 +14,11 @@ from typing import Any, Literal
 
 import msgspec
 
+from rune.codec.decoding import MalformedDataError, decode
 from rune.core.execution.token import Path, Token
 from rune.core.plan.model import Plan
-from rune.decoding import MalformedDataError, decode
 from rune.errors import RuneError
+from rune.ports.journal import FORMAT, ExecutionRecord
 
 MAX_ID_LENGTH = 255
 ID = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_ID_LENGTH}}}")
@@ -149,17 +150,46 @@ class MessageContext(msgspec.Struct, frozen=True):
     traceparent: str | None = None
     plan: Plan | None = None
     total: Callable[[int, Path], int] = lambda split, outer: 0
+    record: bytes = b""  # the encoded record of the execution, with its first tokens
 
 
 NO_CONTEXT = MessageContext()
 
+MAX_SENT_RECORD_BYTES = 4_096
+"""Longer records are not sent with a token: the worker reads them from the journal."""
+
 _ENCODER = msgspec.json.Encoder()
+_RECORD_ENCODER = msgspec.msgpack.Encoder()
+_RECORD_DECODER = msgspec.msgpack.Decoder(ExecutionRecord)
 _EXECUTION_DECODER = msgspec.json.Decoder(NodeExecutionMessage)
 _HINT_DECODER = msgspec.json.Decoder(_Hint)
 _STATUS_DECODER = msgspec.json.Decoder(NodeStatusMessage)
 _STATUS_BATCH_DECODER = msgspec.json.Decoder(list[NodeStatusMessage])
 _COMPLETION_DECODER = msgspec.json.Decoder(CompletionMessage)
 _FIELDS_DECODER = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def is_first(token: Token, plan: Plan) -> bool:
+    """Return whether a token is one of the first of its execution, which a worker most likely does not know yet: its
+    node is an entry or the successor of entries, which run where the execution starts."""
+    if token.payload.kind != "start" or token.path or token.attempt > 1 or token.resumed:
+        return False
+    return all(plan.src[edge] in plan.entries for edge in plan.nodes[token.node].in_edges)
+
+
+def encode_record(accepted: ExecutionRecord) -> bytes:
+    """Return the record of an execution that is sent with its first tokens; nothing if it is long."""
+    record = _RECORD_ENCODER.encode(accepted)
+    return record if len(record) <= MAX_SENT_RECORD_BYTES else b""
+
+
+def decode_record(execution: str, record: bytes) -> ExecutionRecord | None:
+    """Return the record that was sent; None if it has to be read from the journal."""
+    try:
+        accepted = decode(_RECORD_DECODER, record)
+    except MalformedDataError:
+        return None
+    return accepted if accepted.id == execution and accepted.format <= FORMAT else None
 
 
 def frames(

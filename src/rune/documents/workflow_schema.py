@@ -236,6 +236,13 @@ def _node(catalogue: Catalogue, types: Mapping[str, NodeType]) -> Schema:
         "at_most_once": _flag("Fail instead of running again when the outcome of a run is unknown."),
         "idempotency_key": _flag("Whether requests carry the idempotency key."),
         "trigger": _flag("Pass the start payload on instead of running."),
+        "pin": _object(
+            {
+                "output": {"description": "The output; of a split, the list of its items."},
+                "outlet": _word("The outlet, if the node type has outlets."),
+            },
+            description="An output that is given instead of calling the node. Stored workflows have none.",
+        ),
         "output": {"description": "Kept with the document, not used."},
         "position": {"description": "Where an editor shows the node."},
         **_annotations(),

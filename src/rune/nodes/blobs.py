@@ -14,7 +14,7 @@ from msgspec import Meta
 from rune.core.limits import LIMITS
 from rune.errors import LimitExceededError, NodeFailure
 from rune.nodes.schema import Model
-from rune.ports.blobs import BlobStore
+from rune.ports.journal import BlobStore
 
 BINARY = "application/octet-stream"
 UNKNOWN = "BLOB_UNKNOWN"

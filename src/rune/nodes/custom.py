@@ -28,8 +28,8 @@ from rune.errors import NodeFailure
 from rune.nodes.attempt_log import CURRENT_LOG
 from rune.nodes.base import NOT_JSON, Level, NodeCall, RunnableType
 from rune.nodes.blobs import Blobs
+from rune.nodes.placement import place_custom
 from rune.nodes.schema import Model, declare
-from rune.placement import place_custom
 
 __all__ = ["NodeContext", "kind_of", "node"]
 

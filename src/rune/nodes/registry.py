@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import sys
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType, ModuleType
 from typing import Any, TypedDict, Unpack
@@ -324,7 +325,14 @@ def load_module(name: str) -> tuple[RunnableType, ...]:
 
 def installed() -> tuple[RunnableType, ...]:
     """Return the node types of installed distributions, from the entry-point group `rune.nodes`."""
-    return tuple(kind for each in entry_points(group=ENTRY_POINT_GROUP) for kind in _load(each))
+    return tuple(kind for each in _entry_points(tuple(sys.path)) for kind in _load(each))
+
+
+@lru_cache(maxsize=4)
+def _entry_points(folders: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    """Return the entry points of node types in the folders of the import path. They are read once: the metadata of all
+    distributions takes milliseconds."""
+    return tuple(entry_points(group=ENTRY_POINT_GROUP))
 
 
 def full_registry(modules: Iterable[str] = ()) -> Registry:

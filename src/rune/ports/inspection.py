@@ -5,11 +5,22 @@ The statistics protocols are optional: a store implements those for which it has
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 
 from rune.ports.processes import ProcessInfo
+
+Verdict = Literal["ok", "warn", "bad"]
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """The result of one check of an installation, with advice."""
+
+    check: str
+    verdict: Verdict
+    found: str
+    advice: str = ""
 
 
 class FileInspection(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,13 +1,16 @@
-"""The journal: the durable record of all executions, as write-once facts.
+"""The journal, the durable record of all executions as write-once facts, with its blobs and its outbox.
 
 When several workers record the same fact, the first write wins and every worker continues with the stored one. That
-is how results are recorded exactly once although nodes may run more than once.
+is how results are recorded exactly once although nodes may run more than once. Values that are too large for a row are
+blobs. Only backends with separate stores for journal and state have an outbox, for the work that follows from a write:
+a process that crashes between the two writes leaves a row from which a relay resumes. In the embedded backend both are
+one transaction.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -20,14 +23,16 @@ from rune.ports.access import AppliedLimits
 FORMAT = 1
 """Version of the stored format. A worker that reads a newer one returns the token to the queue."""
 
+Kind = Literal["start", "end"]
+
 
 class ExecutionEndedError(RuneError):
     """The execution has ended. Facts recorded afterwards are stored, marked as late, and have no consequences."""
 
     code = "ENDED"
 
-    def __init__(self, end: ExecutionEnded) -> None:
-        super().__init__(f"the execution has ended as {end.status}")
+    def __init__(self, end: ExecutionEnded, detail: str = "") -> None:
+        super().__init__(f"the execution has ended as {end.status}{detail and f'; {detail}'}")
         self.end = end
 
 
@@ -169,6 +174,12 @@ class Journal(Protocol):
         ExecutionEndedError if the execution has ended; the facts are then stored as late ones.
         """
 
+    async def record_all(
+        self, execution: str, runs: Sequence[Sequence[Fact]]
+    ) -> list[Sequence[Fact] | BaseException]:
+        """Record the facts of several runs of an execution together; return for each what `record` returns or raises.
+        A run whose first fact was recorded before does not keep the others from being recorded."""
+
     async def facts(self, execution: str, after: int = 0, limit: int | None = None) -> list[StoredFact]:
         """Return at most `limit` facts of an execution with numbers above `after`, in commit order."""
 
@@ -203,6 +214,10 @@ class Journal(Protocol):
         """Count a claim of a token and return how often it was claimed. Without `durable`, the count may be too low
         and the claim is written later, with the next facts."""
 
+    async def open_claims(self, execution: str) -> dict[tuple[int, Path], int]:
+        """Return the tokens that were claimed and have no result, with the time of their first claim (epoch ms). The
+        claims of the last seconds may be missing."""
+
     async def end(self, execution: str) -> ExecutionEnded | None:
         """Return the end of an execution; None if it has not ended."""
 
@@ -211,3 +226,76 @@ class Journal(Protocol):
 
     async def close(self) -> None:
         """Complete pending writes and release the store."""
+
+
+class BlobStore(Protocol):
+    """Bytes by key. A key starts with the id of its execution and a slash.
+
+    The runtime stores a blob before it records the fact that refers to it.
+    """
+
+    async def put(self, key: str, data: bytes) -> None:
+        """Store bytes under a key, replacing earlier ones. Durable when this returns."""
+
+    async def get(self, key: str) -> bytes | None:
+        """Return the bytes, or None if no blob has this key."""
+
+    async def delete(self, execution: str) -> int:
+        """Delete every blob of an execution and return how many there were."""
+
+
+class OutboxRow(msgspec.Struct, frozen=True):
+    """Work to do: `start` opens the execution, `end` closes its state and publishes the completion. `body` is the
+    message, once it was built."""
+
+    number: int
+    execution: str
+    kind: Kind
+    body: bytes | None = None
+
+
+class Outbox(Protocol):
+    """Rows of pending work. A row is written in the transaction of the fact that it follows from. Several relays may
+    take rows concurrently."""
+
+    async def take(self, limit: int) -> list[OutboxRow]:
+        """Return overdue rows, oldest first, and hide them from other relays for a while."""
+
+    async def keep(self, number: int, body: bytes) -> bytes:
+        """Store the message of a row and return the one that was stored first, so that every send is identical."""
+
+    async def done(self, numbers: Sequence[int]) -> None:
+        """Delete rows whose work is complete. Idempotent; a row that is not deleted is processed again."""
+
+    async def mark_done(self, execution: str, kind: Kind) -> None:
+        """Delete the row of an execution, for the process that wrote it and does not know its number."""
+
+
+class EventPublisher(Protocol):
+    """Publishes encoded messages. The engine does not depend on whether a consumer reads them."""
+
+    def publish_status(self, body: bytes) -> None:
+        """Publish a status. Never blocks or raises: statuses that cannot be sent are dropped, the oldest first."""
+
+    async def publish_completion(self, body: bytes) -> None:
+        """Publish a completion. The broker has stored it when this returns."""
+
+    async def hand_over(self, body: bytes) -> None:
+        """Publish an execution for another engine to run. The broker has stored it when this returns."""
+
+
+class EventHandler(Protocol):
+    """Takes encoded messages about executions. They are hints: any may be lost, malformed or come twice."""
+
+    async def on_statuses(self, bodies: Sequence[bytes]) -> None:
+        """Take status messages in the order of their arrival."""
+
+    async def on_completion(self, body: bytes) -> None:
+        """Take a completion message."""
+
+
+class EventConsumer(Protocol):
+    """Consumes the messages that workers publish."""
+
+    async def run(self, handler: EventHandler) -> None:
+        """Pass messages to the handler until cancelled. While the broker is away, wait for it."""

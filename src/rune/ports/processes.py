@@ -1,16 +1,23 @@
-"""Processes: the registry of a cluster, and the owner process of an embedded database.
+"""Processes: their registry, what they renew and report, and the owner process of an embedded database.
 
 The registry is for operators; leases, not heartbeats, decide which worker runs a token. An embedded database has one
 owner process, the only one that writes. Other processes send it their calls, and take over the ownership when it exits.
+Live hints tell which nodes run now, with the newest lines that they log. A hint is no fact: it is neither stored nor
+counted, and any may be lost. Workers report only what a process asked for.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 import msgspec
 
+from rune.core.execution.token import Path
 from rune.ports.journal import StoreUnavailableError
+from rune.ports.state import Fence
 
 HEARTBEAT_S = 5.0
 """Default interval between two heartbeats of a process, in seconds."""
@@ -32,7 +39,7 @@ class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
     types: tuple[str, ...] = ()  # node types that it can run
     slots: int = 0
     busy: int = 0
-    draining: bool = False
+    draining: bool = False  # it receives no more work
     heartbeat_s: float = HEARTBEAT_S
     expiry_s: float = EXPIRY_S
 
@@ -40,8 +47,11 @@ class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
 class ProcessRegistry(Protocol):
     """The recently active processes of a cluster."""
 
-    async def heartbeat(self, member: ProcessInfo) -> None:
-        """Record that a process is alive, with the time of the store."""
+    async def heartbeat(self, member: ProcessInfo) -> bool:
+        """Record that a process is alive, with the time of the store; return whether it is asked to drain."""
+
+    async def request_drain(self, name: str, draining: bool) -> None:
+        """Ask a process to receive no more work, or to receive work again: its next heartbeat returns the request."""
 
     async def leave(self, name: str) -> None:
         """Remove a process that shuts down."""
@@ -49,6 +59,25 @@ class ProcessRegistry(Protocol):
     async def list(self) -> list[ProcessInfo]:
         """Return the processes whose last heartbeat is at most their `expiry_s` old, the longest-running first."""
 
+
+class Keepalive(Protocol):
+    """Renews what this process holds, over connections of its own. Used in one thread only.
+
+    A node can block the event loop that runs it. Leases, deliveries and the entry in the registry are therefore renewed
+    in another thread, with connections that belong to the event loop of that thread.
+    """
+
+    processes: ProcessRegistry
+
+    async def renew_lease(self, execution: str, node: int, path: Path, fence: Fence) -> bool:
+        """Extend a lease, as `State.renew` does."""
+
+    async def renew_deliveries(self) -> None:
+        """Tell the queue that the deliveries of this process are still being processed."""
+
+
+OpenKeepalive = Callable[[], AbstractAsyncContextManager[Keepalive]]
+"""Opens the connections, in the event loop of the thread that will use them."""
 
 RPC_METHODS = (
     "executions.start_definition",
@@ -104,3 +133,63 @@ class NoOwnerError(StoreUnavailableError):
 
 class OwnerLostError(StoreUnavailableError):
     """The connection to the owner broke before it replied. The call may have been carried out."""
+
+
+class RunningNode(msgspec.Struct, frozen=True, array_like=True):
+    """A node that a worker runs now. `since` is when this attempt began, in the time of the execution (epoch ms);
+    `progress` is what the node last reported."""
+
+    node: int
+    path: Path
+    attempt: int
+    since: int
+    worker: str = ""
+    progress: str = ""
+
+
+class LoggedLine(msgspec.Struct, frozen=True, array_like=True):
+    """A line that a run of a node logged at a time (epoch ms)."""
+
+    node: int
+    path: Path
+    attempt: int
+    at: int
+    level: str
+    message: str
+
+
+class LiveReport(msgspec.Struct, frozen=True):
+    """What one process knows to run now, by execution. Each execution that was asked for is included, also without a
+    running node. `lines` were logged since its previous report."""
+
+    sender: str
+    running: dict[str, list[RunningNode]]
+    lines: dict[str, list[LoggedLine]] = {}
+
+
+class RunningSnapshot(msgspec.Struct, frozen=True):
+    """The nodes of an execution that run now. Not `complete`: a worker did not answer in time."""
+
+    nodes: list[RunningNode]
+    complete: bool = True
+
+
+RunningQuery = Callable[[str], Awaitable[RunningSnapshot]]
+"""Returns what runs now in an execution."""
+
+
+class LiveChannel(Protocol):
+    """Carries requests to workers, and their reports to all processes that follow. StoreUnavailableError if it is
+    away."""
+
+    async def ask(self, executions: Sequence[str]) -> int:
+        """Ask all workers to report about these executions now and for some seconds. Return how many were reached."""
+
+    async def report(self, report: LiveReport) -> None:
+        """Send a report to every process that listens."""
+
+    async def serve(self, on_ask: Callable[[Sequence[str]], None]) -> None:
+        """Call `on_ask` with the executions of each request, until cancelled."""
+
+    async def listen(self, on_report: Callable[[LiveReport], None], listening: asyncio.Event) -> None:
+        """Call `on_report` with each report, until cancelled. Set `listening` once reports arrive."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -39,7 +40,8 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 class NodeRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of a node in one lineage. `output` is JSON text, or None."""
+    """One run of a node in one lineage. `output` is JSON text, or None; `pinned` if it was given instead of calling
+    the node."""
 
     node_id: str
     lineage: tuple[Frame, ...]
@@ -49,6 +51,7 @@ class NodeRun(msgspec.Struct, frozen=True, kw_only=True):
     error: Error | None = None
     started_at: int | None = None
     duration_ms: int = 0
+    pinned: bool = False
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,8 +121,35 @@ class RecentExecution(msgspec.Struct, frozen=True):
     ended_at: int | None
 
 
+COUNTED_MS = 300_000
+"""The length of the periods in which ended executions are counted once and for all."""
+
+
+class StoredCounts(msgspec.Struct, frozen=True):
+    """Stored counts of ended executions: everything that ended from `low` to before `high` is counted."""
+
+    low: int = 0
+    high: int = 0
+    counts: dict[int, list[StatusCount]] = {}
+
+
+class CountStore(Protocol):
+    """Stores how many executions ended in each period."""
+
+    async def add(self, begin: int, counts: Sequence[StatusCount]) -> bool:
+        """Store the counts of the period of COUNTED_MS that begins at a time and adjoins those that are counted. False
+        if it does not: another process has stored it."""
+
+
 class Statistics(Protocol):
     """Counts executions."""
+
+    async def stored(self, since: int, until: int, step: int) -> StoredCounts:
+        """Return the stored counts of a period, summed up by the beginning of steps, which are multiples of
+        COUNTED_MS."""
+
+    async def first_end(self) -> int | None:
+        """Return when the first of the executions ended that are there."""
 
     async def ended(self, since: int, until: int) -> list[StatusCount]:
         """Count the executions that ended in a period, by workflow and status."""

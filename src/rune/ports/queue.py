@@ -1,17 +1,21 @@
-"""Queue of hints, each of which refers a worker to a token.
+"""Queue of hints, each of which refers a worker to a token, and its dead letters.
 
 A queue may lose, duplicate and reorder hints: the state decides whether a token runs, and the scheduler resends the
-hints that were lost.
+hints that were lost. A dead letter is a message that no worker could process, with the reason. An execution that the
+engine gave up on is a dead letter of the journal instead (`ports.journal`).
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 import msgspec
 
 from rune.core.execution.token import Token
+from rune.errors import RuneError
+from rune.ports.journal import ExecutionRecord
 
 HIGH, NORMAL, LOW = 7, 5, 3
 LANES = ("high", "normal", "low")
@@ -59,6 +63,12 @@ class Delivery(msgspec.Struct, frozen=True):
     token: Token
     tag: int = 0
     again: bool = False
+    accepted: ExecutionRecord | None = None  # the record of the execution, if the queue has it with the hint
+
+
+def is_sibling(delivery: Delivery, other: Delivery) -> bool:
+    """Return whether two deliveries are of the same node in items of one execution."""
+    return other.execution == delivery.execution and other.token.node == delivery.token.node
 
 
 class Queue(Protocol):
@@ -70,6 +80,10 @@ class Queue(Protocol):
     async def receive(self) -> Delivery:
         """Wait for the next hint."""
 
+    async def receive_more(self, delivery: Delivery, limit: int) -> list[Delivery]:
+        """Return at most `limit` further hints of the same execution and node that can be had without waiting. A queue
+        may have none at hand."""
+
     async def ack(self, delivery: Delivery) -> None:
         """Acknowledge a delivery: the queue does not deliver it again."""
 
@@ -80,5 +94,55 @@ class Queue(Protocol):
         """Remove a delivery that no worker can process. It moves to the dead letter queue with the reason, if the
         queue has one."""
 
+    async def pause(self) -> None:
+        """Deliver nothing more: `receive` waits. Hints that were fetched and not returned by `receive` go back to the
+        queue, for other consumers."""
+
+    async def resume(self) -> None:
+        """Deliver again after a pause."""
+
     async def close(self) -> None:
         """Stop receiving. Hints that were fetched and not returned by `receive` go back to the queue."""
+
+
+class QueueDeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that no worker could process. `execution` is None if the body cannot be decoded, `at` (epoch ms) if the
+    queue did not record the time."""
+
+    id: str
+    code: str
+    reason: str
+    queue: str
+    execution: str | None
+    body: bytes
+    at: int | None = None
+    rescues: int = 0  # how often it was requeued
+
+
+class DeadLetterQueue(Protocol):
+    """The dead letters of one queue technology."""
+
+    async def list(self, limit: int = 100) -> list[QueueDeadLetter]:
+        """Return dead letters, oldest first."""
+
+    async def count(self) -> int:
+        """Return the number of dead letters."""
+
+    async def requeue(self, letter: str) -> int:
+        """Send the letters with this id to their original queue again and return how many."""
+
+    async def discard(self, letter: str) -> int:
+        """Delete the letters with this id and return how many."""
+
+
+def letter_id(queue: str, code: str, body: bytes) -> str:
+    """Return the id of a letter: a digest of its content. Identical letters share it and are handled together."""
+    content = f"{queue}\x1f{code}\x1f".encode(errors="replace") + body
+    return "m" + hashlib.blake2b(content, digest_size=8).hexdigest()
+
+
+def failure_of(error: Exception) -> tuple[str, str]:
+    """Return code and reason of the dead letter that an error makes."""
+    if isinstance(error, RuneError):
+        return error.code, error.message
+    return "DEAD_LETTERED", f"{type(error).__name__}: {error}"

@@ -36,12 +36,22 @@ class Claim(msgspec.Struct, frozen=True):
     given_back: int = 0  # how often a worker gave the token back: such a claim did not crash its worker
 
 
+class KeptToken(msgspec.Struct, frozen=True):
+    """A token that was claimed in the step that emitted it and passes through no queue. `tag` is that of the delivery
+    under which the queue can still take it; 0 if it cannot."""
+
+    claim: Claim
+    tag: int = 0
+
+
 class Applied(msgspec.Struct, frozen=True):
-    """The consequences of a change: tokens to send, and the end if the execution has finished."""
+    """The consequences of a change: tokens to send, the end if the execution has finished, and the token that was
+    claimed for the caller."""
 
     emitted: tuple[Token, ...] = ()
     finish: FinishExecution | None = None
     now: int = 0
+    kept: KeptToken | None = None
 
 
 class DueTimer(msgspec.Struct, frozen=True):
@@ -77,6 +87,9 @@ class State(Protocol):
     async def claim(self, execution: str, token: Token, owner: str, *, leased: bool) -> Claim:
         """Claim a token for a worker. With `leased`, no other worker can claim it until the lease expires."""
 
+    async def claim_all(self, execution: str, tokens: Sequence[Token], owner: str) -> list[Claim]:
+        """Claim several tokens of pure nodes in one step; each answer is that of a `claim` without a lease."""
+
     async def renew(self, execution: str, node: int, path: Path, fence: Fence) -> bool:
         """Extend a lease. False if it has expired, belongs to another fence, or the token's region was cancelled."""
 
@@ -96,6 +109,16 @@ class State(Protocol):
 
     async def apply(self, execution: str, decisions: Sequence[Decision]) -> Applied:
         """Apply decisions whose facts are recorded."""
+
+    async def apply_all(self, execution: str, runs: Sequence[Sequence[Decision]]) -> Applied:
+        """Apply the decisions of several runs, each of which begins with another token of the execution, in as few
+        steps as the state can bound. `emitted` is what no run has decided."""
+
+    async def apply_and_claim(
+        self, execution: str, decisions: Sequence[Decision], successor: int, owner: str
+    ) -> Applied:
+        """Apply decisions and, if they emit a token of the node `successor` and no other, claim it for the worker in
+        the same step, with a lease. A state may leave the claim to the caller, as `apply` does."""
 
     async def control(self, execution: str, fact: PauseChanged) -> Applied:
         """Apply a recorded pause or resume."""

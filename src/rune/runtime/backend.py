@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Protocol
 
 import msgspec
 
+from rune.core.execution.fact import ExecutionEnded
 from rune.core.plan.model import Plan
 from rune.ports.access import ApiKeyStore, AuditLogStore, SessionStore, StartLimitStore
-from rune.ports.blobs import BlobStore
+from rune.ports.bulk import BulkStore
 from rune.ports.clock import Clock
 from rune.ports.credentials import CredentialGrants, CredentialStore
-from rune.ports.dead_letters import DeadLetterQueue
-from rune.ports.journal import ExecutionRecord, Journal
-from rune.ports.keepalive import OpenKeepalive
-from rune.ports.live import LiveChannel
-from rune.ports.outbox import EventConsumer, EventPublisher, Outbox
-from rune.ports.processes import ProcessRegistry
-from rune.ports.queue import Queue
+from rune.ports.journal import BlobStore, EventConsumer, EventPublisher, ExecutionRecord, Journal, Outbox
+from rune.ports.processes import LiveChannel, OpenKeepalive, ProcessRegistry
+from rune.ports.queries import CountStore
+from rune.ports.queue import DeadLetterQueue, Queue
 from rune.ports.retention import Retention
 from rune.ports.state import Applied, State
-from rune.ports.triggers import TriggerStore
-from rune.ports.workflows import WorkflowStore
+from rune.ports.workflows import TriggerStore, WorkflowStore
 
 
 class Admission(Protocol):
@@ -41,8 +39,9 @@ class Admission(Protocol):
 class Notifier(Protocol):
     """Notifications that other processes ended executions. Any of them may be lost."""
 
-    async def ended(self) -> set[str]:
-        """Wait for notifications and return the ids of the ended executions."""
+    async def ended(self) -> Mapping[str, ExecutionEnded | None] | None:
+        """Wait for notifications and return the ended executions, each with its terminal row if the notification has
+        it; None if notifications may have been missed."""
 
 
 class Backend(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +62,8 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     grants: CredentialGrants
     log: AuditLogStore
     limits: StartLimitStore
+    bulk: BulkStore
+    counts: CountStore
     outbox: Outbox | None = None  # where journal and state are two stores
     processes: ProcessRegistry | None = None  # where several processes share the stores
     notifier: Notifier | None = None

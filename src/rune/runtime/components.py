@@ -7,25 +7,28 @@ import msgspec
 from rune.runtime.backend import Backend
 from rune.runtime.instrumentation import Instrumentation
 from rune.runtime.lifecycle.children import Children
-from rune.runtime.lifecycle.finisher import CompletionWaiters, Finisher, OutboxMarker
+from rune.runtime.lifecycle.finisher import (
+    CompletionWaiters,
+    Finisher,
+    OutboxMarker,
+    ParentReporter,
+    SignalDelivery,
+)
 from rune.runtime.lifecycle.launcher import Launcher
-from rune.runtime.lifecycle.signals import ParentReporter, SignalDelivery
 from rune.runtime.live.follower import LiveFollower
 from rune.runtime.live.running import RunningNodes
-from rune.runtime.messaging.completion_publisher import CompletionPublisher
-from rune.runtime.messaging.external_executor import ExternalExecutor
+from rune.runtime.messaging.completion_publisher import CompletionPublisher, ExternalExecutor
 from rune.runtime.plan_cache import PlanCache
-from rune.runtime.services.access import AccessService
-from rune.runtime.services.audit_log import AuditLog
+from rune.runtime.services.access import MAX_WAITING, AccessService, AuditLog, Limiter, LimitService
+from rune.runtime.services.bulk import BulkService
 from rune.runtime.services.credentials import CredentialService
 from rune.runtime.services.dead_messages import DeadMessageService
 from rune.runtime.services.executions import DeadLetterService, ExecutionService
-from rune.runtime.services.limits import MAX_WAITING, Limiter, LimitService
 from rune.runtime.services.triggers import TriggerService
+from rune.runtime.services.workers import Intake, WorkerService
 from rune.runtime.services.workflows import WorkflowService
 from rune.runtime.values import ExecutionDataCache
-from rune.runtime.worker.attempt_logs import AttemptLogs
-from rune.runtime.worker.leases import Leases
+from rune.runtime.worker.attempt import AttemptLogs, Leases
 
 
 class Services(msgspec.Struct):
@@ -39,6 +42,8 @@ class Services(msgspec.Struct):
     credentials: CredentialService
     access: AccessService
     limits: LimitService
+    bulk: BulkService
+    workers: WorkerService
     local: bool = True
     """Whether this process runs the operations itself, rather than the owner of the database or a server."""
 
@@ -58,8 +63,11 @@ class EngineComponents:
         journal, state, queue = backend.journal, backend.state, backend.queue
         self.completion_waiters = CompletionWaiters()
         self.outbox_marker = OutboxMarker(backend.outbox)
-        self.data_cache = data_cache or ExecutionDataCache(journal, backend.blob, plans, backend.clock)
+        if data_cache is None:  # one without executions is falsy
+            data_cache = ExecutionDataCache(journal, backend.blob, plans, backend.clock)
+        self.data_cache = data_cache
         self.leases = Leases(state)
+        self.intake = Intake(queue)
         self.running = RunningNodes(instrumentation.worker)
         self.attempt_logs = AttemptLogs(backend.blob, self.running)
         self.live = LiveFollower(self.running, backend.live)
@@ -110,13 +118,16 @@ class EngineComponents:
         )
         triggers = TriggerService(backend, plans, audit_log)
         limits = LimitService(backend, self.limiter, audit_log)
+        dead_letters = DeadLetterService(backend.journal, executions, audit_log)
         return Services(
             executions=executions,
             workflows=WorkflowService(backend.workflows, plans, triggers, backend.clock, audit_log),
-            dead_letters=DeadLetterService(backend.journal, executions, audit_log),
+            dead_letters=dead_letters,
             dead_messages=DeadMessageService(backend.dead_messages, audit_log),
             triggers=triggers,
             credentials=CredentialService(backend.credentials, backend.grants, backend.clock, audit_log),
             access=AccessService(backend.keys, limits, backend.clock, audit_log),
             limits=limits,
+            bulk=BulkService(backend.bulk, executions, dead_letters, backend.clock, audit_log),
+            workers=WorkerService(backend.processes, self.intake, audit_log),
         )

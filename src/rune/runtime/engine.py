@@ -15,7 +15,7 @@ from rune.nodes.resources import Resources
 from rune.ports.journal import ExecutionRecord
 from rune.ports.processes import ProcessInfo
 from rune.ports.retention import Rule
-from rune.ports.triggers import TriggerStore
+from rune.ports.workflows import TriggerStore
 from rune.runtime.backend import Backend
 from rune.runtime.clock import SystemClock
 from rune.runtime.components import EngineComponents
@@ -23,20 +23,18 @@ from rune.runtime.instrumentation import Instrumentation
 from rune.runtime.lifecycle.finisher import CompletionListener, Finisher
 from rune.runtime.lifecycle.launcher import StartOptions, new_execution_id
 from rune.runtime.live.follower import LiveFollower
-from rune.runtime.live.reporter import LiveReporter
-from rune.runtime.live.running import LineCallback, ProgressCallback
+from rune.runtime.live.running import LineCallback, LiveReporter, ProgressCallback
 from rune.runtime.maintenance.cleaner import Cleaner
-from rune.runtime.maintenance.heartbeat import Heartbeat
-from rune.runtime.maintenance.keepalive import KeepaliveThread
+from rune.runtime.maintenance.keepalive import Heartbeat, KeepaliveThread
 from rune.runtime.maintenance.outbox_relay import OutboxRelay
 from rune.runtime.maintenance.scheduler import Scheduler
 from rune.runtime.maintenance.trigger_scheduler import TriggeredStarts, TriggerScheduler
 from rune.runtime.maintenance.watchdog import LoopWatchdog
-from rune.runtime.messaging.external_executor import ExternalExecutorError
+from rune.runtime.messaging.completion_publisher import ExternalExecutorError
 from rune.runtime.plan_cache import PlanCache
-from rune.runtime.services.limits import MAX_WAITING
+from rune.runtime.services.access import MAX_WAITING
 from rune.runtime.values import ExecutionDataCache
-from rune.runtime.worker.evaluator import LIMIT_MS, Evaluator
+from rune.runtime.worker.attempt import LIMIT_MS, Evaluator
 from rune.runtime.worker.executor import Executor
 from rune.runtime.worker.worker import Worker
 from rune.telemetry.logs import LOG_CONTEXT
@@ -62,6 +60,8 @@ class Engine:
         resources: Resources,
         instrumentation: Instrumentation,
         in_place: bool = True,
+        sticky: bool = False,
+        chunk: int = 1,
         slots: int = SLOTS,
         on_progress: ProgressCallback | None = None,
         rules: Sequence[Rule] = (),
@@ -75,7 +75,9 @@ class Engine:
         self.registry = registry
         self.name = instrumentation.worker
         self._resources = resources
-        self.broken: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()
+        self._changing: set[asyncio.Task[None]] = set()
+        self.broken: asyncio.Future[BaseException] = self._loop.create_future()
         self.instrumentation = instrumentation
         self.slots = slots
         self.roles: frozenset[str] = frozenset()
@@ -93,6 +95,8 @@ class Engine:
             registry,
             resources,
             in_place=in_place,
+            sticky=sticky,
+            chunk=chunk,
             on_progress=on_progress,
             evaluator=self.evaluator,
         )
@@ -111,7 +115,7 @@ class Engine:
         self._cleaner = Cleaner(backend.retention, rules, SystemClock())
         self.heartbeat = None
         if backend.processes is not None and member is not None:
-            self.heartbeat = Heartbeat(member, lambda: self._worker.busy)
+            self.heartbeat = Heartbeat(member, lambda: self._worker.busy, self._on_drain)
         self._keepalive = None
         if backend.keepalive is not None:
             self._keepalive = KeepaliveThread(
@@ -146,6 +150,20 @@ class Engine:
     def busy(self) -> int:
         """The number of deliveries that are being executed."""
         return self._worker.busy
+
+    @property
+    def draining(self) -> bool:
+        """Whether the worker was asked to receive no more work."""
+        return self._components.intake.draining
+
+    def _on_drain(self, draining: bool) -> None:
+        """Stop or resume the deliveries, as the registry asks. Called in the thread of the heartbeats."""
+        self._loop.call_soon_threadsafe(self._set_draining, draining)
+
+    def _set_draining(self, draining: bool) -> None:
+        task = asyncio.ensure_future(self._components.intake.set_draining(draining))
+        self._changing.add(task)
+        task.add_done_callback(self._changing.discard)
 
     async def renew_leases(self) -> None:
         """Renew the leases of running nodes now, for a clock that does not run by itself."""
@@ -232,6 +250,7 @@ class Engine:
                 await self._components.completion_publisher.close()
             await self._components.live.close()
             await self.launcher.close()
+            await self._components.finisher.close()
             await self._components.outbox_marker.close()
             self.evaluator.close()
             await self._resources.close()

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from rune.core.definition.model import Definition, content_hash
-from rune.core.definition.parser import parse_document
+from rune.core.definition.model import Definition, canonical, content_hash
+from rune.core.definition.parser import NO_PINS, Parsed, Pins, SourceLocations, parse_document, with_pins
+from rune.core.definition.problems import TOO_LARGE, Problem
+from rune.core.limits import LIMITS
 from rune.core.node_type import Catalogue, NodeType
 from rune.core.plan.compiler import compile_definition, names_of
 from rune.core.plan.model import NodePlan, Plan, Split
-from rune.core.plan.parameters import Parameters, compile_parameters
+from rune.core.plan.parameters import NO_PARAMETERS, compile_parameters
 from rune.documents.loader import check_document, definition_in
-from rune.errors import RuneError
+from rune.errors import InvalidDocumentError, RuneError
 from rune.ports.journal import Journal
 
 MAX_CACHED_PLANS = 256
@@ -50,6 +53,7 @@ class PlanCache:
         self.catalogue = catalogue
         self._reading = reading
         self._plans: OrderedDict[str, Plan] = OrderedDict()
+        self._loading: dict[str, asyncio.Future[Plan]] = {}
 
     def add(self, plan: Plan) -> None:
         self._plans[plan.hash] = plan
@@ -58,14 +62,21 @@ class PlanCache:
             self._plans.popitem(last=False)
 
     async def plan(self, hash: str) -> Plan:
-        """Return the plan of a stored definition."""
+        """Return the plan of a stored definition. Concurrent calls for one that is not cached load it once."""
         found = self._plans.get(hash)
         if found is not None:
             return found
-        canonical = await self._journal.definition(hash)
-        if canonical is None:
+        loading = self._loading.get(hash)
+        if loading is None:
+            loading = self._loading[hash] = asyncio.ensure_future(self._load(hash))
+            loading.add_done_callback(lambda _: self._loading.pop(hash))
+        return await asyncio.shield(loading)
+
+    async def _load(self, hash: str) -> Plan:
+        data = await self._journal.definition(hash)
+        if data is None:
             raise DefinitionNotFoundError(f"no definition has the hash {hash}")
-        definition = _DECODER.decode(canonical)
+        definition = _DECODER.decode(data)
         if self._reading:
             plan = _compile_for_reading(definition, self.catalogue)
         else:
@@ -76,12 +87,22 @@ class PlanCache:
         self.add(plan)
         return plan
 
-    def compile_untrusted(self, document: bytes) -> Plan:
+    def compile_untrusted(self, document: bytes, pins: Pins = NO_PINS) -> Plan:
         """Return the plan of a document from outside, after complete validation."""
-        parsed = parse_document(document)
+        return self._compile_parsed(with_pins(parse_document(document), pins))
+
+    def compile_changed(self, definition: Definition, pins: Pins = NO_PINS) -> Plan:
+        """Return the plan of a definition that was changed, after complete validation."""
+        if len(canonical(definition)) > LIMITS.definition_bytes:
+            message = f"the changed definition exceeds {LIMITS.definition_bytes:,} bytes"
+            raise InvalidDocumentError((Problem("", TOO_LARGE, message),))
+        places = SourceLocations.of(definition.nodes, definition.edges)
+        return self._compile_parsed(with_pins(Parsed(definition, places=places), pins))
+
+    def _compile_parsed(self, parsed: Parsed) -> Plan:
         if parsed.definition is not None:
             found = self._plans.get(content_hash(parsed.definition))
-            if found is not None:
+            if found is not None and not parsed.refused:
                 return found
             self._check_types(parsed.definition)
         checked = check_document(parsed, self.catalogue)
@@ -118,7 +139,7 @@ def _compile_for_reading(definition: Definition, catalogue: Catalogue) -> Plan:
     parameters = [
         compile_parameters(types[each.type], each.parameters, names)
         if each.type in catalogue
-        else _NO_PARAMETERS
+        else NO_PARAMETERS
         for each in definition.nodes
     ]
     plan = compile_definition(definition, types, parameters)
@@ -127,9 +148,6 @@ def _compile_for_reading(definition: Definition, catalogue: Catalogue) -> Plan:
         for each in plan.nodes
     )
     return replace(plan, nodes=nodes)
-
-
-_NO_PARAMETERS = Parameters({}, (), {}, (), pure=True)
 
 
 class _OpaqueOutlets(dict[str | None, Split]):

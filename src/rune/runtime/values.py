@@ -16,31 +16,36 @@ from typing import Any
 import msgspec
 
 from rune.codec.facts import Inline, Large, Paged, Same, StoredValue, decode_value, encode_value
+from rune.codec.packed_results import MAX_PACKED_BYTES, PACK_ITEMS, RESULT_BYTES, PackedResults
 from rune.core.execution.fact import ExecutionEnded, NodeResult
 from rune.core.execution.scope import ExpressionScope, ValueSource
+from rune.core.execution.state import item_entry
 from rune.core.execution.token import Path, Ref, Token, token_name
 from rune.core.limits import LIMITS, Limits
 from rune.core.plan.model import Plan
 from rune.errors import LimitExceededError, RuneError
 from rune.nodes.base import Interruption
 from rune.nodes.blobs import Blobs
-from rune.ports.blobs import BlobStore
 from rune.ports.clock import Clock
-from rune.ports.journal import ExecutionRecord, Journal, StoredFact
+from rune.ports.journal import BlobStore, ExecutionRecord, Journal, StoredFact
 from rune.runtime.plan_cache import PlanCache
 
 Key = tuple[int, Path]
 
 ABSENT = object()
 CACHE_BYTES = 64 * 1024 * 1024
-CACHE_ENTRY_BYTES = 200  # counted for each entry on top of its value
+CACHE_ENTRY_BYTES = 400  # counted for each entry on top of its value
+RESULT_OBJECT_BYTES = 300  # of a result that is not packed, besides its value
 MAX_CACHED_EXECUTIONS = 10_000
 MAX_CACHED_INPUT_BYTES = 64 * 1024 * 1024
 IDLE_S = 30.0
 """An execution that was not used for this long is dropped from the cache; its record is read again if it goes on."""
 
 MAX_PREFETCHED = 4_096
+MAX_PREFETCHED_PAGES = 32
 PAGES_PER_TURN = 64
+KEPT_PAGES = 48
+"""Decoded pages of a fan-out: the largest window of items (`max_in_flight`) has 40."""
 
 
 class ExecutionNotFoundError(RuneError):
@@ -55,10 +60,21 @@ class SignalRef(msgspec.Struct, frozen=True):
     id: str
 
 
+class PagesRef(msgspec.Struct, frozen=True):
+    """Names pages of the items of a fan-out that are not loaded."""
+
+    key: str
+    numbers: range
+
+
+Missing = Key | SignalRef | PagesRef | str
+"""A result, a signal, pages of items, or a blob."""
+
+
 class ValueNotLoaded(Interruption):
     """A value is needed that is not in memory. Not an Exception, so that no node or expression can catch it."""
 
-    def __init__(self, what: Key | SignalRef | str) -> None:
+    def __init__(self, what: Missing) -> None:
         super().__init__(what)
         self.what = what
 
@@ -103,14 +119,25 @@ class ExecutionDataCache:
                 return
             self.forget(oldest.accepted.id)
 
-    async def get(self, execution: str) -> ExecutionData:
-        """Return the data of an execution, loading its record and plan if necessary."""
+    def count(self, execution: str, path: Path) -> int:
+        """Return the number of items of the fan-out that this scope is an item of; 0 if it is not cached."""
+        found = self._open.get(execution)
+        return 0 if found is None else found.count(path[-2], path[:-2])
+
+    def find(self, execution: str) -> tuple[ExecutionRecord, Plan] | None:
+        """Return the record and the plan of a cached execution."""
+        found = self._open.get(execution)
+        return None if found is None else (found.accepted, found.plan)
+
+    async def get(self, execution: str, accepted: ExecutionRecord | None = None) -> ExecutionData:
+        """Return the data of an execution, loading its plan and, unless it is given, its record if necessary."""
         found = self._open.get(execution)
         if found is not None:
             found.used_at = time.monotonic()
             self._open.move_to_end(execution)
             return found
-        accepted = await self._journal.accepted(execution)
+        if accepted is None:
+            accepted = await self._journal.accepted(execution)
         if accepted is None:
             raise ExecutionNotFoundError(f"no execution has the id {execution}")
         return self.open(accepted, await self._plans.plan(accepted.hash))
@@ -126,6 +153,12 @@ class ExecutionDataCache:
         """Drop an execution and its values."""
         if self.close(execution) is not None:
             self._cache.drop_all(execution)
+
+    def keep_ending(self, execution: str) -> None:
+        """Keep an execution that this process is about to end when it is notified of the end."""
+        data = self._open.get(execution)
+        if data is not None:
+            data.ending = True
 
     def forget_ended(self, execution: str) -> None:
         """Drop an execution that ended in another process. If it ends in this one, its completion still needs it."""
@@ -202,27 +235,44 @@ class ExecutionData:
     @property
     def start(self) -> Any:
         """The start payload, decoded on first use."""
-        if self._start is ABSENT:
-            self._start = decode_value(self.accepted.input)
-        return self._start
+        found = self._start
+        if found is ABSENT:
+            found = self._start = decode_value(self.accepted.input)
+        return found
 
     def reader(self) -> ValueReader:
         """Return a view of the values for one attempt."""
         return ValueReader(self)
 
     def cache_result(self, result: NodeResult) -> None:
-        """Cache a recorded result: the next node usually reads it."""
-        value = result.value
+        """Cache a recorded result: the next node usually reads it. Results of items are packed where possible."""
+        value, path = result.value, result.path
         size = len(value.data) if type(value) is Inline else 64
-        self._put((self.accepted.id, result.node, result.path), result, size)
+        if path and self._cache.pack(self.accepted.id, self._pack_key(result.node, path), result, size):
+            return
+        self._put((self.accepted.id, result.node, path), result, size + RESULT_OBJECT_BYTES)
+
+    def _pack_key(self, node: int, path: Path) -> Hashable:
+        return (self.accepted.id, node, path[:-1], path[-1] // PACK_ITEMS, "items")
 
     def cache_decoded(self, result: NodeResult, value: Any, size: int) -> None:
-        """Cache the decoded value of a result. It is shared between readers and must not be modified."""
+        """Cache the decoded value of a result. It is shared between readers and must not be modified. A small value of
+        an item has few readers: it is decoded again."""
+        if result.path and size <= MAX_PACKED_BYTES:
+            return
         self._put((self.accepted.id, result.node, result.path, "value"), value, size * 4)
 
     def cached_result(self, node: int, path: Path) -> NodeResult | None:
-        found: NodeResult | None = self._cache.get((self.accepted.id, node, path))
-        return found
+        found: NodeResult | None = None
+        if path:
+            found = self._cache.unpack(self._pack_key(node, path), path)
+        return found or self._cache.get((self.accepted.id, node, path))
+
+    def drop_items(self, split: int, path: Path) -> None:
+        """Drop the packed results of the items around this one, whose aggregator has read them. After a crash it reads
+        them from the journal."""
+        for node in self.plan.nodes[split].body:
+            self._cache.drop(self._pack_key(node, path))
 
     def count(self, split: int, path: Path) -> int:
         """Return the number of items of a fan-out, or 0 if its result is not cached."""
@@ -249,8 +299,10 @@ class ExecutionData:
         found: list[Any] | None = self._cache.get((key, "page"))
         return found
 
-    def cache_page(self, key: str, items: list[Any], size: int) -> None:
-        self._put((key, "page"), items, size * 4)
+    def cache_page(self, key: str, number: int, items: list[Any], size: int) -> None:
+        """Cache the decoded items of a page. Items start in order: those of far earlier pages have read theirs."""
+        self._put((f"{key}/{number}", "page"), items, size * 4)
+        self._cache.drop((f"{key}/{number - KEPT_PAGES}", "page"))
 
     def _put(self, key: Hashable, value: Any, size: int) -> None:
         self._cache.put(self.accepted.id, key, value, size)
@@ -259,7 +311,7 @@ class ExecutionData:
         """Drop the cached values once the execution has ended and its completion is published."""
         self._cache.drop_all(self.accepted.id)
 
-    async def load(self, what: Key | SignalRef | str, reader: ValueReader) -> None:
+    async def load(self, what: Missing, reader: ValueReader) -> None:
         """Load what a reader raised ValueNotLoaded for."""
         if isinstance(what, SignalRef):
             signal = await self._journal.signal(self.accepted.id, what.id)
@@ -267,11 +319,12 @@ class ExecutionData:
                 raise KeyError(what)
             reader.signals[what.id] = signal.value
             return
-        if isinstance(what, str):
-            data = await self._blob.get(what)
-            if data is None:
-                raise KeyError(what)
-            reader.blobs[what] = data
+        if isinstance(what, str | PagesRef):
+            blobs = [what] if isinstance(what, str) else [f"{what.key}/{each}" for each in what.numbers]
+            for name, data in zip(blobs, await asyncio.gather(*map(self._blob.get, blobs)), strict=True):
+                if data is None:
+                    raise KeyError(name)
+                reader.blobs[name] = data
             return
         keys = reader.missing(what)
         for key, result in zip(keys, await self._journal.results(self.accepted.id, keys), strict=True):
@@ -294,6 +347,15 @@ class ExecutionData:
             self._blob, f"{self.accepted.id}/{token_name(node, path, self.plan.ids)}", data, limits
         )
 
+    def inline_output(
+        self, value: Any, payload: Ref, entry: Any, limits: Limits = LIMITS
+    ) -> Inline | Same | None:
+        """Return how an output is stored without a blob; None if it is too large for that."""
+        if value is entry and value is not None:
+            return Same(payload)
+        data = encode_value(value)
+        return Inline(data) if len(data) <= limits.inline_bytes else None
+
     async def store_items(self, node: int, path: Path, items: list[Any], limits: Limits = LIMITS) -> Paged:
         """Store the items of a fan-out in pages bounded by count and bytes."""
         key = f"{self.accepted.id}/{token_name(node, path, self.plan.ids)}/items"
@@ -305,6 +367,9 @@ class ExecutionData:
             if len(starts) % PAGES_PER_TURN == 0:
                 await asyncio.sleep(0)
         await asyncio.gather(*writes)
+        if not path:
+            # The items are usually those of the start payload, which is decoded again if a node reads it.
+            self._start = ABSENT
         return Paged(key, len(items), tuple(starts))
 
 
@@ -322,7 +387,9 @@ class ValueReader(ValueSource):
         self.blobs: dict[str, bytes] = {}
         self.signals: dict[str, StoredValue | None] = {}
         self._ahead: dict[int, int] = {}  # by node: how many items the next miss loads
+        self._pages_ahead = 1
         self._scope: ExpressionScope | None = None
+        self._collected: tuple[Key, list[Any], set[int]] | None = None
         self.execution = data.execution
 
     def scope(self, token: Token, now: float, seed: str) -> ExpressionScope:
@@ -343,6 +410,12 @@ class ValueReader(ValueSource):
         keys = [(node, (*path[:-1], path[-1] + offset)) for offset in range(count)]
         return [missing, *(key for key in keys[1:] if key not in self.fetched and key not in self.absent)]
 
+    def _missing_pages(self, stored: Paged, number: int) -> PagesRef:
+        """Return the pages to load for a miss. Each miss doubles their number: an aggregator reads all of them."""
+        count = self._pages_ahead
+        self._pages_ahead = min(2 * count, MAX_PREFETCHED_PAGES)
+        return PagesRef(stored.key, range(number, min(number + count, len(stored.starts))))
+
     def entry_values(self) -> Any:
         """Return the payload of the node that ran last, or ABSENT if the node did not read it."""
         assert self._scope is not None
@@ -355,6 +428,51 @@ class ValueReader(ValueSource):
         if found is not None or key in self.absent:
             return found
         raise ValueNotLoaded(key)
+
+    def entries(self, token: Token) -> Iterator[tuple[bool, Any]]:
+        """Yield the entry of each item at an aggregator. The entries before a value that is not loaded are kept, so
+        that the next call goes on there; what only they needed is dropped."""
+        if self._collected is None or self._collected[0] != token.key:
+            self._collected = (token.key, [], set())
+        _, values, failed = self._collected
+        for item, value in enumerate(values):
+            yield item in failed, value
+        node = self._plan.nodes[token.node]
+        sources = {self._plan.src[edge] for edge in node.in_edges}
+        found: dict[Key, NodeResult] = {}  # of the item: it is looked up once
+
+        def look_up(index: int, path: Path) -> NodeResult | None:
+            result = self.result(index, path)
+            if result is not None:
+                found[(index, path)] = result
+            return result
+
+        for item in range(len(values), token.items):
+            found.clear()
+            entry = item_entry(self._plan, node, token.path, item, look_up)
+            if entry.error is not None:
+                value = self.value(entry.error)
+                failed.add(item)
+            elif len(entry.payloads) > 1:
+                value = {
+                    self._plan.ids[source]: self._read_once(ref, found) for source, ref in entry.payloads
+                }
+            else:
+                value = self._read_once(entry.payloads[0][1], found) if entry.payloads else None
+            values.append(value)
+            if item % PACK_ITEMS == PACK_ITEMS - 1:
+                self._data.drop_items(node.split_of, (*token.path, node.split_of, item))
+            for source in sources:
+                self.fetched.pop((source, (*token.path, node.split_of, item)), None)
+            yield entry.error is not None, value
+
+    def _read_once(self, ref: Ref, found: dict[Key, NodeResult]) -> Any:
+        """Return a value that is not read again. Cached, a million of them would displace what others read."""
+        if ref.kind == "result" and (ref.node, ref.path) not in self.values:
+            result = found.get((ref.node, ref.path)) or self.result(ref.node, ref.path)
+            if result is not None and result.status == "ok" and type(result.value) is Inline:
+                return decode_value(result.value.data)
+        return self.value(ref)
 
     def value(self, ref: Ref, token: Token | None = None) -> Any:
         return self._data.start if ref.kind == "start" else super().value(ref, token)
@@ -373,6 +491,27 @@ class ValueReader(ValueSource):
             self._data.cache_decoded(result, found, len(data))
         self.values[key] = found
         return found
+
+    def encoded(self, result: NodeResult) -> bytes:
+        """Return the output of a result as JSON, without decoding a value that is stored as such."""
+        stored = result.value
+        if type(stored) is not Same:
+            return stored.data if type(stored) is Inline else self._bytes(stored)
+        ref = stored.ref
+        if ref.kind == "start":
+            return self._data.accepted.input
+        source = self.result(ref.node, ref.path) if ref.kind == "result" else None
+        if source is not None and source.status == "ok":
+            return self.encoded(source)
+        return encode_value(self.value(ref))
+
+    def blob_key(self, result: NodeResult) -> str | None:
+        """Return the key of the blob that holds the output of a result; None if no single blob does."""
+        stored = result.value
+        if type(stored) is Same and stored.ref.kind == "result":
+            source = self.result(stored.ref.node, stored.ref.path)
+            return self.blob_key(source) if source is not None and source.status == "ok" else None
+        return stored.key if type(stored) is Large else None
 
     def signal(self, id: str) -> Any:
         if id not in self.signals:
@@ -402,9 +541,11 @@ class ValueReader(ValueSource):
         key = f"{stored.key}/{number}"
         items = self._data.item_page(key)
         if items is None:
-            data = self._blob(key)
+            data = self.blobs.get(key)
+            if data is None:
+                raise ValueNotLoaded(self._missing_pages(stored, number))
             items = decode_value(data)
-            self._data.cache_page(key, items, len(data))
+            self._data.cache_page(stored.key, number, items, len(data))
         return items[index - stored.starts[number]]
 
 
@@ -441,6 +582,14 @@ def _page_number(starts: tuple[int, ...], index: int) -> int:
     return low
 
 
+class CacheEntry(msgspec.Struct):
+    """A cached value, its approximate bytes, and the execution it belongs to."""
+
+    value: Any
+    size: int
+    owner: str
+
+
 class Cache:
     """A cache bounded by bytes that evicts the least recently used entry first. Every entry has an owner, whose entries
     can be dropped together. Evaluations in threads use it too."""
@@ -450,7 +599,7 @@ class Cache:
         self._lock = threading.Lock()
         self.size = 0
         """The size of all entries."""
-        self._entries: OrderedDict[Hashable, tuple[Any, int, str]] = OrderedDict()
+        self._entries: OrderedDict[Hashable, CacheEntry] = OrderedDict()
         self._keys: dict[str, set[Hashable]] = {}
 
     def get(self, key: Hashable) -> Any:
@@ -459,7 +608,7 @@ class Cache:
             if found is None:
                 return None
             self._entries.move_to_end(key)
-            return found[0]
+            return found.value
 
     def put(self, owner: str, key: Hashable, value: Any, size: int) -> None:
         """Cache a value of about this many bytes, unless it is larger than the whole cache."""
@@ -467,13 +616,50 @@ class Cache:
             if key in self._entries:
                 self._drop(key)
             size += CACHE_ENTRY_BYTES
-            if size > self._limit:
-                return
-            self._entries[key] = (value, size, owner)
-            self._keys.setdefault(owner, set()).add(key)
-            self.size += size
-            while self.size > self._limit:
-                self._drop(next(iter(self._entries)))
+            if size <= self._limit:
+                self._add(owner, key, CacheEntry(value, size, owner))
+
+    def pack(self, owner: str, key: Hashable, result: NodeResult, size: int) -> bool:
+        """Add the result of an item, with a value of this many bytes, to the pack under this key. Return False if it
+        cannot be packed."""
+        with self._lock:
+            entry = self._entries.get(key)
+            pack = PackedResults() if entry is None else entry.value
+            count = len(pack)
+            if not pack.add(result):
+                return False
+            if entry is None:
+                self._add(owner, key, CacheEntry(pack, CACHE_ENTRY_BYTES + RESULT_BYTES + size, owner))
+            elif len(pack) > count:
+                entry.size += RESULT_BYTES + size
+                self._grow(RESULT_BYTES + size)
+            return True
+
+    def unpack(self, key: Hashable, path: Path) -> NodeResult | None:
+        """Return the result of an item from the pack under this key."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None:
+                return None
+            self._entries.move_to_end(key)
+            pack: PackedResults = entry.value
+            return pack.get(path)
+
+    def _add(self, owner: str, key: Hashable, entry: CacheEntry) -> None:
+        self._entries[key] = entry
+        self._keys.setdefault(owner, set()).add(key)
+        self._grow(entry.size)
+
+    def _grow(self, size: int) -> None:
+        self.size += size
+        while self.size > self._limit:
+            self._drop(next(iter(self._entries)))
+
+    def drop(self, key: Hashable) -> None:
+        """Drop an entry, if it is cached."""
+        with self._lock:
+            if key in self._entries:
+                self._drop(key)
 
     def drop_all(self, owner: str) -> None:
         """Drop the entries of an owner."""
@@ -482,9 +668,9 @@ class Cache:
                 self._drop(key)
 
     def _drop(self, key: Hashable) -> None:
-        _, size, owner = self._entries.pop(key)
-        self.size -= size
-        keys = self._keys[owner]
+        entry = self._entries.pop(key)
+        self.size -= entry.size
+        keys = self._keys[entry.owner]
         keys.remove(key)
         if not keys:
-            del self._keys[owner]
+            del self._keys[entry.owner]

@@ -11,33 +11,34 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import rune
-from rune.server.auth import Authenticator, LoopbackAuth, requires
+from rune.server.access.auth import Authenticator, LoopbackAuth, requires
 from rune.server.context import ServerContext
 from rune.server.health import HEALTH, metrics
 from rune.server.live.now import NowView
-from rune.server.pages import PageFallback, UserInterface, built_interface, pages
-from rune.server.permissions import check_declared
 from rune.server.responses import HANDLERS, ProblemDocument, Reply
-from rune.server.routes.access import entries, keys, limits
-from rune.server.routes.actions import actions
+from rune.server.routes.access import entries, keys, limits, session
 from rune.server.routes.aliases import aliases
-from rune.server.routes.attempts import attempts
 from rune.server.routes.credentials import credentials, granting
 from rune.server.routes.dead_letters import dead_letters
 from rune.server.routes.definitions import definitions
-from rune.server.routes.executions import comparing, executions, starts
-from rune.server.routes.graph import graphs
-from rune.server.routes.items import items
-from rune.server.routes.live import live
-from rune.server.routes.node_runs import runs
-from rune.server.routes.session import session
-from rune.server.routes.stats import stats
+from rune.server.routes.executions.actions import actions
+from rune.server.routes.executions.attempts import attempts
+from rune.server.routes.executions.bulk import bulk
+from rune.server.routes.executions.comparison import comparing
+from rune.server.routes.executions.executions import executions, starts
+from rune.server.routes.executions.items import items
+from rune.server.routes.executions.live import live
+from rune.server.routes.executions.node_runs import graphs, runs
+from rune.server.routes.executions.stats import stats
+from rune.server.routes.executions.waiting import waiting
+from rune.server.routes.imports import imports
 from rune.server.routes.system import health, nodetypes, system
 from rune.server.routes.triggers import triggers
-from rune.server.routes.waiting import waiting
 from rune.server.routes.webhooks import hooks
 from rune.server.routes.workflows import workflows
-from rune.server.routing import PREFIX, hidden
+from rune.server.routing import PREFIX, check_declared, hidden
+from rune.server.views.pages import PageFallback, UserInterface, built_interface, pages
+from rune.server.views.value_parts import ValueMatches, ValuePart
 from rune.telemetry.tracing import ARRIVING
 
 # Routes are matched in this order, so the most frequent ones come first.
@@ -51,10 +52,12 @@ RESOURCES: tuple[APIRouter, ...] = (
     items,
     attempts,
     workflows,
+    imports,
     aliases,
     limits,
     comparing,
     definitions,
+    bulk,
     dead_letters,
     system,
     stats,
@@ -107,14 +110,14 @@ class Api(FastAPI):
 
     def openapi(self) -> dict[str, Any]:
         """Return the OpenAPI document. The problem document is part of all error responses by reference; the `now`
-        event occurs in streams only."""
+        event occurs in streams only, parts of values and matches in them in place of any value."""
         if self.openapi_schema is None:
             document = super().openapi()
-            for view in (ProblemDocument, NowView):
+            for view in (ProblemDocument, NowView, ValuePart, ValueMatches):
                 schema = TypeAdapter(view).json_schema(
                     ref_template="#/components/schemas/{model}", mode="serialization"
                 )
-                schemas = {**schema.pop("$defs"), view.__name__: schema}
+                schemas = {**schema.pop("$defs", {}), view.__name__: schema}
                 document["components"]["schemas"].update(schemas)
         return super().openapi()
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from rune.ports.inspection import Finding
 from rune.runtime.engine import Engine
-from rune.runtime.live.reporter import LiveReporter
+from rune.runtime.live.running import LiveReporter
 from rune.runtime.live.statuses import StatusListener
+from rune.runtime.queries.comparison import Comparison
 from rune.runtime.queries.reader import ExecutionReader
+from rune.runtime.queries.value_parts import ValueCache
 from rune.server.health import MetricsEndpoint, ReadinessProbe
 from rune.server.live.feed import (
     DEFAULT_STREAM_LIMITS,
@@ -20,9 +24,15 @@ from rune.server.live.feed import (
     StreamSlots,
 )
 from rune.server.live.fleet_feed import FleetFeed
-from rune.server.node_runs import NodeRuns
-from rune.server.overviews import OverviewCache
-from rune.server.statistics import StatisticsCache
+from rune.server.views.node_runs import NodeRuns
+from rune.server.views.statistics import OverviewCache, StatisticsCache
+from rune.settings import SettingValue
+
+Checks = Callable[[], Awaitable[Sequence[Finding]]]
+
+
+async def _no_checks() -> Sequence[Finding]:
+    return ()
 
 
 class ServerContext:
@@ -35,31 +45,47 @@ class ServerContext:
         *,
         slots: int = 0,
         streams: StreamLimits = DEFAULT_STREAM_LIMITS,
+        settings: Sequence[SettingValue] = (),
+        checks: Checks = _no_checks,
     ) -> None:
+        """`checks` runs those of `rune doctor`."""
         self.engine = engine
         self.services = engine.services
         self.reader = reader
         self.clock = engine.backend.clock
         self.started_at = self.clock.now()
         self.slots = slots
+        self.settings = settings
+        self.checks = checks
         self.changes = ChangeNotifier(reader)
         self.streams = StreamSlots(streams)
         self.feeds = FeedRegistry(engine, reader, self.changes, self.streams)
         self.fleet = FleetFeed(reader, self.changes)
         self.node_runs = NodeRuns(engine, reader)
         self.overviews = OverviewCache(engine, reader)
-        self.statistics = StatisticsCache(reader.statistics, self.clock)
+        self.values = ValueCache()
+        self.statistics = StatisticsCache(reader.statistics, engine.backend.counts, self.clock)
+        self.layouts: OrderedDict[str, bytes] = OrderedDict()  # by entity tag, as JSON
+        self.comparisons: OrderedDict[tuple[str, str], Comparison] = OrderedDict()
         self.probe = ReadinessProbe(engine, reader)
         self.metrics = MetricsEndpoint(engine, reader)
         self.counters = engine.instrumentation.counters
         self.parsing = asyncio.Semaphore(1)
+        self.checking = asyncio.Semaphore(1)
         self.stopping = asyncio.Event()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[ServerContext]:
-        """Run the change notifier, the live follower and the readiness probe during the block, then end all event
-        streams."""
-        loops = [self.changes.run(), self.probe.run(), self.engine.live.run(), *self._event_loops()]
+        """Run the change notifier, the live follower, the readiness probe and bulk jobs during the block, then end all
+        event streams."""
+        loops = [
+            self.changes.run(),
+            self.probe.run(),
+            self.engine.live.run(),
+            self.services.bulk.run(),
+            self.statistics.run(),
+            *self._event_loops(),
+        ]
         services = [asyncio.create_task(each) for each in loops]
         try:
             yield self
@@ -89,3 +115,4 @@ class ServerContext:
         """End all event streams; their clients reconnect to another process."""
         self.stopping.set()
         self.changes.close()
+        self.feeds.close()

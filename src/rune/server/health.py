@@ -20,7 +20,7 @@ import rune
 from rune.ports.inspection import ChecksWrites
 from rune.runtime.engine import Engine
 from rune.runtime.queries.reader import ExecutionReader
-from rune.runtime.store_stats import StoreStats
+from rune.runtime.queries.store_stats import StoreStats
 from rune.server.responses import HANDLERS, ApiError, Reply
 from rune.telemetry.counters import Counters
 

@@ -1,30 +1,33 @@
 """Routes of the API: the permission is checked first, then a body is read within its limit and decoded strictly, then
 the handler is called with its declared parameters.
 
-FastAPI reads a body before it calls a dependency, so `ApiRoute` calls the permission before it lets FastAPI begin.
+FastAPI reads a body before it calls a dependency, so `ApiRoute` calls the permission before it lets FastAPI begin. That
+every route has a permission is checked when the application is built.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+import re
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, TypeVar
 
 import msgspec
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Header, Path, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
+from fastapi.routing import APIRoute, APIWebSocketRoute
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, GetPydanticSchema
 from pydantic_core import CoreSchema
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
+from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
 from rune.core.definition.strict_json import decode_json
 from rune.core.limits import LIMITS
-from rune.core.permissions import Principal
+from rune.core.permissions import RIGHTS, ROLES, Principal, Right
 from rune.errors import InvalidDocumentError
 from rune.runtime.queries.reader import ExecutionReader
-from rune.server.auth import Permission, UndeclaredPermissionError
+from rune.server.access.auth import Permission, UndeclaredPermissionError
 from rune.server.context import ServerContext
 from rune.server.responses import PROBLEM, ApiError
 
@@ -36,6 +39,49 @@ _SPLIT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 T = TypeVar("T")
+
+ID = r"[A-Za-z0-9_-]{1,128}"
+NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
+
+WorkflowId = Annotated[str, Path(pattern=f"^{ID}$", description="The id of a workflow.")]
+VersionName = Annotated[str, Path(pattern=f"^{ID}$", description="A version number (`3`, `v3`) or an alias.")]
+AliasName = Annotated[str, Path(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,127}$", description="An alias.")]
+ExecutionId = Annotated[str, Path(pattern=f"^{ID}$", description="The id of an execution.")]
+OtherExecutionId = Annotated[str, Path(pattern=f"^{ID}$", description="The id of another execution.")]
+NodeId = Annotated[str, Path(pattern=f"^{ID}$", description="The id of a node.")]
+DefinitionHash = Annotated[
+    str, Path(pattern=r"^[A-Za-z0-9:_-]{1,128}$", description="The hash of a definition.")
+]
+
+LetterId = Annotated[str, Path(pattern=f"^{ID}$", description="The id of a dead letter.")]
+MessageId = Annotated[str, Path(pattern=r"^m[0-9a-f]{16}$", description="The id of a dead message.")]
+NodeType = Annotated[str, Path(pattern=f"^{NAME}$", description="A node type or one of its aliases.")]
+CredentialName = Annotated[str, Path(pattern=f"^{NAME}$", description="The name or id of a credential.")]
+BlobKey = Annotated[
+    str,
+    Path(
+        pattern=r"^[A-Za-z0-9_.:@#/-]{1,400}$",
+        description="The key of a blob, without the id of the execution.",
+    ),
+]
+
+KeyId = Annotated[str, Path(pattern=r"^k[0-9a-f]{16}$", description="The id of an API key.")]
+WorkerId = Annotated[str, Path(pattern=f"^{NAME}$", description="The id of a process.")]
+TriggerId = Annotated[str, Path(pattern=r"^t[0-9a-f]{24}$", description="The id of a trigger.")]
+
+_Printable = Annotated[str, Field(min_length=1, max_length=255, pattern="^[!-~]([ -~]*[!-~])?$")]
+
+Id = Annotated[str, Field(pattern=f"^{ID}$")]
+"""An id in a body or in a query."""
+
+Item = Annotated[str, Field(max_length=400, description="An item such as `users:5` or `users:5/orders:2`.")]
+
+OPEN = {"hook": re.compile("/hooks/.+"), "page": re.compile("/|/docs|/(static|assets)/.+")}
+"""Paths of the routes without an API key: webhooks, which verify a secret themselves, and the files of the pages."""
+
+KNOWN = frozenset(OPEN).union(*RIGHTS.values())
+NO_KEY = "none"
+PRINCIPALS: tuple[str, ...] = (NO_KEY, *ROLES)
 
 
 class _WithoutNull:
@@ -338,3 +384,93 @@ def offset(cursor: str | None) -> int:
     if not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 16):
         raise ApiError(f"`{cursor[:60]}` is not a cursor of this list", code="BAD_CURSOR")
     return int(cursor)
+
+
+IdempotencyKey = Annotated[
+    Omittable[_Printable],
+    Header(
+        alias="Idempotency-Key",
+        description="The operation takes place at most once under this key; a repeated request returns the first"
+        " response.",
+    ),
+]
+IfMatch = Annotated[
+    Omittable[str],
+    Header(alias="If-Match", description="Apply the change only if the resource still has this `ETag`."),
+]
+IfNoneMatch = Annotated[
+    Omittable[str],
+    Header(
+        alias="If-None-Match",
+        description="Apply or respond only if the resource has another `ETag`; `*`: only if it does not exist.",
+    ),
+]
+Range = Annotated[
+    Omittable[str],
+    Header(alias="Range", description="One range of bytes, such as `bytes=0-1023`; several are ignored."),
+]
+LastEventId = Annotated[
+    Omittable[str],
+    Header(
+        alias="Last-Event-ID",
+        description="The `id` of the last received event.",
+        json_schema_extra={"pattern": "^[0-9]{1,15}$"},  # browsers also send an empty one
+    ),
+]
+
+
+def permission_of(route: BaseRoute) -> Right | None:
+    """Return the right that a route requires; None if it declares no permission."""
+    dependencies = route.dependant.dependencies if isinstance(route, APIRoute | APIWebSocketRoute) else ()
+    for each in dependencies:
+        if isinstance(each.call, Permission):
+            return each.call.right
+    return None
+
+
+def check_declared(routes: Iterable[BaseRoute], exempt: Iterable[Any]) -> None:
+    """Raise if a route declares no permission or skips authentication. `exempt` lists endpoint objects, because another
+    route could have the same name."""
+    free = [id(each) for each in exempt]
+    for route in routes:
+        if not isinstance(route, APIRoute | APIWebSocketRoute):
+            raise UndeclaredPermissionError(f"{route} is not an API route, so it skips authentication")
+        if id(route.endpoint) in free:
+            continue
+        permission = permission_of(route)
+        if permission not in KNOWN:
+            raise UndeclaredPermissionError(f"{route.path} declares no permission")
+        if isinstance(route, APIRoute) and not isinstance(route, ApiRoute):
+            raise UndeclaredPermissionError(f"{route.path} reads its body before it checks its permission")
+        for right, place in OPEN.items():
+            if (permission == right) != bool(place.fullmatch(route.path)):
+                raise UndeclaredPermissionError(f"{route.path}: `{right}` is reserved for {place.pattern}")
+
+
+def allowed(permission: Right | None, role: str) -> bool:
+    """Whether a role, or `none` for a request without a key, may use a route. None as permission means public."""
+    if permission is None or permission in OPEN:
+        return True
+    return any(name == role and permission in rights for name, rights in RIGHTS.items())
+
+
+def rows(routes: list[BaseRoute]) -> Iterator[tuple[str, str, Right | None]]:
+    """Yield the method, path and permission of every route."""
+    for route in routes:
+        if isinstance(route, APIWebSocketRoute):
+            yield "WebSocket", route.path, permission_of(route)
+        elif isinstance(route, APIRoute):
+            for method in sorted(route.methods or ()):
+                yield method, route.path, permission_of(route)
+
+
+def table(routes: list[BaseRoute]) -> str:
+    """Return the matrix of routes and roles in Markdown."""
+    lines = [
+        f"| request | right | {' | '.join(PRINCIPALS)} |",
+        f"|---|---|{'---|' * len(PRINCIPALS)}",
+    ]
+    for method, path, permission in sorted(rows(routes), key=lambda row: (row[1], row[0])):
+        marks = " | ".join("yes" if allowed(permission, role) else "" for role in PRINCIPALS)
+        lines.append(f"| `{method} {path}` | {permission or ''} | {marks} |")
+    return "\n".join(lines)

@@ -13,8 +13,7 @@ from rune.core.execution.outcome import Error
 from rune.ports.credentials import CredentialSummary
 from rune.ports.journal import DeadLetter, ExecutionRecord
 from rune.ports.queries import Event, Frame, NodeRun, Summary
-from rune.ports.triggers import Trigger
-from rune.ports.workflows import Version, WorkflowEntry
+from rune.ports.workflows import Trigger, Version, WorkflowEntry
 from rune.runtime.clock import iso
 from rune.runtime.queries.history import details_of
 from rune.runtime.services.dead_messages import DeadMessage
@@ -213,7 +212,8 @@ class WorkflowDetail(VersionView, frozen=True, kw_only=True):
 
 
 class RunView(View, frozen=True, kw_only=True):
-    """A node run in one lineage. `output` is null if it is too large for a list; `output_bytes` is its size."""
+    """A node run in one lineage. `output` is null if it is too large for a list; `output_bytes` is its size. `pinned`:
+    the output was given, and the node was not called."""
 
     node_id: str
     lineage: list[Frame]
@@ -224,6 +224,7 @@ class RunView(View, frozen=True, kw_only=True):
     error: ErrorView | None
     started_at: str | None
     duration_ms: int
+    pinned: bool
 
 
 class RunPage(View, frozen=True, kw_only=True):
@@ -454,6 +455,7 @@ def run_view(run: NodeRun, *, whole: bool = False) -> RunView:
         error=error_view(run.error),
         started_at=iso(run.started_at),
         duration_ms=run.duration_ms,
+        pinned=run.pinned,
     )
 
 

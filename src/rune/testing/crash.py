@@ -11,30 +11,34 @@ import asyncio
 import gc
 import json
 import os
+import select
 import signal
 import sys
-import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rune.bootstrap import running_engine
-from rune.build.flow import Workflow
+from rune.bootstrap.sqlite import create_database
 from rune.build.local import embedded_settings, input_bytes, plan_of, read_result
 from rune.build.results import Result
+from rune.core.plan.model import Plan
 from rune.runtime import failpoint
 from rune.runtime.maintenance.scheduler import SWEEP_PERIOD_MS
+from rune.settings import Settings
 from rune.testing.clock import VirtualClock
+from rune.testing.coverage import Coverage
 from rune.testing.engine import Document, workflow_of
+from rune.testing.expectations import differences, normal_document
+from rune.testing.harness import Harness
 from rune.testing.mocks import MockingRegistry, Mocks, calls_by_effect
-from rune.testing.normal import normal_document
 
 KILLED = 137
 TIMEOUT_S = 60.0
-STALL_S = 0.25
 _KEY = "crash-test"
 _REPORT = "report.json"
 _CALLS = "calls.jsonl"
@@ -75,7 +79,16 @@ class CrashRun:
 class CrashTester:
     """Runs a workflow once without a crash and then once per point. `folder` is new for each of these runs."""
 
-    def __init__(self, base: Path, mocks: Mocks, *, at: str | None = None, most: int | None = None) -> None:
+    def __init__(
+        self,
+        base: Path,
+        mocks: Mocks,
+        *,
+        at: str | None = None,
+        most: int | None = None,
+        coverage: Coverage | None = None,
+    ) -> None:
+        self._coverage = coverage
         self._base = base
         self._mocks = mocks
         self._at = at
@@ -115,19 +128,26 @@ class CrashTester:
         """Run a workflow: without a crash at first, later with a crash at the current point and a second process."""
         flow = workflow_of(document)
         point = self._point
+        # Before the fork, so that the children need not do it, nor import what it needs.
+        registry = MockingRegistry(self._mocks, _no_sleep)
+        registry.include(flow.registry())
+        plan = plan_of(flow, registry)
+        work = partial(self._execute, registry, plan, input_bytes(plan, input))
         if point is not None:
-            code = self._fork(flow, input, lambda: failpoint.arm(*point))
+            code = self._fork(work, lambda: failpoint.arm(*point))
             if code not in (0, KILLED):
                 raise CrashTestError(
                     f"the process that was to crash at {point} ended with {code}:\n{self._error()}"
                 )
-        code = self._fork(flow, input, lambda: self._count_points() if point is None else None)
+        code = self._fork(work, lambda: self._count_points() if point is None else None)
         if code != 0:
             raise CrashTestError(
                 f"the process after the crash at {point} ended with {code}:\n{self._error()}"
             )
         report = json.loads((self.folder / _REPORT).read_text(encoding="utf-8"))
         self._mocks.replay(self.folder / _CALLS)
+        if self._coverage is not None:
+            self._coverage.merge(report["coverage"])
         if report["unmocked"]:
             self._mocks.unmocked.extend(report["unmocked"])
             self._mocks.check()
@@ -151,7 +171,8 @@ class CrashTester:
             self._clean = normal
             return
         if normal != self._clean:
-            raise CrashTestError(f"after a crash at {run.crash}: {difference(self._clean or {}, normal)}")
+            found = "; ".join(differences(self._clean or {}, normal)[:10])
+            raise CrashTestError(f"after a crash at {run.crash}: {found}")
         for (node, index), keys in calls_by_effect(self.folder / _CALLS).items():
             if len(keys) > 1:
                 self.repeated.setdefault(run.crash, []).append(node)
@@ -173,12 +194,12 @@ class CrashTester:
         path = self.folder / "error.txt"
         return path.read_text(encoding="utf-8") if path.exists() else "it left no message"
 
-    def _fork(self, flow: Workflow, input: Any, prepare: Callable[[], None]) -> int:
+    def _fork(self, work: Callable[[], Coroutine[Any, Any, None]], prepare: Callable[[], None]) -> int:
         """Run the workflow in a forked process and return its exit code."""
+        create_database(self._settings())
         sys.stdout.flush()
         sys.stderr.flush()
-        gc.collect()
-        gc.freeze()
+        alive, held = os.pipe()
         with warnings.catch_warnings():
             # Newer versions of Python warn about threads of the test runner, which the child does not use.
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -186,74 +207,62 @@ class CrashTester:
         if child == 0:
             code = 1
             try:
+                os.close(alive)
+                # Collections in the child need not visit, and so copy, the objects of the test runner.
+                gc.freeze()
                 prepare()
                 self._mocks.record_to(self.folder / _CALLS)
-                asyncio.run(self._execute(flow, input))
-                code = 0
+                asyncio.run(work())
             # Nothing of the test runner may run in the child.
             except BaseException:
                 (self.folder / "error.txt").write_text(traceback.format_exc(), encoding="utf-8")
             finally:
                 os._exit(code)
-        gc.unfreeze()
-        return _wait(child)
+        os.close(held)
+        try:
+            return _wait(child, alive)
+        finally:
+            os.close(alive)
 
-    async def _execute(self, flow: Workflow, input: Any) -> None:
-        registry = MockingRegistry(self._mocks, _no_sleep)
-        registry.include(flow.registry())
-        plan = plan_of(flow, registry)
-        data = input_bytes(plan, input)
-        settings = embedded_settings(str(self.folder / "home"))
+    def _settings(self) -> Settings:
+        return embedded_settings(str(self.folder / "home"))
+
+    async def _execute(self, registry: MockingRegistry, plan: Plan, data: bytes) -> None:
         # The time stands still but for the waits of the execution, so that values that depend on it are the same.
         clock = VirtualClock()
-        async with running_engine(settings, registry=registry, clock=clock, door=False) as engine:
+        async with running_engine(self._settings(), registry=registry, clock=clock, door=False) as engine:
             accepted, ending = await engine.start(plan, data, key=_KEY, fake_time=True)
+            harness = Harness(engine, clock)
             async with asyncio.timeout(TIMEOUT_S / 2):
                 while not ending.done():
-                    await asyncio.wait([ending], timeout=STALL_S)
+                    await harness.settle()
                     # What the first process left behind may be found only by a later turn of the scheduler.
                     if not ending.done():
                         clock.advance(SWEEP_PERIOD_MS)
             result = await read_result(engine, accepted, plan, None)
-        report = {
-            "document": result.document,
-            "points": dict(self._passed),
-            "unmocked": self._mocks.unmocked,
-        }
-        target = self.folder / _REPORT
-        target.write_text(json.dumps(report), encoding="utf-8")
+            if self._coverage is not None and self._point is None:
+                await self._coverage.read(self._settings(), registry.catalogue)
+            report = {
+                "coverage": {} if self._coverage is None else self._coverage.taken,
+                "document": result.document,
+                "points": dict(self._passed),
+                "unmocked": self._mocks.unmocked,
+            }
+            target = self.folder / _REPORT
+            target.write_text(json.dumps(report), encoding="utf-8")
+            # Closing the engine takes longer than the run and shows nothing further.
+            os._exit(0)
 
 
-def _wait(child: int) -> int:
-    """Return the exit code of a child; end it if it hangs."""
-    deadline = time.monotonic() + TIMEOUT_S
-    pause = 0.001
-    while True:
-        pid, status = os.waitpid(child, os.WNOHANG)
-        if pid:
-            return os.waitstatus_to_exitcode(status)
-        if time.monotonic() > deadline:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            return -signal.SIGKILL
-        time.sleep(pause)
-        pause = min(pause * 2, 0.02)
+def _wait(child: int, alive: int) -> int:
+    """Return the exit code of a child, which holds the other end of the pipe `alive`; end it if it hangs."""
+    readable, _, _ = select.select([alive], [], [], TIMEOUT_S)
+    if not readable:
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status)
 
 
 async def _no_sleep(node: str, ms: int) -> bool:
     """Let mocked nodes take no time: the executions of crash tests have their own virtual time."""
     return False
-
-
-def difference(expected: Mapping[str, Any], found: Mapping[str, Any]) -> str:
-    """Describe how two normal forms differ, by field and by node."""
-    lines: list[str] = []
-    for name in ("status", "output", "error", "failed_items"):
-        if expected.get(name) != found.get(name):
-            lines.append(f"{name}: {found.get(name)!r} instead of {expected.get(name)!r}")
-    before: Mapping[str, Any] = expected.get("nodes", {})
-    after: Mapping[str, Any] = found.get("nodes", {})
-    for node in (*before, *(each for each in after if each not in before)):
-        if before.get(node) != after.get(node):
-            lines.append(f"{node}: {after.get(node)!r} instead of {before.get(node)!r}")
-    return "; ".join(lines[:10]) or "no difference"

@@ -21,16 +21,18 @@ from typing import Any, Self, TypeVar
 import msgspec
 
 from rune.build.flow import Workflow
-from rune.build.local import input_bytes, plan_of, read_result
+from rune.build.local import embedded_settings, input_bytes, plan_of, read_result
 from rune.build.results import NodeError, NodeRun, Result
 from rune.core.definition.model import canonical
 from rune.core.plan.model import Plan
 from rune.nodes.registry import full_registry
 from rune.ports.journal import ExecutionRecord
+from rune.runtime.lifecycle.launcher import StartOptions
 from rune.testing.clock import VirtualClock
+from rune.testing.coverage import Coverage
+from rune.testing.expectations import normal_document
 from rune.testing.harness import Harness, harness
 from rune.testing.mocks import MockingRegistry, Mocks, milliseconds
-from rune.testing.normal import normal_document
 
 T = TypeVar("T")
 
@@ -105,7 +107,9 @@ class MockTimers:
 class Run:
     """One execution. Its properties read the current state; `run["node"]` is the run of a node."""
 
-    def __init__(self, engine: EmbeddedEngine, accepted: ExecutionRecord, plan: Plan, flow: Workflow) -> None:
+    def __init__(
+        self, engine: EmbeddedEngine, accepted: ExecutionRecord, plan: Plan, flow: Workflow | None = None
+    ) -> None:
         self._engine = engine
         self._accepted = accepted
         self._plan = plan
@@ -157,6 +161,11 @@ class Run:
         """Send a signal."""
         self._engine.signal(self, name, value, item=item)
 
+    @property
+    def plan(self) -> Plan:
+        """The compiled workflow."""
+        return self._plan
+
     def raise_for_status(self) -> Result:
         """Raise ExecutionFailed unless the execution completed."""
         return self.result.raise_for_status()
@@ -168,8 +177,16 @@ class Run:
 class EmbeddedEngine:
     """An engine over the embedded backend in a folder, on a virtual clock. It opens when it is first used."""
 
-    def __init__(self, folder: Path, mocks: Mocks | None = None, *, nodes: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        mocks: Mocks | None = None,
+        *,
+        nodes: Sequence[str] = (),
+        coverage: Coverage | None = None,
+    ) -> None:
         self.folder = folder
+        self._coverage = coverage
         self.mocks = mocks or Mocks()
         self.clock = VirtualClock()
         self._nodes = tuple(nodes)
@@ -210,6 +227,9 @@ class EmbeddedEngine:
         """Stop the engine."""
         if self._thread is not None:
             try:
+                if self._coverage is not None and self._harness is not None:
+                    settings = embedded_settings(str(self.folder))
+                    self._thread.call(self._coverage.read(settings, self._registry.catalogue))
                 self._thread.call(self._stack.aclose())
             finally:
                 self._thread.close()
@@ -229,20 +249,24 @@ class EmbeddedEngine:
 
     def run(self, document: Document, input: Any = None, **options: Any) -> Run:
         """Run a workflow to its end; waits take no real time."""
-        run = self.start(document, input, **options)
+        return self.finish(self.start(document, input, **options))
+
+    def finish(self, run: Run) -> Run:
+        """Let an execution run to its end; waits take no real time."""
         self.call(self._until_end(run.id))
         self.mocks.check()
         return run
 
-    def deploy(self, document: Document) -> None:
-        """Store a workflow, so that `workflow` nodes can start it."""
+    def deploy(self, document: Document, *, alias: str | None = None) -> int:
+        """Store a workflow, so that `workflow` nodes can start it; return the number of the version."""
         flow = workflow_of(document)
         plan = self._plan(flow)
 
-        async def store() -> None:
-            await self.harness.engine.services.workflows.deploy(canonical(plan.definition))
+        async def store() -> int:
+            workflows = self.harness.engine.services.workflows
+            return (await workflows.deploy(canonical(plan.definition), alias=alias)).number
 
-        self.call(store())
+        return self.call(store())
 
     def _plan(self, flow: Workflow) -> Plan:
         self._registry.include(flow.registry(self._nodes))
@@ -262,28 +286,82 @@ class EmbeddedEngine:
         self.call(self._advance(milliseconds(duration)))
         self.mocks.check()
 
-    def signal(self, run: Run, name: str, value: Any = None, *, item: str | None = None) -> None:
-        """Send a signal to an execution and wait until the engine is idle."""
+    def signal(self, run: Run, name: str, value: Any = None, *, item: str | None = None) -> bool:
+        """Send a signal to an execution and wait until the engine is idle; return whether it resumed a node."""
 
-        async def send() -> None:
+        async def send() -> bool:
             await self._settle()
-            await self.harness.engine.services.executions.signal(
+            sent = await self.harness.engine.services.executions.signal(
                 run.id, name, msgspec.json.encode(value), item=item
             )
             await self._settle()
+            return sent.resumed
 
-        self.call(send())
+        return self.call(send())
 
-    def cancel(self, run: Run, reason: str = "") -> None:
-        """Cancel an execution."""
+    def cancel(self, run: Run, reason: str = "") -> str:
+        """Cancel an execution and return its status."""
 
-        async def send() -> None:
-            await self.harness.engine.services.executions.cancel(run.id, reason)
+        async def send() -> str:
+            status = await self.harness.engine.services.executions.cancel(run.id, reason)
             await self._settle()
+            return status
 
-        self.call(send())
+        return self.call(send())
 
-    def read(self, accepted: ExecutionRecord, plan: Plan, flow: Workflow) -> Result:
+    def pause(self, run: Run) -> bool:
+        """Pause an execution: running nodes finish, no new ones start. Return whether it was running."""
+        return self._control(run, paused=True)
+
+    def resume(self, run: Run) -> bool:
+        """Resume a paused execution; return whether it was paused."""
+        return self._control(run, paused=False)
+
+    def _control(self, run: Run, *, paused: bool) -> bool:
+        async def send() -> bool:
+            executions = self.harness.engine.services.executions
+            changed = await (executions.pause(run.id) if paused else executions.resume(run.id))
+            await self._settle()
+            return changed
+
+        return self.call(send())
+
+    def retry(self, run: Run, *, failed_items: bool = False) -> Run:
+        """Run again what failed, in a new execution."""
+
+        async def begin() -> ExecutionRecord:
+            return await self.harness.engine.services.executions.retry(run.id, failed_items=failed_items)
+
+        return self.run_of(self.call(begin()))
+
+    def rerun(self, run: Run, node: str, *, item: str | None = None) -> Run:
+        """Run a node and everything after it again, in a new execution."""
+
+        async def begin() -> ExecutionRecord:
+            return await self.harness.engine.services.executions.rerun(run.id, node, item=item)
+
+        return self.run_of(self.call(begin()))
+
+    def start_stored(self, workflow: str, input: Any = None, **options: Any) -> Run:
+        """Start a stored workflow: `name`, `name@3` or `name@alias`."""
+        name, _, which = workflow.partition("@")
+        data = msgspec.json.encode({} if input is None else input)
+
+        async def begin() -> ExecutionRecord:
+            executions = self.harness.engine.services.executions
+            return await executions.start(name, which or None, data, StartOptions(**options))
+
+        return self.run_of(self.call(begin()))
+
+    def run_of(self, record: ExecutionRecord) -> Run:
+        """Return the execution of a record."""
+
+        async def plan() -> Plan:
+            return await self.harness.engine.plans.plan(record.hash)
+
+        return Run(self, record, self.call(plan()))
+
+    def read(self, accepted: ExecutionRecord, plan: Plan, flow: Workflow | None) -> Result:
         """Return the result of an execution so far."""
         return self.call(read_result(self.harness.engine, accepted, plan, flow))
 

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from rune.bootstrap import running_engine
+from rune.bootstrap.sqlite import create_database
 from rune.core.definition.parser import parse_data
 from rune.core.definition.strict_json import Decoded
 from rune.core.execution.fact import ExecutionEnded
@@ -150,7 +151,9 @@ async def harness(
 ) -> AsyncIterator[Harness]:
     """Run an engine over the embedded backend in a folder; reopened there, it resumes where it left off."""
     values: dict[str, Any] = {"home": str(folder), "durability": "relaxed", "in_place": in_place, **settings}
-    async with running_engine(Settings(**values), clock=clock, registry=registry) as engine:
+    chosen = Settings(**values)
+    create_database(chosen)
+    async with running_engine(chosen, clock=clock, registry=registry) as engine:
         yield Harness(engine, clock)
 
 

@@ -13,7 +13,7 @@ import dataclasses
 import json
 import os
 import re
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from inspect import iscoroutinefunction
 from pathlib import Path
@@ -211,12 +211,7 @@ class Mocks:
 
     def needs_mock(self, kind: RunnableType, call: NodeCall[Any]) -> bool:
         """Whether a node without a mock must not run: it has effects outside of the engine."""
-        if not self._strict or kind.run.__module__.startswith(("rune.nodes.control", "rune.nodes.data")):
-            return False
-        try:
-            return bool(kind.type.effectful(msgspec.to_builtins(call.parameters)))
-        except (KeyError, TypeError, ValueError):
-            return True
+        return self._strict and has_outside_effects(kind, msgspec.to_builtins(call.parameters))
 
 
 class MockingRegistry(Registry):
@@ -276,6 +271,16 @@ class MockingRegistry(Registry):
 
         chosen = mocked_async if iscoroutinefunction(behaviour) else mocked
         return msgspec.structs.replace(kind, run=chosen)
+
+
+def has_outside_effects(kind: RunnableType, parameters: Mapping[str, Any]) -> bool:
+    """Return whether a node acts on something outside of the engine."""
+    if kind.run.__module__.startswith(("rune.nodes.control", "rune.nodes.data")):
+        return False
+    try:
+        return bool(kind.type.effectful(parameters))
+    except (KeyError, TypeError, ValueError):
+        return True
 
 
 def _index(call: NodeCall[Any]) -> int | None:

@@ -6,11 +6,14 @@
 | `rune_mocks` | mocks of nodes, by id and by type |
 | `rune_client` | a client of a server around that engine |
 | `rune_crash` | runs with a crash at every commit point |
+| `rune_recorded` | the workflow, input and mocks of a recorded execution |
+
+`--rune-cov` lists the nodes, outlets and error edges that no test took.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -19,14 +22,32 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rune.client import Client
+    from rune.testing.coverage import Coverage
     from rune.testing.crash import CrashTester
     from rune.testing.engine import EmbeddedEngine
     from rune.testing.mocks import Mocks
+    from rune.testing.recording import Recorded
 
 _MARKER = "rune_crash"
+_COVERAGE: pytest.StashKey[Coverage] = pytest.StashKey()
+_NORMAL_FIELDS = frozenset({"status", "output", "error", "failed_items", "nodes"})
+_SENT = "rune_coverage"  # the field in which a process of pytest-xdist sends its part
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("rune", "workflows")
+    group.addoption(
+        "--rune-cov",
+        action="store_true",
+        help="List the nodes, outlets and error edges of workflows that no test took.",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--rune-cov"):
+        from rune.testing.coverage import Coverage  # noqa: PLC0415 - see above
+
+        config.stash[_COVERAGE] = Coverage()
     config.addinivalue_line(
         "markers",
         f"{_MARKER}(at=None, most=None): run the test again with a crash at each commit point that it passes",
@@ -44,11 +65,14 @@ def rune_mocks() -> Iterator[Mocks]:
 
 
 @pytest.fixture
-def rune_engine(tmp_path: Path, rune_mocks: Mocks) -> Iterator[EmbeddedEngine]:
+def rune_engine(
+    request: pytest.FixtureRequest, tmp_path: Path, rune_mocks: Mocks
+) -> Iterator[EmbeddedEngine]:
     """An embedded engine on a virtual clock in a new folder."""
     from rune.testing.engine import EmbeddedEngine  # noqa: PLC0415 - see above
 
-    with EmbeddedEngine(tmp_path / "rune", rune_mocks) as engine:
+    coverage = request.config.stash.get(_COVERAGE, None)
+    with EmbeddedEngine(tmp_path / "rune", rune_mocks, coverage=coverage) as engine:
         yield engine
 
 
@@ -68,7 +92,18 @@ def rune_crash(request: pytest.FixtureRequest, tmp_path: Path, rune_mocks: Mocks
 
     marker = request.node.get_closest_marker(_MARKER)
     options: dict[str, Any] = dict(marker.kwargs) if marker is not None else {}
-    return CrashTester(tmp_path / "crash", rune_mocks, **options)
+    coverage = request.config.stash.get(_COVERAGE, None)
+    return CrashTester(tmp_path / "crash", rune_mocks, coverage=coverage, **options)
+
+
+@pytest.fixture
+def rune_recorded(
+    request: pytest.FixtureRequest, rune_engine: EmbeddedEngine
+) -> Callable[[Path | str], Recorded]:
+    """Loads a file that `rune record` wrote, relative to the test, and sets its mocks."""
+    from rune.testing.recording import load_recorded  # noqa: PLC0415 - see above
+
+    return lambda path: load_recorded(request.path.parent / path, rune_engine)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -87,3 +122,39 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
             error.add_note(f"with a crash at {point}")
             raise
     return True
+
+
+def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
+    """Describe how two normal forms of executions differ, by node and item."""
+    if op != "==" or not (isinstance(left, dict) and isinstance(right, dict)):
+        return None
+    if left.keys() != right.keys() or left.keys() != _NORMAL_FIELDS:
+        return None
+    from rune.testing.expectations import differences  # noqa: PLC0415 - see above
+
+    return ["executions differ, found instead of expected:", *differences(right, left)]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Send what a process of pytest-xdist has collected to the process that reports it."""
+    sent = getattr(session.config, "workeroutput", None)
+    coverage = session.config.stash.get(_COVERAGE, None)
+    if sent is not None and coverage is not None:
+        sent[_SENT] = coverage.taken
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Take over what a process of pytest-xdist has collected."""
+    coverage = node.config.stash.get(_COVERAGE, None)
+    sent = getattr(node, "workeroutput", {}).get(_SENT)
+    if coverage is not None and sent is not None:
+        coverage.merge(sent)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    coverage = config.stash.get(_COVERAGE, None)
+    if coverage is not None:
+        terminalreporter.section("coverage of workflows")
+        for line in coverage.lines() or ["no test ran a workflow with a fixture of Rune"]:
+            terminalreporter.write_line(line)

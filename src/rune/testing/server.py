@@ -11,7 +11,7 @@ import httpx
 from rune.bootstrap import open_reader
 from rune.build.local import embedded_settings
 from rune.client import Client
-from rune.client.asgi import send
+from rune.client.transport import send
 from rune.server.app import make_app
 from rune.server.context import ServerContext
 from rune.testing.engine import EmbeddedEngine

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rune.server.failed_logins import (
+from rune.server.access.sessions import (
     MAX_ADDRESSES,
     MAX_DELAY_S,
     MAX_DELAYED_PER_ADDRESS,

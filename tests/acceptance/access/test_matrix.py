@@ -17,11 +17,10 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from rune.core.permissions import RIGHTS
+from rune.server.access.auth import UndeclaredPermissionError, requires
 from rune.server.app import make_app
-from rune.server.auth import UndeclaredPermissionError, requires
 from rune.server.health import HEALTH
-from rune.server.permissions import PRINCIPALS, allowed, check_declared, permission_of, rows
-from rune.server.routing import hidden, resource
+from rune.server.routing import PRINCIPALS, allowed, check_declared, hidden, permission_of, resource, rows
 from tests.acceptance.access.write_matrix import DOCS, matrix, written
 from tests.support.api_clients import API, BOOTSTRAP, NONE, RoleClients, populate, status
 from tests.support.api_server import WAITS, RunningServer, run

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import strategies as st
 
 from rune.core.permissions import ROLES
-from rune.server.permissions import PRINCIPALS
+from rune.server.routing import PRINCIPALS
 from tests.acceptance.access.test_matrix import expected
 from tests.support.api_clients import BOOTSTRAP, NONE, populate
 from tests.support.api_server import RunningServer, in_thread

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from rune.server.app import make_app
-from rune.server.permissions import table
+from rune.server.routing import table
 from tests.support.api_server import RunningServer, run
 
 DOCS = Path(__file__).parents[3] / "docs" / "access.md"

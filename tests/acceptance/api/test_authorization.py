@@ -11,7 +11,7 @@ from websockets.asyncio.client import connect
 from rune.bootstrap.http import ServerStartError, check_address
 from rune.server.app import make_app
 from rune.server.health import HEALTH
-from rune.server.permissions import KNOWN, permission_of
+from rune.server.routing import KNOWN, permission_of
 from tests.support.api_server import HELLO, RunningServer, run
 
 

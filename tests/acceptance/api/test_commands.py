@@ -219,6 +219,28 @@ def test_foreign_server_is_reported_with_its_address(tmp_path: pathlib.Path) -> 
     assert done.stderr == f"rune: {url} does not respond like a Rune server: status 404\n"
 
 
+@pytest.mark.parametrize("body", [b"<html>", b'{"executions": "\xff"}', b'{"executions": 1}', b"[" * 100_000])
+def test_response_of_foreign_server_is_reported(body: bytes, tmp_path: pathlib.Path) -> None:
+    class Other(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *arguments: Any) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Other) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        done = InProcessCli(tmp_path, RUNE_URL=url)("list")
+        server.shutdown()
+
+    assert done.exit_code == 3
+    assert done.stderr.startswith(f"rune: {url} does not respond like a Rune server: ")
+
+
 def test_url_with_path_reports_unmatched_route(remote: RemoteCli) -> None:
     done = InProcessCli(remote.home, RUNE_URL=f"{remote.url}/api/v1", RUNE_API_KEY=KEY)("list")
 

@@ -16,6 +16,8 @@ from typing import Any
 
 import httpx
 import pytest
+from websockets.asyncio.client import connect as connect_socket
+from websockets.exceptions import InvalidStatus
 
 from rune.server import connections
 from tests.support.api_server import API, HELLO, WAITS, RunningServer, run
@@ -157,6 +159,37 @@ def test_event_streams_beyond_limit_of_key_are_rejected(tmp_path: Path) -> None:
             pass
 
     run(tmp_path, work, api_streams_per_key=2)
+
+
+def test_event_streams_beyond_limit_of_server_are_rejected(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        await server.deploy(WAITS)
+        execution = (await server.client.start("waits")).execution_id
+        path = f"/executions/{execution}/events"
+        assert await (await server.stream(path)).status() == 200
+        address = server.url.replace("http", "ws") + API + path
+        async with connect_socket(address) as socket:
+            await socket.recv()
+            rejected = await server.http.get(API + path)
+            assert (rejected.status_code, rejected.json()["code"]) == (429, "TOO_MANY_WATCH")
+            with pytest.raises(InvalidStatus) as refused:
+                await connect_socket(address)
+        answer = refused.value.response
+        assert (answer.status_code, json.loads(answer.body)["code"]) == (429, "TOO_MANY_WATCH")
+
+    run(tmp_path, work, api_streams=2)
+
+
+def test_connection_beyond_limit_of_server_replaces_the_one_that_waits_longest(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        waiting = [await connect(server.url) for _ in range(6)]
+        async with httpx.AsyncClient(base_url=server.url) as http:
+            assert (await http.get("/healthz")).status_code == 200
+        assert await waiting[0][0].read() == b""
+        for _, writer in waiting:
+            writer.close()
+
+    run(tmp_path, work, api_connections=4)
 
 
 class Attack:

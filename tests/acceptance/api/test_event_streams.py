@@ -189,6 +189,19 @@ def test_fleet_stream_reports_status_changes(tmp_path: Path) -> None:
     run(tmp_path, work)
 
 
+def test_fleet_stream_opened_again_follows_an_unchanged_store(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        await server.deploy(WAITS)
+        for _ in range(2):
+            opened = await server.stream("/events")
+            assert await opened.status() == 200
+            await asyncio.wait_for(until(lambda: server.master.fleet.following), DEADLINE)
+            opened.break_off()
+            await until(lambda: not server.master.fleet.following)
+
+    run(tmp_path, work)
+
+
 def test_stop_closes_open_streams(tmp_path: Path) -> None:
     async def work(server: RunningServer) -> Any:
         await server.deploy(WAITS)

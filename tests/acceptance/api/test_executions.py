@@ -228,6 +228,8 @@ def test_signal_pause_resume_and_cancel(tmp_path: Path) -> None:
         assert await server.client.output(id) == {"by": "ada"}
         late = await server.post(f"/executions/{id}/signals", {"name": "go"}, 409)
         assert late["code"] == "ENDED"
+        with pytest.raises(ApiError, match="`s1` was delivered before"):
+            await server.client.signal(id, "go", {"by": "ada"}, key="s1")
         other = (await server.client.start("waits")).execution_id
         assert (await server.client.cancel(other, "not needed")).status == "cancelled"
         assert not (await server.client.cancel(other)).changed

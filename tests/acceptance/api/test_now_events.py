@@ -70,16 +70,22 @@ def test_stream_tells_running_node_without_number(tmp_path: Path) -> None:
 
 
 def test_stream_tells_logged_lines(tmp_path: Path) -> None:
+    two = workflow("start>w start>v", w=of_type("gated.wait", name="g"), v=of_type("gated.wait", name="h"))
+
     async def work(server: RunningServer) -> None:
-        await server.deploy(GATED)
+        await server.deploy({**two, "id": "gated"})
         id = (await server.client.start("gated")).execution_id
-        lines: list[models.LoggedLine] = []
+        told: list[tuple[str, int, str, str]] = []
         async for each in server.client.follow(id):
-            if isinstance(each, models.Now) and each.running:
-                lines += each.lines
+            if not isinstance(each, models.Now):
+                continue
+            # The first lines may have been logged before the stream was opened.
+            told += [(line.node_id, line.attempt, line.level, line.message) for line in each.lines]
+            if len(each.running) == 2:
                 gate("g").set()
-        # The first lines may have been logged before the stream was opened.
-        assert {each.node_id for each in lines} <= {"w"}
+            if ("w", 1, "warning", "behind the gate") in told:
+                gate("h").set()
+        assert ("w", 1, "warning", "behind the gate") in told
 
     run(tmp_path, work, nodes=NODES)
 
@@ -139,6 +145,101 @@ def test_explain_tells_queued_node(tmp_path: Path) -> None:
         await server.client.wait(second)
 
     run(tmp_path, work, nodes=NODES, slots=1)
+
+
+EACH: dict[str, Any] = {
+    "id": "each",
+    "nodes": [
+        {"id": "in", "type": "input"},
+        {"id": "s", "type": "split", "parameters": {"input_array": "{{ $trigger.items }}"}},
+        {"id": "w", "type": "gated.wait", "parameters": {"name": "{{ $item }}"}},
+        {"id": "all", "type": "aggregator"},
+    ],
+    "edges": [{"src": "in", "dst": "s"}, {"src": "s", "dst": "w"}, {"src": "w", "dst": "all"}],
+}
+
+
+async def _check_running_graph(server: RunningServer, worker: str) -> None:
+    """Check the graph of a node outside of items and of one inside items, while they run."""
+    await server.deploy(GATED, EACH)
+    id = (await server.client.start("gated")).execution_id
+
+    async def runs() -> bool:
+        return (await server.client.graph(id)).nodes["w"].progress == "40%"
+
+    await until(runs, "the graph shows the running node", 60.0)
+    shown = (await server.client.graph(id)).nodes["w"]
+    assert (shown.state, shown.worker, shown.attempts) == ("running", worker, 1)
+    assert shown.started_at is not None
+    replayed = await server.client.graph(id, at=2)
+    assert replayed.nodes["w"].state != "running"
+    gate("g").set()
+    await server.client.wait(id)
+    assert (await server.client.graph(id)).nodes["w"].worker == ""
+
+    id = (await server.client.start("each", {"items": ["a", "b", "c"]})).execution_id
+    gate("b").set()
+
+    async def two_run() -> bool:
+        return (await server.client.graph(id)).nodes["w"].counts == {"running": 2, "success": 1}
+
+    await until(two_run, "the graph counts the running items", 60.0)
+    graph = await server.client.graph(id, lineage="s:2")
+    assert (graph.nodes["w"].state, graph.nodes["w"].worker) == ("running", worker)
+    assert (await server.client.graph(id, lineage="s:1")).nodes["w"].state == "success"
+    for name in ("a", "c"):
+        gate(name).set()
+    await server.client.wait(id)
+    assert (await server.client.graph(id)).nodes["w"].counts == {"success": 3}
+
+
+def test_running_nodes_are_cancelled_in_graph_nodes_and_last_event_after_the_end(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        await server.deploy(GATED, EACH)
+        id = (await server.client.start("gated")).execution_id
+        await read_until_running(server, id)
+        await server.client.cancel(id, "no longer needed")
+        shown = (await server.client.graph(id)).nodes["w"]
+        assert (shown.state, shown.attempts) == ("cancelled", 1)
+        assert shown.started_at is not None
+        (run,) = [each async for each in server.client.nodes(id, status="cancelled")]
+        assert (run.node_id, run.started_at) == ("w", shown.started_at)
+        last = [each async for each in server.client.watch(id)][-1]
+        assert last.details["cancelled"] == [{"node_id": "w", "lineage": [], "attempt": 1}]
+
+        id = (await server.client.start("each", {"items": ["a", "b", "c"]})).execution_id
+        gate("b").set()
+
+        async def two_run() -> bool:
+            return (await server.client.graph(id)).nodes["w"].counts == {"running": 2, "success": 1}
+
+        await until(two_run, "two items run", 60.0)
+        await server.client.cancel(id)
+        assert (await server.client.graph(id)).nodes["w"].counts == {"success": 1, "cancelled": 2}
+        graph = await server.client.graph(id, lineage="s:2")
+        assert graph.nodes["w"].state == "cancelled"
+        assert graph.splits["s"].counts == {"success": 1, "cancelled": 2}
+        items = await server.get(f"/executions/{id}/splits/s/items?status=cancelled")
+        assert [each["item"] for each in items["items"]] == ["s:0", "s:2"]
+
+    run(tmp_path, work, nodes=NODES)
+
+
+def test_graph_shows_running_nodes(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        await _check_running_graph(server, server.engine.name)
+
+    run(tmp_path, work, nodes=NODES)
+
+
+def test_graph_shows_nodes_that_another_process_runs(tmp_path: Path) -> None:
+    settings = replace(stores(tmp_path), nodes=NODES, grace=1.0)
+
+    async def work(server: RunningServer) -> None:
+        async with running_engine(settings, roles=frozenset({"worker"})) as worker:
+            await _check_running_graph(server, worker.name)
+
+    run(tmp_path, work, on=replace(settings, queues=("other",)))
 
 
 @pytest.mark.parametrize("queue", ["redis", "rabbitmq"])

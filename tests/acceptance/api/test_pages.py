@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from rune.server.app import make_app
-from rune.server.pages import UserInterface, read_interface
+from rune.server.views.pages import UserInterface, read_interface
 from tests.support.api_server import API, ITEMS, RunningServer, run
 
 PAGE = b"<!doctype html><title>Rune</title>"

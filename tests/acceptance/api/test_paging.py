@@ -11,7 +11,7 @@ from rune.adapters.sqlite import journal as embedded_journal
 from rune.adapters.sqlite.journal import SqliteJournal
 from rune.adapters.sqlite.readonly import ReadOnlyDatabase
 from rune.runtime.queries.reader import ExecutionReader
-from rune.server import node_runs
+from rune.server.views import node_runs
 from tests.support.api_server import HELLO, ITEMS, RunningServer, run
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.support.api_server import HELLO, RunningServer, run
+from tests.support.paths import ROOT
 
 QUERIES = {
     "/executions?limit=0": "the query parameter `limit` must be at least 1, not `0`",
@@ -51,5 +52,16 @@ def test_value_of_unknown_parameter_and_of_body_is_not_shown(tmp_path: Path) -> 
         )
         assert header["detail"] == "the header `Idempotency-Key` must be text of at most 255 characters"
         assert "hush-hush" not in str([unknown, sent, header])
+
+    run(tmp_path, work)
+
+
+def test_type_of_a_problem_is_the_section_about_its_code(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        for path, status in (("/executions/nobody", 404), ("/executions?limit=0", 422), ("/nowhere", 404)):
+            found = await server.get(path, status)
+            page, _, anchor = found["type"].partition("#")
+            assert anchor == found["code"].lower()
+            assert f"\n### {found['code']}\n" in (ROOT / page).read_text(encoding="utf-8")
 
     run(tmp_path, work)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
 import rune
+from rune.client import NotFound
 from rune.core.execution.decision import FinishExecution
 from rune.core.execution.outcome import Error
 from rune.ports.journal import StoreUnavailableError
@@ -123,6 +125,46 @@ def test_blobs_are_served_per_execution(tmp_path: Path) -> None:
         other = await server.ended("hello", {"name": "y"})
         escape = await server.http.get(f"/api/v1/executions/{other}/blobs/../{id}/mine/a")
         assert escape.status_code == 404
+
+    run(tmp_path, work)
+
+
+def test_client_streams_blobs_and_values(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        await server.deploy(HELLO)
+        id = await server.ended("hello", {"name": "x" * 300_000})
+        await server.engine.backend.blob.put(f"{id}/mine/a", bytes(1_000_000))
+
+        chunks = [chunk async for chunk in server.client.blob(id, "mine/a")]
+        output = [chunk async for chunk in server.client.download(id)]
+        given = b"".join([chunk async for chunk in server.client.download(id, "input")])
+
+        assert len(chunks) > 1
+        assert b"".join(chunks) == bytes(1_000_000)
+        assert json.loads(b"".join(output)) == await server.client.output(id)
+        assert json.loads(given) == {"name": "x" * 300_000}
+        with pytest.raises(NotFound, match="has no blob"):
+            [chunk async for chunk in server.client.blob(id, "nothing")]
+
+    run(tmp_path, work)
+
+
+def test_client_reads_single_resources(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        client = server.client
+        await server.deploy(HELLO, WAITS)
+        await client.deploy({**HELLO, "notes": "b", "settings": {"timeout": 9}})
+        waiting = await client.start("waits")
+
+        assert (await client.alias("hello", "latest")).version == 2
+        compared = await client.compare_versions("hello", 1)
+        assert [(each.what, each.kind) for each in compared.changes] == [("settings", "changed")]
+        await client.delete("hello")
+        assert (await client.restore("hello")).version == 2
+        assert (await client.node_type("http"))["effectful"] is True
+        assert [each.name for each in await client.queues()] == ["default"]
+        assert await client.timers(waiting.id) == []
+        assert await client.next_timer() is None
 
     run(tmp_path, work)
 

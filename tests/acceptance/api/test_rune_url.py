@@ -73,6 +73,7 @@ REMOTE: dict[str, Arguments] = {
     "show": lambda remote: (remote.ended,),
     "watch": lambda remote: (remote.ended,),
     "explain": lambda remote: (remote.ended,),
+    "record": lambda remote: (remote.ended,),
     "logs": lambda remote: (remote.ended,),
     "start": lambda remote: (remote.stored, *NAME),
     "signal": lambda remote: (remote.started("e-signal"), "go"),
@@ -112,6 +113,9 @@ REMOTE: dict[str, Arguments] = {
     "keys": lambda remote: (),
     "triggers": lambda remote: (),
     "workers": lambda remote: (),
+    "workers list": lambda remote: (),
+    "workers drain": lambda remote: ("unknown",),
+    "workers resume": lambda remote: (remote.rune.json("workers")["workers"][0]["name"],),
     "triggers list": lambda remote: (),
     "triggers show": lambda remote: (remote.trigger,),
     "triggers enable": lambda remote: (remote.trigger,),
@@ -122,6 +126,9 @@ REMOTE: dict[str, Arguments] = {
 
 NO_DEAD_LETTER = {"dlq show", "dlq requeue", "dlq drop"}
 """Commands that fail because no execution is a dead letter."""
+
+UNKNOWN_WORKER = {"workers drain"}
+"""Commands that fail because no process has the id: the worker of the server runs what other tests start."""
 
 LOCAL_ONLY_ARGUMENTS: dict[str, tuple[str, ...]] = {
     "verify": ("--all",),
@@ -135,7 +142,7 @@ LOCAL_ONLY_ARGUMENTS: dict[str, tuple[str, ...]] = {
 """Commands that work only on the machine of the server, and their arguments."""
 
 IGNORING_URL = {
-    "check", "convert", "graph", "import", "stubs", "topology", "doctor", "bench", "up",
+    "check", "convert", "graph", "import", "stubs", "test", "topology", "doctor", "bench", "up",
     "serve worker", "serve scheduler", "serve api",
 }  # fmt: skip
 """Commands that ignore RUNE_URL."""
@@ -189,6 +196,8 @@ def test_remote_command_opens_no_local_store(command: str, remote: PopulatedServ
     done = remote.rune(*command.split(), *given)
     if command in NO_DEAD_LETTER:
         assert (done.exit_code, "is not a dead letter" in done.stderr) == (2, True), done.output
+    elif command in UNKNOWN_WORKER:
+        assert (done.exit_code, "no process has the id" in done.stderr) == (2, True), done.output
     else:
         assert done.exit_code == 0, done.output
     assert {each.suffix for each in remote.home.iterdir()} <= {".json"}

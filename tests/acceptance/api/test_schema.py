@@ -25,9 +25,9 @@ CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance,
 
 
 VERBS = {
-    "add", "cancel", "change", "compare", "count", "create", "delete", "disable", "discard", "enable", "end", "explain",
-    "follow", "get", "list", "pack", "pause", "preview", "put", "remove", "requeue", "rerun", "restore", "resume",
-    "retry", "revoke", "rotate", "signal", "start", "update", "validate",
+    "abort", "add", "cancel", "change", "check", "compare", "count", "create", "delete", "disable", "discard", "drain",
+    "enable", "end", "explain", "follow", "get", "import", "list", "pack", "pause", "preview", "put", "remove",
+    "requeue", "rerun", "restore", "resume", "retry", "revoke", "rotate", "signal", "start", "update", "validate",
 }  # fmt: skip
 
 

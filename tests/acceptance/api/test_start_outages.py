@@ -37,6 +37,7 @@ def redis() -> Iterator[RedisServer]:
 def rabbitmq() -> Iterator[tuple[Broker, str]]:
     """A broker that the test may stop, and a URL on it."""
     broker = mortal_broker()
+    broker.start()
     with broker.vhost() as vhost:
         yield broker, broker.url(vhost)
         broker.thaw()

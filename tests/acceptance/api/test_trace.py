@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.support.paths import ROOT
 
-MAX_FILES = 51
+MAX_FILES = 50
 
 
 def test_start_over_http_passes_few_files(tmp_path: Path) -> None:

@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from rune.client import ApiError
+from rune.documents.draw.drawing import Drawing
+from rune.server.routes import definitions
 from tests.support.api_server import DEADLINE, HELLO, ITEMS, WAITS, RunningServer, run
+from tests.support.large_executions import wide_graph
 
 
 def saying(text: str) -> dict[str, Any]:
@@ -252,6 +255,28 @@ def test_layout_of_definition_places_nodes_and_edges(tmp_path: Path) -> None:
         again = await server.http.get(f"/api/v1/definitions/{hash}/layout", headers=tag)
         assert again.status_code == 304
         assert (await server.get(f"/definitions/{'0' * 64}/layout", 404))["code"] == "UNKNOWN_DEFINITION"
+
+    run(tmp_path, work)
+
+
+def test_layout_of_large_definition_is_computed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: list[definitions.LayoutQuery] = []
+
+    def lay_out(drawing: Drawing, query: definitions.LayoutQuery) -> definitions.LayoutView:
+        computed.append(query)
+        return original(drawing, query)
+
+    original = definitions.layout_view
+    monkeypatch.setattr(definitions, "layout_view", lay_out)
+
+    async def work(server: RunningServer) -> None:
+        await server.deploy(wide_graph(300))
+        hash = (await server.client.workflow("graph-300")).hash
+        first, *others = await asyncio.gather(*(server.client.layout(hash) for _ in range(3)))
+        assert others == [first, first]
+        assert (len(first.nodes), len(computed)) == (300, 1)
+        await server.client.layout(hash, width=300)
+        assert len(computed) == 2
 
     run(tmp_path, work)
 

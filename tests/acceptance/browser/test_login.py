@@ -84,9 +84,43 @@ def test_viewer_sees_actions_disabled_with_the_role_they_take(watched: WatchedPa
 
     cancel = page.get_by_role("button", name="Cancel")
     expect(cancel).to_be_disabled()
-    expect(cancel).to_have_attribute("title", "Needs the role runner; you are viewer.")
+    expect(cancel).to_have_attribute("title", "Requires the role runner; your role is viewer.")
     page.goto(f"{locked}/keys")
     expect(page.get_by_role("heading", name="Your key does not permit this")).to_be_visible()
+
+
+ROLES = {
+    # May it run a workflow, set an alias, create a key?
+    "viewer": (False, False, False),
+    "runner": (True, False, False),
+    "editor": (True, True, False),
+    "admin": (True, True, True),
+}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_role_enables_exactly_the_controls_it_permits(watched: WatchedPage, locked: str, role: str) -> None:
+    runs, edits, administers = ROLES[role]
+    with Client(locked, key=SECRET) as client:
+        key = client.create_key(f"one {role}", role).key
+    page = watched.open("/workflows/waits")
+    give_key(watched, key)
+    expect(page.get_by_role("heading", name="waits", level=1)).to_be_visible()
+    expect(page.locator(".who")).to_contain_text(role)
+
+    expect(page.get_by_role("link", name="Run", exact=True).first).to_be_visible(visible=runs)
+    expect(page.get_by_role("button", name="Set an alias")).to_be_enabled(enabled=edits)
+    page.goto(f"{locked}/keys")
+    if administers:
+        expect(page.get_by_role("button", name="Create a key")).to_be_enabled()
+    else:
+        expect(page.get_by_role("heading", name="Your key does not permit this")).to_be_visible()
+    page.goto(f"{locked}/credentials")
+    expect(page.get_by_role("heading", name="Credentials", exact=True)).to_be_visible()
+    expect(page.get_by_role("button", name="Add a credential")).to_be_enabled(enabled=administers)
+    page.goto(f"{locked}/executions")
+    expect(page.get_by_text("Live", exact=True)).to_be_visible()
+    watched.check()
 
 
 def test_approver_sees_the_inbox_only_and_answers(watched: WatchedPage, locked: str) -> None:

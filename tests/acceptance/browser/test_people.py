@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from rune.client import Client
 from tests.acceptance.browser.conftest import WatchedPage
@@ -33,9 +34,9 @@ BROKEN: dict[str, Any] = {
 }
 
 
-@pytest.fixture
-def up(tmp_path: Any) -> Iterator[UpProcess]:
-    process = UpProcess(tmp_path)
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpProcess]:
+    process = UpProcess(tmp_path_factory.mktemp("people"))
     process.start()
     yield process
     process.stop(signal.SIGKILL)
@@ -48,12 +49,28 @@ def watched(browser: Browser, up: UpProcess) -> Iterator[WatchedPage]:
     opened.close()
 
 
+@pytest.fixture
+def new_server(tmp_path: Path) -> Iterator[UpProcess]:
+    """A server without executions, which a test may kill."""
+    process = UpProcess(tmp_path)
+    process.start()
+    yield process
+    process.stop(signal.SIGKILL)
+
+
+@pytest.fixture
+def first_page(browser: Browser, new_server: UpProcess) -> Iterator[WatchedPage]:
+    opened = WatchedPage(browser, new_server.said["url"])
+    yield opened
+    opened.close()
+
+
 def card(page: Page, name: str) -> Any:
     return page.locator(f'.react-flow__node[data-id="{name}"] .flow-card')
 
 
-def test_newcomer_runs_an_example_with_one_click_and_sees_it_on_the_graph(watched: WatchedPage) -> None:
-    page = watched.open("/")
+def test_newcomer_runs_an_example_with_one_click_and_sees_it_on_the_graph(first_page: WatchedPage) -> None:
+    page = first_page.open("/")
     expect(page.get_by_role("heading", name="Welcome to Rune")).to_be_visible()
 
     page.get_by_role("button", name=re.compile("^Run ")).click()
@@ -61,7 +78,7 @@ def test_newcomer_runs_an_example_with_one_click_and_sees_it_on_the_graph(watche
     expect(page).to_have_url(re.compile("/executions/x"))
     expect(page.locator(".flow-card").first).to_have_attribute("data-state", "success")
     expect(page.locator(".head .pill")).to_have_text("completed")
-    watched.check()
+    first_page.check()
 
 
 def test_operator_finds_the_failed_node_and_retries(watched: WatchedPage) -> None:
@@ -88,6 +105,33 @@ def test_operator_finds_the_failed_node_and_retries(watched: WatchedPage) -> Non
         assert len(list(client.executions(workflow="prices"))) == 2
     page.get_by_role("link", name="compare").click()
     expect(page.get_by_role("heading", name="Compare executions")).to_be_visible()
+    watched.check()
+
+
+def test_operator_sees_item_and_error_within_three_clicks_and_retries_the_failed_items(
+    watched: WatchedPage,
+) -> None:
+    with Client(watched.url) as client:
+        client.deploy(ITEMS)
+        execution = client.start("items", {"items": list(range(40))}).execution_id
+        client.wait(execution)
+    page = watched.open(f"/executions/{execution}")
+
+    page.get_by_role("tab", name="Items").click()
+    page.get_by_role("button", name=re.compile("^failed 20")).click()
+    expect(page.locator(".item-button").nth(3)).to_contain_text("s:7")  # the rows are those of the filter
+    page.locator(".item-button").nth(3).click()
+
+    panel = page.get_by_role("complementary", name="Node bad")
+    expect(panel).to_contain_text("s:7")
+    expect(panel.locator(".notice")).to_contain_text("odd")
+    expect(panel).to_contain_text("19 other items of 40 failed with")
+    expect(panel.locator("time").first).to_be_visible()
+    page.get_by_role("button", name="Retry 20 failed items").click()
+    page.get_by_role("dialog").get_by_role("button", name="Retry").click()
+    expect(page).not_to_have_url(re.compile(execution))
+    expect(page.get_by_text("retry of")).to_be_visible()
+    expect(page.locator(".head .pill")).to_have_text("completed")
     watched.check()
 
 
@@ -118,19 +162,19 @@ def test_live_graph_follows_signals_pause_and_cancel(watched: WatchedPage) -> No
     watched.check()
 
 
-def test_page_reconnects_after_the_server_was_killed(watched: WatchedPage, up: UpProcess) -> None:
-    with Client(watched.url) as client:
+def test_page_reconnects_after_the_server_was_killed(first_page: WatchedPage, new_server: UpProcess) -> None:
+    with Client(first_page.url) as client:
         client.deploy(WAITS)
         execution = client.start("waits").execution_id
-    page = watched.open(f"/executions/{execution}")
+    page = first_page.open(f"/executions/{execution}")
     expect(card(page, "w")).to_have_attribute("data-state", "waiting")
 
-    up.stop(signal.SIGKILL)
+    new_server.stop(signal.SIGKILL)
 
     expect(page.get_by_role("alert")).to_contain_text("connection to the server is lost")
     expect(card(page, "w")).to_be_visible()
-    up.start()
-    with Client(watched.url) as client:
+    new_server.start()
+    with Client(first_page.url) as client:
         client.signal(execution, "go", 1)
     expect(card(page, "out")).to_have_attribute("data-state", "success")
     expect(page.get_by_text("Live", exact=True)).to_be_visible()
@@ -151,6 +195,32 @@ def test_approver_decides_on_a_phone(browser: Browser, up: UpProcess) -> None:
     with Client(watched.url) as client:
         assert client.wait(execution).status == "completed"
     watched.check()
+    watched.close()
+
+
+def test_approver_who_sends_again_after_a_lost_response_learns_that_the_answer_was_delivered(
+    browser: Browser, up: UpProcess
+) -> None:
+    watched = WatchedPage(browser, up.said["url"], **PHONE)
+    with Client(watched.url) as client:
+        execution = client.start("approval", {"order": 7, "amount": 5_000}).execution_id
+    page = watched.open(f"/waiting/{execution}/ask")
+
+    def lose(route: Route) -> None:
+        route.fetch()
+        route.abort()
+
+    page.route("**/signals", lose, times=1)
+    page.get_by_role("button", name="Approve").click()
+    expect(page.locator(".notice")).to_contain_text("Your answer is kept here; send it again.")
+    with Client(watched.url) as client:
+        assert client.wait(execution).status == "completed"
+
+    page.get_by_role("button", name="Approve").click()
+
+    expect(page.locator(".notice")).to_contain_text("was delivered before")
+    with Client(watched.url) as client:
+        assert client.output(execution)["shipped"] is True
     watched.close()
 
 
@@ -214,13 +284,13 @@ def test_run_form_checks_its_fields_and_starts(watched: WatchedPage) -> None:
     watched.check()
 
 
-def test_keyboard_reaches_commands_rows_and_nodes(watched: WatchedPage) -> None:
-    with Client(watched.url) as client:
+def test_keyboard_reaches_commands_rows_and_nodes(first_page: WatchedPage) -> None:
+    with Client(first_page.url) as client:
         client.wait(client.start("hello", {"name": "Ada"}).execution_id)
-    page = watched.open("/")
+    page = first_page.open("/")
     expect(page.get_by_text("Live", exact=True)).to_be_visible()
     page.keyboard.press("Control+k")
-    expect(page.get_by_role("combobox", name="Search or act")).to_be_focused()
+    expect(page.get_by_role("combobox", name="Search")).to_be_focused()
     page.keyboard.type("executions")
     expect(page.get_by_role("option", selected=True)).to_contain_text("ExecutionsGo to")
     page.keyboard.press("Enter")
@@ -236,5 +306,5 @@ def test_keyboard_reaches_commands_rows_and_nodes(watched: WatchedPage) -> None:
     page.keyboard.press("Escape")
     expect(page.locator(".panel")).to_have_count(0)
     page.keyboard.press("?")
-    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
-    watched.check()
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
+    first_page.check()

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from rune.bench.baseline import fill
+from rune.cli.bench.workloads import fill
 from rune.ports.retention import Rule, parse_duration
 from rune.settings import Settings, SettingsError, load_settings
 from tests.support.cli_process import Rune, until

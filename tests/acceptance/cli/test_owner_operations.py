@@ -304,6 +304,27 @@ def test_retry_and_rerun_keep_successful_results(rune: Rune) -> None:
     assert rune.json("verify", "--all")["violations"] == 0
 
 
+def test_rerun_of_edited_file_and_start_with_pins(rune: Rune) -> None:
+    rune("run", file(rune, "halts"), "--id", "halts-1")
+    edited = {**HALTS, "nodes": [*HALTS["nodes"][:2], node("bad", "noop"), node("more", "noop")]}
+    edited["edges"] = [*HALTS["edges"], {"src": "bad", "dst": "more"}]
+    path = rune.home.parent / "edited.json"
+    path.write_text(json.dumps(edited))
+
+    fixed = rune.json("rerun", "halts-1", "--from", "bad", "--file", str(path), "--wait")
+    pinned = rune.json("rerun", "halts-1", "--from", "first", "--pin", "bad=1", "--wait")
+    rune.json("deploy", file(rune, "halts"))
+    started = rune.json("start", "halts", "--pin", 'bad={"x": 1}', "--wait")
+
+    assert (fixed["status"], list(fixed["output"])) == ("completed", ["more"])
+    assert fixed["retry_of"] == "halts-1"
+    assert (pinned["status"], pinned["output"]) == ("completed", {"bad": 1})
+    assert (started["status"], started["output"]) == ("completed", {"bad": {"x": 1}})
+    assert "version" not in started
+    path.write_text("{}")
+    assert code_of(rune, "rerun", "halts-1", "--from", "bad", "--file", str(path), code=2) == "NO_NODES"
+
+
 def items(result: dict[str, Any]) -> list[float | None]:
     return [each.get("x") for each in result["output"]["all"]]
 

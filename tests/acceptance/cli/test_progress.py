@@ -18,7 +18,7 @@ from rune.cli.progress import (
 from rune.core.execution.decision import CollectItem, Decision, SkipNode
 from rune.core.execution.fact import AttemptFailed, NodeResult, NodeSuspended
 from rune.core.execution.outcome import Error
-from rune.core.execution.routing import decision_for_fact
+from rune.core.execution.step import decision_for_fact
 from rune.core.execution.token import Token
 from rune.core.plan.compiler import compile_definition
 from rune.core.plan.model import Plan

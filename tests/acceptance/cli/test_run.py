@@ -48,6 +48,19 @@ def test_json_is_one_document(rune: Rune, add: str) -> None:
     assert [each["node_id"] for each in result["nodes"]] == ["a", "b"]
 
 
+def test_pinned_node_is_not_called(rune: Rune, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "halts.json"
+    path.write_text(json.dumps(HALTS))
+    (tmp_path / "given.json").write_text('{"x": [1]}')
+
+    result = rune.json("run", str(path), "--pin", f"b=@{tmp_path / 'given.json'}")
+    shown = rune("run", str(path), "--pin", "b=7").stdout
+
+    assert (result["status"], result["output"]) == ("completed", {"b": {"x": [1]}})
+    assert [each.get("pinned", False) for each in result["nodes"]] == [False, True]
+    assert next(line for line in shown.splitlines() if line.startswith("b ")).endswith("output pinned")
+
+
 def test_failure_exits_1_without_terminal_escapes(rune: Rune, tmp_path: pathlib.Path) -> None:
     path = tmp_path / "halts.json"
     path.write_text(json.dumps(HALTS))
@@ -111,6 +124,10 @@ def test_id_and_labels_are_stored_and_id_is_unique(rune: Rune, add: str) -> None
         (["--input", "@missing.json"], "no such file"),
         (["--label", "novalue"], "name=value"),
         (["--id", "a b"], "letters, digits"),
+        (["--pin", "b"], "node=JSON"),
+        (["--pin", "b={"], "JSON"),
+        (["--pin", "c=1"], "no node `c`"),
+        (["--pin", "b=1", "--outlet", "b=true"], "no outlet `true`"),
         (["--nodes", "no_such_module"], "cannot be imported"),
     ],
 )

@@ -7,7 +7,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tests.acceptance.conformance.case import Case, expand, matches
+from rune.testing.expectations import matches
+from tests.acceptance.conformance.case import Case, expand
 
 RESULT_FIELDS = frozenset(
     {

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
+import msgspec
+
 from rune.bootstrap import open_reader, running_engine
 from rune.core.definition.model import canonical
 from rune.errors import InvalidDocumentError, RuneError
@@ -35,6 +37,12 @@ class ServiceActor(ExecutionView):
         super().__init__(reader)
         self._engine = engine
         self._services = engine.services
+
+    async def waiting(self, execution: str) -> list[dict[str, Any]]:
+        """A fact is recorded before it is applied: a node counts as waiting if the state has it as well."""
+        recorded = await super().waiting(execution)
+        applied = msgspec.to_builtins(await self._engine.backend.state.explain(execution))
+        return [each for each in recorded if each in applied]
 
     def _canonical(self, source: str) -> bytes:
         return canonical(compiled(json.loads(source), self._engine.registry).definition)

@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from rune.testing.expectations import matches
 from tests.acceptance.conformance.actor import Actor, RejectedError, Start
-from tests.acceptance.conformance.case import BASE_URL, Case, expand, matches
+from tests.acceptance.conformance.case import BASE_URL, Case, expand
 from tests.acceptance.conformance.expectations import NOT_ENDED, TERMINAL, Observation, deviations_from
 from tests.acceptance.conformance.stubs import StubServers
 from tests.support.waiting import until

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.conformance.case import Case, expand, load, matches
+from rune.testing.expectations import matches
+from tests.acceptance.conformance.case import Case, expand, load
 from tests.acceptance.conformance.expectations import Calls, Mail, Observation, deviations
 
 
@@ -48,7 +49,7 @@ def deviations_of(expect: dict[str, Any], printed: Any, exit_code: int = 0, **ob
 def test_load_returns_all_cases() -> None:
     cases = load()
 
-    assert len(cases) == 139
+    assert len(cases) == 145
     assert all(case.about and case.covers and case.expect for case in cases)
 
 

@@ -9,21 +9,20 @@ import re
 import pytest
 
 from tests.acceptance.conformance.command import check
+from tests.support.paths import EXAMPLE_WORKFLOWS, ROOT
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-EXAMPLES = sorted((ROOT / "examples").rglob("*.yaml"))
 DOCUMENTED = [
     pytest.param(block, id=f"{page}-{number}")
     for page in ("README.md", "docs/language.md")
     for number, block in enumerate(
         re.findall(
-            r"^```yaml\n(.*?)^```", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+            r"^```yaml[^\n]*\n(.*?)^```", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
         )
     )
 ]
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", EXAMPLE_WORKFLOWS, ids=lambda path: path.name)
 def test_example_is_valid(
     path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

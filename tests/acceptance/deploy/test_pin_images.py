@@ -60,6 +60,14 @@ def test_pin_images_writes_digest_of_every_foreign_image(copies: Path) -> None:
     assert len(set(digests.values())) == len(IMAGES)
 
 
+def test_committed_files_name_every_foreign_image_with_a_digest() -> None:
+    digests = pinned(ROOT)
+
+    assert digests.pop("rune-engine") == ""
+    assert digests.keys() == IMAGES
+    assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", digest) for digest in digests.values())
+
+
 def test_pin_images_again_replaces_digests(copies: Path) -> None:
     for digit in "12":
         assert run_with_docker(copies, f'printf "sha256:%064d" {digit}').returncode == 0

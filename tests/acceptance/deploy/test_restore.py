@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from rune.adapters.postgres.database import migrations
-from rune.adapters.postgres.migrations import migrate
+from rune.adapters.postgres.schema import migrate
 from rune.bootstrap import open_reader, running_engine
 from rune.ports.journal import NewerFormatError
 from rune.runtime.engine import Engine

@@ -14,7 +14,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from rune.adapters.postgres.roles import ROLES
+from rune.adapters.postgres.schema import ROLES
 from rune.adapters.redis.checks import COMMANDS
 from rune.adapters.redis.client import library_name
 from tests.acceptance.conformance.case import load, load_steps
@@ -257,7 +257,7 @@ class TestRedis:
     def test_allowed_commands_are_used_in_code(self) -> None:
         text = "\n".join(
             path.read_text(encoding="utf-8")
-            for path in (*REDIS.glob("*.py"), *REDIS.glob("scripts/**/*.lua"))
+            for path in (*REDIS.rglob("*.py"), *REDIS.rglob("*.lua"))
             if path.name != "acl.py"
         )
         also = {"ping"}  # measures latency

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rune.adapters.postgres.database import Database
-from rune.adapters.postgres.migrations import migrate
+from rune.adapters.postgres.schema import migrate
 from rune.adapters.rabbitmq.amqp.client import connect
 from rune.adapters.rabbitmq.amqp.errors import ConnectionRefusedByBrokerError
 from rune.adapters.redis.client import Client, InvalidAddressError

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from rune.codec.facts import Large
 from rune.core.execution.fact import NodeResult
-from rune.ports.blobs import BlobStore
-from rune.ports.journal import ExecutionRecord, Journal
+from rune.ports.journal import BlobStore, ExecutionRecord, Journal
 from tests.support.async_test import async_test
 
 Stores = tuple[Journal, BlobStore]

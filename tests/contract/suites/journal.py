@@ -94,6 +94,45 @@ class JournalContract(StartContract, ChildContract, DeadLetterContract):
             assert await journal.results("x", [(1, ()), (2, ())]) == [head, tail]
 
     @async_test
+    async def test_runs_are_recorded_together(self, tmp_path: Path) -> None:
+        async with self.make_journal(tmp_path) as journal:
+            await journal.accept(execution_record())
+            runs = [[result(1), result(2)], [result(3)]]
+            answers = await journal.record_all("x", runs)
+            assert [list(each) for each in answers if not isinstance(each, BaseException)] == runs
+            assert [row.fact for row in await journal.facts("x")] == [*runs[0], *runs[1]]
+
+    @async_test
+    async def test_recorded_run_does_not_keep_others_from_being_recorded(self, tmp_path: Path) -> None:
+        async with self.make_journal(tmp_path) as journal:
+            await journal.accept(execution_record())
+            stored = result(2, b"before")
+            await journal.record("x", [stored])
+            runs = [[result(1)], [result(2, b"after"), result(4)], [result(3)]]
+            first, second, third = await journal.record_all("x", runs)
+            assert not isinstance(first, BaseException)
+            assert not isinstance(second, BaseException)
+            assert not isinstance(third, BaseException)
+            assert (first[0], list(second), third[0]) == (runs[0][0], [stored], runs[2][0])
+            assert first[0] is runs[0][0]
+            assert await journal.results("x", [(1, ()), (2, ()), (3, ()), (4, ())]) == [
+                runs[0][0],
+                stored,
+                runs[2][0],
+                None,
+            ]
+
+    @async_test
+    async def test_runs_after_the_end_are_late(self, tmp_path: Path) -> None:
+        async with self.make_journal(tmp_path) as journal:
+            await journal.accept(execution_record())
+            await journal.record("x", [ExecutionEnded(9, "cancelled")])
+            answers = await journal.record_all("x", [[result(1)], [result(2)]])
+            assert [type(each) for each in answers] == [ExecutionEndedError] * 2
+            late = [row.late for row in await journal.facts("x") if isinstance(row.fact, NodeResult)]
+            assert late == [True, True]
+
+    @async_test
     async def test_repeated_record_changes_nothing(self, tmp_path: Path) -> None:
         async with self.make_journal(tmp_path) as journal:
             await journal.accept(execution_record())
@@ -389,3 +428,18 @@ class JournalContract(StartContract, ChildContract, DeadLetterContract):
                 summary = await store.execution("x")
                 assert summary is not None
                 assert summary.status == "paused"
+
+    @async_test
+    async def test_open_claims_are_those_of_tokens_without_result(self, tmp_path: Path) -> None:
+        async with self.make_journal(tmp_path) as journal:
+            await journal.accept(execution_record())
+            for node, at in ((1, 10), (2, 20), (3, 30)):
+                await journal.count_claim("x", node, (), (7, node), at)
+            await journal.count_claim("x", 2, (), (8, 1), 25)
+            await journal.record("x", [result(1)])
+            await journal.record("x", [ExecutionEnded(40, "halted")])
+            with pytest.raises(ExecutionEndedError):
+                await journal.record("x", [result(3)])
+            # The result of node 3 came too late to count.
+            assert await journal.open_claims("x") == {(2, ()): 20, (3, ()): 30}
+            assert await journal.open_claims("unknown") == {}

@@ -9,8 +9,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
+
 from rune.core.execution.token import Token
-from rune.ports.dead_letters import DeadLetterQueue
+from rune.ports.queue import DeadLetterQueue
 from tests.support.async_test import async_test
 from tests.support.waiting import until
 
@@ -130,11 +132,15 @@ class MalformedMessageContract:
             assert await _one_letter(letters)
 
     @async_test
-    async def test_requeued_letter_is_delivered_and_dropped_one_is_gone(self, tmp_path: Path) -> None:
+    async def test_requeued_letter_is_delivered_and_dropped_one_is_gone(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
         async with self.make_stores(tmp_path) as (queue, letters):
             for code in ("FIRST", "SECOND"):
                 await queue.send("x", [Token(7)])
                 await queue.dead_letter(await queue.receive(), code, "no worker serves it")
+            logged = [each.getMessage() for each in caplog.records if "is a dead letter" in each.getMessage()]
+            assert [" of x on " in each for each in logged] == [True, True], "the execution is named"
             first, second = await letters.list()
             assert [(each.code, each.reason, each.execution) for each in (first, second)] == [
                 ("FIRST", "no worker serves it", "x"),

@@ -122,6 +122,60 @@ class QueueContract:
                 received.append((await queue.receive()).token.node)
             assert sorted(received) == list(range(5))
 
+    @async_test
+    async def test_paused_queue_delivers_after_it_is_resumed(self, tmp_path: Path) -> None:
+        async with self.make_queue(tmp_path) as queue:
+            await queue.send("x", [Token(node) for node in range(20)])
+            first = await queue.receive()
+            waiting = [asyncio.create_task(queue.receive()) for _ in range(3)]
+            await queue.pause()
+            await queue.pause()
+            await queue.send("x", [Token(20)])
+            await queue.ack(first)
+            late = asyncio.create_task(queue.receive())
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert not late.done()
+
+            await queue.resume()
+            seen = {first.token.node}
+            received = [await each for each in (*waiting, late)]
+            while received or len(seen) < 21:
+                delivery = received.pop() if received else await queue.receive()
+                await queue.ack(delivery)
+                seen.add(delivery.token.node)
+            assert seen == set(range(21))
+
+    @async_test
+    async def test_more_items_of_a_node_are_delivered_once(self, tmp_path: Path) -> None:
+        """`receive_more` may return fewer than there are; what it leaves is received, and nothing twice."""
+        async with self.make_queue(tmp_path) as queue:
+            items = [Token(3, (1, item)) for item in range(20)]
+            await queue.send("x", items)
+            await queue.send("x", [Token(4, (1, 0))])
+            await queue.send("y", [Token(3, (1, 0))])
+            seen: list[tuple[str, Token]] = []
+            while len(seen) < 22:
+                first = await queue.receive()
+                more = await queue.receive_more(first, 7)
+                assert len(more) <= 7
+                for each in more:
+                    assert (each.execution, each.token.node) == (first.execution, first.token.node)
+                for each in (first, *more):
+                    await queue.ack(each)
+                    seen.append((each.execution, each.token))
+            expected = [*(("x", each) for each in items), ("x", Token(4, (1, 0))), ("y", Token(3, (1, 0)))]
+            assert sorted(seen, key=str) == sorted(expected, key=str)
+            assert await self._is_empty(queue)
+
+    @async_test
+    async def test_paused_queue_delivers_nothing_more(self, tmp_path: Path) -> None:
+        async with self.make_queue(tmp_path) as queue:
+            await queue.send("x", [Token(3, (1, item)) for item in range(5)])
+            first = await queue.receive()
+            await queue.pause()
+            assert await queue.receive_more(first, 4) == []
+
     async def _is_empty(self, queue: Queue) -> bool:
         receiver = asyncio.create_task(queue.receive())
         for _ in range(5):

@@ -13,8 +13,8 @@ import pytest
 from rune.codec.facts import Inline, Large
 from rune.core.execution.fact import ExecutionEnded, NodeResult, PauseChanged
 from rune.core.execution.outcome import Error
-from rune.ports.blobs import BlobStore
 from rune.ports.journal import (
+    BlobStore,
     ExecutionRecord,
     ExecutionRemovedError,
     IdempotencyConflictError,

@@ -11,10 +11,12 @@ from rune.core.execution.fact import ExecutionEnded
 from rune.core.execution.outcome import Suspend
 from rune.core.execution.token import START, Token
 from rune.testing.clock import VirtualClock
+from tests.contract.suites.chunks import ChunkContract
 from tests.contract.suites.concurrency import ConcurrencyContract
 from tests.contract.suites.pauses import PauseContract
 from tests.contract.suites.signals import SignalContract
 from tests.contract.suites.state_driver import chain, joined
+from tests.contract.suites.successors import SuccessorContract
 from tests.support.async_test import async_test
 
 LEASE = 9_000
@@ -22,7 +24,7 @@ CLAIMS = 50
 RETRY_DELAYS = (5_000, 25_000, 125_000)
 
 
-class StateContract(SignalContract, PauseContract, ConcurrencyContract):
+class StateContract(SignalContract, PauseContract, ConcurrencyContract, SuccessorContract, ChunkContract):
     """Subclasses open journal and state in a folder; opened again there, the state is rebuilt."""
 
     @async_test

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from rune.core.triggers import Schedule, ScheduleState, WebhookConfig
-from rune.ports.triggers import PathTakenError, Trigger, TriggerStore, trigger_id
+from rune.ports.workflows import PathTakenError, Trigger, TriggerStore, trigger_id
 from tests.support.async_test import async_test
 
 CONCURRENT = 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rune.adapters.blobs.keys import InvalidBlobKeyError
-from rune.ports.blobs import BlobStore
+from rune.ports.journal import BlobStore
 
 HOSTILE_KEYS = (
     "../outside",

@@ -9,8 +9,7 @@ import pytest
 from rune.adapters.blobs.filesystem import FilesystemBlobs
 from rune.adapters.blobs.s3 import S3Blobs
 from rune.adapters.postgres.stores import postgres
-from rune.ports.blobs import BlobStore
-from rune.ports.journal import StoreUnavailableError
+from rune.ports.journal import BlobStore, StoreUnavailableError
 from tests.contract.suites.retention import ALL, RetentionStores
 from tests.support.async_test import async_test
 from tests.support.services.databases import dsn_of, ready

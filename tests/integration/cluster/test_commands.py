@@ -13,6 +13,7 @@ import pytest
 from rune.core.execution.fact import ExecutionEnded
 from rune.core.execution.outcome import Error
 from rune.testing.harness import compiled
+from tests.support.cli_process import until
 from tests.support.cluster_cli import GATED, HALTS, command_line, until_ended, until_waiting, with_id
 from tests.support.clusters import Cluster, clusters
 from tests.support.in_process_cli import InProcessCli
@@ -134,7 +135,25 @@ def test_workers_lists_live_processes(cluster: Cluster, rune: InProcessCli) -> N
     ours = {each.process.pid: [each.role] for each in cluster.fleet.processes if each.alive}
     assert {each["pid"]: each["roles"] for each in listed if each["pid"] in ours} == ours
     assert "default" in rune.output("workers")
+    builds = {each["build"] for each in listed}
+    assert len(builds) == 1, "all processes run the same build"
+    assert builds.pop() in rune.output("workers")
     assert rune.json("migrate") == {"status": "ok", "steps": []}
+
+
+def test_drained_worker_is_shown_until_resumed(cluster: Cluster, rune: InProcessCli) -> None:
+    worker = next(each for each in rune.json("workers")["workers"] if each["roles"] == ["worker"])
+
+    def draining() -> bool:
+        found = {each["name"]: each for each in rune.json("workers", "list")["workers"]}
+        return bool(found[worker["name"]]["draining"])
+
+    assert rune.json("workers", "drain", worker["name"]) == {"id": worker["name"], "draining": True}
+    until(lambda: draining() or None, "the worker drains")
+    assert "worker, drained" in rune.output("workers")
+    assert "asked" in rune.output("workers", "resume", worker["name"])
+    until(lambda: not draining() or None, "the worker is ready")
+    assert rune.json("workers", "drain", "nobody", code=2)["problems"][0]["code"] == "UNKNOWN_WORKER"
 
 
 def test_doctor_checks_both_stores(rune: InProcessCli) -> None:

@@ -1,5 +1,5 @@
 """Conformance cases on clusters: all of them with nodes run in place and through the queue, and a part of them, or with
-RUNE_WHOLE=1 all, over quorum queues and with inline messages."""
+RUNE_WHOLE=1 all, on a Redis Cluster, over quorum queues and with inline messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.whole import WHOLE
 
 STRIDE = 1 if WHOLE else 12
 all_cases = clusters("redis-in_place", "redis-travelling", "rabbitmq-in_place", "rabbitmq-travelling")
-some_cases = clusters("rabbitmq-quorum", "rabbitmq-inline")
+some_cases = clusters("redis-cluster", "rabbitmq-quorum", "rabbitmq-inline")
 
 
 @all_cases

@@ -9,8 +9,9 @@ from typing import Any
 import aio_pika
 import pytest
 
-from rune.adapters.redis.keys import KeySpace
+from rune.adapters.redis.encoding import KeySpace
 from rune.client import ApiError, Client
+from rune.server.health import MetricsEndpoint
 from tests.support.backends import redis_command
 from tests.support.cli_process import until
 from tests.support.cluster_cli import command_line
@@ -53,10 +54,23 @@ def wait_for_letters(rune: InProcessCli, code: str, count: int) -> list[dict[str
     return until(listed, f"{count} dead letters with the code {code}")
 
 
+def counted_letters(cluster: Cluster) -> float:
+    """Return the number of dead letters that a process exports as a metric."""
+
+    async def scrape() -> str:
+        async with cluster.connect() as (engine, _):
+            return (await MetricsEndpoint(engine).text())[0].decode()
+
+    (line,) = [each for each in asyncio.run(scrape()).splitlines() if each.startswith("rune_dead_messages")]
+    return float(line.split()[-1])
+
+
 def test_malformed_message_ends_no_worker_and_is_a_dead_letter(cluster: Cluster, rune: InProcessCli) -> None:
+    before = counted_letters(cluster)
     put(cluster, MALFORMED)
     (letter,) = wait_for_letters(rune, "BAD_MESSAGE", 1)
     assert letter["at"] is not None
+    assert counted_letters(cluster) == before + 1
     path = rune.home / "after-malformed.json"
     made = document([node("start", "manual"), edit("one", 1)], "start>one") | {"id": "after-malformed"}
     path.write_text(json.dumps(made))

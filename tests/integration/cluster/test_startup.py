@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from rune.adapters.postgres.database import migrations
-from rune.adapters.postgres.migrations import migrate
+from rune.adapters.postgres.schema import migrate
 from rune.adapters.redis.client import library_name
 from tests.support.backends import stores
 from tests.support.in_process_cli import InProcessCli
@@ -135,7 +135,7 @@ def test_server_that_waits_for_its_stores_can_be_stopped(
 
 def test_server_gives_up_after_start_timeout(processes: Fleet, private_redis: RedisServer) -> None:
     private_redis.kill()
-    worker = processes.start("worker", RUNE_START_TIMEOUT="0.3")
+    worker = processes.start("worker", RUNE_START_TIMEOUT="3")
 
     assert worker.process.wait(60) == 3
     assert "waiting for Redis" in worker.output()

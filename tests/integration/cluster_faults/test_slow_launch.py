@@ -11,9 +11,8 @@ from rune.core.definition.model import canonical
 from rune.core.execution.fact import Fact, NodeResult, NodeSuspended
 from rune.core.execution.outcome import Error, Failure
 from rune.core.execution.step import step
-from rune.core.execution.token import Token
+from rune.core.execution.token import Token, child_id
 from rune.errors import NodeFailure
-from rune.ids import child_id
 from rune.ports.access import AppliedLimits
 from rune.ports.journal import ExecutionRecord
 from rune.testing.harness import Harness, Run, compiled

@@ -23,8 +23,9 @@ CHUNKS = [range(first, min(first + CHUNK, TOTAL)) for first in range(0, TOTAL, C
 
 @pytest.mark.parametrize("seeds", CHUNKS, ids=str)
 def test_random_definitions_match_oracle(seeds: range, tmp_path: pathlib.Path) -> None:
-    in_place = seeds.start // CHUNK % 2 == 0
-    assert asyncio.run(run_seeds(tmp_path, seeds, in_place=in_place)) == []
+    number = seeds.start // CHUNK
+    options = {"in_place": number % 2 == 0, "chunk": 64 if number % 4 == 0 else 1}
+    assert asyncio.run(run_seeds(tmp_path, seeds, **options)) == []
 
 
 def _deterministic() -> list[int]:

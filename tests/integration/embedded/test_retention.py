@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from rune.bench.baseline import fill
+from rune.cli.bench.workloads import fill
 from rune.ports.journal import IdempotencyKeyExpiredError, StoreUnavailableError
 from rune.ports.retention import Progress, Retention, RetentionResult, Rule
 from rune.runtime.maintenance.cleaner import FIRST_RUN_MS, PERIOD_MS, Cleaner

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tests.support.backends import Backend, backends, until_suspended
+from tests.support.backends import Backend, backends, open_engines, until_suspended
 from tests.support.waiting import until
 from tests.support.workflows import (
     edit,
@@ -17,9 +17,10 @@ from tests.support.workflows import (
     workflow,
 )
 
-pytestmark = backends("embedded", "redis", "rabbitmq")
+every_backend = backends("embedded", "redis", "rabbitmq")
 
 
+@every_backend
 def test_run_that_waited_is_cancelled_and_later_nodes_are_not_reached(backend: Backend) -> None:
     document = workflow("start>w w>after", w=wait_for_signal(), after=edit(x=1))
 
@@ -45,6 +46,7 @@ def test_run_that_waited_is_cancelled_and_later_nodes_are_not_reached(backend: B
     assert event.details["cancelled_count"] == 1
 
 
+@every_backend
 def test_run_between_two_attempts_is_cancelled_by_a_halt(backend: Backend) -> None:
     retry = {"max_attempts": 3, "initial_delay": 3600}
     document = workflow(
@@ -71,6 +73,7 @@ def test_run_between_two_attempts_is_cancelled_by_a_halt(backend: Backend) -> No
     )
 
 
+@every_backend
 def test_run_that_had_begun_is_cancelled(backend: Backend) -> None:
     calls: list[str] = []
 
@@ -92,5 +95,55 @@ def test_run_that_had_begun_is_cancelled(backend: Backend) -> None:
 
             await until(late, "the late result is recorded", 60.0)
             return [each["status"] for each in (await run.document())["nodes"] if each["node_id"] == "a"]
+
+    assert asyncio.run(go()) == ["cancelled"]
+
+
+@every_backend
+def test_run_that_a_halt_interrupts_is_cancelled_from_its_begin(backend: Backend) -> None:
+    document = workflow("start>a start>w w>stop", a=of_type("t.gate"), w=wait_for_signal(), stop=fail("STOP"))
+    calls: list[str] = []
+
+    async def go() -> tuple[dict[str, Any], Any]:
+        gate = asyncio.Event()
+        async with backend.open(registry=gated_registry(calls, lambda: gate)) as engine:
+            run = await engine.start(document)
+            await until(lambda: calls, "the node runs", 60.0)
+            await until_suspended(run)
+            await engine.engine.services.executions.signal(run.id, "go")
+            await run.end()
+            history = await run.history()
+            return await history.document(), history.events()[-1]
+
+    result, event = asyncio.run(go())
+    entry = node_entry(result, "a")
+    assert (result["status"], entry["status"], entry["attempts"]) == ("halted", "cancelled", 1)
+    assert "STOP" in entry["error"]["message"]
+    assert result["started_at"] <= entry["started_at"] <= result["completed_at"]
+    assert event.details["cancelled"] == [{"node_id": "a", "lineage": [], "attempt": 1}]
+
+
+@backends("redis", "rabbitmq")
+def test_run_of_process_that_did_not_end_the_execution_is_cancelled(backend: Backend) -> None:
+    calls: list[str] = []
+
+    async def go() -> list[str]:
+        gate = asyncio.Event()
+        registry = gated_registry(calls, lambda: gate)
+        async with (
+            backend.open(registry=registry) as worker,
+            open_engines(backend.settings, registry=registry, roles=frozenset({"api"})) as api,
+        ):
+            run = await worker.start(workflow("start>a", a=of_type("t.gate")))
+            await until(lambda: calls, "the node runs", 60.0)
+            await api.engine.services.executions.cancel(run.id)
+            await run.end()
+
+            async def shown() -> bool:
+                history = await run.history()
+                return [each.status for _, each in history.cancelled()] == ["cancelled"]
+
+            await until(shown, "the run is shown as cancelled", 60.0)
+            return [node_entry(await run.document(), "a")["status"]]
 
     assert asyncio.run(go()) == ["cancelled"]

@@ -10,7 +10,7 @@ from tests.support.amqp_client import Client, check_schema, open_client
 from tests.support.backends import Backend, backends, until_suspended
 from tests.support.gated_nodes import close_gates, gated_registry
 from tests.support.waiting import until
-from tests.support.workflows import of_type, wait_for_signal, workflow
+from tests.support.workflows import fail, of_type, split, wait_for_signal, workflow
 
 
 async def cancelled_status(client: Client, engine: Harness, run: Run, node: str) -> dict[str, Any]:
@@ -57,3 +57,19 @@ def test_run_that_a_worker_executed_is_published_as_cancelled(backend: Backend) 
     assert running["metadata"]["worker"]
     assert message["executed_at"] >= running["executed_at"]
     assert "no longer needed" in message["metadata"]["reason"]
+
+
+@backends("rabbitmq")
+def test_completion_message_counts_failed_items_and_names_node_of_error(backend: Backend) -> None:
+    collected = workflow("start>s s>f f>g", s=split(), f=fail(), g=of_type("aggregator"))
+    halted = workflow("start>stop", stop=fail("STOP"))
+
+    async def go() -> list[dict[str, Any]]:
+        async with backend.open() as engine, open_client(backend.settings.queue) as client:
+            runs = [await engine.start(collected, {"items": [1, 2, 3]}), await engine.start(halted)]
+            return [await client.wait_for_completion(run.id) for run in runs]
+
+    counted, named = asyncio.run(go())
+    assert (counted["status"], counted["failed_items"]) == ("completed", 3)
+    assert (named["status"], named["failed_items"]) == ("halted", 0)
+    assert (named["error"]["code"], named["error"]["node_id"]) == ("STOP", "stop")

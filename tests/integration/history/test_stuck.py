@@ -13,8 +13,7 @@ from rune.bootstrap import open_reader
 from rune.nodes.custom import kind_of, node
 from rune.nodes.registry import standard_registry
 from rune.ports.queries import ExecutionCount, ExecutionFilter
-from rune.runtime import store_stats
-from rune.runtime.queries import stuck
+from rune.runtime.queries import store_stats
 from tests.support.backends import Backend, backends, until_suspended
 from tests.support.in_process_cli import InProcessCli
 from tests.support.waiting import until
@@ -56,7 +55,7 @@ def test_execution_without_progress_is_stuck(backend: Backend, monkeypatch: pyte
             await (await engine.start(DONE)).end()
             await until(lambda: bool(started), "the node runs")
             at_once = await listed()
-            monkeypatch.setattr(stuck, "STUCK_AFTER_MS", 0)
+            monkeypatch.setattr("rune.runtime.queries.reader.STUCK_AFTER_MS", 0)
             later = await listed()
             released.set()
             return at_once, later, hangs.id
@@ -70,8 +69,8 @@ def test_gauge_counts_stuck_executions_over_several_reads(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A read that has no time left for all running executions is continued by the next one."""
-    monkeypatch.setattr(stuck, "STUCK_AFTER_MS", 0)
-    monkeypatch.setattr(stuck, "BATCH_SIZE", 2)
+    monkeypatch.setattr("rune.runtime.queries.reader.STUCK_AFTER_MS", 0)
+    monkeypatch.setattr("rune.runtime.queries.reader.BATCH_SIZE", 2)
     monkeypatch.setattr(store_stats, "STUCK_PASS_S", 1e-9)
     monkeypatch.setattr(store_stats, "CACHE_S", 0)
 
@@ -108,5 +107,5 @@ def test_list_command_selects_stuck_executions(
     rune.json("deploy", str(path))
     execution = rune.json("start", "waits")["execution_id"]
     assert rune.json("list", "--stuck")["executions"] == []
-    monkeypatch.setattr(stuck, "STUCK_AFTER_MS", 0)
+    monkeypatch.setattr("rune.runtime.queries.reader.STUCK_AFTER_MS", 0)
     assert [each["execution_id"] for each in rune.json("list", "--stuck")["executions"]] == [execution]

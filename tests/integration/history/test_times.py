@@ -14,7 +14,7 @@ from tests.support.workflows import edit, of_type, workflow
 
 pytestmark = backends("embedded", "redis", "rabbitmq")
 
-LASTS_MS = 80
+LASTS_MS = 400
 
 
 @node("times.slow")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from rune.ports.live import LiveReport, RunningNode
+from rune.ports.processes import LiveReport, RunningNode
 from rune.testing.harness import Harness, Run
 from tests.support.backends import Backend, backends, open_engines
 from tests.support.gated_nodes import gate, gated_registry
@@ -50,6 +50,30 @@ def test_running_node_is_told_with_worker_attempt_and_progress(backend: Backend)
             gate("g").set()
             await run.end()
             assert await running_nodes(engine, run, 0) == []
+
+    asyncio.run(go())
+
+
+@backends("embedded")
+def test_lines_reach_follower_although_another_request_asked_what_runs(backend: Backend) -> None:
+    async def go() -> None:
+        async with backend.open(registry=gated_registry()) as engine:
+            live = engine.engine.live
+            lines: list[str] = []
+            run = await engine.start(GATED)
+            live.follow(run.id, lambda _nodes, found: lines.extend(each.message for each in found))
+            following = asyncio.create_task(live.run())
+            await running_nodes(engine, run, 1)
+            gate("g").set()
+            await run.end()
+
+            async def told() -> bool:
+                await live.running(run.id)
+                return any(each.startswith("behind the gate") for each in lines)
+
+            await until(told, "the line is told", 60.0)
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
 
     asyncio.run(go())
 

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from rune.adapters.postgres.batching import splitting
-from rune.adapters.postgres.database import DatabaseRefusedError, OutOfLocksError
+from rune.adapters.postgres.database import DatabaseRefusedError, OutOfLocksError, splitting
 from rune.adapters.postgres.journal_writes import FactRun, fact_batch
+from rune.batcher import Batcher
 from rune.core.execution.fact import ExecutionEnded, Fact, PauseChanged
-from rune.ports.batcher import Batcher
 from rune.ports.journal import StoreUnavailableError
 from tests.contract.suites.records import result
 from tests.support.async_test import async_test

@@ -11,7 +11,7 @@ import pytest
 from rune.adapters.postgres.database import Database
 from rune.adapters.postgres.journal import PostgresJournal
 from rune.adapters.postgres.journal_writes import MAX_RUNS
-from rune.adapters.postgres.migrations import migrate
+from rune.adapters.postgres.schema import migrate
 from rune.adapters.postgres.stores import postgres
 from rune.core.execution.fact import ExecutionEnded, Fact
 from rune.ports.journal import StoreUnavailableError

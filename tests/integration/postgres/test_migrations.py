@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rune.adapters.postgres.database import Database, DatabaseRefusedError, migrations
-from rune.adapters.postgres.migrations import migrate
+from rune.adapters.postgres.schema import migrate
 from rune.adapters.postgres.stores import postgres
 from rune.ports.journal import NewerFormatError, StoreUnavailableError
 from tests.contract.suites.records import execution_record, result

@@ -15,6 +15,7 @@ from tests.contract.suites.records import execution_record, result
 from tests.support.async_test import async_test
 from tests.support.services.databases import dsn_of, ready
 from tests.support.services.postgres import database_of, server
+from tests.support.waiting import until
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -56,6 +57,17 @@ class TestJournalTables:
             await journal.count_claim("x", 4, (), (7, 1), 6)
         async with postgres(dsn_of(tmp_path)) as found:
             assert await found.index.claims("x") == {(1, (2, 0)): 3, (4, ()): 1}
+
+    @async_test
+    async def test_claim_is_written_although_its_process_records_nothing(self, tmp_path: Path) -> None:
+        async with postgres(dsn_of(tmp_path)) as worker, postgres(dsn_of(tmp_path)) as other:
+            await worker.journal.accept(execution_record())
+            await worker.journal.count_claim("x", 1, (), (7, 1), 5)
+
+            async def written() -> bool:
+                return await other.journal.open_claims("x") == {(1, ()): 5}
+
+            await until(written, "the other process reads the claim", 30.0)
 
     @async_test
     async def test_start_restores_definition_removed_by_other_process(self, tmp_path: Path) -> None:

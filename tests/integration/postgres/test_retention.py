@@ -13,8 +13,7 @@ from rune.adapters.blobs.filesystem import FilesystemBlobs
 from rune.adapters.postgres.stores import PostgresStores, postgres
 from rune.codec.facts import Large
 from rune.core.execution.fact import ExecutionEnded, NodeResult
-from rune.ports.blobs import BlobStore
-from rune.ports.journal import ExecutionRecord, ExecutionRemovedError
+from rune.ports.journal import BlobStore, ExecutionRecord, ExecutionRemovedError
 from rune.ports.retention import Rule
 from tests.contract.suites.retention import ALL, HOUR, NOW, RetentionStores
 from tests.support.async_test import async_test

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rune.adapters.rabbitmq.amqp.address import parse_address
+from rune.adapters.rabbitmq.amqp.connection import parse_address
 from rune.adapters.rabbitmq.amqp.errors import InvalidAddressError
 from rune.bootstrap.rabbitmq import RabbitComponents
 from rune.ports.processes import ProcessInfo

@@ -79,7 +79,7 @@ class TestOwnBroker:
 
     @pytest.fixture(autouse=True)
     def _own_broker(self) -> None:
-        mortal_broker()
+        mortal_broker().start()
 
     @async_test
     async def test_alarm_blocks_only_publishers(self) -> None:

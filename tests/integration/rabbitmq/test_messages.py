@@ -27,6 +27,7 @@ from rune.codec.messages import (
     encode_hint,
     encode_message,
     frames,
+    is_first,
     moment,
 )
 from rune.core.execution.token import Arrived, Ref, Token, TokenPurpose
@@ -190,6 +191,15 @@ def test_every_frame_has_total_items() -> None:
     (frame,) = sent(Token(JOINS.index["body"], (JOINS.index["s"], 1)))["lineage_stack"]
 
     assert frame == {"split_node_id": "s", "item_index": 1, "branch_id": "exec_1_s_1", "total_items": 3}
+
+
+def test_only_entries_and_their_successors_are_first() -> None:
+    """Also where each node passes the start payload on, as in a chain of calls."""
+    chain = plan("start -> b -> c -> d")
+    first = [name for name in chain.ids if is_first(Token(chain.index[name]), chain)]
+    assert first == ["start", "b"]
+    assert not is_first(Token(chain.index["b"], attempt=2), chain)
+    assert not is_first(Token(chain.index["b"], payload=Ref("result", chain.index["start"])), chain)
 
 
 def test_inline_message_contains_definition_and_context() -> None:

@@ -18,7 +18,7 @@ from tests.support.waiting import until
 
 @pytest.fixture
 def own_broker() -> None:
-    mortal_broker()
+    mortal_broker().start()
 
 
 @async_test

@@ -10,7 +10,7 @@ from typing import Any
 import aio_pika
 import pytest
 
-from rune.adapters.rabbitmq.status_publisher import (
+from rune.adapters.rabbitmq.publisher import (
     LINGER_S,
     MAX_BATCH,
     MAX_BATCH_BYTES,

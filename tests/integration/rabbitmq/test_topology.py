@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Literal
 
@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from rune.adapters.rabbitmq.amqp.client import AmqpError, ChannelClosedError, connect
+from rune.adapters.rabbitmq.consumer import RabbitEventConsumer
 from rune.adapters.rabbitmq.dead_letters import DeadLetters, requeue_innocent
 from rune.adapters.rabbitmq.legacy import LegacyExecutor
 from rune.adapters.rabbitmq.queue import RabbitQueue
@@ -315,6 +316,32 @@ async def test_unread_completions_are_bounded(kind: Literal["classic", "quorum"]
         assert queues[name]["x-max-length"] == 100_000
         assert queues[name]["x-overflow"] == "drop-head"
         assert queues[name]["x-message-ttl"] > 0
+
+
+class IgnoringHandler:
+    async def on_statuses(self, bodies: Sequence[bytes]) -> None: ...
+
+    async def on_completion(self, body: bytes) -> None: ...
+
+
+@async_test
+async def test_api_process_prefetches_100_statuses_and_one_completion() -> None:
+    topology = Topology()
+    with broker().vhost() as vhost:
+        consumer = RabbitEventConsumer(broker().url(vhost), topology, "api")
+        running = asyncio.create_task(consumer.run(IgnoringHandler()))
+
+        async def prefetch() -> dict[str, int]:
+            command = ("list_consumers", "-p", vhost, "--formatter=json", "queue_name", "prefetch_count")
+            rows = msgspec.json.decode(await asyncio.to_thread(broker().control, *command))
+            return {row["queue_name"]: row["prefetch_count"] for row in rows}
+
+        async def consumes() -> bool:
+            return await prefetch() == {topology.status: 100, topology.completion: 1}
+
+        await until(consumes, "both queues are consumed with their prefetch", 120.0)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 @async_test

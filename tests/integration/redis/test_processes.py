@@ -27,3 +27,21 @@ async def test_process_is_unlisted_after_its_own_timeout() -> None:
         assert [each.name for each in await registry.list()] == ["stays"]
     finally:
         await client.close()
+
+
+@async_test
+async def test_drain_request_lasts_as_long_as_its_process() -> None:
+    client = Client(redis_server().url)
+    try:
+        registry = RedisProcessRegistry(client, fresh_keys())
+        await registry.request_drain("one", True)
+
+        assert await registry.heartbeat(process("one", 60.0))
+        assert not await registry.heartbeat(process("other", 60.0))
+        await registry.request_drain("one", False)
+        assert not await registry.heartbeat(process("one", 60.0))
+        await registry.request_drain("one", True)
+        await registry.leave("one")
+        assert not await registry.heartbeat(process("one", 60.0))
+    finally:
+        await client.close()

@@ -12,7 +12,7 @@ import pytest
 
 from rune.adapters.redis.checks import UnsuitableServerError, check
 from rune.adapters.redis.client import Client, RedisError
-from rune.adapters.redis.keys import KeySpace
+from rune.adapters.redis.encoding import KeySpace
 from rune.adapters.redis.stores import RedisStores
 from rune.codec.facts import Inline
 from rune.core.execution.fact import ExecutionEnded

@@ -12,6 +12,7 @@ from redis.exceptions import ResponseError
 from rune.adapters.redis.client import function, library
 from rune.adapters.redis.encoding import (
     EncodedPlan,
+    KeySpace,
     decode_listener,
     decode_timer,
     encode_finish,
@@ -20,13 +21,18 @@ from rune.adapters.redis.encoding import (
     token_fields,
     token_from_fields,
 )
-from rune.adapters.redis.keys import KeySpace
 from rune.adapters.redis.snapshot import SnapshotContext, decode_state, encode_state, finish_of, read_fields
-from rune.core.execution.control import change_pause, claim_verdict, deliver_signal
+from rune.core.execution.control import (
+    OVERDUE,
+    change_pause,
+    claim_verdict,
+    deliver_signal,
+    fire_timer,
+    timers_of,
+)
 from rune.core.execution.decision import Applied, Decision, FinishExecution, Timer
 from rune.core.execution.fact import PauseChanged, SignalReceived
 from rune.core.execution.state import State
-from rune.core.execution.timers import OVERDUE, fire_timer, timers_of
 from rune.core.execution.token import Token
 from rune.core.execution.transition import apply, start_execution
 from rune.core.limits import LIMITS, Limits

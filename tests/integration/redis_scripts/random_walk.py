@@ -10,8 +10,7 @@ from redis import Redis
 from rune.core.execution.decision import Decision
 from rune.core.execution.fact import NodeResult, PauseChanged, RaceWinner, SignalReceived
 from rune.core.execution.outcome import Cancelled, Error, Failure, FanOut, Outcome, Output, Suspend
-from rune.core.execution.routing import decision_for_fact
-from rune.core.execution.step import step, step_unrun
+from rune.core.execution.step import decision_for_fact, step, step_unrun
 from rune.core.execution.token import Token, TokenPurpose
 from rune.core.limits import LIMITS, Limits
 from rune.core.plan.model import Plan

@@ -14,7 +14,7 @@ from rune.core.execution.fact import PauseChanged
 from rune.core.execution.outcome import FanOut, Output, Suspend
 from rune.core.execution.step import step, step_unrun
 from rune.core.execution.token import Token, TokenPurpose
-from rune.core.execution.transition import apply
+from rune.core.execution.transition import MAX_ITEMS_PER_TRANSITION, apply
 from rune.core.limits import Limits
 from tests.integration.redis_scripts.mirror import NOW, PACK, Mirror
 from tests.support.plans import aggregator, node, plan, race, split
@@ -106,3 +106,25 @@ def test_cancelled_region_emits_waiting_tokens_in_chunks(redis: Redis) -> None:
     assert len(rest) >= 1
     assert all(len(batch) <= MAX_CHUNK for batch in (first, *rest))
     mirror.check()
+
+
+def test_call_with_many_decisions_starts_one_chunk_of_items(redis: Redis) -> None:
+    """Every ended item makes room for others, while most of the window is still empty."""
+    shape = plan("start -> s -> a -> g", s=split(), g=aggregator())
+    mirror = UncheckedMirror.start(redis, shape, limits=LIMITS)
+    assert isinstance(mirror, UncheckedMirror)
+    (token,) = [each for each in mirror.emitted if mirror.plan.nodes[each.node].fans_out]
+    started = mirror.apply_both(step(mirror.plan, token, FanOut(3 * MANY), NOW))
+    first = [token_from_fields(each) for each in started]
+    items = [each for each in first if each.fate is TokenPurpose.RUN]
+    ended = [step(mirror.plan, each, Output(None), NOW) for each in items[:32]]
+
+    sent = [token_from_fields(each) for each in mirror.apply_both(*ended)]
+
+    assert len(items) == MAX_ITEMS_PER_TRANSITION
+    assert len([each for each in sent if each.fate is TokenPurpose.RUN]) == MAX_ITEMS_PER_TRANSITION
+    dispatch = [each for each in (*first, *sent) if each.fate is TokenPurpose.DISPATCH]
+    while dispatch:
+        rest = mirror.apply_both(step_unrun(mirror.plan, dispatch.pop(), NOW))
+        dispatch += [each for each in map(token_from_fields, rest) if each.fate is TokenPurpose.DISPATCH]
+    assert mirror.read_state().root.fans[token.node].in_flight == LIMITS.window

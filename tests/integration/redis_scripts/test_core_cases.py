@@ -10,7 +10,7 @@ import pytest
 from redis import Redis
 
 from rune.core.execution import control as control_module
-from rune.core.execution import timers as timers_module
+from rune.core.execution import control as timers_module
 from rune.core.execution import transition as transition_module
 from rune.core.execution.decision import Applied, Decision, Timer
 from rune.core.execution.fact import PauseChanged, SignalReceived

@@ -31,8 +31,10 @@ def packed(mirror: Mirror, *tokens: Token) -> bytes:
     return mirror._instructions.packed([step(mirror.plan, each, Output(None), mirror.now) for each in tokens])
 
 
+DECISIONS = PACK([(1, "", NOW, "result", ("ok", -1, "", -1, False, False), ())])
 ARGUMENTS: dict[str, tuple[Any, ...]] = {
-    "apply": (PACK([(1, "", NOW, "result", ("ok", -1, "", -1, False, False), ())]), *NO_STREAMS),
+    "advance": (DECISIONS, *NO_STREAMS, PACK((2, "", "me"))),
+    "apply": (DECISIONS, *NO_STREAMS),
     "claim": (claim_of(TOKEN),),
     "control": (PACK((NOW, 1, True)),),
     "end": (),
@@ -45,6 +47,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "release": ("me",),
 }
 WITHOUT_STATE = {
+    "advance": b"FOLD",
     "apply": b"FOLD",
     "claim": b"FOLD",
     "control": b"FOLD",

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rune.adapters.encryption import KeyRing, KeySource, key_name, new_key, read_keys
-from rune.adapters.sqlite.credentials import SqliteCredentials
+from rune.adapters.sqlite.access import SqliteCredentials
 from rune.ports.credentials import Bearer, CredentialUnreadableError, EncryptionKeyError, NewCredential
 from rune.settings import Settings, SettingsError, load_settings
 from tests.support.async_test import async_test

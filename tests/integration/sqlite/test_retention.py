@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rune.bench.baseline import fill
+from rune.cli.bench.workloads import fill
 from rune.ports.retention import Rule
 from tests.contract.suites.retention import ALL, HOUR, NOW
 from tests.support.async_test import async_test
@@ -114,7 +114,7 @@ class TestRetention:
             reader.execute("COMMIT")
             assert reader.execute("SELECT count(*) FROM fact").fetchone() == (0,)
             reader.close()
-            assert (await stores.retention.collect([ALL], NOW)).bytes_after < 240_000
+            assert (await stores.retention.collect([ALL], NOW)).bytes_after < 260_000
 
     @async_test
     async def test_file_without_auto_vacuum_shrinks_after_vacuum(self, tmp_path: Path) -> None:

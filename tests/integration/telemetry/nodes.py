@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from typing import Any
 
 from rune.errors import NodeFailure
@@ -28,6 +29,12 @@ class Gate:
 async def holds() -> None:
     """Blocks its slot until the gate is opened."""
     await Gate.opened.wait()
+
+
+@node("tele.block")
+async def block_the_loop(seconds: float) -> None:
+    """Blocks the event loop."""
+    threading.Event().wait(seconds)  # not awaited: blocking the loop is the purpose
 
 
 @node("tele.flaky")

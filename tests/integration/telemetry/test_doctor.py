@@ -12,7 +12,8 @@ import redis
 
 from rune.adapters.rabbitmq.queue import RabbitQueue
 from rune.adapters.rabbitmq.topology import Topology, definitions, user_name
-from rune.cli.commands.doctor import clock, rooms
+from rune.bootstrap.doctor import clock, rooms
+from rune.bootstrap.interpreter import describe
 from rune.ports.inspection import ClusterSurvey
 from tests.support.backends import stores
 from tests.support.in_process_cli import InProcessCli
@@ -40,6 +41,7 @@ def test_healthy_cluster_passes_all_checks(tmp_path: Path) -> None:
     assert str(tmp_path) in found["disk"]["found"]
     assert found["traces"]["found"] == "off"
     assert found["metrics"]["verdict"] == "ok"
+    assert (found["python"]["verdict"], found["python"]["found"]) == ("ok", describe())
 
 
 def test_read_only_postgresql_user_fails(tmp_path: Path) -> None:

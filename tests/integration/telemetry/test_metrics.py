@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from tests.integration.telemetry.nodes import Gate
 from tests.integration.telemetry.scrapes import journal_counts, sample, samples, values_by_labels
 from tests.integration.telemetry.workflows import BLOCKING, FAILING, MIXED
 from tests.support.api_server import RunningServer, run
 from tests.support.waiting import until
+from tests.support.workflows import fail, of_type, split, workflow
 
 NODES = ("tests.integration.telemetry.nodes",)
 RUNS = 20
@@ -85,3 +88,36 @@ def test_metrics_require_api_key(tmp_path: Path) -> None:
         assert (await server.http.get("/metrics")).status_code == 200
 
     run(tmp_path, work, key="k" * 40)
+
+
+def test_blocked_event_loop_is_counted_and_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def work(server: RunningServer) -> None:
+        assert (await server.http.get("/readyz")).json() == {"status": "ready"}
+        await server.deploy({**workflow("start>b", b=of_type("tele.block", seconds=1.6)), "id": "blocks"})
+        await server.ended("blocks")
+
+        async def counted() -> bool:
+            return sample(samples(await _scrape(server)), "rune_loop_blocks_total") >= 1
+
+        await until(counted, "the block is counted", 60.0)
+        found = samples(await _scrape(server))
+        assert sample(found, "rune_loop_blocked_seconds_total") > 1.0
+        shown = (await server.http.get("/readyz")).json()
+        assert shown["status"] == "ready"
+        assert shown["loop_blocked"]["count"] >= 1
+        assert shown["loop_blocked"]["longest_s"] > 1.0
+
+    with caplog.at_level("WARNING", "rune.watchdog"):
+        run(tmp_path, work, nodes=NODES)
+    assert "block_the_loop" in caplog.text
+
+
+def test_failed_items_are_counted_in_metrics(tmp_path: Path) -> None:
+    document = workflow("start>s s>f f>g", s=split(), f=fail(), g=of_type("aggregator"))
+
+    async def work(server: RunningServer) -> None:
+        await server.deploy({**document, "id": "items"})
+        await server.ended("items", {"items": [1, 2, 3]})
+        assert sample(samples(await _scrape(server)), "rune_items_failed_total") == 3
+
+    run(tmp_path, work)

@@ -21,6 +21,7 @@ from rune.client import (
     RateLimited,
 )
 from rune.client.errors import api_error
+from rune.errors import RuneError
 from rune.testing.engine import EmbeddedEngine
 
 
@@ -128,7 +129,7 @@ def test_server_and_key_come_from_the_environment(monkeypatch: pytest.MonkeyPatc
         seen.append((request.url.host, request.headers.get("Authorization")))
         return httpx.Response(404)
 
-    monkeypatch.setenv("RUNE_URL", "http://one.example")
+    monkeypatch.setenv("RUNE_URL", "https://one.example")
     monkeypatch.setenv("RUNE_API_KEY", "secret")
     transport = httpx.MockTransport(answer)
     for client in (
@@ -140,6 +141,22 @@ def test_server_and_key_come_from_the_environment(monkeypatch: pytest.MonkeyPatc
             client.execution("x")
 
     assert seen == [("one.example", "Bearer secret"), ("two.example", None), ("two.example", "Bearer own")]
+
+
+@pytest.mark.parametrize("kind", [rune.Client, rune.AsyncClient])
+def test_key_of_the_environment_is_not_sent_over_plain_http_to_another_machine(
+    kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUNE_API_KEY", "secret")
+    for refused in ("http://one.example", "http://10.0.0.7:8080"):
+        monkeypatch.setenv("RUNE_URL", refused)
+        with pytest.raises(RuneError) as error:
+            kind()
+        assert error.value.code == "KEY_NOT_SENT"
+        assert "secret" not in error.value.message
+    for accepted in ("http://localhost:8080", "http://[::1]:8080", "https://one.example"):
+        monkeypatch.setenv("RUNE_URL", accepted)
+        kind()
 
 
 async def application(scope: Any, receive: Any, send: Any) -> None:

@@ -19,9 +19,11 @@ from rune.build import (
     wait,
     workflow,
 )
+from rune.build.operations import UnknownTypesError
 from rune.client import Client
 from rune.testing.engine import EmbeddedEngine
 from rune.testing.mocks import Mocks, UnmockedNodeError, milliseconds
+from rune.testing.plugin import pytest_assertrepr_compare
 
 
 def race() -> Workflow:
@@ -47,6 +49,21 @@ def fetch(**options: object) -> Workflow:
         done = output("done", value=call.out.body)
     start >> call >> done
     return flow
+
+
+def test_comparison_of_normal_forms_shows_the_nodes_that_differ(
+    rune_engine: EmbeddedEngine, rune_mocks: Mocks
+) -> None:
+    rune_mocks.node("call").returns({"body": 7})
+    found = rune_engine.run(fetch(), {"sku": "a"}).normal()
+    expected = {**found, "nodes": {**found["nodes"], "call": {**found["nodes"]["call"], "attempts": 3}}}
+
+    lines = pytest_assertrepr_compare("==", found, expected) or []
+
+    assert [line.split(":")[0] for line in lines[1:]] == ["call"]
+    assert "'attempts': 1" in lines[1]
+    assert "instead of {'status': 'success', 'attempts': 3" in lines[1]
+    assert pytest_assertrepr_compare("==", {"a": 1}, {"a": 2}) is None
 
 
 def test_slow_branch_is_given_up_after_the_timeout_of_the_merge(
@@ -197,3 +214,20 @@ def test_client_talks_to_a_server_around_the_engine(
 
     assert rune_client.execution(started.execution_id).status == "completed"
     assert rune_client.output(started.execution_id) == 3
+
+
+def test_flow_is_deployed_with_a_note(rune_client: Client) -> None:
+    fetch().deploy(rune_client, note="first try")
+
+    assert [each.note for each in rune_client.versions("fetch")] == ["first try"]
+
+
+def test_flow_with_a_type_that_no_worker_has_is_not_deployed(rune_client: Client) -> None:
+    flow = Workflow.load({"id": "a", "nodes": [{"id": "n", "type": "acme.unknown"}], "edges": []})
+
+    with pytest.raises(
+        UnknownTypesError, match=r"`acme\.unknown`: no worker of the server has this node type"
+    ):
+        flow.deploy(rune_client)
+
+    assert list(rune_client.workflows()) == []

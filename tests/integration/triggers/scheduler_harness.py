@@ -14,7 +14,7 @@ import msgspec
 
 from rune.bootstrap import open_reader, running_engine
 from rune.ports.queries import Summary
-from rune.ports.triggers import Trigger, TriggerStore
+from rune.ports.workflows import Trigger, TriggerStore
 from rune.runtime.engine import Engine
 from rune.runtime.maintenance.trigger_scheduler import TriggerScheduler
 from rune.settings import Settings

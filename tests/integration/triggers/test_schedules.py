@@ -10,7 +10,7 @@ import pytest
 
 from rune.core.triggers import RETRY_DELAY_MS
 from rune.ports.journal import StoreUnavailableError
-from rune.ports.triggers import Trigger, TriggerStore
+from rune.ports.workflows import Trigger, TriggerStore
 from rune.runtime.maintenance.trigger_scheduler import TriggerScheduler
 from tests.integration.triggers.scheduler_harness import (
     DAY,

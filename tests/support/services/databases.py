@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from rune.adapters.postgres.database import STATEMENT_TIMEOUT_S, Database
-from rune.adapters.postgres.migrations import migrate
+from rune.adapters.postgres.schema import migrate
 from rune.adapters.postgres.stores import PostgresStores
 from rune.nodes.registry import full_registry
 from rune.runtime.plan_cache import PlanCache

@@ -29,7 +29,7 @@ SETTINGS = {
     "wal_level": "minimal",
     "max_wal_senders": "0",
     "max_wal_size": "96MB",
-    "autovacuum_naptime": "10s",
+    "autovacuum_naptime": "60s",
     "log_checkpoints": "off",
     "timezone": "UTC",
 }

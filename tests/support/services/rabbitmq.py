@@ -106,15 +106,17 @@ class Broker:
         (self.folder / "plugins").write_text("[rabbitmq_management].\n")
 
     def start(self) -> None:
-        """Start the broker and wait until it responds."""
+        """Start the broker unless it responds, and wait until it does."""
         if self._epmd is None:
             self._epmd = self._spawned("epmd")
-        self._process = self._spawned(str(PROGRAMS / "rabbitmq-server"), "-noinput")
         until = time.monotonic() + PATIENCE
         while not self._responds():
-            if self._process.poll() is not None or time.monotonic() > until:
+            if time.monotonic() > until:
                 self.stop()
                 raise RuntimeError((self.folder / "out").read_text()[-2000:])
+            # The server exits if epmd still has the name of the killed one; it is then started again.
+            if self._process is None or self._process.poll() is not None:
+                self._process = self._spawned(str(PROGRAMS / "rabbitmq-server"), "-noinput")
             select.select([], [], [], 0.05)
 
     def _spawned(self, *command: str) -> subprocess.Popen[bytes]:

@@ -11,7 +11,8 @@ from rune.build.expressions import Expr, Function, Ref, plain
 from rune.core.expr import Names, compile_expression
 from rune.core.expr.functions import FUNCTIONS
 
-A, B = Ref("$a"), Ref("$b")
+A: Ref[Any] = Ref("$a")
+B: Ref[Any] = Ref("$b")
 SCOPE = {
     "$a": {"x": 3, "s": "ab", "list": [1, 2], "odd key": 5, "none": None, "items": {"len": 7}},
     "$b": 2,

@@ -20,9 +20,9 @@ from rune.documents.loader import load_document
 from tests.acceptance.conformance.case import expand, load, load_steps
 from tests.simulation.oracle.document import to_document
 from tests.simulation.oracle.generate import random_model
+from tests.support.paths import EXAMPLE_WORKFLOWS
 from tests.support.whole import WHOLE
 
-EXAMPLES = sorted((Path(__file__).resolve().parents[3] / "examples").rglob("*.yaml"))
 GENERATED = 10_000 if WHOLE else 250
 
 
@@ -48,7 +48,7 @@ def check_python(flow: Workflow) -> None:
     assert built.to_python() == code
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", EXAMPLE_WORKFLOWS, ids=lambda path: path.stem)
 def test_example_passes_all_laws(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     flow = Workflow.load(path)
@@ -171,7 +171,7 @@ def test_invalid_document_loads_with_its_problems_and_keeps_its_text(text: str, 
 
 
 def test_change_in_python_edits_only_the_lines_concerned() -> None:
-    path = next(each for each in EXAMPLES if each.stem == "approval")
+    path = next(each for each in EXAMPLE_WORKFLOWS if each.stem == "approval")
     before = path.read_text(encoding="utf-8")
     flow = Workflow.load(path)
 
@@ -187,7 +187,7 @@ def test_change_in_python_edits_only_the_lines_concerned() -> None:
 
 
 def test_generated_code_of_examples_has_no_names_that_ruff_refuses(tmp_path: Path) -> None:
-    for path in EXAMPLES:
+    for path in EXAMPLE_WORKFLOWS:
         target = tmp_path / f"{path.stem.replace('-', '_')}.py"
         target.write_text(Workflow.load(path).to_python(), encoding="utf-8")
     arguments = [

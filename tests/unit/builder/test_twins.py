@@ -7,14 +7,12 @@ from pathlib import Path
 import pytest
 
 from rune.build import Workflow
-
-ROOT = Path(__file__).resolve().parents[3] / "examples"
-EXAMPLES = sorted(ROOT.rglob("*.yaml"))
+from tests.support.paths import EXAMPLE_WORKFLOWS, EXAMPLES
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", EXAMPLE_WORKFLOWS, ids=lambda path: path.stem)
 def test_python_twin_of_example_has_the_same_hash(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "custom-nodes" / "src"))
+    monkeypatch.syspath_prepend(str(EXAMPLES / "custom-nodes" / "src"))
 
     twin = Workflow.load(path.with_name(f"{path.stem.replace('-', '_')}.py"))
 

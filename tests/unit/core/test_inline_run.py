@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from rune.core.execution.decision import Decision
-from rune.core.execution.inline_run import MAX_INLINE_RESULTS, InlineRun
+from rune.core.execution.inline_run import MAX_INLINE_RESULTS, InlineRun, only_successor, pure_items
 from rune.core.execution.outcome import Error, Failure, FanOut, Outcome, Output, Suspend
 from rune.core.execution.step import step
 from rune.core.execution.token import Token
@@ -165,3 +167,70 @@ def test_remaining_leaves_out_decided_tokens() -> None:
     run.add(Decision(1, (), NOW, None))
 
     assert run.remaining([Token(1), Token(2)]) == [Token(2)]
+
+
+@pytest.mark.parametrize(
+    ("graph", "outcomes", "found"),
+    [
+        ("start -> a -> b", {}, "b"),
+        ("start -> a -> p -> b", {}, "b"),
+        ("start -> a", {}, None),
+        ("start -> a -> b, a -> c", {}, None),
+        ("start -> a -> b, a -> p", {}, "b"),
+        ("start -> a -> m, start -> d -> m, m -> b", {}, None),
+        ("start -> a -> s -> b", {"s": FanOut(1)}, None),
+        ("start -> a -> b", {"a": Suspend(NOW + 5)}, None),
+        ("start -> a -> b", {"a": Failure(Error("E", "no"))}, None),
+    ],
+)
+def test_only_successor_is_the_node_behind_a_linear_run(
+    graph: str, outcomes: dict[str, Outcome], found: str | None
+) -> None:
+    kinds: dict[str, Any] = {"b": "act", "c": "act", "m": merge(), "s": split()}
+    used = {name: kind for name, kind in kinds.items() if f" {name}" in graph}
+    execution = ExecutionDriver(plan(graph, **used))
+    run = InlineRun(execution.plan, execution.token("a"))
+    while (token := run.next()) is not None:
+        run.add(step(execution.plan, token, outcomes.get(execution.plan.ids[token.node], Output()), NOW))
+    node = only_successor(run.decisions)
+    assert (None if node is None else execution.plan.ids[node]) == found
+
+
+def test_skipped_branch_does_not_hide_the_only_successor() -> None:
+    execution = ExecutionDriver(plan("start -> i -true-> b, i -false-> c", i=conditional(), b="act", c="act"))
+    run = InlineRun(execution.plan, execution.token("i"))
+    run.add(step(execution.plan, execution.token("i"), Output({}, "true"), NOW))
+    assert only_successor(run.decisions) == execution.plan.index["b"]
+
+
+def _pure_items(shape: str, **nodes: Any) -> list[str]:
+    compiled = plan(shape, **nodes)
+    return sorted(compiled.ids[each] for each in pure_items(compiled))
+
+
+def test_nodes_of_a_pure_body_are_pure_items() -> None:
+    assert _pure_items("start -> s -> a -> b -> g -> z", s=split(), g="aggregator") == ["a", "b"]
+
+
+def test_nodes_before_an_effect_are_not_pure_items() -> None:
+    assert _pure_items("start -> s -> a -> b -> c -> g", s=split(), b="act", g="aggregator") == ["c"]
+
+
+def test_body_without_aggregator_has_pure_items() -> None:
+    assert _pure_items("start -> s -> a -> b", s=split()) == ["a", "b"]
+
+
+def test_nodes_before_another_queue_are_not_pure_items() -> None:
+    gpu = node(queue="gpu")
+
+    assert _pure_items("start -> s -> a -> b -> g", s=split(), b=gpu, g="aggregator") == ["b"]
+
+
+def test_items_with_items_of_their_own_are_not_pure_items() -> None:
+    shape = "start -> s -> a -> t -> b -> h -> c -> g"
+
+    assert _pure_items(shape, s=split(), t=split(), h="aggregator", g="aggregator") == ["b", "c"]
+
+
+def test_suspending_node_is_not_a_pure_item() -> None:
+    assert _pure_items("start -> s -> a -> w -> b -> g", s=split(), w="wait", g="aggregator") == ["b"]

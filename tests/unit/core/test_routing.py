@@ -7,8 +7,7 @@ import pytest
 from rune.core.execution.decision import ArriveAtJoin, CollectItem, Decision, FinishExecution, SkipNode
 from rune.core.execution.fact import AttemptFailed, NodeResult, NodeSuspended, RaceWinner, TokenFact
 from rune.core.execution.outcome import Error, Failure, Output
-from rune.core.execution.routing import decision_for_fact, skip
-from rune.core.execution.step import step
+from rune.core.execution.step import decision_for_fact, skip, step
 from rune.core.execution.token import START, Ref, Token
 from rune.core.plan.model import Plan
 from tests.support.plans import (

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from rune.importing import Import, import_document
+from rune.documents.importing import Import, import_document
 from rune.nodes.registry import standard_catalogue
 
 FOLDER = pathlib.Path(__file__).with_name("cases")

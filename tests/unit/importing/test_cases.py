@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rune.core.definition.strict_json import walk
-from rune.importing.importer import decode_source
+from rune.documents.importing.importer import decode_source
 from tests.unit.importing.cases import FOLDER, SOURCES, case_name, described, imported, runs, snapshot
 from tests.unit.importing.mocked import run_mocked
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from rune.core.definition.strict_json import join, walk
 from rune.core.limits import LIMITS
+from rune.documents.importing import Import, import_document
+from rune.documents.importing.importer import decode_source
+from rune.documents.importing.report import STATUSES
 from rune.errors import InvalidDocumentError
-from rune.importing import Import, import_document
-from rune.importing.importer import decode_source
-from rune.importing.report import STATUSES
 from rune.nodes.registry import standard_catalogue
 from tests.unit.importing.cases import FORMATS, SOURCES, case_name
 from tests.unit.importing.test_cases import covered, leaves

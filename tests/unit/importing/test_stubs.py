@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from rune.documents.importing import import_document
 from rune.errors import NodeFailure
-from rune.importing import import_document
 from rune.nodes.custom import kind_of
 from rune.nodes.registry import standard_catalogue, standard_registry
 from rune.testing.harness import run_document

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rune.core.expr import Names, compile_expression
-from rune.importing import javascript as js
-from rune.importing.javascript import MAX_DEPTH, Step, UntranslatableError
-from rune.importing.translate import LOOSE_EQUALITY, MIXED_ADDITION, Value, translate
+from rune.documents.importing import javascript as js
+from rune.documents.importing.javascript import MAX_DEPTH, Step, UntranslatableError
+from rune.documents.importing.translate import LOOSE_EQUALITY, MIXED_ADDITION, Value, translate
 
 DATA = {
     "name": " Ada Lovelace ",

@@ -13,8 +13,8 @@ from rune.core.definition import problems
 from rune.core.node_type import JoinRule, NodeType, Window
 from rune.nodes.custom import kind_of
 from rune.nodes.custom import node as node_type
-from rune.nodes.presentation import Widget
 from rune.nodes.registry import STANDARD, catalogue, describe, standard_catalogue, standard_registry
+from rune.nodes.schema import Widget
 from rune.ports.credentials import TYPES as CREDENTIAL_TYPES
 from rune.testing.harness import harness
 from tests.support.documents import document, node

@@ -34,7 +34,7 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def install_entry_points(monkeypatch: pytest.MonkeyPatch, *values: str) -> None:
     points = EntryPoints(EntryPoint("acme", value, registry.ENTRY_POINT_GROUP) for value in values)
-    monkeypatch.setattr(registry, "entry_points", lambda group: points.select(group=group))
+    monkeypatch.setattr(registry, "_entry_points", lambda folders: tuple(points))
 
 
 @pytest.mark.usefixtures("modules")

@@ -14,7 +14,7 @@ from rune.core.execution.outcome import Error
 from rune.core.execution.token import START, Token, TokenPurpose
 from rune.ports.journal import StoreUnavailableError
 from rune.ports.state import Applied
-from rune.runtime.messaging.state_middleware import MAX_BATCH, BatchingState
+from rune.runtime.state_wrapper import MAX_BATCH, BatchingState
 
 DONE = FinishExecution("completed")
 

@@ -9,7 +9,7 @@ from rune.core.execution.decision import Decision, FinishExecution
 from rune.core.execution.fact import ExecutionEnded, NodeResult
 from rune.core.execution.token import Path
 from rune.ports.state import Applied
-from rune.runtime.messaging.state_middleware import EndPredictingState
+from rune.runtime.state_wrapper import EndPredictingState
 
 LAST = [Decision(3, (), 7, NodeResult(3, (), 7, "ok"))]
 OTHER = [Decision(2, (), 6, NodeResult(2, (), 6, "ok"))]

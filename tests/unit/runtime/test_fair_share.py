@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from rune.runtime.worker.fair_share import LONG_TURN_S, MIN_ITEMS, OTHERS_ACTIVE_S, FairShare
+from rune.runtime.worker.worker import LONG_TURN_S, MIN_ITEMS, OTHERS_ACTIVE_S, FairShare
 
 SLOTS = 100
 NOW = 1000.0

@@ -17,7 +17,10 @@ class FakeRegistry:
         self.types: tuple[str, ...] = ()
         self.roles: tuple[str, ...] = ("worker",)
 
-    async def heartbeat(self, member: ProcessInfo) -> None: ...
+    async def heartbeat(self, member: ProcessInfo) -> bool:
+        return False
+
+    async def request_drain(self, name: str, draining: bool) -> None: ...
 
     async def leave(self, name: str) -> None: ...
 

@@ -9,7 +9,7 @@ import pytest
 
 from rune.core.execution.token import Token
 from rune.ports.processes import ProcessInfo
-from rune.runtime.messaging.state_middleware import ServedQueuesFilter
+from rune.runtime.state_wrapper import ServedQueuesFilter
 
 UNCLAIMED = [("x", Token(1), 5), ("y", Token(2), 5)]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rune.textedit import TextEditError, act
-from rune.textedit.document import decode
+from rune.documents.textedit import TextEditError, act
+from rune.documents.textedit.document import decode
 from tests.unit.textedit.cases import Case, load
 
 CASES = load()

@@ -12,14 +12,14 @@ import pytest
 
 from rune.build.comments import Comments
 from rune.build.writing import to_yaml
-from rune.textedit import SourceText, update
-from rune.textedit.document import decode
-from rune.textedit.updates import same
+from rune.documents.textedit import SourceText, update
+from rune.documents.textedit.document import decode
+from rune.documents.textedit.updates import same
 from tests.simulation.oracle.document import to_document
 from tests.simulation.oracle.generate import random_model
+from tests.support.paths import EXAMPLE_WORKFLOWS
 from tests.support.whole import WHOLE
 
-EXAMPLES = sorted((Path(__file__).resolve().parents[3] / "examples").rglob("*.yaml"))
 SEEDS = 200 if WHOLE else 6
 CHANGES = 12  # of each document; parsing YAML several times per change is slow
 
@@ -69,7 +69,7 @@ def check_changes(text: str, format: str, seed: int) -> None:
     assert update(first, original, format) == first  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", EXAMPLE_WORKFLOWS, ids=lambda path: path.stem)
 def test_example_after_random_changes_holds_exactly_the_changed_value(path: Path) -> None:
     for seed in range(20 if WHOLE else 1):
         check_changes(path.read_text(encoding="utf-8"), "yaml", seed)
@@ -86,7 +86,7 @@ def test_generated_document_after_random_changes_holds_exactly_the_changed_value
         check_changes(text, "yaml" if format == "yaml" else "json", seed)
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", EXAMPLE_WORKFLOWS, ids=lambda path: path.stem)
 def test_change_of_one_scalar_changes_only_its_line(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     value = SourceText(text).value
@@ -108,7 +108,7 @@ def _inline(lines: list[str], node: dict[str, Any]) -> list[str]:
     return [line for line in lines if f"id: {node['id']}," in line and line.lstrip().startswith("- {")]
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", EXAMPLE_WORKFLOWS, ids=lambda path: path.stem)
 def test_comments_survive_every_change_that_keeps_their_node(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     value = SourceText(text).value

@@ -81,7 +81,17 @@ export async function signIn(key: string): Promise<void> {
   session.set(false);
 }
 
+/** Drafts of the editor belong to the person who signs out. */
+function forgetDrafts(): void {
+  try {
+    for (const key of Object.keys(localStorage)) if (key.startsWith("rune-draft:")) localStorage.removeItem(key);
+  } catch {
+    // Storage is blocked: there are no drafts.
+  }
+}
+
 export async function signOut(): Promise<void> {
   await read(api.DELETE("/api/v1/session"));
+  forgetDrafts();
   session.set(true);
 }

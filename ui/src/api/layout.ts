@@ -11,7 +11,7 @@ export type LayoutView = {
 };
 
 /** The server places boxes that are higher than cards, so that a frame has room for its title. */
-const SPACE = 26;
+const SPACE = 32;
 
 export function pictureOf(layout: LayoutView): Picture {
   const places = new Map(Object.entries(layout.nodes).map(([id, each]) => [id, { x: each.x, y: each.y + SPACE / 2 }]));
@@ -23,16 +23,20 @@ export function pictureOf(layout: LayoutView): Picture {
   return { places, routes, frames: drawn.sort((a, b) => a.depth - b.depth) };
 }
 
-/** The picture of a stored definition; of one that is not stored, such as a difference, it is computed here. */
-export function usePicture(hash: string | null, definition: Definition, kinds: Record<string, Kind> | undefined): Picture | null {
-  const layout = useQuery({
+/** Read before the definition is there, so that the graph waits for the slower of both and not for one after the other. */
+export function useLayout(hash: string | null) {
+  return useQuery({
     queryKey: ["layout", hash],
     queryFn: () => readJson<LayoutView>(`/api/v1/definitions/${hash}/layout?width=${CARD.width}&height=${CARD.height + SPACE}`),
     enabled: hash !== null,
     staleTime: Infinity,
     retry: false,
   });
-  const { data, isError } = layout;
+}
+
+/** The picture of a stored definition; of one that is not stored, such as a difference, it is computed here. */
+export function usePicture(hash: string | null, definition: Definition, kinds: Record<string, Kind> | undefined): Picture | null {
+  const { data, isError } = useLayout(hash);
   return useMemo(() => {
     if (data) return pictureOf(data);
     if (hash !== null && !isError) return null;

@@ -10,5 +10,5 @@ export type Permission = { allowed: boolean; reason: string | undefined };
 export function useRight(right: Right): Permission {
   const { data } = useMe();
   const allowed = data === undefined || data.rights.includes(right);
-  return { allowed, reason: allowed ? undefined : `Needs the role ${ROLE_OF[right]}; you are ${data?.role ?? "unknown"}.` };
+  return { allowed, reason: allowed ? undefined : `Requires the role ${ROLE_OF[right]}; your role is ${data?.role ?? "unknown"}.` };
 }

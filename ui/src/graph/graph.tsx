@@ -22,14 +22,15 @@ import {
 import "./graph.css";
 import { createContext, memo, useCallback, useContext, useEffect, useMemo, useRef, useSyncExternalStore, type JSX } from "react";
 import type { ExecutionStore, NodeState } from "../live/store";
-import { compact, duration } from "../parts/format";
+import { compact, duration, share } from "../parts/format";
 import { useNow } from "../parts/now";
 import { StateBar, StateGlyph, stateWord } from "../parts/state";
+import { FarPicture, nodeAt } from "./far";
 import { iconOf } from "./icons";
-import { CARD, type Definition, type DefinitionNode, type Picture, type Place } from "./model";
+import { CARD, curve, joinText, viewport, type Definition, type DefinitionNode, type Picture, type Place } from "./model";
 
 type Mark = "added" | "removed" | "changed";
-type CardData = { node: DefinitionNode; mark: Mark | undefined };
+type CardData = { node: DefinitionNode; mark: Mark | undefined; into: string[] };
 type FrameData = { split: string; name: string; depth: number };
 type WireData = { label: string | undefined; error: boolean; mark: Mark | undefined; route: Place[] | undefined };
 type CardNode = Node<CardData, "card">;
@@ -61,8 +62,11 @@ function Figures({ state }: { state: NodeState }): JSX.Element | null {
     const total = Object.values(state.counts).reduce((sum, each) => sum + each, 0);
     return (
       <span className="card-figures tabular">
-        <b>{compact(own)}</b>
-        {own < total && <span>of {compact(total)}</span>}
+        <span>
+          <b>{compact(own)}</b>
+          {own < total && `/${compact(total)}`}
+        </span>
+        {(state.active ?? 0) > 0 && <span>{compact(state.active ?? 0)} running</span>}
       </span>
     );
   }
@@ -72,7 +76,7 @@ function Figures({ state }: { state: NodeState }): JSX.Element | null {
       {state.attempts > 1 && <span title={`${state.attempts} attempts`}>×{state.attempts}</span>}
       {state.due !== null && state.state === "waiting" && <Countdown due={state.due} />}
       {active && state.startedAt !== null && <Elapsed since={state.startedAt} />}
-      {active && state.progress && <span>{state.progress}</span>}
+      {active && state.progress && <span className="card-progress clip">{state.progress}</span>}
       {state.endedAt !== null && state.startedAt !== null && state.state !== "skipped" && (
         <span>{duration(state.endedAt - state.startedAt)}</span>
       )}
@@ -80,10 +84,25 @@ function Figures({ state }: { state: NodeState }): JSX.Element | null {
   );
 }
 
+/** How many of its edges a join has got: `2 of 3`. Edges that were not followed do not count. */
+function Joined({ edges }: { edges: string[] }): JSX.Element | null {
+  const store = useContext(Store);
+  const subscribe = useCallback(
+    (listener: () => void) => {
+      const ends = edges.map((each) => store?.subscribe(`edge:${each}`, listener));
+      return () => ends.forEach((end) => end?.());
+    },
+    [store, edges],
+  );
+  const text = useSyncExternalStore(subscribe, () => joinText(edges.map((each) => store?.edge(each) ?? "pending")));
+  return text ? <span className="card-figures tabular">{text}</span> : null;
+}
+
 const Card = memo(function Card({ id, data, selected }: NodeProps<CardNode>): JSX.Element {
   const state = useKey(`node:${id}`, (store) => store.node(id));
   const Icon = iconOf(data.node.type);
   const shown = state?.state;
+  const part = state && shown === "running" && !state.counts ? share(state.progress ?? "") : null;
   return (
     <div className="flow-card" data-state={shown} data-selected={selected || undefined} data-mark={data.mark} data-plain={state === null || undefined}>
       <Handle type="target" position={Position.Left} isConnectable={false} />
@@ -97,6 +116,7 @@ const Card = memo(function Card({ id, data, selected }: NodeProps<CardNode>): JS
             <>
               <span className="card-state">{stateWord(shown ?? "pending")}</span>
               <Figures state={state} />
+              {data.into.length > 1 && (shown === "pending" || shown === "waiting") && !state.counts && <Joined edges={data.into} />}
             </>
           ) : (
             <span className="dim">{data.node.type}</span>
@@ -108,6 +128,11 @@ const Card = memo(function Card({ id, data, selected }: NodeProps<CardNode>): JS
       {state?.counts && (
         <span className="card-bar">
           <StateBar counts={state.counts} />
+        </span>
+      )}
+      {part !== null && (
+        <span className="card-bar">
+          <progress className="meter" max={1} value={part} aria-label={`Progress of ${data.node.name || id}`} />
         </span>
       )}
       <Handle type="source" position={Position.Right} isConnectable={false} />
@@ -129,23 +154,14 @@ const SplitBox = memo(function SplitBox({ data }: NodeProps<FrameNode>): JSX.Ele
           </span>
         )}
       </span>
+      {split && split.items > 0 && (
+        <span className="frame-bar">
+          <StateBar counts={split.counts} total={split.items} />
+        </span>
+      )}
     </div>
   );
 });
-
-/** A line through points: straight where they are level, an S elsewhere. */
-export function curve(points: readonly Place[]): string {
-  const [start, ...rest] = points;
-  if (!start) return "";
-  let before = start;
-  let path = `M${start.x} ${start.y}`;
-  for (const each of rest) {
-    const middle = (before.x + each.x) / 2;
-    path += Math.abs(before.y - each.y) < 0.5 ? `L${each.x} ${each.y}` : `C${middle} ${before.y} ${middle} ${each.y} ${each.x} ${each.y}`;
-    before = each;
-  }
-  return path;
-}
 
 const Line = memo(function Line({ id, sourceX, sourceY, targetX, targetY, data }: EdgeProps<Wire>): JSX.Element {
   const live = useKey(`edge:${id}`, (store) => store.edge(id));
@@ -177,69 +193,13 @@ const Line = memo(function Line({ id, sourceX, sourceY, targetX, targetY, data }
 const NODE_TYPES = { card: Card, frame: SplitBox };
 const EDGE_TYPES = { wire: Line };
 
-/** One picture of the whole graph, drawn instead of the cards when they are too small to read. */
-function FarPicture({ nodes, store }: { nodes: CardNode[]; store: ExecutionStore | null }): JSX.Element | null {
-  const far = useStore((state) => state.transform[2] < FAR_ZOOM);
-  const transform = useStore((state) => (state.transform[2] < FAR_ZOOM ? state.transform.join(",") : ""));
-  const size = useStore((state) => `${state.width}x${state.height}`);
-  const draw = useCallback(
-    (canvas: HTMLCanvasElement | null) => {
-      if (!canvas || !transform) return;
-      const [x = 0, y = 0, zoom = 1] = transform.split(",").map(Number);
-      const [width = 0, height = 0] = size.split("x").map(Number);
-      const ratio = window.devicePixelRatio || 1;
-      canvas.width = width * ratio;
-      canvas.height = height * ratio;
-      const pen = canvas.getContext("2d");
-      if (!pen) return;
-      pen.scale(ratio, ratio);
-      const style = getComputedStyle(canvas);
-      const colours: Record<string, string> = {};
-      const colour = (state: string): string => {
-        const name = { success: "--success", failed: "--failed", running: "--running", queued: "--running", waiting: "--waiting", retrying: "--waiting" }[state];
-        return (colours[state] ??= style.getPropertyValue(name ?? "--muted-line"));
-      };
-      for (const node of nodes) {
-        const state = store?.node(node.id).state ?? "pending";
-        pen.fillStyle = colour(state);
-        pen.beginPath();
-        pen.roundRect(node.position.x * zoom + x, node.position.y * zoom + y, CARD.width * zoom, CARD.height * zoom, 10 * zoom);
-        pen.fill();
-      }
-    },
-    [nodes, store, transform, size],
-  );
-  if (!far) return null;
-  return <canvas ref={draw} className="flow-far" aria-hidden="true" />;
-}
-
-const MARGIN = 56;
-const READABLE_ZOOM = 0.5;
+const NO_NODES: (CardNode | FrameNode)[] = [];
+const NO_EDGES: Wire[] = [];
 
 /** The node to look at first in a large graph: one that failed, else one that is active. */
 function attention(definition: Definition, store: ExecutionStore | null): string | undefined {
   const find = (...states: string[]): string | undefined => definition.nodes.find((each) => states.includes(store?.node(each.id).state ?? ""))?.id;
   return store ? (find("failed") ?? find("running", "retrying", "waiting")) : undefined;
-}
-
-/** The whole picture if it is readable then; otherwise the part around one node, or its beginning. */
-export function viewport(picture: Picture, width: number, height: number, focus: string | undefined): { x: number; y: number; zoom: number } {
-  const boxes = [...[...picture.places.values()].map((each) => ({ ...each, ...CARD })), ...picture.frames];
-  const left = Math.min(...boxes.map((each) => each.x));
-  const top = Math.min(...boxes.map((each) => each.y));
-  const wide = Math.max(...boxes.map((each) => each.x + each.width)) - left;
-  const high = Math.max(...boxes.map((each) => each.y + each.height)) - top;
-  const margin = Math.min(MARGIN, width / 12);
-  const fit = Math.min(1, (width - 2 * margin) / wide, (height - 2 * margin) / high);
-  if (fit >= READABLE_ZOOM) return { zoom: fit, x: (width - wide * fit) / 2 - left * fit, y: (height - high * fit) / 2 - top * fit };
-  const zoom = 0.8;
-  const at = focus === undefined ? undefined : picture.places.get(focus);
-  const y = high * zoom + 2 * margin <= height ? (height - high * zoom) / 2 - top * zoom : undefined;
-  if (!at) {
-    const first = [...picture.places.values()].reduce((a, b) => (b.x < a.x ? b : a));
-    return { zoom, x: margin - left * zoom, y: y ?? height / 2 - (first.y + CARD.height / 2) * zoom };
-  }
-  return { zoom, x: Math.min(margin - left * zoom, width / 2 - (at.x + CARD.width / 2) * zoom), y: y ?? height / 2 - (at.y + CARD.height / 2) * zoom };
 }
 
 type GraphProps = {
@@ -257,6 +217,8 @@ function Inner({ definition, picture, store = null, selected, onSelect, marks, l
   const flow = useReactFlow();
   const { cards, boxes } = useMemo(() => {
     const names = new Map(definition.nodes.map((each) => [each.id, each.name || each.id]));
+    const into = new Map<string, string[]>(definition.nodes.map((each) => [each.id, []]));
+    for (const edge of definition.edges) into.get(edge.dst)?.push(edge.id);
     const boxes: FrameNode[] = picture.frames.map((each) => ({
       id: `frame:${each.split}`,
       type: "frame",
@@ -281,6 +243,7 @@ function Inner({ definition, picture, store = null, selected, onSelect, marks, l
       data: {
         node,
         mark: marks?.nodes.get(node.id),
+        into: into.get(node.id) ?? [],
       },
       ariaLabel: `${node.name || node.id}, ${node.type}`,
     }));
@@ -301,6 +264,7 @@ function Inner({ definition, picture, store = null, selected, onSelect, marks, l
       data: { label: each.label, error: errors.has(each.id), mark: marks?.edges.get(each.id), route: picture.routes.get(each.id) },
     }));
   }, [definition, picture, marks]);
+  const far = useStore((state) => state.transform[2] < FAR_ZOOM);
   const size = useStore((state) => (state.width > 0 ? `${state.width}x${state.height}` : ""));
   const shown = useRef<Picture | null>(null);
   useEffect(() => {
@@ -314,8 +278,8 @@ function Inner({ definition, picture, store = null, selected, onSelect, marks, l
     <Store.Provider value={store}>
       <ReactFlow
         className="flow"
-        nodes={nodes}
-        edges={edges}
+        nodes={far ? NO_NODES : nodes}
+        edges={far ? NO_EDGES : edges}
         nodeTypes={NODE_TYPES}
         edgeTypes={EDGE_TYPES}
         nodesDraggable={false}
@@ -325,7 +289,7 @@ function Inner({ definition, picture, store = null, selected, onSelect, marks, l
         minZoom={0.03}
         maxZoom={1.6}
         onNodeClick={(_, node) => node.type === "card" && onSelect?.(node.id)}
-        onPaneClick={() => onSelect?.(null)}
+        onPaneClick={(event) => onSelect?.(far ? nodeAt(picture, flow.screenToFlowPosition({ x: event.clientX, y: event.clientY })) : null)}
         onKeyDown={(event) => {
           const node = event.target instanceof Element ? event.target.closest(".react-flow__node-card") : null;
           if (node && (event.key === "Enter" || event.key === " ")) {
@@ -338,9 +302,18 @@ function Inner({ definition, picture, store = null, selected, onSelect, marks, l
         colorMode="system"
       >
         <Background gap={22} size={1.4} color="var(--grid-dot)" />
-        {controls && <Controls showInteractive={false} position="bottom-left" />}
-        {controls && cards.length > 30 && <MiniMap pannable zoomable nodeColor="var(--line-strong)" maskColor="transparent" ariaLabel="Map of the graph" />}
-        <FarPicture nodes={cards} store={store} />
+        {controls && (
+          <Controls
+            showInteractive={false}
+            position="bottom-left"
+            onFitView={() => {
+              const [width = 0, height = 0] = size.split("x").map(Number);
+              void flow.setViewport(viewport(picture, width, height, undefined, true));
+            }}
+          />
+        )}
+        {controls && !far && cards.length > 30 && <MiniMap pannable zoomable nodeColor="var(--line-strong)" maskColor="transparent" ariaLabel="Map of the graph" />}
+        {far && <FarPicture definition={definition} picture={picture} store={store} />}
       </ReactFlow>
     </Store.Provider>
   );

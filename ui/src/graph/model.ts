@@ -41,7 +41,11 @@ const DEFAULT_KINDS: Record<string, Kind> = {
 export function bodies(definition: Definition, kinds: Record<string, Kind> = DEFAULT_KINDS): Map<string, Set<string>> {
   const types = new Map(definition.nodes.map((each) => [each.id, each.type]));
   const next = new Map<string, string[]>();
-  for (const edge of definition.edges) next.set(edge.src, [...(next.get(edge.src) ?? []), edge.dst]);
+  for (const { src, dst } of definition.edges) {
+    const known = next.get(src);
+    if (known) known.push(dst);
+    else next.set(src, [dst]);
+  }
   const kind = (id: string): Kind | undefined => kinds[types.get(id) ?? ""];
   const found = new Map<string, Set<string>>();
   for (const node of definition.nodes) {
@@ -134,17 +138,70 @@ export function arrange(definition: Definition): Map<string, Place> {
   return new Map(ids.map((id) => [id, { x: (layer.get(id) ?? 0) * (CARD.width + GAP.x), y: Math.round(y.get(id) ?? 0) }]));
 }
 
+export type OutlineEntry = { id: string; from: string[]; to: { id: string; label: string | undefined }[] };
+const OUTLINES = new WeakMap<Definition, OutlineEntry[]>();
+
 /** The graph as sentences, one per node in topological order: the twin of the picture. */
-export function outline(definition: Definition): { id: string; from: string[]; to: { id: string; label: string | undefined }[] }[] {
+export function outline(definition: Definition): OutlineEntry[] {
+  const known = OUTLINES.get(definition);
+  if (known) return known;
   const places = arrange(definition);
   const order = [...definition.nodes].sort((a, b) => {
     const one = places.get(a.id) as Place;
     const two = places.get(b.id) as Place;
     return one.x - two.x || one.y - two.y;
   });
-  return order.map((node) => ({
-    id: node.id,
-    from: definition.edges.filter((each) => each.dst === node.id).map((each) => each.src),
-    to: definition.edges.filter((each) => each.src === node.id).map((each) => ({ id: each.dst, label: each.label })),
-  }));
+  const entries = new Map(order.map(({ id }): [string, OutlineEntry] => [id, { id, from: [], to: [] }]));
+  for (const each of definition.edges) {
+    entries.get(each.dst)?.from.push(each.src);
+    entries.get(each.src)?.to.push({ id: each.dst, label: each.label });
+  }
+  const found = [...entries.values()];
+  OUTLINES.set(definition, found);
+  return found;
+}
+
+/** What a join has got of the edges that can still arrive; empty before the first has. */
+export function joinText(edges: readonly string[]): string {
+  const arrived = edges.filter((each) => each === "alive" || each === "error").length;
+  const possible = edges.filter((each) => each !== "dead").length;
+  return arrived > 0 && arrived < possible ? `${arrived} of ${possible}` : "";
+}
+
+/** A line through points: straight where they are level, an S elsewhere. */
+export function curve(points: readonly Place[]): string {
+  const [start, ...rest] = points;
+  if (!start) return "";
+  let before = start;
+  let path = `M${start.x} ${start.y}`;
+  for (const each of rest) {
+    const middle = (before.x + each.x) / 2;
+    path += Math.abs(before.y - each.y) < 0.5 ? `L${each.x} ${each.y}` : `C${middle} ${before.y} ${middle} ${each.y} ${each.x} ${each.y}`;
+    before = each;
+  }
+  return path;
+}
+
+const MARGIN = 56;
+const READABLE_ZOOM = 0.5;
+
+/** The whole picture if it is readable then, or if `whole` asks for it; otherwise the part around one node, or its beginning. */
+export function viewport(picture: Picture, width: number, height: number, focus: string | undefined, whole = false): { x: number; y: number; zoom: number } {
+  const boxes = [...[...picture.places.values()].map((each) => ({ ...each, ...CARD })), ...picture.frames];
+  const left = Math.min(...boxes.map((each) => each.x));
+  const top = Math.min(...boxes.map((each) => each.y));
+  const wide = Math.max(...boxes.map((each) => each.x + each.width)) - left;
+  const high = Math.max(...boxes.map((each) => each.y + each.height)) - top;
+  if (boxes.length === 0) return { x: 0, y: 0, zoom: 1 };
+  const margin = Math.min(MARGIN, width / 12);
+  const fit = Math.min(1, (width - 2 * margin) / wide, (height - 2 * margin) / high);
+  if (whole || fit >= READABLE_ZOOM) return { zoom: fit, x: (width - wide * fit) / 2 - left * fit, y: (height - high * fit) / 2 - top * fit };
+  const zoom = 0.8;
+  const at = focus === undefined ? undefined : picture.places.get(focus);
+  const y = high * zoom + 2 * margin <= height ? (height - high * zoom) / 2 - top * zoom : undefined;
+  if (!at) {
+    const first = [...picture.places.values()].reduce((a, b) => (b.x < a.x ? b : a));
+    return { zoom, x: margin - left * zoom, y: y ?? height / 2 - (first.y + CARD.height / 2) * zoom };
+  }
+  return { zoom, x: Math.min(margin - left * zoom, width / 2 - (at.x + CARD.width / 2) * zoom), y: y ?? height / 2 - (at.y + CARD.height / 2) * zoom };
 }

@@ -120,12 +120,14 @@ function Split({
     retry: false,
     placeholderData: (before) => before,
   });
-  const open = (index: number): void => set({ item: [scope, `${split}:${index}`].filter(Boolean).join("/"), view: null, split: null, by: null, of: null, status: null, code: null });
+  // An item opens with the node that needs attention, so that its error is in view at once.
+  const open = (index: number, wanted?: string): void =>
+    set({ item: [scope, `${split}:${index}`].filter(Boolean).join("/"), view: null, split: null, by: null, of: null, status: null, code: null, ...(wanted ? { node: wanted } : {}) });
   if (facets.isError) {
     const missing = (facets.error as { status?: number }).status === 404;
     return missing ? (
       <Blank icon={Grid3x3} title="No items yet">
-        The split has not run, or had nothing to split.
+        The split has not run, or its list was empty.
       </Blank>
     ) : (
       <Failure error={facets.error} retry={() => void facets.refetch()} />
@@ -178,7 +180,7 @@ function Split({
         )}
       </div>
       <Heat bytes={packed.data} legend={facets.data.legend} by={by} codes={facets.data.codes} onOpen={open} label={`${count(facets.data.items || total)} items of ${split}`} />
-      <List path={path} query={{ ...chosen, ...(status.length ? { status } : {}), ...(code ? { code } : {}) }} live={live} onOpen={(each) => open(each)} />
+      <List path={path} query={{ ...chosen, ...(status.length ? { status } : {}), ...(code ? { code } : {}) }} live={live} onOpen={open} />
     </>
   );
 }
@@ -280,7 +282,13 @@ function Heat({
   );
 }
 
-function List({ path, query, live, onOpen }: { path: { execution: string; node: string }; query: Record<string, unknown>; live: boolean; onOpen: (index: number) => void }): JSX.Element {
+/** The node of an item that failed, or else the one that is under way. */
+function worstNode(nodes: Record<string, string>): string | undefined {
+  const find = (...states: string[]): string | undefined => Object.entries(nodes).find(([, state]) => states.includes(state))?.[0];
+  return find("failed") ?? find("retrying", "running", "waiting");
+}
+
+function List({ path, query, live, onOpen }: { path: { execution: string; node: string }; query: Record<string, unknown>; live: boolean; onOpen: (index: number, node?: string) => void }): JSX.Element {
   const list = useInfiniteQuery({
     queryKey: ["items", path, query],
     initialPageParam: "",
@@ -315,17 +323,19 @@ function List({ path, query, live, onOpen }: { path: { execution: string; node: 
           const each = rows[item.index] as Schemas["SplitItemView"];
           return (
             <li key={each.index} className="item-row" style={{ transform: `translateY(${item.start}px)`, blockSize: ROW }}>
-              <button type="button" className="item-button" onClick={() => onOpen(each.index)}>
+              <button type="button" className="item-button" onClick={() => onOpen(each.index, worstNode(each.nodes))}>
                 <code className="tabular">{each.item}</code>
                 <StatePill state={each.state} />
                 {each.code && <code className="error-line clip">{each.code}</code>}
                 <span className="push row dim">
                   {each.attempts > 1 && <span>×{each.attempts}</span>}
-                  {Object.entries(each.nodes).map(([name, state]) => (
-                    <span key={name} title={`${name}: ${stateWord(state)}`}>
-                      <StateGlyph state={state} size={13} />
-                    </span>
-                  ))}
+                  <span className="row item-glyphs">
+                    {Object.entries(each.nodes).map(([name, state]) => (
+                      <span key={name} title={`${name}: ${stateWord(state)}`}>
+                        <StateGlyph state={state} size={13} />
+                      </span>
+                    ))}
+                  </span>
                   <span className="tabular" style={{ minInlineSize: 56, textAlign: "end" }}>
                     {each.duration_ms === null ? "–" : duration(each.duration_ms)}
                   </span>

@@ -1,73 +1,79 @@
-/** The live stream of all executions, shared by every screen of the page, and the state of the connection. */
+/** The live stream of all executions, shared by every screen and every tab, and the state of the connection. */
 import { useEffect, useSyncExternalStore } from "react";
 import type { ExecutionView } from "../api/client";
 import { session } from "../api/client";
+import { Shared } from "./shared";
 import { SseReader } from "./sse";
 
 export type Link = "connecting" | "live" | "lost" | "none";
-type Listener = (event: { kind: "execution"; execution: ExecutionView } | { kind: "missed" }) => void;
+type Change = { kind: "execution"; execution: ExecutionView } | { kind: "missed" };
+type Message = Change | { kind: "link"; link: Link; lostAt: number };
+type Listener = (event: Change) => void;
 
-const HIDDEN_MS = 60_000;
+export const HIDDEN_MS = 60_000;
 
 class Connection {
   state: Link = "connecting";
   lostAt = 0;
-  private reader: SseReader | null = null;
   private listeners = new Set<Listener>();
   private watchers = new Set<() => void>();
   private timer: ReturnType<typeof setTimeout> | undefined;
+  private stream = new Shared<Message>(
+    "rune-events",
+    (emit) => this.open(emit),
+    (message) => this.take(message),
+    () => ({ kind: "link", link: this.state, lostAt: this.lostAt }),
+  );
 
   start(): void {
     document.addEventListener("visibilitychange", this.onVisibility);
-    session.subscribe(() => (session.needed ? this.stop() : this.open()));
-    window.addEventListener("offline", () => this.set("lost"));
-    this.open();
+    session.subscribe(() => (session.needed ? this.stream.leave() : this.stream.join()));
+    window.addEventListener("offline", () => this.set("lost", Date.now()));
+    if (!session.needed) this.stream.join();
   }
 
-  private open(): void {
-    if (this.reader || session.needed) return;
-    this.reader = new SseReader("/api/v1/events", {
+  private open(emit: (message: Message) => void): () => void {
+    // A tab that takes the stream over, or reconnects, may have missed changes in between.
+    let missed = this.state === "live" || this.state === "lost";
+    const reader = new SseReader("/api/v1/events", {
       onEvent: ({ event, data }) => {
-        if (event === "missed") this.emit({ kind: "missed" });
-        if (event === "execution") this.emit({ kind: "execution", execution: JSON.parse(data) as ExecutionView });
+        if (event === "missed") emit({ kind: "missed" });
+        if (event === "execution") emit({ kind: "execution", execution: JSON.parse(data) as ExecutionView });
       },
       onState: (state) => {
         if (state === "open") {
-          const back = this.state === "lost";
-          this.set("live");
-          if (back) this.emit({ kind: "missed" });
+          emit({ kind: "link", link: "live", lostAt: 0 });
+          if (missed) emit({ kind: "missed" });
         } else if (state === "lost") {
-          this.set("lost");
+          missed = true;
+          emit({ kind: "link", link: "lost", lostAt: this.state === "lost" ? this.lostAt : Date.now() });
         } else if (state === "ended") {
-          this.set("none");
+          emit({ kind: "link", link: "none", lostAt: 0 });
         }
       },
     });
+    return () => reader.close();
   }
 
-  private stop(): void {
-    this.reader?.close();
-    this.reader = null;
+  private take(message: Message): void {
+    if (message.kind === "link") return this.set(message.link, message.lostAt);
+    for (const listener of this.listeners) listener(message);
   }
 
-  /** A hidden page closes its stream after a minute and reads the lists again when it is shown. */
+  /** A hidden page leaves the stream to others after a minute, and reads the lists again when it is shown. */
   private onVisibility = (): void => {
     clearTimeout(this.timer);
     if (document.hidden) {
-      this.timer = setTimeout(() => this.stop(), HIDDEN_MS);
-    } else if (!this.reader) {
-      this.open();
-      this.emit({ kind: "missed" });
+      this.timer = setTimeout(() => this.stream.leave(), HIDDEN_MS);
+    } else if (!this.stream.joined && !session.needed) {
+      this.stream.join();
+      this.take({ kind: "missed" });
     }
   };
 
-  private emit(event: Parameters<Listener>[0]): void {
-    for (const listener of this.listeners) listener(event);
-  }
-
-  private set(state: Link): void {
+  private set(state: Link, lostAt: number): void {
     if (state === this.state) return;
-    if (state === "lost") this.lostAt = Date.now();
+    this.lostAt = lostAt;
     this.state = state;
     for (const watcher of this.watchers) watcher();
   }

@@ -22,15 +22,17 @@ export type NodeState = {
   due: number | null;
   /** Counts by state over all items, for nodes inside splits. */
   counts: Record<string, number> | null;
-  /** What the running attempt last reported. */
+  /** What the running attempt last reported, and the worker that runs it. */
   progress?: string | null;
+  worker?: string | null;
+  /** How many items a worker runs at the moment, for nodes inside splits. */
+  active?: number;
 };
 
 /** Which nodes run at the moment, and the lines they logged; it has no number and is not repeated. */
-export type Now = {
-  running: { node_id: string; lineage: Frame[]; attempt: number; since: string; worker: string; progress: string | null }[];
-  lines: { node_id: string; lineage: Frame[]; attempt: number; at: string; level: string; message: string }[];
-};
+export type Running = { node_id: string; lineage: Frame[]; attempt: number; since: string; worker: string; progress: string | null };
+export type Line = { at: string; level: string; message: string };
+export type Now = { running: Running[]; lines: (Line & { node_id: string; lineage: Frame[]; attempt: number })[] };
 
 /** The items of a split: how many there are, how many ended, node runs per second, and items by their worst state. */
 export type SplitState = { items: number; ended: number; rate: number; counts: Record<string, number> };
@@ -49,6 +51,8 @@ export type Snapshot = {
 export const ENDED = new Set(["completed", "failed", "halted", "cancelled"]);
 const UNKNOWN: NodeState = { state: "pending", attempts: 0, startedAt: null, endedAt: null, due: null, counts: null };
 const MAX_KEPT_EVENTS = 500;
+const MAX_KEPT_LINES = 500;
+const NO_LINES: Line[] = [];
 const WORST = ["failed", "retrying", "running", "waiting", "queued", "cancelled", "success", "skipped", "pending"];
 
 /** The state that stands for many: the one that needs most attention. */
@@ -93,6 +97,18 @@ export function foldStatus(before: string, event: LiveEvent): string {
   return change === "resumed" || change === "accepted" ? "running" : before;
 }
 
+/** A lineage as the address writes it: `users:5/orders:2`. */
+export function lineageText(lineage: readonly { split_node_id: string; item_index: number }[]): string {
+  return lineage.map((each) => `${each.split_node_id}:${each.item_index}`).join("/");
+}
+
+/** Stored lines, and behind them those that were told since. */
+export function joinLines(stored: readonly Line[], told: readonly Line[]): Line[] {
+  const last = stored.at(-1)?.at ?? "";
+  const same = new Set(stored.filter((each) => each.at === last).map((each) => each.message));
+  return [...stored, ...told.filter((each) => each.at > last || (each.at === last && !same.has(each.message)))];
+}
+
 type Schedule = (callback: () => void) => void;
 
 export class ExecutionStore {
@@ -101,13 +117,21 @@ export class ExecutionStore {
   loaded = false;
   events: LiveEvent[] = [];
   private nodes = new Map<string, NodeState>();
+  /** What runs at the moment, laid over the states of the snapshot and of the events. */
+  private running = new Map<string, NodeState>();
+  private lines = new Map<string, Line[]>();
+  private told: Running[] = [];
   private edges = new Map<string, string>();
   private splits = new Map<string, SplitState>();
   private listeners = new Map<string, Set<() => void>>();
   private dirty = new Set<string>();
   private scheduled = false;
 
-  constructor(private readonly schedule: Schedule = (callback) => requestAnimationFrame(callback)) {}
+  /** `scope` is the item that the store shows; empty for the whole execution. */
+  constructor(
+    private readonly schedule: Schedule = (callback) => requestAnimationFrame(callback),
+    private readonly scope = "",
+  ) {}
 
   load(snapshot: Snapshot): void {
     // A snapshot that was read before newer events arrived would take them back.
@@ -119,6 +143,7 @@ export class ExecutionStore {
     this.replace(this.nodes, snapshot.nodes, "node");
     this.replace(this.edges, snapshot.edges, "edge");
     this.replace(this.splits, snapshot.splits, "split");
+    this.overlay(ENDED.has(snapshot.status) ? [] : this.told);
     this.touch("loaded");
   }
 
@@ -146,6 +171,8 @@ export class ExecutionStore {
       const after = foldNode(before, event);
       if (after !== before) {
         this.nodes.set(event.node_id, after);
+        // The attempt that was told to run is over; the next report names the attempts that run then.
+        this.overlay(this.told.filter((each) => each.node_id !== event.node_id || each.lineage.length > 0));
         this.touch(`node:${event.node_id}`);
       }
     }
@@ -164,27 +191,53 @@ export class ExecutionStore {
         this.touch(`node:${id}`);
       }
     }
+    this.overlay(this.told);
   }
 
-  /** Shows the nodes that run at the moment; a node that has ended meanwhile stays ended. */
+  /** Shows the nodes that run at the moment, and keeps the lines that they logged. */
   now({ running, lines }: Now): void {
-    for (const each of running) {
-      const before = this.nodes.get(each.node_id) ?? UNKNOWN;
-      if (each.lineage.length > 0 || before.endedAt !== null) continue;
-      this.nodes.set(each.node_id, {
+    this.overlay(running);
+    for (const { node_id, lineage, attempt, ...line } of lines) {
+      const key = `${node_id}|${lineageText(lineage)}|${attempt}`;
+      this.lines.set(key, [...(this.lines.get(key) ?? []), line].slice(-MAX_KEPT_LINES));
+    }
+    for (const id of new Set(lines.map((each) => each.node_id))) this.touch(`log:${id}`);
+  }
+
+  /** Lays what runs over the known states. A node that has ended meanwhile stays ended. */
+  private overlay(told: Running[]): void {
+    this.told = told;
+    const found = new Map<string, NodeState>();
+    for (const each of told) {
+      const before = found.get(each.node_id) ?? this.nodes.get(each.node_id) ?? UNKNOWN;
+      const item = lineageText(each.lineage);
+      if (item !== "" && item !== this.scope) {
+        if (before.counts) found.set(each.node_id, { ...before, active: (before.active ?? 0) + 1, progress: each.progress });
+        continue;
+      }
+      if (before.endedAt !== null) continue;
+      found.set(each.node_id, {
         ...before,
         state: "running",
         attempts: Math.max(before.attempts, each.attempt),
         startedAt: before.startedAt ?? Date.parse(each.since),
         progress: each.progress,
+        worker: each.worker,
+        due: null,
       });
-      this.touch(`node:${each.node_id}`);
     }
-    for (const id of new Set(lines.map((each) => each.node_id))) this.touch(`log:${id}`);
+    const ids = new Set([...this.running.keys(), ...found.keys()]);
+    this.running = found;
+    for (const id of ids) this.touch(`node:${id}`);
   }
 
   node(id: string): NodeState {
-    return this.nodes.get(id) ?? UNKNOWN;
+    return this.running.get(id) ?? this.nodes.get(id) ?? UNKNOWN;
+  }
+
+  /** The lines that an attempt logged while this page was open. */
+  log(node: string, item: string, attempt: number): Line[] {
+    return this.lines.get(`${node}|${item}|${attempt}`) ?? NO_LINES;
   }
 
   edge(id: string): string {
@@ -195,6 +248,7 @@ export class ExecutionStore {
     return this.splits.get(id);
   }
 
+  /** Calls back when the value of a key has changed; `*` stands for any. */
   subscribe(key: string, listener: () => void): () => void {
     let known = this.listeners.get(key);
     if (!known) this.listeners.set(key, (known = new Set()));
@@ -210,7 +264,7 @@ export class ExecutionStore {
       this.scheduled = false;
       const keys = [...this.dirty];
       this.dirty.clear();
-      for (const each of keys) for (const listener of this.listeners.get(each) ?? []) listener();
+      for (const each of [...keys, "*"]) for (const listener of this.listeners.get(each) ?? []) listener();
     });
   }
 }

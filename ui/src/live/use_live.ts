@@ -2,20 +2,29 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useCallback, useEffect, useMemo, useState, useSyncExternalStore } from "react";
 import { readSnapshot } from "./snapshot";
-import { SseReader } from "./sse";
+import { HIDDEN_MS } from "./connection";
+import { takeStream } from "./shared";
+import { SseReader, type ServerEvent } from "./sse";
 import { ENDED, ExecutionStore, type LiveEvent, type NodeState, type Now, type Rollup } from "./store";
 
 const REFRESH_MS = 350;
+const POLL_MS = 2_000;
+const BURST_MS = 40;
 
 export function useLiveExecution(id: string, at: number | null, lineage: string | null): { store: ExecutionStore; error: Error | null } {
   const client = useQueryClient();
   // A replayed moment has a store of its own, so that going back to the present shows the present.
-  const store = useMemo(() => new ExecutionStore(), [id, at, lineage]); // eslint-disable-line react-hooks/exhaustive-deps
+  const store = useMemo(() => new ExecutionStore(undefined, lineage ?? ""), [id, at, lineage]); // eslint-disable-line react-hooks/exhaustive-deps
   const [error, setError] = useState<Error | null>(null);
   useEffect(() => {
     const abort = new AbortController();
     let reader: SseReader | null = null;
+    let release: (() => void) | null = null;
     let timer: ReturnType<typeof setTimeout> | undefined;
+    let poll: ReturnType<typeof setTimeout> | undefined;
+    let hidden: ReturnType<typeof setTimeout> | undefined;
+    let late: ReturnType<typeof setTimeout> | undefined;
+    const touched = new Set<string>();
     const load = async (): Promise<void> => {
       store.load(await readSnapshot(id, { at, lineage }, abort.signal));
       setError(null);
@@ -27,42 +36,71 @@ export function useLiveExecution(id: string, at: number | null, lineage: string 
         load().catch(() => {});
       }, REFRESH_MS);
     };
-    const follow = (): void => {
-      if (at !== null || abort.signal.aborted) return;
+    const stop = (): void => {
+      clearTimeout(poll);
+      reader?.close();
+      release?.();
+      reader = release = null;
+    };
+    const onEvent = ({ event, data }: ServerEvent): void => {
+      if (event === "rollup") {
+        // The counts of all items do not belong into a view of one item.
+        if (lineage === null) store.rollup((JSON.parse(data) as { splits: Rollup[] }).splits);
+        return reload();
+      }
+      if (event === "now") return store.now(JSON.parse(data) as Now);
+      if (event !== "message") return;
+      const parsed = JSON.parse(data) as LiveEvent;
+      if (!store.apply(parsed)) return;
+      reload();
+      if (parsed.kind.startsWith("execution.")) void client.invalidateQueries({ queryKey: ["execution", id] });
+      touched.add(parsed.node_id ?? "");
+      // Once per burst: hundreds of events can arrive in one piece.
+      late ??= setTimeout(() => {
+        late = undefined;
+        const ids = new Set(touched);
+        touched.clear();
+        void client.invalidateQueries({ predicate: ({ queryKey: [kind, of, node] }) => of === id && (kind === "explain" || (kind === "run" && ids.has(node as string))) });
+      }, BURST_MS);
+    };
+    const follow = async (): Promise<void> => {
+      if (at !== null || abort.signal.aborted || reader || ENDED.has(store.status)) return;
+      const place = await takeStream();
+      if (abort.signal.aborted || reader) return place?.();
+      if (!place) {
+        // Other tabs use all streams: this one reads the state again and again until a stream is free.
+        poll = setTimeout(() => void load().then(() => client.invalidateQueries({ queryKey: ["execution", id] })).catch(() => {}).then(follow), POLL_MS);
+        return;
+      }
+      release = place;
       reader = new SseReader(`/api/v1/executions/${id}/events?view=rollup&after=${store.number}`, {
-        onEvent: ({ event, data }) => {
-          if (event === "rollup") {
-            // The counts of all items do not belong into a view of one item.
-            if (lineage === null) store.rollup((JSON.parse(data) as { splits: Rollup[] }).splits);
-            reload();
-            return;
-          }
-          if (event === "now") return store.now(JSON.parse(data) as Now);
-          if (event !== "message") return;
-          const parsed = JSON.parse(data) as LiveEvent;
-          if (!store.apply(parsed)) return;
-          reload();
-          if (parsed.kind.startsWith("execution.")) void client.invalidateQueries({ queryKey: ["execution", id] });
-          void client.invalidateQueries({ queryKey: ["run", id, parsed.node_id ?? ""] });
-          void client.invalidateQueries({ queryKey: ["explain", id] });
-        },
+        onEvent,
         onState: (state) => {
-          if (state === "ended") reload();
+          if (state !== "ended") return;
+          reload();
+          stop();
         },
       });
     };
-    load().then(
-      () => {
-        if (!ENDED.has(store.status)) follow();
-      },
-      (problem: Error) => {
+    const begin = (): void => {
+      load().then(follow, (problem: Error) => {
         if (!abort.signal.aborted) setError(problem);
-      },
-    );
+      });
+    };
+    const onVisibility = (): void => {
+      clearTimeout(hidden);
+      if (document.hidden) hidden = setTimeout(stop, HIDDEN_MS);
+      else if (!reader && store.loaded) begin();
+    };
+    begin();
+    document.addEventListener("visibilitychange", onVisibility);
     return () => {
       abort.abort();
+      document.removeEventListener("visibilitychange", onVisibility);
       clearTimeout(timer);
-      reader?.close();
+      clearTimeout(hidden);
+      clearTimeout(late);
+      stop();
     };
   }, [store, id, at, lineage, client]);
   return { store, error };

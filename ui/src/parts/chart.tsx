@@ -2,10 +2,21 @@
 import { useEffect, useRef, type JSX } from "react";
 import UPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
+import { count } from "./format";
 import { useTheme } from "./theme";
 
 const COLOURS = ["--accent", "--success", "--running", "--waiting", "--paused", "--failed"];
 const HEIGHT = 180;
+
+/** The shown time: five minutes at least, so that one value is no chart of years. */
+function span(times: readonly number[]): [number, number] {
+  const last = times.at(-1) ?? Date.now() / 1000;
+  return [Math.min(times[0] ?? last, last - 300), last];
+}
+
+function timeOfDay(seconds: number, exact: boolean): string {
+  return new Date(seconds * 1000).toLocaleTimeString(undefined, { hour: "numeric", minute: "2-digit", ...(exact ? { second: "2-digit" } : {}) });
+}
 
 export function Chart({ times, series }: { times: number[]; series: { name: string; values: number[] }[] }): JSX.Element {
   const host = useRef<HTMLDivElement>(null);
@@ -26,9 +37,18 @@ export function Chart({ times, series }: { times: number[]; series: { name: stri
         height: HEIGHT,
         legend: { live: true },
         cursor: { points: { size: 6 } },
-        scales: { x: { range: (_, min, max) => [Math.min(min, max - 300), max] }, y: { range: (_, __, max) => [0, Math.max(5, max)] } },
-        axes: [axis, { ...axis, size: 48 }],
-        series: [{}, ...names.split("\n").map((name, index) => ({ label: name, stroke: colour(COLOURS[index % COLOURS.length] ?? "--accent"), width: 2 }))],
+        scales: { x: { range: () => span(data.current[0] as number[]) }, y: { range: (_, __, max) => [0, Math.max(5, max)] } },
+        axes: [{ ...axis, values: (_, splits, __, ___, step) => splits.map((each) => timeOfDay(each, step < 60)) }, { ...axis, size: 48 }],
+        // Without a cursor the legend has the newest values.
+        series: [
+          { label: "Time", value: (_, at) => (at === null ? "now" : timeOfDay(at, true)) },
+          ...names.split("\n").map((name, index) => ({
+            label: name,
+            stroke: colour(COLOURS[index % COLOURS.length] ?? "--accent"),
+            width: 2,
+            value: (plot: UPlot, value: number | null) => count(value ?? plot.data[index + 1]?.at(-1) ?? 0),
+          })),
+        ],
       },
       data.current,
       element,

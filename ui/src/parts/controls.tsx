@@ -208,7 +208,7 @@ export function Failure({ error, retry }: { error: unknown; retry?: () => void }
   }
   if (problem.status === 404 || problem.status === 410) {
     return (
-      <Blank icon={SearchX} title={problem.status === 410 ? "This is gone" : "Not found"}>
+      <Blank icon={SearchX} title={problem.status === 410 ? "No longer available" : "Not found"}>
         <Sentence text={problem.message} />
       </Blank>
     );

@@ -3,6 +3,8 @@ import { X } from "lucide-react";
 import { useEffect, useId, useRef, type JSX, type ReactNode } from "react";
 import { IconButton } from "./controls";
 
+const FIELDS = ".dialog-body :is(input, textarea, select):not(:disabled, [type=hidden], [type=checkbox], [type=radio])";
+
 export function Dialog({
   title,
   lead,
@@ -24,7 +26,11 @@ export function Dialog({
   const id = useId();
   useEffect(() => {
     const element = dialog.current;
-    if (element && !element.open) element.showModal();
+    if (element && !element.open) {
+      element.showModal();
+      // The native element focuses its first control, which is the one that closes it.
+      element.querySelector<HTMLElement>(FIELDS)?.focus();
+    }
     return () => element?.close();
   }, []);
   return (

@@ -79,3 +79,11 @@ export function epoch(iso: string | null | undefined): number | null {
 export function shortId(id: string): string {
   return id.length <= 14 ? id : `…${id.slice(-10)}`;
 }
+
+/** The part of the work that a report of progress names: `40%`, `3 of 12` or `3/12`; null if it names none. */
+export function share(progress: string): number | null {
+  const percent = /(\d+(?:\.\d+)?) ?%/.exec(progress);
+  if (percent) return Math.min(1, Number(percent[1]) / 100);
+  const counted = /(\d+) ?(?:of|\/) ?(\d+)/.exec(progress);
+  return counted && Number(counted[2]) > 0 ? Math.min(1, Number(counted[1]) / Number(counted[2])) : null;
+}

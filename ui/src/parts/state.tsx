@@ -101,11 +101,11 @@ export function StateGlyph({ state, size = 16 }: { state: string; size?: number 
   );
 }
 
-export function StatePill({ state, size }: { state: string; size?: "large" }): JSX.Element {
+export function StatePill({ state, size, text }: { state: string; size?: "large"; text?: string }): JSX.Element {
   return (
     <span className="pill" data-state={state} data-size={size}>
       <StateGlyph state={state} size={size === "large" ? 15 : 13} />
-      {stateWord(state)}
+      {text ?? stateWord(state)}
     </span>
   );
 }

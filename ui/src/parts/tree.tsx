@@ -1,6 +1,7 @@
 /** A JSON value as a tree. Long lists and strings are shown in pieces, so that large values stay cheap. */
 import { ChevronDown, ChevronRight } from "lucide-react";
 import { useState, type JSX } from "react";
+import { FileLink, fileOf } from "./file_link";
 import { count, plural } from "./format";
 
 const PIECE = 100;
@@ -51,6 +52,7 @@ function Branch({ name, value, depth, open }: { name?: string | undefined; value
   }
   const entries: [string, Json][] = Array.isArray(value) ? value.map((each, index) => [String(index), each]) : Object.entries(value);
   const limit = pieces * PIECE;
+  const file = Array.isArray(value) ? null : fileOf(value);
   return (
     <li>
       <div className="tree-line">
@@ -65,6 +67,7 @@ function Branch({ name, value, depth, open }: { name?: string | undefined; value
         </button>
         {name !== undefined && <span className="tree-key">{name}:</span>}
         <span className="dim">{summary(value)}</span>
+        {file && <FileLink file={file} />}
       </div>
       {shown && entries.length > 0 && (
         <ul>

@@ -1,43 +1,17 @@
 /** Actions on one execution. Each dialog makes its idempotency key when it opens, so that a double click acts once. */
-import { useQueryClient } from "@tanstack/react-query";
-import { useState, type JSX, type ReactNode } from "react";
-import { useLocation } from "wouter";
-import { api, newKey, read, type ExecutionDetail } from "../api/client";
+import { useState, type JSX } from "react";
+import { api, read, type ExecutionDetail } from "../api/client";
 import { Button, Field, Input, Notice } from "../parts/controls";
 import { Dialog } from "../parts/dialog";
 import { plural } from "../parts/format";
-import { say } from "../parts/toasts";
 import { JsonField, parseJson } from "../forms/json_field";
+import { Foot, useAct } from "./act";
+import { RerunDialog } from "./rerun";
 
 export type Act =
   | { kind: "retry" | "retry_items" | "cancel" }
   | { kind: "rerun"; node: string; item: string | null }
   | { kind: "signal"; name: string; item: string | null };
-
-function useAct(execution: ExecutionDetail, onClose: () => void) {
-  const client = useQueryClient();
-  const [, navigate] = useLocation();
-  const [key] = useState(newKey);
-  const [busy, setBusy] = useState(false);
-  const [error, setError] = useState<string | null>(null);
-  const run = (work: () => Promise<{ text: string; to?: string }>): void => {
-    setBusy(true);
-    setError(null);
-    work().then(
-      ({ text, to }) => {
-        void client.invalidateQueries({ queryKey: ["execution", execution.execution_id] });
-        say("success", text, to ? { to: `/executions/${execution.execution_id}`, text: "Back to the former one" } : undefined);
-        onClose();
-        if (to) navigate(`/executions/${to}`);
-      },
-      (problem: Error) => {
-        setError(problem.message);
-        setBusy(false);
-      },
-    );
-  };
-  return { key, busy, error, run };
-}
 
 export function ActionDialog({ act, execution, onClose }: { act: Act; execution: ExecutionDetail; onClose: () => void }): JSX.Element {
   switch (act.kind) {
@@ -50,17 +24,6 @@ export function ActionDialog({ act, execution, onClose }: { act: Act; execution:
     default:
       return <RetryDialog execution={execution} items={act.kind === "retry_items"} onClose={onClose} />;
   }
-}
-
-function Foot({ onClose, busy, children }: { onClose: () => void; busy: boolean; children: ReactNode }): JSX.Element {
-  return (
-    <>
-      <Button onClick={onClose} disabled={busy}>
-        Close
-      </Button>
-      {children}
-    </>
-  );
 }
 
 function RetryDialog({ execution, items, onClose }: { execution: ExecutionDetail; items: boolean; onClose: () => void }): JSX.Element {
@@ -120,7 +83,7 @@ function CancelDialog({ execution, onClose }: { execution: ExecutionDetail; onCl
                 const { status } = await read(
                   api.POST("/api/v1/executions/{execution}/cancel", { params: { path: { execution: execution.execution_id } }, body: { reason } }),
                 );
-                return { text: status === "cancelled" ? "Cancelled." : `It had ended already as ${status}.` };
+                return { text: status === "cancelled" ? "Cancelled." : `It had already ended with the status ${status}.` };
               })
             }
           >
@@ -132,40 +95,6 @@ function CancelDialog({ execution, onClose }: { execution: ExecutionDetail; onCl
       <Field label="Reason" hint="Stored with the end of the execution.">
         {(ids) => <Input {...ids} value={reason} maxLength={2000} onChange={(event) => setReason(event.target.value)} />}
       </Field>
-      {error && <Notice state="failed">{error}</Notice>}
-    </Dialog>
-  );
-}
-
-function RerunDialog({ execution, node, item, onClose }: { execution: ExecutionDetail; node: string; item: string | null; onClose: () => void }): JSX.Element {
-  const { key, busy, error, run } = useAct(execution, onClose);
-  return (
-    <Dialog
-      title={`Rerun from ${node}`}
-      lead={`A new execution runs ${node}${item ? ` for ${item}` : ""} and all nodes after it again. Results of earlier nodes are kept.`}
-      onClose={onClose}
-      foot={
-        <Foot onClose={onClose} busy={busy}>
-          <Button
-            kind="primary"
-            disabled={busy}
-            onClick={() =>
-              run(async () => {
-                const started = await read(
-                  api.POST("/api/v1/executions/{execution}/rerun", {
-                    params: { path: { execution: execution.execution_id }, header: { "Idempotency-Key": key } },
-                    body: { node, ...(item ? { item } : {}) } as never,
-                  }),
-                );
-                return { text: `Running again as ${started.execution_id}.`, to: started.execution_id };
-              })
-            }
-          >
-            Rerun
-          </Button>
-        </Foot>
-      }
-    >
       {error && <Notice state="failed">{error}</Notice>}
     </Dialog>
   );

@@ -1,140 +1,174 @@
-/** Actions on the selected executions, with the outcome of each. */
-import { CircleStop, Pause, Play, RotateCcw, X } from "lucide-react";
+/** Actions on many executions: the selected ones, or all that match the filter of the list. A stored job does the work. */
+import { useQuery } from "@tanstack/react-query";
+import { CircleStop, ListRestart, MailCheck, Pause, Play, RotateCcw, X } from "lucide-react";
 import { useState, type JSX } from "react";
 import { Link } from "wouter";
-import { api, newKey, read, type ExecutionView } from "../api/client";
+import { api, newKey, read, type ExecutionView, type Schemas } from "../api/client";
 import { useRight } from "../api/rights";
-import { ENDED } from "../live/store";
-import { Button, IconButton } from "../parts/controls";
+import { Button, Failure, Field, IconButton, Input, Notice, Skeleton } from "../parts/controls";
 import { Dialog } from "../parts/dialog";
-import { plural, shortId } from "../parts/format";
-import { StateGlyph } from "../parts/state";
+import { count, plural } from "../parts/format";
+import { StateBar, stateWord } from "../parts/state";
+import { JobProgress } from "./bulk_jobs";
+import { MAX_BULK, MAX_IDS, PAST, TITLES, bulkFilter, canApply, type BulkAction } from "./bulk_actions";
+import type { Filter } from "./filter";
 
-type Action = "retry" | "cancel" | "pause" | "resume";
-type Outcome = { id: string; ok: boolean; text: string; to?: string };
+type Job = Schemas["BulkView"];
 
-const TITLES: Record<Action, string> = { retry: "Retry", cancel: "Cancel", pause: "Pause", resume: "Resume" };
-const AT_ONCE = 6;
+const BUTTONS: [BulkAction, typeof Play][] = [
+  ["retry", RotateCcw],
+  ["retry_failed_items", ListRestart],
+  ["pause", Pause],
+  ["resume", Play],
+  ["cancel", CircleStop],
+  ["requeue", MailCheck],
+];
+const NOTES: Record<BulkAction, string> = {
+  retry: "Each retry is a new execution that keeps the results of the nodes that succeeded.",
+  retry_failed_items: "Each retry is a new execution that runs the failed items again and keeps the results of all others.",
+  cancel: "Running nodes are stopped. A cancelled execution can be retried.",
+  pause: "Running nodes finish; no new ones start until it is resumed.",
+  resume: "Executions continue where they were paused.",
+  requeue: "Dead letters are put back into the queue as new executions.",
+};
 
-/** Whether an action can apply to an execution in this status. */
-export function applies(action: Action, status: string): boolean {
-  const over = ENDED.has(status);
-  if (action === "retry") return over && status !== "completed";
-  if (action === "pause") return !over && status !== "paused";
-  if (action === "resume") return status === "paused";
-  return !over;
-}
-
-async function act(action: Action, id: string, key: string): Promise<Outcome> {
-  const path = { execution: id };
-  try {
-    if (action === "retry") {
-      const started = await read(
-        api.POST("/api/v1/executions/{execution}/retry", {
-          params: { path, header: { "Idempotency-Key": `${key}-${id}`.slice(0, 128) } },
-          body: { failed_items: false },
-        }),
-      );
-      return { id, ok: true, text: "retried as", to: started.execution_id };
-    }
-    if (action === "cancel") {
-      const { status } = await read(api.POST("/api/v1/executions/{execution}/cancel", { params: { path }, body: { reason: "" } }));
-      return { id, ok: true, text: status };
-    }
-    if (action === "pause") await read(api.POST("/api/v1/executions/{execution}/pause", { params: { path } }));
-    else await read(api.POST("/api/v1/executions/{execution}/resume", { params: { path } }));
-    return { id, ok: true, text: action === "pause" ? "paused" : "resumed" };
-  } catch (error) {
-    return { id, ok: false, text: (error as Error).message };
-  }
-}
-
-export function BulkBar({ ids, rows, onClear, onDone }: { ids: string[]; rows: ExecutionView[]; onClear: () => void; onDone: () => void }): JSX.Element {
-  const [action, setAction] = useState<Action | null>(null);
+export function BulkBar({
+  ids,
+  rows,
+  all,
+  filter,
+  onAll,
+  onClear,
+  onDone,
+}: {
+  ids: string[];
+  rows: ExecutionView[];
+  /** Whether everything that matches the filter is meant, not only the rows that are selected. */
+  all: boolean;
+  filter: Filter;
+  onAll: () => void;
+  onClear: () => void;
+  onDone: () => void;
+}): JSX.Element {
+  const [action, setAction] = useState<BulkAction | null>(null);
   const right = useRight("run");
-  const status = new Map(rows.map((each) => [each.execution_id, each.status]));
-  const can = (each: Action): string[] => ids.filter((id) => applies(each, status.get(id) ?? "running"));
-  const buttons: [Action, typeof Play][] = [
-    ["retry", RotateCcw],
-    ["pause", Pause],
-    ["resume", Play],
-    ["cancel", CircleStop],
-  ];
+  const known = new Map(rows.map((each) => [each.execution_id, each]));
+  const can = (each: BulkAction): number => ids.filter((id) => canApply(each, known.get(id))).length;
+  const matching = bulkFilter(filter, Date.now());
+  const many = !all && ids.length > MAX_IDS;
+  const denied = right.reason ?? (many ? `At most ${count(MAX_IDS)} executions can be selected one by one; select all that match.` : undefined);
   return (
     <div className="bulk" role="toolbar" aria-label="Actions on the selection">
-      <span className="tabular">{plural(ids.length, "execution")} selected</span>
-      {buttons.map(([each, Icon]) => (
-        <Button key={each} icon={Icon} disabled={!right.allowed || can(each).length === 0} title={right.reason} onClick={() => setAction(each)}>
-          {TITLES[each]} {can(each).length > 0 && can(each).length}
+      <span className="tabular">{all ? "All that match the filter" : `${plural(ids.length, "execution")} selected`}</span>
+      {!all && (
+        <Button kind="quiet" disabled={!matching.ok} title={matching.ok ? undefined : matching.reason} onClick={onAll}>
+          Select all that match
+        </Button>
+      )}
+      {BUTTONS.map(([each, Icon]) => (
+        <Button key={each} icon={Icon} disabled={!right.allowed || many || (!all && can(each) === 0)} title={denied} onClick={() => setAction(each)}>
+          {TITLES[each]} {!all && can(each) > 0 && can(each)}
         </Button>
       ))}
       <IconButton icon={X} label="Clear the selection" onClick={onClear} />
-      {action && <BulkDialog action={action} ids={can(action)} of={ids.length} onClose={() => setAction(null)} onDone={onDone} />}
+      {action && (
+        <BulkDialog
+          action={action}
+          selection={all && matching.ok ? { filter: matching.filter, limit: MAX_BULK } : { ids, limit: MAX_BULK }}
+          onClose={() => setAction(null)}
+          onDone={onDone}
+        />
+      )}
     </div>
   );
 }
 
-function BulkDialog({ action, ids, of, onClose, onDone }: { action: Action; ids: string[]; of: number; onClose: () => void; onDone: () => void }): JSX.Element {
+type Selection = { ids: string[]; limit: number } | { filter: Schemas["BulkFilter"]; limit: number };
+
+/** Counts first, then acts once: the job is created under a key that was made when the dialog opened. */
+function BulkDialog({ action, selection, onClose, onDone }: { action: BulkAction; selection: Selection; onClose: () => void; onDone: () => void }): JSX.Element {
   const [key] = useState(newKey);
-  const [outcomes, setOutcomes] = useState<Outcome[] | null>(null);
+  const [chosen] = useState(selection);
+  const [job, setJob] = useState<Job | null>(null);
+  const [reason, setReason] = useState("");
   const [busy, setBusy] = useState(false);
-  const run = async (): Promise<void> => {
+  const [error, setError] = useState<Error | null>(null);
+  const preview = useQuery({
+    queryKey: ["bulk-preview", key],
+    queryFn: () => read(api.POST("/api/v1/bulk/preview", { body: { action, ...chosen } as never })),
+    staleTime: Infinity,
+    retry: false,
+  });
+  const run = (): void => {
     setBusy(true);
-    const found: Outcome[] = [];
-    const open = [...ids];
-    const lane = async (): Promise<void> => {
-      for (let id = open.shift(); id !== undefined; id = open.shift()) {
-        found.push(await act(action, id, key));
-        setOutcomes([...found]);
-      }
-    };
-    await Promise.all(Array.from({ length: AT_ONCE }, lane));
-    setBusy(false);
+    setError(null);
+    read(api.POST("/api/v1/bulk", { params: { header: { "Idempotency-Key": key } }, body: { action, reason, ...chosen } as never })).then(setJob, (problem: Error) => {
+      setError(problem);
+      setBusy(false);
+    });
   };
-  const over = outcomes !== null && !busy;
-  const close = over ? onDone : onClose;
-  return (
-    <Dialog
-      title={`${TITLES[action]} ${plural(ids.length, "execution")}`}
-      lead={ids.length < of ? `${of - ids.length} of the ${of} selected cannot be ${action === "retry" ? "retried" : `${action}ed`} in their present status.` : undefined}
-      onClose={close}
-      foot={
-        over ? (
-          <Button kind="primary" onClick={close}>
-            Done
-          </Button>
-        ) : (
+  if (job) {
+    return (
+      <Dialog
+        title={`${TITLES[action]} ${plural(job.total, "execution")}`}
+        lead="The job continues on the server when this page is closed."
+        onClose={onDone}
+        foot={
           <>
-            <Button onClick={close} disabled={busy}>
-              Keep them as they are
-            </Button>
-            <Button kind={action === "cancel" ? "danger" : "primary"} disabled={busy} onClick={() => void run()}>
-              {busy ? `${outcomes?.length ?? 0} of ${ids.length}` : TITLES[action]}
+            <Link className="button" href={`/bulk/${job.id}`}>
+              Open the job
+            </Link>
+            <Button kind="primary" onClick={onDone}>
+              Done
             </Button>
           </>
-        )
+        }
+      >
+        <JobProgress job={job} />
+      </Dialog>
+    );
+  }
+  const found = preview.data;
+  const eligible = found?.eligible ?? 0;
+  return (
+    <Dialog
+      title={found ? `${TITLES[action]} ${plural(eligible, "execution")}` : TITLES[action]}
+      lead={NOTES[action]}
+      onClose={onClose}
+      foot={
+        <>
+          <Button onClick={onClose}>Close</Button>
+          <Button kind={action === "cancel" ? "danger" : "primary"} disabled={busy || eligible === 0} onClick={run}>
+            {TITLES[action]} {found && count(eligible)}
+          </Button>
+        </>
       }
     >
-      {outcomes === null ? (
-        <p className="dim">
-          {action === "retry" && "Each starts a new execution that keeps the results of the nodes that succeeded."}
-          {action === "cancel" && "Running nodes are stopped. A cancelled execution can be retried."}
-          {action === "pause" && "Running nodes finish; no new ones start until it is resumed."}
-          {action === "resume" && "They continue where they were paused."}
-        </p>
+      {preview.isError ? (
+        <Failure error={preview.error} retry={() => void preview.refetch()} />
+      ) : !found ? (
+        <Skeleton rows={2} height={14} />
       ) : (
-        <ul className="outcomes" aria-live="polite">
-          {outcomes.map((each) => (
-            <li key={each.id} className="row">
-              <StateGlyph state={each.ok ? "success" : "failed"} />
-              <code>{shortId(each.id)}</code>
-              <span style={{ overflowWrap: "anywhere" }}>
-                {each.text} {each.to && <Link href={`/executions/${each.to}`}>{shortId(each.to)}</Link>}
-              </span>
-            </li>
-          ))}
-        </ul>
+        <>
+          <p>
+            {plural(found.total, "execution")} selected
+            {found.more && `, the newest of more; one job takes ${count(MAX_BULK)} at most`}.{" "}
+            {eligible < found.total && `${count(found.total - eligible)} cannot be ${PAST[action]} in their current status.`}
+          </p>
+          <StateBar counts={found.by_status} total={found.total} />
+          <p className="dim">
+            {Object.entries(found.by_status)
+              .map(([status, many]) => `${count(many)} ${stateWord(status)}`)
+              .join(" · ")}
+          </p>
+          {action === "cancel" && (
+            <Field label="Reason" hint="Stored with the end of each execution.">
+              {(given) => <Input {...given} value={reason} maxLength={2000} onChange={(event) => setReason(event.target.value)} />}
+            </Field>
+          )}
+        </>
       )}
+      {error && <Notice state="failed">{error.message}</Notice>}
     </Dialog>
   );
 }

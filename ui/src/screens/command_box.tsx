@@ -1,5 +1,5 @@
 /** The command box: workflows, executions, places and actions by typing. */
-import { Activity, ArrowRight, CircleHelp, CornerDownLeft, Moon, Play, Search, Sun, Workflow, type LucideIcon } from "lucide-react";
+import { Activity, ArrowRight, CircleHelp, CornerDownLeft, ListChecks, Moon, Play, Search, Sun, Workflow, type LucideIcon } from "lucide-react";
 import { useQuery } from "@tanstack/react-query";
 import { useEffect, useId, useMemo, useRef, useState, type JSX } from "react";
 import { useLocation } from "wouter";
@@ -57,7 +57,8 @@ export function CommandBox({ onClose, onHelp }: { onClose: () => void; onHelp: (
         icon: dark ? Sun : Moon,
         run: () => (setTheme(dark ? "light" : "dark"), onClose()),
       },
-      { key: "keys", group: "Actions", text: "Show the keys", icon: CircleHelp, run: () => (onClose(), onHelp()) },
+      { key: "keys", group: "Actions", text: "Keyboard shortcuts", icon: CircleHelp, run: () => (onClose(), onHelp()) },
+      { key: "bulk", group: "Go to", text: "Bulk jobs", icon: ListChecks, run: go("/bulk") },
       { key: "failed", group: "Go to", text: "Failed executions", icon: Activity, run: go("/executions?status=failed&status=halted") },
     ];
     const stored = (workflows.data ?? []).flatMap<Entry>((each) => [
@@ -98,7 +99,7 @@ export function CommandBox({ onClose, onHelp }: { onClose: () => void; onHelp: (
     <dialog
       ref={dialog}
       className="dialog command"
-      aria-label="Search or act"
+      aria-label="Search"
       onCancel={(event) => (event.preventDefault(), onClose())}
       onMouseDown={(event) => event.target === dialog.current && onClose()}
     >
@@ -110,8 +111,8 @@ export function CommandBox({ onClose, onHelp }: { onClose: () => void; onHelp: (
           aria-expanded="true"
           aria-controls={`${id}-list`}
           aria-activedescendant={entries[at] ? `${id}-${at}` : undefined}
-          aria-label="Search or act"
-          placeholder="A workflow, an execution, a place or an action"
+          aria-label="Search"
+          placeholder="Workflows, executions, pages, actions"
           value={text}
           onChange={(event) => {
             setText(event.target.value);

@@ -52,15 +52,15 @@ export function CompareScreen({ before, after }: { before: string; after: string
       />
       {same ? (
         <div className="card">
-          <Blank icon={Equal} title="They are the same">
-            Same definition, same input, and every node did the same.
+          <Blank icon={Equal} title="No differences">
+            Definition, input and all node runs are the same.
           </Blank>
         </div>
       ) : (
         <Notice state="running">
           {first ? (
             <p>
-              They differ from <b>{first.node_id}</b> on, in {plural(data.nodes.length, "node run")}.
+              The executions differ from <b>{first.node_id}</b> onwards, in {plural(data.nodes.length, "node run")}.
             </p>
           ) : (
             <p>All node runs are the same.</p>
@@ -94,14 +94,14 @@ export function CompareScreen({ before, after }: { before: string; after: string
             <div className="card-head">
               <h2>{group.node}</h2>
               <span className="dim">{group.fields}</span>
-              {group.changes.length > 1 && <span className="push tag">{count(group.changes.length)} items alike</span>}
+              {group.changes.length > 1 && <span className="push tag">{count(group.changes.length)} items with this difference</span>}
             </div>
             <div className="card-body side-by-side">
               {([sample.before, sample.after] as (Record<string, unknown> | null)[]).map((side, index) => (
                 <div key={index} className="stack" style={{ gap: 6 }}>
                   <span className="row">
                     <span className="dim">{index === 0 ? "before" : "after"}</span>
-                    {side ? <StatePill state={String(side.status)} /> : <span className="dim">has no result</span>}
+                    {side ? <StatePill state={String(side.status)} /> : <span className="dim">no result</span>}
                     {sample.lineage !== "/" && <code className="dim">{sample.lineage}</code>}
                   </span>
                   {side && <Tree value={Object.fromEntries(sample.fields.map((field) => [field, side[field] as Json]))} open={3} />}

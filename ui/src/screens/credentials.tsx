@@ -92,11 +92,11 @@ export function CredentialsScreen(): JSX.Element {
       {removing && (
         <Dialog
           title={`Delete ${removing.name}?`}
-          lead="Nodes that use it fail from now on."
+          lead="Nodes that use it will fail."
           onClose={() => setRemoving(null)}
           foot={
             <>
-              <Button onClick={() => setRemoving(null)}>Keep it</Button>
+              <Button onClick={() => setRemoving(null)}>Close</Button>
               <Button
                 kind="danger"
                 onClick={() => {
@@ -150,7 +150,7 @@ function CredentialDialog({ credential, onClose }: { credential: Credential | nu
   return (
     <Dialog
       title={credential ? `Change ${credential.name}` : "Add a credential"}
-      lead={credential ? "Fields that stay empty keep their values." : undefined}
+      lead={credential ? "Empty fields keep their stored values." : undefined}
       onClose={onClose}
       onSubmit={save}
       foot={

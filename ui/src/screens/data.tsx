@@ -1,15 +1,13 @@
 /** The values of an execution: its input, its output, and the output of each node on request. */
-import { useQuery } from "@tanstack/react-query";
-import { ChevronDown, ChevronRight, Download } from "lucide-react";
+import { ChevronDown, ChevronRight, Download, Search } from "lucide-react";
 import { useState, type JSX } from "react";
-import { readJson, type ExecutionDetail } from "../api/client";
+import type { ExecutionDetail } from "../api/client";
 import type { Definition } from "../graph/model";
-import { CopyButton, Failure, Input, Skeleton } from "../parts/controls";
-import { Tree, type Json } from "../parts/tree";
+import { CopyButton, Input } from "../parts/controls";
+import { StoredValue } from "./stored_value";
 
 function Value({ title, path, reference, open = false }: { title: string; path: string; reference: string; open?: boolean }): JSX.Element {
   const [shown, setShown] = useState(open);
-  const query = useQuery({ queryKey: ["value", path], queryFn: () => readJson<Json>(path), enabled: shown });
   return (
     <div className="data-value">
       <div className="row data-head">
@@ -27,17 +25,7 @@ function Value({ title, path, reference, open = false }: { title: string; path: 
       </div>
       {shown && (
         <div className="data-body">
-          {query.isError ? (
-            (query.error as { status?: number }).status === 404 ? (
-              <p className="dim">It has no output.</p>
-            ) : (
-              <Failure error={query.error} retry={() => void query.refetch()} />
-            )
-          ) : query.isPending ? (
-            <Skeleton rows={3} height={12} />
-          ) : (
-            <Tree value={query.data} open={2} />
-          )}
+          <StoredValue path={path} reference={reference.startsWith("$") ? reference : ""} />
         </div>
       )}
     </div>
@@ -52,8 +40,9 @@ export function Data({ execution, definition }: { execution: ExecutionDetail; de
   const nodes = definition.nodes.filter((each) => !low || each.id.toLowerCase().includes(low) || (each.name ?? "").toLowerCase().includes(low));
   return (
     <div className="pad stack data">
-      <div className="search">
-        <Input type="search" style={{ paddingInlineStart: 12 }} placeholder="Find a node" aria-label="Find a node" value={text} onChange={(event) => setText(event.target.value)} />
+      <div className="search" style={{ flex: "none" }}>
+        <Search size={14} aria-hidden="true" />
+        <Input type="search" placeholder="Find a node" aria-label="Find a node" value={text} onChange={(event) => setText(event.target.value)} />
       </div>
       <div className="card">
         {!low && <Value title="input" reference="$trigger" path={`${base}/input`} open />}

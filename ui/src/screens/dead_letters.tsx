@@ -1,4 +1,4 @@
-/** Executions that the engine gave up on. */
+/** Executions that could not be continued. */
 import { useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
 import { MailCheck, RotateCcw, Trash2 } from "lucide-react";
 import { useState, type JSX } from "react";
@@ -8,11 +8,44 @@ import { useRight } from "../api/rights";
 import { Ago, Blank, Button, Failure, IconButton, Skeleton } from "../parts/controls";
 import { Dialog } from "../parts/dialog";
 import { say } from "../parts/toasts";
+import { DeadMessages } from "./dead_messages";
 import { Head } from "./shell";
+import { useQueryState } from "./url";
 
 type Letter = Schemas["LetterView"];
 
+const KINDS = [
+  ["executions", "Executions"],
+  ["messages", "Messages"],
+] as const;
+
 export function DeadLettersScreen(): JSX.Element {
+  const [parameters, set] = useQueryState();
+  const kind = parameters.get("kind") === "messages" ? "messages" : "executions";
+  return (
+    <div className="screen">
+      <Head
+        title="Dead letters"
+        lead={
+          kind === "executions"
+            ? "Executions that could not be continued, for example because a message could not be processed."
+            : "Messages of the queues that no worker could process."
+        }
+      >
+        <div className="segments" role="group" aria-label="Kind of dead letter" style={{ alignSelf: "start" }}>
+          {KINDS.map(([each, text]) => (
+            <button key={each} type="button" aria-pressed={kind === each} onClick={() => set({ kind: each === "executions" ? null : each })}>
+              {text}
+            </button>
+          ))}
+        </div>
+      </Head>
+      {kind === "messages" ? <DeadMessages /> : <DeadExecutions />}
+    </div>
+  );
+}
+
+function DeadExecutions(): JSX.Element {
   const client = useQueryClient();
   const right = useRight("run");
   const [dropping, setDropping] = useState<Letter | null>(null);
@@ -34,8 +67,7 @@ export function DeadLettersScreen(): JSX.Element {
   };
   const rows = letters.data?.pages.flatMap((page) => page.dead_letters) ?? [];
   return (
-    <div className="screen">
-      <Head title="Dead letters" lead="Executions that the engine gave up on, for example because a message could not be processed." />
+    <>
       <div className="card table-scroll" role="group" aria-label="Table of dead letters" tabIndex={0}>
         {letters.isError ? (
           <Failure error={letters.error} retry={() => void letters.refetch()} />
@@ -43,7 +75,7 @@ export function DeadLettersScreen(): JSX.Element {
           <Skeleton rows={5} height={24} />
         ) : rows.length === 0 ? (
           <Blank icon={MailCheck} title="No dead letters">
-            The engine gave up on nothing.
+            Executions that cannot be continued appear here.
           </Blank>
         ) : (
           <table className="table">
@@ -89,11 +121,11 @@ export function DeadLettersScreen(): JSX.Element {
       {dropping && (
         <Dialog
           title="Discard this dead letter?"
-          lead={`${dropping.workflow_id}, ${dropping.execution_id}. The execution itself does not change, and can no longer be requeued from here.`}
+          lead={`${dropping.workflow_id}, ${dropping.execution_id}. The execution itself does not change, but it can no longer be requeued.`}
           onClose={() => setDropping(null)}
           foot={
             <>
-              <Button onClick={() => setDropping(null)}>Keep it</Button>
+              <Button onClick={() => setDropping(null)}>Close</Button>
               <Button
                 kind="danger"
                 onClick={() => {
@@ -110,6 +142,6 @@ export function DeadLettersScreen(): JSX.Element {
           }
         />
       )}
-    </div>
+    </>
   );
 }

@@ -5,11 +5,10 @@ import { useEffect, useMemo, type JSX } from "react";
 import { api, read, type ExecutionDetail, type Schemas } from "../api/client";
 import type { Definition } from "../graph/model";
 import { useStoreKey } from "../live/use_live";
-import { ENDED, type ExecutionStore } from "../live/store";
+import { ENDED, lineageText, type ExecutionStore } from "../live/store";
 import { Blank, Button, Failure, Select, Skeleton } from "../parts/controls";
 import { absolute, clock, count } from "../parts/format";
 import { StateGlyph } from "../parts/state";
-import { lineageText } from "./node_panel";
 import { useQueryState } from "./url";
 
 type Event = Schemas["EventView"];

@@ -6,7 +6,7 @@ import { Link } from "wouter";
 import type { ExecutionDetail } from "../api/client";
 import { kindsOf, useDefinition, useExecution, useNodeTypes } from "../api/queries";
 import { useRight } from "../api/rights";
-import { usePicture } from "../api/layout";
+import { useLayout, usePicture } from "../api/layout";
 import type { Definition } from "../graph/model";
 import { useLiveExecution, useStoreKey } from "../live/use_live";
 import { ENDED, type ExecutionStore } from "../live/store";
@@ -36,9 +36,16 @@ const VIEWS = [
   { name: "events", text: "Events", icon: ScrollText },
 ] as const;
 
+/** On a phone the tabs scroll; the chosen one must be in view. */
+function intoView(tab: HTMLElement | null): void {
+  tab?.scrollIntoView({ block: "nearest", inline: "nearest" });
+}
+
 export function ExecutionScreen({ id }: { id: string }): JSX.Element {
   const execution = useExecution(id);
   const definition = useDefinition(execution.data?.hash);
+  const [parameters] = useQueryState();
+  useLayout(parameters.has("view") ? null : (execution.data?.hash ?? null));
   if (execution.isError && !execution.data) return <Failure error={execution.error} retry={() => void execution.refetch()} />;
   if (definition.isError) return <Failure error={definition.error} retry={() => void definition.refetch()} />;
   if (!execution.data || !definition.data) return <Skeleton rows={7} />;
@@ -92,7 +99,7 @@ function Loaded({ execution, definition }: { execution: ExecutionDetail; definit
       <div className="row wrap view-line">
         <div className="segments" role="tablist" aria-label="Views">
           {VIEWS.filter((each) => each.name !== "items" || hasSplits).map(({ name, text, icon: Icon }) => (
-            <button key={name} type="button" role="tab" aria-selected={view === name} onClick={() => set({ view: name === "graph" ? null : name })}>
+            <button key={name} type="button" role="tab" aria-selected={view === name} ref={view === name ? intoView : undefined} onClick={() => set({ view: name === "graph" ? null : name })}>
               <Icon size={14} aria-hidden="true" />
               {text}
             </button>

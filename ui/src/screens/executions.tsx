@@ -1,7 +1,7 @@
 /** The list of executions: virtual rows, filters in the address, live without jumping, actions on many at once. */
 import { useInfiniteQuery, useQueryClient, type InfiniteData } from "@tanstack/react-query";
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { Activity, ArrowUp, Plus, Search, X } from "lucide-react";
+import { Activity, ArrowUp, ListChecks, Play, Search, X } from "lucide-react";
 import { Suspense, lazy, useCallback, useEffect, useMemo, useRef, useState, type JSX, type KeyboardEvent } from "react";
 import { Link, useLocation } from "wouter";
 import { api, read, type ExecutionView, type Schemas } from "../api/client";
@@ -18,6 +18,7 @@ import { useQueryState } from "./url";
 const BulkBar = lazy(async () => ({ default: (await import("./bulk")).BulkBar }));
 
 const ROW = 52;
+const ROW_ON_PHONE = 66;
 const PAGE = 100;
 
 type Page = Schemas["ExecutionPage"];
@@ -121,10 +122,14 @@ export function ExecutionsScreen(): JSX.Element {
   const [text, setText] = useState(filter.text ?? "");
   const [cursor, setCursor] = useState(-1);
   const [chosen, setChosen] = useState<Set<string>>(new Set());
+  const [all, setAll] = useState(false);
+  // Another filter matches other executions.
+  useEffect(() => setAll(false), [search]);
   const anchor = useRef(-1);
   const rows = useMemo(() => query.data?.pages.flatMap((page) => page.executions) ?? [], [query.data]);
   const scroller = useRef<HTMLDivElement>(null);
-  const virtual = useVirtualizer({ count: rows.length, getScrollElement: () => scroller.current, estimateSize: () => ROW, overscan: 12 });
+  const [row] = useState(() => (window.matchMedia("(max-width: 900px)").matches ? ROW_ON_PHONE : ROW));
+  const virtual = useVirtualizer({ count: rows.length, getScrollElement: () => scroller.current, estimateSize: () => row, overscan: 12 });
   const items = virtual.getVirtualItems();
   const last = items.at(-1)?.index ?? 0;
   const { hasNextPage, isFetchingNextPage, fetchNextPage } = query;
@@ -149,6 +154,11 @@ export function ExecutionsScreen(): JSX.Element {
     }
     anchor.current = index;
     setChosen(next);
+    setAll(false);
+  };
+  const clear = (): void => {
+    setChosen(new Set());
+    setAll(false);
   };
   const move = (step: number): void => {
     const next = Math.max(0, Math.min(rows.length - 1, cursor + step));
@@ -174,9 +184,14 @@ export function ExecutionsScreen(): JSX.Element {
       <Head
         title="Executions"
         actions={
-          <Link href="/workflows" className="button" data-kind="primary">
-            <Plus size={15} aria-hidden="true" /> Start one
-          </Link>
+          <>
+            <Link href="/bulk" className="button">
+              <ListChecks size={15} aria-hidden="true" /> Bulk jobs
+            </Link>
+            <Link href="/workflows" className="button" data-kind="primary">
+              <Play size={15} aria-hidden="true" /> Run a workflow
+            </Link>
+          </>
         }
       >
         <div className="filters" role="search" aria-label="Filter executions">
@@ -237,13 +252,20 @@ export function ExecutionsScreen(): JSX.Element {
         </div>
       </Head>
       <div className="list card">
-        <div className="list-head list-grid" aria-hidden="true">
+        <div className="list-head list-grid">
+          <input
+            type="checkbox"
+            className="check"
+            aria-label="Select all rows"
+            disabled={rows.length === 0}
+            checked={rows.length > 0 && rows.every((each) => chosen.has(each.execution_id))}
+            onChange={(event) => (event.target.checked ? setChosen(new Set(rows.map((each) => each.execution_id))) : clear())}
+          />
+          <span aria-hidden="true">Status</span>
+          <span aria-hidden="true">Workflow</span>
           <span />
-          <span>Status</span>
-          <span>Workflow</span>
-          <span />
-          <span>Started</span>
-          <span>Duration</span>
+          <span aria-hidden="true">Started</span>
+          <span aria-hidden="true">Duration</span>
         </div>
         {fresh > 0 && (
           <button type="button" className="fresh" onClick={refresh}>
@@ -257,10 +279,10 @@ export function ExecutionsScreen(): JSX.Element {
         ) : rows.length === 0 ? (
           filtered ? (
             <Blank icon={Search} title="Nothing matches" action={<Button onClick={() => (setText(""), navigate("/executions"))}>Clear the filters</Button>}>
-              No execution has all of these properties.
+              No execution matches all filters.
             </Blank>
           ) : (
-            <Blank icon={Activity} title="No executions yet" action={<Link className="button" data-kind="primary" href="/workflows">Start a workflow</Link>}>
+            <Blank icon={Activity} title="No executions yet" action={<Link className="button" data-kind="primary" href="/workflows">Run a workflow</Link>}>
               Every run of a workflow appears here, while it runs and afterwards.
             </Blank>
           )
@@ -274,15 +296,15 @@ export function ExecutionsScreen(): JSX.Element {
                     key={each.execution_id}
                     className="list-row list-grid"
                     data-cursor={item.index === cursor || undefined}
-                    data-chosen={chosen.has(each.execution_id) || undefined}
-                    style={{ transform: `translateY(${item.start}px)`, blockSize: ROW }}
+                    data-chosen={all || chosen.has(each.execution_id) || undefined}
+                    style={{ transform: `translateY(${item.start}px)`, blockSize: row }}
                     onKeyDown={(event) => onRowKey(event, item.index)}
                   >
                     <input
                       type="checkbox"
                       className="check"
                       aria-label={`Select ${each.execution_id}`}
-                      checked={chosen.has(each.execution_id)}
+                      checked={all || chosen.has(each.execution_id)}
                       onChange={() => {}}
                       onClick={(event) => toggle(item.index, event.shiftKey)}
                     />
@@ -299,9 +321,15 @@ export function ExecutionsScreen(): JSX.Element {
           <BulkBar
             ids={[...chosen]}
             rows={rows}
-            onClear={() => setChosen(new Set())}
+            all={all}
+            filter={filter}
+            onAll={() => {
+              setChosen(new Set(rows.map((each) => each.execution_id)));
+              setAll(true);
+            }}
+            onClear={clear}
             onDone={() => {
-              setChosen(new Set());
+              clear();
               refresh();
             }}
           />

@@ -11,7 +11,7 @@ import { Head } from "./shell";
 const Chart = lazy(async () => ({ default: (await import("../parts/chart")).Chart }));
 
 const POLL_MS = 3_000;
-const MAX_BOXES = 64;
+const MAX_BOXES = 32;
 const MAX_SAMPLES = 1_200;
 
 type Sample = { at: number; depth: Record<string, number> };
@@ -75,7 +75,7 @@ export function FleetScreen(): JSX.Element {
           <Skeleton rows={3} height={24} />
         ) : workers.data.length === 0 ? (
           <Blank icon={Server} title="No processes">
-            No worker or scheduler is alive. Executions are stored and continue when one starts.
+            No worker or scheduler is running. Executions are stored and continue when one starts.
           </Blank>
         ) : (
           <table className="table">
@@ -87,7 +87,7 @@ export function FleetScreen(): JSX.Element {
                 <th>Queues</th>
                 <th>Version</th>
                 <th>Started</th>
-                <th>Seen</th>
+                <th>Last heartbeat</th>
               </tr>
             </thead>
             <tbody>
@@ -161,7 +161,7 @@ export function FleetScreen(): JSX.Element {
                       </td>
                       <td className="tabular">{count(each.depth)}</td>
                       <td className="tabular">{each.held === null ? <span className="dim">unknown</span> : count(each.held)}</td>
-                      <td className="tabular">{each.oldest_ms === null ? <span className="dim">–</span> : duration(each.oldest_ms)}</td>
+                      <td className="tabular">{each.oldest_ms === null || each.depth === 0 ? <span className="dim">–</span> : duration(each.oldest_ms)}</td>
                       <td>
                         {served.has(each.name) ? (
                           plural(workers.data?.filter((worker) => worker.queues.includes(each.name)).length ?? 0, "process", "processes")
@@ -175,7 +175,7 @@ export function FleetScreen(): JSX.Element {
               </table>
             </div>
             <div className="card-body">
-              <h3>Waiting tokens since this page was opened</h3>
+              <h3>Queue depth since this page was opened</h3>
               <Suspense fallback={<Skeleton rows={3} />}>
                 <Chart times={samples.map((each) => each.at)} series={queues.data.map((each) => ({ name: each.name, values: samples.map((one) => one.depth[each.name] ?? 0) }))} />
               </Suspense>

@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from "react";
 
 export const KEYS: { keys: string; text: string }[] = [
-  { keys: "Ctrl K", text: "Search for a workflow or an execution, or act" },
+  { keys: "Ctrl K", text: "Search workflows, executions, pages and actions" },
   { keys: "g o", text: "Overview" },
   { keys: "g w", text: "Workflows" },
   { keys: "g e", text: "Executions" },
@@ -10,9 +10,11 @@ export const KEYS: { keys: string; text: string }[] = [
   { keys: "g t", text: "Triggers" },
   { keys: "g d", text: "Dead letters" },
   { keys: "g f", text: "Fleet" },
-  { keys: "j k", text: "Next and previous row of the executions" },
+  { keys: "j k", text: "Next and previous execution" },
   { keys: "Enter", text: "Open the row or the node" },
-  { keys: "x", text: "Select the row" },
+  { keys: "x", text: "Select the execution" },
+  { keys: "a c r d l", text: "In the editor: add, connect, rename, duplicate, lay out" },
+  { keys: "/", text: "In the editor: find a node" },
   { keys: "Esc", text: "Close the panel or the dialog" },
   { keys: "?", text: "This list" },
 ];
@@ -44,7 +46,9 @@ export function useSingleKeys(): [boolean, (on: boolean) => void] {
   ];
 }
 
-function isTyping(target: EventTarget | null): boolean {
+/** Whether a key goes into a field, also into one inside of a shadow root. */
+function isTyping(event: KeyboardEvent): boolean {
+  const target = event.composedPath()[0] ?? event.target;
   return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
 }
 
@@ -66,7 +70,7 @@ export function useKeys(handlers: Record<string, (event: KeyboardEvent) => void>
         }
         return;
       }
-      if (event.altKey || isTyping(event.target) || document.querySelector("dialog[open]")) return;
+      if (event.altKey || isTyping(event) || document.querySelector("dialog[open]")) return;
       if (event.key.length === 1 && !singleKeys()) return;
       const pair = performance.now() - at < SEQUENCE_MS ? `${before} ${event.key}` : "";
       before = event.key;

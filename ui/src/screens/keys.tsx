@@ -12,13 +12,13 @@ import { Head } from "./shell";
 type Key = Schemas["KeyView"];
 const DAY_S = 86_400;
 const LIVES: [string, number | null][] = [
-  ["Does not expire", null],
-  ["1 day", DAY_S],
-  ["30 days", 30 * DAY_S],
-  ["1 year", 365 * DAY_S],
+  ["Never", null],
+  ["After 1 day", DAY_S],
+  ["After 30 days", 30 * DAY_S],
+  ["After 1 year", 365 * DAY_S],
 ];
 const ROLES: [string, string][] = [
-  ["approver", "sees and answers decisions only"],
+  ["approver", "answers decisions, sees nothing else"],
   ["viewer", "reads everything"],
   ["runner", "also starts and controls executions"],
   ["editor", "also changes workflows"],
@@ -35,7 +35,7 @@ export function KeysScreen(): JSX.Element {
     <div className="screen">
       <Head
         title="API keys"
-        lead="A key has a role and may be limited to some workflows. The server stores a digest of it only."
+        lead="A key has a role and may be limited to some workflows. The server stores only a digest."
         actions={
           <Button kind="primary" icon={Plus} disabled={!right.allowed} title={right.reason} onClick={() => setCreating(true)}>
             Create a key
@@ -49,7 +49,7 @@ export function KeysScreen(): JSX.Element {
           <Skeleton rows={4} height={24} />
         ) : keys.data.length === 0 ? (
           <Blank icon={KeyRound} title="No keys">
-            While there is no key, this server serves requests of this machine only and asks for none. The first key you create must be an admin, or you lock yourself out of this page.
+            Without keys, the server accepts requests from this machine only and needs no authentication. Create an admin key first; a key of any other role cannot open this page.
           </Blank>
         ) : (
           <table className="table">
@@ -107,7 +107,7 @@ export function KeysScreen(): JSX.Element {
           onClose={() => setRevoking(null)}
           foot={
             <>
-              <Button onClick={() => setRevoking(null)}>Keep it</Button>
+              <Button onClick={() => setRevoking(null)}>Close</Button>
               <Button
                 kind="danger"
                 onClick={() => {
@@ -155,12 +155,12 @@ function CreateDialog({ first, onClose }: { first: boolean; onClose: () => void 
   if (made) {
     return (
       <Dialog
-        title="Your new key"
-        lead="Copy it now: it is shown only this once."
+        title="New key"
+        lead="Copy it now. It is not shown again."
         onClose={close}
         foot={
           <Button kind="primary" onClick={close}>
-            I have copied it
+            Done
           </Button>
         }
       >
@@ -200,7 +200,7 @@ function CreateDialog({ first, onClose }: { first: boolean; onClose: () => void 
       <Field label="Workflows" hint="Ids separated by spaces; * matches any text. Empty: all workflows.">
         {(ids) => <Input {...ids} value={workflows} onChange={(event) => setWorkflows(event.target.value)} />}
       </Field>
-      <Field label="Life">
+      <Field label="Expires">
         {(ids) => (
           <Select {...ids} value={String(life)} onChange={(event) => setLife(Number(event.target.value))}>
             {LIVES.map(([text], index) => (
@@ -211,7 +211,7 @@ function CreateDialog({ first, onClose }: { first: boolean; onClose: () => void 
           </Select>
         )}
       </Field>
-      {first && role !== "admin" && <Notice state="waiting">The first key switches authentication on. Without an admin key nobody can create others.</Notice>}
+      {first && role !== "admin" && <Notice state="waiting">The first key turns authentication on. Without an admin key, no further keys can be created here.</Notice>}
       {error && <Notice state="failed">{error}</Notice>}
     </Dialog>
   );

@@ -22,10 +22,10 @@ export function LogScreen(): JSX.Element {
   const rows = log.data?.pages.flatMap((page) => page.entries) ?? [];
   return (
     <div className="screen">
-      <Head title="Audit log" lead="Entries are never changed or removed, and contain no secrets.">
+      <Head title="Audit log" lead="Every requested change. Entries cannot be edited or removed and contain no secrets.">
         <div className="filters" role="search">
           {FILTERS.map((each) => (
-            <div key={each} style={{ flex: "0 1 200px" }}>
+            <div key={each} className="filter-field">
               <Input
                 type="search"
                 aria-label={`Filter by ${each}`}

@@ -1,7 +1,7 @@
 /** One node in one item: why it waits, what it was called with, what it returned, how it failed. */
-import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { Download, Radio, RotateCcw, X } from "lucide-react";
-import { useEffect, useState, type JSX, type ReactNode } from "react";
+import { useQuery } from "@tanstack/react-query";
+import { Download, FlaskConical, Radio, RotateCcw, X } from "lucide-react";
+import type { JSX } from "react";
 import { Link } from "wouter";
 import { api, read, readJson, type ExecutionDetail, type Schemas } from "../api/client";
 import { useNodeTypes } from "../api/queries";
@@ -9,34 +9,22 @@ import { useRight } from "../api/rights";
 import type { Definition, DefinitionNode } from "../graph/model";
 import { iconOf } from "../graph/icons";
 import { useNodeState, useStoreKey } from "../live/use_live";
-import { ENDED, type ExecutionStore } from "../live/store";
+import { ENDED, lineageText, type ExecutionStore, type NodeState } from "../live/store";
 import { Ago, Button, CopyButton, Failure, IconButton, Notice, Sentence, Skeleton } from "../parts/controls";
-import { bytes, clock, count, duration, plural } from "../parts/format";
+import { bytes, count, duration, plural, share } from "../parts/format";
 import { useNow } from "../parts/now";
 import { StateBar, StatePill, stateWord } from "../parts/state";
 import { Tree, type Json } from "../parts/tree";
+import { say } from "../parts/toasts";
 import type { Act } from "./actions";
+import { testCase } from "./as_test";
+import { Attempts, CalledWith, Section } from "./attempts";
+import { StoredValue } from "./stored_value";
 
 type Run = Schemas["RunView"];
 type Waiting = Schemas["Waiting"];
 
 const MAX_RUNS = 50;
-
-export function lineageText(lineage: readonly { split_node_id: string; item_index: number }[]): string {
-  return lineage.map((each) => `${each.split_node_id}:${each.item_index}`).join("/");
-}
-
-function Section({ title, aside, children }: { title: string; aside?: ReactNode; children: ReactNode }): JSX.Element {
-  return (
-    <section className="panel-section">
-      <div className="row panel-title">
-        <h3>{title}</h3>
-        {aside && <span className="push row">{aside}</span>}
-      </div>
-      {children}
-    </section>
-  );
-}
 
 function Due({ due }: { due: number }): JSX.Element {
   const now = useNow();
@@ -115,13 +103,39 @@ function Explain({
   );
 }
 
+/** A node that runs now: since when, where, and how far it is. */
+function RunningNow({ state }: { state: NodeState }): JSX.Element {
+  const now = useNow();
+  const part = share(state.progress ?? "");
+  return (
+    <Notice state="running">
+      <p>
+        Running{state.startedAt !== null && <> for {duration(Math.max(0, Math.floor((now - state.startedAt) / 1000) * 1000))}</>}
+        {state.worker && (
+          <>
+            {" "}
+            on <code>{state.worker}</code>
+          </>
+        )}
+        {state.attempts > 1 && `, attempt ${state.attempts}`}.
+      </p>
+      {state.progress && (
+        <div className="row">
+          {part !== null && <progress className="meter" max={1} value={part} aria-label="Progress" />}
+          <span className="dim tabular">{state.progress}</span>
+        </div>
+      )}
+    </Notice>
+  );
+}
+
 /** Why a node that was skipped was skipped. */
 function Skipped({ node, definition, store, onSelect }: { node: DefinitionNode; definition: Definition; store: ExecutionStore; onSelect: (node: string) => void }): JSX.Element {
   const into = definition.edges.filter((each) => each.dst === node.id);
   const dead = into.filter((each) => store.edge(each.id) === "dead");
   return (
     <Notice state="skipped">
-      <p>It was not run: no edge into it was followed.</p>
+      <p>Skipped: no incoming edge was followed.</p>
       <Edges title="not followed" ids={dead.map((each) => each.id)} definition={definition} onSelect={onSelect} />
     </Notice>
   );
@@ -147,13 +161,40 @@ function ErrorBox({ error, meanings }: { error: NonNullable<Run["error"]>; meani
   );
 }
 
+/** How many items of the same split failed with the same code. */
+function Others({ execution, run, code }: { execution: string; run: Run; code: string }): JSX.Element | null {
+  const frame = run.lineage.at(-1);
+  const scope = lineageText(run.lineage.slice(0, -1));
+  const split = frame?.split_node_id ?? "";
+  const facets = useQuery({
+    queryKey: ["facets", { execution, node: split }, scope ? { lineage: scope } : {}],
+    queryFn: () =>
+      read(
+        api.GET("/api/v1/executions/{execution}/splits/{node}/items/facets", {
+          params: { path: { execution, node: split }, query: scope ? { lineage: scope } : {} },
+        }),
+      ),
+    enabled: frame !== undefined,
+    staleTime: 30_000,
+    retry: false,
+  });
+  const others = (facets.data?.codes.find((each) => each.code === code)?.count ?? 0) - 1;
+  if (others < 1) return null;
+  const query = new URLSearchParams({ view: "items", split, status: "failed", code, ...(scope ? { item: scope } : {}) });
+  return (
+    <p>
+      <Link href={`?${query}`}>
+        {count(others)} other {others === 1 ? "item" : "items"}
+      </Link>{" "}
+      of {count(facets.data?.items ?? 0)} failed with <code>{code}</code>.
+    </p>
+  );
+}
+
 function Output({ execution, node, run }: { execution: string; node: string; run: Run }): JSX.Element {
-  const [whole, setWhole] = useState(false);
   const lineage = lineageText(run.lineage);
   const path = `/api/v1/executions/${execution}/nodes/${encodeURIComponent(node)}/output${lineage ? `?lineage=${encodeURIComponent(lineage)}` : ""}`;
   const large = run.output === null && run.output_bytes > 4;
-  const loaded = useQuery({ queryKey: ["output", path], queryFn: () => readJson<Json>(path), enabled: large && whole });
-  const value = large ? loaded.data : (run.output as Json);
   return (
     <Section
       title="Output"
@@ -163,21 +204,32 @@ function Output({ execution, node, run }: { execution: string; node: string; run
           <a className="icon-button" data-size="small" href={path} download={`${node}.json`} aria-label="Download the output" title="Download the output">
             <Download size={14} aria-hidden="true" />
           </a>
-          {value !== undefined && <CopyButton text={JSON.stringify(value, null, 2)} label="Copy the output" />}
+          {!large && <CopyButton text={JSON.stringify(run.output, null, 2)} label="Copy the output" />}
         </>
       }
     >
-      {large && !whole ? (
-        <Button size="small" onClick={() => setWhole(true)}>
-          Load {bytes(run.output_bytes)}
-        </Button>
-      ) : value === undefined ? (
-        <Skeleton rows={3} height={12} />
-      ) : (
-        <Tree value={value} />
-      )}
+      {large ? <StoredValue path={path} reference={`$${node}`} /> : <Tree value={run.output as Json} />}
     </Section>
   );
+}
+
+/** Copies a test with the input of the execution and the result of this run. */
+function CopyTest({ execution, run }: { execution: ExecutionDetail; run: Run }): JSX.Element {
+  const copy = async (): Promise<void> => {
+    const input = await readJson<Json>(`/api/v1/executions/${execution.execution_id}/input`);
+    const text = testCase({
+      workflow: execution.workflow_id,
+      node: run.node_id,
+      item: lineageText(run.lineage),
+      status: run.status,
+      input,
+      output: run.output as Json,
+      code: run.error?.code ?? null,
+    });
+    await navigator.clipboard.writeText(text);
+    say("success", "Copied a test for pytest.");
+  };
+  return <IconButton size="small" icon={FlaskConical} label="Copy as a test" onClick={() => void copy().catch((error: Error) => say("failed", error.message))} />;
 }
 
 export function NodePanel({
@@ -257,7 +309,8 @@ export function NodePanel({
             </span>
           )}
           {over && state.state !== "skipped" && state.state !== "not_reached" && (
-            <span className="push">
+            <span className="push row" style={{ gap: 4 }}>
+              {run && (run.status === "success" || run.error) && <CopyTest execution={execution} run={run} />}
               <Button
                 size="small"
                 icon={RotateCcw}
@@ -270,10 +323,11 @@ export function NodePanel({
             </span>
           )}
         </div>
-        {waiting.slice(0, 5).map((each) => (
+        {state.state === "running" && !state.counts && <RunningNow state={state} />}
+        {waiting.filter((each) => state.state !== "running" || state.counts || each.missing?.length).slice(0, 5).map((each) => (
           <Explain key={each.lineage + each.reason} waiting={each} definition={definition} node={node} execution={execution} onSelect={onSelect} onAct={onAct} />
         ))}
-        {waiting.length > 5 && <p className="dim">and {count(waiting.length - 5)} more of its items.</p>}
+        {waiting.length > 5 && <p className="dim">and {count(waiting.length - 5)} more items.</p>}
         {state.state === "skipped" && <Skipped node={node} definition={definition} store={store} onSelect={onSelect} />}
         {runs.isError ? (
           <Failure error={runs.error} retry={() => void runs.refetch()} />
@@ -282,12 +336,13 @@ export function NodePanel({
         ) : run ? (
           <>
             {run.error && <ErrorBox error={run.error} meanings={type?.errors ?? {}} />}
+            {run.error && run.lineage.length > 0 && <Others execution={id} run={run} code={run.error.code} />}
             {run.status !== "skipped" && run.status !== "not_reached" && (run.output_bytes > 0 || !run.error) && <Output execution={id} node={node.id} run={run} />}
           </>
         ) : found.length > 1 ? (
           <Runs runs={found} more={runs.data?.next !== null} counts={state.counts} />
         ) : (
-          waiting.length === 0 && <p className="dim">{stateWord(state.state) === "pending" ? "It has not been reached." : "It has no result yet."}</p>
+          waiting.length === 0 && <p className="dim">{stateWord(state.state) === "pending" ? "Not reached yet." : "No result yet."}</p>
         )}
         {(run || (!item && state.startedAt !== null && !state.counts) || item) && (
           <>
@@ -369,92 +424,7 @@ function Runs({ runs, more, counts }: { runs: Run[]; more: boolean; counts: Reco
           );
         })}
       </ul>
-      {more && <p className="dim">The first {MAX_RUNS} are shown; the tab Items has all.</p>}
-    </Section>
-  );
-}
-
-type Attempt = { attempt: number; status: string; started_at: string; ended_at: string | null; duration_ms: number | null; error: { code: string; message: string } | null; worker: string; logged: boolean };
-type Log = { dropped: number; lines: { at: string; level: string; message: string }[] };
-type CallView = { payload: Json; parameters: Json | null; error: { message: string } | null };
-
-function pathOf(execution: string, node: string, rest: string, item: string): string {
-  return `/api/v1/executions/${execution}/nodes/${encodeURIComponent(node)}/${rest}${item ? `?lineage=${encodeURIComponent(item)}` : ""}`;
-}
-
-/** The attempts one by one: when, how long, which worker, what they logged and how they failed. */
-function Attempts({ execution, node, item, store }: { execution: string; node: string; item: string; store: ExecutionStore }): JSX.Element | null {
-  const client = useQueryClient();
-  const attempts = useQuery({
-    queryKey: ["run", execution, node, "attempts", item],
-    queryFn: () => readJson<{ attempts: Attempt[] }>(pathOf(execution, node, "attempts", item)),
-    retry: false,
-  });
-  useEffect(
-    () => store.subscribe(`log:${node}`, () => void client.invalidateQueries({ queryKey: ["run", execution, node] })),
-    [store, node, execution, client],
-  );
-  const found = attempts.data?.attempts ?? [];
-  const worth = found.length > 1 || found.some((each) => each.logged || each.worker);
-  if (!worth) return null;
-  return (
-    <Section title="Attempts">
-      <ol className="attempts">
-        {found.map((each) => (
-          <li key={each.attempt}>
-            <div className="row wrap">
-              <StatePill state={each.status} />
-              <span className="dim">
-                attempt {each.attempt}
-                {each.duration_ms !== null && ` · ${duration(each.duration_ms)}`}
-                {each.worker && ` · ${each.worker}`}
-              </span>
-              <span className="push dim">
-                <Ago at={each.started_at} />
-              </span>
-            </div>
-            {each.error && (
-              <p className="error-line" style={{ overflowWrap: "anywhere" }}>
-                <code>{each.error.code}</code> {each.error.message}
-              </p>
-            )}
-            {each.logged && <LogLines execution={execution} node={node} item={item} attempt={each.attempt} />}
-          </li>
-        ))}
-      </ol>
-    </Section>
-  );
-}
-
-function LogLines({ execution, node, item, attempt }: { execution: string; node: string; item: string; attempt: number }): JSX.Element | null {
-  const log = useQuery({
-    queryKey: ["run", execution, node, "log", item, attempt],
-    queryFn: () => readJson<Log>(pathOf(execution, node, `attempts/${attempt}/log`, item)),
-    retry: false,
-  });
-  if (!log.data || log.data.lines.length === 0) return null;
-  return (
-    <pre className="code log" tabIndex={0} aria-label={`Log of attempt ${attempt}`}>
-      {log.data.dropped > 0 && `… ${count(log.data.dropped)} older lines\n`}
-      {log.data.lines.map((each) => `${clock(Date.parse(each.at))} ${each.level.padEnd(7)} ${each.message}`).join("\n")}
-    </pre>
-  );
-}
-
-/** What the node was called with: the resolved parameters and the payload, with secrets redacted. */
-function CalledWith({ execution, node, item, over }: { execution: string; node: string; item: string; over: boolean }): JSX.Element | null {
-  const input = useQuery({
-    queryKey: ["run", execution, node, "input", item],
-    queryFn: () => readJson<CallView>(pathOf(execution, node, "input", item)),
-    enabled: over,
-    retry: false,
-  });
-  if (!input.data) return null;
-  const { parameters, payload, error } = input.data;
-  return (
-    <Section title="Called with" aside={<CopyButton text={JSON.stringify({ parameters, payload }, null, 2)} label="Copy the call" />}>
-      {error && <p className="dim">{error.message}</p>}
-      <Tree value={{ ...(parameters === null ? {} : { parameters }), payload } as Json} open={2} />
+      {more && <p className="dim">The first {MAX_RUNS} are shown; the tab Items lists all.</p>}
     </Section>
   );
 }

@@ -108,14 +108,14 @@ export function OverviewScreen(): JSX.Element {
   const failed = useRecent("failed", { status: ["failed", "halted"], since: since(DAY_MS) }, 6);
   const waiting = useQuery({ queryKey: ["waiting"], queryFn: () => readWaiting(), refetchInterval: 15_000 });
   const latest = useRecent("latest", {}, 9);
-  const workers = useQuery({ queryKey: ["workers"], queryFn: () => read(api.GET("/api/v1/workers")), refetchInterval: 10_000 });
+  const workers = useQuery({ queryKey: ["workers"], queryFn: async () => (await read(api.GET("/api/v1/workers"))).workers, refetchInterval: 10_000 });
   const letters = useQuery({ queryKey: ["dead-letters", 1], queryFn: () => read(api.GET("/api/v1/dead-letters", { params: { query: { limit: 100 } } })) });
   useExecutionEvents(
     useCallback(() => {
       void queries.invalidateQueries({ queryKey: ["recent"] }, { cancelRefetch: false });
     }, []),
   );
-  const fleet = workers.data?.workers ?? [];
+  const fleet = workers.data ?? [];
   const slots = fleet.reduce((sum, each) => sum + each.slots, 0);
   const busy = fleet.reduce((sum, each) => sum + each.busy, 0);
   const dead = letters.data?.dead_letters.length ?? 0;
@@ -126,10 +126,10 @@ export function OverviewScreen(): JSX.Element {
       <Head title="Overview" />
       {latest.data && rows.length < 3 && <Welcome fresh={rows.length === 0} />}
       <div className="tiles">
-        <Tile name="Running" state="running" figure={open === undefined ? "–" : compact(open)} note="running or paused now" to="/executions?status=running&status=paused" />
+        <Tile name="Running" state="running" figure={open === undefined ? "–" : compact(open)} note="running or paused" to="/executions?status=running&status=paused" />
         <Tile name="Failed" state="failed" figure={totalOf(stats.data, "failed", "halted")} note="in the last 24 hours" to="/executions?status=failed&status=halted&since=24h" />
         <Tile name="Completed" state="completed" figure={totalOf(stats.data, "completed")} note="in the last 24 hours" to="/executions?status=completed&since=24h" />
-        <Tile name="Inbox" state="waiting" figure={waiting.data ? compact(waiting.data.length) : "–"} note="decisions that people owe" to="/waiting" />
+        <Tile name="Inbox" state="waiting" figure={waiting.data ? compact(waiting.data.length) : "–"} note="waiting for a decision" to="/waiting" />
         <Tile
           name="Fleet"
           state={fleet.some((each) => !each.ready) ? "waiting" : "success"}
@@ -158,7 +158,7 @@ export function OverviewScreen(): JSX.Element {
       {dead > 0 && (
         <Link href="/dead-letters" className="notice" data-state="failed">
           <TriangleAlert size={16} aria-hidden="true" />
-          {plural(dead, "dead letter")}: the engine gave up on {dead === 1 ? "an execution" : "executions"}. Look at {dead === 1 ? "it" : "them"}.
+          {plural(dead, "dead letter")}: {dead === 1 ? "an execution" : "executions"} that could not be continued.
         </Link>
       )}
       <div className="columns">
@@ -184,7 +184,7 @@ export function OverviewScreen(): JSX.Element {
         </section>
         <section className="card" aria-labelledby="attention">
           <div className="card-head">
-            <h2 id="attention">Failed in 24 hours</h2>
+            <h2 id="attention">Failed in the last 24 hours</h2>
             <Link href="/executions?status=failed&status=halted&since=24h" className="push">
               All
             </Link>
@@ -245,8 +245,8 @@ function WelcomeTo({ id, fresh }: { id: string; fresh: boolean }): JSX.Element {
       <div>
         <h2 id="welcome">{fresh ? "Welcome to Rune" : "Try an example"}</h2>
         <p>
-          A workflow is a graph of nodes. Each run of it is an execution, which survives crashes and restarts. Run the example
-          <b> {workflow.data?.name || id}</b> and watch it live.
+          A workflow is a graph of nodes. Each run is an execution, which survives crashes and restarts. Run the example
+          <b> {workflow.data?.name || id}</b> and follow it live on its graph.
         </p>
         <div className="row wrap">
           <Button kind="primary" size="large" icon={Play} disabled={busy || !definition.data || !right.allowed} title={right.reason} onClick={start}>

@@ -47,6 +47,7 @@ export function RunScreen({ id }: { id: string }): JSX.Element {
   const [text, setText] = useState("{}");
   const [raw, setRaw] = useState(false);
   const [labels, setLabels] = useState("");
+  const [priority, setPriority] = useState("");
   const [key, setKey] = useState(newKey);
   const [touched, setTouched] = useState(false);
   const [busy, setBusy] = useState(false);
@@ -82,7 +83,7 @@ export function RunScreen({ id }: { id: string }): JSX.Element {
     read(
       api.POST("/api/v1/workflows/{workflow}/executions", {
         params: { path: { workflow: id }, header: { "Idempotency-Key": key } },
-        body: { input: input ?? {}, labels: chosen, ...(version ? { version } : {}) } as never,
+        body: { input: input ?? {}, labels: chosen, ...(version ? { version } : {}), ...(priority === "" ? {} : { priority: Number(priority) }) } as never,
       }),
     ).then(
       (started) => navigate(`/executions/${started.execution_id}`),
@@ -108,7 +109,7 @@ export function RunScreen({ id }: { id: string }): JSX.Element {
             <h2>Input</h2>
             <span className="push row">
               {(former.data?.executions.length ?? 0) > 0 && (
-                <Select aria-label="Input of a former run" value={from} onChange={(event) => set({ from: event.target.value || null }, { replace: true })}>
+                <Select aria-label="Input of an earlier run" value={from} onChange={(event) => set({ from: event.target.value || null }, { replace: true })}>
                   <option value="">New input</option>
                   {former.data?.executions.map((each) => (
                     <option key={each.execution_id} value={each.execution_id}>
@@ -144,7 +145,7 @@ export function RunScreen({ id }: { id: string }): JSX.Element {
         <details className="card">
           <summary className="card-head">
             <h2>Options</h2>
-            <span className="dim">version, labels, idempotency key</span>
+            <span className="dim">version, priority, labels, idempotency key</span>
             <ChevronDown size={16} aria-hidden="true" className="push" />
           </summary>
           <div className="card-body form">
@@ -159,6 +160,9 @@ export function RunScreen({ id }: { id: string }): JSX.Element {
                   ))}
                 </Select>
               )}
+            </Field>
+            <Field label="Priority" hint="0 to 10; nodes of a higher one are run first. Empty: as the workflow declares.">
+              {(ids) => <Input {...ids} type="number" min={0} max={10} step={1} value={priority} onChange={(event) => setPriority(event.target.value)} />}
             </Field>
             <Field label="Labels" hint="name=value, separated by spaces" error={chosen === null ? "Each label has the form name=value." : null}>
               {(ids) => <Input {...ids} value={labels} onChange={(event) => setLabels(event.target.value)} />}

@@ -1,13 +1,17 @@
-/** The preferences of this browser, and what the server is. */
-import type { JSX } from "react";
+/** The preferences of this browser, what the server is, and its settings. */
+import { useQuery } from "@tanstack/react-query";
+import { Search } from "lucide-react";
+import { useState, type JSX } from "react";
+import { api, read, type Schemas } from "../api/client";
 import { useMe, useNodeTypes, useVersion } from "../api/queries";
-import { Failure, Skeleton } from "../parts/controls";
+import { useRight } from "../api/rights";
+import { Failure, Input, Skeleton } from "../parts/controls";
 import { setTheme, useTheme, type Theme } from "../parts/theme";
 import { Head } from "./shell";
 import { useSingleKeys } from "./keyboard";
 
 const THEMES: [Theme, string][] = [
-  ["system", "As the system"],
+  ["system", "System"],
   ["light", "Light"],
   ["dark", "Dark"],
 ];
@@ -18,12 +22,13 @@ export function SettingsScreen(): JSX.Element {
   const version = useVersion();
   const me = useMe();
   const types = useNodeTypes();
+  const admin = useRight("admin");
   return (
     <div className="screen narrow">
       <Head title="Settings" />
       <section className="card" aria-labelledby="appearance">
         <div className="card-head">
-          <h2 id="appearance">This browser</h2>
+          <h2 id="appearance">Preferences</h2>
         </div>
         <div className="card-body stack">
           <div className="row wrap">
@@ -37,9 +42,9 @@ export function SettingsScreen(): JSX.Element {
             </div>
           </div>
           <label className="row">
-            <span style={{ minInlineSize: 120 }}>Keys</span>
+            <span style={{ minInlineSize: 120 }}>Keyboard</span>
             <input type="checkbox" className="check" checked={single} onChange={(event) => setSingle(event.target.checked)} />
-            Use keys of a single letter
+            Single-letter shortcuts
           </label>
         </div>
       </section>
@@ -56,15 +61,15 @@ export function SettingsScreen(): JSX.Element {
             <dl className="facts">
               <dt>Version</dt>
               <dd>{version.data.version}</dd>
-              <dt>Build of this page</dt>
+              <dt>Build</dt>
               <dd>
                 <code>{version.data.build || "unknown"}</code>
               </dd>
-              <dt>You are</dt>
+              <dt>Signed in as</dt>
               <dd>
                 {me.data?.principal} ({me.data?.role})
               </dd>
-              <dt>Your rights</dt>
+              <dt>Rights</dt>
               <dd>{me.data?.rights.join(", ")}</dd>
               <dt>Node types</dt>
               <dd>{types.data?.map((each) => each.type).join(", ")}</dd>
@@ -72,6 +77,62 @@ export function SettingsScreen(): JSX.Element {
           )}
         </div>
       </section>
+      {admin.allowed && <Effective />}
     </div>
+  );
+}
+
+function shown({ value, secret }: Schemas["SettingView"]): string {
+  if (secret) return value === true ? "••• (set)" : "not set";
+  if (value === null || value === "") return "not set";
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+/** The settings in effect on the server that responds, and where each comes from. */
+function Effective(): JSX.Element {
+  const [text, setText] = useState("");
+  const settings = useQuery({ queryKey: ["settings"], queryFn: async () => (await read(api.GET("/api/v1/settings"))).settings });
+  const low = text.toLowerCase();
+  const rows = (settings.data ?? []).filter((each) => each.name.toLowerCase().includes(low));
+  // Settings that differ from their defaults come first.
+  const sorted = [...rows.filter((each) => each.source !== "default"), ...rows.filter((each) => each.source === "default")];
+  return (
+    <section className="card" aria-labelledby="effective">
+      <div className="card-head">
+        <h2 id="effective">Settings in effect</h2>
+        <span className="push search" style={{ flex: "none" }}>
+          <Search size={14} aria-hidden="true" />
+          <Input type="search" aria-label="Find a setting" placeholder="Find a setting" value={text} onChange={(event) => setText(event.target.value)} />
+        </span>
+      </div>
+      {settings.isError ? (
+        <Failure error={settings.error} retry={() => void settings.refetch()} />
+      ) : settings.isPending ? (
+        <Skeleton rows={6} height={18} />
+      ) : (
+        <div className="table-scroll" role="group" aria-label="Table of settings" tabIndex={0}>
+          <table className="table">
+            <thead>
+              <tr>
+                <th>Name</th>
+                <th>Value</th>
+                <th>From</th>
+              </tr>
+            </thead>
+            <tbody>
+              {sorted.map((each) => (
+                <tr key={each.name}>
+                  <td>
+                    <code>{each.name}</code>
+                  </td>
+                  <td style={{ overflowWrap: "anywhere" }}>{shown(each)}</td>
+                  <td>{each.source === "default" ? <span className="dim">default</span> : <span className="tag">{each.source}</span>}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </section>
   );
 }

@@ -71,8 +71,12 @@ export const PLACES: { title: string; places: Place[] }[] = [
 /** What an approver sees: the decisions and nothing else. */
 const ONLY_INBOX = [{ title: "", places: [{ to: "/waiting", text: "Inbox", icon: Inbox }] }];
 
+/** Screens that are reached from another one, with the place in the navigation that they belong to. */
+const INSIDE: Record<string, string> = { "/bulk": "/executions", "/editor": "/workflows" };
+
 function isAt(location: string, to: string): boolean {
-  return to === "/" ? location === "/" : location === to || location.startsWith(`${to}/`);
+  const within = (place: string): boolean => location === place || location.startsWith(`${place}/`);
+  return to === "/" ? location === "/" : within(to) || Object.entries(INSIDE).some(([place, owner]) => owner === to && within(place));
 }
 
 function LinkState(): JSX.Element {
@@ -92,7 +96,7 @@ function OfflineBanner(): JSX.Element | null {
   if (link !== "lost") return null;
   return (
     <div className="banner" data-state="waiting" role="alert">
-      The connection to the server is lost. What you see is from {relative(connection.lostAt, now)}; the page reconnects by itself.
+      The connection to the server is lost. The data shown was current {relative(connection.lostAt, now)}. Reconnecting.
     </div>
   );
 }
@@ -164,7 +168,7 @@ function Identity(): JSX.Element {
 function KeyHelp({ onClose }: { onClose: () => void }): JSX.Element {
   const [single, setSingle] = useSingleKeys();
   return (
-    <Dialog title="Keys" onClose={onClose}>
+    <Dialog title="Keyboard shortcuts" onClose={onClose}>
       <dl className="facts keys">
         {KEYS.map(({ keys, text }) => (
           <div key={text} style={{ display: "contents" }}>
@@ -179,7 +183,7 @@ function KeyHelp({ onClose }: { onClose: () => void }): JSX.Element {
       </dl>
       <label className="row">
         <input type="checkbox" checked={single} onChange={(event) => setSingle(event.target.checked)} />
-        Use keys of a single letter
+        Single-letter shortcuts
       </label>
     </Dialog>
   );
@@ -232,7 +236,7 @@ export function Shell({ children }: { children: ReactNode }): JSX.Element {
         </Link>
         <button type="button" className="command-hint" onClick={() => setCommand(true)}>
           <Search size={14} aria-hidden="true" />
-          Search or act
+          Search
           <kbd>Ctrl K</kbd>
         </button>
         <Navigation />

@@ -1,5 +1,5 @@
 /** Webhooks and schedules. */
-import { useQueryClient } from "@tanstack/react-query";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { CalendarClock, RotateCw, Webhook } from "lucide-react";
 import { useState, type JSX } from "react";
 import { Link } from "wouter";
@@ -8,7 +8,7 @@ import { useTriggers } from "../api/queries";
 import { useRight } from "../api/rights";
 import { Ago, Blank, Button, CopyButton, Failure, Notice, Skeleton, Switch } from "../parts/controls";
 import { Dialog } from "../parts/dialog";
-import { duration } from "../parts/format";
+import { absolute, duration } from "../parts/format";
 import { say } from "../parts/toasts";
 import { Head } from "./shell";
 
@@ -54,7 +54,7 @@ export function TriggerCard({ trigger, named = false }: { trigger: Trigger; name
     const params = { path: { trigger: trigger.id } };
     read(on ? api.POST("/api/v1/triggers/{trigger}/enable", { params }) : api.POST("/api/v1/triggers/{trigger}/disable", { params }))
       .then(
-        () => say("success", on ? "Enabled. Starts that were due meanwhile are not made up for." : "Disabled."),
+        () => say("success", on ? "Enabled. Missed starts are not caught up." : "Disabled."),
         (error: Error) => say("failed", error.message),
       )
       .finally(() => {
@@ -130,7 +130,7 @@ export function TriggerCard({ trigger, named = false }: { trigger: Trigger; name
             <dt>Time zone</dt>
             <dd>{schedule.timezone}</dd>
             <dt>Next</dt>
-            <dd>{schedule.next_at ? <Ago at={schedule.next_at} /> : <span className="dim">not due</span>}</dd>
+            <dd>{schedule.next_at ? <Ticks schedule={schedule} next={schedule.next_at} /> : <span className="dim">not due</span>}</dd>
             <dt>Overlap</dt>
             <dd>
               {schedule.overlap}, catch-up {schedule.catch_up}
@@ -150,6 +150,30 @@ export function TriggerCard({ trigger, named = false }: { trigger: Trigger; name
       </div>
       {rotating && <RotateDialog trigger={trigger} onClose={() => setRotating(false)} />}
     </section>
+  );
+}
+
+const TICKS = 5;
+
+/** The next times of a schedule: those of a cron expression are computed by the server. */
+function Ticks({ schedule, next }: { schedule: NonNullable<Trigger["schedule"]>; next: string }): JSX.Element {
+  const { cron, timezone, every_ms: every } = schedule;
+  const preview = useQuery({
+    queryKey: ["ticks", cron, timezone, next],
+    queryFn: async () => (await read(api.POST("/api/v1/schedules/preview", { body: { cron, timezone, count: TICKS } as never }))).ticks,
+    enabled: cron !== null,
+    staleTime: Infinity,
+  });
+  const first = Date.parse(next);
+  const ticks = cron === null ? Array.from({ length: TICKS }, (_, index) => new Date(first + index * (every ?? 0)).toISOString()) : (preview.data ?? [next]);
+  return (
+    <ol className="ticks" aria-label="Next starts">
+      {ticks.map((each) => (
+        <li key={each}>
+          <Ago at={each} /> <span className="dim">{absolute(Date.parse(each))}</span>
+        </li>
+      ))}
+    </ol>
   );
 }
 

@@ -67,8 +67,8 @@ function Loaded({ id, before, after, changes }: { id: string; before: Schemas["W
       {!one && (
         <section className="card" aria-label="Changes">
           {changes.length === 0 ? (
-            <Blank icon={Equal} title="No difference">
-              Both versions do the same.
+            <Blank icon={Equal} title="No differences">
+              Both versions are equivalent.
             </Blank>
           ) : (
             <div className="table-scroll" role="group" aria-label="Changes" tabIndex={0}>

@@ -3,7 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Check, ChevronRight, Inbox, X } from "lucide-react";
 import { useState, type JSX } from "react";
 import { Link, useSearch } from "wouter";
-import { api, newKey, read, readJson } from "../api/client";
+import { api, newKey, read } from "../api/client";
 import { useRight } from "../api/rights";
 import { SchemaForm } from "../forms/form";
 import { JsonField, parseJson } from "../forms/json_field";
@@ -12,8 +12,8 @@ import { Ago, Blank, Button, Failure, Notice, Skeleton } from "../parts/controls
 import { duration } from "../parts/format";
 import { useNow } from "../parts/now";
 import { StateGlyph } from "../parts/state";
-import { Tree, type Json } from "../parts/tree";
 import { Head } from "./shell";
+import { StoredValue } from "./stored_value";
 import { readDecision, readWaiting, type WaitingEntry } from "../api/waiting";
 
 function Until({ due }: { due: string | null }): JSX.Element | null {
@@ -27,15 +27,15 @@ export function WaitingScreen(): JSX.Element {
   const waiting = useQuery({ queryKey: ["waiting"], queryFn: () => readWaiting(), refetchInterval: 5_000 });
   return (
     <div className="screen narrow">
-      <Head title="Inbox" lead="Executions that wait for a decision." />
+      <Head title="Inbox" lead="Executions that are waiting for a decision." />
       <div className="card">
         {waiting.isError ? (
           <Failure error={waiting.error} retry={() => void waiting.refetch()} />
         ) : waiting.isPending ? (
           <Skeleton rows={4} height={40} />
         ) : waiting.data.length === 0 ? (
-          <Blank icon={Inbox} title="Nothing waits for you">
-            An execution that waits for a signal, for example an approval, appears here.
+          <Blank icon={Inbox} title="No open decisions">
+            Executions that wait for a signal, for example an approval, appear here.
           </Blank>
         ) : (
           <ul>
@@ -75,13 +75,9 @@ function decisionPath(each: WaitingEntry): string {
 export function DecisionScreen({ execution: id, node }: { execution: string; node: string }): JSX.Element {
   const item = new URLSearchParams(useSearch()).get("item");
   const views = useRight("view");
-  const entry = useQuery({ queryKey: ["waiting", id, node, item], queryFn: () => readDecision(id, node, item), refetchInterval: 10_000, retry: 1 });
-  const input = useQuery({
-    queryKey: ["value", `/api/v1/executions/${id}/input`],
-    queryFn: () => readJson<Json>(`/api/v1/executions/${id}/input`),
-    enabled: views.allowed,
-    retry: false,
-  });
+  // An answer whose response was lost may have been received: the decision is then no longer open, but the answer stays.
+  const [tried, setTried] = useState(false);
+  const entry = useQuery({ queryKey: ["waiting", id, node, item], queryFn: () => readDecision(id, node, item), refetchInterval: 10_000, retry: 1, enabled: !tried });
   const [sent, setSent] = useState<string | null>(null);
   const missing = (entry.error as { status?: number } | null)?.status === 404;
   if (entry.isError && !missing && sent === null) return <Failure error={entry.error} retry={() => void entry.refetch()} />;
@@ -96,18 +92,18 @@ export function DecisionScreen({ execution: id, node }: { execution: string; nod
         </div>
       ) : !entry.data || missing ? (
         <div className="card">
-          <Blank icon={Inbox} title="Nothing to decide here" action={<Link href="/waiting" className="button">Back to the inbox</Link>}>
-            {node} does not wait for a signal now. It may have been decided, or its time is over.
+          <Blank icon={Inbox} title="No open decision" action={<Link href="/waiting" className="button">Back to the inbox</Link>}>
+            {node} is not waiting for a signal. It may have been decided already, or it timed out.
           </Blank>
         </div>
       ) : (
-        <Decide entry={entry.data} name={node} input={input.data} views={views.allowed} onSent={setSent} />
+        <Decide entry={entry.data} name={node} views={views.allowed} onTry={() => setTried(true)} onSent={setSent} />
       )}
     </div>
   );
 }
 
-function Decide({ entry, name, input, views, onSent }: { entry: WaitingEntry; name: string; input: Json | undefined; views: boolean; onSent: (text: string) => void }): JSX.Element {
+function Decide({ entry, name, views, onTry, onSent }: { entry: WaitingEntry; name: string; views: boolean; onTry: () => void; onSent: (text: string) => void }): JSX.Element {
   const [key] = useState(newKey);
   const schema = entry.schema as Schema | null;
   const [value, setValue] = useState<unknown>(() => (schema ? initial(schema) : {}));
@@ -121,6 +117,7 @@ function Decide({ entry, name, input, views, onSent }: { entry: WaitingEntry; na
   const send = (answer: unknown): void => {
     setBusy(true);
     setError(null);
+    onTry();
     // The same key on every try: whatever the network does, the answer counts once.
     read(
       api.POST("/api/v1/executions/{execution}/signals", {
@@ -128,7 +125,7 @@ function Decide({ entry, name, input, views, onSent }: { entry: WaitingEntry; na
         body: { name: entry.signal, value: answer, ...(entry.item ? { item: entry.item } : {}) } as never,
       }),
     ).then(
-      (heard) => onSent(heard.resumed ? "The execution continues." : "The answer is stored and will be used when the node waits for it."),
+      (heard) => onSent(heard.resumed ? "The execution continues." : "The answer was received."),
       (problem: { status?: number; message: string }) => {
         setError(problem.status ? problem.message : "The server cannot be reached. Your answer is kept here; send it again.");
         setBusy(false);
@@ -153,9 +150,9 @@ function Decide({ entry, name, input, views, onSent }: { entry: WaitingEntry; na
         <h1>{entry.title || name}</h1>
         {entry.description && <p>{entry.description}</p>}
       </div>
-      {input !== undefined && (
-        <section className="card" aria-label="What it is about">
-          <Tree value={input} open={3} />
+      {views && (
+        <section className="card" aria-label="Input of the execution">
+          <StoredValue path={`/api/v1/executions/${entry.execution_id}/input`} reference="" />
         </section>
       )}
       {!allowed && <Notice state="paused">{right.reason}</Notice>}
@@ -197,7 +194,7 @@ function Decide({ entry, name, input, views, onSent }: { entry: WaitingEntry; na
             ))}
           </div>
           <Button kind="quiet" onClick={() => setOwn(true)}>
-            Answer with another value
+            Send another value
           </Button>
         </>
       )}

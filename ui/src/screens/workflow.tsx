@@ -1,6 +1,6 @@
 /** One workflow: its graph, versions, aliases, triggers and recent runs. */
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { GitCompareArrows, Play, Workflow } from "lucide-react";
+import { GitCompareArrows, Pencil, Play, Workflow } from "lucide-react";
 import { Suspense, lazy, useMemo, useState, type JSX } from "react";
 import { Link } from "wouter";
 import { api, read, type Schemas } from "../api/client";
@@ -52,7 +52,11 @@ export function WorkflowScreen({ id }: { id: string }): JSX.Element {
           </span>
         }
         actions={
-          right.allowed ? (
+          <>
+          <Link href={`/workflows/${id}/edit`} className="button">
+            <Pencil size={15} aria-hidden="true" /> Edit
+          </Link>
+          {right.allowed ? (
             <Link href={`/workflows/${id}/run${version ? `?version=${version}` : ""}`} className="button" data-kind="primary">
               <Play size={15} aria-hidden="true" /> Run
             </Link>
@@ -60,7 +64,8 @@ export function WorkflowScreen({ id }: { id: string }): JSX.Element {
             <Button kind="primary" icon={Play} disabled title={right.reason}>
               Run
             </Button>
-          )
+          )}
+          </>
         }
       />
       <div className="card graph-card">
@@ -130,7 +135,7 @@ function Recent({ id }: { id: string }): JSX.Element {
       ) : recent.isError ? (
         <Failure error={recent.error} />
       ) : recent.data.executions.length === 0 ? (
-        <Blank icon={Workflow} title="It has not run yet" action={<Link className="button" data-kind="primary" href={`/workflows/${id}/run`}>Run it</Link>} />
+        <Blank icon={Workflow} title="No runs yet" action={<Link className="button" data-kind="primary" href={`/workflows/${id}/run`}>Run</Link>} />
       ) : (
         <ul>
           {recent.data.executions.map((each) => (
@@ -186,8 +191,8 @@ function Versions({ id, shown }: { id: string; shown: number }): JSX.Element {
       <div className="card-head">
         <h2 id="versions">Versions</h2>
         <span className="push">
-          <Button size="small" disabled={!right.allowed} title={right.reason} onClick={() => setPointing("new")}>
-            Point an alias
+          <Button size="small" disabled={!right.allowed || !versions.isSuccess || !aliases.isSuccess} title={right.reason} onClick={() => setPointing("new")}>
+            Set an alias
           </Button>
         </span>
       </div>
@@ -271,14 +276,14 @@ function AliasDialog({ id, versions, aliases, onClose }: { id: string; versions:
   };
   return (
     <Dialog
-      title="Point an alias at a version"
+      title="Set an alias"
       lead="Running executions keep their version."
       onClose={onClose}
       foot={
         <>
           <Button onClick={onClose}>Close</Button>
           <Button kind="primary" disabled={busy || name === ""} onClick={save}>
-            {partly ? `Send ${share} %` : "Point"}
+            {partly ? `Send ${share} %` : "Set"}
           </Button>
         </>
       }
@@ -307,7 +312,7 @@ function AliasDialog({ id, versions, aliases, onClose }: { id: string; versions:
         )}
       </Field>
       {current && current.version !== version && (
-        <Field label={`Share of the starts: ${share} %`} hint={share < 100 ? `The others stay with version ${current.version}.` : "All starts."}>
+        <Field label={`Share of the starts: ${share} %`} hint={share < 100 ? `The rest starts version ${current.version}.` : "All starts use this version."}>
           {(ids) => <input {...ids} className="slider" type="range" min={1} max={100} value={share} onChange={(event) => setShare(Number(event.target.value))} />}
         </Field>
       )}

@@ -1,18 +1,23 @@
 /** The stored workflows with their last outcomes. */
-import { Play, Search, Workflow } from "lucide-react";
-import { useMemo, useState, type JSX } from "react";
+import { FileUp, Play, Plus, Search, Workflow } from "lucide-react";
+import { Suspense, lazy, useMemo, useState, type JSX } from "react";
 import { Link } from "wouter";
 import { useTriggers, useWorkflows } from "../api/queries";
-import { Ago, Blank, Failure, Input, Skeleton } from "../parts/controls";
+import { useRight } from "../api/rights";
+import { Ago, Blank, Button, Failure, Input, Skeleton } from "../parts/controls";
 import { compact, duration } from "../parts/format";
 import { OutcomeBars } from "../parts/state";
 import { Head } from "./shell";
 import { useQueryState } from "./url";
 
+const ImportDialog = lazy(async () => ({ default: (await import("./import_dialog")).ImportDialog }));
+
 export function WorkflowsScreen(): JSX.Element {
   const [parameters, set] = useQueryState();
   const hidden = parameters.get("hidden") === "true";
   const [text, setText] = useState(parameters.get("q") ?? "");
+  const [importing, setImporting] = useState(false);
+  const edits = useRight("edit");
   const workflows = useWorkflows(hidden, true);
   const triggers = useTriggers();
   const next = useMemo(() => {
@@ -28,7 +33,19 @@ export function WorkflowsScreen(): JSX.Element {
   const rows = (workflows.data ?? []).filter((each) => !low || `${each.workflow_id} ${each.name}`.toLowerCase().includes(low));
   return (
     <div className="screen">
-      <Head title="Workflows">
+      <Head
+        title="Workflows"
+        actions={
+          <>
+            <Button icon={FileUp} disabled={!edits.allowed} title={edits.reason} onClick={() => setImporting(true)}>
+              Import
+            </Button>
+            <Link href="/editor" className="button">
+              <Plus size={15} aria-hidden="true" /> New workflow
+            </Link>
+          </>
+        }
+      >
         <div className="filters" role="search">
           <div className="search">
             <Search size={15} aria-hidden="true" />
@@ -117,6 +134,11 @@ export function WorkflowsScreen(): JSX.Element {
           </table>
         )}
       </div>
+      {importing && (
+        <Suspense>
+          <ImportDialog onClose={() => setImporting(false)} />
+        </Suspense>
+      )}
     </div>
   );
 }

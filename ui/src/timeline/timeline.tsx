@@ -178,6 +178,14 @@ const COLOURS: Record<string, string> = {
   cancelled: "--muted",
 };
 
+/** A text that fits, with its end left out if need be. */
+function shortened(pen: CanvasRenderingContext2D, text: string, room: number): string {
+  if (pen.measureText(text).width <= room) return text;
+  let end = text.length - 1;
+  while (end > 1 && pen.measureText(`${text.slice(0, end)}…`).width > room) end -= 1;
+  return `${text.slice(0, end)}…`;
+}
+
 function Bars({ rows, start, end, selected, onSelect }: { rows: Row[]; start: number; end: number; selected: string | null; onSelect: (node: string) => void }): JSX.Element {
   const canvas = useRef<HTMLCanvasElement>(null);
   const host = useRef<HTMLDivElement>(null);
@@ -241,12 +249,7 @@ function Bars({ rows, start, end, selected, onSelect }: { rows: Row[]; start: nu
       }
       pen.fillStyle = colour("--ink");
       pen.font = `540 12px ${colour("--font")}`;
-      pen.save();
-      pen.beginPath();
-      pen.rect(0, top, names - 10, ROW);
-      pen.clip();
-      pen.fillText(row.name, 16, top + ROW / 2);
-      pen.restore();
+      pen.fillText(shortened(pen, row.name, names - 26), 16, top + ROW / 2);
       const left = x(row.from);
       const wide = Math.max(4, x(row.to) - left);
       const paint = colour(COLOURS[row.state.state] ?? "--muted");

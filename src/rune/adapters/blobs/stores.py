@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from rune.adapters.blobs.filesystem import FilesystemBlobs
 from rune.adapters.blobs.keys import is_fan_out
 from rune.adapters.private_files import make_private_folder
-from rune.ports.blobs import BlobStore
+from rune.ports.journal import BlobStore
 from rune.settings import SettingsError
 
 if TYPE_CHECKING:

@@ -1,15 +1,35 @@
-"""API keys, audit log and start limits in PostgreSQL.
+"""API keys, the audit log, start limits, and encrypted credentials with their grants in PostgreSQL.
 
-Limits are checked in the transaction that accepts a start, under a row lock.
+Limits are checked in the transaction that accepts a start, under a row lock. The database never receives a plaintext
+value of a credential.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
 import msgspec
 
-from rune.adapters.postgres.database import Database, query
-from rune.adapters.rows import entry_of, entry_row, key_of, key_row
+from rune.adapters.encryption import (
+    EncryptedCredential,
+    KeySource,
+    credential_of,
+    first,
+    reencrypt,
+    rotated,
+    stored_before,
+    summary_of,
+)
+from rune.adapters.postgres.database import Connection, Database, is_storable, query
+from rune.adapters.rows import changed_grants, entry_of, entry_row, grants_of, grants_text, key_of, key_row
 from rune.ports.access import ALL_ENTRIES, ApiKey, AuditEntry, AuditFilter, Limits, Session, key_not_found
+from rune.ports.credentials import (
+    Credential,
+    CredentialSummary,
+    NewCredential,
+    credential_not_found,
+)
 
 _MAX_NUMBER = 2**63 - 1
 _LIMITS = msgspec.json.Decoder(Limits)
@@ -96,3 +116,106 @@ class PostgresStartLimits:
     async def all(self) -> dict[str, Limits]:
         rows = await self._database.fetch(query("start_limits"))
         return {row["subject"]: _LIMITS.decode(row["limits"]) for row in rows}
+
+
+class PostgresCredentials:
+    """Credentials by name or id. Changes are serialised by an advisory lock."""
+
+    def __init__(self, database: Database, keys: KeySource) -> None:
+        self._database = database
+        self._keys = keys
+
+    async def put(self, draft: NewCredential) -> CredentialSummary:
+        async with self._database.transaction() as connection:
+            await connection.execute(query("credential_lock"))
+            known = await _find(connection, draft.id) or await _find(connection, draft.name)
+            if known is not None:
+                return stored_before(known, draft)
+            used = await connection.fetchrow(query("credential_keys"))
+            sealed = first(self._keys.ring_beside(*used), draft)
+            await connection.execute(query("credential_insert"), *msgspec.structs.astuple(sealed))
+            if draft.grants is not None:
+                await connection.execute(query("grants_put"), draft.id, grants_text(draft.grants))
+        return summary_of(sealed)
+
+    async def resolve(self, reference: str) -> Credential | None:
+        row = await self._find(reference)
+        return None if row is None else credential_of(self._keys.ring(), row)
+
+    async def list(self) -> Sequence[CredentialSummary]:
+        return [
+            summary_of(EncryptedCredential(*row)) for row in await self._database.fetch(query("credentials"))
+        ]
+
+    async def find(self, reference: str) -> CredentialSummary | None:
+        row = await self._find(reference)
+        return None if row is None else summary_of(row)
+
+    async def _find(self, reference: str) -> EncryptedCredential | None:
+        row = await self._database.find(query("credential"), reference)
+        return None if row is None else EncryptedCredential(*row)
+
+    async def rotate(
+        self,
+        reference: str,
+        values: Mapping[str, Any],
+        hosts: tuple[str, ...] | None,
+        at: int,
+        insecure: bool | None = None,
+    ) -> CredentialSummary:
+        async with self._database.transaction() as connection:
+            old = await _lock_and_find(connection, reference)
+            sealed = rotated(self._keys.ring(), old, values, hosts, at, insecure)
+            await _update(connection, sealed)
+        return summary_of(sealed)
+
+    async def remove(self, reference: str) -> CredentialSummary:
+        async with self._database.transaction() as connection:
+            row = await _lock_and_find(connection, reference)
+            await connection.execute(query("credential_delete"), row.id)
+        return summary_of(row)
+
+    async def reencrypt(self) -> int:
+        async with self._database.transaction() as connection:
+            await connection.execute(query("credential_lock"))
+            rows = [EncryptedCredential(*row) for row in await connection.fetch(query("credentials"))]
+            new = reencrypt(self._keys.ring(), rows)
+            for row in new:
+                await _update(connection, row)
+        return len(new)
+
+
+async def _find(connection: Connection, reference: str) -> EncryptedCredential | None:
+    row = await connection.fetchrow(query("credential"), reference) if is_storable(reference) else None
+    return None if row is None else EncryptedCredential(*row)
+
+
+async def _lock_and_find(connection: Connection, reference: str) -> EncryptedCredential:
+    await connection.execute(query("credential_lock"))
+    row = await _find(connection, reference)
+    if row is None:
+        raise credential_not_found(reference)
+    return row
+
+
+async def _update(connection: Connection, row: EncryptedCredential) -> None:
+    await connection.execute(
+        query("credential_update"), row.version, row.key, row.sealed, row.shown, row.changed_at, row.id
+    )
+
+
+class PostgresGrants:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def of(self, credential: str) -> frozenset[str]:
+        row = await self._database.find(query("grants"), credential)
+        return grants_of(None if row is None else row["whom"])
+
+    async def change(self, credential: str, add: Collection[str], remove: Collection[str]) -> frozenset[str]:
+        async with self._database.transaction() as connection:
+            await connection.execute(query("credential_lock"))
+            row = await connection.fetchrow(query("grants"), credential)
+            found = changed_grants(None if row is None else row["whom"], add, remove)
+            await connection.execute(query("grants_put"), credential, grants_text(found))
+        return found

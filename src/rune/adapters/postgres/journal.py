@@ -1,7 +1,10 @@
-"""Journal and execution index in PostgreSQL.
+"""Journal, execution index and transactional outbox in PostgreSQL.
 
 The primary key of the fact table makes every fact write-once. An exclusive lock per execution makes the order of its
-facts the order of their commits.
+facts the order of their commits. The outbox lists the work that an accepted or ended execution still needs: a `start`
+row requests activation in case the accepting process did not activate it; an `end` row requests the completion to be
+sent and the state to be dropped. Rows are written in the transaction that causes them, and several relays may take rows
+concurrently.
 """
 
 from __future__ import annotations
@@ -11,16 +14,24 @@ from typing import Any
 
 import msgspec
 
-from rune.adapters.postgres.batching import Lookup, ResultReader
-from rune.adapters.postgres.database import Database, is_storable, query
+from rune.adapters.postgres.database import Database, Lookup, ResultReader, is_storable, query, splitting
 from rune.adapters.postgres.journal_writes import ACCEPTED, LANES, FactWriter, StartWriter
 from rune.adapters.rows import letter_of, list_page, summary_of
-from rune.adapters.search import ExecutionSearch, is_listed
-from rune.adapters.statistics import ExecutionStatistics
+from rune.adapters.search import ExecutionSearch, ExecutionStatistics, is_listed
+from rune.batcher import Batcher
 from rune.codec.facts import decode_fact, decode_path, encode_path
 from rune.core.execution.fact import ExecutionEnded, SignalReceived, TokenFact
 from rune.core.execution.token import Path
-from rune.ports.journal import FORMAT, DeadLetter, ExecutionRecord, NewerFormatError, StoredFact
+from rune.ports.inspection import Backlog
+from rune.ports.journal import (
+    FORMAT,
+    DeadLetter,
+    ExecutionRecord,
+    Kind,
+    NewerFormatError,
+    OutboxRow,
+    StoredFact,
+)
 from rune.ports.queries import ALL_EXECUTIONS, STATUSES, ExecutionFilter, ExecutionsFound, Summary
 
 MAX_HISTORIES = 64
@@ -29,6 +40,16 @@ _COLUMNS = "x.id, x.workflow, x.hash, x.status, x.at, x.ended_at, x.accepted, x.
 
 FactsWanted = tuple[str, int, int | None]
 """Execution, number after which facts are read, maximum number of facts."""
+
+MAX_ROWS = 256
+LINGER_S = 0.1
+"""How long finished work may wait to be marked done in a batch; relays wait far longer before they take a row."""
+
+HOLD_MS = 30_000
+"""How long a relay has for a row before another relay may take it."""
+
+DoneRequest = tuple[str, Kind]
+"""Execution and kind of a row whose work was done by the process that wrote it."""
 
 
 class RunningExecution(msgspec.Struct, frozen=True):
@@ -46,6 +67,7 @@ class PostgresJournal:
         self._fact_writer = FactWriter(database, lanes=lanes)
         self._start_writer = StartWriter(database)
         self.record = self._fact_writer.record
+        self.record_all = self._fact_writer.record_all
         self.accept = self._start_writer.accept
         self.save_definition = self._start_writer.save
         self.results = ResultReader(database).results
@@ -125,6 +147,10 @@ class PostgresJournal:
             return 1
         row = await self._database.row(query("count_claim"), *claim)
         return 1 if row is None else int(row["before"]) + (not row["known"])
+
+    async def open_claims(self, execution: str) -> dict[tuple[int, Path], int]:
+        rows = await self._database.find_all(query("open_claims"), execution)
+        return {(node, decode_path(path)): at for node, path, at in rows}
 
     async def end(self, execution: str) -> ExecutionEnded | None:
         known = self._fact_writer.ended.pop(execution, None)
@@ -224,3 +250,44 @@ class PostgresIndex:
         """Return how often each token was claimed."""
         rows = await self._database.find_all(query("claims"), execution)
         return {(node, decode_path(path)): count for node, path, count in rows}
+
+
+class PostgresOutbox:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._done: Batcher[DoneRequest, None] = Batcher(
+            splitting(self._delete_rows), max_requests=MAX_ROWS, linger=LINGER_S
+        )
+
+    async def take(self, limit: int, held: int = HOLD_MS) -> list[OutboxRow]:
+        """Take up to `limit` rows, oldest first, that no relay holds. They are held for `held` ms by the database's
+        clock."""
+        rows = await self._database.fetch(query("outbox_take"), limit, held)
+        return [OutboxRow(*row) for row in sorted(rows)]
+
+    async def keep(self, number: int, body: bytes) -> bytes:
+        """Store the message of a row so that every send repeats it. Return the message that was stored first."""
+        row = await self._database.row(query("outbox_keep"), number, body)
+        return row["body"] if row is not None else body
+
+    async def done(self, numbers: Sequence[int]) -> None:
+        """Delete rows whose work is done. Idempotent; if it is lost, the work is only repeated."""
+        await self._database.fetch(query("outbox_done"), list(numbers))
+
+    async def mark_done(self, execution: str, kind: Kind) -> None:
+        """Delete the row of this execution and kind; concurrent calls share one statement."""
+        await self._done.submit((execution, kind))
+
+    async def backlog(self) -> Backlog:
+        """Return the number of rows and for how long the oldest has been free for a relay to take."""
+        ((rows, late),) = await self._database.fetch(query("outbox_backlog"))
+        return Backlog(rows=rows, lag=(late or 0) / 1000)
+
+    async def close(self) -> None:
+        """Write pending requests."""
+        await self._done.close()
+
+    async def _delete_rows(self, group: Sequence[DoneRequest]) -> list[None]:
+        executions, kinds = [execution for execution, _ in group], [kind for _, kind in group]
+        await self._database.fetch(query("outbox_mark_done"), executions, kinds)
+        return [None] * len(group)

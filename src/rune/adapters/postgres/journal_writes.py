@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import itertools
+import logging
 import secrets
 import time
 from collections import OrderedDict
@@ -17,9 +18,9 @@ from typing import Any
 
 import msgspec
 
-from rune.adapters.postgres.batching import splitting
-from rune.adapters.postgres.database import Database, DatabaseRefusedError, Row, query
+from rune.adapters.postgres.database import Database, DatabaseRefusedError, Row, query, splitting
 from rune.adapters.rows import LETTERS, end_terms, references, run_terms, start_terms
+from rune.batcher import Batcher
 from rune.codec.facts import decode_fact, encode_fact, encode_path, fact_columns
 from rune.core.execution.fact import (
     AttemptFailed,
@@ -30,7 +31,6 @@ from rune.core.execution.fact import (
     PauseChanged,
 )
 from rune.ports.access import FULL, RATE, RUNNING, AppliedLimits, start_limit_error
-from rune.ports.batcher import Batcher
 from rune.ports.journal import (
     ExecutionEndedError,
     ExecutionRecord,
@@ -42,6 +42,8 @@ from rune.ports.journal import (
     TokenEndedError,
 )
 
+log = logging.getLogger("rune.postgres")
+
 LANES = 2
 MAX_STARTS = 128
 MAX_RUNS = 256
@@ -49,6 +51,7 @@ MAX_BATCH_BYTES = 4 * 1024 * 1024
 MAX_SAVED_BYTES = 64 * 1024 * 1024
 MAX_UNCONFIRMED = 10_000
 MAX_CLAIMS = 10_000
+CLAIM_DELAY_S = 1.0  # after which a claim is written without facts
 MAX_ENDED = 1_000
 
 ACTIVATION_MS = 5_000
@@ -388,6 +391,8 @@ class FactWriter:
             names=FactRun.names,
         )
         self._claims: list[Claim] = []
+        self._flush: asyncio.TimerHandle | None = None
+        self._flushing: asyncio.Task[None] | None = None
         self._unconfirmed: dict[int, tuple[Fact, int]] = {}
         self.ended: dict[str, ExecutionEnded] = {}
         """Terminal rows written last by this process; its finisher reads each of them once."""
@@ -396,17 +401,30 @@ class FactWriter:
     async def record(self, execution: str, facts: Sequence[Fact]) -> Sequence[Fact]:
         """Write a run of facts and return the facts that are stored. If the store becomes unavailable, the run may or
         may not have been written; a retry with the same fact object recognises its own rows."""
-        head = facts[0]
-        known = self._unconfirmed.pop(id(head), None)
-        run = FactRun(execution, facts, known[1] if known is not None else new_mark())
+        run = self._run(execution, facts)
         try:
             stored = await self._batches.submit(run)
         except StoreUnavailableError:
-            self._remember_mark(head, run.mark)
+            self._remember_mark(facts[0], run.mark)
             raise
         if run.ending is not None and stored[-1] is run.ending:
             self._remember_end(execution, run.ending)
         return stored
+
+    async def record_all(
+        self, execution: str, runs: Sequence[Sequence[Fact]]
+    ) -> list[Sequence[Fact] | BaseException]:
+        """Write several runs, none of which ends the execution; the batches write them together."""
+        written = [self._run(execution, facts) for facts in runs]
+        answers = await asyncio.gather(*map(self._batches.submit, written), return_exceptions=True)
+        for run, answer in zip(written, answers, strict=True):
+            if isinstance(answer, StoreUnavailableError):
+                self._remember_mark(run.facts[0], run.mark)
+        return answers
+
+    def _run(self, execution: str, facts: Sequence[Fact]) -> FactRun:
+        known = self._unconfirmed.pop(id(facts[0]), None)
+        return FactRun(execution, facts, known[1] if known is not None else new_mark())
 
     def _remember_end(self, execution: str, end: ExecutionEnded) -> None:
         if len(self.ended) >= MAX_ENDED:
@@ -420,8 +438,28 @@ class FactWriter:
         self._unconfirmed[id(head)] = (head, mark)
 
     def count_claim(self, claim: Claim) -> None:
-        """Queue a claim to be written with the next batch."""
+        """Queue a claim to be written with the next batch, or alone if there is none for a while: an execution that
+        another process ends shows the nodes that had begun."""
         self._claims.append(claim)
+        if self._flush is None:
+            self._flush = asyncio.get_running_loop().call_later(CLAIM_DELAY_S, self._flush_claims, claim)
+
+    def _flush_claims(self, oldest: Claim) -> None:
+        """Write the claims if no batch has taken the oldest of them."""
+        self._flush = None
+        if not self._claims:
+            return
+        if self._claims[0] is oldest:
+            self._flushing = asyncio.create_task(self._write_claims())
+        else:
+            loop = asyncio.get_running_loop()
+            self._flush = loop.call_later(CLAIM_DELAY_S, self._flush_claims, self._claims[0])
+
+    async def _write_claims(self) -> None:
+        try:
+            await self._write([])
+        except StoreUnavailableError as error:
+            log.info("claims are written later: %s", error.message)
 
     async def _write(self, group: Sequence[FactRun]) -> list[Any]:
         claims, self._claims = self._claims, []
@@ -440,7 +478,11 @@ class FactWriter:
 
     async def close(self) -> None:
         """Write pending facts and claims and reject new ones."""
+        if self._flush is not None:
+            self._flush.cancel()
         await self._batches.close()
+        if self._flushing is not None:
+            await self._flushing
         if self._claims:
             await self._write([])
 

@@ -16,8 +16,7 @@ import msgspec
 from rune.adapters.postgres.database import Database, Row, query
 from rune.adapters.postgres.journal import PostgresJournal
 from rune.adapters.rows import LATE
-from rune.ports.blobs import BlobStore
-from rune.ports.journal import StoreUnavailableError
+from rune.ports.journal import BlobStore, StoreUnavailableError
 from rune.ports.retention import ENDED, KEY_LIFE_MS, Progress, RetentionResult, Rule, applicable
 
 PAGE_SIZE = 256

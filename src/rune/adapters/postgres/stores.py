@@ -1,17 +1,24 @@
-"""Opens all stores that the cluster has in PostgreSQL, blobs included."""
+"""Opens all stores that the cluster has in PostgreSQL, with its blobs, counts and bulk jobs."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from rune.adapters.postgres.database import Database, query
-from rune.adapters.postgres.journal import PostgresIndex, PostgresJournal
-from rune.adapters.postgres.outbox import PostgresOutbox
+import msgspec
+
+from rune.adapters.postgres.database import Database, Row, query
+from rune.adapters.postgres.journal import PostgresIndex, PostgresJournal, PostgresOutbox
 from rune.adapters.postgres.retention import PostgresRetention
 from rune.adapters.postgres.workflows import PostgresWorkflows
-from rune.ports.blobs import BlobStore
+from rune.ports.bulk import KEPT_MS, BulkJob, BulkOutcome, BulkStatus, BulkTarget, Outcome
+from rune.ports.journal import BlobStore
+from rune.ports.queries import COUNTED_MS, StatusCount
+
+_JOB = msgspec.msgpack.Decoder(BulkJob)
+_OUTCOME = msgspec.msgpack.Decoder(BulkOutcome)
+_ENCODER = msgspec.msgpack.Encoder()
 
 
 class PostgresBlobs:
@@ -70,3 +77,85 @@ async def postgres(
     finally:
         await opened.outbox.close()
         await opened.journal.close()
+
+
+class PostgresCounts:
+    """Counts by period. Of two processes that store the same period one wins: the row of the range is locked."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add(self, begin: int, counts: Sequence[StatusCount]) -> bool:
+        row = await self._database.once(
+            query("counts_add"),
+            begin,
+            begin + COUNTED_MS,
+            [each.workflow for each in counts],
+            [each.status for each in counts],
+            [each.count for each in counts],
+        )
+        return row is not None
+
+
+class PostgresBulkJobs:
+    """Bulk jobs. Of several processes that claim at once each gets another job."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def create(self, job: BulkJob, executions: Sequence[str]) -> BulkJob:
+        await self._database.fetch(
+            query("bulk_create"),
+            job.id,
+            job.at,
+            job.status,
+            _ENCODER.encode(job),
+            [*executions],
+            job.at - KEPT_MS,
+        )
+        return await self.find(job.id) or job
+
+    async def find(self, id: str) -> BulkJob | None:
+        row = await self._database.find(query("bulk_find"), id)
+        return None if row is None else (await self._jobs([row]))[0]
+
+    async def list(self, limit: int) -> Sequence[BulkJob]:
+        return await self._jobs(await self._database.find_all(query("bulk_list"), limit))
+
+    async def _jobs(self, rows: Sequence[Row]) -> Sequence[BulkJob]:
+        jobs = [msgspec.structs.replace(_JOB.decode(row["body"]), status=row["status"]) for row in rows]
+        counts: dict[str, dict[str, int]] = {}
+        ids = [each.id for each in jobs]
+        for row in await self._database.find_all(query("bulk_counts"), ids) if jobs else ():
+            counts.setdefault(row["job"], {})[row["outcome"]] = row["count"]
+        return [msgspec.structs.replace(each, counts=counts.get(each.id, {})) for each in jobs]
+
+    async def claim(self, now: int, until: int) -> BulkJob | None:
+        row = await self._database.once(query("bulk_claim"), now, until)
+        return None if row is None else await self.find(row["id"])
+
+    async def pending(self, id: str, limit: int) -> Sequence[BulkTarget]:
+        rows = await self._database.fetch(query("bulk_pending"), id, limit)
+        return [BulkTarget(row["place"], row["execution"]) for row in rows]
+
+    async def record(self, id: str, outcomes: Sequence[BulkOutcome], until: int) -> BulkStatus:
+        await self._database.fetch(
+            query("bulk_record"),
+            id,
+            [each.place for each in outcomes],
+            [each.outcome for each in outcomes],
+            [_ENCODER.encode(each) for each in outcomes],
+            until,
+        )
+        (row,) = await self._database.fetch(query("bulk_complete"), id)
+        status: BulkStatus = row["status"]
+        return status
+
+    async def abort(self, id: str) -> bool:
+        return await self._database.once(query("bulk_abort"), id) is not None
+
+    async def outcomes(
+        self, id: str, *, after: int = -1, limit: int = 100, outcome: Outcome | None = None
+    ) -> Sequence[BulkOutcome]:
+        rows = await self._database.fetch(query("bulk_outcomes"), id, after, outcome, limit)
+        return [_OUTCOME.decode(row["body"]) for row in rows]

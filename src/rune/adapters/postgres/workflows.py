@@ -1,19 +1,21 @@
-"""Workflow versions and aliases in PostgreSQL."""
+"""Workflow versions, aliases and triggers, with the webhook deliveries they have seen, in PostgreSQL."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import asyncpg  # type: ignore[import-untyped]
 import msgspec
 
-from rune.adapters.postgres.database import Database, Row, query
+from rune.adapters.postgres.database import Database, DatabaseRefusedError, Row, query
 from rune.adapters.rows import alias_of, name_in, weights_in
 from rune.ports.workflows import (
     LATEST,
     Alias,
     Change,
     Expected,
+    Trigger,
     Version,
     VersionSource,
     WorkflowEntry,
@@ -21,6 +23,7 @@ from rune.ports.workflows import (
     check_alias,
     concurrent_change_error,
     number_of,
+    path_taken_error,
     repeatable,
     shares_of,
     weighted_choice,
@@ -28,6 +31,9 @@ from rune.ports.workflows import (
 )
 
 _MAX_VERSION = 2**31 - 1
+
+_TRIGGER = msgspec.msgpack.Decoder(Trigger)
+_PACK = msgspec.msgpack.Encoder()
 
 
 class PostgresWorkflows:
@@ -165,3 +171,76 @@ def _version(row: Row) -> Version:
         principal=row["principal"],
         note=row["note"] or "",
     )
+
+
+class PostgresTriggers:
+    """Triggers with optimistic locking: one statement compares and replaces the revision."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def list(self, workflow: str | None = None) -> Sequence[Trigger]:
+        return _read(await self._database.find_all(query("triggers"), workflow))
+
+    async def find(self, id: str) -> Trigger | None:
+        return next(iter(_read(await self._database.find_all(query("trigger"), id))), None)
+
+    async def at_path(self, path: str) -> Trigger | None:
+        return next(iter(_read(await self._database.find_all(query("trigger_at_path"), path))), None)
+
+    async def put(self, trigger: Trigger) -> Trigger | None:
+        stored = msgspec.structs.replace(trigger, revision=trigger.revision + 1)
+        body = _PACK.encode(stored)
+        statement: tuple[Any, ...]
+        if trigger.revision:
+            statement = (
+                query("trigger_update"),
+                stored.id,
+                stored.path,
+                stored.due,
+                trigger.revision,
+                body,
+            )
+        else:
+            statement = (
+                query("trigger_insert"),
+                stored.id,
+                stored.workflow,
+                stored.node,
+                stored.path,
+                stored.due,
+                body,
+            )
+        try:
+            row = await self._database.once(*statement)
+        except DatabaseRefusedError as error:
+            if not isinstance(error.__cause__, asyncpg.UniqueViolationError):
+                raise
+            other = None if stored.path is None else await self.at_path(stored.path)
+            raise path_taken_error(stored.path, None if other is None else other.workflow) from None
+        return None if row is None else stored
+
+    async def remove(self, trigger: Trigger) -> bool:
+        row = await self._database.once(query("trigger_remove"), trigger.id, trigger.revision)
+        return row is not None
+
+    async def due(self, now: int, limit: int) -> Sequence[Trigger]:
+        return _read(await self._database.fetch(query("triggers_due"), now, limit))
+
+    async def next_due(self) -> int | None:
+        (row,) = await self._database.fetch(query("triggers_next_due"))
+        due: int | None = row["due"]
+        return due
+
+    async def remember_delivery(self, trigger: str, mark: str, delivery: str, until: int) -> str:
+        await self._database.fetch(query("delivery_insert"), trigger, mark, delivery, until)
+        (row,) = await self._database.fetch(query("delivery"), trigger, mark)
+        return str(row["delivery"])
+
+    async def forget_deliveries(self, now: int) -> int:
+        (row,) = await self._database.fetch(query("deliveries_forget"), now)
+        return int(row["dropped"])
+
+
+def _read(rows: Sequence[Row]) -> Sequence[Trigger]:
+    return [_TRIGGER.decode(row["body"]) for row in rows]

@@ -1,8 +1,11 @@
-"""Receives deliveries for the free slots of a worker, over its own connection.
+"""Consumes from RabbitMQ: deliveries for the free slots of a worker, statuses and completions for an API process.
 
 Usually the broker pushes: each lane has a consumer whose prefetch is the number of slots. If a delivery waits too long
 for a slot, because several lanes are full or nodes run long, all waiting deliveries are requeued for other workers and
 the consumer pulls one message per free slot, until half of the slots are free or the queues are empty.
+
+Statuses, in batches, and completions, one after another, are hints: the journal is the truth. Such a message is
+acknowledged whatever its content, so that neither queue grows unread.
 """
 
 from __future__ import annotations
@@ -15,11 +18,12 @@ from collections.abc import Callable
 import msgspec
 
 from rune.adapters.rabbitmq.amqp.channel import Channel
-from rune.adapters.rabbitmq.amqp.client import ReconnectingConnection
+from rune.adapters.rabbitmq.amqp.client import REPLY_TIMEOUT_S, ReconnectingConnection
 from rune.adapters.rabbitmq.amqp.connection import Connection
 from rune.adapters.rabbitmq.amqp.errors import AmqpError, BrokerUnavailableError
 from rune.adapters.rabbitmq.amqp.frames import Message
 from rune.adapters.rabbitmq.topology import Topology, declare
+from rune.ports.journal import EventHandler
 from rune.ports.queue import LANES, lanes_at
 
 log = logging.getLogger("rune.rabbitmq")
@@ -31,6 +35,9 @@ WATCH_PERIOD_S = 10.0
 """Interval between two checks whether the broker still has the consumers."""
 
 RECONNECT_TIMEOUT_S = 60.0
+
+STATUS_PREFETCH = 100
+COMPLETION_PREFETCH = 1
 
 
 class HeldMessage(msgspec.Struct):
@@ -70,6 +77,7 @@ class Consumer:
         self._arrived = 0
         self._channel: Channel | None = None
         self._pulling = False
+        self._paused = False
         self._wanted = asyncio.Event()
         self._surplus: asyncio.TimerHandle | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -84,6 +92,9 @@ class Consumer:
         while True:
             found = self._next()
             if found is not None:
+                if self._pulling and self._waiting:
+                    # Until it was taken, this delivery counted for a slot that still waits.
+                    self._wanted.set()
                 return found
             waiter: asyncio.Future[None] = self._loop.create_future()
             self._waiting.append(waiter)
@@ -104,11 +115,24 @@ class Consumer:
             self._surplus.cancel()
         await self.link.close()
 
+    def pause(self) -> None:
+        """Receive nothing more. The loop that pulls cancels the consumers and requeues what has arrived."""
+        self._paused = self._pulling = True
+        self._wanted.set()
+
+    def resume(self) -> None:
+        """Receive again."""
+        self._paused = False
+        self._wake_waiting()
+        self._wanted.set()
+
     @property
     def pulling(self) -> bool:
         return self._pulling
 
     def _next(self) -> HeldMessage | None:
+        if self._paused:
+            return None
         self._turn += 1
         for lane in lanes_at(self._turn):
             if self._lanes[lane]:
@@ -119,7 +143,9 @@ class Consumer:
         return sum(map(len, self._lanes))
 
     def _free(self) -> int:
-        """Return the number of waiting slots without a delivery."""
+        """Return the number of waiting slots without a delivery; none during a pause."""
+        if self._paused:
+            return 0
         while self._waiting and self._waiting[0].done():
             self._waiting.popleft()
         return len(self._waiting) - self._count()
@@ -136,7 +162,7 @@ class Consumer:
     def _take(self, lane: int, queue: str, channel: Channel, message: Message) -> None:
         self._arrived += 1
         self._lanes[lane].append(HeldMessage(channel, queue, message, self._loop.time()))
-        if self._waiting:
+        if self._waiting and not self._paused:
             waiter = self._waiting.popleft()
             if not waiter.done():
                 waiter.set_result(None)
@@ -153,8 +179,9 @@ class Consumer:
         channel = await connection.channel()
         channel.on_close = self._on_channel_closed
         self._channel = channel
-        self._pulling = False
-        await self._consume(channel)
+        self._pulling = self._paused
+        if not self._paused:
+            await self._consume(channel)
 
     def _on_channel_closed(self, error: AmqpError) -> None:
         for lane in self._lanes:
@@ -222,6 +249,8 @@ class Consumer:
             if free >= max(1, self._prefetch // 2):
                 break
             if free <= 0:
+                if self._paused:
+                    self._requeue_waiting()
                 self._wanted.clear()
                 await self._wanted.wait()
                 continue
@@ -267,3 +296,70 @@ class Consumer:
             except AmqpError as error:
                 if error.code != "ACCESS_REFUSED":
                     self.link.drop(error.message)
+
+
+class RabbitEventConsumer:
+    """Passes messages to a handler while `run` runs. The broker distributes them among all API processes."""
+
+    def __init__(self, url: str, topology: Topology, name: str) -> None:
+        self._topology = topology
+        self._name = f"{name} events"
+        self._statuses: deque[tuple[Channel, Message]] = deque()
+        self._completions: deque[tuple[Channel, Message]] = deque()
+        self._arrived = asyncio.Event()
+        self._link = ReconnectingConnection(url, self._name, self._prepare, deadline=REPLY_TIMEOUT_S)
+
+    async def run(self, handler: EventHandler) -> None:
+        """Consume until cancelled."""
+        self._link.start()
+        try:
+            while True:
+                await self._arrived.wait()
+                self._arrived.clear()
+                await self._handle_statuses(handler)
+                await self._handle_completions(handler)
+        finally:
+            await self._link.close()
+
+    async def _prepare(self, connection: Connection) -> None:
+        await declare(connection, self._topology)
+        # The broker redelivers what arrived over the lost connection.
+        self._statuses.clear()
+        self._completions.clear()
+        await self._consume(connection, self._topology.status, STATUS_PREFETCH, self._statuses)
+        await self._consume(connection, self._topology.completion, COMPLETION_PREFETCH, self._completions)
+
+    async def _consume(
+        self, connection: Connection, queue: str, prefetch: int, arrived: deque[tuple[Channel, Message]]
+    ) -> None:
+        channel = await connection.channel()
+        channel.on_close = lambda error: self._link.drop(error.message)
+
+        def take(message: Message) -> None:
+            arrived.append((channel, message))
+            self._arrived.set()
+
+        await channel.prefetch(prefetch)
+        reason = f"{queue} was deleted"
+        await channel.consume(queue, take, f"{self._name} {queue}", lambda _: self._link.drop(reason))
+
+    async def _handle_statuses(self, handler: EventHandler) -> None:
+        batch = [self._statuses.popleft() for _ in range(len(self._statuses))]
+        if not batch:
+            return
+        try:
+            await handler.on_statuses([message.body for _, message in batch])
+        except Exception:
+            # Any exception: the next messages may be handled, and no other task would take them.
+            log.exception("handling %d statuses failed", len(batch))
+        for channel, message in batch:
+            channel.ack(message.tag)
+
+    async def _handle_completions(self, handler: EventHandler) -> None:
+        while self._completions:
+            channel, message = self._completions.popleft()
+            try:
+                await handler.on_completion(message.body)
+            except Exception:
+                log.exception("handling a completion failed")
+            channel.ack(message.tag)

@@ -19,7 +19,7 @@ from rune.adapters.rabbitmq.amqp.errors import AmqpError
 from rune.adapters.rabbitmq.amqp.frames import Message, MessageProperties
 from rune.adapters.rabbitmq.topology import Topology
 from rune.codec.messages import execution_of
-from rune.ports.dead_letters import QueueDeadLetter, letter_id
+from rune.ports.queue import QueueDeadLetter, letter_id
 
 log = logging.getLogger("rune.rabbitmq")
 

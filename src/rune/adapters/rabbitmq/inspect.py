@@ -6,10 +6,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from rune.adapters.rabbitmq.amqp.address import parse_address
 from rune.adapters.rabbitmq.amqp.channel import Channel
 from rune.adapters.rabbitmq.amqp.client import connect
-from rune.adapters.rabbitmq.amqp.connection import Connection
+from rune.adapters.rabbitmq.amqp.connection import Connection, parse_address
 from rune.adapters.rabbitmq.amqp.errors import ChannelClosedError, PublishError
 from rune.adapters.rabbitmq.topology import Rights, Topology, WorkQueue, roles, user_name
 

@@ -31,14 +31,14 @@ from rune.codec.messages import (
     NodeExecutionMessage,
     decode_execution,
     decode_hint,
+    decode_record,
     encode_hint,
     execution_of,
 )
 from rune.core.execution.token import Token
 from rune.errors import RuneError
-from rune.ports.dead_letters import failure_of
 from rune.ports.inspection import QueueDepth
-from rune.ports.journal import StoreUnavailableError
+from rune.ports.journal import ExecutionRecord, StoreUnavailableError
 from rune.ports.queue import (
     DEFAULT_QUEUE,
     LANES,
@@ -46,6 +46,7 @@ from rune.ports.queue import (
     Route,
     SentCallback,
     default_route,
+    failure_of,
     ignore_sent,
     lane_of,
 )
@@ -80,6 +81,9 @@ PERMANENT_ERRORS = frozenset({"NO_ROUTE", "ACCESS_REFUSED", "NOT_ALLOWED", "PREC
 
 HINT = MessageProperties(type="NodeExecutionMessage", app_id="rune", timed=True)
 """With a timestamp, so that the broker's metrics show the age of the oldest message."""
+
+RECORD_HEADER = "rune-record"
+"""Carries the record of an execution with its first tokens."""
 
 ContextLookup = Callable[[str, Sequence[Token]], Awaitable[MessageContext]]
 """Returns what the messages of tokens of an execution carry besides them."""
@@ -197,6 +201,21 @@ class QueueDepthReader:
             await self._connection.close()
 
 
+def _first_hint(record: bytes) -> MessageProperties:
+    return MessageProperties(
+        headers={RECORD_HEADER: bytearray(record)}, type="NodeExecutionMessage", app_id="rune", timed=True
+    )
+
+
+def _sent_record(execution: str, held: HeldMessage) -> ExecutionRecord | None:
+    """Return the record that a message carries. One that was delivered before may be older than the end and the removal
+    of its execution."""
+    if held.message.redelivered or not held.message.has_headers:
+        return None
+    record = held.message.headers.get(RECORD_HEADER)
+    return decode_record(execution, bytes(record)) if isinstance(record, bytes | bytearray) else None
+
+
 def shortened(reason: str) -> str:
     """Return a reason cut to the size of a header."""
     return reason.encode(errors="replace")[:MAX_REASON_BYTES].decode(errors="ignore")
@@ -273,12 +292,12 @@ class RabbitQueue:
         if self._message_builder is not None:
             await self._send_self_contained(self._message_builder, execution, tokens, names, priority)
             return
+        properties = _first_hint(names.record) if names.record else HINT
         messages: list[Outgoing] = []
         for token in tokens:
             key = await self._routing_key(execution, token, priority)
-            messages.append(
-                (self.topology.execution, key, encode_hint(execution, token, names, priority), HINT)
-            )
+            body = encode_hint(execution, token, names, priority)
+            messages.append((self.topology.execution, key, body, properties))
         await self._publish(messages)
         self.on_sent(execution, tokens)
 
@@ -343,7 +362,11 @@ class RabbitQueue:
             self._held[tag] = held
             if self._early_ack_timer is None:
                 self._early_ack_timer = self._call_later(self._early, self._release)
-            return Delivery(execution, token, tag, held.message.redelivered)
+            return Delivery(execution, token, tag, held.message.redelivered, _sent_record(execution, held))
+
+    async def receive_more(self, delivery: Delivery, limit: int) -> list[Delivery]:
+        """Return nothing: the broker pushes a message per free slot, and each slot handles its own."""
+        return []
 
     async def ack(self, delivery: Delivery) -> None:
         held = self._held.pop(delivery.tag, None)
@@ -366,6 +389,12 @@ class RabbitQueue:
         held = self._held.pop(delivery.tag, None)
         if held is not None:
             await self._dead_letter_message(held, code, message)
+
+    async def pause(self) -> None:
+        self.consumer.pause()
+
+    async def resume(self) -> None:
+        self.consumer.resume()
 
     async def close(self) -> None:
         """Close the connections; the broker requeues unacknowledged deliveries."""

@@ -12,11 +12,11 @@ import asyncio
 import hashlib
 import logging
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rune.adapters.redis.client import Argument, Client, RedisError, info
-from rune.adapters.redis.keys import KeySpace
+from rune.adapters.redis.encoding import KeySpace
 from rune.errors import RuneError
 
 log = logging.getLogger("rune.redis")
@@ -66,6 +66,9 @@ STREAMS = (
     "xreadgroup",
 )
 COMMANDS = (*CONNECTION, *FUNCTIONS, *NOTIFICATIONS, *KEYS, *HASHES, *SORTED, *STREAMS)
+CLUSTER_COMMANDS = ("asking", "cluster|slots")
+"""What each user needs beside its commands on a Redis Cluster."""
+
 OWNER_COMMANDS = ("auth", "select", "ping", "info", "function|list", "function|load")
 WATCHER_COMMANDS = (
     "auth",
@@ -87,29 +90,40 @@ class UnsuitableServerError(RuneError):
 
 
 async def check(client: Client, keys: KeySpace) -> None:
-    """Raise if the server is unsuitable, warn about risky settings, and store the number of partitions."""
-    server = info(await client.call("INFO", "server")) | info(await client.call("INFO", "memory"))
-    server |= info(await client.call("INFO", "persistence")) | info(await client.call("INFO", "replication"))
-    version = tuple(int(part) for part in server["redis_version"].split(".")[:2])
-    if version < MIN_SERVER_VERSION:
-        raise UnsuitableServerError(f"Redis {server['redis_version']} is too old: Rune needs 7.0 or newer")
-    if server.get("redis_mode", "standalone") != "standalone":
-        raise UnsuitableServerError(
-            f"the server runs as `{server['redis_mode']}`: Rune needs a single server, with or without replicas"
-        )
-    if server.get("role", "master") != "master":
-        raise UnsuitableServerError("the server is a replica and accepts no writes")
-    policy = server.get("maxmemory_policy", "noeviction")
-    if policy != "noeviction":
-        raise UnsuitableServerError(
-            f"maxmemory-policy is `{policy}`: set it to noeviction, or Redis silently evicts state"
-        )
-    if server.get("aof_enabled", "0") == "0":
+    """Raise if a server is unsuitable, warn about risky settings, and store the number of partitions."""
+    aof = True
+    for server in await client.servers():
+        aof &= await _check_server(server, clustered=client.clustered)
+    if not aof:
         log.warning(
             "Redis has no append-only file: after a restart every execution is rebuilt from the journal"
         )
     await _check_rights(client, keys)
     await _check_partitions(client, keys)
+
+
+async def _check_server(client: Client, *, clustered: bool) -> bool:
+    """Raise if the server is unsuitable; return whether it has an append-only file."""
+    server = await _describe(client)
+    version = tuple(int(part) for part in server["redis_version"].split(".")[:2])
+    if version < MIN_SERVER_VERSION:
+        raise UnsuitableServerError(f"Redis {server['redis_version']} is too old: Rune needs 7.0 or newer")
+    problem = _topology_problem(server, clustered=clustered)
+    if problem:
+        raise UnsuitableServerError(problem)
+    policy = server.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction":
+        raise UnsuitableServerError(
+            f"maxmemory-policy is `{policy}`: set it to noeviction, or Redis silently evicts state"
+        )
+    return server.get("aof_enabled", "0") != "0"
+
+
+async def _describe(client: Client) -> dict[str, str]:
+    server: dict[str, str] = {}
+    for section in ("server", "memory", "persistence", "replication"):
+        server |= info(await client.call("INFO", section))
+    return server
 
 
 async def _check_rights(client: Client, keys: KeySpace) -> None:
@@ -195,50 +209,63 @@ def _is_forbidden(error: RedisError) -> bool:
 
 
 async def inspect(client: Client) -> dict[str, Any]:
-    """Return facts about the server, by the field names of the inspection."""
-    server: dict[str, str] = {}
-    for section in ("server", "memory", "persistence", "replication"):
-        server |= info(await client.call("INFO", section))
+    """Return facts about the server, by the field names of the inspection. Of a Redis Cluster: the sum or the worst of
+    its servers."""
+    found = [await _describe(each) for each in await client.servers()]
+    policies = [each.get("maxmemory_policy", "noeviction") for each in found]
+    limits = [int(each.get("maxmemory", 0)) for each in found]
+    problems = [_topology_problem(each, clustered=client.clustered) for each in found]
     return {
-        "redis": server["redis_version"],
-        "aof": server.get("aof_enabled", "0") != "0",
-        "policy": server.get("maxmemory_policy", "noeviction"),
-        "memory": int(server.get("used_memory", 0)),
-        "memory_limit": int(server.get("maxmemory", 0)),
-        "state_trouble": _topology_problem(server),
+        "redis": found[0]["redis_version"],
+        "aof": all(each.get("aof_enabled", "0") != "0" for each in found),
+        "policy": next((each for each in policies if each != "noeviction"), "noeviction"),
+        "memory": sum(int(each.get("used_memory", 0)) for each in found),
+        "memory_limit": sum(limits) if all(limits) else 0,
+        "state_trouble": next(filter(None, problems), ""),
     }
 
 
-def _topology_problem(server: dict[str, str]) -> str:
+def _topology_problem(server: dict[str, str], *, clustered: bool) -> str:
     if server.get("role", "master") != "master":
         return "the server is a replica and accepts no writes"
-    if server.get("redis_mode", "standalone") != "standalone":
-        return f"the server runs as `{server['redis_mode']}`: Rune needs a single server, with or without replicas"
+    mode = server.get("redis_mode", "standalone")
+    if mode == "cluster" and not clustered:
+        return "the server belongs to a Redis Cluster: name several of its hosts, or add `?cluster=true`"
+    if mode not in ("standalone", "cluster"):
+        return f"the server runs as `{mode}`: Rune needs one server, with or without replicas, or a Redis Cluster"
     return ""
 
 
-def rules(prefix: str) -> str:
+def rules(prefix: str, *, clustered: bool = False) -> str:
     """Return the ACL rules of workers, schedulers and API processes."""
-    return f"~{prefix}:* &{prefix}:* {' '.join(f'+{each}' for each in COMMANDS)}"
+    return f"~{prefix}:* &{prefix}:* {_grants(COMMANDS, clustered)}"
 
 
-def watcher_rules(prefix: str) -> str:
+def watcher_rules(prefix: str, *, clustered: bool = False) -> str:
     """Return the ACL rules of the watcher role."""
-    return f"%R~{prefix}:* {' '.join(f'+{each}' for each in WATCHER_COMMANDS)}"
+    return f"%R~{prefix}:* {_grants(WATCHER_COMMANDS, clustered)}"
 
 
-def owner_rules() -> str:
+def owner_rules(*, clustered: bool = False) -> str:
     """Return the ACL rules of the owner role."""
-    return " ".join(f"+{each}" for each in OWNER_COMMANDS)
+    return _grants(OWNER_COMMANDS, clustered)
 
 
-def acl_file(prefix: str, passwords: Mapping[str, str]) -> str:
+def _grants(commands: Sequence[str], clustered: bool) -> str:
+    return " ".join(f"+{each}" for each in (*commands, *(CLUSTER_COMMANDS if clustered else ())))
+
+
+def acl_file(prefix: str, passwords: Mapping[str, str], *, clustered: bool = False) -> str:
     """Return a file that Redis loads with `aclfile`: one user for each role with a password. Connections without a
     login can run no command."""
     lines = ["user default off resetkeys resetchannels -@all"]
     for role, password in passwords.items():
         digest = hashlib.sha256(password.encode()).hexdigest()
-        granted = {WATCHER: watcher_rules(prefix), OWNER: owner_rules()}.get(role) or rules(prefix)
+        special = {
+            WATCHER: watcher_rules(prefix, clustered=clustered),
+            OWNER: owner_rules(clustered=clustered),
+        }
+        granted = special.get(role) or rules(prefix, clustered=clustered)
         lines.append(f"user {user_name(role)} on #{digest} resetkeys resetchannels -@all {granted}")
     return "\n".join(lines) + "\n"
 

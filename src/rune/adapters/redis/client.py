@@ -45,13 +45,17 @@ UNAVAILABLE_CODES = (
     "TRYAGAIN",
     "NOAUTH",
     "WRONGPASS",
+    "UNBLOCKED",
 )
+REDIRECTION_CODES = ("MOVED", "ASK")
+REFUSAL_CODES = ("TRYAGAIN", "CLUSTERDOWN")
 TLS_CHOICES = {"ssl_cert_reqs": ("required", "none"), "ssl_check_hostname": ("true", "false")}
 TLS_FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 
 FOLDER = Path(__file__).parent / "scripts"
 SHARED = tuple(f"shared/{name}" for name in ("store", "transition", "waits", "decide", "timers", "lease"))
 VERBS = (
+    "advance",
     "apply",
     "bury",
     "claim",
@@ -70,6 +74,7 @@ VERBS = (
     "signal",
     "sweep",
 )
+QUEUE_VERBS = {"bury", "delay", "forget"}
 _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
 _REGISTER = """
 redis.register_function('{verb}_{sha}', function(keys, arguments)
@@ -92,6 +97,23 @@ class RedisError(RuneError):
     """The server rejects a command."""
 
     code = "REDIS"
+
+
+class RedirectionError(RedisError):
+    """The key belongs to another server of a Redis Cluster. The command was not executed."""
+
+    def __init__(self, text: str) -> None:
+        code, slot, address = text.split(" ")[:3]
+        super().__init__(
+            f"the server belongs to a Redis Cluster ({text}): add `?cluster=true` to its address", code=code
+        )
+        host, _, port = address.rpartition(":")
+        self.slot = int(slot)
+        self.address = (host.strip("[]"), int(port))
+
+
+class RefusalError(StoreUnavailableError):
+    """A Redis Cluster does not serve a slot at the moment. The command was not executed."""
 
 
 class MissingFunctionsError(StoreUnavailableError):
@@ -159,7 +181,8 @@ def connection_error(url: SplitResult, error: BaseException) -> str:
 @cache
 def library() -> tuple[str, bytes]:
     """Return the hash of the function library and its text."""
-    parts = [(FOLDER / f"{name}.lua").read_text() for name in (*SHARED, *VERBS)]
+    verbs = (f"queue/{verb}" if verb in QUEUE_VERBS else verb for verb in VERBS)
+    parts = [(FOLDER / f"{name}.lua").read_text() for name in (*SHARED, *verbs)]
     text = _COMMENT.sub("", "\n".join(parts))
     sha = hashlib.sha256(text.encode()).hexdigest()[:12]
     registered = "".join(_REGISTER.format(verb=verb, sha=sha) for verb in VERBS)
@@ -267,6 +290,10 @@ class Connection(asyncio.Protocol):
 
 def _error(text: str) -> RuneError:
     code = text.partition(" ")[0]
+    if code in REDIRECTION_CODES:
+        return RedirectionError(text)
+    if code in REFUSAL_CODES:
+        return RefusalError(f"Redis: {text}")
     return (
         StoreUnavailableError(f"Redis: {text}") if code in UNAVAILABLE_CODES else RedisError(text, code=code)
     )
@@ -274,6 +301,9 @@ def _error(text: str) -> RuneError:
 
 class Client:
     """Commands to one server. Connects on first use and reconnects after a lost connection."""
+
+    clustered = False
+    """Whether keys are on several servers, so that one command takes keys of one hash tag only."""
 
     def __init__(
         self, url: str, *, deadline: float | None = REPLY_TIMEOUT_S, run_number_key: str = ""
@@ -304,12 +334,25 @@ class Client:
                 raise
         return await run_on(connection, verb, *parts)
 
-    async def server_run(self) -> tuple[str, int]:
-        """Return the run id of the server and its number, which grows from run to run."""
+    async def server_run(self, key: str = "") -> tuple[str, int]:
+        """Return the run id of the server that has a key, and its number, which grows from run to run."""
         connection = self._connection
         if connection is None or connection.lost:
             connection = await self._connected()
         return connection.server, connection.run_number
+
+    async def url_of(self, key: str) -> str:
+        """Return the URL of the server that has a key or a channel."""
+        return self._url.geturl()
+
+    async def servers(self) -> Sequence[Client]:
+        """Return a client for each server that has keys."""
+        return (self,)
+
+    async def gather(self, *calls: Awaitable[Any]) -> list[Any]:
+        """Return the replies of calls to all partitions. Of several servers, those that are unavailable are left out
+        unless all are."""
+        return await asyncio.gather(*calls)
 
     async def _connected(self) -> Connection:
         async with self._connect_lock:
@@ -346,6 +389,13 @@ class Client:
         return connection
 
     async def _prepare(self, connection: Connection) -> None:
+        await self._authenticate(connection)
+        if self._run_number_key:
+            connection.server = run = await server_run(connection)
+            connection.run_number = int(await run_on(connection, "server_run", 1, self._run_number_key, run))
+        connection.ready = True
+
+    async def _authenticate(self, connection: Connection) -> None:
         url = self._url
         if url.password is not None:
             user = [unquote(url.username)] if url.username else []
@@ -353,10 +403,6 @@ class Client:
         number = url.path.strip("/") if url.scheme != "unix" else parse_qs(url.query).get("db", [""])[0]
         if number:
             await connection.send("SELECT", number)
-        if self._run_number_key:
-            connection.server = run = await server_run(connection)
-            connection.run_number = int(await run_on(connection, "server_run", 1, self._run_number_key, run))
-        connection.ready = True
 
     async def close(self) -> None:
         self._closed = True
@@ -372,11 +418,11 @@ async def run_on(connection: Connection, verb: str, *parts: Argument) -> Any:
     except RedisError as error:
         if "Function not found" not in error.message:
             raise
-    await _set_up(connection)
+    await set_up(connection)
     return await connection.send("FCALL", function(verb), *parts)
 
 
-async def _set_up(connection: Connection) -> None:
+async def set_up(connection: Connection) -> None:
     """Load the functions into a server that has none, as the schema is created in an empty database. Beside those of
     another version only `rune migrate` loads them."""
     found: list[str] = []
@@ -396,11 +442,13 @@ async def _set_up(connection: Connection) -> None:
 
 
 async def load_functions(client: Client) -> bool:
-    """Load the functions of this version and return whether they were missing. An existing library is replaced: a user
-    that could load functions may have changed it."""
+    """Load the functions of this version into each server and return whether they were missing in one. An existing
+    library is replaced: a user that could load functions may have changed it."""
+    missing = False
     try:
-        missing = library_name() not in await _libraries(client.call)
-        await client.call("FUNCTION", "LOAD", "REPLACE", library()[1])
+        for server in await client.servers():
+            missing |= library_name() not in await _libraries(server.call)
+            await server.call("FUNCTION", "LOAD", "REPLACE", library()[1])
     except RedisError as error:
         if error.code != "NOPERM":
             raise

@@ -14,8 +14,7 @@ import time
 from collections.abc import Sequence
 
 from rune.adapters.redis.client import Client, RedisError
-from rune.adapters.redis.encoding import encode_path
-from rune.adapters.redis.keys import KeySpace
+from rune.adapters.redis.encoding import KeySpace, encode_path
 from rune.core.execution.token import Token
 from rune.ports.clock import Clock
 from rune.ports.journal import StoreUnavailableError

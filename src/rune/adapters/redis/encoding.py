@@ -1,17 +1,21 @@
-"""Encodes tokens, timers and decisions for the Lua functions, and caches the executions of this process.
+"""Keys and arguments of the Lua functions: names of keys, and tokens, timers and decisions as short texts.
 
-Paths, references and timers are short texts that a Lua function can also build. The functions never see the plan: each
-encoded decision carries what they need of it, such as the parties of a join or the window of a fan-out.
+All keys of a partition share a hash tag, because one function changes them together. Paths, references and timers are
+texts that a function can also build. The functions never see the plan: each encoded decision carries what they need of
+it, such as the parties of a join or the window of a fan-out. The executions of this process are cached here too.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
+from functools import lru_cache
 from typing import Any
+from zlib import crc32
 
 import msgspec
 
+from rune.codec.decoding import MalformedDataError, decode
 from rune.core.execution.decision import (
     ArriveAtJoin,
     CollectItem,
@@ -26,12 +30,13 @@ from rune.core.execution.decision import (
 )
 from rune.core.execution.fact import AttemptFailed, NodeResult, NodeSuspended, RaceWinner
 from rune.core.execution.outcome import Error
-from rune.core.execution.routing import activate_edges
-from rune.core.execution.step import retry_due
+from rune.core.execution.step import activate_edges, retry_due
 from rune.core.execution.token import ROOT, START, Arrived, Path, Ref, Token, TokenPurpose, token_name
 from rune.core.plan.model import NodePlan, Plan
-from rune.decoding import MalformedDataError, decode
 from rune.ports.journal import ExecutionRecord, Journal
+
+PARTITIONS = 16
+MAX_CACHED_NAMES = 4_096
 
 EMIT, ARRIVE, GATHER, SKIP, SPREAD, UNCOLLECTED, FINISH = range(1, 8)
 NONE = -1
@@ -52,15 +57,71 @@ Instruction = tuple[Any, ...]
 Plans = Callable[[str], Awaitable[Plan]]
 """Returns the plan of a definition hash."""
 
+FindExecution = Callable[[str], tuple[ExecutionRecord, Plan] | None]
+"""Returns the record and the plan of an execution if this process has them in memory."""
+
 pack = msgspec.msgpack.Encoder().encode
 _TOKEN_ENCODER = msgspec.msgpack.Encoder()
 _TOKEN_DECODER = msgspec.msgpack.Decoder(SentToken)
 _EARLIER_DECODER = msgspec.msgpack.Decoder(
     tuple[int, str, str, str | bool, str, str, int, bool, str | bool, int, int]
 )
+
 _JSON = msgspec.json.Encoder()
 _FINISH = msgspec.json.Decoder(FinishExecution)
 _ERROR = msgspec.json.Decoder(Error)
+
+
+class KeySpace:
+    """Key names. Different prefixes separate independent installations on one server."""
+
+    def __init__(self, prefix: str = "rune", partitions: int = PARTITIONS) -> None:
+        self.prefix = prefix
+        self.partitions = partitions
+        self.settings = f"{prefix}:settings"
+        self.run_number = f"{prefix}:incarnation"
+        self.of = lru_cache(MAX_CACHED_NAMES)(self._of)
+        self.partition = lru_cache(MAX_CACHED_NAMES)(self._partition)
+        self.stream = lru_cache(MAX_CACHED_NAMES)(self._stream)
+        self._tags = [f"{prefix}:{{p{number:02d}}}" for number in range(partitions)]
+
+    def _partition(self, execution: str) -> int:
+        return crc32(execution.encode()) % self.partitions
+
+    def due(self, partition: int) -> str:
+        """Sorted set of executions by their next timer."""
+        return f"{self._tags[partition]}:due"
+
+    def held(self, partition: int) -> str:
+        """Sorted set of claimed or just sent tokens by the time at which the sweeper resends them."""
+        return f"{self._tags[partition]}:held"
+
+    def _stream(self, partition: int, queue: str, lane: str) -> str:
+        return f"{self._tags[partition]}:stream:{queue}:{lane}"
+
+    def later(self, partition: int, queue: str = "default") -> str:
+        """Sorted set of delayed deliveries by due time. One per queue, so that only its workers move them back."""
+        return f"{self._tags[partition]}:later:{queue}"
+
+    def dead(self, partition: int) -> str:
+        """Stream of dead letters: entries that no worker could process."""
+        return f"{self._tags[partition]}:dead"
+
+    def recovered(self, run: str, partition: int | None = None) -> str:
+        """Progress of the recovery in a server run, on a Redis Cluster of one partition."""
+        head = self.prefix if partition is None else self._tags[partition]
+        return f"{head}:recovered:{run}"
+
+    def _of(self, execution: str) -> tuple[str, ...]:
+        """Return the keys of the functions that change one execution, in order; the last two are for rebuilding."""
+        tag = self._tags[self.partition(execution)]
+        own = f"{tag}:x:{execution}"
+        return own, f"{own}:t", f"{own}:n", f"{tag}:due", f"{tag}:held", f"{own}:fold", f"{own}:new"
+
+
+def find_none(execution: str) -> tuple[ExecutionRecord, Plan] | None:
+    """The default: no execution is loaded elsewhere."""
+    return None
 
 
 def encode_path(path: Path) -> str:
@@ -358,11 +419,13 @@ class CachedExecution(msgspec.Struct):
 
 
 class ExecutionCache:
-    """The executions that this process used last, bounded."""
+    """The executions that this process used last, bounded. Those that the process has loaded already are found there
+    instead of in the journal."""
 
-    def __init__(self, journal: Journal, plans: Plans) -> None:
+    def __init__(self, journal: Journal, plans: Plans, find: FindExecution = find_none) -> None:
         self._journal = journal
         self._plans = plans
+        self._find = find
         self._known: OrderedDict[str, CachedExecution] = OrderedDict()
         self._instructions: OrderedDict[str, EncodedPlan] = OrderedDict()
 
@@ -371,6 +434,9 @@ class ExecutionCache:
         found = self._known.get(execution)
         if found is not None:
             return found
+        loaded = self._find(execution)
+        if loaded is not None:
+            return self.add(*loaded)
         accepted = await self._journal.accepted(execution)
         if accepted is None:
             raise KeyError(execution)

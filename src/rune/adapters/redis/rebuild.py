@@ -1,16 +1,21 @@
-"""Rebuilds the state of executions from the journal, one at a time on demand and all of them after data loss.
+"""Rebuilds the state of executions from the journal: on demand, ahead of their timers, and after data loss.
 
 A process that rebuilds a state holds a lease, and every other operation on that execution waits. The state is written
 to a hidden key in bounded pieces. Facts recorded meanwhile are read before the last piece, which makes the state
 visible; later facts find the new state. After the server lost its data, `WipeRecovery` enters every execution that has
 not ended into the timer index, so that the scheduler rebuilds it when it is due.
+
+To rebuild a state takes milliseconds, to fire a timer of a loaded one a fraction of that. Thousands of executions that
+wait for the same moment would otherwise resume one after the other, for many seconds: `Preloader` loads them before.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 from secrets import token_hex
@@ -18,12 +23,12 @@ from typing import Any, Protocol
 
 import msgspec
 
-from rune.adapters.redis.client import Client
+from rune.adapters.redis.client import Client, RedisError
 from rune.adapters.redis.confirmations import unsent_mark
-from rune.adapters.redis.encoding import CachedExecution, encode_path
-from rune.adapters.redis.keys import KeySpace
+from rune.adapters.redis.encoding import CachedExecution, KeySpace, encode_path
+from rune.adapters.redis.queue.streams import StreamSender
 from rune.adapters.redis.snapshot import SnapshotContext, StateSnapshot, encode_state
-from rune.adapters.redis.streams import StreamSender
+from rune.codec.messages import encode_record
 from rune.core.execution import decision
 from rune.core.execution.fact import ExecutionStarted
 from rune.core.execution.fold import fold
@@ -64,6 +69,26 @@ which it is due; None: at once."""
 
 _PACK = msgspec.msgpack.Encoder().encode
 
+log = logging.getLogger("rune.state")
+
+AHEAD_MS = 15_000
+"""How long before its timer an execution is loaded."""
+
+MIN_CROWD = 200
+"""Executions that have to be due within AHEAD_MS; fewer are loaded when they are due."""
+
+PERIOD_S = 1.0
+MAX_LOADED = 1_000
+"""Executions that one turn loads."""
+
+MAX_CONCURRENT = 16
+"""Executions that are loaded at once. Due timers of other executions are fired meanwhile."""
+
+MAX_REMEMBERED = 50_000
+
+Load = Callable[[str], Awaitable[None]]
+"""Loads one execution, unless it is loaded or another process loads it."""
+
 
 class Scripts(Protocol):
     """Calls the Lua functions that change one execution."""
@@ -72,7 +97,7 @@ class Scripts(Protocol):
 
     async def now(self) -> int: ...
 
-    async def server(self) -> str: ...
+    async def server(self, execution: str) -> str: ...
 
 
 class RebuiltState(msgspec.Struct):
@@ -135,21 +160,24 @@ class StateRebuilder:
         state = State()
         applied = start_execution(known.plan, state, accepted.at)
         # Reading the server's time costs a round trip; use the start time where no exact time is needed.
-        exact = sender is None or accepted.fake_time or applied.finish is not None
+        exact = accepted.fake_time or applied.finish is not None
         now = await self._scripts.now() if exact else accepted.at
         offset = max(0, accepted.at - now) if accepted.fake_time else 0
-        context = SnapshotContext(await self._scripts.server(), MIN_SLEEP_MS, offset, accepted.fake_time)
+        context = SnapshotContext(
+            await self._scripts.server(accepted.id), MIN_SLEEP_MS, offset, accepted.fake_time
+        )
         snapshot = encode_state(known.plan, state, context, applied.armed)
         pieces = _split(snapshot)
         if len(pieces) > 1:
             return None
         if sender is None:
-            owed = _resend_times(accepted.id, applied.emitted, now + UNSENT_MS)
+            owed = _resend_times(accepted.id, applied.emitted, UNSENT_MS)  # from the time of the call on
             if not await self._write(accepted.id, "", pieces[0], "NEW", snapshot, owed):
                 return None
             return Applied(tuple(applied.emitted), applied.finish, now + offset)
         sent = sender.initial_sends(known, applied.emitted)
-        if not await self._write(accepted.id, "", pieces[0], "NEW", snapshot, sent=sent):
+        record = encode_record(accepted)
+        if not await self._write(accepted.id, "", pieces[0], "NEW", snapshot, sent=sent, record=record):
             return None
         return Applied((), applied.finish, now + offset)
 
@@ -164,6 +192,9 @@ class StateRebuilder:
     ) -> RebuiltState:
         execution = known.accepted.id
         stored = await self._facts(execution)
+        # The record may be the copy of a stream entry, and the execution removed from the journal since.
+        if not stored and await self._journal.accepted(execution) is None:
+            raise KeyError(execution)
         # An execution without facts is activated, not rebuilt.
         self.rebuilds += bool(stored)
         while True:
@@ -204,7 +235,7 @@ class StateRebuilder:
         if accepted.fake_time and not state.ended:
             offset += _skipped_wait(state, applied, clock + offset)
         context = SnapshotContext(
-            await self._scripts.server(), MIN_SLEEP_MS, offset, accepted.fake_time, True
+            await self._scripts.server(accepted.id), MIN_SLEEP_MS, offset, accepted.fake_time, True
         )
         return state, applied, context
 
@@ -217,6 +248,7 @@ class StateRebuilder:
         whole: StateSnapshot | None = None,
         owed: Sequence[Any] = (),
         sent: tuple[tuple[str, ...], Sequence[Any]] | None = None,
+        record: bytes = b"",
     ) -> bool:
         fields = [part for pair in piece.fields for part in pair]
         timers = [part for pair in piece.timers for part in pair]
@@ -228,7 +260,8 @@ class StateRebuilder:
         arguments = (owner, REBUILD_LEASE_MS, which, *packed, nearest)
         if sent is None:
             return bool(await self._scripts.run("install", execution, *arguments))
-        return bool(await self._scripts.run("install", execution, *arguments, *sent[1], streams=sent[0]))
+        arguments = (*arguments, record, *sent[1])
+        return bool(await self._scripts.run("install", execution, *arguments, streams=sent[0]))
 
 
 def _resend_times(execution: str, tokens: Sequence[Token], when: int) -> list[Any]:
@@ -265,41 +298,152 @@ def _split(snapshot: StateSnapshot) -> list[StateSnapshot]:
     ]
 
 
+class _Progress(msgspec.Struct):
+    """How far the recovery of a server run has got: `reached` is the last execution that was entered."""
+
+    part: int
+    key: str
+    reached: str
+
+
 class WipeRecovery:
-    """Schedules all running executions once in each run of the server, page by page, by any process."""
+    """Schedules all running executions once in each run of the server, page by page, by any process. On a Redis Cluster
+    each partition has its own progress, because any of its servers may lose data or be replaced by a replica."""
 
     def __init__(self, client: Client, keys: KeySpace, running_executions: RunningExecutions | None) -> None:
         self._client = client
         self._keys = keys
         self._running_executions = running_executions
+        self._parts = range(keys.partitions if client.clustered else 1)
 
     async def is_due(self) -> bool:
         """Return whether pages are left. A wiped server has lost the recorded progress too, so recovery restarts."""
         if self._running_executions is None:
             return False
-        return bool(await self._client.call("GET", await self._progress_key()) != COMPLETE.encode())
+        return bool(await self._unfinished())
 
-    async def _progress_key(self) -> str:
-        return f"{self._keys.prefix}:recovered:{(await self._client.server_run())[0]}"
+    async def _unfinished(self) -> list[_Progress]:
+        found = await self._client.gather(*(self._progress(part) for part in self._parts))
+        return [each for each in found if each.reached != COMPLETE]
+
+    async def _progress(self, part: int) -> _Progress:
+        run, _ = await self._client.server_run(self._keys.due(part))
+        key = self._keys.recovered(run, part if self._client.clustered else None)
+        return _Progress(part, key, (await self._client.call("GET", key) or b"").decode())
 
     async def work(self) -> None:
         """Recover the remaining pages unless another process does. Executions that are due earlier stay so."""
-        while await self.is_due():
-            key = await self._progress_key()
-            leased = await self._client.call("SET", f"{key}:lease", "1", "NX", "PX", RECOVERY_LEASE_MS)
-            if leased is None:
+        while self._running_executions is not None and (left := await self._unfinished()):
+            reached = min(each.reached for each in left)
+            leased = [
+                each
+                for each in await self._client.gather(
+                    *(self._lease(each) for each in left if each.reached == reached)
+                )
+                if each is not None
+            ]
+            if not leased:
                 return
-            await self._recover_page(key, (await self._client.call("GET", key) or b"").decode())
-            await self._client.call("DEL", f"{key}:lease")
+            rows = await self._running_executions(reached, PAGE_SIZE)
+            await self._client.gather(*(self._recover_page(each, rows) for each in leased))
 
-    async def _recover_page(self, progress_key: str, after: str) -> None:
-        assert self._running_executions is not None
-        rows = await self._running_executions(after, PAGE_SIZE)
+    async def _lease(self, progress: _Progress) -> _Progress | None:
+        """Take the lease of a page and read the progress again; return None if another process has the lease."""
+        leased = await self._client.call("SET", f"{progress.key}:lease", "1", "NX", "PX", RECOVERY_LEASE_MS)
+        if leased is None:
+            return None
+        reached = (await self._client.call("GET", progress.key) or b"").decode()
+        if reached == progress.reached:
+            return progress
+        await self._client.call("DEL", f"{progress.key}:lease")
+        return None
+
+    async def _recover_page(self, progress: _Progress, rows: Sequence[tuple[str, int | None]]) -> None:
         times: dict[str, list[str | int]] = {}
         for execution, when in rows:
-            key = self._keys.due(self._keys.partition(execution))
-            times.setdefault(key, []).extend((when or 0, execution))
+            part = self._keys.partition(execution)
+            if part == progress.part or not self._client.clustered:
+                times.setdefault(self._keys.due(part), []).extend((when or 0, execution))
         for key, pairs in times.items():
             await self._client.call("ZADD", key, "LT", *pairs)
         reached = rows[-1][0] if len(rows) == PAGE_SIZE else COMPLETE
-        await self._client.call("SET", progress_key, reached, "EX", PROGRESS_TTL_S)
+        await self._client.call("SET", progress.key, reached, "EX", PROGRESS_TTL_S)
+        await self._client.call("DEL", f"{progress.key}:lease")
+
+
+class Preloader:
+    """Loads executions in the background. Any number of processes may do so."""
+
+    def __init__(self, client: Client, keys: KeySpace, load: Load) -> None:
+        self._client = client
+        self._keys = keys
+        self._load = load
+        self._loaded: OrderedDict[tuple[bytes, int], None] = OrderedDict()
+        self._task: asyncio.Task[None] | None = None
+        self._next_turn = 0.0
+
+    def start(self, now: int) -> None:
+        """Start a turn in the background, at most one per PERIOD_S."""
+        if (self._task is None or self._task.done()) and time.monotonic() >= self._next_turn:
+            self._next_turn = time.monotonic() + PERIOD_S
+            self._task = asyncio.create_task(self._try_turn(now))
+
+    async def _try_turn(self, now: int) -> None:
+        try:
+            await self.turn(now)
+        except (StoreUnavailableError, RedisError) as error:
+            log.info("executions are not loaded ahead of their timers: %s", error.message)
+
+    async def turn(self, now: int) -> int:
+        """Load executions that will be due soon, the earliest first; return their number."""
+        due = await self._due_soon(now)
+        waiting = iter([each for each in due if each not in self._loaded][:MAX_LOADED])
+        count = 0
+
+        async def lane() -> None:
+            nonlocal count
+            for each in waiting:
+                self._remember(each)
+                try:
+                    await self._load(each[0].decode())
+                    count += 1
+                except (StoreUnavailableError, RedisError):
+                    raise
+                except Exception as error:
+                    # Reported when the timer fires.
+                    log.debug("%s is not loaded ahead of its timer: %s", each[0].decode(), error)
+
+        await asyncio.gather(*(lane() for _ in range(MAX_CONCURRENT)))
+        return count
+
+    async def _due_soon(self, now: int) -> list[tuple[bytes, int]]:
+        """Return executions and their due times, unless there are too few."""
+        partitions = range(self._keys.partitions)
+        span = (f"({now}", now + AHEAD_MS)
+        counts = await asyncio.gather(
+            *(self._client.call("ZCOUNT", self._keys.due(each), *span) for each in partitions)
+        )
+        if sum(counts) < MIN_CROWD:
+            return []
+        calls = (
+            self._client.call(
+                "ZRANGE", self._keys.due(each), *span, "BYSCORE", "LIMIT", 0, MAX_LOADED, "WITHSCORES"
+            )
+            for each in partitions
+        )
+        found = [
+            (execution, int(float(when)))
+            for reply in await asyncio.gather(*calls)
+            for execution, when in zip(reply[::2], reply[1::2], strict=True)
+        ]
+        return sorted(found, key=lambda each: each[1])
+
+    def _remember(self, execution: tuple[bytes, int]) -> None:
+        self._loaded[execution] = None
+        if len(self._loaded) > MAX_REMEMBERED:
+            self._loaded.popitem(last=False)
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)

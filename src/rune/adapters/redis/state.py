@@ -13,46 +13,61 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from rune.adapters.redis.client import Client
 from rune.adapters.redis.confirmations import SendConfirmations
 from rune.adapters.redis.encoding import (
     CachedExecution,
     ExecutionCache,
+    FindExecution,
     Instruction,
+    KeySpace,
     Plans,
     SentToken,
     decode_timer,
     encode_finish,
     encode_path,
+    find_none,
     token_fields,
     token_from_fields,
 )
-from rune.adapters.redis.keys import KeySpace
-from rune.adapters.redis.preload import Preloader
-from rune.adapters.redis.rebuild import REBUILD_LEASE_MS, RunningExecutions, StateRebuilder, WipeRecovery
+from rune.adapters.redis.processes import encode_ended
+from rune.adapters.redis.queue.streams import GROUP, NOTHING_SENT, ConsumerCleaner, Entry, StreamSender
+from rune.adapters.redis.rebuild import (
+    REBUILD_LEASE_MS,
+    Preloader,
+    RunningExecutions,
+    StateRebuilder,
+    WipeRecovery,
+)
 from rune.adapters.redis.snapshot import decode_state, finish_of, read_fields
-from rune.adapters.redis.streams import GROUP, NOTHING_SENT, ConsumerCleaner, Entry, StreamSender
+from rune.batcher import KeyedBatcher, SharedAnswer
+from rune.core.execution.control import OVERDUE
 from rune.core.execution.decision import Decision, FinishExecution, Timer
 from rune.core.execution.explain import Waiting, explain
 from rune.core.execution.fact import ExecutionEnded, PauseChanged, SignalReceived
-from rune.core.execution.inline_run import predict_single_end
+from rune.core.execution.inline_run import predict_single_end, undecided
 from rune.core.execution.state import State
-from rune.core.execution.timers import OVERDUE
 from rune.core.execution.token import Path, Token
 from rune.core.plan.model import Plan
-from rune.ports.batcher import KeyedBatcher, SharedAnswer
 from rune.ports.clock import Clock
 from rune.ports.journal import ExecutionRecord, Journal, StoreUnavailableError
-from rune.ports.state import Applied, Claim, DueTimer, Fence, Listener
+from rune.ports.state import Applied, Claim, DueTimer, Fence, KeptToken, Listener
 
 log = logging.getLogger("rune.state")
 
 MAX_BATCH = 32
 """Requests in one call: a longer function would block the server for milliseconds."""
+
+MAX_FIRED = 64
+"""Timers of one execution that one call fires."""
+
+MAX_SWEPT = 100
+"""Tokens of one execution that one call checks. Redis serves no other client during a call."""
 
 LANES = 8
 """Calls of one execution in flight when more than MAX_BATCH requests arrived meanwhile."""
@@ -70,11 +85,13 @@ _PACK = msgspec.msgpack.Encoder().encode
 ClaimRequest = tuple[CachedExecution, Token, bytes]
 """An execution, a token of it to claim, and the encoded argument of the function."""
 
-ApplyRequest = tuple[CachedExecution, list[Instruction], Entry | None]
-"""An execution, decisions of one of its tokens, and the stream entry that delivered the token."""
+ApplyRequest = tuple[CachedExecution, list[Instruction], Entry | None, bytes]
+"""An execution, decisions of one of its tokens, the stream entry that delivered the token, and the encoded claim of its
+successor, if there is one."""
 
 Reply = tuple[str, int, list[SentToken], str | bool, Any, Any]
 _REPLY = msgspec.msgpack.Decoder(Reply)
+R = TypeVar("R")
 
 
 class _SingleToken:
@@ -124,6 +141,25 @@ class EndPredictor:
         return single.prediction
 
 
+def _claim_request(known: CachedExecution, token: Token, owner: str, *, leased: bool) -> ClaimRequest:
+    request = (
+        token.node,
+        encode_path(token.path),
+        token.fate.value,
+        token.attempt,
+        token.resumed,
+        owner,
+        leased,
+        token_fields(token),
+    )
+    return known, token, _PACK(request)
+
+
+def _batches(requests: Sequence[R]) -> list[Sequence[R]]:
+    """Return the requests in batches that one call takes."""
+    return [requests[at : at + MAX_BATCH] for at in range(0, len(requests), MAX_BATCH)]
+
+
 class RedisState:
     """Tokens, joins, leases and timers of running executions. Without a `clock` the server's time is used; tests pass
     one. With a `sender` the queue is on the same server and Lua functions send tokens themselves."""
@@ -138,12 +174,13 @@ class RedisState:
         clock: Clock | None = None,
         running_executions: RunningExecutions | None = None,
         sender: StreamSender | None = None,
+        find: FindExecution = find_none,
     ) -> None:
         self._client = client
         self._keys = keys
         self._clock = clock
         self._sender = sender
-        self._executions = ExecutionCache(journal, plans)
+        self._executions = ExecutionCache(journal, plans, find)
         self._rebuilder = StateRebuilder(self, journal)
         self._recovery = WipeRecovery(client, keys, running_executions)
         self._consumers = ConsumerCleaner(client, keys)
@@ -186,9 +223,9 @@ class RedisState:
         seconds, micros = await self._client.call("TIME")
         return int(seconds) * 1000 + int(micros) // 1000
 
-    async def server(self) -> str:
-        """Return the run id of the server."""
-        return (await self._client.server_run())[0]
+    async def server(self, execution: str) -> str:
+        """Return the run id of the server that has the state of an execution."""
+        return (await self._client.server_run(self._keys.of(execution)[0]))[0]
 
     async def _run_rebuilding(
         self, known: CachedExecution, run: Callable[[], Awaitable[Any]], *, owed: bool = False
@@ -204,7 +241,10 @@ class RedisState:
         raise StoreUnavailableError(f"the state of {known.accepted.id} was rebuilt {MAX_REBUILDS} times")
 
     def _decode_applied(self, known: CachedExecution, reply: bytes) -> Applied:
-        _, now, emitted, finish, failed, _ = _REPLY.decode(reply)
+        return self._applied(known, _REPLY.decode(reply))
+
+    def _applied(self, known: CachedExecution, reply: Reply) -> Applied:
+        _, now, emitted, finish, failed, _ = reply
         ends = finish_of(known.plan, finish, failed) if isinstance(finish, str) else None
         return Applied(tuple(map(token_from_fields, emitted)), ends, now)
 
@@ -234,17 +274,13 @@ class RedisState:
 
     async def claim(self, execution: str, token: Token, owner: str, *, leased: bool) -> Claim:
         known = await self._executions.of(execution)
-        request = (
-            token.node,
-            encode_path(token.path),
-            token.fate.value,
-            token.attempt,
-            token.resumed,
-            owner,
-            leased,
-            token_fields(token),
-        )
-        return await self._claims.call(execution, (known, token, _PACK(request)))
+        return await self._claims.call(execution, _claim_request(known, token, owner, leased=leased))
+
+    async def claim_all(self, execution: str, tokens: Sequence[Token], owner: str) -> list[Claim]:
+        known = await self._executions.of(execution)
+        requests = [_claim_request(known, each, owner, leased=False) for each in tokens]
+        answers = (self._send_claims(execution, each) for each in _batches(requests))
+        return [claim for each in await asyncio.gather(*answers) for claim in each]
 
     async def _send_claims(self, execution: str, requests: Sequence[ClaimRequest]) -> list[Claim]:
         """Claim tokens of one execution in one call, or one by one if its state has to be rebuilt."""
@@ -257,21 +293,26 @@ class RedisState:
     async def _claim(self, execution: str, known: CachedExecution, token: Token, argument: bytes) -> Claim:
         reply: bytes = await self.run("claim", execution, argument)
         if reply == b"FOLD":
-            retried = await self._run_rebuilding(
-                known, lambda: self.run("claim", execution, argument), owed=True
-            )
+            try:
+                retried = await self._run_rebuilding(
+                    known, lambda: self.run("claim", execution, argument), owed=True
+                )
+            except KeyError:
+                # The execution was removed from the journal after its token was sent.
+                return Claim("void", token, await self.now())
             if isinstance(retried, Applied):
                 return Claim("void", token, retried.now)
             reply = retried
         _, now, _, _, _, found = _REPLY.decode(reply)
-        return self._decode_claim(execution, token, now, found, await self._client.server_run())
+        run = await self._client.server_run(self._keys.of(execution)[0])
+        return self._decode_claim(execution, token, now, found, run)
 
     async def _claim_many(self, execution: str, requests: Sequence[ClaimRequest]) -> list[Claim] | None:
         reply = await self.run("claim", execution, *(argument for _, _, argument in requests))
         if reply == b"FOLD":
             return None
         _, now, _, _, _, found = _REPLY.decode(reply)
-        run = await self._client.server_run()
+        run = await self._client.server_run(self._keys.of(execution)[0])
         return [
             self._decode_claim(execution, token, now, each, run)
             for (_, token, _), each in zip(requests, found, strict=True)
@@ -316,13 +357,49 @@ class RedisState:
         return self._predictor.end(execution, decisions)
 
     async def apply(self, execution: str, decisions: Sequence[Decision]) -> Applied:
+        return await self._apply_decisions(execution, decisions)
+
+    async def apply_all(self, execution: str, runs: Sequence[Sequence[Decision]]) -> Applied:
+        self._predictor.forget(execution)
+        answers = await asyncio.gather(*(self._apply_runs(execution, each) for each in _batches(runs)))
+        decisions = [each for run in runs for each in run]
+        emitted = undecided(decisions, [token for each in answers for token in each.emitted])
+        finish = next((each.finish for each in answers if each.finish is not None), None)
+        return Applied(tuple(emitted), finish, max(each.now for each in answers))
+
+    async def _apply_runs(self, execution: str, runs: Sequence[Sequence[Decision]]) -> Applied:
+        """Apply a batch of runs in one call."""
+        known = await self._executions.of(execution)
+        if self._sender is None:
+            decisions = [each for run in runs for each in run]
+            return await self._apply(known, known.instructions.listed(decisions), None, b"")
+        requests = [
+            (known, known.instructions.listed(run), self._sender.entry(execution, run), b"") for run in runs
+        ]
+        applied = await self._apply_many(requests)
+        if applied is not None:
+            return applied
+        answers = [await self._apply(*each) for each in requests]
+        finish = next((each.finish for each in answers if each.finish is not None), None)
+        return Applied(tuple(token for each in answers for token in each.emitted), finish, answers[-1].now)
+
+    async def apply_and_claim(
+        self, execution: str, decisions: Sequence[Decision], successor: int, owner: str
+    ) -> Applied:
+        claim = _PACK((successor, encode_path(decisions[0].path), owner))
+        return await self._apply_decisions(execution, decisions, claim)
+
+    async def _apply_decisions(
+        self, execution: str, decisions: Sequence[Decision], claim: bytes = b""
+    ) -> Applied:
         known = await self._executions.of(execution)
         entry = None if self._sender is None else self._sender.entry(execution, decisions)
         predicted = None if entry is None else self.predict_end(execution, decisions)
         self._predictor.forget(execution)
         if entry is not None and predicted is not None:
             return self._skip_last_decisions(execution, decisions[0], entry, predicted)
-        return await self._applies.call(execution, (known, known.instructions.listed(decisions), entry))
+        request = (known, known.instructions.listed(decisions), entry, claim)
+        return await self._applies.call(execution, request)
 
     async def _send_applies(
         self, execution: str, requests: Sequence[ApplyRequest]
@@ -335,10 +412,14 @@ class RedisState:
         return [await self._apply(*each) for each in requests]
 
     async def _apply(
-        self, known: CachedExecution, decisions: list[Instruction], entry: Entry | None
+        self, known: CachedExecution, decisions: list[Instruction], entry: Entry | None, claim: bytes
     ) -> Applied:
         packed = _PACK(decisions)
-        reply: bytes | Applied = await self._run_sending(known, "apply", packed, entry)
+        reply: bytes | Applied
+        if claim:
+            reply = await self._run_sending(known, "advance", packed, entry, claim)
+        else:
+            reply = await self._run_sending(known, "apply", packed, entry)
         if reply in (b"FOLD", b"BEHIND"):
             reply = await self._run_rebuilding(
                 known, lambda: self._run_sending(known, "apply", packed, entry)
@@ -347,19 +428,35 @@ class RedisState:
             return reply
         if self._sender is not None:
             self._sender.release(entry)
-        return self._decode_applied(known, reply)
+        decoded = _REPLY.decode(reply)
+        applied = self._applied(known, decoded)
+        if not decoded[5]:
+            return applied
+        return replace(applied, kept=await self._keep(known, entry, applied.now, decoded[5]))
+
+    async def _keep(self, known: CachedExecution, entry: Entry | None, now: int, claimed: Any) -> KeptToken:
+        """Return the successor that `advance` has claimed."""
+        sent, number, alone, read_back = claimed
+        token, execution = token_from_fields(sent), known.accepted.id
+        if alone is not False:
+            self._predictor.note(execution, token, now, alone)
+        fence = ((await self._client.server_run(self._keys.of(execution)[0]))[1], number)
+        tag = 0 if self._sender is None or entry is None else self._sender.keep(entry, token)
+        return KeptToken(Claim("run", token, now, fence, read_back, recovered=read_back), tag)
 
     async def _apply_many(self, requests: Sequence[ApplyRequest]) -> Applied | None:
         """Apply decisions of several tokens in one call. The function sends what they emit, so the reply does not have
         to attribute tokens to requests."""
         known = requests[0][0]
-        entries = [entry for _, _, entry in requests if entry is not None]
+        entries = [entry for _, _, entry, _ in requests if entry is not None]
         one_stream = len({entry.stream for entry in entries}) == 1
         if self._sender is None or not one_stream or len(entries) < len(requests):
             return None
-        packed = _PACK([each for _, decisions, _ in requests for each in decisions])
+        packed = _PACK([each for _, decisions, _, _ in requests for each in decisions])
         now = 0 if self._clock is None else self._clock.now()
-        arguments = (now, known.accepted.id, packed, *self._sender.arguments(known, *entries))
+        # The place of a token that was kept has no entry to delete.
+        deleted = [entry for entry in entries if entry.id]
+        arguments = (now, known.accepted.id, packed, *self._sender.arguments(known, *deleted))
         reply = await self._client.run("apply", self._sender.keys(known, entries[0]), *arguments)
         if reply in (b"FOLD", b"BEHIND"):
             return None
@@ -389,7 +486,7 @@ class RedisState:
     async def pause_state(self, execution: str) -> tuple[int, bool]:
         packed = await self._client.call("HGET", self._keys.of(execution)[0], "!")
         meta = msgspec.msgpack.decode(packed) if packed else {}
-        if meta.get("i") == await self.server():
+        if meta.get("i") == await self.server(execution):
             return meta.get("k", 0), "p" in meta
         state = await self._rebuilder.peek(await self._executions.of(execution))
         return state.pause_state, state.paused_at is not None
@@ -413,7 +510,7 @@ class RedisState:
         known = await self._executions.of(execution)
         raw = await self._client.call("HGETALL", self._keys.of(execution)[0])
         fields = read_fields(dict(zip(raw[::2], raw[1::2], strict=True)))
-        if fields and fields["!"]["i"] == await self.server():
+        if fields and fields["!"]["i"] == await self.server(execution):
             return decode_state(known.plan, fields)
         return await self._rebuilder.peek(known)
 
@@ -421,10 +518,12 @@ class RedisState:
         self._predictor.forget(execution)
         ending = self._ending.pop(execution, None)
         if ending is None or self._sender is None:
-            await self.run("end", execution)
+            await self.run("end", execution, encode_ended(execution, fact))
         else:
             token, entry = ending
-            await self.run("end", execution, token, GROUP, entry.id, streams=(entry.stream,))
+            more = (GROUP, entry.id) if entry.id else ()
+            streams = (entry.stream,) if entry.id else ()
+            await self.run("end", execution, encode_ended(execution, fact), token, *more, streams=streams)
             self._sender.release(entry)
         self._executions.forget(execution)
 
@@ -444,7 +543,7 @@ class RedisState:
         await self._recovery.work()
         executions = await self._due_members(self._keys.due, now, limit)
         self._preloader.start(now)
-        share = max(1, limit // max(1, len(executions)))
+        share = min(MAX_FIRED, max(1, limit // max(1, len(executions))))
         fired = await asyncio.gather(*(self._fire_or_postpone(each.decode(), share) for each in executions))
         return [due for each in fired for due in each][:limit]
 
@@ -466,7 +565,7 @@ class RedisState:
             )
             for each in range(partitions)
         )
-        return [member for found in await asyncio.gather(*calls) for member in found][:limit]
+        return [member for found in await self._client.gather(*calls) for member in found][:limit]
 
     async def _preload(self, execution: str) -> None:
         """Load an execution whose timer will be due soon. The sweeper sends what a lost state still had to send."""
@@ -524,7 +623,8 @@ class RedisState:
             self._client.call("ZRANGE", self._keys.due(each), 0, 0, "WITHSCORES")
             for each in range(self._keys.partitions)
         )
-        return min((int(float(found[1])) for found in await asyncio.gather(*calls) if found), default=None)
+        due = (int(float(found[1])) for found in await self._client.gather(*calls) if found)
+        return min(due, default=None)
 
     async def unclaimed_tokens(self, limit: int) -> list[tuple[str, Token, int]]:
         if self._sender is not None:
@@ -534,7 +634,13 @@ class RedisState:
         for member in members:
             execution, node, path = member.decode().rsplit("|", 2)
             tokens.setdefault(execution, []).append((int(node), path))
-        found = await asyncio.gather(*(self._sweep(*each) for each in tokens.items()))
+        found = await asyncio.gather(
+            *(
+                self._sweep(execution, each[first : first + MAX_SWEPT])
+                for execution, each in tokens.items()
+                for first in range(0, len(each), MAX_SWEPT)
+            )
+        )
         return [one for each in found for one in each]
 
     async def _sweep(self, execution: str, tokens: list[tuple[int, str]]) -> list[tuple[str, Token, int]]:

@@ -8,20 +8,24 @@ from contextlib import asynccontextmanager
 
 from rune.adapters.redis.checks import check
 from rune.adapters.redis.client import Client
-from rune.adapters.redis.encoding import Plans, encode_path
-from rune.adapters.redis.keepalive import RedisKeepalive
-from rune.adapters.redis.keys import PARTITIONS, KeySpace
-from rune.adapters.redis.live import RedisLiveChannel
-from rune.adapters.redis.notifier import RedisNotifier, SubscriberClient
-from rune.adapters.redis.processes import RedisProcessRegistry
-from rune.adapters.redis.queue import IDLE_S, QueueDepthReader, RedisQueue
+from rune.adapters.redis.cluster.client import open_client
+from rune.adapters.redis.encoding import PARTITIONS, FindExecution, KeySpace, Plans, encode_path, find_none
+from rune.adapters.redis.processes import (
+    RedisKeepalive,
+    RedisLiveChannel,
+    RedisNotifier,
+    RedisProcessRegistry,
+    SubscriberClient,
+    decode_ended,
+)
+from rune.adapters.redis.queue.queue import IDLE_S, QueueDepthReader, RedisQueue
+from rune.adapters.redis.queue.streams import Streams, StreamSender
 from rune.adapters.redis.rebuild import RunningExecutions
 from rune.adapters.redis.state import RedisState
-from rune.adapters.redis.streams import Streams, StreamSender
 from rune.core.execution.token import Path
 from rune.ports.clock import Clock
 from rune.ports.journal import Journal
-from rune.ports.keepalive import Keepalive
+from rune.ports.processes import Keepalive
 from rune.ports.queue import DEFAULT_QUEUE, Route, default_route
 
 
@@ -31,7 +35,7 @@ class RedisStores:
     def __init__(self, url: str, *, prefix: str = "rune", partitions: int = PARTITIONS) -> None:
         self.keys = KeySpace(prefix, partitions)
         self._url = url
-        self.client = Client(url, run_number_key=self.keys.run_number)
+        self.client = open_client(url, run_number_key=self.keys.run_number)
         self._blocking = Client(url, deadline=None)
         self._queues: list[RedisQueue] = []
         self._states: list[RedisState] = []
@@ -61,10 +65,11 @@ class RedisStores:
         *,
         queue: RedisQueue | None = None,
         running_executions: RunningExecutions | None = None,
+        find: FindExecution = find_none,
         clock: Clock | None = None,
     ) -> RedisState:
         """Return the state. With a queue on the same server it sends tokens and deletes entries atomically with its
-        own changes."""
+        own changes. `find` returns executions that the process has loaded already."""
         sender = None if queue is None else StreamSender(self.keys, queue)
         state = RedisState(
             self.client,
@@ -74,6 +79,7 @@ class RedisStores:
             clock=clock,
             running_executions=running_executions,
             sender=sender,
+            find=find,
         )
         if queue is not None:
             queue.on_sent = state.confirmations.add
@@ -86,7 +92,7 @@ class RedisStores:
     ) -> AsyncIterator[Keepalive]:
         """Open a connection that renews what this process holds, in the event loop of the caller. With a queue, its
         entries are renewed too."""
-        client = Client(self._url, run_number_key=self.keys.run_number)
+        client = open_client(self._url, run_number_key=self.keys.run_number)
         try:
             if queue is None:
                 yield RedisKeepalive(client, self.keys)
@@ -96,23 +102,36 @@ class RedisStores:
         finally:
             await client.close()
 
+    async def connect(self) -> None:
+        """Connect to each server and call a function there; see `Client.server_run`."""
+        for part in range(self.keys.partitions if self.client.clustered else 1):
+            await self.client.server_run(self.keys.due(part))
+
     async def release(self, execution: str, node: int, path: Path) -> None:
         """Stop the sweeper from resending a token whose execution ended before the token was applied."""
         held = self.keys.held(self.keys.partition(execution))
         await self.client.call("ZREM", held, f"{execution}|{node}|{encode_path(path)}")
 
-    def _on_ended(self, executions: Sequence[str]) -> None:
+    def _on_ended(self, messages: Sequence[str]) -> None:
+        ended = [decode_ended(each) for each in messages]
         for state in self._states:
-            state.forget(executions)
-        self.notifier.on_notification(executions)
+            state.forget([execution for execution, _ in ended])
+        self.notifier.on_notification(ended)
 
     @asynccontextmanager
     async def running(self, clock: Clock) -> AsyncIterator[None]:
         """Check the server, wake the clock when an earlier timer is set, and close all connections at the end."""
         prefix = self.keys.prefix
+        locate = self.client.url_of if self.client.clustered else None
         channels = (
-            SubscriberClient(self._url, f"{prefix}:nearer", lambda _: clock.wake()),
-            SubscriberClient(self._url, f"{prefix}:ended", self._on_ended),
+            SubscriberClient(self._url, f"{prefix}:nearer", lambda _: clock.wake(), locate=locate),
+            SubscriberClient(
+                self._url,
+                f"{prefix}:ended",
+                self._on_ended,
+                on_subscribed=self.notifier.on_subscribed,
+                locate=locate,
+            ),
         )
         try:
             await check(self.client, self.keys)

@@ -13,7 +13,8 @@ import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import cache
 from importlib.resources import files
 from itertools import chain
 from pathlib import Path
@@ -21,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from rune.adapters.private_files import create_private_file, restrict_file
+from rune.adapters.private_files import create_private_file, make_private_folder, restrict_file
 from rune.adapters.rows import LETTERS, WAITING, end_terms, stored_terms
 from rune.core.execution.fact import ExecutionEnded
 from rune.ports.journal import NewerFormatError, StoreDamagedError, StoreUnavailableError
@@ -45,6 +46,8 @@ MIGRATIONS: tuple[Callable[[], str], ...] = tuple(
         "0006_sources",
         "0007_sessions",
         "0008_search",
+        "0009_bulk",
+        "0010_counts",
     )
 )
 """Migration i takes a file from version i to version i + 1."""
@@ -110,6 +113,24 @@ def migrate(connection: sqlite3.Connection) -> None:
         if number + 1 == SEARCH_VERSION:
             _add_terms(connection)
         connection.execute("COMMIT")
+
+
+@cache
+def _empty_file() -> bytes:
+    """Return the content of a file without executions."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        migrate(connection)
+        return connection.serialize()
+
+
+def create_empty_file(path: Path) -> None:
+    """Create a migrated file at once, unless it exists. A crash meanwhile can leave an incomplete one, so this is for
+    tests, which open many."""
+    if not path.exists():
+        make_private_folder(path.parent, lambda name: False)
+        create_private_file(path)
+        path.write_bytes(_empty_file())
 
 
 def _add_terms(connection: sqlite3.Connection) -> None:

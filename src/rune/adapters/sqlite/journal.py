@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import sqlite3
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ import msgspec
 from rune.adapters.rows import letter_of, references, run_terms, start_terms
 from rune.adapters.sqlite.access import check_start_limits
 from rune.adapters.sqlite.database import Database, Row, Rows, Start, insert_facts
-from rune.codec.facts import KINDS, decode_fact, encode_fact, encode_path, fact_columns
+from rune.codec.facts import KINDS, decode_fact, decode_path, encode_fact, encode_path, fact_columns
 from rune.core.execution.fact import (
     AttemptFailed,
     ExecutionEnded,
@@ -57,6 +58,11 @@ FACTS = "SELECT seq, body, late FROM fact WHERE execution = ? AND +seq > ? ORDER
 OF_TOKEN = (
     "SELECT body FROM fact WHERE execution = ? AND kind IN (?, ?, ?) AND node = ? AND path = ? AND NOT late"
     " ORDER BY +seq"
+)
+OPEN_CLAIMS = (
+    "SELECT node, path, min(at) FROM claim AS c WHERE execution = (SELECT n FROM execution WHERE id = ?)"
+    " AND NOT EXISTS (SELECT 1 FROM fact AS f WHERE f.execution = c.execution AND f.kind = ? AND f.node = c.node"
+    " AND f.path = c.path AND NOT f.late) GROUP BY node, path"
 )
 FACTS_BEHIND = "SELECT seq, body, late FROM fact WHERE execution = ? AND seq > ? ORDER BY seq LIMIT ?"
 _INSERT_KEY = "INSERT INTO client_key (key, execution, digest, at) VALUES (?, ?, ?, ?)"
@@ -209,6 +215,20 @@ class SqliteJournal:
             self._final[execution] = last
         return facts
 
+    async def record_all(
+        self, execution: str, runs: Sequence[Sequence[Fact]]
+    ) -> list[Sequence[Fact] | BaseException]:
+        number = self._number(execution)
+        if execution not in self._ended:
+            facts = [fact for run in runs for fact in run]
+            claims, self._claims = self._claims, []
+            rows = Rows(execution, self._rows(number, facts, late=0), claims, None, terms=run_terms(facts))
+            with suppress(sqlite3.IntegrityError):
+                await self._database.submit(rows)
+                return list(runs)
+        # One of the facts was recorded before, or the execution has ended: each run has its own answer.
+        return await asyncio.gather(*(self.record(execution, run) for run in runs), return_exceptions=True)
+
     async def _wait_for_end(self, execution: str, number: int) -> ExecutionEnded | None:
         """Return the end of an execution once the write of it is over; None if that write failed.
 
@@ -301,6 +321,10 @@ class SqliteJournal:
             return 1
         count: int = await self._database.submit(lambda db: _insert_claim(db, row))
         return count
+
+    async def open_claims(self, execution: str) -> dict[tuple[int, Path], int]:
+        rows = self._database.reader.execute(OPEN_CLAIMS, (execution, _RESULT))
+        return {(node, decode_path(path)): at for node, path, at in rows}
 
     def next_fence(self) -> tuple[int, int]:
         """Return a fence that is higher than all earlier ones, including those of earlier owner processes."""

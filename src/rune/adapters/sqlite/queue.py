@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence, Sized
 
 from rune.core.execution.token import Token
 from rune.ports.inspection import QueueDepth
-from rune.ports.queue import LANES, NORMAL, Delivery, lane_of, lanes_at
+from rune.ports.queue import LANES, NORMAL, Delivery, is_sibling, lane_of, lanes_at
 
 AGE_RESOLUTION_S = 0.1
 """Interval of the samples that ages are computed from, and so their error."""
@@ -22,6 +22,7 @@ class SqliteQueue:
         self._lanes: tuple[deque[Delivery], ...] = tuple(deque() for _ in LANES)
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._turn = 0
+        self._paused = False
         self._wake_scheduled = False
         self._ages = QueueAges()
 
@@ -70,11 +71,25 @@ class SqliteQueue:
                 raise
 
     def _next(self) -> Delivery | None:
+        if self._paused:
+            return None
         self._turn += 1
         for lane in lanes_at(self._turn):
             if self._lanes[lane]:
                 return self._lanes[lane].popleft()
         return None
+
+    async def receive_more(self, delivery: Delivery, limit: int) -> list[Delivery]:
+        """Return the siblings at the head of a lane, so that no delivery overtakes another one of its lane."""
+        if self._paused:
+            return []
+        for lane in self._lanes:
+            if lane and is_sibling(delivery, lane[0]):
+                found = [lane.popleft()]
+                while len(found) < limit and lane and is_sibling(delivery, lane[0]):
+                    found.append(lane.popleft())
+                return found
+        return []
 
     async def ack(self, delivery: Delivery) -> None:
         """Do nothing: `receive` has removed the hint."""
@@ -87,6 +102,13 @@ class SqliteQueue:
 
     async def dead_letter(self, delivery: Delivery, code: str, message: str) -> None:
         """Do nothing: the journal records the failure."""
+
+    async def pause(self) -> None:
+        self._paused = True
+
+    async def resume(self) -> None:
+        self._paused = False
+        self._schedule_wake()
 
     async def close(self) -> None:
         """Do nothing: the queue ends with the process."""

@@ -12,9 +12,8 @@ from typing import Any
 
 from rune.adapters.private_files import restrict_file
 from rune.adapters.rows import list_page, summary_of
-from rune.adapters.search import ExecutionSearch, is_listed
+from rune.adapters.search import ExecutionSearch, ExecutionStatistics, is_listed
 from rune.adapters.sqlite.database import MIGRATIONS, Database, WriteFunction, store_error
-from rune.adapters.statistics import ExecutionStatistics
 from rune.codec.facts import decode_fact, decode_path
 from rune.core.execution.token import Path as LineagePath
 from rune.ports.journal import NewerFormatError, StoreUnavailableError

@@ -16,7 +16,7 @@ import msgspec
 
 from rune.adapters.sqlite.journal import SqliteJournal
 from rune.core.execution import decision as effect
-from rune.core.execution.control import change_pause, claim_verdict, deliver_signal, end_execution
+from rune.core.execution.control import change_pause, claim_verdict, deliver_signal, end_execution, fire_timer
 from rune.core.execution.decision import Decision, FinishExecution, Timer
 from rune.core.execution.explain import Waiting, explain
 from rune.core.execution.fact import (
@@ -27,9 +27,8 @@ from rune.core.execution.fact import (
     SignalReceived,
 )
 from rune.core.execution.fold import fold
-from rune.core.execution.inline_run import predict_end, predict_sleep
+from rune.core.execution.inline_run import predict_end, predict_sleep, undecided
 from rune.core.execution.state import State, in_cancelled_region
-from rune.core.execution.timers import fire_timer
 from rune.core.execution.token import Path, Token, TokenPurpose
 from rune.core.execution.transition import apply, start_execution
 from rune.core.plan.model import Plan
@@ -148,6 +147,13 @@ class SqliteState:
 
     async def claim(self, execution: str, token: Token, owner: str, *, leased: bool) -> Claim:
         running = self._running.get(execution) or await self._load_readonly(execution)
+        return self._claim(running, token, owner, leased=leased)
+
+    async def claim_all(self, execution: str, tokens: Sequence[Token], owner: str) -> list[Claim]:
+        running = self._running.get(execution) or await self._load_readonly(execution)
+        return [self._claim(running, each, owner, leased=False) for each in tokens]
+
+    def _claim(self, running: LoadedExecution, token: Token, owner: str, *, leased: bool) -> Claim:
         now = self._now(running)
         verdict = claim_verdict(running.plan, running.state, token)
         if verdict not in ("run", "cancelled"):
@@ -246,6 +252,17 @@ class SqliteState:
         if running.held_back:
             total.emitted += running.take_held_back()
         return self._after_change(running, total)
+
+    async def apply_all(self, execution: str, runs: Sequence[Sequence[Decision]]) -> Applied:
+        decisions = [each for run in runs for each in run]
+        applied = await self.apply(execution, decisions)
+        return Applied(tuple(undecided(decisions, applied.emitted)), applied.finish, applied.now)
+
+    async def apply_and_claim(
+        self, execution: str, decisions: Sequence[Decision], successor: int, owner: str
+    ) -> Applied:
+        # The queue is in memory: a claim of its own costs no round trip.
+        return await self.apply(execution, decisions)
 
     def _after_change(self, running: LoadedExecution, applied: effect.Applied) -> Applied:
         """Update the timers after a change, and unload the execution if all of its tokens wait."""

@@ -244,7 +244,7 @@ def audit_log(
     ] = 50,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Show which principal changed what, newest entry first.
+    """List changes and the principal that made each, newest first.
 
     The audit log has an entry for each change of a workflow, an alias, a
     credential, a key or an execution. The entry is written before the change; if

@@ -11,7 +11,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from rune.bench.measures import MEASURES
+from rune.bootstrap.interpreter import describe
+from rune.cli.bench.measures import MEASURES
 
 
 def bench(
@@ -35,6 +36,8 @@ def bench(
         typer.echo(f"rune bench: there is no measure `{unknown[0]}`; known: {', '.join(MEASURES)}", err=True)
         raise typer.Exit(2)
     reports = []
+    if not as_json:
+        typer.echo(describe(), err=True)
     for name in names or MEASURES:
         if not as_json:
             typer.echo(f"measuring {name} …", err=True)
@@ -47,7 +50,7 @@ def bench(
 
 def _measure(name: str, scale: float) -> dict[str, Any]:
     """Run one measure in a separate process, so that measures do not share memory and caches."""
-    command = [sys.executable, "-m", "rune.bench", name, str(scale)]
+    command = [sys.executable, "-m", "rune.cli.bench", name, str(scale)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         return {"name": name, "error": done.stderr.strip().splitlines()[-1:] or ["failed"]}

@@ -13,9 +13,10 @@ import msgspec
 import typer
 
 from rune import bootstrap
-from rune.bootstrap import list_processes
+from rune.bootstrap import UnsupportedByBackendError, list_processes
 from rune.bootstrap.extras import optional_imports
 from rune.cli.backend import require_local, with_client
+from rune.cli.follow import call, run_command
 from rune.cli.output import Cell, clean, duration, print_json, print_table, refuse_error
 from rune.cli.remote import process_info
 from rune.errors import RuneError
@@ -122,15 +123,72 @@ def _passwords(roles: list[str]) -> dict[str, str]:
     return found
 
 
-def workers(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-) -> None:
-    """List the running processes of a cluster.
+workers = typer.Typer(name="workers")
 
-    A process is listed until it has sent no heartbeat for 15 s. Its nodes do
-    not wait that long: other workers take them over after a few seconds.
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+WorkerId = Annotated[str, typer.Argument(metavar="ID", help="Id of a worker, as `rune workers` lists it.")]
 
-    Example: rune workers --json
+
+@workers.callback(invoke_without_command=True)
+def _workers(context: typer.Context, as_json: Json = False) -> None:
+    """List the running processes of a cluster, or drain one of its workers.
+
+    A process that has crashed is listed until 15 s after its last heartbeat.
+    Its nodes do not wait that long: other workers take them over after a few
+    seconds.
+
+    Examples:
+      rune workers --json
+      rune workers drain node1-4711-19e2a
+    """
+    if context.invoked_subcommand is None:
+        list_workers(as_json)
+
+
+@workers.command("drain")
+def drain(worker: WorkerId, as_json: Json = False) -> None:
+    """Drain a worker: it receives no more work and finishes what it holds.
+
+    The worker stops receiving within 5 s. When its nodes have ended, it stays
+    idle until `rune workers resume` or the end of its process. Nodes that have
+    not started run on other workers.
+
+    Example: rune workers drain node1-4711-19e2a
+    """
+    _ask(worker, draining=True, as_json=as_json)
+
+
+@workers.command("resume")
+def resume(worker: WorkerId, as_json: Json = False) -> None:
+    """Let a drained worker receive work again.
+
+    Example: rune workers resume node1-4711-19e2a
+    """
+    _ask(worker, draining=False, as_json=as_json)
+
+
+def _ask(worker: str, *, draining: bool, as_json: bool) -> None:
+    async def work(settings: Settings) -> int:
+        if not settings.url and not settings.clustered:
+            raise UnsupportedByBackendError("the embedded backend has no workers to drain; stop its process")
+        await call(
+            settings,
+            lambda service: service.workers.drain(worker) if draining else service.workers.resume(worker),
+        )
+        if as_json:
+            print_json({"id": worker, "draining": draining})
+        else:
+            print(f"asked {clean(worker)} to {'drain' if draining else 'resume'}; `rune workers` shows it")
+        return 0
+
+    raise typer.Exit(run_command(work, as_json=as_json))
+
+
+@workers.command("list")
+def list_workers(as_json: Json = False) -> None:
+    """List the running processes of a cluster. The same as `rune workers`.
+
+    Example: rune workers list
     """
     try:
         found = _list_processes(load_settings())
@@ -151,12 +209,16 @@ def _list_processes(settings: Settings) -> list[ProcessInfo]:
     return [process_info(each) for each in with_client(settings, lambda api: api.workers())]
 
 
+def _state(each: ProcessInfo) -> str:
+    return "" if not each.draining else ", draining" if each.busy else ", drained"
+
+
 def _print(found: list[ProcessInfo]) -> None:
     now = time.time_ns() // 1_000_000
     rows: list[list[Cell]] = [
         [
             clean(each.name),
-            ", ".join(each.roles) + (", draining" if each.draining else ""),
+            ", ".join(each.roles) + _state(each),
             ", ".join(each.queues) if "worker" in each.roles else "",
             f"{each.busy}/{each.slots}" if "worker" in each.roles else "",
             duration(max(0, now - each.started_at)),

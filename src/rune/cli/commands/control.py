@@ -6,7 +6,17 @@ from typing import Annotated
 
 import typer
 
-from rune.cli.arguments import StartKey, labels_of, not_empty, payload_of, value_of
+from rune.cli.arguments import (
+    OutletOptions,
+    PinOptions,
+    StartKey,
+    labels_of,
+    not_empty,
+    payload_of,
+    pins_of,
+    read_document,
+    value_of,
+)
 from rune.cli.backend import exists, split_reference
 from rune.cli.follow import (
     call,
@@ -17,6 +27,8 @@ from rune.cli.follow import (
     start_execution,
 )
 from rune.cli.output import print_json
+from rune.core.definition.model import canonical
+from rune.errors import InvalidDocumentError
 from rune.ports.workflows import LATEST, workflow_not_found
 from rune.runtime.lifecycle.launcher import StartOptions, new_execution_id
 from rune.settings import Settings
@@ -68,6 +80,8 @@ def start(
             "--fake-time", help="Use a virtual clock for this execution, so that waits take no time."
         ),
     ] = False,
+    pins: PinOptions = None,
+    outlets: OutletOptions = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait for the end, with the output and exit codes of `rune run`.")
     ] = False,
@@ -85,7 +99,9 @@ def start(
 
     async def work(settings: Settings) -> int:
         payload, parsed_labels = payload_of(input), labels_of(tuple(labels or ()))
-        options = StartOptions(key=key, labels=parsed_labels, fake_time=fake_time)
+        options = StartOptions(
+            key=key, labels=parsed_labels, fake_time=fake_time, pins=pins_of(pins, outlets)
+        )
         return await _start(settings, given, payload, options, priority, wait=wait, as_json=as_json)
 
     raise typer.Exit(run_command(work, as_json=as_json))
@@ -205,9 +221,9 @@ def signal(
 ) -> None:
     """Send a signal to an execution.
 
-    It resumes the node that waits for this name; if none does yet, the signal
-    is stored until one does. A name that no node of the workflow can wait for
-    is rejected. If several items wait for it, choose one with --item.
+    The node that waits for this name resumes. If no node waits for it yet, the
+    signal is stored until one does. A name that no node of the workflow can
+    wait for is rejected. If several items wait for it, --item selects one.
 
     Exit codes: 0 delivered or stored; 1 the execution has ended; 2 rejected.
 
@@ -237,7 +253,7 @@ def signal(
 def retry(
     execution: Id,
     failed_items: Annotated[
-        bool, typer.Option("--failed-items", help="Only the failed items of splits.")
+        bool, typer.Option("--failed-items", help="Run only the failed items of splits again.")
     ] = False,
     key: Key = None,
     wait: Wait = False,
@@ -245,8 +261,8 @@ def retry(
 ) -> None:
     """Run the failed nodes of an execution again, in a new execution.
 
-    Nodes that failed, were cancelled or did not end run again; other results
-    are reused. Prints the new id.
+    Nodes that failed, were cancelled or did not end run again. The results of
+    the others are reused. Prints the id of the new execution.
 
     Exit codes: 0 started; 1 the execution has not ended, or has nothing to run
     again; with --wait those of `rune run`.
@@ -282,26 +298,85 @@ def rerun(
             show_default=False,
         ),
     ] = None,
+    input: Annotated[
+        str | None,
+        typer.Option(
+            "--input",
+            "-i",
+            help="Input for the node, as JSON or @FILE, instead of the one it received.",
+            show_default=False,
+        ),
+    ] = None,
+    parameters: Annotated[
+        str | None,
+        typer.Option(
+            "--parameters",
+            help="Object with other parameters of the node, as JSON or @FILE.",
+            show_default=False,
+        ),
+    ] = None,
+    version: Annotated[
+        str | None,
+        typer.Option("--version", help="Another version of the workflow, or an alias.", show_default=False),
+    ] = None,
+    file: Annotated[
+        str | None,
+        typer.Option(
+            "--file",
+            metavar="FILE",
+            help="Edited workflow that is not deployed: a JSON or YAML file, a folder, or `-`.",
+            show_default=False,
+        ),
+    ] = None,
+    pins: PinOptions = None,
+    outlets: OutletOptions = None,
     key: Key = None,
     wait: Wait = False,
     as_json: Json = False,
 ) -> None:
     """Run a node and everything after it again, in a new execution.
 
-    Results of other nodes are reused. Prints the new id.
+    The results of all other nodes are reused. Prints the id of the new execution.
+    --input and --parameters change the data of the node. --version selects another
+    version of the workflow, --file an edited one; nodes that are new or differently
+    connected there run too.
 
     Examples:
       rune rerun x019a --from mail
       rune rerun x019a --from fetch --item users:5 --wait
+      rune rerun x019a --from price --input '{"amount": 7}'
+      rune rerun x019a --from mail --file order.yaml
     """
 
     async def work(found: str, settings: Settings) -> int:
         idempotency_key = key or new_execution_id()
+        payload = None if input is None else value_of(input, "--input")
+        changed = None if parameters is None else value_of(parameters, "--parameters")
+        given = pins_of(pins, outlets)
+        definition = None if file is None else _definition_of(file)
         return await start_execution(
             settings,
-            lambda service: service.executions.rerun(found, node, item=item, key=idempotency_key),
+            lambda service: service.executions.rerun(
+                found,
+                node,
+                item=item,
+                key=idempotency_key,
+                input=payload,
+                parameters=changed,
+                version=version,
+                definition=definition,
+                pins=given,
+            ),
             wait=wait,
             as_json=as_json,
         )
 
     raise typer.Exit(run_on_execution(execution, work, as_json=as_json))
+
+
+def _definition_of(file: str) -> bytes:
+    """Return the definition in a file; the service that runs it checks it against its node types."""
+    parsed = read_document(file)
+    if parsed.definition is None or parsed.refused:
+        raise InvalidDocumentError(parsed.problems)
+    return canonical(parsed.definition)

@@ -162,15 +162,20 @@ def add(
     insecure: Insecure = None,
     grants: Annotated[
         list[str] | None,
-        typer.Option("--grant", metavar="GRANTEE", help="As for `grant`. Repeatable. Default: its creator."),
+        typer.Option(
+            "--grant",
+            metavar="GRANTEE",
+            help="Principal or workflow that may use it, as for `grant`. Repeatable. Default: its creator.",
+        ),
     ] = None,
     source: Source = None,
     as_json: Json = False,
 ) -> None:
     """Add a credential. Secret values are prompted for, or read from a file or standard input.
 
-    It is sent to its hosts only, over verified TLS. Executions may use it if
-    the principal that adds it starts them: on this machine, `local`.
+    Nodes send it to its hosts only, over verified TLS. Unless --grant names
+    others, only executions that its creator starts may use it. The creator of a
+    credential that is added on this machine is `local`.
 
     Examples:
       rune credentials add shop --type bearer --host api.shop.example

@@ -89,8 +89,8 @@ def requeue(
 ) -> None:
     """Retry a dead letter.
 
-    An execution is retried in a new one that reuses successful results; prints
-    the new id. A message is sent again.
+    An execution is retried in a new execution, which reuses successful results
+    and whose id is printed. A message is sent again.
 
     Example: rune dlq requeue x019a --wait
     """

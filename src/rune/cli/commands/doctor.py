@@ -1,54 +1,30 @@
-"""`rune doctor`: check the installation, the stores and their permissions, the clocks, the disks and custom nodes."""
+"""`rune doctor`: check the configuration and its stores, with advice."""
 
 from __future__ import annotations
 
 import asyncio
-import importlib.util
-import platform
-from collections.abc import Iterator
-from typing import Annotated, NamedTuple
+from collections.abc import Sequence
+from typing import Annotated
 
+import msgspec
 import typer
 from msgspec.structs import replace
 
-from rune.bootstrap import inspect_file, survey_cluster
-from rune.bootstrap.components import keys_found
-from rune.bootstrap.extras import MissingExtraError
+from rune.bootstrap.doctor import check_installation, settings_finding
 from rune.cli.arguments import Nodes, with_modules
 from rune.cli.output import by_status, print_json, print_table
 from rune.errors import RuneError
-from rune.nodes.io.smtp import server
-from rune.nodes.registry import installed, load_module
-from rune.nodes.resources import Resources
-from rune.ports.inspection import ClusterSurvey, FileInspection
-from rune.settings import Settings, load_settings
-
-MIN_FREE_BYTES = 1024**3
-CRITICAL_FREE_BYTES = 64 * 1024**2
-SLOW_SYNC_MS = 20.0
-SLOW_RESPONSE_MS = 20.0
-WARN_SKEW_S, BAD_SKEW_S = 1.0, 5.0
-MAX_MEMORY_SHARE = 0.8  # of the memory limit of Redis
-MAX_NAMES = 5  # listed of the missing permissions
-MIN_SQLITE = (3, 37)
-MIN_RABBITMQ = (3, 10)
-MIN_POSTGRES, MIN_REDIS = 14, 7
-
-
-class Finding(NamedTuple):
-    """The result of one check, with advice."""
-
-    check: str
-    verdict: str  # ok, warn, bad
-    found: str
-    advice: str = ""
+from rune.nodes.base import RunnableType
+from rune.nodes.registry import load_module
+from rune.ports.inspection import Finding
+from rune.settings import load_settings
 
 
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     modules: Nodes = None,
 ) -> None:
-    """Check the configuration and its stores, with advice.
+    """Check the configuration and the stores, and advise on problems.
 
     Checks Python, the stores, disk space, encryption keys, telemetry and custom
     nodes. On a cluster, also permissions, clocks, workers and schedulers.
@@ -56,10 +32,10 @@ def doctor(
 
     Example: rune doctor
     """
-    findings = list(_findings(tuple(modules or ())))
+    findings = _findings(tuple(modules or ()))
     bad = any(each.verdict == "bad" for each in findings)
     if as_json:
-        print_json({"status": "bad" if bad else "ok", "checks": [each._asdict() for each in findings]})
+        print_json({"status": "bad" if bad else "ok", "checks": msgspec.to_builtins(findings)})
     else:
         print_table(
             ("", "check", "found", "what to do"),
@@ -68,406 +44,16 @@ def doctor(
     raise typer.Exit(1 if bad else 0)
 
 
-def _findings(modules: tuple[str, ...]) -> Iterator[Finding]:
-    yield _python()
+def _findings(modules: tuple[str, ...]) -> list[Finding]:
     try:
         settings = load_settings()
     except RuneError as error:
-        yield Finding("settings", "bad", error.message, "fix the environment variable or rune.toml")
-        return
-    if settings.url:
-        yield Finding("server", "ok", f"commands use {settings.url}; the checks below are about this machine")
-        settings = replace(settings, url="")
-    yield Finding("home", "ok", settings.home)
-    yield from _cluster(settings) if settings.clustered else _embedded(settings)
-    yield _http_policy(settings)
-    yield from _mail_server(settings)
-    yield from _telemetry(settings)
-    yield from _modules(settings, modules)
+        return [settings_finding(error)]
 
+    def load(name: str) -> Sequence[RunnableType]:
+        # Only a module that is named by hand may be in the current folder.
+        if name in modules:
+            with_modules(replace(settings, nodes=()), (name,))
+        return load_module(name)
 
-def _http_policy(settings: Settings) -> Finding:
-    """Report which addresses HTTP nodes may call."""
-    try:
-        Resources(http_policy=settings.http_policy, http_allow=settings.http_allow)
-    except RuneError as error:
-        return Finding("http policy", "bad", error.message, "nothing runs until it is fixed")
-    allowed = f"; always allowed: {', '.join(settings.http_allow)}" if settings.http_allow else ""
-    match settings.http_policy:
-        case "public_only":
-            return Finding("http policy", "ok", f"public_only: public addresses{allowed}")
-        case "allow":
-            return Finding("http policy", "ok", f"allow: no address{allowed or '; RUNE_HTTP_ALLOW is empty'}")
-        case _:
-            advice = "every author of a workflow can reach your private network: use public_only"
-            return Finding("http policy", "warn", "open: every address, including private ones", advice)
-
-
-def _mail_server(settings: Settings) -> Iterator[Finding]:
-    """Check the mail server of `smtp` nodes without a credential, if one is configured."""
-    if not settings.smtp_url:
-        return
-
-    try:
-        found = server(settings.smtp_url)
-        yield Finding("mail server", "ok", f"{found.host}:{found.port}, {found.security}")
-    except RuneError as error:
-        yield Finding("mail server", "bad", error.message, "`smtp` nodes without a credential fail")
-
-
-def _local_keys(settings: Settings) -> Finding:
-    """Check whether credentials can be decrypted."""
-    found = keys_found(settings)
-    if found.get("keys_trouble"):
-        return Finding("secret keys", "bad", found["keys_trouble"], "nodes that use credentials fail")
-    if not found.get("keys"):
-        return Finding("secret keys", "ok", "none", "the first `rune credentials add` creates one")
-    return Finding("secret keys", "ok", f"{found['keys']} from {found['keys_from']}")
-
-
-def _telemetry(settings: Settings) -> Iterator[Finding]:
-    """Check whether metrics and traces can be exported."""
-    advice = "install `rune-engine[telemetry]`"
-    installed = importlib.util.find_spec("prometheus_client") is not None
-    yield Finding(
-        "metrics",
-        "ok" if installed else "warn",
-        "/metrics" if installed else "prometheus-client is not installed",
-        "" if installed else advice,
-    )
-    if not settings.collector:
-        yield Finding("traces", "ok", "off")
-    elif importlib.util.find_spec("opentelemetry") is None:
-        yield Finding("traces", "bad", f"to {settings.collector}, but the exporter is not installed", advice)
-    else:
-        yield Finding("traces", "ok", f"to {settings.collector}")
-
-
-def _cluster(settings: Settings) -> Iterator[Finding]:
-    try:
-        found = asyncio.run(survey_cluster(settings))
-    except MissingExtraError as error:
-        yield Finding("cluster", "bad", error.message, "no process of the cluster can start here")
-        return
-    yield from findings(found)
-
-
-def _embedded(settings: Settings) -> Iterator[Finding]:
-    try:
-        seen = inspect_file(settings)
-    except RuneError as error:
-        yield Finding("settings", "bad", error.message, "fix the environment variable or rune.toml")
-        return
-    yield _sqlite(seen)
-    yield _file_system(seen)
-    yield _disk(seen)
-    yield _file(seen)
-    yield _owner(seen)
-    yield _durability(settings, seen)
-    yield _local_keys(settings)
-
-
-def _python() -> Finding:
-    found = f"{platform.python_implementation()} {platform.python_version()}"
-    if platform.python_implementation() != "CPython":
-        return Finding("python", "warn", found, "only CPython is tested")
-    return Finding("python", "ok", found)
-
-
-def _sqlite(seen: FileInspection) -> Finding:
-    version = tuple(int(part) for part in seen.sqlite.split(".")[:2])
-    if version < MIN_SQLITE:
-        return Finding(
-            "sqlite", "warn", seen.sqlite, "use a Python with SQLite 3.37 or newer, which is better tested"
-        )
-    return Finding("sqlite", "ok", seen.sqlite)
-
-
-def _file_system(seen: FileInspection) -> Finding:
-    kind = seen.file_system or "unknown"
-    if seen.network:
-        return Finding(
-            "file system", "bad", kind, "set RUNE_HOME to a local disk: file locks are not reliable here"
-        )
-    if not seen.writable:
-        return Finding(
-            "file system",
-            "bad",
-            f"{kind}, not writable",
-            "make it writable, or set RUNE_HOME to another folder",
-        )
-    if kind == "tmpfs":
-        return Finding(
-            "file system", "warn", kind, "this is memory: executions are lost when the machine stops"
-        )
-    return Finding("file system", "ok", kind)
-
-
-def _disk(seen: FileInspection) -> Finding:
-    found = f"{seen.free_bytes / 1024**3:,.1f} GiB free"
-    if seen.free_bytes < CRITICAL_FREE_BYTES:
-        return Finding("disk", "bad", found, "free disk space: no execution can start without it")
-    if seen.free_bytes < MIN_FREE_BYTES:
-        return Finding("disk", "warn", found, "free disk space soon")
-    return Finding("disk", "ok", found)
-
-
-def _file(seen: FileInspection) -> Finding:
-    if not seen.exists:
-        return Finding("file", "ok", f"{seen.database}: does not exist yet", "`rune run` creates it")
-    if seen.damage:
-        advice = "stop Rune, keep a copy of the file, and restore the newest intact backup"
-        return Finding("file", "bad", f"{seen.database}: {seen.damage}", advice)
-    schema = seen.schema or 0
-    if schema > seen.known_schema:
-        advice = "it was written by a newer version of Rune: use that version"
-        return Finding(
-            "file",
-            "bad",
-            f"{seen.database}: schema version {schema}, this version knows {seen.known_schema}",
-            advice,
-        )
-    size = f"{seen.file_bytes / 1024**2:,.1f} MiB"
-    found = f"{seen.database}: schema version {schema}, {size}, {seen.running:,} executions not ended"
-    return Finding(
-        "file", "ok", found, "" if schema == seen.known_schema else "the next `rune run` upgrades it"
-    )
-
-
-def _owner(seen: FileInspection) -> Finding:
-    if seen.owned:
-        return Finding("owner", "ok", f"process {seen.owner or 'unknown'}")
-    if seen.running:
-        return Finding("owner", "warn", "none", "unfinished executions resume with the next `rune run`")
-    return Finding("owner", "ok", "none")
-
-
-def _durability(settings: Settings, seen: FileInspection) -> Finding:
-    speed = "" if seen.sync_ms is None else f", a small durable write takes {seen.sync_ms:.2f} ms"
-    found = f"{settings.durability}{speed}"
-    if settings.durability == "relaxed":
-        return Finding(
-            "durability",
-            "warn",
-            found,
-            "a power failure may lose the last commits; RUNE_DURABILITY=full prevents that",
-        )
-    if seen.sync_ms is not None and seen.sync_ms > SLOW_SYNC_MS:
-        return Finding("durability", "warn", found, "the disk is slow: each single step waits this long")
-    return Finding("durability", "ok", found)
-
-
-def _modules(settings: Settings, given: tuple[str, ...]) -> Iterator[Finding]:
-    try:
-        found = installed()
-        yield Finding("installed nodes", "ok", ", ".join(kind.type.name for kind in found) or "none")
-    except RuneError as error:
-        yield Finding("installed nodes", "bad", error.message, "fix or uninstall the distribution")
-    for name in (*settings.nodes, *given):
-        try:
-            if name in given:
-                with_modules(replace(settings, nodes=()), (name,))
-            kinds = load_module(name)
-            yield Finding(f"nodes of {name}", "ok", ", ".join(kind.type.name for kind in kinds))
-        except RuneError as error:
-            yield Finding(
-                f"nodes of {name}", "bad", error.message, "fix the module, or remove it from RUNE_NODES"
-            )
-
-
-def journal_rights(seen: ClusterSurvey) -> Iterator[Finding]:
-    """Report which roles the PostgreSQL user has the permissions for."""
-    if not seen.journal_user:
-        return
-    migrates = "may change the schema" if seen.may_migrate else "may not change the schema"
-    if not seen.journal_roles:
-        found = f"{seen.journal_user} has no permission for {_first_names(seen.journal_lacks)}"
-        yield Finding(
-            "postgresql rights", "bad", found, "run `rune migrate --roles` as the owner of the tables"
-        )
-        return
-    found = f"{seen.journal_user} can run as {', '.join(seen.journal_roles)}; {migrates}"
-    advice = "" if seen.may_migrate else "run `rune migrate` as the owner of the tables"
-    yield Finding("postgresql rights", "ok", found, advice)
-
-
-def state_rights(seen: ClusterSurvey) -> Finding:
-    """Check whether the Redis user may run all required commands."""
-    if seen.state_lacks:
-        advice = "allow them in the ACL of this user, on keys and channels that start with RUNE_PREFIX"
-        return Finding("redis rights", "bad", f"not allowed: {_first_names(seen.state_lacks)}", advice)
-    return Finding("redis rights", "ok", "all required commands are allowed")
-
-
-def clock(check: str, skew: float) -> Finding:
-    """Compare the clock of a store with the clock of this machine."""
-    found = f"{abs(skew):.3f} s {'ahead of' if skew > 0 else 'behind'} this machine"
-    if abs(skew) < WARN_SKEW_S:
-        return Finding(check, "ok", found)
-    advice = "synchronise both with NTP: times in histories and schedules are wrong by this much"
-    return Finding(check, "bad" if abs(skew) >= BAD_SKEW_S else "warn", found, advice)
-
-
-def broker(seen: ClusterSurvey) -> Iterator[Finding]:
-    """Check RabbitMQ, if it is configured."""
-    if not seen.queue:
-        return
-    if seen.queue_trouble:
-        yield Finding("rabbitmq", "bad", seen.queue_trouble, "is it running, and is RUNE_QUEUE correct?")
-        return
-    found = f"{seen.rabbitmq} at {seen.queue}"
-    old = tuple(int(part) for part in seen.rabbitmq.split(".")[:2] if part.isdigit()) < MIN_RABBITMQ
-    yield Finding(
-        "rabbitmq",
-        "warn" if old else "ok",
-        found,
-        "use 3.10 or newer: older versions are not tested" if old else "",
-    )
-    if seen.queue_differs:
-        advice = "keep the RUNE_QUEUE_KIND it was declared with, delete the queue, or use another RUNE_QUEUE_PREFIX"
-        found = f"`{seen.queue_differs}` was declared differently; processes with these settings cannot start"
-        yield Finding("rabbitmq queues", "bad", found, advice)
-    if seen.queue_lacks:
-        advice = "grant this user the permissions that `rune topology` lists"
-        found = f"as {seen.queue_role}, cannot {_first_names(seen.queue_lacks)}"
-        yield Finding("rabbitmq rights", "bad", found, advice)
-    elif seen.queue_missing:
-        advice = "the first `rune serve` creates them, or import the output of `rune topology --definitions`"
-        yield Finding(
-            "rabbitmq rights", "ok", f"{seen.queue_missing} queues or exchanges do not exist yet", advice
-        )
-    else:
-        subject = "the API and the command line need" if seen.queue_role == "master" else "a worker needs"
-        yield Finding("rabbitmq rights", "ok", f"all permissions that {subject}")
-
-
-def rooms(seen: ClusterSurvey) -> Iterator[Finding]:
-    """Check the free disk space of the folders that this machine writes to."""
-    for folder, free in seen.rooms:
-        verdict = "bad" if free < CRITICAL_FREE_BYTES else "warn" if free < MIN_FREE_BYTES else "ok"
-        advice = {"bad": "free disk space: nothing can be written", "warn": "free disk space soon", "ok": ""}[
-            verdict
-        ]
-        yield Finding("disk", verdict, f"{free / 1024**3:,.1f} GiB free for {folder}", advice)
-
-
-def _first_names(names: tuple[str, ...]) -> str:
-    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
-    return f"{', '.join(names[:MAX_NAMES])}{more}"
-
-
-def findings(seen: ClusterSurvey) -> Iterator[Finding]:
-    """Yield the checks of a cluster."""
-    yield _journal(seen)
-    if not seen.journal_trouble:
-        yield _schema(seen)
-        yield from journal_rights(seen)
-        yield clock("postgresql clock", seen.journal_skew)
-    yield _state(seen)
-    if seen.redis:
-        yield _persistence(seen)
-        yield _memory(seen)
-        yield state_rights(seen)
-        yield clock("redis clock", seen.state_skew)
-        yield _workers(seen)
-        yield _schedulers(seen)
-    yield from broker(seen)
-    yield from rooms(seen)
-    yield _cluster_keys(seen)
-
-
-def _journal(seen: ClusterSurvey) -> Finding:
-    if seen.journal_trouble:
-        return Finding(
-            "postgresql", "bad", seen.journal_trouble, "is it running, and is RUNE_JOURNAL correct?"
-        )
-    found = f"{seen.postgres} at {seen.journal}, responds in {seen.journal_ms:.2f} ms"
-    if int(seen.postgres.partition(".")[0]) < MIN_POSTGRES:
-        return Finding("postgresql", "bad", found, f"upgrade to PostgreSQL {MIN_POSTGRES} or newer")
-    if not seen.fsync:
-        return Finding("postgresql", "bad", found, "fsync is off: a power failure loses acknowledged data")
-    if seen.journal_ms > SLOW_RESPONSE_MS:
-        return Finding(
-            "postgresql", "warn", found, "the connection is slow: each single step waits for it twice"
-        )
-    return Finding("postgresql", "ok", found)
-
-
-def _schema(seen: ClusterSurvey) -> Finding:
-    found = f"version {seen.schema}, this version of Rune needs {seen.known_schema}"
-    if seen.schema == 0:
-        return Finding(
-            "schema", "ok", "does not exist yet", "the first `rune serve` or `rune migrate` creates it"
-        )
-    if seen.schema < seen.known_schema:
-        user = "" if seen.may_migrate else " as the owner of the tables: this user may not"
-        return Finding("schema", "bad", found, f"run `rune migrate`{user}")
-    if seen.schema > seen.known_schema:
-        return Finding("schema", "bad", found, "it was created by a newer version of Rune: use that version")
-    return Finding("schema", "ok", found)
-
-
-def _state(seen: ClusterSurvey) -> Finding:
-    if seen.state_trouble:
-        return Finding("redis", "bad", seen.state_trouble, "is it running, and is RUNE_STATE correct?")
-    found = f"{seen.redis} at {seen.state}, responds in {seen.state_ms:.2f} ms"
-    if int(seen.redis.partition(".")[0]) < MIN_REDIS:
-        return Finding("redis", "bad", found, f"upgrade to Redis {MIN_REDIS} or newer")
-    if seen.state_ms > SLOW_RESPONSE_MS:
-        return Finding("redis", "warn", found, "the connection is slow: each step waits for it several times")
-    return Finding("redis", "ok", found)
-
-
-def _persistence(seen: ClusterSurvey) -> Finding:
-    if seen.aof:
-        return Finding("redis persistence", "ok", "append-only file")
-    advice = (
-        "set appendonly yes: without it nothing is lost, but a restart reloads everything from PostgreSQL"
-    )
-    return Finding("redis persistence", "warn", "no append-only file", advice)
-
-
-def _memory(seen: ClusterSurvey) -> Finding:
-    limit = f"of {seen.memory_limit / 1024**2:,.0f} MiB" if seen.memory_limit else "without a limit"
-    found = f"{seen.memory / 1024**2:,.1f} MiB {limit}, {seen.policy}"
-    if seen.policy != "noeviction":
-        return Finding("redis memory", "bad", found, "set maxmemory-policy to noeviction")
-    if seen.memory_limit and seen.memory > MAX_MEMORY_SHARE * seen.memory_limit:
-        return Finding(
-            "redis memory", "warn", found, "give Redis more memory soon: executions stop without it"
-        )
-    return Finding("redis memory", "ok", found)
-
-
-def _workers(seen: ClusterSurvey) -> Finding:
-    queues = sorted({queue for each in seen.workers for queue in each.queues})
-    if not seen.workers:
-        return Finding("workers", "warn", "none", "start `rune serve worker`: without it no node runs")
-    if "default" not in queues:
-        advice = "start a worker for the queue `default`, which most nodes use"
-        return Finding("workers", "warn", f"{len(seen.workers)}, of {', '.join(queues)}", advice)
-    return Finding("workers", "ok", f"{len(seen.workers)}, of {', '.join(queues)}")
-
-
-def _schedulers(seen: ClusterSurvey) -> Finding:
-    if not seen.schedulers:
-        advice = "start `rune serve scheduler`: without it no wait ends and lost work is not resent"
-        return Finding("schedulers", "warn", "none", advice)
-    return Finding("schedulers", "ok", str(len(seen.schedulers)))
-
-
-def _cluster_keys(seen: ClusterSurvey) -> Finding:
-    if seen.keys_trouble:
-        return Finding(
-            "secret keys", "bad", seen.keys_trouble, "nodes that use credentials fail on this machine"
-        )
-    if not seen.keys:
-        return Finding(
-            "secret keys",
-            "ok",
-            "none",
-            "the first `rune credentials add` creates one; copy it to every machine",
-        )
-    return Finding(
-        "secret keys", "ok", f"{seen.keys} from {seen.keys_from}", "every machine needs the same keys"
-    )
+    return asyncio.run(check_installation(settings, modules, load))

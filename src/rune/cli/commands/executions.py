@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from contextlib import aclosing
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -74,7 +75,7 @@ def list_executions(
         bool,
         typer.Option(
             "--stuck",
-            help="Only running executions without progress for 15 minutes that wait for no time and no signal.",
+            help="Only running executions without progress for 15 minutes that wait for neither a timer nor a signal.",
         ),
     ] = False,
     workflow: Annotated[
@@ -89,16 +90,20 @@ def list_executions(
         typer.Option(
             "--label",
             metavar="NAME=VALUE",
-            help="Only executions with this label. Repeatable: with all of them.",
+            help="Only executions with this label. Repeatable: all labels must match.",
         ),
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option("--since", metavar="AGE", help="Only executions started within this time: 30m, 2h, 7d."),
+        typer.Option(
+            "--since", metavar="AGE", help="Only executions started at most this long ago: 30m, 2h, 7d."
+        ),
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option("--until", metavar="AGE", help="Only executions started before this time: 30m, 2h, 7d."),
+        typer.Option(
+            "--until", metavar="AGE", help="Only executions started at least this long ago: 30m, 2h, 7d."
+        ),
     ] = None,
     code: Annotated[
         str | None, typer.Option("--code", help="Only executions that ended with this error code.")
@@ -383,7 +388,7 @@ async def _watch(
             else:
                 running.show(**event)
         return EXIT[await reader.end(name)]  # type: ignore[attr-defined]
-    async with RunningPoller(settings, name) as poller:
+    async with aclosing(RunningPoller(settings, name)) as poller:
         return await _watch_stores(reader, settings, name, after, poller, running, as_json=as_json)
 
 
@@ -405,7 +410,9 @@ async def _watch_stores(
         before, change = change, await reader.version()
         began = time.perf_counter()
         if change != before:
-            for stored in await reader.facts(name, seen):
+            found_facts = await reader.facts(name, seen)
+            await history.load_claims(found_facts)
+            for stored in found_facts:
                 seen = stored.number
                 event = history.follow(stored)
                 if event.number > after:

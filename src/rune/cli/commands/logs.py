@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from typing import Annotated
 
 import typer
 
 from rune.cli.backend import UnknownReferenceError, read, resolve
-from rune.cli.live import RunningPoller
-from rune.cli.logs import LogPrinter, LogSource, StoredLogs
+from rune.cli.live import LogPrinter, LogSource, RunningPoller, StoredLogs
 from rune.runtime.queries.reader import ExecutionReader
 from rune.settings import Settings
 
@@ -70,5 +69,5 @@ async def _source(
     attempts = await reader.attempts(execution)
     if node is not None and node not in attempts.plan.index:
         raise UnknownReferenceError(f"`{node}` is not a node of {execution}")
-    running = await stack.enter_async_context(RunningPoller(settings, execution))
+    running = await stack.enter_async_context(aclosing(RunningPoller(settings, execution)))
     return StoredLogs(attempts, running, None if node is None else attempts.plan.index[node])

@@ -10,12 +10,23 @@ import msgspec
 import typer
 
 from rune.bootstrap import open_reader
-from rune.cli.arguments import Nodes, StartKey, labels_of, payload_of, read_document, with_modules
+from rune.cli.arguments import (
+    Nodes,
+    OutletOptions,
+    PinOptions,
+    StartKey,
+    labels_of,
+    payload_of,
+    pins_of,
+    read_document,
+    with_modules,
+)
 from rune.cli.follow import ExecutionFollower
 from rune.cli.output import INTERRUPTED, file_of, refuse, refuse_error
 from rune.cli.progress import ProgressCounter
 from rune.cli.remote import not_over_url
 from rune.core.definition.model import canonical
+from rune.core.definition.parser import with_pins
 from rune.core.definition.problems import Problem
 from rune.core.plan.compiler import compile_definition
 from rune.core.plan.model import Plan
@@ -63,6 +74,8 @@ def run(
     fail_on_items: Annotated[
         bool, typer.Option("--fail-on-items", help="Exit with 1 if an item of a split failed.")
     ] = False,
+    pins: PinOptions = None,
+    outlets: OutletOptions = None,
     nodes: Nodes = None,
     in_place: Annotated[
         bool,
@@ -87,6 +100,7 @@ def run(
     Examples:
       rune run examples/hello -i '{"name": "Ada"}'
       rune run order.yaml -i @order.json --idempotency-key order-7
+      rune run order.yaml --pin 'price={"amount": 7}'
     """
     request = Request(
         file=file,
@@ -97,6 +111,8 @@ def run(
         id=id,
         fake_time=fake_time,
         fail_on_items=fail_on_items,
+        pins=tuple(pins or ()),
+        outlets=tuple(outlets or ()),
         nodes=tuple(nodes or ()),
         in_place=in_place,
         worker=worker,
@@ -118,6 +134,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     id: str | None = None
     fake_time: bool = False
     fail_on_items: bool = False
+    pins: tuple[str, ...] = ()
+    outlets: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
     in_place: bool = True
     worker: bool = True
@@ -144,7 +162,8 @@ async def _run(settings: Settings, request: Request) -> int:
     payload = payload_of(request.input)
     labels = labels_of(request.labels)
     registry = full_registry(settings.nodes)
-    verdict = check_document(read_document(request.file), registry.catalogue)
+    pins = pins_of(request.pins, request.outlets)
+    verdict = check_document(with_pins(read_document(request.file), pins), registry.catalogue)
     if not verdict.valid or verdict.definition is None:
         file = file_of(request.file, verdict.source)
         return refuse(verdict.problems, as_json=request.as_json, file=file)

@@ -44,8 +44,7 @@ HealthPort = Annotated[
         "--health-port",
         min=0,
         max=65_535,
-        help="Port for /healthz, /readyz, /version and /metrics; 0 disables them.",
-        show_default="0",
+        help="Port for /healthz, /readyz, /version and /metrics. Default: none.",
     ),
 ]
 
@@ -54,7 +53,9 @@ HealthPort = Annotated[
 def worker(
     queues: Annotated[
         str | None,
-        typer.Option("--queues", help="Queues to consume, separated by commas.", show_default="default"),
+        typer.Option(
+            "--queues", help="Queues to consume, separated by commas. Default: `default`.", show_default=False
+        ),
     ] = None,
     slots: Annotated[
         int | None,
@@ -65,12 +66,12 @@ def worker(
 ) -> None:
     """Run nodes until stopped.
 
-    On SIGTERM it accepts no new nodes and lets running ones finish within the
-    grace period. Any number of workers may run, on any number of machines. A
+    On SIGTERM the worker accepts no new nodes and lets running ones finish within
+    the grace period. Any number of workers may run, on any number of machines. A
     node with `queue: gpu` runs only on a worker that consumes that queue.
 
-    At the start it waits up to RUNE_START_TIMEOUT (60 s) for stores that are
-    unreachable or being migrated.
+    At its start the worker waits up to RUNE_START_TIMEOUT (60 s) for stores that
+    are unreachable or being migrated.
 
     Exit codes: 0 stopped; 1 engine failure; 2 invalid configuration; 3 a store
     was not available within that time.
@@ -122,9 +123,9 @@ def api(
     """Serve the API until stopped.
 
     Any number of API processes may run. They run no nodes. Without an API key
-    it only binds to loopback and requires no authentication. Beyond loopback,
-    RUNE_API_KEY must have at least 24 characters. /healthz, /readyz and
-    /version are served on the same port.
+    the server binds only to loopback and requires no authentication. To bind to
+    other addresses, RUNE_API_KEY must have at least 24 characters. /healthz,
+    /readyz and /version are served on the same port.
 
     Examples:
       rune serve api
@@ -263,8 +264,9 @@ def up(
 ) -> None:
     """Serve the API and run executions in one process, until Ctrl-C.
 
-    Without an API key it only binds to loopback and requires no authentication.
-    RUNE_API_KEY sets a key; beyond loopback it must have at least 24 characters.
+    Without an API key the server binds only to loopback and requires no
+    authentication. RUNE_API_KEY sets a key; to bind to other addresses it must
+    have at least 24 characters.
 
     Examples:
       rune up

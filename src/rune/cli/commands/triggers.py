@@ -16,7 +16,7 @@ from rune.cli.output import Cell, clean, duration, print_json, print_table
 from rune.cli.remote import client
 from rune.core.triggers import Schedule
 from rune.nodes.cron import next_tick
-from rune.ports.triggers import Trigger, TriggerNotFoundError
+from rune.ports.workflows import Trigger, TriggerNotFoundError
 from rune.server.schemas import rotated_view, trigger_view
 from rune.settings import Settings, load_settings
 
@@ -95,9 +95,9 @@ def rotate(
 ) -> None:
     """Give a webhook a new path. The old path stops working.
 
-    With --secret it gets a new secret instead. Callers sign with it (`auth:
-    hmac`) or send it as `Authorization: Bearer …` (`auth: header`). The secret
-    is not shown again.
+    With --secret the webhook keeps its path and gets a new secret. Callers sign
+    requests with it (`auth: hmac`) or send it as `Authorization: Bearer …`
+    (`auth: header`). The secret is not shown again.
 
     Examples:
       rune triggers rotate orders

@@ -52,7 +52,7 @@ workflows = typer.Typer(name="workflows")
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 All = Annotated[bool, typer.Option("--all", help="Include removed workflows.")]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Workflow.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the workflow.")]
 
 
 @workflows.callback(invoke_without_command=True)
@@ -181,8 +181,8 @@ def alias(
 ) -> None:
     """Point an alias at a version, and optionally send a percentage of its starts to other versions.
 
-    Without percentages, every start by the alias uses the version; earlier
-    percentages are removed.
+    Without percentages, every start by the alias uses VERSION, and percentages
+    that were set before are removed.
 
     Examples:
       rune workflows alias orders stable 3
@@ -313,9 +313,9 @@ def deploy(
 ) -> None:
     """Store a workflow as its next version.
 
-    It can then be started by name. A document with the content of an earlier
-    version becomes that version again. Every deploy moves the alias `latest`.
-    The text of the document is kept with the version.
+    It can then be started by name. If an earlier version has the same content,
+    no new version is stored and that one becomes the latest again. The text of
+    the document is kept with the version.
 
     Examples:
       rune deploy order.yaml

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from rune.core.definition import problems as codes
-from rune.core.definition.model import ErrorPolicy, Retry, Settings
+from rune.core.definition.model import ErrorPolicy, Pin, Retry, Settings
 from rune.core.definition.problems import Problem, did_you_mean
 
 Reader = Callable[[Any, str, list[Problem]], Any]
@@ -148,6 +148,8 @@ _SETTINGS_READERS: Mapping[str, Reader] = {
 
 _ERROR_READERS: Mapping[str, Reader] = {"type": one_of("halt", "ignore", "branch"), "error_edge": word}
 
+_PIN_READERS: Mapping[str, Reader] = {"output": anything, "outlet": word}
+
 _CREDENTIALS_READERS: Mapping[str, Reader] = {"id": word, "name": word, "type": word}
 
 
@@ -200,6 +202,12 @@ def error_policy(value: Any, path: str, problems: list[Problem]) -> ErrorPolicy 
             )
         return None
     return ErrorPolicy(**found)
+
+
+def pin(value: Any, path: str, problems: list[Problem]) -> Pin | None:
+    """Read the output of a pinned node."""
+    found = fields(value, _PIN_READERS, path, problems)
+    return None if found is None else Pin(**found)
 
 
 def credentials(value: Any, path: str, problems: list[Problem]) -> dict[str, Any] | None:

@@ -29,6 +29,14 @@ class ErrorPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     error_edge: str | None = None
 
 
+class Pin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The output of a node that is given instead of calling the node, and the outlet that it leaves by. The output of a
+    fan-out is the list of its items."""
+
+    output: Any = None
+    outlet: str | None = None
+
+
 class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One step of a definition. Without `error` a failure halts the execution, or is collected inside a split."""
 
@@ -45,6 +53,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     at_most_once: bool = False
     idempotency_key: bool = True
     trigger: bool = False
+    pin: Pin | None = None
     output: Any = None
     position: Any = None
     metadata: Any = None

@@ -1,21 +1,23 @@
 """Parse a document into a definition. Every field is checked, and all problems are reported together.
 
 Two dialects are accepted and may be mixed: `type`, `parameters` and `edges`, or `handler`, `config` and
-`dependencies`. The parser records the document path of each node and edge, so that later checks can report it.
+`dependencies`. The parser records the document path of each node and edge, so that later checks can report it. A parsed
+document may be given pins: outputs of nodes, so that these nodes are not called.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from rune.core.definition import fields
 from rune.core.definition import problems as codes
 from rune.core.definition.fields import ID, Reader, slug
-from rune.core.definition.model import Definition, Edge, ErrorPolicy, Node, Settings
-from rune.core.definition.problems import Problem
+from rune.core.definition.model import Definition, Edge, ErrorPolicy, Node, Pin, Settings, canonical
+from rune.core.definition.problems import Problem, did_you_mean
 from rune.core.definition.strict_json import Decoded, decode_json
 from rune.core.limits import LIMITS, Limits
 
@@ -176,6 +178,7 @@ _NODE: Mapping[str, Reader] = {
     "at_most_once": fields.flag,
     "idempotency_key": fields.flag,
     "trigger": fields.flag,
+    "pin": fields.pin,
     "output": fields.anything,
     "position": fields.anything,
     "metadata": fields.anything,
@@ -340,3 +343,47 @@ class _Parser:
 
     def _report(self, path: str, code: str, message: str, hint: str = "") -> None:
         self._problems.append(Problem(path, code, message, hint))
+
+
+class Pins(msgspec.Struct, frozen=True):
+    """Outputs of nodes that are not to be called, by node, and the outlets that those with outlets leave by."""
+
+    outputs: dict[str, Any] = {}
+    outlets: dict[str, str] = {}
+
+
+NO_PINS = Pins()
+
+
+def with_pins(parsed: Parsed, pins: Pins, limits: Limits = LIMITS) -> Parsed:
+    """Return a document in which nodes have these pins, with the problems of pins that fit no node."""
+    definition = parsed.definition
+    if definition is None or pins == NO_PINS:
+        return parsed
+    nodes = tuple(
+        replace(node, pin=Pin(output=pins.outputs[node.id], outlet=pins.outlets.get(node.id)))
+        if node.id in pins.outputs
+        else node
+        for node in definition.nodes
+    )
+    pinned = replace(definition, nodes=nodes)
+    return replace(parsed, definition=pinned, problems=(*parsed.problems, *_problems(pinned, pins, limits)))
+
+
+def _problems(pinned: Definition, pins: Pins, limits: Limits) -> Iterator[Problem]:
+    ids = {node.id for node in pinned.nodes}
+    for name, given in (("pins", pins.outputs), ("outlets", pins.outlets)):
+        for node in sorted(given.keys() - ids):
+            message = f"the workflow has no node `{node}`"
+            yield Problem(f"{name}.{node}", codes.UNKNOWN_NODE, message, did_you_mean(node, ids))
+    for node in sorted((pins.outlets.keys() & ids) - pins.outputs.keys()):
+        message = f"`{node}` has an outlet, but no output in `pins`"
+        yield Problem(f"outlets.{node}", codes.NO_EFFECT, message)
+    if len(canonical(pinned)) > limits.definition_bytes:
+        message = f"the definition with its pins exceeds {limits.definition_bytes:,} bytes"
+        yield Problem("pins", codes.TOO_LARGE, message)
+
+
+def pinned_nodes(definition: Definition) -> list[int]:
+    """Return the positions of the nodes that are pinned."""
+    return [at for at, node in enumerate(definition.nodes) if node.pin is not None]

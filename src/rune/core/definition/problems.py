@@ -97,6 +97,7 @@ JOIN_CONFLICT: Final = "JOIN_CONFLICT"
 JOIN_NEVER_OPENS: Final = "JOIN_NEVER_OPENS"
 NEVER_RUNS: Final = "NEVER_RUNS"
 NO_EFFECT: Final = "NO_EFFECT"
+PINNED: Final = "PINNED"
 BAD_SCHEMA: Final = "BAD_SCHEMA"
 INPUT_MISMATCH: Final = "INPUT_MISMATCH"
 
@@ -155,6 +156,7 @@ MEANINGS: Final[dict[str, str]] = {
     JOIN_NEVER_OPENS: "a join waits for more arrivals than are possible",
     NEVER_RUNS: "the node can never run",
     NO_EFFECT: "a field that has no effect here",
+    PINNED: "the output of a node is pinned, so that the node is not called; a stored workflow has no pins",
     BAD_SCHEMA: "`inputs` is not a usable JSON Schema",
     INPUT_MISMATCH: "the start payload does not match `inputs`",
 }

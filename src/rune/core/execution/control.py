@@ -1,18 +1,25 @@
-"""Pause, resume, signal and end an execution, and decide whether a claimed token may run."""
+"""Pause, resume, signal and end an execution, fire its timers, and decide whether a claimed token may run.
+
+A timer that no longer matches the state is ignored.
+"""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from rune.core.execution.decision import Applied, FinishExecution
+from msgspec.structs import replace
+
+from rune.core.execution.decision import Applied, FinishExecution, Timer
 from rune.core.execution.fact import ExecutionEnded, PauseChanged, SignalReceived
-from rune.core.execution.state import State, in_cancelled_region, started
-from rune.core.execution.timers import timers_of
-from rune.core.execution.token import Token, TokenPurpose
+from rune.core.execution.outcome import Error
+from rune.core.execution.state import Scope, State, in_cancelled_region, own_timer, paused_since, started
+from rune.core.execution.token import START, Arrived, Path, Token, TokenPurpose
 from rune.core.execution.transition import Transition
-from rune.core.plan.model import Plan
+from rune.core.plan.model import NodePlan, Plan
 
 Verdict = Literal["run", "done", "void", "parked", "cancelled", "unknown"]
+
+OVERDUE = Error("TIMEOUT", "the execution took longer than its settings allow", engine=True)
 
 
 def claim_verdict(plan: Plan, state: State, token: Token) -> Verdict:
@@ -84,3 +91,113 @@ def end_execution(state: State, fact: ExecutionEnded) -> Applied:
     state.waiting_for_signal.clear()
     state.pending_signals.clear()
     return applied
+
+
+def fire_timer(plan: Plan, state: State, timer: Timer, now: int) -> Applied:
+    """Fire a timer. An early timer is armed again for its due time; one whose token is gone is dropped."""
+    act = Transition(plan, state, now)
+    if state.ended:
+        return act.applied
+    if timer.kind == "finish":
+        act.applied.finish = state.finish
+    elif timer.kind == "deadline":
+        _deadline(plan, state, act, timer, now)
+    else:
+        scope = state.scopes.get(timer.path)
+        if scope is None:
+            return act.applied
+        if timer.kind == "join":
+            _expire(plan, state, act, scope, timer, now)
+        else:
+            _resume(act, scope, timer, now)
+    return act.applied
+
+
+def _deadline(plan: Plan, state: State, act: Transition, timer: Timer, now: int) -> None:
+    due = state.started_at + (plan.timeout or 0) + paused_since(state, state.started_at)
+    if state.paused_at is not None:
+        return
+    if due > now:
+        act.applied.armed.append((timer, due))
+    else:
+        act.finish(FinishExecution("failed", OVERDUE))
+
+
+def _expire(plan: Plan, state: State, act: Transition, scope: Scope, timer: Timer, now: int) -> None:
+    node = plan.nodes[timer.node]
+    since = join_waits_since(node, scope)
+    if since is None or state.paused_at is not None:
+        return
+    due = since + (node.timeout or 0) + paused_since(state, since)
+    if due > now:
+        act.applied.armed.append((timer, due))
+    else:
+        act.applied.emitted.append(
+            Token(node.index, scope.path, arrived=_arrivals(scope, node), fate=TokenPurpose.EXPIRE)
+        )
+
+
+def _arrivals(scope: Scope, node: NodePlan) -> tuple[Arrived, ...]:
+    """Return the arrivals of an expired join, dead or alive: only these are visible to its successors."""
+    barrier = scope.barriers.get(node.index)
+    if barrier is None:
+        return ()
+    return tuple(Arrived(edge, each.payload or START) for edge, each in sorted(barrier.arrivals.items()))
+
+
+def join_waits_since(node: NodePlan, scope: Scope) -> int | None:
+    """Return when the timeout of a join began, or None if the join is not waiting."""
+    if node.index in scope.done or node.index in scope.live:
+        return None
+    if node.timeout_from == "scope":
+        return scope.opened_at
+    if node.joins_items:
+        fan = scope.fans.get(node.split_of)
+        if fan is None or not fan.resolved:
+            return None
+        return fan.latest if node.timeout_from == "latest" else fan.first
+    barrier = scope.barriers.get(node.index)
+    return None if barrier is None else barrier.first
+
+
+def _resume(act: Transition, scope: Scope, timer: Timer, now: int) -> None:
+    live = scope.live.get(timer.node)
+    if live is None or not live.waiting or live.wakes_at is None or own_timer(live) != timer:
+        return
+    if live.wakes_at > now:
+        act.applied.armed.append((timer, live.wakes_at))
+        return
+    if live.due is None or live.due > now:
+        live.token = replace(live.token, fate=TokenPurpose.OVERDUE)
+    act.wake(scope, live)
+    act.propagate_counts(scope)
+
+
+def timers_of(plan: Plan, state: State) -> list[tuple[Timer, int]]:
+    """Return every timer that the state needs, with its due time. A fold arms these again."""
+    found: list[tuple[Timer, int]] = []
+    if state.finish is not None:
+        found.append((Timer("finish"), 0))
+    if plan.timeout is not None and state.paused_at is None:
+        due = state.started_at + plan.timeout + paused_since(state, state.started_at)
+        found.append((Timer("deadline"), due))
+    for scope in state.scopes.values():
+        for live in scope.live.values():
+            if live.waiting and live.wakes_at is not None:
+                found.append((own_timer(live), live.wakes_at))
+        if state.paused_at is None:
+            found += _join_timers(plan, state, scope, scope.path)
+    return found
+
+
+def _join_timers(plan: Plan, state: State, scope: Scope, path: Path) -> list[tuple[Timer, int]]:
+    candidates = set(scope.barriers)
+    candidates.update(plan.nodes[split].aggregator for split in scope.fans)
+    candidates.update(plan.races if not path else plan.nodes[path[-2]].races)
+    found: list[tuple[Timer, int]] = []
+    for index in sorted(candidates - {-1}):
+        node = plan.nodes[index]
+        since = join_waits_since(node, scope)
+        if node.timeout is not None and since is not None:
+            found.append((Timer("join", index, path), since + node.timeout + paused_since(state, since)))
+    return found

@@ -41,6 +41,7 @@ class NodeResult(msgspec.Struct, frozen=True, tag="result", omit_defaults=True, 
     began: int = 0
     signal: str | None = None
     kept: bool = False  # copied from the execution that this one reruns
+    pinned: bool = False  # of a kept result: the output was given, in an execution with pins
     worker: str = ""  # that ran a node with effects
     logged: bool = False  # the attempt has a log
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from heapq import heappop, heappush
 
-from rune.core.execution.control import change_pause, deliver_signal, end_execution
+from rune.core.execution.control import change_pause, deliver_signal, end_execution, timers_of
 from rune.core.execution.decision import Applied
 from rune.core.execution.fact import (
     AttemptFailed,
@@ -24,10 +24,8 @@ from rune.core.execution.fact import (
     SignalReceived,
     TokenFact,
 )
-from rune.core.execution.routing import decision_for_fact
 from rune.core.execution.state import State
-from rune.core.execution.step import step_unrun
-from rune.core.execution.timers import timers_of
+from rune.core.execution.step import decision_for_fact, step_unrun
 from rune.core.execution.token import Path, Token, TokenPurpose
 from rune.core.execution.transition import Transition, apply, start_execution
 from rune.core.limits import LIMITS, Limits

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from rune.core.execution.decision import ArriveAtJoin, Decision, EmitToken, FinishExecution, SkipNode
 from rune.core.execution.fact import AttemptFailed, NodeResult, NodeSuspended, TokenFact
-from rune.core.execution.joins import Arrival, Barrier, join_verdict, opened_token
-from rune.core.execution.state import State
+from rune.core.execution.state import Arrival, Barrier, State, join_verdict, opened_token
 from rune.core.execution.token import ROOT, Path, Token, TokenPurpose
 from rune.core.plan.model import NodePlan, Plan
 
@@ -91,6 +90,38 @@ def _is_decided(token: Token, decided: dict[tuple[int, Path], TokenFact | None])
     if type(fact) is NodeSuspended:
         return not token.resumed
     return type(fact) is not AttemptFailed or token.attempt == fact.attempt
+
+
+def only_successor(decisions: Sequence[Decision]) -> int | None:
+    """Return the node of the only token that follows from these results and that none of them decides; None if there is
+    none or there are several, or if a join, a split or an end of items takes part in it."""
+    decided = {each.node for each in decisions}
+    found: int | None = None
+    for decision in decisions:
+        if type(decision.fact) is not NodeResult:
+            return None
+        for effect in decision.effects:
+            if type(effect) is SkipNode or (type(effect) is EmitToken and effect.node in decided):
+                continue
+            if type(effect) is not EmitToken or found is not None:
+                return None
+            found = effect.node
+    return found
+
+
+def pure_items(plan: Plan) -> frozenset[int]:
+    """Return the nodes inside of splits from which on an item has only pure nodes of one queue, up to its end: neither
+    effects, nor waits, nor items of its own."""
+    found: set[int] = set()
+    for index in reversed(plan.graph.order):
+        node = plan.nodes[index]
+        if node.split < 0 or node.fans_out or node.joins_items or not node.pure or node.type.suspends:
+            continue
+        end = plan.nodes[node.split].aggregator
+        behind = {plan.dst[edge] for edge in node.out} - {end}
+        if behind <= found and all(plan.nodes[each].node.queue == node.node.queue for each in behind):
+            found.add(index)
+    return frozenset(found)
 
 
 def predict_end(state: State, decisions: Sequence[Decision]) -> FinishExecution | None:

@@ -1,23 +1,33 @@
-"""Select the results that a rerun copies. An ended execution is never reopened: a rerun is a new execution.
+"""Select the results that a rerun copies, and carry them over to the plan of an edited definition.
 
-A result is copied unless its token runs again or depends on one that does. Fan-outs are results, so items keep their
-indices.
+An ended execution is never reopened: a rerun is a new execution. A result is copied unless its token runs again or
+depends on one that does. Fan-outs are results, so items keep their indices. Between two plans, nodes are matched by id
+and edges by their ends, label and kind. A node that is not the same in both plans has changed: it is new, has another
+type, pin or join, or other in-edges. Parameters do not count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
+import msgspec
 from msgspec.structs import replace
 
 from rune.core.execution.fact import ExecutionEnded, Fact, NodeResult
 from rune.core.execution.fold import fold
-from rune.core.execution.joins import item_entry
-from rune.core.execution.token import ROOT, Arrived, Path, within
+from rune.core.execution.state import item_entry
+from rune.core.execution.step import routes
+from rune.core.execution.token import ROOT, Arrived, Path, Ref, within
 from rune.core.plan.model import NodePlan, Plan
 
 Key = tuple[int, Path]
 Results = dict[Key, NodeResult]
+
+EdgeName = tuple[str, str, str | None, bool, int]
+MoveRef = Callable[[Ref], Ref]
+MoveValue = Callable[[object, MoveRef], object]
+"""Moves the references in a stored value, whose form the core does not know."""
 
 
 def unfinished(plan: Plan, facts: Sequence[Fact]) -> set[Key]:
@@ -63,15 +73,28 @@ def from_node(plan: Plan, facts: Sequence[Fact], node: int, inside: Path = ROOT)
     }
 
 
-def kept_results(plan: Plan, facts: Sequence[Fact], again: set[Key], at: int) -> list[Fact]:
-    """Return the results that the new execution starts with, dated at its start, so that no timeout begins earlier."""
+def kept_results(
+    plan: Plan, facts: Sequence[Fact], again: set[Key], at: int, changed: Collection[int] = ()
+) -> list[Fact]:
+    """Return the results that the new execution starts with, dated at its start, so that no timeout begins earlier. The
+    nodes in `changed` run again in every scope."""
     results = _results(facts)
-    stale = _StaleTokens(plan, results, again).keys()
-    return [
-        replace(each, at=at, began=0, signal=None, kept=True, worker="", logged=False)
-        for key, each in results.items()
-        if key not in stale
-    ]
+    stale = _StaleTokens(plan, results, again, changed).keys()
+    return [_kept(plan, each, at) for key, each in results.items() if key not in stale]
+
+
+def _kept(plan: Plan, result: NodeResult, at: int) -> NodeResult:
+    given = plan.nodes[result.node].node.pin is not None and result.status == "ok"
+    return replace(
+        result,
+        at=at,
+        began=0,
+        signal=None,
+        kept=True,
+        worker="",
+        logged=False,
+        pinned=result.pinned or (given and not result.kept),
+    )
 
 
 def _results(facts: Iterable[Fact]) -> Results:
@@ -81,20 +104,30 @@ def _results(facts: Iterable[Fact]) -> Results:
 class _StaleTokens:
     """Finds the tokens that depend on a rerun token, in topological order, all scopes of a node at a time."""
 
-    def __init__(self, plan: Plan, results: Results, again: set[Key]) -> None:
+    def __init__(self, plan: Plan, results: Results, again: set[Key], changed: Collection[int]) -> None:
         self._plan = plan
         self._results = results
         self._stale = set(again)
+        self._changed = changed
         self._scopes: dict[int, set[Path]] = {-1: {ROOT}}
         for _, path in (*results, *again):
             for cut in range(2, len(path) + 1, 2):
                 self._scopes.setdefault(path[cut - 2], set()).add(path[:cut])
+        if changed:
+            self._add_empty_scopes()
+
+    def _add_empty_scopes(self) -> None:
+        """Add the items without results: those of nodes that have changed are not among the results."""
+        for (split, path), each in self._results.items():
+            if each.items:
+                scopes = self._scopes.setdefault(split, set())
+                scopes.update((*path, split, item) for item in range(each.items))
 
     def keys(self) -> set[Key]:
         for index in self._plan.graph.order:
             node = self._plan.nodes[index]
             for path in self._scopes.get(node.split, ()):
-                if (index, path) not in self._stale and self._depends(node, path):
+                if (index, path) not in self._stale and (index in self._changed or self._depends(node, path)):
                     self._stale.add((index, path))
             self._mark_aggregators(node)
         return self._stale
@@ -122,3 +155,108 @@ class _StaleTokens:
                 for path in self._scopes.get(node.split, ()):
                     if (node.index, path) in self._stale:
                         self._stale.add((target.index, path[:-2]))
+
+
+class CarriedOver(msgspec.Struct, frozen=True):
+    """Results in terms of another plan, the nodes that have changed, and the tokens whose edges would be resolved
+    otherwise."""
+
+    results: list[NodeResult]
+    changed: frozenset[int]
+    rerouted: set[tuple[int, Path]]
+
+
+def carry_over(old: Plan, new: Plan, facts: Iterable[Fact], move_value: MoveValue) -> CarriedOver:
+    """Return the results of `old` that a rerun with `new` may keep."""
+    return _CarryOver(old, new, move_value).run(facts)
+
+
+class _CarryOver:
+    def __init__(self, old: Plan, new: Plan, move_value: MoveValue) -> None:
+        self._old = old
+        self._new = new
+        self._move_value = move_value
+        self._old_edges = _edge_names(old)
+        self._new_edges = _edge_names(new)
+        self._edge_at = {name: edge for edge, name in enumerate(self._new_edges)}
+        same = {index for index, name in enumerate(new.ids) if self._is_same(index, name)}
+        self._changed = frozenset(range(len(new.ids))) - same
+        self._node_at = {old.index[new.ids[index]]: index for index in same}
+
+    def run(self, facts: Iterable[Fact]) -> CarriedOver:
+        results: list[NodeResult] = []
+        rerouted: set[tuple[int, Path]] = set()
+        for each in facts:
+            if not isinstance(each, NodeResult):
+                continue
+            try:
+                moved = self._moved(each)
+            except KeyError:  # of a node that has changed, or with a payload of one
+                continue
+            results.append(moved)
+            if self._is_rerouted(each, moved):
+                rerouted.add((moved.node, moved.path))
+        return CarriedOver(results, self._changed, rerouted)
+
+    def _is_same(self, index: int, name: str) -> bool:
+        before = self._old.index.get(name)
+        if before is None:
+            return False
+        one, other = self._old.nodes[before], self._new.nodes[index]
+        return (
+            one.type.name == other.type.name
+            and one.node.pin == other.node.pin
+            and (one.opens, one.is_join) == (other.opens, other.is_join)
+            and (before in self._old.triggers) == (index in self._new.triggers)
+            and [self._old_edges[each] for each in one.in_edges]
+            == [self._new_edges[each] for each in other.in_edges]
+        )
+
+    def _moved(self, result: NodeResult) -> NodeResult:
+        """Return a result in terms of the new plan."""
+        place = self._moved_ref(Ref("result", result.node, result.path))
+        return replace(
+            result,
+            node=place.node,
+            path=place.path,
+            payload=None if result.payload is None else self._moved_ref(result.payload),
+            error=None if result.error is None else self._moved_ref(result.error),
+            value=None if result.value is None else self._move_value(result.value, self._moved_ref),
+            arrived=tuple(
+                Arrived(self._edge_at[self._old_edges[each.edge]], self._moved_ref(each.payload))
+                for each in result.arrived
+            ),
+        )
+
+    def _moved_ref(self, ref: Ref) -> Ref:
+        """Return a reference in terms of the new plan; raise KeyError if one of its nodes has changed."""
+        if ref.kind == "start":
+            return ref
+        path: list[int] = []
+        for split, item in zip(ref.path[::2], ref.path[1::2], strict=True):
+            path += (self._node_at[split], item)
+        return Ref(ref.kind, self._node_at[ref.node], tuple(path))
+
+    def _is_rerouted(self, before: NodeResult, after: NodeResult) -> bool:
+        """Return whether an edge that both plans have would be resolved otherwise, or a failure handled otherwise."""
+        one, other = self._old.nodes[before.node], self._new.nodes[after.node]
+        if before.status == "failed" and one.policy != other.policy:
+            return True
+        if before.items is not None:
+            return False
+        if before.status == "ok" and before.outlet not in other.by_outlet:
+            return True
+        both = {self._old_edges[each] for each in one.out} & {self._new_edges[each] for each in other.out}
+        alive = {self._old_edges[each] for each in routes(one, before).alive}
+        return both & alive != both & {self._new_edges[each] for each in routes(other, after).alive}
+
+
+def _edge_names(plan: Plan) -> list[EdgeName]:
+    """Return what each edge connects; a number tells edges with the same ends apart."""
+    seen: Counter[tuple[str, str, str | None, bool]] = Counter()
+    names: list[EdgeName] = []
+    for edge in plan.definition.edges:
+        ends = (edge.src, edge.dst, edge.label, edge.is_error)
+        names.append((*ends, seen[ends]))
+        seen[ends] += 1
+    return names

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rune.core.execution.fact import NodeResult
-from rune.core.execution.joins import Lookup, item_entry
+from rune.core.execution.state import Lookup, item_entry
 from rune.core.execution.token import START, Arrived, Path, Ref, Token
 from rune.core.expr.budget import METER
 from rune.core.plan.model import Plan

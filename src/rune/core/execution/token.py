@@ -1,11 +1,13 @@
-"""Tokens, the paths that identify their scope, and references to values.
+"""Tokens, the paths that identify their scope, references to values, and ids that follow from a token.
 
 A path is a flat tuple of split and item index, outermost first: `(3, 5, 7, 2)` is item 2 of split 7 inside item 5 of
-split 3. Flat integers hash fast and sort item 10 after item 2.
+split 3. Flat integers hash fast and sort item 10 after item 2. Ids are deterministic: every process derives the same id
+for the same token, timer or effect.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Literal
@@ -106,3 +108,20 @@ class Token(msgspec.Struct, frozen=True, gc=False):
 def token_name(node: int, path: Path, ids: Sequence[str]) -> str:
     """Return the deterministic id of a token, such as `price@/users:5/orders:2`."""
     return f"{ids[node]}@{path_text(path, ids)}"
+
+
+def fraction(*parts: object) -> float:
+    """Return a number in [0, 1) that depends only on the parts: jitter that every process computes alike."""
+    digest = hashlib.blake2b("\x1f".join(map(str, parts)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2**64
+
+
+def idempotency_key(root_execution: str, token_name: str) -> str:
+    """Return the idempotency key of an external effect. It is the same for every attempt and resume of the token."""
+    return f"{root_execution}:{token_name}"
+
+
+def child_id(parent: str, token_name: str, attempt: int) -> str:
+    """Return the id of the child execution of one attempt, the same for every delivery of that attempt."""
+    parts = "\x1f".join((parent, token_name, str(attempt)))
+    return "c" + hashlib.blake2b(parts.encode(), digest_size=15).hexdigest()

@@ -28,19 +28,21 @@ from rune.core.execution.decision import (
     UncollectedFailure,
 )
 from rune.core.execution.fact import AttemptFailed, NodeResult, NodeSuspended, RaceWinner, SignalReceived
-from rune.core.execution.joins import Arrival, Barrier, join_verdict, opened_token
 from rune.core.execution.outcome import Error
-from rune.core.execution.routing import activate_edges, decision_for_fact
 from rune.core.execution.state import (
+    Arrival,
+    Barrier,
     FanOutState,
     LiveToken,
     Scope,
     State,
     in_cancelled_region,
+    join_verdict,
+    opened_token,
     own_timer,
     started,
 )
-from rune.core.execution.step import retry_due
+from rune.core.execution.step import activate_edges, decision_for_fact, retry_due
 from rune.core.execution.token import (
     ROOT,
     START,

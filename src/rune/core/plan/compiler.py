@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -15,7 +15,7 @@ from rune.core.node_type import Catalogue, JoinRule, NodeType
 from rune.core.plan.analysis import NodeTraits, Scopes, find_node_traits, find_scopes
 from rune.core.plan.graph import Graph, build_graph
 from rune.core.plan.model import Edges, NodePlan, Plan, Split
-from rune.core.plan.parameters import Parameters, compile_parameters
+from rune.core.plan.parameters import NO_PARAMETERS, Parameters, compile_parameters
 
 NO_RETRY = Retry()
 NO_REGION: frozenset[int] = frozenset()
@@ -32,7 +32,10 @@ def compile_definition(
     definition: Definition, catalogue: Catalogue, compiled: Sequence[Parameters] = ()
 ) -> Plan:
     """Compile a definition. `compiled`: parameters that validation has already compiled."""
-    types = [catalogue[node.type] for node in definition.nodes]
+    types = [
+        catalogue[node.type] if node.pin is None else _pinned_type(catalogue[node.type])
+        for node in definition.nodes
+    ]
     graph = build_graph([node.id for node in definition.nodes], definition.edges)
     scopes, _ = find_scopes(
         graph, types, definition.edges, SourceLocations.of(definition.nodes, definition.edges)
@@ -79,6 +82,8 @@ def _node_plan(
     parameters: Parameters,
 ) -> NodePlan:
     node = definition.nodes[i]
+    if node.pin is not None:
+        node, parameters = _pinned_node(node), NO_PARAMETERS
     out, in_edges = graph.out_edges[i], graph.in_edges[i]
     edges = definition.edges
     errors = tuple([edge for edge in out if edges[edge].is_error])
@@ -123,6 +128,41 @@ def _node_plan(
         passes_payload=type.passes_payload(node.parameters),
         merges=type.merges,
         raced=traits.raced[i],
+    )
+
+
+def _pinned_type(type: NodeType) -> NodeType:
+    """Return a type with the same outlets, items and joins, whose nodes neither have effects nor wait."""
+
+    def passes_payload(parameters: Mapping[str, Any]) -> bool:
+        # A type that reads the payload and passes it on has it as its output, and the pinned output takes its place.
+        return type.passes_payload(parameters) and not type.reads_payload(parameters)
+
+    return msgspec.structs.replace(
+        type,
+        passes_payload=passes_payload,
+        reads_payload=_never,
+        effectful=_never,
+        retry=_no_retry,
+        suspends=False,
+        launches=False,
+        logs_output=False,
+        credentials=False,
+    )
+
+
+def _never(parameters: Mapping[str, Any]) -> bool:
+    return False
+
+
+def _no_retry(parameters: Mapping[str, Any]) -> None:
+    return None
+
+
+def _pinned_node(node: Node) -> Node:
+    """Return a node without what only a call needs: any worker gives the output, at once."""
+    return msgspec.structs.replace(
+        node, queue=None, credentials=None, retry=None, timeout=None, at_most_once=False
     )
 
 

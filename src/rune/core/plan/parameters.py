@@ -64,6 +64,9 @@ class Parameters(msgspec.Struct, frozen=True, gc=False):
         return values
 
 
+NO_PARAMETERS = Parameters({}, (), {}, (), pure=True)
+
+
 def evaluate(name: str, compiled: Expression | Template, scope: Mapping[str, Any]) -> Any:
     """Return the value of one compiled parameter, or raise an error that names it."""
     try:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from rune.core.definition import problems
-from rune.core.definition.model import Definition, Node
+from rune.core.definition.model import Definition, Node, Pin
 from rune.core.definition.parser import SourceLocations
 from rune.core.definition.problems import Problem, did_you_mean
 from rune.core.definition.strict_json import walk
@@ -297,6 +297,41 @@ def _warn_no_effect(subject: ValidationInput, at: int, node: Node, kind: NodeTyp
     if rule.cancel_losers and rule.opens == "all":
         message = "`cancel_losers` has no effect: a join that waits for all edges has no losers"
         subject.warn(f"{place}.parameters.cancel_losers", problems.NO_EFFECT, message)
+
+
+def check_pins(subject: ValidationInput) -> None:
+    """Check that pinned nodes can have the output that is given, and warn that they are not called."""
+    for at, node in enumerate(subject.definition.nodes):
+        known = subject.known(at)
+        if node.pin is None or known is None:
+            continue
+        place = f"{subject.places.nodes[at]}.pin"
+        problem = _pin_problem(subject, place, at, node.pin, known[1])
+        if problem is None:
+            subject.warn(place, problems.PINNED, f"the output of `{node.id}` is pinned: it is not called")
+        else:
+            subject.problems.append(problem)
+
+
+def _pin_problem(subject: ValidationInput, place: str, at: int, pin: Pin, kind: NodeType) -> Problem | None:
+    node = subject.definition.nodes[at]
+    outlets = kind.outlets(node.parameters)
+    if subject.is_trigger(at):
+        message = f"`{node.id}` is a trigger: its output is the input of the execution"
+        return Problem(place, problems.WRONG_VALUE, message, "remove the pin and start with this input")
+    if subject.definition.settings.executor != "rune":
+        message = "another engine runs this workflow, and calls every node"
+        return Problem(place, problems.WRONG_VALUE, message, "remove `settings.executor`")
+    if kind.fans_out and not isinstance(pin.output, list):
+        message = f"`{node.id}` fans out: its output is the list of its items"
+        return Problem(f"{place}.output", problems.WRONG_TYPE, message)
+    if pin.outlet is None and outlets:
+        message = f"`{node.id}` leaves by an outlet: say which one"
+        return Problem(f"{place}.outlet", problems.MISSING_FIELD, message, did_you_mean("", outlets))
+    if pin.outlet is not None and pin.outlet not in outlets:
+        message = f"`{node.id}` has no outlet `{pin.outlet}`"
+        return Problem(f"{place}.outlet", problems.UNKNOWN_OUTLET, message, did_you_mean(pin.outlet, outlets))
+    return None
 
 
 def check_joins(subject: ValidationInput, dominators: Dominators) -> None:

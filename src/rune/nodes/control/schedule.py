@@ -49,7 +49,8 @@ class Parameters(Model, kw_only=True, frozen=True):
     ] = "skip"
 
 
-def _combined(parameters: Mapping[str, Any]) -> list[Problem]:
+def check_schedule(parameters: Mapping[str, Any]) -> list[Problem]:
+    """Return the problems of the parameters of a schedule that the types do not show."""
     found: list[Problem] = []
     cron, amount = parameters.get("cron"), parameters.get("amount")
     if cron is None and amount is None:
@@ -76,7 +77,8 @@ def _check_cron(cron: str) -> list[Problem]:
     return [] if error is None else [conflicting("cron", f"`{cron}`: {error}", hint)]
 
 
-def _starts(parameters: Mapping[str, Any]) -> Schedule:
+def schedule_of(parameters: Mapping[str, Any]) -> Schedule:
+    """Return the schedule that these parameters describe."""
     given = msgspec.convert(parameters, Parameters)
     catch_up: CatchUp = given.catch_up if isinstance(given.catch_up, str) else _catch_up_mode(given.catch_up)
     return Schedule(
@@ -97,12 +99,12 @@ TYPE = declare(
     "schedule",
     Parameters,
     kinds=dict.fromkeys(Parameters.__struct_fields__, "literal"),
-    extra=_combined,
+    extra=check_schedule,
     summary="Starts an execution at set times.",
     doc="Start times follow a cron expression in a time zone or a fixed interval.",
     output="`{scheduled_at}`, the scheduled time.",
     trigger=True,
-    starts=_starts,
+    starts=schedule_of,
 )
 
 

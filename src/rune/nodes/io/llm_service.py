@@ -14,11 +14,11 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
+from rune.codec.decoding import MalformedDataError, decode
 from rune.core.definition import problems as codes
 from rune.core.definition.problems import Problem
 from rune.core.definition.strict_json import decode_json
 from rune.core.execution.outcome import Outcome, Output
-from rune.decoding import MalformedDataError, decode
 from rune.errors import NodeFailure
 from rune.nodes.base import NodeCall
 from rune.nodes.credentials import CREDENTIAL_ERRORS, PERMANENT_CREDENTIAL_ERRORS

@@ -9,11 +9,10 @@ import logging
 from typing import Any
 
 from rune.codec.facts import encode_value
-from rune.core.execution.token import Token, token_name
+from rune.core.execution.token import Token, child_id, token_name
 from rune.core.limits import LIMITS
 from rune.documents.loader import check_input
 from rune.errors import LimitExceededError, NodeFailure
-from rune.ids import child_id
 from rune.nodes.blobs import names_blobs
 from rune.ports.journal import Journal, Parent, StoreUnavailableError
 from rune.ports.state import Claim

@@ -1,39 +1,61 @@
-"""Ends executions: records the terminal row once, then releases the state and notifies parents and waiting callers.
+"""Ends executions, and delivers signals to them, among these the ends of their children.
 
-Ends that other processes record are found by querying the journal; a notification makes that query happen sooner.
+The terminal row is recorded once, then the state is released and parents and waiting callers are notified. Ends that
+other processes record are notified by them. The journal is queried only for what a notification does not contain, and
+rarely in case one was lost. A signal is recorded in the journal first and then delivered to the node that waits for it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Set
 
+from rune.codec.facts import encode_value
 from rune.core.execution.decision import FinishExecution
-from rune.core.execution.fact import ExecutionEnded, ExecutionStarted, Fact
+from rune.core.execution.fact import CHILD_SIGNAL, ExecutionEnded, ExecutionStarted, Fact, SignalReceived
 from rune.core.execution.fold import fold
 from rune.core.execution.outcome import Error
 from rune.errors import RuneError
-from rune.ports.journal import ExecutionEndedError, Journal, StoreUnavailableError
-from rune.ports.outbox import Kind, Outbox
+from rune.nodes.blobs import adopt
+from rune.ports.journal import (
+    BlobStore,
+    ExecutionEndedError,
+    ExecutionRecord,
+    Journal,
+    Kind,
+    Outbox,
+    Parent,
+    StoreUnavailableError,
+)
+from rune.ports.queue import Queue
 from rune.ports.state import State
 from rune.runtime import failpoint
 from rune.runtime.backend import Notifier
 from rune.runtime.instrumentation import Instrumentation
-from rune.runtime.lifecycle.signals import ParentReporter
 from rune.runtime.messaging.completion_publisher import CompletionPublisher
-from rune.runtime.values import ExecutionData, ExecutionDataCache
+from rune.runtime.queries.history import error_document, read_history
+from rune.runtime.values import ExecutionData, ExecutionDataCache, store_value
 
 log = logging.getLogger("rune.finisher")
 
-MAX_POLL_S = 1.0  # notifications may be lost
-MIN_POLL_S = 0.002  # collects ends that arrive together into one query
+POLL_INTERVAL_S = 1.0  # a notification may be lost without the connection being lost
+
+FIRST_RETRY_S = 1.0
+LAST_RETRY_S = 32.0
+"""A notification that failed is retried after FIRST_RETRY_S and then twice as long each time. After LAST_RETRY_S it is
+left to `Children.recover`, which also covers a process that crashed meanwhile."""
+
+MAX_RETRIED = 1_000
 
 ABANDONED = FinishExecution(
     "cancelled", Error("PARENT_ENDED", "the parent execution no longer waits for this one")
 )
+
+signal_log = logging.getLogger("rune.children")
+
+SIGNAL = CHILD_SIGNAL
 
 
 class Finisher:
@@ -59,6 +81,14 @@ class Finisher:
         self._instrumentation = instrumentation
         self._parent_reporter = parent_reporter
         self._publisher = publisher
+        self._unnotified: dict[str, ExecutionEnded] = {}
+        self._retrying: asyncio.Task[None] | None = None
+
+    async def close(self) -> None:
+        """Stop retrying notifications."""
+        if self._retrying is not None:
+            self._retrying.cancel()
+            await asyncio.gather(self._retrying, return_exceptions=True)
 
     async def finish(
         self, execution: str, finish: FinishExecution, now: int, *, counted: bool = True
@@ -128,6 +158,7 @@ class Finisher:
 
     async def release(self, execution: str, end: ExecutionEnded) -> None:
         """Do everything that follows from a terminal row. Safe to repeat."""
+        self._data_cache.keep_ending(execution)
         await self._release(execution, end)
         self._data_cache.forget(execution)
 
@@ -153,9 +184,35 @@ class Finisher:
     async def _try_notify_relatives(self, execution: str, end: ExecutionEnded) -> None:
         try:
             await self.notify_relatives(await self._data_cache.get(execution), end)
-        except Exception:
-            # The end is recorded, and so is that the parent is not notified yet: `Children.recover` retries.
-            log.exception("parent or children of %s are not notified of its end yet", execution)
+        except Exception as error:
+            # The end is recorded, and so is that the parent is not notified yet.
+            unexpected = not isinstance(error, StoreUnavailableError)
+            text = "parent or children of %s are not notified of its end yet: %s"
+            log.warning(text, execution, error, exc_info=unexpected)
+            self._retry_later(execution, end)
+
+    def _retry_later(self, execution: str, end: ExecutionEnded) -> None:
+        if len(self._unnotified) < MAX_RETRIED:
+            self._unnotified[execution] = end
+        if self._retrying is None or self._retrying.done():
+            self._retrying = asyncio.create_task(self._retry_notifications())
+
+    async def _retry_notifications(self) -> None:
+        delay = FIRST_RETRY_S
+        while self._unnotified and delay <= LAST_RETRY_S:
+            await asyncio.sleep(delay)
+            delay *= 2
+            for execution, end in list(self._unnotified.items()):
+                try:
+                    await self.notify_relatives(await self._data_cache.get(execution), end)
+                except StoreUnavailableError:
+                    break
+                except Exception as error:
+                    log.info("parent or children of %s are still not notified: %s", execution, error)
+                    continue
+                del self._unnotified[execution]
+                self._data_cache.forget(execution)
+        self._unnotified.clear()
 
 
 class CompletionWaiters:
@@ -168,6 +225,14 @@ class CompletionWaiters:
         future: asyncio.Future[ExecutionEnded] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(execution, []).append(future)
         return future
+
+    def forget(self, execution: str, future: asyncio.Future[ExecutionEnded]) -> None:
+        """Drop the future of a caller that no longer waits."""
+        waiting = self._waiting.get(execution)
+        if waiting is not None and future in waiting:
+            waiting.remove(future)
+            if not waiting:
+                del self._waiting[execution]
 
     @property
     def executions(self) -> Set[str]:
@@ -197,25 +262,37 @@ class CompletionListener:
         self._data_cache = data_cache
 
     async def run(self) -> None:
-        """Wait for notifications until cancelled; query the ends of all awaited executions once in MAX_POLL_S."""
-        polled_at = 0.0
+        """Pass notifications on until cancelled. Query the ends of all awaited executions after notifications may have
+        been missed, and once in POLL_INTERVAL_S."""
+        next_poll = time.monotonic() + POLL_INTERVAL_S
         while True:
-            notified: set[str] = set()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(MAX_POLL_S):
-                    notified = await self._notifier.ended()
-            for execution in notified:
-                self._data_cache.forget_ended(execution)
-            await asyncio.sleep(MIN_POLL_S)
-            awaited = self._waiters.executions
-            if time.monotonic() - polled_at >= MAX_POLL_S:
-                polled_at = time.monotonic()
-            else:
-                awaited = awaited & notified
+            executions = await self._next_ends(next_poll)
+            if time.monotonic() >= next_poll:
+                next_poll = time.monotonic() + POLL_INTERVAL_S
+                executions = self._waiters.executions
+            # While a query is in progress further notifications arrive, which the next query takes together.
             try:
-                await self._query(awaited)
+                await self._query(self._waiters.executions & executions)
             except StoreUnavailableError as error:
                 log.info("store unavailable, waiting callers are notified later: %s", error.message)
+
+    async def _next_ends(self, deadline: float) -> Set[str]:
+        """Wait for notifications, pass on those with a terminal row, and return the executions to query."""
+        try:
+            async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
+                ended = await self._notifier.ended()
+        except TimeoutError:
+            return frozenset()
+        if ended is None:
+            return self._waiters.executions
+        unknown: set[str] = set()
+        for execution, end in ended.items():
+            self._data_cache.forget_ended(execution)
+            if end is None:
+                unknown.add(execution)
+            else:
+                self._waiters.notify(execution, end)
+        return unknown
 
     async def _query(self, executions: Set[str]) -> None:
         if executions:
@@ -249,3 +326,58 @@ class OutboxMarker:
     async def close(self) -> None:
         """Wait for all pending marks."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+class SignalDelivery:
+    """Delivers signals to executions."""
+
+    def __init__(self, journal: Journal, state: State, queue: Queue, data_cache: ExecutionDataCache) -> None:
+        self._journal = journal
+        self._state = state
+        self._queue = queue
+        self._data_cache = data_cache
+
+    async def deliver(self, execution: str, signal: SignalReceived) -> tuple[SignalReceived, bool]:
+        """Record a signal, apply it to the state and send the tokens it resumes. Return the signal as stored under its
+        id, and whether it resumed a node. Raise ExecutionEndedError if the execution has ended."""
+        stored: Fact
+        (stored,) = await self._journal.record(execution, [signal])
+        # crash here: the row is stored together with a mark that the state has to be updated
+        failpoint.hit("signalled")
+        assert isinstance(stored, SignalReceived)
+        # Before the state changes: a repeated delivery emits no tokens, so nothing may fail between change and send.
+        data = await self._data_cache.get(execution)
+        applied = await self._state.signal(execution, stored)
+        # crash here: the resumed tokens are in the state, and a rebuilt state has them too; the scheduler sends them
+        failpoint.hit("heard")
+        await self._queue.send(execution, applied.emitted, data.accepted.priority)
+        return stored, any(token.signal == stored.id for token in applied.emitted)
+
+
+class ParentReporter:
+    """Reports the end of a child execution to its parent, as a signal."""
+
+    def __init__(self, journal: Journal, blob: BlobStore, signals: SignalDelivery) -> None:
+        self._journal = journal
+        self._blob = blob
+        self._signals = signals
+
+    async def report(self, data: ExecutionData, parent: Parent, end: ExecutionEnded) -> None:
+        """Deliver the end to the parent, then mark it as reported."""
+        # crash here: the row of the child is still marked as not reported; `Children.recover` reports it
+        failpoint.hit("telling")
+        child: ExecutionRecord = data.accepted
+        history = await read_history(self._journal, self._blob, child, data.plan)
+        report = {
+            "execution_id": child.id,
+            "status": end.status,
+            "output": await adopt(self._blob, await history.output(), parent.execution),
+            "error": error_document(end.error),
+        }
+        stored = await store_value(self._blob, f"{parent.execution}/signal/{child.id}", encode_value(report))
+        signal = SignalReceived(end.at, child.id, f"{SIGNAL}{child.id}", parent.path, stored)
+        try:
+            await self._signals.deliver(parent.execution, signal)
+        except (ExecutionEndedError, KeyError):
+            signal_log.debug("%s ended after its parent", child.id)
+        await self._journal.mark_reported(child.id)

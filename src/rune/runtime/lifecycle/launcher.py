@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from rune.core.definition.model import canonical
+from rune.core.definition.parser import NO_PINS, Pins
 from rune.core.execution.fact import Fact
 from rune.core.permissions import LOCAL
 from rune.core.plan.model import Plan
@@ -30,7 +31,7 @@ from rune.runtime import failpoint
 from rune.runtime.backend import Backend
 from rune.runtime.instrumentation import Instrumentation
 from rune.runtime.lifecycle.finisher import Finisher, OutboxMarker
-from rune.runtime.messaging.external_executor import ExternalExecutor
+from rune.runtime.messaging.completion_publisher import ExternalExecutor
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.values import ExecutionDataCache
 
@@ -47,11 +48,13 @@ _COUNTER = itertools.count(secrets.randbits(16))
 
 
 class StartOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of a start. A second start with the same idempotency `key` returns the first execution."""
+    """Options of a start. A second start with the same idempotency `key` returns the first execution. The service
+    compiles the `pins` into the plan that is started."""
 
     key: str | None = None
     labels: dict[str, str] = {}
     fake_time: bool = False
+    pins: Pins = NO_PINS
 
 
 DEFAULT_OPTIONS = StartOptions()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from rune.core.execution.explain import ActiveRuns, RunningAttempt
 from rune.errors import RuneError
-from rune.ports.live import LiveChannel, LiveReport, LoggedLine, RunningNode, RunningSnapshot
+from rune.ports.processes import LiveChannel, LiveReport, LoggedLine, RunningNode, RunningSnapshot
 from rune.runtime.live.running import RunningNodes
 
 log = logging.getLogger("rune.live")
@@ -51,17 +51,17 @@ class LiveFollower:
         if not self._followed:
             self._needed.clear()
 
-    async def running(self, execution: str) -> RunningSnapshot:
-        """Return what runs now in an execution."""
+    async def running(self, execution: str, timeout_s: float = ANSWER_TIMEOUT_S) -> RunningSnapshot:
+        """Return what runs now in an execution, as far as workers report it within the timeout."""
         if self._channel is None:
-            return RunningSnapshot(self._local.report([execution]).running[execution])
+            return RunningSnapshot(self._local.nodes_of([execution])[execution])
         try:
-            return await self._ask_workers(self._channel, execution)
+            return await self._ask_workers(self._channel, execution, timeout_s)
         except (RuneError, TimeoutError) as error:
             log.info("what runs now in %s is not known: %s", execution, error)
             return RunningSnapshot([], complete=False)
 
-    async def _ask_workers(self, channel: LiveChannel, execution: str) -> RunningSnapshot:
+    async def _ask_workers(self, channel: LiveChannel, execution: str, timeout_s: float) -> RunningSnapshot:
         await self._listen(channel)
         answers: asyncio.Queue[LiveReport] = asyncio.Queue()
         self._answers.setdefault(execution, []).append(answers)
@@ -69,7 +69,7 @@ class LiveFollower:
         expected = 0
         try:
             expected = await channel.ask([execution])
-            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            async with asyncio.timeout(timeout_s):
                 while len(found) < expected:
                     report = await answers.get()
                     found[report.sender] = report.running[execution]

@@ -1,12 +1,20 @@
-"""The node runs that this process executes now. Nothing is sent or computed until a process follows an execution."""
+"""The node runs that this process executes now, and their reports while another process follows.
+
+Nothing is sent or computed until a process follows an execution.
+"""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Collection
+import asyncio
+import logging
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Sequence
+from typing import Protocol
 
 from rune.core.execution.token import Path, Token
-from rune.ports.live import LiveReport, LoggedLine, RunningNode
+from rune.errors import RuneError
+from rune.ports.processes import LiveChannel, LiveReport, LoggedLine, RunningNode
 
 MAX_REPORTED = 200
 """Running nodes of one execution in a report. Further ones are left out."""
@@ -20,6 +28,14 @@ ProgressCallback = Callable[[str, Token, str], None]
 
 LineCallback = Callable[[str, LoggedLine], None]
 """Called with the id of an execution and a line that one of its nodes logged, in any thread."""
+
+log = logging.getLogger("rune.live")
+
+REPORT_INTERVAL_S = 0.25
+FOLLOW_TIMEOUT_S = 5.0
+"""How long an execution is reported after the last request for it."""
+
+MAX_FOLLOWED = 1_000
 
 
 class RunningNodes:
@@ -63,14 +79,88 @@ class RunningNodes:
 
     def report(self, executions: Collection[str]) -> LiveReport:
         """Return what runs now in these executions, and the lines logged since the previous report."""
+        lines: dict[str, list[LoggedLine]] = {}
+        while self._lines:
+            execution, line = self._lines.popleft()
+            lines.setdefault(execution, []).append(line)
+        return LiveReport(self.worker, self.nodes_of(executions), lines)
+
+    def nodes_of(self, executions: Collection[str]) -> dict[str, list[RunningNode]]:
+        """Return what runs now in these executions."""
         running: dict[str, list[RunningNode]] = {each: [] for each in executions}
         for (execution, node, path), (attempt, since) in self._running.items():
             found = running.get(execution)
             if found is not None and len(found) < MAX_REPORTED:
                 progress = self._progress.get((execution, node, path), "")
                 found.append(RunningNode(node, path, attempt, since, self.worker, progress))
-        lines: dict[str, list[LoggedLine]] = {}
-        while self._lines:
-            execution, line = self._lines.popleft()
-            lines.setdefault(execution, []).append(line)
-        return LiveReport(self.worker, running, lines)
+        return running
+
+
+class LiveSource(Protocol):
+    """Knows what runs now."""
+
+    followed: Collection[str]
+
+    def report(self, executions: Collection[str]) -> LiveReport:
+        """Return what runs now in these executions."""
+
+
+class LiveReporter:
+    """Answers each request with a report at once, then reports changes, one message per interval for all executions
+    together, until no process asks any more."""
+
+    def __init__(self, source: LiveSource, channel: LiveChannel) -> None:
+        self._source = source
+        self._channel = channel
+        self._until: OrderedDict[str, float] = OrderedDict()
+        self._asked = asyncio.Event()
+        self._last: LiveReport | None = None
+
+    def follows(self, execution: str) -> bool:
+        """Whether a process has asked for this execution lately."""
+        return execution in self._until
+
+    async def run(self) -> None:
+        """Serve requests until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._channel.serve(self._ask))
+            group.create_task(self._report_changes())
+
+    def _ask(self, executions: Sequence[str]) -> None:
+        until = time.monotonic() + FOLLOW_TIMEOUT_S
+        for each in executions:
+            self._until[each] = until
+            self._until.move_to_end(each)
+        while len(self._until) > MAX_FOLLOWED:
+            self._until.popitem(last=False)
+        self._source.followed = self._until.keys()
+        self._last = None
+        self._asked.set()
+
+    async def _report_changes(self) -> None:
+        while True:
+            if not self._until:
+                await self._asked.wait()
+            self._asked.clear()
+            await self._report()
+            try:
+                async with asyncio.timeout(REPORT_INTERVAL_S):
+                    await self._asked.wait()
+            except TimeoutError:
+                self._expire(time.monotonic())
+
+    def _expire(self, now: float) -> None:
+        while self._until and next(iter(self._until.values())) <= now:
+            self._until.popitem(last=False)
+
+    async def _report(self) -> None:
+        report = self._source.report(self._until)
+        if report == self._last:
+            return
+        try:
+            await self._channel.report(report)
+        except RuneError as error:
+            log.info("what runs now is not reported: %s", error.message)
+            return
+        # Lines are sent once; a later report that is otherwise equal need not be sent.
+        self._last = LiveReport(report.sender, report.running)

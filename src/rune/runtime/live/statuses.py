@@ -20,7 +20,7 @@ from rune.codec.messages import (
 from rune.core.execution.token import Path
 from rune.core.plan.model import Plan
 from rune.errors import RuneError
-from rune.ports.live import LiveReport, RunningNode
+from rune.ports.processes import LiveReport, RunningNode
 
 log = logging.getLogger("rune.live")
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from rune.ports.journal import Journal, StoreUnavailableError
-from rune.ports.outbox import Outbox, OutboxRow
+from rune.ports.journal import Journal, Outbox, OutboxRow, StoreUnavailableError
 from rune.runtime import failpoint
 from rune.runtime.lifecycle.finisher import Finisher
 from rune.runtime.lifecycle.launcher import Launcher

@@ -17,7 +17,7 @@ from rune.runtime import failpoint
 from rune.runtime.instrumentation import Instrumentation
 from rune.runtime.lifecycle.children import Children
 from rune.runtime.lifecycle.finisher import Finisher
-from rune.runtime.worker.leases import Leases
+from rune.runtime.worker.attempt import Leases
 
 log = logging.getLogger("rune.scheduler")
 

@@ -26,13 +26,12 @@ from rune.ports.journal import (
     Journal,
     StoreUnavailableError,
 )
-from rune.ports.triggers import Trigger, TriggerStore
-from rune.ports.workflows import ChosenVersion
+from rune.ports.workflows import ChosenVersion, Trigger, TriggerStore
 from rune.runtime.backend import Backend
 from rune.runtime.lifecycle.finisher import Finisher
 from rune.runtime.lifecycle.launcher import Launcher, StartOptions, new_execution_id
 from rune.runtime.plan_cache import MissingNodeTypeError, PlanCache
-from rune.runtime.services.limits import Limiter
+from rune.runtime.services.access import Limiter
 from rune.runtime.services.triggers import TriggerService
 
 log = logging.getLogger("rune.trigger_scheduler")

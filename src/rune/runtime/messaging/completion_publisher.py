@@ -1,13 +1,14 @@
-"""Publishes one completion message for each ended execution, with the same bytes however often it is sent.
+"""Publishes what other programs learn of whole executions: completions, and starts that another engine runs.
 
-The message is built from the facts before the terminal row, so every process builds the same one. The process that
-ended the execution publishes it at once; if that fails or the process crashes, the outbox relay stores the bytes and
-then publishes them.
+Each ended execution has one completion message, with the same bytes however often it is sent. It is built from the
+facts before the terminal row, so every process builds the same one. The process that ended the execution publishes it
+at once; if that fails or the process crashes, the outbox relay stores the bytes and then publishes them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -15,18 +16,36 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from rune.codec.facts import Same
-from rune.codec.messages import CompletionMessage, ErrorObject, encode_message, moment
+from rune.codec.messages import (
+    MAX_FULL_BYTES,
+    CompletionMessage,
+    ErrorObject,
+    MessageTooLargeError,
+    NodeExecutionMessage,
+    encode_message,
+    moment,
+)
+from rune.core.definition.model import canonical
 from rune.core.execution.fact import ExecutionEnded, NodeResult
 from rune.core.execution.outcome import Error
 from rune.core.execution.token import ROOT
-from rune.ports.journal import Journal, StoreUnavailableError
-from rune.ports.outbox import EventPublisher, Outbox, OutboxRow
+from rune.core.plan.model import Plan
+from rune.errors import RuneError
+from rune.ports.clock import Clock
+from rune.ports.journal import (
+    FORMAT,
+    EventPublisher,
+    ExecutionRecord,
+    Journal,
+    Outbox,
+    OutboxRow,
+    StoreUnavailableError,
+)
 from rune.runtime.messaging.status_publisher import output_of, reference, value_or_reference
 from rune.runtime.values import ExecutionData, ExecutionDataCache, ExecutionNotFoundError
 
 if TYPE_CHECKING:
     from rune.runtime.lifecycle.finisher import OutboxMarker
-
 
 log = logging.getLogger("rune.completion_publisher")
 
@@ -175,3 +194,58 @@ def _error(error: Error) -> ErrorObject:
         lineage,
         origin.attempt,
     )
+
+
+class ExternalExecutorError(RuneError):
+    """The execution runs in another engine, so this process cannot follow it to its end."""
+
+    code = "RUNS_ELSEWHERE"
+
+
+class ExternalExecutor:
+    """Runs the executions of definitions whose settings have `executor: legacy`."""
+
+    def __init__(self, publisher: EventPublisher, clock: Clock) -> None:
+        self._publisher = publisher
+        self._clock = clock
+
+    def runs(self, plan: Plan) -> bool:
+        """Return whether executions of this plan run in the other engine."""
+        return plan.definition.settings.executor == "legacy"
+
+    async def start(
+        self, plan: Plan, input: bytes, execution: str, *, key: str | None, priority: int | None
+    ) -> ExecutionRecord:
+        """Hand an execution over; the broker has stored it when this returns. It is not in the journal."""
+        if key is not None:
+            # The other engine knows only the id of an execution, so the id is derived from the idempotency key.
+            seed = f"{plan.definition.id}\x1f{key}".encode()
+            execution = "k" + hashlib.blake2b(seed, digest_size=15).hexdigest()
+        await self._publisher.hand_over(_start_message(plan, input, execution, priority))
+        return ExecutionRecord(
+            id=execution,
+            workflow=plan.definition.id,
+            hash=plan.hash,
+            at=self._clock.now(),
+            input=input,
+            key=key,
+            priority=plan.definition.settings.priority if priority is None else priority,
+            format=FORMAT,
+        )
+
+
+def _start_message(plan: Plan, input: bytes, execution: str, priority: int | None) -> bytes:
+    """Encode the start of an execution for an engine without access to our stores."""
+    entries = [node for each in sorted(plan.triggers) for node in plan.graph.successors(each)]
+    message = NodeExecutionMessage(
+        workflow_id=plan.definition.id,
+        execution_id=execution,
+        current_node=plan.ids[(entries or list(plan.entries))[0]],
+        definition=msgspec.Raw(canonical(plan.definition)),
+        context=msgspec.Raw(b'{"$trigger":' + input + b"}"),
+        priority=priority,
+    )
+    body = encode_message(message)
+    if len(body) > MAX_FULL_BYTES:
+        raise MessageTooLargeError(f"the start of {plan.definition.id}", len(body), MAX_FULL_BYTES)
+    return body

@@ -14,6 +14,7 @@ from itertools import pairwise
 import msgspec
 from msgspec.structs import replace
 
+from rune.codec.decoding import decode
 from rune.codec.facts import StoredValue, encode_value
 from rune.codec.messages import NodeExecutionMessage
 from rune.core.definition.model import Definition, Edge, Node
@@ -25,7 +26,6 @@ from rune.core.permissions import QUEUE
 from rune.core.plan.compiler import compile_definition
 from rune.core.plan.graph import reachable
 from rune.core.plan.model import Plan
-from rune.decoding import decode
 from rune.documents.loader import check_input
 from rune.errors import InvalidDocumentError, RuneError
 from rune.ports.journal import FORMAT, ExecutionRecord

@@ -32,7 +32,7 @@ from rune.core.execution.outcome import Error
 from rune.core.execution.scope import failure_value
 from rune.core.execution.step import retry_due
 from rune.core.execution.token import Path, Ref, Token, TokenPurpose, parse_path, token_name
-from rune.ports.outbox import EventPublisher
+from rune.ports.journal import EventPublisher
 from rune.ports.state import Applied, Claim, Fence, State
 from rune.runtime.queries.history import OpenRuns, end_text
 from rune.runtime.state_wrapper import StateWrapper
@@ -118,15 +118,25 @@ class StatusPublisher(StateWrapper):
     async def claim(self, execution: str, token: Token, owner: str, *, leased: bool) -> Claim:
         claim = await self._state.claim(execution, token, owner, leased=leased)
         if claim.verdict == "run" and claim.token.fate is TokenPurpose.RUN:
-            self._begin(execution, claim.token, claim.now)
-            data = await self._execution_data(execution)
-            if data is not None:
-                token = claim.token
-                await self._load_counts(data, [token.path])
-                self._publish(
-                    data, token.node, token.path, "running", claim.now, token.attempt, metadata=self._running
-                )
+            await self._publish_running(execution, claim)
         return claim
+
+    async def claim_all(self, execution: str, tokens: Sequence[Token], owner: str) -> list[Claim]:
+        claims = await self._state.claim_all(execution, tokens, owner)
+        for claim in claims:
+            if claim.verdict == "run" and claim.token.fate is TokenPurpose.RUN:
+                await self._publish_running(execution, claim)
+        return claims
+
+    async def _publish_running(self, execution: str, claim: Claim) -> None:
+        self._begin(execution, claim.token, claim.now)
+        data = await self._execution_data(execution)
+        if data is not None:
+            token = claim.token
+            await self._load_counts(data, [token.path])
+            self._publish(
+                data, token.node, token.path, "running", claim.now, token.attempt, metadata=self._running
+            )
 
     def _begin(self, execution: str, token: Token, now: int) -> None:
         begun = self._begun.get(execution)
@@ -138,6 +148,24 @@ class StatusPublisher(StateWrapper):
 
     async def apply(self, execution: str, decisions: Sequence[Decision]) -> Applied:
         applied = await self._state.apply(execution, decisions)
+        await self._publish_applied(execution, decisions, applied)
+        return applied
+
+    async def apply_all(self, execution: str, runs: Sequence[Sequence[Decision]]) -> Applied:
+        applied = await self._state.apply_all(execution, runs)
+        await self._publish_applied(execution, [each for run in runs for each in run], applied)
+        return applied
+
+    async def apply_and_claim(
+        self, execution: str, decisions: Sequence[Decision], successor: int, owner: str
+    ) -> Applied:
+        applied = await self._state.apply_and_claim(execution, decisions, successor, owner)
+        await self._publish_applied(execution, decisions, applied)
+        if applied.kept is not None:
+            await self._publish_running(execution, applied.kept.claim)
+        return applied
+
+    async def _publish_applied(self, execution: str, decisions: Sequence[Decision], applied: Applied) -> None:
         begun = self._begun.get(execution)
         if begun is not None:
             for each in decisions:
@@ -149,7 +177,6 @@ class StatusPublisher(StateWrapper):
                 self._publish_node(data, decisions, applied)
             except Exception:
                 log.exception("publishing the statuses of %s failed", execution)
-        return applied
 
     async def _load_counts(self, data: ExecutionData, paths: Iterable[Path]) -> None:
         """Load the item counts that lineages contain. Without them a status is published all the same."""

@@ -19,11 +19,10 @@ from rune.core.execution.token import Path
 from rune.core.plan.model import Plan
 from rune.nodes.attempt_log import LogLine, StoredLog, decode_log, shortened
 from rune.nodes.redaction import SECRETS_IN_USE
-from rune.ports.blobs import BlobStore
-from rune.ports.journal import ExecutionRecord, Journal
-from rune.ports.live import RunningNode
+from rune.ports.journal import BlobStore, ExecutionRecord, Journal
+from rune.ports.processes import RunningNode
 from rune.runtime.queries.history import STATUS, History
-from rune.runtime.worker.attempt_logs import log_key
+from rune.runtime.worker.attempt import log_key
 
 BATCH_SIZE = 500
 

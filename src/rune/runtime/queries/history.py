@@ -5,12 +5,13 @@ Node runs and events are derived from the facts in commit order and not stored, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
 
+from rune.codec.facts import encode_value
 from rune.core.execution.decision import Applied
 from rune.core.execution.fact import (
     AttemptFailed,
@@ -28,8 +29,7 @@ from rune.core.execution.outcome import Error
 from rune.core.execution.state import State
 from rune.core.execution.token import Path, Ref
 from rune.core.plan.model import Plan
-from rune.ports.blobs import BlobStore
-from rune.ports.journal import ExecutionRecord, Journal, StoredFact
+from rune.ports.journal import BlobStore, ExecutionRecord, Journal, StoredFact
 from rune.ports.queries import Event, Frame, NodeRun
 from rune.runtime.clock import iso
 from rune.runtime.values import Cache, ExecutionData, ValueNotLoaded, ValueReader
@@ -60,6 +60,7 @@ class History:
     ) -> None:
         self.accepted = accepted
         self.plan = plan
+        self._journal = journal
         self._stored: list[StoredFact] = []
         self._data = ExecutionData(accepted, plan, journal, blob, Cache(CACHE_BYTES))
         self._reader = self._data.reader()
@@ -69,8 +70,9 @@ class History:
         self._followed = 1
         self._replay: tuple[int, State, Applied] | None = None
         self._open_runs = OpenRuns()
-        self.claimed: Collection[tuple[int, Path]] = ()
-        """Tokens that workers claimed: a run without a fact has begun if it is among them."""
+        self.claimed: Mapping[tuple[int, Path], int] = {}
+        """Tokens that workers claimed and that have no result, with the time of their first claim: an execution that
+        did not complete may have runs without a fact."""
         self.add(stored)
 
     def add(self, stored: Sequence[StoredFact]) -> None:
@@ -90,6 +92,14 @@ class History:
                 self._first.setdefault((fact.node, fact.path), fact.at)
             elif isinstance(fact, ExecutionEnded):
                 self.end = self.end or fact
+
+    async def load_claims(self, following: Sequence[StoredFact] = ()) -> None:
+        """Read what workers claimed if the execution has ended, or ends with the facts that are followed next, and did
+        not complete."""
+        ends = (each.fact for each in following if type(each.fact) is ExecutionEnded)
+        end = self.end or next(ends, None)
+        if end is not None and end.status != "completed":
+            self.claimed = await self._journal.open_claims(self.accepted.id)
 
     @property
     def size(self) -> int:
@@ -127,7 +137,7 @@ class History:
         """Return the run of one result."""
         output: bytes | None = None
         if result.status == "ok" and result.items is None:
-            output = msgspec.json.encode(await self._read(lambda reader: reader.output(result)))
+            output = await self._read(lambda reader: reader.encoded(result))
         return NodeRun(
             node_id=self.plan.ids[result.node],
             lineage=self.lineage(result.path),
@@ -137,7 +147,13 @@ class History:
             error=result.failure,
             started_at=self._began(result),
             duration_ms=max(0, result.at - self._began(result)),
+            pinned=self._is_pinned(result),
         )
+
+    def _is_pinned(self, result: NodeResult) -> bool:
+        """Return whether the output was given: by the definition, or in the execution that the result is kept from."""
+        given = self.plan.nodes[result.node].node.pin is not None and not result.kept
+        return result.status == "ok" and (given or result.pinned)
 
     def _began(self, result: NodeResult) -> int:
         """Return when a node first ran, before any suspension or failed attempt."""
@@ -150,9 +166,9 @@ class History:
         if end is None or end.status == "completed":
             return []
         error = Error("EXECUTION_ENDED", end_text(end))
-        claimed = dict.fromkeys(sorted(self.claimed, key=lambda each: (each[1], each[0])), (0, 1))
         found: list[tuple[tuple[int, Path], NodeRun]] = []
-        for key, (began, attempt) in {**claimed, **self._open_runs.late, **self._open_runs.open}.items():
+        runs = {**self._claimed_runs(), **self._open_runs.late, **self._open_runs.open}
+        for key, (began, attempt) in runs.items():
             if key in self._results:
                 continue
             run = NodeRun(
@@ -161,11 +177,17 @@ class History:
                 status="cancelled",
                 attempts=attempt,
                 error=error,
-                started_at=began or None,
-                duration_ms=max(0, end.at - began) if began else 0,
+                started_at=began,
+                duration_ms=max(0, end.at - began),
             )
             found.append((key, run))
         return found
+
+    def _claimed_runs(self) -> dict[tuple[int, Path], tuple[int, int]]:
+        """Return the claimed tokens with when they began and their attempt, in the order of the plan."""
+        return {
+            key: (self.claimed[key], 1) for key in sorted(self.claimed, key=lambda each: (each[1], each[0]))
+        }
 
     def not_reached(self) -> list[tuple[int, NodeRun]]:
         """Return the nodes that have no run in any lineage because the execution ended first."""
@@ -246,6 +268,44 @@ class History:
             if self._has_value(node)
         }
 
+    async def encoded_output(self) -> bytes:
+        """Return the output as JSON. Large values are not decoded for it."""
+        parts = {node: await self.encoded_value(node) for node in self.output_nodes()}
+        if self.has_output_node:
+            return next(iter(parts.values()), b"null")
+        named = (encode_value(self.plan.ids[node]) + b":" + data for node, data in parts.items())
+        return b"{" + b",".join(named) + b"}"
+
+    @property
+    def has_output_node(self) -> bool:
+        """Whether the output is one value, or none, instead of an object with the values of the leaves. An execution
+        that did not complete has no output."""
+        return bool(self.plan.outputs) or self.end is None or self.end.status != "completed"
+
+    def output_nodes(self) -> list[int]:
+        """Return the nodes whose values are the output: the output node that ran, or else the leaves."""
+        if self.end is None or self.end.status != "completed":
+            return []
+        if self.plan.outputs:
+            return [node for node in self.plan.outputs if self._has_value(node)][:1]
+        return [node for node in self.plan.leaves if self._has_value(node)]
+
+    async def encoded_value(self, node: int) -> bytes:
+        """Return the value of a node of the root scope as JSON, without decoding one that is stored as such."""
+        if node in self.plan.triggers:
+            return self.accepted.input
+        result = self._results[(node, ())]
+        if result.status != "ok":
+            return encode_value(await self._value(node, ()))
+        return await self._read(lambda reader: reader.encoded(result))
+
+    async def value_blob(self, node: int, path: Path = ()) -> str | None:
+        """Return the key of the blob that holds the value of a node; None if no single blob does."""
+        result = self._results.get((node, path))
+        if result is None or result.status != "ok":
+            return None
+        return await self._read(lambda reader: reader.blob_key(result))
+
     def _has_value(self, node: int) -> bool:
         result = self._results.get((node, ()))
         return node in self.plan.triggers or (result is not None and result.status in ("ok", "failed"))
@@ -287,29 +347,39 @@ class History:
         fact = stored.fact
         if isinstance(fact, ExecutionStarted | SignalReceived | PauseChanged | ExecutionEnded):
             details = _details(fact, stored.late)
-            if isinstance(fact, ExecutionEnded) and not stored.late and self._open_runs.open:
+            if isinstance(fact, ExecutionEnded) and not stored.late and fact.status != "completed":
                 details |= self._cancelled_details()
             return Event(number=number, at=fact.at, kind=_execution_event(fact), details=details)
+        details = _details(fact, stored.late)
+        if isinstance(fact, NodeResult) and self._is_pinned(fact):
+            details["pinned"] = True
         return Event(
             number=number,
             at=fact.at,
             kind=_node_event(fact),
             node_id=self.plan.ids[fact.node],
             lineage=self.lineage(fact.path),
-            details=_details(fact, stored.late),
+            details=details,
         )
 
     def _cancelled_details(self) -> dict[str, Any]:
         """Return the runs that the end of the execution cancelled, as its event shows them."""
+        runs = {
+            key: attempt
+            for key, (_, attempt) in {**self._claimed_runs(), **self._open_runs.open}.items()
+            if key not in self._results
+        }
+        if not runs:
+            return {}
         shown = [
             {
                 "node_id": self.plan.ids[node],
                 "lineage": [msgspec.to_builtins(each) for each in self.lineage(path)],
                 "attempt": attempt,
             }
-            for (node, path), (_, attempt) in islice(self._open_runs.open.items(), MAX_SHOWN_CANCELLED)
+            for (node, path), attempt in islice(runs.items(), MAX_SHOWN_CANCELLED)
         ]
-        return {"cancelled": shown, "cancelled_count": len(self._open_runs.open)}
+        return {"cancelled": shown, "cancelled_count": len(runs)}
 
     def _is_paused(self) -> bool:
         controls = [each.fact for each in self._stored if isinstance(each.fact, PauseChanged)]
@@ -387,7 +457,9 @@ def end_text(end: ExecutionEnded) -> str:
 
 async def read_history(journal: Journal, blob: BlobStore, accepted: ExecutionRecord, plan: Plan) -> History:
     """Load the history of an execution up to now."""
-    return History(accepted, plan, journal, blob, await journal.facts(accepted.id))
+    history = History(accepted, plan, journal, blob, await journal.facts(accepted.id))
+    await history.load_claims()
+    return history
 
 
 def _execution_event(fact: ExecutionStarted | SignalReceived | PauseChanged | ExecutionEnded) -> str:
@@ -448,8 +520,8 @@ def details_of(error: Error) -> dict[str, Any]:
 
 
 def node_document(run: NodeRun) -> dict[str, Any]:
-    """Return a node run as shown in documents."""
-    return {
+    """Return a node run as shown in documents; `pinned` only if it is."""
+    shown = {
         "node_id": run.node_id,
         "lineage": [msgspec.to_builtins(frame) for frame in run.lineage],
         "status": run.status,
@@ -459,3 +531,4 @@ def node_document(run: NodeRun) -> dict[str, Any]:
         "started_at": iso(run.started_at),
         "duration_ms": run.duration_ms,
     }
+    return {**shown, "pinned": True} if run.pinned else shown

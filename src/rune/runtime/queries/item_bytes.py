@@ -14,6 +14,9 @@ MAX_BYTE = 255
 STEPS_PER_DOUBLING = 8
 """A duration of d ms is the byte 1 + round(8 * log2(d + 1)), at most 255; 0 is unknown."""
 
+MAX_KEPT = 8
+"""Sets of bytes that are kept for the items of one split."""
+
 K = TypeVar("K", bound=Hashable)
 
 
@@ -29,7 +32,16 @@ class _Memo(dict[K, int]):
 
 
 def item_bytes(overview: Overview, items: Items, by: Property, node: int | None = None) -> bytes:
-    """Return one byte per item, in the order of the items."""
+    """Return one byte per item, in the order of the items. They are kept until the next fact."""
+    known = items.packed.get((by, node))
+    if known is None or known[0] != overview.number:
+        if len(items.packed) >= MAX_KEPT:
+            items.packed.clear()
+        known = items.packed[(by, node)] = overview.number, _pack(overview, items, by, node)
+    return known[1]
+
+
+def _pack(overview: Overview, items: Items, by: Property, node: int | None) -> bytes:
     if by == "state":
         return _states(overview, items, node)
     if by == "code":

@@ -48,7 +48,7 @@ from rune.runtime.queries.scope_states import (
     states_of,
 )
 
-FORMAT = 1
+FORMAT = 2
 MAX_OUTCOMES = 255
 MAX_CODES = 65_535
 MAX_MS = 2**32 - 2
@@ -98,6 +98,8 @@ class Items:
         self.columns = {node: Column(bytearray(), array("I"), bytearray(), array("H")) for node in nodes}
         self.starts: array[int] = array("I")  # ms after the start of the execution, plus one; 0: not started
         self.ends: array[int] = array("I")
+        self.packed: dict[tuple[str, int | None], tuple[int, bytes]] = {}
+        """Bytes of the items by what they show, with the number of the overview that they are of."""
 
     def grow(self, count: int) -> None:
         """Make room for a number of items."""
@@ -209,6 +211,29 @@ class Overview:
         if fact.path:
             items, item = self._cell(fact.path)
             self._extend(items, item, run.began, fact.at)
+
+    def add_claims(self, claims: Mapping[tuple[int, Path], int]) -> None:
+        """Add the runs that workers had begun when the execution ended and that left no fact, with when they began."""
+        end = self.end
+        if end is None or end.status == "completed":
+            return
+        for (node, path), began in claims.items():
+            if self._outcome(node, path):
+                continue
+            self._set(node, path, RUNNING)
+            self._runs[(node, path)] = Run(attempts=1, began=began, ended=end.at)
+            if path:
+                self._extend(*self._cell(path), began, end.at)
+        if claims:
+            self._counted.clear()
+            for table in self._tables.values():
+                table.packed.clear()
+
+    def _outcome(self, node: int, path: Path) -> int:
+        if not path:
+            return self._root.get(node, 0)
+        items, item = self._cell(path)
+        return items.columns[node].outcomes[item] if node in items.columns else 0
 
     def _set(self, node: int, path: Path, outcome: int) -> None:
         if not path:

@@ -12,8 +12,8 @@ from typing import Literal
 import msgspec
 
 from rune.core.execution.fact import NodeResult
-from rune.core.execution.joins import join_verdict
-from rune.core.execution.routing import routes
+from rune.core.execution.state import join_verdict
+from rune.core.execution.step import routes
 from rune.core.execution.token import ROOT, TokenPurpose
 from rune.core.plan.model import NodePlan, Plan
 
@@ -29,7 +29,8 @@ STATES = (
     "cancelled",
     "not_reached",
 )
-"""The states of a node; `queued` is queued or running. In packed form a state is its position in this list."""
+"""The states of a node; by the facts alone, `queued` is queued or running. In packed form a state is its position in
+this list."""
 
 PENDING, QUEUED, RUNNING, WAITING, RETRYING, SUCCESS, FAILED, SKIPPED, CANCELLED, NOT_REACHED = range(10)
 OPEN = frozenset({PENDING, QUEUED, RUNNING, WAITING, RETRYING})

@@ -1,18 +1,324 @@
-"""API keys: create and revoke."""
+"""API keys, start limits, and the audit log of what each principal changed.
+
+A call of an audited service method is written to the log before it runs and a second time if it is refused, so that no
+change exists that the log does not know, whatever crashed in between. The principal of the current request is kept in a
+context variable; unless the server sets one, it is the local user of the machine.
+
+The limiter remembers for a moment which limits exist, so that a start without any reads nothing; how far they are used
+up is known to the journal alone.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+import functools
+import inspect
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from typing import Any, ParamSpec, TypeVar
 
-from rune.core.permissions import ROLES, Role, is_scope
-from rune.ports.access import NO_LIMITS, ApiKey, ApiKeyStore, InvalidKeyError, Limits, is_key_id
+import msgspec
+
+from rune.codec.decoding import MalformedDataError, decode
+from rune.core.permissions import LOCAL, ROLES, Role, is_scope
+from rune.core.plan.model import Plan
+from rune.errors import RuneError
+from rune.ports.access import (
+    NO_LIMITS,
+    REQUESTED,
+    ApiKey,
+    ApiKeyStore,
+    AppliedLimits,
+    AuditEntry,
+    AuditLogStore,
+    InvalidKeyError,
+    InvalidLimitsError,
+    Limits,
+    check_limits,
+    is_key_id,
+    key_not_found,
+    new_entry_id,
+    of_key,
+    of_workflow,
+)
 from rune.ports.clock import Clock
+from rune.ports.inspection import ReportsDepth
+from rune.ports.queue import Queue
+from rune.ports.workflows import LATEST, workflow_not_found
+from rune.runtime.backend import Backend
 from rune.runtime.clock import iso
-from rune.runtime.services.audit_log import AuditLog, audited, current_principal
-from rune.runtime.services.limits import LimitService
+
+_PRINCIPAL: ContextVar[str] = ContextVar("rune_actor", default=LOCAL)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+MAX_DETAIL_CHARS = 300
+"""Longer details are cut."""
+
+log = logging.getLogger("rune.limits")
+
+CACHE_S = 1.0
+"""How long limits, and the depth of queues elsewhere, are believed, in seconds."""
+
+EVICT_AFTER_S = 10.0
+"""After how long an old depth says nothing any more, in seconds."""
+
+MAX_WAITING = 100_000
+DEFAULT = "default"
 
 MAX_SCOPES = 32
 DIGEST = 32
+
+
+def current_principal() -> str:
+    """Return the name of the principal of this request."""
+    return _PRINCIPAL.get()
+
+
+def set_principal(principal: str) -> None:
+    """Set the principal for the rest of this request."""
+    _PRINCIPAL.set(principal)
+
+
+@contextmanager
+def as_principal(principal: str) -> Iterator[None]:
+    """Set the principal while the block runs."""
+    before = _PRINCIPAL.set(principal)
+    try:
+        yield
+    finally:
+        _PRINCIPAL.reset(before)
+
+
+class AuditLog:
+    """Writes entries to the store of the audit log."""
+
+    def __init__(self, log: AuditLogStore, clock: Clock) -> None:
+        self._log = log
+        self._clock = clock
+
+    @asynccontextmanager
+    async def record(self, action: str, target: str, **details: object) -> AsyncIterator[None]:
+        """Write an entry, then run the block. Viewers can read the details: they hold no values and no secrets."""
+        texts = {name: _text(value) for name, value in details.items() if value}
+        await self._write(action, target, texts, REQUESTED)
+        try:
+            yield
+        except RuneError as error:
+            await self._write(action, target, texts, error.code)
+            raise
+
+    async def _write(self, action: str, target: str, details: dict[str, str], outcome: str) -> None:
+        entry = AuditEntry(
+            id=new_entry_id(),
+            at=self._clock.now(),
+            actor=current_principal(),
+            action=action,
+            target=_clean(target),
+            details=details,
+            outcome=outcome,
+        )
+        await self._log.write(entry)
+
+
+def audited(
+    action: str, target: str = "", details: tuple[str, ...] = ()
+) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Awaitable[R]]]:
+    """Write each call of a service method to the service's `audit_log`.
+
+    `target` is the argument that names what is changed, `details` are arguments written beside it; none of them may
+    hold a value or a secret.
+    """
+
+    def decorate(method: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
+        signature = inspect.signature(method)
+
+        @functools.wraps(method)
+        async def record_and_call(*values: P.args, **named: P.kwargs) -> R:
+            arguments = signature.bind(*values, **named).arguments
+            log: AuditLog = arguments["self"].audit_log
+            shown = {name: arguments.get(name) for name in details}
+            async with log.record(action, _target(arguments, target), **shown):
+                return await method(*values, **named)
+
+        record_and_call.audited_action = action  # type: ignore[attr-defined]
+        return record_and_call
+
+    return decorate
+
+
+class _Named(msgspec.Struct):
+    id: str = ""
+
+
+_NAMED = msgspec.json.Decoder(_Named)
+
+
+def _target(arguments: Mapping[str, Any], target: str) -> str:
+    found = arguments.get(target, "")
+    if not isinstance(found, bytes):
+        return str(found)
+    try:
+        return decode(_NAMED, found).id
+    except MalformedDataError:
+        return ""
+
+
+def _text(value: object) -> str:
+    if isinstance(value, tuple | list):
+        return _clean(", ".join(map(str, value)))
+    return _clean(str(value))
+
+
+def _clean(text: str) -> str:
+    """Replace what some stores cannot write, and cut to the longest detail."""
+    return "".join(each if each.isprintable() else "�" for each in text[:MAX_DETAIL_CHARS])
+
+
+class Limiter:
+    """What is asked before every start that somebody asks for over HTTP, by a hook or by a command."""
+
+    def __init__(self, backend: Backend, max_waiting: int = MAX_WAITING) -> None:
+        self._limits = backend.limits
+        # Without a fleet the queue is in this process: looking costs nothing.
+        self._depths = QueueDepths(backend.queue, near=backend.processes is None)
+        self._max_waiting = max_waiting
+        self._known: dict[str, Limits] = {}
+        self._known_until = 0.0
+        self._changes = 0
+        self._asking = asyncio.Lock()
+
+    async def held(self, plan: Plan) -> AppliedLimits | None:
+        """What a start is held to; None: nothing."""
+        subjects: tuple[str, ...] = ()
+        own: Limits | None = None
+        if known := await self._all():
+            workflow = of_workflow(plan.definition.id)
+            subjects = tuple(each for each in (current_principal(), workflow) if each in known)
+            own = known.get(workflow)
+        full = await self._full(plan, own)
+        return AppliedLimits(subjects, full) if subjects or full else None
+
+    def forget(self) -> None:
+        """Somebody here has changed them."""
+        self._changes += 1
+        self._known_until = 0.0
+
+    async def _all(self) -> dict[str, Limits]:
+        if time.monotonic() < self._known_until:
+            return self._known
+        async with self._asking:  # one for all who come meanwhile
+            if time.monotonic() >= self._known_until:
+                changes, until = self._changes, time.monotonic() + CACHE_S
+                self._known = await self._limits.all()
+                self._known_until = until if changes == self._changes else 0.0
+        return self._known
+
+    async def _full(self, plan: Plan, own: Limits | None) -> str:
+        limited = own.waiting if own is not None else None
+        if limited is None and not self._max_waiting:
+            return ""
+        depth = self._depths.of(plan, await self._depths.read(wait=limited is not None))
+        if limited is not None and depth > limited:
+            return f"the limit `waiting` of the workflow `{plan.definition.id}`: the queue is too long"
+        if self._max_waiting and depth > self._max_waiting:
+            return "the limit `waiting` of this server: the queue is too long"
+        return ""
+
+
+class QueueDepths:
+    """How long the queues are, as far as it is known here."""
+
+    def __init__(self, queue: Queue, *, near: bool) -> None:
+        self._queue = queue
+        self._near = near
+        self._known: dict[str, int] = {}
+        self._read_at = -EVICT_AFTER_S
+        self._reading: asyncio.Task[None] | None = None
+
+    def of(self, plan: Plan, depths: dict[str, int]) -> int:
+        """The depth of the queues that the first nodes of an execution go to. One process has one for all nodes."""
+        wanted = depths if self._near else first_queues(plan)
+        return max((depths.get(each, 0) for each in wanted), default=0)
+
+    async def read(self, *, wait: bool) -> dict[str, int]:
+        """The depths by queue. Unless somebody waits for it, the store is asked beside the start, which goes by what
+        was known before; what is too old for that is not known."""
+        age = time.monotonic() - self._read_at
+        if self._near:
+            await self._ask()
+        elif age >= CACHE_S:
+            if self._reading is None or self._reading.done():
+                self._reading = asyncio.create_task(self._ask())
+            if wait:  # briefly: a start needs the journal alone
+                await asyncio.wait({self._reading}, timeout=CACHE_S)
+            elif age >= EVICT_AFTER_S:
+                return {}
+        return self._known
+
+    async def _ask(self) -> None:
+        try:
+            if isinstance(self._queue, ReportsDepth):
+                self._known = {each.queue: each.waiting for each in await self._queue.depths()}
+        except Exception as error:  # a queue that cannot say how long it is refuses nobody
+            log.info("a queue does not say how long it is: %s: %s", type(error).__name__, error)
+            self._known = {}
+        self._read_at = time.monotonic()
+
+
+def first_queues(plan: Plan) -> set[str]:
+    """The queues that the first nodes of an execution go to."""
+    behind = {node for each in plan.triggers for node in plan.graph.successors(each)}
+    return {plan.nodes[each].node.queue or DEFAULT for each in behind or plan.entries}
+
+
+class LimitService:
+    """Sets the start limits of workflows and API keys."""
+
+    def __init__(self, backend: Backend, limiter: Limiter, audit_log: AuditLog) -> None:
+        self.audit_log = audit_log
+        self._workflows = backend.workflows
+        self._keys = backend.keys
+        self._limits = backend.limits
+        self._clock = backend.clock
+        self._limiter = limiter
+
+    @audited("workflow.limit", "workflow", ("limits",))
+    async def limit_workflow(self, workflow: str, limits: Limits) -> Limits:
+        """Replace all limits of a workflow, from its next start on."""
+        check_limits(limits)
+        if not await self._workflows.aliases(workflow):
+            raise workflow_not_found(workflow, (), LATEST)
+        await self._put(of_workflow(workflow), limits)
+        return limits
+
+    @audited("key.limit", "id", ("limits",))
+    async def limit_key(self, id: str, limits: Limits) -> Limits:
+        """Replace all limits of a key, from its next start on."""
+        _check_key_limits(limits)
+        if await self._keys.find(id) is None:
+            raise key_not_found(id)
+        await self._put(of_key(id), limits)
+        return limits
+
+    async def limit_new_key(self, id: str, limits: Limits) -> None:
+        """Set the limits of a key before it is created, so that it never exists without them."""
+        _check_key_limits(limits)
+        if limits:
+            await self._put(of_key(id), limits)
+
+    async def _put(self, subject: str, limits: Limits) -> None:
+        await self._limits.put(subject, limits, self._clock.now())
+        self._limiter.forget()
+
+
+def _check_key_limits(limits: Limits) -> None:
+    check_limits(limits)
+    if limits.waiting is not None:
+        raise InvalidLimitsError("`waiting` limits a queue: set it for a workflow, not for a key")
 
 
 def key_document(key: ApiKey) -> dict[str, Any]:

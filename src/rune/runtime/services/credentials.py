@@ -25,7 +25,7 @@ from rune.ports.credentials import (
     fields_of,
     is_id,
 )
-from rune.runtime.services.audit_log import AuditLog, audited, current_principal
+from rune.runtime.services.access import AuditLog, audited, current_principal
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _LABEL = r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"

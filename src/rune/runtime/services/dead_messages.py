@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import msgspec
 
-from rune.decoding import MalformedDataError, decode
-from rune.ports.dead_letters import DeadLetterQueue, QueueDeadLetter
-from rune.runtime.services.audit_log import AuditLog, audited
+from rune.codec.decoding import MalformedDataError, decode
+from rune.ports.queue import DeadLetterQueue, QueueDeadLetter
+from rune.runtime.services.access import AuditLog, audited
 
 MAX_DEAD_MESSAGES = 1_000
 

@@ -7,13 +7,15 @@ import secrets
 from collections.abc import Callable, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
+from rune.core.definition.parser import NO_PINS, Pins
 from rune.core.definition.problems import INPUT_MISMATCH, Problem
 from rune.core.definition.strict_json import parse_input
 from rune.core.execution.decision import FinishExecution
 from rune.core.execution.fact import ExecutionEnded, Fact, PauseChanged, SignalReceived
 from rune.core.execution.outcome import Error
-from rune.core.execution.rerun import failed_items, from_node, kept_results, unfinished
+from rune.core.execution.rerun import failed_items, kept_results, unfinished
 from rune.core.execution.token import ROOT, Path, parse_path, path_text
 from rune.core.limits import LIMITS
 from rune.core.plan.model import Plan
@@ -27,18 +29,23 @@ from rune.ports.journal import (
     IdempotencyConflictError,
     Journal,
 )
-from rune.ports.live import RunningSnapshot
+from rune.ports.processes import RunningSnapshot
 from rune.ports.retention import RetentionResult, Rule
 from rune.ports.workflows import LATEST, ChosenVersion, chosen_by, number_of
 from rune.runtime import failpoint
 from rune.runtime.backend import Backend
-from rune.runtime.lifecycle.finisher import Finisher
+from rune.runtime.lifecycle.finisher import SIGNAL, Finisher, SignalDelivery
 from rune.runtime.lifecycle.launcher import DEFAULT_OPTIONS, Launcher, StartOptions, new_execution_id
-from rune.runtime.lifecycle.signals import SIGNAL, SignalDelivery
 from rune.runtime.live.follower import LiveFollower
 from rune.runtime.plan_cache import PlanCache
-from rune.runtime.services.audit_log import AuditLog, audited, current_principal
-from rune.runtime.services.limits import Limiter
+from rune.runtime.services.access import AuditLog, Limiter, audited, current_principal
+from rune.runtime.services.rerun_changes import (
+    UNCHANGED,
+    RerunChanges,
+    kept_by_rerun,
+    replace_payload,
+    with_parameters,
+)
 from rune.runtime.values import ExecutionNotFoundError, store_value
 
 Again = Callable[[Plan, Sequence[Fact]], set[tuple[int, Path]]]
@@ -139,7 +146,7 @@ class ExecutionService:
         execution: str | None = None,
     ) -> ExecutionRecord:
         """Start a definition that is stored nowhere but with its executions."""
-        plan = self._plans.compile_untrusted(definition)
+        plan = self._plans.compile_untrusted(definition, options.pins)
         return await self._start(plan, input, options, None, execution)
 
     async def start(
@@ -152,13 +159,16 @@ class ExecutionService:
         priority: int | None = None,
         execution: str | None = None,
     ) -> ExecutionRecord:
-        """Start a version of a stored workflow. An alias with weights gives the same version to the same key, or to the
-        same execution where there is none."""
+        """Start a version of a stored workflow; with pins the execution belongs to no version. An alias with weights
+        gives the same version to the same key, or to the same execution where there is none."""
         by = options.key or execution
         if by is None and which is not None and which != LATEST and number_of(which) is None:
             by = execution = new_execution_id()
         version = await self._workflows.find(workflow, which, by=by)
         plan = await self._plans.plan(version.hash)
+        if options.pins != NO_PINS:  # another definition, and none that is stored as a version
+            pinned = self._plans.compile_changed(plan.definition, options.pins)
+            return await self._start(pinned, input, options, priority, execution)
         chosen = ChosenVersion(version.number, LATEST) if which is None else chosen_by(which, version)
         return await self._start(plan, input, options, priority, execution, chosen)
 
@@ -214,7 +224,15 @@ class ExecutionService:
         decoded = parse_input(value)
         if decoded.problems:
             raise InvalidDocumentError(decoded.problems)
-        accepted = await self._running(execution)
+        try:
+            accepted = await self._running(execution)
+        except ExecutionEndedError as error:
+            # The client may have lost the response to its first request, which ended the execution.
+            if key is None or await self._journal.signal(execution, key) is None:
+                raise
+            raise ExecutionEndedError(
+                error.end, f"the signal under key `{key}` was delivered before"
+            ) from None
         plan = await self._plans.plan(accepted.hash)
         await self._check_signal_name(execution, plan, name, key)
         check_signal_value(plan, name, decoded.value)
@@ -307,50 +325,70 @@ class ExecutionService:
         self, execution: str, *, failed_items: bool = False, key: str | None = None
     ) -> ExecutionRecord:
         """Run again what failed, was cancelled or never ended, or only the items that failed: as a new execution."""
-        return await self._start_again(
-            execution, _failed_items if failed_items else unfinished, key, retries=True
-        )
+        return await self._start_again(execution, _failed_items if failed_items else unfinished, key)
 
-    @audited("execution.rerun", "execution", ("node", "item"))
+    @audited("execution.rerun", "execution", ("node", "item", "version"))
     async def rerun(
-        self, execution: str, node: str, *, item: str | None = None, key: str | None = None
+        self,
+        execution: str,
+        node: str,
+        *,
+        item: str | None = None,
+        key: str | None = None,
+        input: bytes | None = None,
+        parameters: bytes | None = None,
+        version: str | None = None,
+        definition: bytes | None = None,
+        pins: Pins = NO_PINS,
     ) -> ExecutionRecord:
-        """Run a node, in one item or in all, and everything behind it again: as a new execution."""
+        """Run a node, in one item or in all, and everything behind it again: as a new execution.
 
-        def choose(plan: Plan, facts: Sequence[Fact]) -> set[tuple[int, Path]]:
-            if node not in plan.index:
-                raise RequestRefusedError(f"the workflow has no node `{node}`", code="UNKNOWN_NODE")
-            inside = ROOT if item is None else parse_path(item, plan.index)
-            if inside is None:
-                raise RequestRefusedError(
-                    f"`{item}` is no item of this workflow; for example `users:5`", code="BAD_ITEM"
-                )
-            if plan.index[node] in plan.triggers:
-                return {(each, ROOT) for each in plan.triggers}
-            return from_node(plan, facts, plan.index[node], inside)
+        `input` is another payload of the node, `parameters` an object with other parameters of it, both as JSON;
+        `version` another version of the workflow, `definition` one that is not stored. Nodes that these add or change
+        run too, and so do those with `pins`.
+        """
+        old, plan, facts = await self._ended(execution)
+        changes = RerunChanges(
+            input=input, parameters=parameters, version=version, definition=definition, pins=pins
+        )
+        wanted, before = self._wanted(old, key), plan
+        if changes != UNCHANGED:
+            plan, wanted = await self._changed(plan, wanted, node, changes)
+        inside = _item_path(plan, node, item)
+        kept = kept_by_rerun(before, plan, facts, plan.index[node], inside, wanted.at)
+        if kept is None:
+            raise _nothing_to_run(execution)
+        if input is not None:
+            wanted, kept = await self._with_input(plan, wanted, kept, plan.index[node], inside, input)
+        return await self._launcher.start_again(wanted, plan, kept, await self._limiter.held(plan))
 
-        return await self._start_again(execution, choose, key, retries=False)
+    async def _start_again(self, execution: str, choose: Again, key: str | None) -> ExecutionRecord:
+        """Run chosen tokens and everything behind them again, with the idempotency keys of their first run."""
+        old, plan, facts = await self._ended(execution)
+        again = choose(plan, facts)
+        if not again:
+            raise _nothing_to_run(execution)
+        wanted = replace(self._wanted(old, key), root=old.root or old.id)
+        kept = kept_results(plan, facts, again, wanted.at)
+        return await self._launcher.start_again(wanted, plan, kept, await self._limiter.held(plan))
 
-    async def _start_again(
-        self, execution: str, choose: Again, key: str | None, *, retries: bool
-    ) -> ExecutionRecord:
+    async def _ended(self, execution: str) -> tuple[ExecutionRecord, Plan, list[Fact]]:
+        """Return an execution that has ended, with its plan and facts."""
         old = await self._accepted(execution)
         if await self._journal.end(execution) is None:
             raise RequestRefusedError(f"{execution} has not ended; cancel it first", code="NOT_ENDED")
         plan = await self._plans.plan(old.hash)
         facts = [each.fact for each in await self._journal.facts(execution) if not each.late]
         await self._accepted(execution)  # still there: nothing was removed while its facts were read
-        again = choose(plan, facts)
-        if not again:
-            raise RequestRefusedError(
-                f"{execution} has nothing of this kind to run again", code="NOTHING_TO_RUN"
-            )
-        now = self._clock.now()
-        wanted = ExecutionRecord(
+        return old, plan, facts
+
+    def _wanted(self, old: ExecutionRecord, key: str | None) -> ExecutionRecord:
+        """Return the record of an execution that runs an ended one again."""
+        return ExecutionRecord(
             id=new_execution_id(),
             workflow=old.workflow,
             hash=old.hash,
-            at=now,
+            at=self._clock.now(),
             input=old.input,
             key=key,
             labels=old.labels,
@@ -358,15 +396,50 @@ class ExecutionService:
             fake_time=old.fake_time,
             depth=old.depth,
             principal=old.principal,  # whoever chose what is run; that it is run again is in the log
-            root=(old.root or old.id) if retries else "",
             retry_of=old.id,
             needs=(old.id, *old.needs),
             version=old.version,
             alias=old.alias,
             format=FORMAT,
         )
-        held = await self._limiter.held(plan)
-        return await self._launcher.start_again(wanted, plan, kept_results(plan, facts, again, now), held)
+
+    async def _changed(
+        self, plan: Plan, wanted: ExecutionRecord, node: str, changes: RerunChanges
+    ) -> tuple[Plan, ExecutionRecord]:
+        """Return the plan of a rerun with changes. The principal is the one that chose them: credentials are granted by
+        it."""
+        wanted = replace(wanted, principal=current_principal())
+        if changes.version is not None:
+            found = await self._workflows.find(wanted.workflow, changes.version, by=wanted.id)
+            chosen = chosen_by(changes.version, found)
+            plan = await self._plans.plan(found.hash)
+            wanted = replace(wanted, version=chosen.number, alias=chosen.alias)
+        elif changes.definition is not None:
+            plan = self._plans.compile_untrusted(changes.definition)
+        if changes.parameters is not None or changes.pins != NO_PINS:
+            definition = plan.definition
+            if changes.parameters is not None:
+                definition = with_parameters(definition, node, changes.parameters)
+            plan = self._plans.compile_changed(definition, changes.pins)
+        if changes.unstored:
+            wanted = replace(wanted, version=None, alias=None)
+        return plan, replace(wanted, workflow=plan.definition.id, hash=plan.hash)
+
+    async def _with_input(
+        self, plan: Plan, wanted: ExecutionRecord, kept: list[Fact], node: int, inside: Path, input: bytes
+    ) -> tuple[ExecutionRecord, list[Fact]]:
+        """Return a rerun in which the node receives another payload."""
+        if node in plan.triggers:
+            _, problems = check_input(plan.definition, input)
+            if problems:
+                raise InvalidDocumentError(tuple(problems))
+            return replace(wanted, input=input), kept
+        if len(inside) != 2 * plan.nodes[node].depth:
+            raise RequestRefusedError(
+                f"`{plan.ids[node]}` is inside a split: name the item to edit", code="BAD_ITEM"
+            )
+        edited = await replace_payload(plan, kept, node, inside, input, wanted.input, wanted.id, self._blobs)
+        return replace(wanted, input=edited.input), edited.kept
 
     @audited("execution.collect")
     async def delete_ended(self, rules: tuple[Rule, ...]) -> RetentionResult:
@@ -414,6 +487,22 @@ class DeadLetterService:
     async def discard(self, letter: str) -> bool:
         """Settle a dead letter without trying again; False if there is none."""
         return await self._journal.resolve_dead_letter(letter, "dropped")
+
+
+def _item_path(plan: Plan, node: str, item: str | None) -> Path:
+    """Return the path of an item in which a node runs again; the root if none is named."""
+    if node not in plan.index:
+        raise RequestRefusedError(f"the workflow has no node `{node}`", code="UNKNOWN_NODE")
+    path = ROOT if item is None else parse_path(item, plan.index)
+    if path is None:
+        raise RequestRefusedError(
+            f"`{item}` is no item of this workflow; for example `users:5`", code="BAD_ITEM"
+        )
+    return path
+
+
+def _nothing_to_run(execution: str) -> RequestRefusedError:
+    return RequestRefusedError(f"{execution} has nothing of this kind to run again", code="NOTHING_TO_RUN")
 
 
 def _failed_items(plan: Plan, facts: Sequence[Fact]) -> set[tuple[int, Path]]:

@@ -20,11 +20,18 @@ from rune.errors import RuneError
 from rune.nodes.cron import next_tick
 from rune.ports.credentials import Bearer, CredentialNameTakenError, CredentialNotFoundError, NewCredential
 from rune.ports.journal import StoreUnavailableError
-from rune.ports.triggers import PathTakenError, Trigger, TriggerNotFoundError, trigger_id
-from rune.ports.workflows import LATEST, Version, WorkflowNotFoundError
+from rune.ports.workflows import (
+    LATEST,
+    PathTakenError,
+    Trigger,
+    TriggerNotFoundError,
+    Version,
+    WorkflowNotFoundError,
+    trigger_id,
+)
 from rune.runtime.backend import Backend
 from rune.runtime.plan_cache import MissingNodeTypeError, PlanCache
-from rune.runtime.services.audit_log import AuditLog, audited
+from rune.runtime.services.access import AuditLog, audited
 from rune.runtime.services.credentials import new_id
 
 log = logging.getLogger("rune.triggers")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from rune.core.definition.model import canonical
-from rune.errors import RuneError
+from rune.core.definition.model import Definition, canonical
+from rune.core.definition.parser import pinned_nodes
+from rune.core.definition.problems import PINNED, Problem
+from rune.errors import InvalidDocumentError, RuneError
 from rune.ports.clock import Clock
 from rune.ports.workflows import Expected, Version, VersionSource, WorkflowStore
 from rune.runtime.plan_cache import PlanCache
-from rune.runtime.services.audit_log import AuditLog, audited, current_principal
+from rune.runtime.services.access import AuditLog, audited, current_principal
 from rune.runtime.services.triggers import TriggerService
 
 MAX_NOTE_LENGTH = 2_000
@@ -45,6 +47,7 @@ class WorkflowService:
         if len(note) > MAX_NOTE_LENGTH:
             raise RuneError(f"a note has at most {MAX_NOTE_LENGTH:,} characters", code="BAD_NOTE")
         plan = self._plans.compile_untrusted(definition)
+        _check_unpinned(plan.definition)
         data, now = canonical(plan.definition), self._clock.now()
         await self._triggers.check(plan)
         version = await self._workflows.deploy(
@@ -88,3 +91,11 @@ class WorkflowService:
         archived = await self._workflows.archive(workflow, self._clock.now())
         await self._triggers.publish(workflow)
         return archived
+
+
+def _check_unpinned(definition: Definition) -> None:
+    """Raise InvalidDocumentError if a node is pinned: a stored workflow calls all of its nodes."""
+    message, hint = "a stored workflow has no pins", "give `pins` when it is started"
+    problems = [Problem(f"nodes[{at}].pin", PINNED, message, hint) for at in pinned_nodes(definition)]
+    if problems:
+        raise InvalidDocumentError(tuple(problems))

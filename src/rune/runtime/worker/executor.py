@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -27,24 +27,25 @@ from rune.core.execution.fact import (
     RaceWinner,
     TokenFact,
 )
-from rune.core.execution.inline_run import InlineRun
+from rune.core.execution.inline_run import InlineRun, only_successor
 from rune.core.execution.outcome import Cancelled, Error, Failure, FanOut, Outcome, Output
-from rune.core.execution.routing import decision_for_fact, error_origin
-from rune.core.execution.step import step, step_unrun
+from rune.core.execution.step import decision_for_fact, error_origin, step, step_unrun
 from rune.core.execution.token import Token, TokenPurpose, token_name
+from rune.core.plan.model import Plan
 from rune.errors import RuneError
 from rune.nodes.registry import Registry
 from rune.nodes.resources import Resources
 from rune.ports.journal import ExecutionEndedError, StoreUnavailableError, TokenEndedError
 from rune.ports.queue import Delivery
-from rune.ports.state import Applied, Claim
+from rune.ports.state import Applied, Claim, KeptToken
 from rune.runtime import failpoint
 from rune.runtime.backend import Backend
 from rune.runtime.components import EngineComponents
 from rune.runtime.instrumentation import now_ns
 from rune.runtime.live.running import ProgressCallback
 from rune.runtime.values import ExecutionClock, ExecutionData, ExecutionNotFoundError, ValueReader
-from rune.runtime.worker.evaluator import Evaluator
+from rune.runtime.worker.attempt import Evaluator
+from rune.runtime.worker.item_chunks import ItemChunks
 from rune.runtime.worker.node_runner import CredentialPolicy, NodeRunner
 from rune.telemetry.logs import LOG_CONTEXT
 
@@ -57,6 +58,15 @@ UNKNOWN_OUTCOME = Error(
     "an earlier run of this node was interrupted, and the node must not run twice",
     engine=True,
 )
+
+
+MayGoOn = Callable[[], bool]
+"""Returns whether the worker may run the successor of a token before it receives another delivery."""
+
+
+def stop_here() -> bool:
+    """The default: every successor is sent."""
+    return False
 
 
 class UnservableTokenError(RuneError):
@@ -75,6 +85,8 @@ class Executor:
         resources: Resources,
         *,
         in_place: bool = True,
+        sticky: bool = False,
+        chunk: int = 1,
         on_progress: ProgressCallback | None = None,
         evaluator: Evaluator | None = None,
     ) -> None:
@@ -104,16 +116,22 @@ class Executor:
         )
         components.running.on_progress = on_progress
         self._in_place = in_place
+        self._sticky = sticky and in_place
+        self.chunks = ItemChunks(owner, backend, components, self._runner, chunk if in_place else 1)
 
-    async def handle(self, delivery: Delivery) -> bool:
-        """Process one delivery. Return False if another worker holds the token, so that its outcome is unknown here."""
+    async def handle(
+        self, delivery: Delivery, claim: Claim | None = None, may_go_on: MayGoOn = stop_here
+    ) -> KeptToken | None:
+        """Process one delivery; `claim` is that of a token which was claimed when it was emitted. Return the successor
+        that was claimed for this worker in the same way, if `may_go_on` permitted it."""
         failpoint.hit("received")
-        data = await self._load_execution(delivery.execution, delivery.token)
-        claim = await self._claim(data, delivery.token)
+        data = await self._load_execution(delivery)
+        claim = claim or await self._claim(data, delivery.token)
+        kept: KeptToken | None = None
         if claim.verdict in ("run", "cancelled"):
             try:
                 await self._hold_lease(data, claim)
-                await self._run_and_commit(data, claim)
+                kept = await self._run_and_commit(data, claim, may_go_on)
             except ExecutionEndedError as ended:
                 await self._state.end(data.accepted.id, ended.end)
             except TokenEndedError:
@@ -122,34 +140,49 @@ class Executor:
                 self._release_lease(data, claim)
         # crash here: the queue delivers the token again, and the claim finds it done
         await self._queue.ack(delivery)
-        return claim.verdict != "held"
+        return kept
 
     async def give_back(self, delivery: Delivery, delays: Sequence[int] = ()) -> int:
         """End the lease of a delivery that was not processed; with `delays`, count an engine error. See the port."""
         return await self._state.give_back(delivery.execution, delivery.token, self._owner, delays)
 
-    async def _run_and_commit(self, data: ExecutionData, claim: Claim) -> None:
+    async def _run_and_commit(
+        self, data: ExecutionData, claim: Claim, may_go_on: MayGoOn
+    ) -> KeptToken | None:
         # crash here: the lease expires and the scheduler sends the token again
         failpoint.hit("claimed")
         if claim.again and await self._apply_stored_outcome(data, claim):
-            return
+            return None
         run, timeline = await self._run(data, claim)
         # crash here: an effect ran but no result is recorded; this is the only window in which it can run again
         failpoint.hit("ran")
         if await self._lease_lost(data, run, claim):
-            return
+            return None
         decisions = await self._record(data, run, claim)
         self._report(data, run, decisions, timeline, claim)
         # crash here: the next claim finds the recorded result and applies it; nothing runs again
         failpoint.hit("journaled")
         await self._cancel_children(data, decisions[0], claim)
-        await self._apply_and_send(data, run, decisions)
+        successor = None
+        if self._sticky and decisions is run.decisions and may_go_on():
+            successor = self._successor(data.plan, decisions, claim)
+        return await self._apply_and_send(data, run, decisions, successor)
 
-    async def _load_execution(self, execution: str, token: Token) -> ExecutionData:
+    def _successor(self, plan: Plan, decisions: list[Decision], claim: Claim) -> int | None:
+        """Return the node with effects behind the run if it is the only one and of the same queue. A pure one is
+        behind it only if the run has reached its bound."""
+        node = only_successor(decisions)
+        if node is None or plan.nodes[node].pure:
+            return None
+        same_queue = plan.nodes[node].node.queue == plan.nodes[claim.token.node].node.queue
+        return node if same_queue else None
+
+    async def _load_execution(self, delivery: Delivery) -> ExecutionData:
+        execution, token = delivery.execution, delivery.token
         context: list[Any] = [self._owner, execution, (), token]
         LOG_CONTEXT.set(context)
         try:
-            data = await self._data_cache.get(execution)
+            data = await self._data_cache.get(execution, delivery.accepted)
         except ExecutionNotFoundError as unknown:
             raise UnservableTokenError(unknown.message, code=unknown.code) from None
         if not 0 <= token.node < len(data.plan.nodes):
@@ -368,11 +401,19 @@ class Executor:
         if failed and not resumed_by_child and data.plan.nodes[token.node].type.launches:
             await self._children.abandon(data, token, claim.now)
 
-    async def _apply_and_send(self, data: ExecutionData, run: InlineRun, decisions: list[Decision]) -> None:
-        """Apply the decisions to the state, send the emitted tokens, and finish the execution if this ended it."""
+    async def _apply_and_send(
+        self, data: ExecutionData, run: InlineRun, decisions: list[Decision], successor: int | None = None
+    ) -> KeptToken | None:
+        """Apply the decisions to the state, send the emitted tokens, and finish the execution if this ended it. Return
+        the `successor` if the state has claimed it instead of emitting it."""
         execution = data.accepted.id
-        applied: Applied = await self._state.apply(execution, decisions)
-        # crash here: the emitted tokens are in the state; the scheduler sends those that no worker claims
+        applied: Applied
+        if successor is None:
+            applied = await self._state.apply(execution, decisions)
+        else:
+            applied = await self._state.apply_and_claim(execution, decisions, successor, self._owner)
+        # crash here: the emitted tokens are in the state; the scheduler sends those that no worker claims, and a kept
+        # one when its lease expires
         failpoint.hit("applied")
         remaining = run.remaining(applied.emitted) if applied.emitted else []
         if remaining:
@@ -380,6 +421,7 @@ class Executor:
         failpoint.hit("sent")
         if applied.finish is not None:
             await self._finisher.finish(execution, applied.finish, max(applied.now, decisions[-1].at))
+        return applied.kept
 
     async def _apply_stored_outcome(self, data: ExecutionData, claim: Claim) -> bool:
         """Apply the outcome that an earlier or faster holder recorded. Return False if there is none."""

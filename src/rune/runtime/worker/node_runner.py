@@ -1,6 +1,7 @@
 """Runs the node of a token: resolves its parameters, enforces timeout and lease, turns every ending into an outcome.
 
 Also decides which credentials an execution may use, each time one is resolved, and reports progress while a node runs.
+A pinned node is not called: its run returns the output that the definition gives.
 """
 
 from __future__ import annotations
@@ -15,20 +16,20 @@ from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any
 
-from rune.core.execution.outcome import Error, Failure, Outcome
-from rune.core.execution.token import Token, token_name
+from rune.core.execution.outcome import Error, Failure, FanOut, Outcome, Output
+from rune.core.execution.token import Token, idempotency_key, token_name
 from rune.core.expr import Meter
 from rune.core.expr.budget import METER
 from rune.core.permissions import permits
 from rune.core.plan.model import NodePlan, Plan
-from rune.errors import RuneError
-from rune.ids import idempotency_key
+from rune.errors import LimitExceededError, RuneError
 from rune.nodes.attempt_log import AttemptLog
 from rune.nodes.base import NodeCall, RunnableType, failure_of
 from rune.nodes.credentials import CredentialResolver
 from rune.nodes.redaction import NAMES_ONLY, SECRETS_IN_USE
 from rune.nodes.registry import Registry, execute, execute_async, typed
 from rune.nodes.resources import Resources
+from rune.nodes.schema import Model
 from rune.ports.credentials import Credential, CredentialDeniedError, CredentialGrants
 from rune.ports.journal import ExecutionRecord
 from rune.ports.state import Claim
@@ -37,9 +38,7 @@ from rune.runtime.instrumentation import Instrumentation
 from rune.runtime.lifecycle.children import Children
 from rune.runtime.live.running import ProgressCallback, RunningNodes
 from rune.runtime.values import ExecutionData, ValueNotLoaded, ValueReader
-from rune.runtime.worker.attempt_logs import AttemptLogs
-from rune.runtime.worker.evaluator import Evaluator, NeedsThread
-from rune.runtime.worker.leases import Leases
+from rune.runtime.worker.attempt import AttemptLogs, Evaluator, Leases, NeedsThread
 
 MAX_PREPARED_PLANS = 256
 REPORT_INTERVAL_S = 0.1  # between two progress reports of one run
@@ -85,7 +84,8 @@ class NodeRunner:
         prepared = nodes[index]
         if prepared is None:
             node = plan.nodes[index]
-            prepared = nodes[index] = PreparedNode(node, self._registry[node.node.type])
+            kind = pinned_kind(node) if node.node.pin is not None else self._registry[node.node.type]
+            prepared = nodes[index] = PreparedNode(node, kind)
         return prepared
 
     def run(
@@ -100,6 +100,27 @@ class NodeRunner:
         if prepared.reports:
             return self._run_logged(prepared, data, reader, token, claim)
         return self._run(prepared, data, reader, token, claim, None)
+
+    def run_pure(
+        self, data: ExecutionData, reader: ValueReader, token: Token, claim: Claim
+    ) -> Outcome | None:
+        """Run a pure node at once; None if it has to be run by `run`, because it logs or needs a thread. Raise
+        ValueNotLoaded for a value that is not in memory."""
+        try:
+            prepared = self._prepare(data.plan, token.node)
+        except RuneError:
+            return None
+        if prepared.reports or not prepared.node.pure:
+            return None
+        meter = self._evaluator.inline()
+        allowance = meter.left
+        try:
+            outcome = self._resolve(prepared, data, reader, token, claim, None, meter)
+        except NeedsThread:
+            return None
+        if meter.left < allowance:
+            self._evaluator.settle(meter, allowance)
+        return None if isinstance(outcome, NodeCall) else outcome
 
     async def _run_logged(
         self, prepared: PreparedNode, data: ExecutionData, reader: ValueReader, token: Token, claim: Claim
@@ -393,3 +414,24 @@ def as_text(progress: float | str) -> str:
     if not math.isfinite(progress):
         return ""
     return f"{min(max(progress, 0.0), 1.0):.0%}"
+
+
+class Parameters(Model, kw_only=True, frozen=True):
+    """A pinned node takes none: those of its type are not resolved."""
+
+
+def pinned_kind(node: NodePlan) -> RunnableType:
+    """Return the type that runs in place of the type of a pinned node."""
+    pin = node.node.pin
+    assert pin is not None
+    output, outlet = pin.output, pin.outlet
+
+    def fan_out(call: NodeCall[Any]) -> Outcome:
+        if len(output) > call.limits.items:
+            raise LimitExceededError("items of a split", call.limits.items, len(output))
+        return FanOut(len(output), output)
+
+    def give(call: NodeCall[Any]) -> Outcome:
+        return Output(output, outlet)
+
+    return RunnableType(node.type, Parameters, fan_out if node.fans_out else give, builds=False)

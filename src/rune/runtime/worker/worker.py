@@ -1,7 +1,13 @@
-"""The worker: a fixed number of slots, each of which receives a delivery and passes it to the executor.
+"""The worker: slots that each receive a delivery and pass it to the executor. Their number grows with the load, up to a
+limit.
 
 A delivery that cannot be processed is requeued, retried with growing delays, or dead-lettered. It never hangs: an
 execution whose token keeps failing ends as failed.
+
+Items of fan-outs fill every slot; each turn of the event loop and each commit then takes as long as all of them
+together, and a single token of another execution waits for several such turns. While other executions are active and
+turns are long, fewer items run at once (`FairShare`). Items that run alone, or that only wait for I/O and so cause no
+long turns, get every slot.
 """
 
 from __future__ import annotations
@@ -9,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter, deque
 from contextlib import suppress
 
 from rune.core.execution.decision import FinishExecution
@@ -17,11 +24,11 @@ from rune.errors import RuneError
 from rune.ports.journal import NewerFormatError, StoreUnavailableError
 from rune.ports.processes import ProcessRegistry
 from rune.ports.queue import Delivery
+from rune.ports.state import Claim, KeptToken
 from rune.runtime.backend import Backend
 from rune.runtime.lifecycle.finisher import Finisher
 from rune.runtime.plan_cache import MissingNodeTypeError
-from rune.runtime.worker.executor import Executor, UnservableTokenError
-from rune.runtime.worker.fair_share import FairShare
+from rune.runtime.worker.executor import Executor, MayGoOn, UnservableTokenError
 from rune.telemetry.logs import LOG_CONTEXT, NO_CONTEXT
 
 log = logging.getLogger("rune.worker")
@@ -30,7 +37,14 @@ STORE_RETRY_DELAY_S = 0.5
 ERROR_DELAY_S = 1.0  # until another worker, which has the node type or a newer version, may receive the token
 REDELIVERY_DELAYS_S = (5.0, 25.0, 125.0)
 MISSING_TYPE_TIMEOUT_S = 60.0
+MAX_TURN_S = 0.25  # how long a delivery may keep its slot for successors while no other slot is free
 MAX_TRACKED_TYPES = 10_000
+FIRST_SLOTS = 16  # served from the beginning; a worker that runs little does not pay for the others
+
+LONG_TURN_S = 0.0005
+MIN_ITEMS = 4
+MEASURE_INTERVAL_S = 0.005
+OTHERS_ACTIVE_S = 5.0  # how long another execution counts as active after its last token
 
 
 class Worker:
@@ -47,6 +61,8 @@ class Worker:
         self._share = FairShare(slots)
         self._idle = asyncio.Event()
         self._busy = 0
+        self._served = 0
+        self._group: asyncio.TaskGroup | None = None
         self._stopping = False
 
     @property
@@ -55,11 +71,17 @@ class Worker:
         return self._busy
 
     async def run(self) -> None:
-        """Serve all slots until cancelled."""
+        """Serve the slots until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for _ in range(self._slots):
-                group.create_task(self._serve_slot())
+            self._group = group
+            self._serve_slots(min(FIRST_SLOTS, self._slots))
             group.create_task(self._share.run())
+
+    def _serve_slots(self, count: int) -> None:
+        assert self._group is not None, "the worker runs"
+        self._served += count
+        for _ in range(count):
+            self._group.create_task(self._serve_slot())
 
     def _is_stopping(self) -> bool:
         return self._stopping
@@ -74,6 +96,8 @@ class Worker:
                     await self._queue.requeue(delivery)
                 return
             self._busy += 1
+            if self._busy == self._served < self._slots:
+                self._serve_slots(min(self._served, self._slots - self._served))
             try:
                 await self._handle_fairly(delivery)
             except Exception:
@@ -95,13 +119,43 @@ class Worker:
             return
         await self._share.acquire(delivery.execution)
         try:
-            await self._handle(delivery)
+            await self._handle_item(delivery)
         finally:
             self._share.release(delivery.execution)
 
-    async def _handle(self, delivery: Delivery) -> None:
+    async def _handle_item(self, delivery: Delivery) -> None:
+        """Handle an item; if its nodes are pure, together with others that the queue has at hand."""
+        chunks = self._executor.chunks
+        limit = chunks.limit(delivery, crowded=self._share.crowded(time.monotonic()))
+        more: list[Delivery] = []
+        if limit > 1 and not self._stopping:
+            with suppress(StoreUnavailableError):
+                more = await self._queue.receive_more(delivery, limit - 1)
+        if not more:
+            await self._handle(delivery)
+            return
+        alone = await chunks.handle([delivery, *more])
+        if alone:
+            await asyncio.gather(*(self._handle(*each) for each in alone))
+
+    async def _handle(self, delivery: Delivery, claim: Claim | None = None) -> None:
+        """Handle a delivery, and then each successor that was kept for this worker."""
+        began = time.monotonic()
+
+        def may_go_on() -> bool:
+            free = self._busy < self._slots or time.monotonic() - began < MAX_TURN_S
+            return free and not self._stopping
+
+        kept = await self._handle_token(delivery, claim, may_go_on)
+        while kept is not None:
+            following = Delivery(delivery.execution, kept.claim.token, kept.tag)
+            kept = await self._handle_token(following, kept.claim, may_go_on)
+
+    async def _handle_token(
+        self, delivery: Delivery, claim: Claim | None, may_go_on: MayGoOn
+    ) -> KeptToken | None:
         try:
-            await self._executor.handle(delivery)
+            return await self._executor.handle(delivery, claim, may_go_on)
         except StoreUnavailableError as error:
             log.warning("store unavailable, holding work: %s", error.message)
             with suppress(Exception):
@@ -117,6 +171,7 @@ class Worker:
             await self._dead_letter(delivery, error.code, error.message)
         except Exception as error:
             await self._handle_engine_error(delivery, error)
+        return None
 
     async def _requeue(self, delivery: Delivery, delay: float) -> None:
         """Return a delivery to the queue. While the queue is unavailable the worker keeps it and retries."""
@@ -228,3 +283,77 @@ class MissingTypeTracker:
         if len(self._since) >= MAX_TRACKED_TYPES:
             self._since.clear()
         return now - self._since.setdefault(key, now) >= MISSING_TYPE_TIMEOUT_S
+
+
+class FairShare:
+    """A semaphore for fan-out items whose limit follows the measured length of the event loop's turns."""
+
+    def __init__(self, slots: int) -> None:
+        self._slots = slots
+        self.limit = slots
+        self._items = 0
+        self._per_execution: Counter[str] = Counter()
+        self._others_until = 0.0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def note_other(self, execution: str, now: float) -> None:
+        """Note a token that is no item. It counts only while items of a different execution run."""
+        if self._per_execution and execution not in self._per_execution:
+            self._others_until = now + OTHERS_ACTIVE_S
+
+    def crowded(self, now: float) -> bool:
+        """Return whether tokens of other executions were received in the last seconds."""
+        return now < self._others_until
+
+    async def acquire(self, execution: str) -> None:
+        self._per_execution[execution] += 1
+        if self._items < self.limit:
+            self._items += 1
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if waiter.done() and not waiter.cancelled():
+                self.release(execution)
+            else:
+                self._forget(execution)
+            raise
+
+    def release(self, execution: str) -> None:
+        self._items -= 1
+        self._forget(execution)
+        self._admit_waiting()
+
+    def _forget(self, execution: str) -> None:
+        self._per_execution[execution] -= 1
+        if not self._per_execution[execution]:
+            del self._per_execution[execution]
+
+    def adjust(self, turn: float, now: float) -> None:
+        """Adapt the limit to a turn of the event loop that took this many seconds."""
+        if now >= self._others_until:
+            self.limit = self._slots
+        elif turn > LONG_TURN_S:
+            self.limit = max(MIN_ITEMS, min(self.limit, self._items) * 3 // 4)
+        else:
+            self.limit = min(self._slots, self.limit + 1 + self.limit // 8)
+        self._admit_waiting()
+
+    def _admit_waiting(self) -> None:
+        while self._items < self.limit and self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                self._items += 1
+                waiter.set_result(None)
+
+    async def run(self) -> None:
+        """Measure the event loop's turns and adjust the limit until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            await asyncio.sleep(MEASURE_INTERVAL_S)
+            if self._items:
+                now = loop.time()
+                self.adjust(now - began - MEASURE_INTERVAL_S, now)

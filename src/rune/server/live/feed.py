@@ -22,7 +22,7 @@ from rune.core.execution.token import path_text
 from rune.core.plan.model import Plan
 from rune.errors import RuneError
 from rune.ports.journal import StoredFact
-from rune.ports.live import LoggedLine, RunningNode
+from rune.ports.processes import LoggedLine, RunningNode
 from rune.ports.queries import Event
 from rune.runtime.engine import Engine
 from rune.runtime.queries.history import STATUS, History
@@ -190,6 +190,7 @@ class ExecutionFeed:
                 self._append(self._history.beginning)
                 self.wake()
             async for stored in self._reader.fact_batches(self.execution, self._seen, size=BATCH_SIZE):
+                await self._history.load_claims(stored)
                 for each in stored:
                     self._add(each)
                 self.wake()
@@ -286,6 +287,7 @@ class ChangeNotifier:
         self._reader = reader
         self._polls: dict[object, Poll] = {}
         self._closings: dict[object, Callable[[], None]] = {}
+        self._joined: set[object] = set()  # not polled yet
         self._needed = asyncio.Event()
         self._change: int | None = None
         self._woken = asyncio.Event()
@@ -293,14 +295,16 @@ class ChangeNotifier:
         self.subscriber_count = 0  # of all feeds together
 
     def join(self, feed: object, poll: Poll, on_close: Callable[[], None]) -> None:
-        """Call `poll` whenever the store has changed, `on_close` when the server shuts down."""
+        """Call `poll` soon, then whenever the store has changed; `on_close` when the server shuts down."""
         self._polls[feed] = poll
         self._closings[feed] = on_close
+        self._joined.add(feed)
         self._needed.set()
 
     def leave(self, feed: object) -> None:
         self._polls.pop(feed, None)
         self._closings.pop(feed, None)
+        self._joined.discard(feed)
         if not self._polls:
             self._needed.clear()
 
@@ -346,12 +350,14 @@ class ChangeNotifier:
 
     async def _poll_feeds(self) -> None:
         change = await self._reader.version()
-        if change == self._change:
-            return
-        for feed, poll in list(self._polls.items()):
+        # A feed that joined is polled without a change as well: its first poll finds what the later ones compare with.
+        due = self._joined if change == self._change else self._polls
+        for feed, poll in [(each, self._polls[each]) for each in due if each in self._polls]:
+            self._joined.discard(feed)
             try:
                 await poll()
             except RuneError:
+                self._joined.add(feed)
                 raise
             except Exception:
                 # One feed that fails, for example because its execution was removed, must not stop the others.
@@ -400,6 +406,19 @@ class StreamSlots:
                 del self._by_principal[principal]
 
 
+class PendingEnd:
+    """The end of an execution that a caller waits for."""
+
+    def __init__(self, future: asyncio.Future[ExecutionEnded], notifier: ChangeNotifier) -> None:
+        self._future = future
+        self._notifier = notifier
+
+    async def wait(self, seconds: float) -> None:
+        """Wait until the execution has ended, the time is over, or the server shuts down."""
+        if not self._notifier.closed:
+            await asyncio.wait({self._future}, timeout=seconds)
+
+
 class FeedRegistry:
     """Feeds by execution, opened for the first subscriber and closed after the last."""
 
@@ -408,6 +427,8 @@ class FeedRegistry:
     ) -> None:
         self._backend = engine.backend
         self._live = engine.live
+        self._waiters = engine.completion_waiters
+        self._awaited: set[asyncio.Future[ExecutionEnded]] = set()
         self.slots = slots
         self._reader = reader
         self._notifier = notifier
@@ -416,7 +437,7 @@ class FeedRegistry:
         self.backlogs = asyncio.Semaphore(MAX_BACKLOG_READS)
 
     def is_open(self, execution: str) -> bool:
-        """Whether a client follows the execution, or waits for its end."""
+        """Whether a client follows the execution."""
         return execution in self._open
 
     @property
@@ -427,10 +448,7 @@ class FeedRegistry:
     @asynccontextmanager
     async def subscribe(self, execution: str) -> AsyncIterator[ExecutionFeed]:
         """Provide the feed of an execution during the block."""
-        if self._subscribers >= MAX_SUBSCRIBERS:
-            raise ApiError(f"the server already has {MAX_SUBSCRIBERS:,} subscribers", code="TOO_MANY_WATCH")
-        self._subscribers += 1
-        self._notifier.subscriber_count = self._subscribers
+        self._add_subscriber()
         try:
             feed = await self._acquire(execution)
             try:
@@ -439,8 +457,17 @@ class FeedRegistry:
             finally:
                 self._release(feed)
         finally:
-            self._subscribers -= 1
-            self._notifier.subscriber_count = self._subscribers
+            self._remove_subscriber()
+
+    def _add_subscriber(self) -> None:
+        if self._subscribers >= MAX_SUBSCRIBERS:
+            raise ApiError(f"the server already has {MAX_SUBSCRIBERS:,} subscribers", code="TOO_MANY_WATCH")
+        self._subscribers += 1
+        self._notifier.subscriber_count = self._subscribers
+
+    def _remove_subscriber(self) -> None:
+        self._subscribers -= 1
+        self._notifier.subscriber_count = self._subscribers
 
     async def _acquire(self, execution: str) -> ExecutionFeed:
         if execution not in self._open:
@@ -476,21 +503,24 @@ class FeedRegistry:
             del self._open[feed.execution]
             self._notifier.leave(feed)
 
-    async def until_end(self, execution: str, seconds: float) -> bool:
-        """Wait for the end of an execution, at most so many seconds. Return whether it has ended."""
-        changed = asyncio.Event()
-        async with self.subscribe(execution) as feed:
-            feed.waiting.add(changed)
-            try:
-                async with asyncio.timeout(seconds):
-                    while not feed.ended and not self.closed:
-                        changed.clear()
-                        await changed.wait()
-            except TimeoutError:
-                pass
-            finally:
-                feed.waiting.discard(changed)
-            return feed.ended
+    @contextmanager
+    def awaiting(self, execution: str) -> Iterator[PendingEnd]:
+        """Listen for the end of an execution during the block, from its beginning on: an end that is recorded after the
+        caller has looked for it is not missed."""
+        self._add_subscriber()
+        future = self._waiters.wait_for(execution)
+        self._awaited.add(future)
+        try:
+            yield PendingEnd(future, self._notifier)
+        finally:
+            self._awaited.discard(future)
+            self._waiters.forget(execution, future)
+            self._remove_subscriber()
+
+    def close(self) -> None:
+        """Stop waiting for ends."""
+        for each in list(self._awaited):
+            each.cancel()
 
 
 class Subscription(ABC):

@@ -15,7 +15,7 @@ import msgspec
 
 from rune.core.execution.fact import AttemptFailed, Fact, NodeResult, NodeSuspended
 from rune.core.execution.token import Path
-from rune.ports.live import LoggedLine, RunningNode
+from rune.ports.processes import LoggedLine, RunningNode
 from rune.ports.queries import Frame
 from rune.runtime.queries.history import History
 from rune.server.schemas import View, moment

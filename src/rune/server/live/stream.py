@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from rune.errors import RuneError
-from rune.server.auth import StillValid, authorize_route, hold_authorized
+from rune.server.access.auth import StillValid, authorize_route, hold_authorized
 from rune.server.live.feed import (
     MAX_CHUNK_EVENTS,
     EncodedEvent,
@@ -21,6 +21,7 @@ from rune.server.live.feed import (
     sse,
 )
 from rune.server.live.now import sse_now
+from rune.server.responses import problem_document, problem_response
 
 HEARTBEAT_S = 15.0
 STALL_TIMEOUT_S = 30.0  # a client that receives nothing for this long is disconnected
@@ -236,7 +237,7 @@ async def serve_socket(
         return
     except RuneError as error:
         if socket.client_state is WebSocketState.CONNECTING:
-            await socket.close(4429 if error.code == "TOO_MANY_WATCH" else 4404, error.code)
+            await socket.send_denial_response(problem_response(problem_document(error)))
 
 
 async def _send_events(socket: WebSocket, subscriber: EventSubscription, still: StillValid | None) -> None:

@@ -10,11 +10,19 @@ from pydantic import BeforeValidator, Field
 from starlette.responses import Response
 
 from rune.ports.workflows import LATEST, Alias, workflow_not_found
-from rune.server.auth import requires
+from rune.server.access.auth import requires
 from rune.server.context import ServerContext
-from rune.server.parameters import AliasName, IfMatch, IfNoneMatch, WorkflowId
 from rune.server.responses import Reply, documented, etag, expected
-from rune.server.routing import JsonBody, Server, example, resource
+from rune.server.routing import (
+    AliasName,
+    IfMatch,
+    IfNoneMatch,
+    JsonBody,
+    Server,
+    WorkflowId,
+    example,
+    resource,
+)
 from rune.server.schemas import View
 
 aliases = resource("workflows")

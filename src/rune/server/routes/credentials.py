@@ -9,10 +9,9 @@ from pydantic import Field
 from starlette.responses import Response
 
 from rune.ports.credentials import CredentialNotFoundError, described_types
-from rune.server.auth import requires
-from rune.server.parameters import CredentialName
+from rune.server.access.auth import requires
 from rune.server.responses import Reply, documented, no_content
-from rune.server.routing import PREFIX, JsonBody, Server, example, resource
+from rune.server.routing import PREFIX, CredentialName, JsonBody, Server, example, resource
 from rune.server.schemas import CredentialView, View, credential_view
 
 credentials = resource("credentials")

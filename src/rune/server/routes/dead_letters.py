@@ -10,12 +10,21 @@ from starlette.responses import Response
 
 from rune.core.permissions import Principal
 from rune.runtime.services.dead_messages import DeadMessage
-from rune.server.auth import dead_letter_not_found, requires
+from rune.server.access.auth import dead_letter_not_found, requires
 from rune.server.context import ServerContext
-from rune.server.parameters import LetterId, MessageId
 from rune.server.responses import Reply, documented, no_content
-from rune.server.routes.executions import accepted_reply
-from rune.server.routing import Caller, Limit, Page, QueryModel, Server, check_cursor, resource
+from rune.server.routes.executions.executions import accepted_reply
+from rune.server.routing import (
+    Caller,
+    LetterId,
+    Limit,
+    MessageId,
+    Page,
+    QueryModel,
+    Server,
+    check_cursor,
+    resource,
+)
 from rune.server.schemas import (
     DeadMessageDetail,
     DeadMessageList,

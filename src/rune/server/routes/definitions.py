@@ -14,18 +14,31 @@ from rune.core.definition.model import Definition
 from rune.core.definition.problems import Problem
 from rune.core.execution.token import parse_path
 from rune.core.node_type import Catalogue
-from rune.draw.drawing import Drawing, draw_stored
-from rune.draw.layout import Direction, Layout, Point, Style, lay_out, port_offsets, port_position
+from rune.documents.draw.drawing import Drawing, draw_stored
+from rune.documents.draw.layout import Direction, Layout, Point, Style, lay_out, port_offsets, port_position
 from rune.errors import RuneError
 from rune.runtime.plan_cache import DefinitionNotFoundError
-from rune.runtime.queries.preview import MAX_PREVIEW_BYTES, Mode, preview
+from rune.runtime.queries.node_input import MAX_PREVIEW_BYTES, Mode, preview
 from rune.runtime.values import ExecutionNotFoundError
-from rune.server.auth import requires
+from rune.server.access.auth import requires
 from rune.server.context import ServerContext
-from rune.server.parameters import BlobKey, DefinitionHash, ExecutionId, Id, IfNoneMatch
 from rune.server.responses import ApiError, Reply, documented, etag, not_changed
-from rune.server.routing import Caller, JsonBody, QueryModel, Server, example, resource
+from rune.server.routing import (
+    BlobKey,
+    Caller,
+    DefinitionHash,
+    ExecutionId,
+    Id,
+    IfNoneMatch,
+    JsonBody,
+    QueryModel,
+    Range,
+    Server,
+    example,
+    resource,
+)
 from rune.server.schemas import View
+from rune.server.views.value_parts import PartQuery, bytes_reply, value_reply
 
 definitions = resource("definitions")
 
@@ -80,7 +93,8 @@ class LayoutView(View, frozen=True, kw_only=True):
     frames: dict[str, FramePlace]
 
 
-MAX_INLINE_BYTES = 8 * 1024  # larger definitions are laid out in a thread
+MAX_INLINE_BYTES = 8 * 1024  # larger definitions are laid out in a thread, and their layouts kept
+MAX_KEPT_LAYOUT_BYTES = 8 * 1024 * 1024
 
 
 class BlobNotFoundError(RuneError):
@@ -130,20 +144,25 @@ async def get_layout(
     data = await server.reader.definition(hash)
     if data is None:
         raise DefinitionNotFoundError(f"no definition has the hash {hash}")
-    view = await _lay_out(server, data, query)
-    return Reply(view, headers={"ETag": tag, "Cache-Control": IMMUTABLE})
+    return Reply(await _lay_out(server, data, query, tag), headers={"ETag": tag, "Cache-Control": IMMUTABLE})
 
 
-async def _lay_out(server: ServerContext, data: bytes, query: LayoutQuery) -> LayoutView:
+async def _lay_out(server: ServerContext, data: bytes, query: LayoutQuery, tag: str) -> bytes:
     catalogue: Catalogue = server.engine.plans.catalogue
 
-    def work() -> LayoutView:
-        return layout_view(draw_stored(_DECODER.decode(data), catalogue), query)
+    def work() -> bytes:
+        view = layout_view(draw_stored(_DECODER.decode(data), catalogue), query)
+        return bytes(Reply(view).body)
 
     if len(data) <= MAX_INLINE_BYTES:
         return work()
     async with server.parsing:
-        return await asyncio.to_thread(work)
+        # Requests that waited find the layout of the first one.
+        found = server.layouts.pop(tag, b"") or await asyncio.to_thread(work)
+    server.layouts[tag] = found
+    while sum(map(len, server.layouts.values())) > MAX_KEPT_LAYOUT_BYTES:
+        server.layouts.popitem(last=False)
+    return found
 
 
 def layout_view(drawing: Drawing, query: LayoutQuery) -> LayoutView:
@@ -265,17 +284,32 @@ async def preview_expression(
     summary="Get a blob of an execution",
     dependencies=[requires("view")],
     response_class=Response,
-    responses={200: {"content": {"application/octet-stream": {"schema": {}}}}},
+    responses={
+        200: {"content": {"application/octet-stream": {"schema": {}}, "application/json": {"schema": {}}}},
+        206: {
+            "description": "The requested range.",
+            "content": {"application/octet-stream": {"schema": {}}},
+        },
+        416: {"description": "The range begins behind the end of the blob."},
+    },
 )
 async def get_blob(
     execution: ExecutionId,
     key: BlobKey,
+    query: Annotated[PartQuery, Query()],
     server: Server,
+    range: Range = None,
 ) -> Response:
-    """Blobs hold values that are too large for the journal."""
+    """Blobs hold values that are too large for the journal. With `Range` one range of bytes; with `pointer`, `depth`,
+    `offset` or `limit` a part of a JSON value, as a `ValuePart`; with `find` matches in it, as `ValueMatches`."""
     accepted = await server.reader.accepted(execution)
-    data = await server.engine.backend.blob.get(f"{accepted.id}/{key}")
-    if data is None:
-        raise BlobNotFoundError(f"{accepted.id} has no blob `{key[:120]}`")
-    headers = {"X-Content-Type-Options": "nosniff", "Cache-Control": IMMUTABLE}
-    return Response(data, headers=headers, media_type="application/octet-stream")
+
+    async def load() -> bytes:
+        data = await server.engine.backend.blob.get(f"{accepted.id}/{key}")
+        if data is None:
+            raise BlobNotFoundError(f"{accepted.id} has no blob `{key[:120]}`")
+        return data
+
+    if query.wanted:
+        return await value_reply(await server.values.get((accepted.id, "blob", key), load), query)
+    return bytes_reply(await load(), range, {"X-Content-Type-Options": "nosniff", "Cache-Control": IMMUTABLE})

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 from fastapi import APIRouter
 from starlette.responses import Response
 
@@ -18,13 +19,12 @@ from rune.nodes.registry import UnknownNodeTypeError, describe, described
 from rune.ports.inspection import QueueDepth, ReportsDepth
 from rune.ports.processes import ProcessInfo
 from rune.runtime.clock import iso
-from rune.runtime.maintenance.heartbeat import build_id
-from rune.server.auth import requires
+from rune.runtime.maintenance.keepalive import build_id
+from rune.server.access.auth import requires
 from rune.server.context import ServerContext
 from rune.server.health import HEALTH
-from rune.server.parameters import ExecutionId, NodeType
-from rune.server.responses import Reply
-from rune.server.routing import Server, resource
+from rune.server.responses import Reply, documented
+from rune.server.routing import ExecutionId, NodeType, Server, WorkerId, resource
 from rune.server.schemas import View, moment
 
 system = resource("system")
@@ -35,7 +35,8 @@ nodetypes = resource("node types")
 
 
 class WorkerView(View, frozen=True, kw_only=True):
-    """A process and its roles. Only a `worker` runs nodes and has slots."""
+    """A process and its roles. Only a `worker` runs nodes and has slots. A process that is not `ready` receives no more
+    work: it is `draining` while it still runs nodes, then `drained`."""
 
     id: str
     host: str
@@ -50,6 +51,14 @@ class WorkerView(View, frozen=True, kw_only=True):
     busy: int
     slots: int
     ready: bool
+    state: Literal["ready", "draining", "drained"]
+
+
+class WorkerRequest(View, frozen=True, kw_only=True):
+    """What a worker was asked to do. `GET /workers` tells whether it has done so."""
+
+    id: str
+    draining: bool
 
 
 class WorkerList(View, frozen=True, kw_only=True):
@@ -114,7 +123,7 @@ def _this_process(server: ServerContext) -> ProcessInfo:
         types=tuple(sorted(server.engine.registry.catalogue)),
         slots=server.slots,
         busy=server.engine.busy,
-        draining=not server.probe.ready,
+        draining=server.engine.draining or not server.probe.ready,
     )
 
 
@@ -133,7 +142,37 @@ def _worker(member: ProcessInfo) -> WorkerView:
         busy=member.busy,
         slots=member.slots if "worker" in member.roles else 0,
         ready=not member.draining,
+        state="ready" if not member.draining else "draining" if member.busy else "drained",
     )
+
+
+@system.post(
+    "/workers/{worker}/drain",
+    summary="Drain a worker",
+    dependencies=[requires("admin")],
+    status_code=202,
+    response_model=WorkerRequest,
+    responses=documented({409: "The process runs no nodes."}),
+)
+async def drain_worker(worker: WorkerId, server: Server) -> Response:
+    """The worker receives no more work, finishes what it holds, and then stays idle until it is resumed or stopped. It
+    receives the request with its next heartbeat."""
+    await server.services.workers.drain(worker)
+    return Reply(WorkerRequest(id=worker, draining=True), 202)
+
+
+@system.post(
+    "/workers/{worker}/resume",
+    summary="Let a drained worker receive work again",
+    dependencies=[requires("admin")],
+    status_code=202,
+    response_model=WorkerRequest,
+    responses=documented({409: "The process runs no nodes."}),
+)
+async def resume_worker(worker: WorkerId, server: Server) -> Response:
+    """The worker receives the request with its next heartbeat."""
+    await server.services.workers.resume(worker)
+    return Reply(WorkerRequest(id=worker, draining=False), 202)
 
 
 @system.get(
@@ -179,6 +218,65 @@ async def list_execution_timers(execution: ExecutionId, server: Server) -> Respo
     timed = [(each.due, each) for each in explain(plan, state) if each.due is not None]
     found = [each for _, each in sorted(timed, key=lambda pair: pair[0])]
     return Reply(TimerList(execution_id=id, timers=found))
+
+
+class SettingView(View, frozen=True, kw_only=True):
+    """A setting in effect. A secret has `true` as value if it is set."""
+
+    name: str
+    value: Any
+    source: Literal["default", "file", "environment"]
+    secret: bool
+
+
+class SettingList(View, frozen=True, kw_only=True):
+    """The settings of the server that responds."""
+
+    settings: list[SettingView]
+
+
+@system.get(
+    "/settings",
+    summary="List settings",
+    dependencies=[requires("admin")],
+    response_model=SettingList,
+)
+async def list_settings(server: Server) -> Response:
+    """The values in effect in the process that responds, and where each comes from. Secrets are not shown."""
+    return Reply(
+        SettingList(settings=[SettingView(**msgspec.structs.asdict(each)) for each in server.settings])
+    )
+
+
+class FindingView(View, frozen=True, kw_only=True):
+    """The result of one check, with advice unless it is `ok`."""
+
+    check: str
+    verdict: Literal["ok", "warn", "bad"]
+    found: str
+    advice: str
+
+
+class DoctorReport(View, frozen=True, kw_only=True):
+    """What the checks found; `bad` if one of them failed."""
+
+    status: Literal["ok", "bad"]
+    checks: list[FindingView]
+
+
+@system.get(
+    "/doctor",
+    summary="Check the configuration of the server and its stores",
+    dependencies=[requires("admin")],
+    response_model=DoctorReport,
+)
+async def check_server(server: Server) -> Response:
+    """The checks of `rune doctor`, in the process that responds. Nothing is changed. Requests wait for each other."""
+    async with server.checking:
+        found = await server.checks()
+    bad = any(each.verdict == "bad" for each in found)
+    checks = [FindingView(**msgspec.structs.asdict(each)) for each in found]
+    return Reply(DoctorReport(status="bad" if bad else "ok", checks=checks))
 
 
 class NodeTypeView(View, frozen=True, kw_only=True):

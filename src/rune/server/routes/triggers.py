@@ -5,15 +5,37 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Body, Depends, Query
+from pydantic import Field
 from starlette.responses import Response
 
+from rune.core.definition.problems import Problem
 from rune.core.permissions import Principal
-from rune.ports.triggers import Trigger, TriggerNotFoundError
-from rune.server.auth import requires
-from rune.server.parameters import Id, TriggerId
+from rune.nodes.control.schedule import check_schedule, schedule_of
+from rune.nodes.cron import next_tick
+from rune.nodes.schema import Unit
+from rune.ports.workflows import Trigger, TriggerNotFoundError
+from rune.server.access.auth import requires
 from rune.server.responses import Reply, documented
-from rune.server.routing import Caller, JsonBody, Omittable, QueryModel, Server, example, resource
-from rune.server.schemas import RotatedView, TriggerList, TriggerView, rotated_view, trigger_view
+from rune.server.routing import (
+    Caller,
+    Id,
+    JsonBody,
+    Omittable,
+    QueryModel,
+    Server,
+    TriggerId,
+    example,
+    resource,
+)
+from rune.server.schemas import (
+    RotatedView,
+    TriggerList,
+    TriggerView,
+    View,
+    moment,
+    rotated_view,
+    trigger_view,
+)
 
 triggers = resource("triggers")
 
@@ -119,6 +141,50 @@ async def rotate_trigger(
     """The old one is invalid from now on."""
     rotated = await server.services.triggers.rotate(trigger.id, body.secret)
     return Reply(rotated_view(rotated))
+
+
+class SchedulePreviewBody(JsonBody):
+    """The times of a `schedule` node: `cron` in a `timezone`, or every `amount` of a `unit`."""
+
+    cron: Annotated[str, Field(max_length=200)] | None = None
+    timezone: Annotated[str, Field(max_length=100)] = "UTC"
+    amount: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    unit: Unit = "minutes"
+    count: Annotated[int, Field(ge=1, le=100, description="The number of times to return.")] = 5
+
+
+class SchedulePreview(View, frozen=True, kw_only=True):
+    """The next times at which a schedule would start an execution, or what is wrong with it."""
+
+    ticks: list[str]
+    problems: list[Problem]
+
+
+@triggers.post(
+    "/schedules/preview",
+    summary="List the next times of a schedule",
+    dependencies=[requires("view")],
+    response_model=SchedulePreview,
+)
+async def preview_schedule(
+    body: Annotated[
+        SchedulePreviewBody,
+        Body(openapi_examples=example({"cron": "0 9 * * 1-5", "timezone": "Europe/Berlin"})),
+    ],
+    server: Server,
+) -> Response:
+    """As if it were deployed now. Nothing is stored."""
+    given = body.model_dump(exclude={"count"}, exclude_none=True)
+    problems = check_schedule(given)
+    ticks: list[str] = []
+    if not problems:
+        now = server.clock.now()
+        following = next_tick(schedule_of(given), now)
+        tick = following(now)
+        while tick is not None and len(ticks) < body.count:
+            ticks.append(moment(tick))
+            tick = following(tick)
+    return Reply(SchedulePreview(ticks=ticks, problems=problems))
 
 
 def _view(trigger: Trigger, principal: Principal) -> TriggerView:

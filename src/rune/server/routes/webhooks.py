@@ -27,9 +27,9 @@ from rune.core.permissions import permits
 from rune.core.triggers import DELIVERY, SIGNATURE, TIMESTAMP, WebhookConfig, replay_deadline, signature_error
 from rune.errors import InvalidDocumentError
 from rune.ports.credentials import AnyFields, ApiKey, Basic, Bearer, CredentialError, Custom, Header
-from rune.ports.triggers import Trigger, TriggerStore
+from rune.ports.workflows import Trigger, TriggerStore
 from rune.runtime.maintenance.trigger_scheduler import TriggeredStart
-from rune.server.auth import requires
+from rune.server.access.auth import requires
 from rune.server.context import ServerContext
 from rune.server.responses import ApiError, MethodNotAllowedError, Reply
 from rune.server.routing import Server, hidden, media_type, read_body
@@ -254,10 +254,11 @@ def _body(kind: str, body: bytes) -> Any:
 async def _respond(server: ServerContext, hook: WebhookConfig, started: TriggeredStart) -> Response:
     document: dict[str, Any] = {"execution_id": started.execution, "replayed": started.again}
     if hook.respond == "result":
-        summary = await server.reader.execution(started.execution)
-        if summary is not None and summary.ended_at is None:
-            await server.feeds.until_end(started.execution, hook.wait)
+        with server.feeds.awaiting(started.execution) as end:
             summary = await server.reader.execution(started.execution)
+            if summary is not None and summary.ended_at is None:
+                await end.wait(hook.wait)
+                summary = await server.reader.execution(started.execution)
         if summary is not None and summary.ended_at is not None:
             output = await (await server.reader.history(started.execution)).output()
             return Reply({**document, "status": summary.status, "output": output})

@@ -18,8 +18,8 @@ from rune.core.limits import LIMITS
 from rune.core.permissions import Principal
 from rune.core.plan.graph import ancestors
 from rune.core.validation.validate import ValidationResult
+from rune.documents.draw.drawing import draw_definition
 from rune.documents.loader import check_document, definition_in, load_document
-from rune.draw.drawing import draw_definition
 from rune.errors import RuneError
 from rune.ports.workflows import (
     LATEST,
@@ -33,23 +33,21 @@ from rune.ports.workflows import (
 )
 from rune.runtime.plan_cache import DefinitionNotFoundError
 from rune.runtime.services.workflows import MAX_NOTE_LENGTH
-from rune.server.auth import check_sees, requires
+from rune.server.access.auth import check_sees, requires
 from rune.server.context import ServerContext
-from rune.server.parameters import (
-    IfMatch,
-    IfNoneMatch,
-    VersionName,
-    WorkflowId,
-)
 from rune.server.responses import ApiError, Reply, documented, etag, expected, no_content, not_changed, tags
 from rune.server.routes.definitions import LayoutQuery, LayoutView, layout_view
 from rune.server.routing import (
     PREFIX,
     YAML_TYPES,
     Caller,
+    IfMatch,
+    IfNoneMatch,
     Page,
     QueryModel,
     Server,
+    VersionName,
+    WorkflowId,
     check_json,
     example,
     media_type,
@@ -71,7 +69,7 @@ from rune.server.schemas import (
     workflow_detail,
     workflow_view,
 )
-from rune.server.statistics import RECENT
+from rune.server.views.statistics import RECENT
 
 workflows = resource("workflows")
 

@@ -23,9 +23,8 @@ import random
 import ssl
 from collections.abc import Awaitable, Callable
 
-from rune.adapters.rabbitmq.amqp.address import Address, parse_address
 from rune.adapters.rabbitmq.amqp.channel import Channel
-from rune.adapters.rabbitmq.amqp.connection import Connection
+from rune.adapters.rabbitmq.amqp.connection import Address, Connection, parse_address
 from rune.adapters.rabbitmq.amqp.errors import (
     AmqpError,
     BrokerUnavailableError,

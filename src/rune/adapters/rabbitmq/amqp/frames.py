@@ -35,6 +35,9 @@ _next_piece = struct.Struct(">BBHI").pack
 _settle = struct.Struct(">BHIIQBB").pack
 
 
+HEADERS_FLAG = 0x2000
+
+
 class Message(msgspec.Struct, gc=False):
     """A delivered message. `tag` identifies it on its channel for acknowledgement."""
 
@@ -51,6 +54,11 @@ class Message(msgspec.Struct, gc=False):
         found = commands.Basic.Properties()
         found.unmarshal(struct.unpack_from(">H", self.raw)[0], self.raw[2:])
         return found
+
+    @property
+    def has_headers(self) -> bool:
+        """Whether there are headers, without decoding the properties."""
+        return bool(len(self.raw) > 1 and struct.unpack_from(">H", self.raw)[0] & HEADERS_FLAG)
 
     @property
     def headers(self) -> dict[str, Any]:
@@ -82,7 +90,7 @@ class MessageProperties:
         flags = 0x8000 | 0x1000 | 0x0400 | (0x0040 if timed else 0)
         before = [encode.short_string(content_type)]
         if headers:
-            flags |= 0x2000
+            flags |= HEADERS_FLAG
             before.append(encode.field_table(dict(headers)))
         before.append(bytes([PERSISTENT if persistent else 1]))
         if priority is not None:

@@ -4,7 +4,7 @@
 -- RETURNS  reply ok; or FOLD: no state of this server run; or BEHIND: the state lacks facts of the journal. FOLD and
 --          BEHIND change nothing
 -- A crash after this: emitted tokens are in the state but in no queue; the sweeper sends them.
-verbs.apply = function()
+function act.apply(claim)
   local decisions = cmsgpack.unpack(ARGV[4])
   local fields, count = { '!' }, 1
   for i = 1, #decisions do
@@ -23,8 +23,13 @@ verbs.apply = function()
     if decision[4] ~= 'choice' then act.drop_claim(decision[2], decision[1]) end
   end
   act.emit_waiting()
+  local claimed = claim and act.claim_successor(claim) or false
   store.flush()
   emitted = store.deliver(emitted)
-  store.delete_entries()
-  return store.reply('ok')
+  store.delete_entries(claim and 7 or #ARGV)
+  return store.reply('ok', claimed)
+end
+
+verbs.apply = function()
+  return act.apply(false)
 end

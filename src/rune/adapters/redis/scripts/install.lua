@@ -1,11 +1,14 @@
 -- Install a rebuilt state: pieces are written to a hidden key; the last one makes them the state.
 -- KEYS[1] fields  KEYS[2] timers  KEYS[3] listeners  KEYS[4] due executions, KEYS[5] leases of the partition
 -- KEYS[6] lease of the rebuild  KEYS[7] hidden fields
--- ARGV[1] server run  ARGV[2] unused  ARGV[3] id of the execution  ARGV[4] owner of the lease  ARGV[5] its renewal in ms
+-- ARGV[1] server run  ARGV[2] now in ms, 0: the server's time  ARGV[3] id of the execution  ARGV[4] owner of the lease
+-- ARGV[5] its renewal in ms
 -- ARGV[6] FIRST, LAST, BOTH or NEITHER; NEW: the whole state of an execution that was just accepted and has none
--- ARGV[7] fields and values, ARGV[8] due times and timers, ARGV[9] listeners, ARGV[10] resend times of tokens (msgpack)
+-- ARGV[7] fields and values, ARGV[8] due times and timers, ARGV[9] listeners (msgpack)
+-- ARGV[10] resend times of tokens, of NEW in ms from now (msgpack)
 -- ARGV[11] when the execution is due; empty: never
--- ARGV[12..] tokens to send: position of a stream in KEYS[8..], token, position, token, …
+-- ARGV[12] the record of the execution, which the entries carry; empty: they do not
+-- ARGV[13..] tokens to send: position of a stream in KEYS[8..], token, position, token, …
 -- RETURNS  1, or 0: the lease is lost
 -- A crash between pieces: nothing is visible; the next rebuild starts over.
 verbs.install = function()
@@ -27,7 +30,12 @@ verbs.install = function()
   add('ZADD', KEYS[2], cmsgpack.unpack(ARGV[8]))
   add('ZADD', KEYS[3], cmsgpack.unpack(ARGV[9]))
   if not last then return 1 end
-  add('ZADD', KEYS[5], cmsgpack.unpack(ARGV[10]))
+  local resends = cmsgpack.unpack(ARGV[10])
+  if ARGV[6] == 'NEW' and #resends > 0 then
+    local clock = store.clock()
+    for i = 1, #resends, 2 do resends[i] = string.format('%.17g', clock + resends[i]) end
+  end
+  add('ZADD', KEYS[5], resends)
   redis.call('RENAME', KEYS[7], KEYS[1])
   redis.call('DEL', KEYS[6])
   if ARGV[11] ~= '' then
@@ -36,6 +44,12 @@ verbs.install = function()
   else
     redis.call('ZREM', KEYS[4], ARGV[3])
   end
-  for i = 12, #ARGV, 2 do redis.call('XADD', KEYS[tonumber(ARGV[i])], '*', 'x', ARGV[3], 't', ARGV[i + 1]) end
+  for i = 13, #ARGV, 2 do
+    if ARGV[12] == '' then
+      redis.call('XADD', KEYS[tonumber(ARGV[i])], '*', 'x', ARGV[3], 't', ARGV[i + 1])
+    else
+      redis.call('XADD', KEYS[tonumber(ARGV[i])], '*', 'x', ARGV[3], 't', ARGV[i + 1], 'a', ARGV[12])
+    end
+  end
   return 1
 end

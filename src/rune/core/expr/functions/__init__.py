@@ -7,10 +7,9 @@ from types import MappingProxyType
 
 from rune.core.expr.functions.collections import LISTS
 from rune.core.expr.functions.dates import DATES
-from rune.core.expr.functions.encoding import ENCODING, JSONS
 from rune.core.expr.functions.numbers import NUMBERS
 from rune.core.expr.functions.table import Function
-from rune.core.expr.functions.text import TEXT
+from rune.core.expr.functions.text import ENCODING, JSONS, TEXT
 
 FUNCTIONS: Mapping[str, Function] = MappingProxyType(
     {

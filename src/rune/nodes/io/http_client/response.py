@@ -13,9 +13,9 @@ from urllib.parse import unquote
 
 import msgspec
 
+from rune.codec.decoding import MalformedDataError, decode
 from rune.core.definition.strict_json import decode_json, json_depth
 from rune.core.limits import Limits
-from rune.decoding import MalformedDataError, decode
 from rune.errors import NodeFailure
 from rune.nodes.blobs import BINARY, file_name
 from rune.nodes.io.http import Wanted

@@ -20,6 +20,29 @@ function act.drop_claim(path, node)
   end
 end
 
+-- Claim the only token that this call emits for the worker whose decisions emit it, as `claim` would. want: node, path,
+-- owner. Return false and leave it to a queue if there are other tokens or if `claim` has more to decide: in a paused
+-- execution or one with a limit of parallel nodes, for a token that was claimed before or that leads to a lost race.
+function act.claim_successor(want)
+  local node, path, owner, only = want[1], want[2], want[3], nil
+  if meta.f or meta.p or meta.m then return false end
+  for i = 1, #emitted do
+    if is_open(emitted[i]) then
+      if only then return false end
+      only = emitted[i]
+    end
+  end
+  if not only or only[1] ~= node or only[2] ~= path or only[6] ~= 'run' or only[8] then return false end
+  local name = 'c' .. path .. '|' .. text(node)
+  if store.get(name) or act.is_pointless(node, path) then return false end
+  local number = store.moment()
+  store.put(name, { n = number, u = now + LEASE, o = owner })
+  held[act.member(path, node)] = now + LEASE - (meta.o or 0)
+  emitted = {}
+  local alone = path == '' and store.get('s').c == 1 and not meta.u and (meta.v or 0) or false
+  return { only, number, alone, meta.rb or false }
+end
+
 -- Let a token wait until a running one is done, because the limit of parallel nodes is reached. Idempotent.
 function act.hold_back(path, node, token)
   held[act.member(path, node)] = now + RESEND - (meta.o or 0)

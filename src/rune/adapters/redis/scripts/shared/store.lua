@@ -17,12 +17,14 @@ local LEASE = 9000
 local RESEND = 60000
 -- ms after which tokens are sent again whose sending was not confirmed
 local UNSENT = 5000
-local BATCH, SCAN = 500, 512
+local BATCH, SCAN = 500, 200
 local KEYS, ARGV
 local verbs, store = {}, {}
 local meta, now, micros
 local cache, changed, timers, listeners, held
 local emitted, finish, gives_up
+-- Items of fan-outs that this call has started, however many decisions it applies.
+local started
 
 -- Numbers as text: a table lookup takes a fifth of the time of a conversion.
 local digits = {}
@@ -37,6 +39,7 @@ function store.begin(keys, arguments)
   meta, now, micros = nil, nil, nil
   cache, changed, timers, listeners, held = {}, {}, {}, {}, {}
   emitted, finish, gives_up = {}, false, false
+  started = 0
 end
 
 function store.get(field)
@@ -326,11 +329,11 @@ function store.deliver(tokens)
   return sends and {} or tokens
 end
 
--- Delete the entries that delivered the applied tokens.
-function store.delete_entries()
+-- Delete the entries that delivered the applied tokens: those from ARGV[7] to the given one.
+function store.delete_entries(last)
   if (ARGV[7] or '') == '' then return end
-  redis.call('XACK', KEYS[7], ARGV[5], unpack(ARGV, 7))
-  redis.call('XDEL', KEYS[7], unpack(ARGV, 7))
+  redis.call('XACK', KEYS[7], ARGV[5], unpack(ARGV, 7, last))
+  redis.call('XDEL', KEYS[7], unpack(ARGV, 7, last))
 end
 
 -- With an end: the number of failures that no aggregator collects and the first of them, and the number of failed items.

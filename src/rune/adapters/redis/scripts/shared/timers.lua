@@ -1,4 +1,4 @@
--- Translation of rune.core.execution.timers: the effect of a due timer, and which timers a state needs.
+-- Translation of rune.core.execution.control: the effect of a due timer, and which timers a state needs.
 
 -- For how many ms the execution was paused since a given time.
 function act.paused_since(since)

@@ -237,21 +237,20 @@ function act.fan_out(path, e)
   end
 end
 
--- Start as many items as fit into the window, in chunks.
+-- Start as many items as fit into the window, at most CHUNK in one call, because the server does nothing else meanwhile.
 function act.start_items(path, split)
   local name = path .. '|' .. text(split)
   local fan, fixed = store.get('f' .. name), store.get('F' .. name)
   act.pass_started(name, fan)
   if not fan.c and fan.x < fan.n and act.is_pointless(split, path) then act.abandon(path, name, fan, fixed) end
-  local left = CHUNK
-  while left > 0 and act.has_room(fan, fixed) do
+  while started < CHUNK and act.has_room(fan, fixed) do
     fan.x = fan.x + 1
     changed['f' .. name] = true
     act.start_item(path, split, fan.x - 1, fan, fixed)
     act.pass_started(name, fan)
-    left = left - 1
+    started = started + 1
   end
-  if left == 0 and not store.get('l' .. name) and act.has_room(fan, fixed) then
+  if started >= CHUNK and not store.get('l' .. name) and act.has_room(fan, fixed) then
     act.emit(path, split, { p = 's', f = 'dispatch' })
   end
 end

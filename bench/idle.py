@@ -1,0 +1,206 @@
+"""Measures one execution at a time on an idle cluster: how long it takes, and which round trips it makes.
+
+    python bench/idle.py [--queue redis|rabbitmq] [--steps 1 3] [--count 300] [--trips] [--json]
+
+An execution is a chain of nodes with effects, started by a process without a role and run by a worker process. With
+`--trips` starter and worker are two engines of this process, and every call to a server is counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+# Remove this folder: its file names shadow standard library modules.
+sys.path.pop(0)
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
+
+import msgspec
+
+from bench.cluster_load import new_folder
+from bench.cluster_stores import NO_ROLES, Stores, running
+from bench.rabbitmq_stores import Brokered
+from rune.adapters.postgres.database import Database, queries
+from rune.adapters.rabbitmq.amqp.channel import Channel
+from rune.adapters.rabbitmq.consumer import Consumer
+from rune.adapters.rabbitmq.publisher import Publisher
+from rune.adapters.redis import client as redis_client
+from rune.bootstrap import cluster
+from rune.cli.bench import workloads
+from rune.cli.bench.workloads import completed, percentile
+from rune.cli.commands.serve import quick_loop
+from rune.telemetry.logs import LOG_CONTEXT
+from tests.support.services.rabbitmq import new_broker
+
+WARM_UP = 40
+
+
+class Latency(msgspec.Struct, kw_only=True):
+    """Times of executions with so many steps, in ms, and CPU time of each execution by process, in µs."""
+
+    queue: str
+    steps: int
+    p50_ms: float
+    p99_ms: float
+    cpu: dict[str, float]
+
+
+async def latency(stores: Stores, queue: str, steps: Sequence[int], count: int) -> list[Latency]:
+    found = []
+    async with running(stores) as bench:
+        for number in steps:
+            plan = workloads.chain(number, bench.catalogue, effectful=True)
+            await completed(bench.engine, plan, [b"{}"] * WARM_UP, 1)
+            async with bench.measured() as usage:
+                took = await completed(bench.engine, plan, [b'{"x": 1}'] * count, 1)
+            found.append(
+                Latency(
+                    queue=queue,
+                    steps=number,
+                    p50_ms=percentile(took, 0.5),
+                    p99_ms=percentile(took, 0.99),
+                    cpu=usage.cpu_us_per_unit(count),
+                )
+            )
+    return found
+
+
+class Trips:
+    """Counts calls to servers by process and name, and records the order of the last execution."""
+
+    def __init__(self) -> None:
+        self.worker = ""
+        self.counts: Counter[tuple[str, str, str]] = Counter()
+        self.order: list[tuple[float, str, str, str]] = []
+
+    def add(self, server: str, what: str) -> None:
+        process = "worker" if LOG_CONTEXT.get()[0] == self.worker else "starter"
+        self.counts[(process, server, what)] += 1
+        self.order.append((time.perf_counter(), process, server, what))
+
+    def reset(self) -> None:
+        self.counts.clear()
+        self.order.clear()
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Count the calls of this process during the block."""
+        names = {text: name for name, text in queries().items()}
+        send, fetch = redis_client.Connection.send, Database.fetch
+        publish, post, ack, take = Publisher.publish, Publisher.post, Channel.ack, Consumer._take
+
+        def counted_send(connection: Any, *parts: Any) -> Any:
+            what = str(parts[1]).rpartition("_")[0] if parts[0] == "FCALL" else " ".join(map(str, parts[:1]))
+            self.add("redis", what)
+            return send(connection, *parts)
+
+        async def counted_fetch(database: Any, statement: str, *values: Any) -> Any:
+            self.add("postgres", names.get(statement, statement[:30]))
+            return await fetch(database, statement, *values)
+
+        async def counted_publish(publisher: Any, messages: Any) -> None:
+            self.add("rabbitmq", "publish")
+            await publish(publisher, messages)
+
+        def counted_post(publisher: Any, *parts: Any) -> bool:
+            self.add("rabbitmq", f"post {parts[0]}")
+            return post(publisher, *parts)
+
+        def counted_ack(channel: Any, *parts: Any, **options: Any) -> None:
+            self.add("rabbitmq", "ack")
+            ack(channel, *parts, **options)
+
+        def counted_take(consumer: Any, *parts: Any) -> None:
+            self.add("rabbitmq", "deliver")
+            take(consumer, *parts)
+
+        patches = (
+            (redis_client.Connection, "send", counted_send),
+            (Database, "fetch", counted_fetch),
+            (Publisher, "publish", counted_publish),
+            (Publisher, "post", counted_post),
+            (Channel, "ack", counted_ack),
+            (Consumer, "_take", counted_take),
+        )
+        originals = [(where, name, getattr(where, name)) for where, name, _ in patches]
+        for where, name, changed in patches:
+            setattr(where, name, changed)
+        try:
+            yield
+        finally:
+            for where, name, original in originals:
+                setattr(where, name, original)
+
+
+async def trips(stores: Stores, steps: Sequence[int], count: int) -> None:
+    settings = await stores.fresh()
+    seen = Trips()
+    with seen.counted():
+        async with (
+            cluster.running_engine(settings, roles=frozenset({"worker"})) as worker,
+            cluster.running_engine(settings, roles=NO_ROLES) as starter,
+        ):
+            seen.worker = worker.name
+            for number in steps:
+                plan = workloads.chain(number, starter.registry.catalogue, effectful=True)
+                await completed(starter, plan, [b"{}"] * WARM_UP, 1)
+                seen.reset()
+                await completed(starter, plan, [b"{}"] * count, 1)
+                print(f"\n{number} steps: calls per execution")
+                for (process, server, what), calls in sorted(seen.counts.items()):
+                    print(f"  {process:8} {server:9} {what:24} {calls / count:6.2f}")
+                seen.reset()
+                await completed(starter, plan, [b"{}"], 1)
+                began = seen.order[0][0]
+                for at, process, server, what in seen.order:
+                    print(f"    {(at - began) * 1000:7.2f} ms  {process:8} {server:9} {what}")
+
+
+async def measure(given: argparse.Namespace) -> int:
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(new_folder("rune-idle-"))
+        if given.queue == "rabbitmq":
+            broker = await asyncio.to_thread(new_broker)
+            stack.callback(broker.stop)
+            stores: Stores = Brokered(folder, broker, quorum=False, statuses="each")
+        else:
+            stores = Stores(folder)
+        stack.callback(stores.stop)
+        if given.trips:
+            await trips(stores, given.steps, given.count)
+            return 0
+        found = await latency(stores, given.queue, given.steps, given.count)
+    if given.json:
+        print(msgspec.json.encode(found).decode())
+        return 0
+    for each in found:
+        cpu = ", ".join(f"{name} {used:,.0f}" for name, used in each.cpu.items())
+        print(
+            f"{each.queue} {each.steps} steps: p50 {each.p50_ms:.2f} ms, p99 {each.p99_ms:.2f} ms; cpu µs: {cpu}"
+        )
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--queue", choices=["redis", "rabbitmq"], default="redis")
+    parser.add_argument("--steps", nargs="+", type=int, default=[1, 3])
+    parser.add_argument("--count", type=int, default=300)
+    parser.add_argument("--trips", action="store_true", help="count the calls to servers")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return quick_loop(measure(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

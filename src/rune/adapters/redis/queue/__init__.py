@@ -1,0 +1,1 @@
+"""The queue on Redis Streams and its dead letters."""

@@ -1,0 +1,554 @@
+"""The measures of `rune bench`. Each runs in a separate process with a new database and verifies what it counts.
+
+Executions are started through the public interface and awaited to their end. `python -m rune.cli.bench.measures` runs
+the web server of the HTTP measures and prints its port.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+from aiohttp import web
+
+from rune.bootstrap import running_engine
+from rune.cli.bench import workloads
+from rune.cli.bench.latency import latency_1, latency_3, latency_10, latency_http_1, latency_http_3
+from rune.cli.bench.workloads import Report, bare_rate, completed, fill, new_settings, percentile, resident_mb
+from rune.ports.retention import Rule
+from rune.settings import Settings
+
+MAX_FAIR_RATIO = 5.0
+HTTP_CONCURRENCY = 64
+HTTP_ROUNDS = 3
+HELLO = Path("examples") / "hello" / "hello.yaml"
+BODY = b'{"id":7,"name":"Ada","tags":["a","b"],"active":true}'
+
+
+async def fair_share(folder: Path, scale: float) -> Report:
+    """Sequential one-node executions: first alone, then during a fan-out of 100,000 items."""
+    items, count = max(2_000, int(100_000 * scale)), max(50, int(500 * scale))
+    async with running_engine(Settings(home=str(folder))) as engine:
+        small = workloads.chain(1, engine.registry.catalogue, effectful=True)
+        big = workloads.fan(items, engine.registry.catalogue, effectful=True)
+        await completed(engine, small, [b"{}"] * 20, 1)
+        alone = await completed(engine, small, [b"{}"] * count, 1)
+        payload = msgspec.json.encode({"xs": list(range(items))})
+        fan_out = asyncio.create_task(completed(engine, big, [payload], 1))
+        beside: list[float] = []
+        while not fan_out.done():
+            beside += await completed(engine, small, [b"{}"], 1)
+        await fan_out
+    idle, busy = percentile(alone, 0.99), percentile(beside, 0.99)
+    return Report(
+        name="fair-share",
+        p50_ms=percentile(beside, 0.5),
+        p99_ms=busy,
+        limit=idle,
+        ratio=idle / busy,
+        unit="ms p99 alone (limit)",
+        goal=f"p99 <= {MAX_FAIR_RATIO:g}x that of an idle engine",
+        met=busy <= MAX_FAIR_RATIO * idle,
+        details={"items": items, "beside": len(beside), "p50_alone_ms": round(percentile(alone, 0.5), 2)},
+    )
+
+
+def many_files(wanted: int = 8192) -> None:
+    """Raise the limit of open files: measures with a thousand connections exceed the default of many systems."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft < allowed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[str]:
+    """Run the web server in a separate process and yield its URL."""
+    many_files()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "rune.cli.bench.measures",
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        port = int(await process.stdout.readline())
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.stdin.close()
+        await process.wait()
+
+
+async def http_64(folder: Path, scale: float) -> Report:
+    """http nodes with 64 concurrent calls against a bare client; the best of three alternating rounds each."""
+    count = max(500, int(6_000 * scale))
+    rates: list[float] = []
+    limits: list[float] = []
+    async with serving() as url, running_engine(_slot_settings(folder, 256)) as engine:
+        plan = workloads.calls(f"{url}/", HTTP_CONCURRENCY, engine.registry.catalogue)
+        await completed(engine, plan, [_numbers(200)], 1)
+        for _ in range(HTTP_ROUNDS):
+            limits.append(await _bare_client_rate(f"{url}/", count))
+            began = time.perf_counter()
+            await completed(engine, plan, [_numbers(count)], 1)
+            rates.append(count / (time.perf_counter() - began))
+    rate, limit = max(rates), max(limits)
+    return Report(
+        name="http-64",
+        rate=rate,
+        unit="requests/s",
+        limit=limit,
+        ratio=rate / limit,
+        goal=">= 60 % of a bare client",
+        met=rate >= 0.6 * limit,
+        details={"worst_round": round(min(a / b for a, b in zip(rates, limits, strict=True)), 2)},
+    )
+
+
+async def _bare_client_rate(url: str, count: int) -> float:
+    """Return the requests per second of a client without an engine that decodes JSON."""
+    left = iter(range(count))
+    connector = aiohttp.TCPConnector(limit=HTTP_CONCURRENCY)
+    async with aiohttp.ClientSession(connector=connector) as session:
+
+        async def lane() -> None:
+            for _ in left:
+                async with session.get(url) as response:
+                    assert response.status == 200
+                    msgspec.json.decode(await response.read())
+
+        began = time.perf_counter()
+        async with asyncio.TaskGroup() as group:
+            for _ in range(HTTP_CONCURRENCY):
+                group.create_task(lane())
+        return count / (time.perf_counter() - began)
+
+
+async def http_1000(folder: Path, scale: float) -> Report:
+    """The memory of 1,000 concurrent calls in one process."""
+    count = max(50, int(1_000 * min(scale, 1.0)))
+    async with serving() as url, running_engine(_slot_settings(folder, count + 24)) as engine:
+        before = resident_mb()
+        plan = workloads.calls(f"{url}/hold", count, engine.registry.catalogue)
+        began = time.perf_counter()
+        running = asyncio.create_task(completed(engine, plan, [_numbers(count)], 1))
+        async with aiohttp.ClientSession() as session:
+            while await _get_text(session, f"{url}/held") != str(count):
+                if running.done():
+                    running.result()
+                await asyncio.sleep(0.02)
+            took = time.perf_counter() - began
+            memory = resident_mb()
+            await _get_text(session, f"{url}/release")
+        await running
+    return Report(
+        name="http-1000",
+        rate=count / took,
+        unit="begun/s",
+        rss_mb=memory,
+        goal=f"{count:,} concurrent calls within 200 MB",
+        met=memory < 200,
+        details={"before_mb": round(before, 1), "a_call_kb": round((memory - before) * 1024 / count, 1)},
+    )
+
+
+async def _get_text(session: aiohttp.ClientSession, url: str) -> str:
+    async with session.get(url) as response:
+        return await response.text()
+
+
+def _slot_settings(folder: Path, slots: int) -> Settings:
+    return Settings(home=str(folder), slots=slots, http_allow=("127.0.0.1",), http_per_host=slots)
+
+
+def _numbers(count: int) -> bytes:
+    return msgspec.json.encode({"xs": list(range(count))})
+
+
+Measure = Callable[[Path, float], Coroutine[Any, Any, Report]]
+
+
+async def chain_effectful(folder: Path, scale: float) -> Report:
+    """10-node chains, 200 concurrent; every node is claimed, committed and queued separately."""
+    return await _chains(folder, scale, effectful=True, goal=10_000)
+
+
+async def chain_pure(folder: Path, scale: float) -> Report:
+    """10-node chains, 200 concurrent; pure nodes are committed together."""
+    return await _chains(folder, scale, effectful=False, goal=25_000)
+
+
+async def _chains(folder: Path, scale: float, *, effectful: bool, goal: int) -> Report:
+    count = max(200, int(4_000 * scale))
+    async with running_engine(new_settings(folder)) as engine:
+        plan = workloads.chain(10, engine.registry.catalogue, effectful=effectful)
+        await completed(engine, plan, [b"{}"] * 200, 200)
+        began = time.perf_counter()
+        took = await completed(engine, plan, [b'{"x": 1}'] * count, 200)
+        rate = count * 10 / (time.perf_counter() - began)
+        found = await _count_results(engine)
+    if effectful:
+        assert found == (count + 200) * 10, f"{found} results"
+    per_commit = 200 if effectful else 2_000
+    limit = bare_rate(folder / "limit.db", nodes=count * 10, claims=effectful, per_commit=per_commit)
+    return Report(
+        name="chain-effectful" if effectful else "chain-pure",
+        rate=rate,
+        unit="nodes/s",
+        limit=limit,
+        ratio=rate / limit,
+        p50_ms=percentile(took, 0.5),
+        p99_ms=percentile(took, 0.99),
+        goal=f">= {goal:,} nodes/s" + (" and >= 20 % of the limit" if effectful else ""),
+        met=rate >= goal and (not effectful or rate / limit >= 0.2),
+    )
+
+
+async def _count_results(engine: object) -> int:
+    journal = engine.backend.journal  # type: ignore[attr-defined]
+    return int(await journal.count_results())
+
+
+async def fan_10k(folder: Path, scale: float) -> Report:
+    """A fan-out of 10,000 items: split, one node each, aggregator."""
+    return await _fan(folder, "fan-10k", max(100, int(10_000 * scale)), goal=8_000, goal_mb=100)
+
+
+async def fan_100k(folder: Path, scale: float) -> Report:
+    """A fan-out of 100,000 items: at most 20 % below the goal of 10,000, with bounded memory."""
+    return await _fan(folder, "fan-100k", max(100, int(100_000 * scale)), goal=6_400, goal_mb=200)
+
+
+async def _fan(folder: Path, name: str, items: int, *, goal: int, goal_mb: int) -> Report:
+    async with running_engine(new_settings(folder)) as engine:
+        plan = workloads.fan(items, engine.registry.catalogue)
+        await completed(engine, plan, [b'{"xs": [1, 2, 3]}'], 1)
+        payload = msgspec.json.encode({"xs": list(range(items))})
+        before = resident_mb()
+        began = time.perf_counter()
+        (took,) = await completed(engine, plan, [payload], 1)
+        rate = items / (time.perf_counter() - began)
+        grown = resident_mb() - before
+    limit = bare_rate(folder / "limit.db", nodes=items, claims=False, per_commit=256)
+    return Report(
+        name=name,
+        rate=rate,
+        unit="items/s",
+        limit=limit,
+        ratio=rate / limit,
+        p50_ms=took,
+        rss_mb=grown,
+        goal=f">= {goal:,} items/s, growth <= {goal_mb} MB",
+        met=rate >= goal and grown <= goal_mb,
+    )
+
+
+async def nested(folder: Path, scale: float) -> Report:
+    """Nested splits of 100 x 100 items."""
+    side = max(10, int(100 * scale**0.5))
+    async with running_engine(new_settings(folder)) as engine:
+        plan = workloads.nested(engine.registry.catalogue)
+        await completed(engine, plan, [b'{"rows": [[1], [2, 3]]}'], 1)
+        payload = msgspec.json.encode({"rows": [list(range(side)) for _ in range(side)]})
+        before = resident_mb()
+        began = time.perf_counter()
+        await completed(engine, plan, [payload], 1)
+        rate = side * side / (time.perf_counter() - began)
+        grown = resident_mb() - before
+    limit = bare_rate(folder / "limit.db", nodes=side * side, claims=False, per_commit=256)
+    return Report(
+        name="nested-100x100",
+        rate=rate,
+        unit="items/s",
+        limit=limit,
+        ratio=rate / limit,
+        rss_mb=grown,
+        goal=">= 8,000 items/s, growth <= 100 MB",
+        met=rate >= 8_000 and grown <= 100,
+    )
+
+
+async def sharing(folder: Path, scale: float) -> Report:
+    """10,000 items that each read one field of a 5 MB value, compared with a small value."""
+    items = max(100, int(10_000 * scale))
+    took: list[float] = []
+    async with running_engine(new_settings(folder)) as engine:
+        plan = workloads.sharing(engine.registry.catalogue)
+        for size in (10, 10, 5_000_000):
+            payload = msgspec.json.encode({"xs": list(range(items)), "field": 1, "blob": "x" * size})
+            began = time.perf_counter()
+            await completed(engine, plan, [payload], 1)
+            took.append(time.perf_counter() - began)
+    small, large = took[1], took[2]
+    return Report(
+        name="sharing-5mb",
+        rate=items / large,
+        unit="items/s",
+        limit=items / small,
+        ratio=small / large,
+        goal="within 2x of a small value",
+        met=large <= 2 * small,
+    )
+
+
+async def long_chain(folder: Path, scale: float) -> Report:
+    """A 2,000-node chain: time per node compared with a 10-node chain."""
+    length = min(1_999, max(100, int(2_000 * scale)))
+    async with running_engine(new_settings(folder)) as engine:
+        catalogue = engine.registry.catalogue
+        short, long = (workloads.chain(n, catalogue, effectful=True) for n in (10, length))
+        await completed(engine, short, [b"{}"] * 20, 1)
+        began = time.perf_counter()
+        await completed(engine, short, [b'{"x": 1}'] * (length // 10), 1)
+        per_short = (time.perf_counter() - began) / length
+        began = time.perf_counter()
+        await completed(engine, long, [b'{"x": 1}'], 1)
+        per_long = (time.perf_counter() - began) / length
+    return Report(
+        name="chain-2000",
+        rate=1 / per_long,
+        unit="nodes/s",
+        limit=1 / per_short,
+        ratio=per_short / per_long,
+        goal="time per node within 1.5x of a 10-node chain's",
+        met=per_long <= 1.5 * per_short,
+    )
+
+
+async def waits(folder: Path, scale: float) -> Report:
+    """1,000,000 waiting executions: armed, stored on disk, then 1,000 per second resumed."""
+    count = max(1_000, int(1_000_000 * scale))
+    woken = max(500, min(10_000, count // 10))
+    async with running_engine(new_settings(folder)) as engine:
+        plan = workloads.waiting(engine.registry.catalogue)
+        far = msgspec.json.encode({"when": "2099-01-01T00:00:00Z"})
+        began = time.perf_counter()
+        rate = await _arm(engine, plan, [far] * (count - woken), began)
+        soon = time.time() + woken / 8_000 + 3
+        moments = [soon + i / 1_000 for i in range(woken)]
+        late = await _wake(engine, plan, moments)
+        memory = resident_mb()
+    return Report(
+        name="waits-1m",
+        rate=rate,
+        unit="armed/s",
+        p50_ms=percentile(late, 0.5),
+        p99_ms=percentile(late, 0.99),
+        rss_mb=memory,
+        goal=">= 10,000 armed/s, <= 200 MB, lateness p99 <= 250 ms at 1,000 due/s",
+        met=rate >= 10_000 and memory <= 200 and percentile(late, 0.99) <= 250,
+        details={"waiting": count - woken, "woken": woken},
+    )
+
+
+async def waits_burst(folder: Path, scale: float) -> Report:
+    """10,000 waiting executions that are due in the same second."""
+    count = max(1_000, int(10_000 * scale))
+    async with running_engine(new_settings(folder)) as engine:
+        plan = workloads.waiting(engine.registry.catalogue)
+        soon = time.time() + count / 2_000 + 5
+        late = await _wake(engine, plan, [soon + i / count for i in range(count)])
+    return Report(
+        name="waits-burst",
+        rate=count / max(1.0, 1 + max(late) / 1000),
+        unit="ended/s",
+        p50_ms=percentile(late, 0.5),
+        p99_ms=percentile(late, 0.99),
+        goal="lateness p99 <= 2 s",
+        met=percentile(late, 0.99) <= 2_000,
+        details={"waiting": count},
+    )
+
+
+async def _arm(engine: object, plan: object, payloads: list[bytes], began: float) -> float:
+    waiting = iter(payloads)
+    launcher = engine.launcher  # type: ignore[attr-defined]
+
+    async def lane() -> None:
+        for payload in waiting:
+            await launcher.start(plan, payload)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(400):
+            group.create_task(lane())
+    # The state has no notification for this, so it is polled.
+    while engine.backend.state.active():  # type: ignore[attr-defined]  # noqa: ASYNC110
+        await asyncio.sleep(0.005)
+    return len(payloads) / (time.perf_counter() - began)
+
+
+async def _wake(engine: object, plan: object, moments: list[float]) -> list[float]:
+    late: list[float] = []
+
+    async def one(moment: float) -> None:
+        when = datetime.fromtimestamp(moment, UTC).isoformat()
+        _, ending = await engine.start(plan, msgspec.json.encode({"when": when}))  # type: ignore[attr-defined]
+        await ending
+        late.append((time.time() - moment) * 1000)
+
+    async with asyncio.TaskGroup() as group:
+        for moment in moments:
+            group.create_task(one(moment))
+    return late
+
+
+async def retention(folder: Path, scale: float) -> Report:
+    """Retention over 1,000,000 ended executions, of which 1,000 are kept.
+
+    The database is filled without an engine, with the rows an engine would write.
+    """
+    count = max(2_000, int(1_000_000 * scale))
+    kept = count // 1_000
+    settings = new_settings(folder)
+    now = time.time_ns() // 1_000_000
+    fill(settings.database, count, ended_by=now - 3_600_000)
+    before = resident_mb()
+    async with running_engine(settings, working=False) as engine:
+        done = await engine.backend.retention.collect([Rule(keep=kept)], now)
+    assert done.executions == count - kept, f"{done.executions} removed"
+    share = done.bytes_after / done.bytes_before
+    return Report(
+        name="retention-1m",
+        rate=done.executions / done.duration_ms * 1000,
+        unit="removed/s",
+        rss_mb=resident_mb() - before,
+        goal="file < 5 % of before, growth <= 50 MB",
+        met=share < 0.05 and resident_mb() - before <= 50,
+        details={
+            "executions": count,
+            "kept": kept,
+            "seconds": round(done.duration_ms / 1000, 1),
+            "mb_before": round(done.bytes_before / 1e6, 1),
+            "mb_after": round(done.bytes_after / 1e6, 1),
+            "longest_ms": done.longest_ms,
+        },
+    )
+
+
+async def cold_start(folder: Path, scale: float) -> Report:
+    """The time of `rune run examples/hello` in a new process, and of `import rune`."""
+    runs = max(3, int(7 * scale))
+    document = folder / "hello.json"
+    document.write_bytes(
+        msgspec.json.encode(
+            {
+                "id": "hello",
+                "nodes": [
+                    {"id": "start", "type": "input"},
+                    {"id": "out", "type": "output", "parameters": {"value": "hello {{ $trigger.name }}"}},
+                ],
+                "edges": [{"src": "start", "dst": "out"}],
+            }
+        )
+    )
+    target = HELLO if HELLO.exists() else document
+    command = [
+        sys.executable,
+        "-m",
+        "rune.cli.main",
+        "run",
+        str(target),
+        "--input",
+        '{"name": "Ada"}',
+        "--json",
+    ]
+    _run_timed(command, folder / "first")
+    whole = [_run_timed(command, folder / str(i)) for i in range(runs)]
+    imports = [_run_timed([sys.executable, "-c", "import rune"], folder) for _ in range(runs)]
+    bare = [_run_timed([sys.executable, "-c", "pass"], folder) for _ in range(runs)]
+    imported = min(imports) - min(bare)
+    return Report(
+        name="cold-start",
+        p50_ms=percentile(whole, 0.5),
+        limit=min(bare),
+        unit="ms of a bare interpreter (limit)",
+        ratio=min(bare) / percentile(whole, 0.5),
+        goal="run <= 600 ms, import rune <= 150 ms",
+        met=percentile(whole, 0.5) <= 600 and imported <= 150,
+        details={"import_ms": round(imported, 1)},
+    )
+
+
+def _run_timed(command: list[str], home: Path) -> float:
+    began = time.perf_counter()
+    subprocess.run(command, check=True, capture_output=True, env=_environment(home))
+    return (time.perf_counter() - began) * 1000
+
+
+def _environment(home: Path) -> dict[str, str]:
+    """Return the environment of an installed program, which may use cached bytecode."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "RUNE_HOME": str(home)}
+
+
+MEASURES: dict[str, Measure] = {
+    "chain-effectful": chain_effectful,
+    "chain-pure": chain_pure,
+    "fan-10k": fan_10k,
+    "fan-100k": fan_100k,
+    "nested-100x100": nested,
+    "sharing-5mb": sharing,
+    "chain-2000": long_chain,
+    "latency-1": latency_1,
+    "latency-3": latency_3,
+    "latency-10": latency_10,
+    "latency-http-1": latency_http_1,
+    "latency-http-3": latency_http_3,
+    "waits-1m": waits,
+    "waits-burst": waits_burst,
+    "retention-1m": retention,
+    "fair-share": fair_share,
+    "http-64": http_64,
+    "http-1000": http_1000,
+    "cold-start": cold_start,
+}
+
+
+class Server:
+    """A web server that responds immediately, or holds requests until they are released."""
+
+    def __init__(self) -> None:
+        self.held = 0
+        self.released = asyncio.Event()
+
+    async def handle(self, request: web.BaseRequest) -> web.Response:
+        """Serve `/` (a small object), `/hold` (after release), `/held` (number of held requests) and `/release`."""
+        if request.path == "/hold":
+            self.held += 1
+            await self.released.wait()
+        elif request.path == "/held":
+            return web.Response(text=str(self.held))
+        elif request.path == "/release":
+            self.released.set()
+        return web.Response(body=BODY, content_type="application/json")
+
+
+async def serve() -> None:
+    """Run the web server until standard input is closed."""
+    many_files()
+    server = web.Server(Server().handle)
+    runner = web.ServerRunner(server)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0, backlog=2048)
+    await site.start()
+    sys.stdout.write(f"{runner.addresses[0][1]}\n")
+    sys.stdout.flush()
+    await asyncio.to_thread(sys.stdin.read)
+
+
+if __name__ == "__main__":
+    asyncio.run(serve())

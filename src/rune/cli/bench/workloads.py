@@ -1,0 +1,267 @@
+"""What the measures of `rune bench` share: workflows, baselines without an engine, and reports.
+
+A baseline is a loop that writes the same rows with the same durability. The loop is the limit that measures compare
+with; a database full of ended executions is what retention is measured on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import resource
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from rune.adapters.sqlite.database import Rows, Start, migrate, write_rows, write_starts
+from rune.bootstrap.interpreter import describe
+from rune.codec.facts import Inline, encode_fact, fact_columns
+from rune.core.definition.parser import parse_document
+from rune.core.execution.fact import ExecutionEnded, Fact, NodeResult
+from rune.core.node_type import Catalogue
+from rune.core.plan.compiler import compile_definition
+from rune.core.plan.model import Plan
+from rune.ports.journal import ExecutionRecord
+from rune.runtime.engine import Engine
+from rune.settings import Settings
+
+Nodes = list[dict[str, Any]]
+
+Status = Literal["completed", "failed", "halted", "cancelled"]
+
+CONCURRENCY = 200
+EXECUTIONS_PER_COMMIT = 2_000
+NODES = 3
+INPUT = b'{"order": 123456, "customer": "Ada Lovelace", "items": [{"sku": "A-1", "n": 2}, {"sku": "B-7", "n": 1}]}'
+OUTPUT = (
+    b'{"status": 200, "body": {"id": "ch_0123456789abcdef", "amount": 4200, "currency": "eur", "paid": true}}'
+)
+
+DEFINITION = b'{"id": "full"}'
+
+
+def compiled(nodes: Nodes, links: list[tuple[str, str]], catalogue: Catalogue) -> Plan:
+    """Compile nodes and edges into a plan."""
+    document = {"id": "bench", "nodes": nodes, "edges": [{"src": src, "dst": dst} for src, dst in links]}
+    parsed = parse_document(msgspec.json.encode(document))
+    assert not parsed.problems, parsed.problems
+    assert parsed.definition is not None
+    return compile_definition(parsed.definition, catalogue)
+
+
+def chain(length: int, catalogue: Catalogue, *, effectful: bool) -> Plan:
+    """A chain of nodes."""
+    names = [f"n{i}" for i in range(length)]
+    nodes: Nodes = [{"id": "start", "type": "input"}]
+    nodes += [{"id": name, "type": "noop", "parameters": {"effectful": effectful}} for name in names]
+    return compiled(nodes, list(zip(["start", *names], names, strict=False)), catalogue)
+
+
+def fan(items: int, catalogue: Catalogue, *, effectful: bool = False) -> Plan:
+    """A split with one node per item and an aggregator; an effectful node goes through the queue."""
+    each: dict[str, Any] = {"id": "x", "type": "edit", "parameters": _build_object("v", "$item")}
+    if effectful:
+        each = {"id": "x", "type": "noop", "parameters": {"effectful": True}}
+    nodes: Nodes = [
+        {"id": "start", "type": "input"},
+        {"id": "s", "type": "split", "parameters": {"input_array": "$trigger.xs"}},
+        each,
+        {"id": "g", "type": "aggregator"},
+        {"id": "n", "type": "output", "parameters": {"value": "{{ len($g) }}"}},
+    ]
+    return compiled(nodes, [("start", "s"), ("s", "x"), ("x", "g"), ("g", "n")], catalogue)
+
+
+def calls(url: str, at_once: int, catalogue: Catalogue) -> Plan:
+    """A split with one HTTP request per item and limited concurrency."""
+    nodes: Nodes = [
+        {"id": "start", "type": "input"},
+        {"id": "s", "type": "split", "parameters": {"input_array": "$trigger.xs", "max_in_flight": at_once}},
+        {"id": "c", "type": "http", "parameters": {"url": url, "raise_on_status": "4xx,5xx", "timeout": 120}},
+        {"id": "g", "type": "aggregator"},
+        {"id": "n", "type": "output", "parameters": {"value": "{{ len($g) }}"}},
+    ]
+    links = [("start", "s"), ("s", "c"), ("c", "g"), ("g", "n")]
+    return compiled(nodes, links, catalogue)
+
+
+def nested(catalogue: Catalogue) -> Plan:
+    """A split inside a split."""
+    nodes: Nodes = [
+        {"id": "start", "type": "input"},
+        {"id": "so", "type": "split", "parameters": {"input_array": "$trigger.rows"}},
+        {"id": "si", "type": "split", "parameters": {"input_array": "$item"}},
+        {"id": "x", "type": "edit", "parameters": _build_object("v", "$item")},
+        {"id": "gi", "type": "aggregator"},
+        {"id": "go", "type": "aggregator"},
+        {"id": "n", "type": "output", "parameters": {"value": "{{ sum([len(row) for row in $go]) }}"}},
+    ]
+    links = [("start", "so"), ("so", "si"), ("si", "x"), ("x", "gi"), ("gi", "go"), ("go", "n")]
+    return compiled(nodes, links, catalogue)
+
+
+def sharing(catalogue: Catalogue) -> Plan:
+    """A split whose items each read one field of one upstream value."""
+    nodes: Nodes = [
+        {"id": "start", "type": "input"},
+        {
+            "id": "big",
+            "type": "edit",
+            "parameters": _build_object("blob", "$trigger.blob", "field", "$trigger.field"),
+        },
+        {"id": "s", "type": "split", "parameters": {"input_array": "$trigger.xs"}},
+        {"id": "x", "type": "edit", "parameters": _build_object("v", "$big.field")},
+        {"id": "g", "type": "aggregator"},
+        {"id": "n", "type": "output", "parameters": {"value": "{{ len($g) }}"}},
+    ]
+    links = [("start", "big"), ("big", "s"), ("s", "x"), ("x", "g"), ("g", "n")]
+    return compiled(nodes, links, catalogue)
+
+
+def waiting(catalogue: Catalogue) -> Plan:
+    """A wait until a given date."""
+    nodes: Nodes = [
+        {"id": "start", "type": "input"},
+        {"id": "nap", "type": "wait", "parameters": {"resume": "date_time", "date_time": "$trigger.when"}},
+        {"id": "end", "type": "noop"},
+    ]
+    return compiled(nodes, [("start", "nap"), ("nap", "end")], catalogue)
+
+
+def _build_object(*pairs: str) -> dict[str, Any]:
+    assignments = [{"name": pairs[i], "value": pairs[i + 1]} for i in range(0, len(pairs), 2)]
+    return {"mode": "keep_only", "assignments": assignments}
+
+
+def bare_rate(path: Path, *, nodes: int, claims: bool, per_commit: int, relaxed: bool = False) -> float:
+    """Return the nodes per second of a loop that writes one fact, and optionally one claim, per node."""
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute(f"PRAGMA synchronous = {'NORMAL' if relaxed else 'FULL'}")
+    migrate(db)
+    body = b"x" * 90
+    began = time.perf_counter()
+    for start in range(0, nodes, per_commit):
+        group = []
+        for i in range(start, min(start + per_commit, nodes)):
+            fact = (i % CONCURRENCY, 1, i // CONCURRENCY, b"", 0, i, 0, body)
+            claim = (i % CONCURRENCY, i // CONCURRENCY, b"", i, i)
+            group.append(Rows("x", [fact], [claim] if claims else [], None))
+        db.execute("BEGIN IMMEDIATE")
+        write_rows(db, group)
+        db.execute("COMMIT")
+    rate = nodes / (time.perf_counter() - began)
+    db.close()
+    return rate
+
+
+def fill(
+    path: Path, executions: int, *, ended_by: int, workflow: str = "full", status: Status = "completed"
+) -> None:
+    """Add ended executions, one per second, the last one ended at `ended_by`.
+
+    Each has a start, a claim and a result for each of three nodes, and an end.
+    """
+    hash = hashlib.sha256(workflow.encode()).hexdigest()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    db = sqlite3.connect(path, isolation_level=None)
+    try:
+        for pragma in ("auto_vacuum = INCREMENTAL", "journal_mode = WAL", "synchronous = OFF"):
+            db.execute(f"PRAGMA {pragma}")
+        migrate(db)
+        (first,) = db.execute("SELECT coalesce(max(n), 0) + 1 FROM execution").fetchone()
+        db.execute("INSERT OR IGNORE INTO definition VALUES (?, ?)", (hash, DEFINITION))
+        for begin in range(0, executions, EXECUTIONS_PER_COMMIT):
+            span = range(begin, min(begin + EXECUTIONS_PER_COMMIT, executions))
+            moments = [(first + i, ended_by - (executions - 1 - i) * 1_000) for i in span]
+            _write(db, list(_build_rows(moments, workflow, hash, status)))
+    finally:
+        db.close()
+
+
+def _write(db: sqlite3.Connection, executions: list[tuple[Start, Rows]]) -> None:
+    db.execute("BEGIN IMMEDIATE")
+    write_starts(db, [start for start, _ in executions])
+    write_rows(db, [rows for _, rows in executions])
+    db.execute("COMMIT")
+
+
+def _build_rows(
+    moments: list[tuple[int, int]], workflow: str, hash: str, status: Status
+) -> Iterator[tuple[Start, Rows]]:
+    for n, ended_at in moments:
+        at = ended_at - 40
+        id = f"x{at:012x}{n:014x}"
+        accepted = ExecutionRecord(id=id, workflow=workflow, hash=hash, at=at, input=INPUT)
+        end = ExecutionEnded(ended_at, status)
+        facts = [
+            NodeResult(node, (), at + 10 * node, "ok", value=Inline(OUTPUT)) for node in range(1, NODES + 1)
+        ]
+        whole: list[Fact] = [*facts, end]
+        rows = [
+            (n, *fact_columns(fact), n * (NODES + 1) + i, 0, encode_fact(fact))
+            for i, fact in enumerate(whole)
+        ]
+        claims = [(n, fact.node, b"", n, fact.at) for fact in facts]
+        row = (n, id, workflow, hash, at, at, msgspec.msgpack.encode(accepted))
+        yield Start(row), Rows(execution=id, facts=rows, claims=claims, end=end)
+
+
+def new_settings(folder: Path) -> Settings:
+    """Return the settings of an engine in an empty folder."""
+    return Settings(home=str(folder))
+
+
+async def completed(engine: Engine, plan: Plan, payloads: Sequence[bytes], concurrency: int) -> list[float]:
+    """Run one execution per payload and return the duration of each from start to completion, in ms."""
+    waiting = iter(payloads)
+    took: list[float] = []
+
+    async def lane() -> None:
+        for payload in waiting:
+            began = time.perf_counter()
+            _, ending = await engine.start(plan, payload)
+            end = await ending
+            if end.status != "completed":
+                raise AssertionError(f"an execution ended as {end.status}: {end.error}")
+            took.append((time.perf_counter() - began) * 1000)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(min(concurrency, len(payloads))):
+            group.create_task(lane())
+    return took
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Result of one measure. `limit` is the rate of a loop without an engine in the same run, `ratio` rate / limit."""
+
+    name: str
+    rate: float | None = None
+    unit: str = ""
+    limit: float | None = None
+    ratio: float | None = None
+    p50_ms: float | None = None
+    p99_ms: float | None = None
+    rss_mb: float | None = None
+    goal: str = ""
+    met: bool | None = None
+    interpreter: str = msgspec.field(default_factory=describe)
+    details: dict[str, float | int | str] = {}
+
+
+def resident_mb() -> float:
+    """Return the resident memory of this process."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def percentile(values: list[float], share: float) -> float:
+    """Return the value below which this share of the values lies."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]

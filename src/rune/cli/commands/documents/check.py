@@ -1,0 +1,101 @@
+"""`rune check`: report every problem of workflow documents."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from rune.cli.arguments import examine_file
+from rune.cli.output import count, file_of, place_in
+from rune.core.definition.model import content_hash
+from rune.core.validation.validate import ValidationResult
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+_FIELDS = ("path", "code", "message", "hint", "severity", "line", "column")
+
+
+def check(
+    files: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE...", help="Workflow documents, JSON or YAML; `-` reads standard input."),
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Check workflow documents and list every problem.
+
+    Exit codes: 0 valid; 2 a document has errors or cannot be read.
+
+    Example: rune check order.yaml
+    """
+    verdicts = [(name, examine_file(name)) for name in files]
+    if as_json:
+        typer.echo(_encode([_report(name, verdict) for name, verdict in verdicts]))
+    else:
+        _print(verdicts)
+    if not all(verdict.valid for _, verdict in verdicts):
+        raise typer.Exit(2)
+
+
+def _report(name: str, verdict: ValidationResult) -> dict[str, Any]:
+    report: dict[str, Any] = {
+        "file": name,
+        "status": "valid" if verdict.valid else "invalid",
+        "problems": [{field: getattr(each, field) for field in _FIELDS} for each in verdict.problems],
+    }
+    if verdict.valid and verdict.definition is not None:
+        report["workflow_id"] = verdict.definition.id
+        report["nodes"] = len(verdict.definition.nodes)
+        report["edges"] = len(verdict.definition.edges)
+        report["hash"] = content_hash(verdict.definition)
+    return report
+
+
+def _encode(reports: list[dict[str, Any]]) -> str:
+    if len(reports) == 1:
+        return json.dumps(reports[0], ensure_ascii=False, indent=2)
+    status = "valid" if all(each["status"] == "valid" for each in reports) else "invalid"
+    return json.dumps({"status": status, "files": reports}, ensure_ascii=False, indent=2)
+
+
+def _print(verdicts: list[tuple[str, ValidationResult]]) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    for name, verdict in verdicts:
+        print_verdict(console, name, verdict)
+    if len(verdicts) > 1:
+        invalid = sum(not verdict.valid for _, verdict in verdicts)
+        console.print(f"{len(verdicts)} files: {len(verdicts) - invalid} valid, {invalid} invalid")
+
+
+def print_verdict(console: Console, name: str, verdict: ValidationResult) -> None:
+    """Print the problems of one document, then a summary line."""
+    file = file_of(name, verdict.source)
+    for each in verdict.problems:
+        style = "bold red" if each.severity == "error" else "bold yellow"
+        console.print(
+            Text.assemble(
+                place_in(file, each),
+                (f"{each.severity} ", style),
+                (f"{each.path or 'document'}: ", "bold"),
+                each.message,
+            )
+        )
+        console.print(Text(f"        {f'{each.hint}  ' if each.hint else ''}[{each.code}]", "dim"))
+    errors = sum(each.severity == "error" for each in verdict.problems)
+    warnings = len(verdict.problems) - errors
+    counts = [count(errors, "problem")] if errors else []
+    counts += [count(warnings, "warning")] if warnings else []
+    shown = "stdin" if name == "-" else name
+    definition = verdict.definition
+    if verdict.valid and definition is not None:
+        counts = [count(len(definition.nodes), "node"), count(len(definition.edges), "edge"), *counts]
+        summed = f" valid: {', '.join(counts)}, {content_hash(definition)[:12]}"
+        console.print(Text.assemble(("✓ ", "bold green"), (shown, "bold"), summed))
+    else:
+        console.print(Text.assemble(("✗ ", "bold red"), (shown, "bold"), f" invalid: {', '.join(counts)}"))

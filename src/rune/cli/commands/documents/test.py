@@ -1,0 +1,203 @@
+"""`rune test` and `rune record`: run tests of workflows that are written as YAML or JSON, and write them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+from xml.etree import ElementTree
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from rune.cli.arguments import Nodes, with_modules
+from rune.cli.backend import UnknownReferenceError, read, resolve
+from rune.cli.output import clean, count
+from rune.core.definition.problems import Problem
+from rune.errors import InvalidDocumentError, RuneError
+from rune.nodes.registry import full_registry
+from rune.runtime.queries.reader import ExecutionReader
+from rune.settings import Settings, load_settings
+from rune.testing.case_runner import CaseResult, run_case
+from rune.testing.cases import Case, case_files, load_cases
+from rune.testing.recording import recorded_case
+
+
+def run_tests(
+    files: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE...", help="Files with tests, YAML or JSON, or folders of such files."),
+    ],
+    nodes: Nodes = None,
+    name: Annotated[
+        str | None,
+        typer.Option("-k", metavar="TEXT", help="Run only the tests whose name contains this text."),
+    ] = None,
+    junit: Annotated[
+        str | None, typer.Option("--junit", metavar="OUT", help="File for a report in the JUnit format.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Run tests of workflows that are written as YAML.
+
+    A test has an input, mocks, steps and an expected result, and runs in virtual
+    time.
+
+    Exit codes: 0 all tests passed; 1 a test failed; 2 a file cannot be read.
+
+    Example: rune test tests/orders.yaml -k refund
+    """
+    console = Console(highlight=False, soft_wrap=True, quiet=as_json)
+    try:
+        modules = with_modules(load_settings(), nodes).nodes
+    except RuneError as error:
+        raise typer.Exit(_refuse({"": (Problem("", error.code, error.message),)}, as_json)) from None
+    found: list[tuple[Path, Case]] = []
+    refused: dict[str, tuple[Problem, ...]] = {}
+    for path in case_files(files):
+        try:
+            found += [(path, each) for each in load_cases(path) if name is None or name in each.case]
+        except InvalidDocumentError as error:
+            refused[str(path)] = error.problems
+    if refused:
+        raise typer.Exit(_refuse(refused, as_json))
+    if not found:
+        nothing = Problem(
+            "", "NO_TESTS", "no test was found", "name files with tests, or another text with -k"
+        )
+        raise typer.Exit(_refuse({"": (nothing,)}, as_json))
+    results: list[tuple[Path, CaseResult]] = []
+    for path, case in found:
+        result = run_case(case, path.parent, nodes=modules)
+        results.append((path, result))
+        _print(console, path, result)
+    failed = sum(not result.passed for _, result in results)
+    if as_json:
+        typer.echo(json.dumps(_described(results), ensure_ascii=False, indent=2))
+    else:
+        seconds = sum(result.seconds for _, result in results)
+        console.print(
+            f"{count(len(results), 'test')}: {len(results) - failed} passed, {failed} failed, {seconds:.1f} s"
+        )
+    if junit is not None:
+        _write_junit(Path(junit), results)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _print(console: Console, path: Path, result: CaseResult) -> None:
+    mark = ("✓ ", "bold green") if result.passed else ("✗ ", "bold red")
+    console.print(Text.assemble(mark, (clean(result.case.case), "bold"), f"  {path}"))
+    for line in result.deviations:
+        console.print(Text(f"    {clean(line)}"))
+
+
+def _described(results: Sequence[tuple[Path, CaseResult]]) -> dict[str, Any]:
+    failed = sum(not result.passed for _, result in results)
+    return {
+        "status": "failed" if failed else "passed",
+        "passed": len(results) - failed,
+        "failed": failed,
+        "tests": [
+            {
+                "file": str(path),
+                "case": result.case.case,
+                "status": "passed" if result.passed else "failed",
+                "deviations": list(result.deviations),
+                "duration_ms": round(result.seconds * 1000),
+            }
+            for path, result in results
+        ],
+    }
+
+
+def _refuse(refused: dict[str, tuple[Problem, ...]], as_json: bool) -> int:
+    if as_json:
+        problems = [
+            msgspec.to_builtins(each) | {"file": file} for file, all in refused.items() for each in all
+        ]
+        typer.echo(json.dumps({"status": "invalid", "problems": problems}, ensure_ascii=False, indent=2))
+        return 2
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    for file, all_problems in refused.items():
+        for each in all_problems:
+            place = (
+                f"{file}:{each.line}:{each.column}: "
+                if each.line is not None
+                else f"{file}: "
+                if file
+                else ""
+            )
+            text = "".join(
+                (f"{each.path}: " if each.path else "", each.message, each.hint and f"  {each.hint}")
+            )
+            console.print(Text.assemble(place, ("error ", "bold red"), text))
+    return 2
+
+
+def _write_junit(target: Path, results: Sequence[tuple[Path, CaseResult]]) -> None:
+    """Write the results as JUnit XML, one test suite per file."""
+    root = ElementTree.Element("testsuites")
+    for path in dict.fromkeys(path for path, _ in results):
+        own = [result for file, result in results if file == path]
+        suite = ElementTree.SubElement(
+            root,
+            "testsuite",
+            name=str(path),
+            tests=str(len(own)),
+            failures=str(sum(not each.passed for each in own)),
+            time=f"{sum(each.seconds for each in own):.3f}",
+        )
+        for each in own:
+            case = ElementTree.SubElement(
+                suite, "testcase", classname=str(path), name=clean(each.case.case), time=f"{each.seconds:.3f}"
+            )
+            if not each.passed:
+                failure = ElementTree.SubElement(case, "failure", message=clean(each.deviations[0]))
+                failure.text = clean("\n".join(each.deviations))
+    ElementTree.ElementTree(root).write(target, encoding="utf-8", xml_declaration=True)
+
+
+def record(
+    execution: Annotated[str, typer.Argument(metavar="ID", help="Execution id, or a unique prefix of it.")],
+    output: Annotated[
+        str | None,
+        typer.Option("-o", "--output", metavar="OUT", help="File for the test. Default: standard output."),
+    ] = None,
+    nodes: Nodes = None,
+) -> None:
+    """Write an execution that has ended as a test, which `rune test` runs.
+
+    The test contains the workflow, its input, its outcome, and mocks that return
+    what the nodes with effects returned.
+
+    Example: rune record x019a -o tests/test-orders.json
+    """
+
+    async def work(reader: ExecutionReader, settings: Settings) -> int:
+        name = await resolve(reader, execution)
+        summary = await reader.execution(name)
+        canonical = None if summary is None else await reader.definition(summary.hash)
+        if canonical is None:
+            raise UnknownReferenceError(f"the definition of {name} is not stored")
+        document = await (await reader.history(name)).document()
+        registry = full_registry(with_modules(settings, nodes).nodes)
+        case = recorded_case(document, msgspec.json.decode(canonical), registry)
+        _write_test(output, json.dumps(case, ensure_ascii=False, indent=2))
+        return 0
+
+    raise typer.Exit(read(work, as_json=False))
+
+
+def _write_test(target: str | None, text: str) -> None:
+    if target is None:
+        typer.echo(text)
+        return
+    try:
+        Path(target).write_text(f"{text}\n", encoding="utf-8")
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise RuneError(f"cannot write {target}: {reason}", code="UNWRITABLE") from None

@@ -1,0 +1,1 @@
+"""Authentication by key or session, permissions, and limits on failed logins."""

@@ -1,0 +1,1 @@
+"""The routes about executions: starts and lists, actions on them, and what each has done so far."""

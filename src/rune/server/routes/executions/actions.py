@@ -1,0 +1,223 @@
+"""Routes that act on executions: cancel, pause, resume, retry, rerun, signal."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Body
+from pydantic import Field
+from starlette.responses import Response
+
+from rune.core.definition.parser import Pins
+from rune.core.limits import LIMITS
+from rune.ports.journal import ExecutionEndedError
+from rune.server.access.auth import check_definition, check_right, requires
+from rune.server.responses import ApiError, Reply, documented
+from rune.server.routes.executions.executions import PinnedOutlets, PinnedOutputs, Which, accepted_reply
+from rune.server.routing import (
+    Caller,
+    ExecutionId,
+    Id,
+    IdempotencyKey,
+    Item,
+    JsonBody,
+    RawJson,
+    Server,
+    example,
+    resource,
+)
+from rune.server.schemas import Started, View
+
+actions = resource("executions")
+
+_RERUN_RESPONSES = {
+    409: "The execution has not ended, or has nothing to run again.",
+    429: "A start limit is exceeded; `Retry-After` is in seconds.",
+}
+
+
+class CancelBody(JsonBody):
+    """Options of a cancellation."""
+
+    reason: Annotated[str, Field(max_length=2_000)] = ""
+
+
+class RetryBody(JsonBody):
+    """Options of a retry."""
+
+    failed_items: bool = False
+
+
+class RerunBody(JsonBody):
+    """The node, and optionally the item, to run again; and what is different: another payload of the node, parameters
+    that replace its own, another version of the workflow, a definition that is not stored, or pins."""
+
+    max_bytes = LIMITS.payload_bytes + LIMITS.definition_bytes + 64 * 1024
+
+    node: Id
+    item: Item | None = None
+    input: RawJson = Field(default_factory=bytes)
+    parameters: RawJson = Field(default_factory=bytes)
+    version: Which | None = None
+    definition: RawJson = Field(default_factory=bytes)
+    pins: PinnedOutputs = Field(default={})
+    outlets: PinnedOutlets = Field(default={})
+
+
+class SignalBody(JsonBody):
+    """A signal."""
+
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    value: RawJson = Field(default_factory=lambda: b"null")
+    item: Item | None = None
+
+
+class ActionResultView(View, frozen=True, kw_only=True):
+    """The result of an action; `changed` is false if the execution was already in that state."""
+
+    execution_id: str
+    status: str
+    changed: bool
+
+
+class SignalResultView(View, frozen=True, kw_only=True):
+    """A stored signal; `resumed` is true if a node was waiting for it."""
+
+    id: str
+    resumed: bool
+
+
+@actions.post(
+    "/executions/{execution}/cancel",
+    summary="Cancel an execution",
+    dependencies=[requires("run")],
+    response_model=ActionResultView,
+    responses=documented({409: "The execution has ended."}),
+)
+async def cancel_execution(
+    execution: ExecutionId,
+    body: Annotated[
+        CancelBody, Body(default_factory=CancelBody, openapi_examples=example({"reason": "ordered twice"}))
+    ],
+    server: Server,
+) -> Response:
+    """Returns the final status if the execution ended otherwise first. Cancelling again changes nothing."""
+    try:
+        status = await server.services.executions.cancel(execution, body.reason)
+    except ExecutionEndedError as ended:
+        if ended.end.status != "cancelled":
+            raise
+        return Reply(ActionResultView(execution_id=execution, status="cancelled", changed=False))
+    return Reply(ActionResultView(execution_id=execution, status=status, changed=status == "cancelled"))
+
+
+@actions.post(
+    "/executions/{execution}/pause",
+    summary="Pause an execution",
+    dependencies=[requires("run")],
+    response_model=ActionResultView,
+    responses=documented({409: "The execution has ended."}),
+)
+async def pause_execution(execution: ExecutionId, server: Server) -> Response:
+    """Running nodes finish, no new ones start."""
+    changed = await server.services.executions.pause(execution)
+    return Reply(ActionResultView(execution_id=execution, status="paused", changed=changed))
+
+
+@actions.post(
+    "/executions/{execution}/resume",
+    summary="Resume a paused execution",
+    dependencies=[requires("run")],
+    response_model=ActionResultView,
+    responses=documented({409: "The execution has ended."}),
+)
+async def resume_execution(execution: ExecutionId, server: Server) -> Response:
+    """Continues where it was paused."""
+    changed = await server.services.executions.resume(execution)
+    return Reply(ActionResultView(execution_id=execution, status="running", changed=changed))
+
+
+@actions.post(
+    "/executions/{execution}/retry",
+    summary="Retry failed nodes in a new execution",
+    dependencies=[requires("run")],
+    response_model=Started,
+    status_code=202,
+    responses=documented(_RERUN_RESPONSES),
+)
+async def retry_execution(
+    execution: ExecutionId,
+    body: Annotated[
+        RetryBody, Body(default_factory=RetryBody, openapi_examples=example({"failed_items": True}))
+    ],
+    server: Server,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """Keeps the results of nodes that succeeded. With `failed_items` only the failed items of splits run again."""
+    accepted = await server.services.executions.retry(
+        execution, failed_items=body.failed_items, key=idempotency_key
+    )
+    return accepted_reply(accepted)
+
+
+@actions.post(
+    "/executions/{execution}/rerun",
+    summary="Rerun a node and all nodes after it in a new execution",
+    dependencies=[requires("run")],
+    response_model=Started,
+    status_code=202,
+    responses=documented(_RERUN_RESPONSES),
+)
+async def rerun_execution(
+    execution: ExecutionId,
+    body: Annotated[RerunBody, Body(openapi_examples=example({"node": "price", "item": "users:5"}))],
+    server: Server,
+    caller: Caller,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """In one item, or in all items. `input` takes the place of the output that the node received, also where later
+    nodes mention it. With a `definition`, nodes that it adds or connects otherwise run too. `parameters`, `definition`
+    and `pins` require the right `edit`."""
+    if body.definition and body.version is not None:
+        raise ApiError("body: takes either `version` or `definition`", code="BAD_BODY")
+    if body.parameters or body.definition or body.pins or body.outlets:
+        check_right(caller, "edit")
+    if body.definition:
+        check_definition(caller, body.definition)
+    accepted = await server.services.executions.rerun(
+        execution,
+        body.node,
+        item=body.item,
+        key=idempotency_key,
+        input=body.input or None,
+        parameters=body.parameters or None,
+        version=None if body.version is None else str(body.version),
+        definition=body.definition or None,
+        pins=Pins(body.pins, body.outlets),
+    )
+    return accepted_reply(accepted)
+
+
+@actions.post(
+    "/executions/{execution}/signals",
+    summary="Send a signal",
+    dependencies=[requires("signal")],
+    response_model=SignalResultView,
+    responses=documented(
+        {
+            409: "The execution has ended, or several items wait and none is named.",
+            422: "No node of the definition can wait for a signal of this name.",
+        }
+    ),
+)
+async def signal_execution(
+    execution: ExecutionId,
+    body: Annotated[SignalBody, Body(openapi_examples=example({"name": "approved", "value": {"by": "ada"}}))],
+    server: Server,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """Stored until a node waits for it; under an idempotency key it is delivered once."""
+    result = await server.services.executions.signal(
+        execution, body.name, body.value, key=idempotency_key, item=body.item
+    )
+    return Reply(SignalResultView(id=result.id, resumed=result.resumed))

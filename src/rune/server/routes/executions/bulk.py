@@ -1,0 +1,313 @@
+"""Routes for bulk jobs: one action on many executions, in the background."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Annotated
+
+from fastapi import Body, Path, Query
+from pydantic import ConfigDict, Field
+from starlette.responses import Response
+
+from rune.core.permissions import Principal
+from rune.ports.bulk import BulkAction, BulkJob, BulkOutcome, BulkStatus, Outcome
+from rune.ports.queries import Summary
+from rune.runtime.services.bulk import MAX_BULK_TARGETS, BulkJobNotFoundError
+from rune.runtime.values import ExecutionNotFoundError
+from rune.server.access.auth import requires
+from rune.server.context import ServerContext
+from rune.server.responses import ApiError, Reply, documented
+from rune.server.routes.executions.executions import ExecutionFilters, execution_filter
+from rune.server.routing import (
+    PREFIX,
+    Caller,
+    Id,
+    IdempotencyKey,
+    JsonBody,
+    Limit,
+    Omittable,
+    Page,
+    QueryModel,
+    Server,
+    example,
+    offset,
+    resource,
+)
+from rune.server.schemas import View, moment
+
+bulk = resource("bulk jobs")
+
+MAX_IDS = 1_000
+BATCH_SIZE = 500  # executions per read
+OPEN = frozenset({"running", "paused"})
+JobId = Annotated[str, Path(pattern=r"^b[0-9a-f]{24}$", description="The id of a bulk job.")]
+
+
+class BulkFilter(ExecutionFilters):
+    """The filters of the list of executions. At least one has to be given."""
+
+    # Times are sent as text, which a strict model would reject.
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class BulkSelection(JsonBody):
+    """An action and its executions: by id, or all that match a filter, newest first and at most `limit`."""
+
+    action: BulkAction
+    ids: Annotated[list[Id], Field(min_length=1, max_length=MAX_IDS)] | None = None
+    filter: BulkFilter | None = None
+    limit: Annotated[int, Field(ge=1, le=MAX_BULK_TARGETS)] = 1_000
+
+
+class BulkBody(BulkSelection):
+    """A bulk job."""
+
+    reason: Annotated[str, Field(max_length=2_000, description="The reason of a cancellation.")] = ""
+
+
+class BulkView(View, frozen=True, kw_only=True):
+    """A bulk job. `done` executions were changed, `unchanged` ones were in that state before, `refused` ones cannot be
+    changed so; `pending` ones are not processed yet, and never will be if the job is aborted."""
+
+    id: str
+    action: BulkAction
+    status: BulkStatus
+    created_at: str
+    principal: str
+    total: int
+    done: int
+    unchanged: int
+    refused: int
+    pending: int
+
+
+class BulkList(View, frozen=True, kw_only=True):
+    """The newest bulk jobs."""
+
+    jobs: list[BulkView]
+
+
+class BulkOutcomeView(View, frozen=True, kw_only=True):
+    """What became of one execution. `started` is the new execution of a retry; `code` and `detail` tell why it was
+    refused."""
+
+    execution_id: str
+    outcome: Outcome
+    started: str | None
+    code: str
+    detail: str
+
+
+class BulkOutcomePage(View, frozen=True, kw_only=True):
+    """Outcomes of a bulk job in its order."""
+
+    outcomes: list[BulkOutcomeView]
+    next: str | None
+
+
+class BulkPreview(View, frozen=True, kw_only=True):
+    """What a bulk job would do: how many executions it would process, and how many of them can be changed so by their
+    status now. `more`: further ones match, beyond `limit`."""
+
+    total: int
+    eligible: int
+    by_status: dict[str, int]
+    more: bool
+
+
+class BulkListQuery(QueryModel):
+    """The number of jobs."""
+
+    limit: Limit = 50
+
+
+class OutcomeQuery(Page):
+    """Which outcomes to list."""
+
+    outcome: Omittable[Outcome] = None
+
+
+_EXAMPLE = {"action": "retry", "filter": {"code": "HTTP_TIMEOUT", "since": "2026-11-15T00:00:00Z"}}
+
+
+@bulk.post(
+    "/bulk",
+    summary="Act on many executions",
+    dependencies=[requires("run")],
+    response_model=BulkView,
+    status_code=202,
+    responses=documented({200: "The idempotency key was used before; this is the job."}, BulkView),
+)
+async def create_bulk_job(
+    body: Annotated[BulkBody, Body(openapi_examples=example(_EXAMPLE))],
+    server: Server,
+    caller: Caller,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """Selects the executions now and processes them in the background, on any server, also after a crash. Requires
+    either `ids` or a `filter` that is not empty."""
+    found, _ = await _select(server, caller, body)
+    before = server.clock.now()
+    job = await server.services.bulk.create(
+        body.action, [each.id for each in found], reason=body.reason, key=idempotency_key
+    )
+    location = {"Location": f"{PREFIX}/bulk/{job.id}"}
+    return Reply(_view(job), 202 if job.at >= before else 200, location)
+
+
+@bulk.post(
+    "/bulk/preview",
+    summary="Count the executions of a bulk job",
+    dependencies=[requires("view")],
+    response_model=BulkPreview,
+)
+async def preview_bulk_job(
+    body: Annotated[BulkSelection, Body(openapi_examples=example(_EXAMPLE))],
+    server: Server,
+    caller: Caller,
+) -> Response:
+    """Changes nothing."""
+    found, more = await _select(server, caller, body)
+    return Reply(
+        BulkPreview(
+            total=len(found),
+            eligible=sum(_eligible(body.action, each) for each in found),
+            by_status=dict(sorted(Counter(each.status for each in found).items())),
+            more=more,
+        )
+    )
+
+
+@bulk.get("/bulk", summary="List bulk jobs", dependencies=[requires("view")], response_model=BulkList)
+async def list_bulk_jobs(
+    query: Annotated[BulkListQuery, Query()], server: Server, caller: Caller
+) -> Response:
+    """Newest first; a key with scopes sees its own. Jobs are kept for 30 days."""
+    found = await server.services.bulk.list(query.limit)
+    return Reply(BulkList(jobs=[_view(each) for each in found if _visible(each, caller)]))
+
+
+@bulk.get("/bulk/{job}", summary="Get a bulk job", dependencies=[requires("view")], response_model=BulkView)
+async def get_bulk_job(job: JobId, server: Server, caller: Caller) -> Response:
+    """With the number of executions by outcome."""
+    return Reply(_view(await _find(server, caller, job)))
+
+
+@bulk.get(
+    "/bulk/{job}/outcomes",
+    summary="List the outcomes of a bulk job",
+    dependencies=[requires("view")],
+    response_model=BulkOutcomePage,
+)
+async def list_bulk_outcomes(
+    job: JobId, query: Annotated[OutcomeQuery, Query()], server: Server, caller: Caller
+) -> Response:
+    """One for each execution that was processed."""
+    await _find(server, caller, job)
+    after = offset(query.cursor) - 1
+    found = await server.services.bulk.outcomes(
+        job, after=after, limit=query.limit + 1, outcome=query.outcome
+    )
+    page = found[: query.limit]
+    following = str(page[-1].place + 1) if len(found) > query.limit else None
+    return Reply(BulkOutcomePage(outcomes=[_outcome(each) for each in page], next=following))
+
+
+@bulk.post(
+    "/bulk/{job}/abort",
+    summary="Abort a bulk job",
+    dependencies=[requires("run")],
+    response_model=BulkView,
+)
+async def abort_bulk_job(job: JobId, server: Server, caller: Caller) -> Response:
+    """No further execution is processed. What was done stays done."""
+    await _find(server, caller, job)
+    return Reply(_view(await server.services.bulk.abort(job)))
+
+
+async def _select(
+    server: ServerContext, caller: Principal, body: BulkSelection
+) -> tuple[list[Summary], bool]:
+    """Return the executions of a request, and whether more match."""
+    if (body.ids is None) == (body.filter is None):
+        raise ApiError("body: requires either `ids` or `filter`", code="BAD_BODY")
+    if body.ids is not None:
+        return [await _named(server, caller, each) for each in dict.fromkeys(body.ids)], False
+    assert body.filter is not None
+    if not body.filter.model_dump(exclude_defaults=True):
+        raise ApiError(
+            "body: filter: is empty and would select every execution; give at least one condition",
+            code="BAD_BODY",
+        )
+    wanted = await execution_filter(server, body.filter, caller)
+    found: list[Summary] = []
+    after = None
+    while True:
+        size = min(BATCH_SIZE, body.limit - len(found))
+        page = await server.reader.search(wanted, after=after, limit=size)
+        found += page.executions
+        after = page.next
+        if after is None or len(found) >= body.limit:
+            return found, after is not None
+
+
+async def _named(server: ServerContext, caller: Principal, id: str) -> Summary:
+    found = await server.reader.execution(id)
+    if found is None or not caller.sees(found.workflow):
+        raise ExecutionNotFoundError(f"no execution has the id {id}")
+    return found
+
+
+def _eligible(action: BulkAction, each: Summary) -> bool:
+    """Return whether an action can change an execution, by its status. A dead letter is an execution that failed."""
+    match action:
+        case "cancel":
+            return each.status in OPEN
+        case "pause":
+            return each.status == "running"
+        case "resume":
+            return each.status == "paused"
+        case "retry":
+            return each.status in ("failed", "halted", "cancelled")
+        case "retry_failed_items":
+            return bool(each.failed_items)
+        case "requeue":
+            return each.status == "failed"
+
+
+async def _find(server: ServerContext, caller: Principal, id: str) -> BulkJob:
+    found = await server.services.bulk.find(id)
+    if not _visible(found, caller):
+        raise BulkJobNotFoundError(f"there is no bulk job `{id}`")
+    return found
+
+
+def _visible(job: BulkJob, caller: Principal) -> bool:
+    """A job may name executions of any workflow, so that a caller with scopes sees only its own."""
+    return not caller.scopes or job.principal == caller.name
+
+
+def _view(job: BulkJob) -> BulkView:
+    processed = sum(job.counts.values())
+    return BulkView(
+        id=job.id,
+        action=job.action,
+        status=job.status,
+        created_at=moment(job.at),
+        principal=job.principal,
+        total=job.total,
+        done=job.counts.get("done", 0),
+        unchanged=job.counts.get("unchanged", 0),
+        refused=job.counts.get("refused", 0),
+        pending=job.total - processed,
+    )
+
+
+def _outcome(each: BulkOutcome) -> BulkOutcomeView:
+    return BulkOutcomeView(
+        execution_id=each.execution,
+        outcome=each.outcome,
+        started=each.started or None,
+        code=each.code,
+        detail=each.detail,
+    )

@@ -1,0 +1,286 @@
+"""Routes that compare two executions: all differences at once, or groups of them first and the runs in pages."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import Query
+from starlette.responses import Response
+
+from rune.codec.facts import Inline, Large
+from rune.core.definition.diff import Change, difference
+from rune.core.execution.fact import NodeResult
+from rune.errors import LimitExceededError
+from rune.ports.queries import NodeRun, Summary
+from rune.runtime.queries.comparison import Comparison, Results, compare
+from rune.runtime.queries.history import STATUS, error_document
+from rune.runtime.values import Cache, ExecutionData
+from rune.server.access.auth import requires
+from rune.server.context import ServerContext
+from rune.server.responses import Reply
+from rune.server.routes.executions.executions import summary_of
+from rune.server.routes.workflows import definition_of
+from rune.server.routing import ExecutionId, Id, Omittable, OtherExecutionId, Page, Server, offset, resource
+from rune.server.schemas import ErrorView, View, error_view
+
+comparing = resource("executions")
+
+MAX_COMPARED_RUNS = 20_000  # in one response
+MAX_CACHED_COMPARISONS = 8
+VALUE_CACHE_BYTES = 32 * 1024 * 1024
+_COMPARED_FIELDS = ("status", "attempts", "output", "error")
+
+
+class RunChange(View, frozen=True, kw_only=True):
+    """A node run that differs in one lineage; null on the side where the node has not ended."""
+
+    node_id: str
+    lineage: str
+    fields: list[str]
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+
+
+class Difference(View, frozen=True, kw_only=True):
+    """The differences between two executions."""
+
+    before: str
+    after: str
+    status: tuple[str, str]
+    same_input: bool
+    definition: list[Change]
+    nodes: list[RunChange]
+
+
+@comparing.get(
+    "/executions/{execution}/diff/{other}",
+    summary="Compare two executions",
+    dependencies=[requires("view")],
+    response_model=Difference,
+)
+async def compare_executions(
+    execution: ExecutionId,
+    other: OtherExecutionId,
+    server: Server,
+) -> Response:
+    """Compares the definitions, the inputs and all node runs."""
+    pair = [await summary_of(server, id) for id in (execution, other)]
+    old, new = [await definition_of(server, each.hash) for each in pair]
+    accepted = [await server.reader.accepted(each.id) for each in pair]
+    before, after = [await _runs(server, each.id) for each in pair]
+    changes = [_change(key, before.get(key), after.get(key)) for key in dict.fromkeys((*before, *after))]
+    return Reply(
+        Difference(
+            before=pair[0].id,
+            after=pair[1].id,
+            status=(pair[0].status, pair[1].status),
+            same_input=accepted[0].input == accepted[1].input,
+            definition=list(difference(old, new)),
+            nodes=[each for each in changes if each.fields],
+        )
+    )
+
+
+async def _runs(server: ServerContext, execution: str) -> dict[tuple[str, str], dict[str, Any]]:
+    found = await server.node_runs.all(execution, MAX_COMPARED_RUNS)
+    if found is None:
+        raise LimitExceededError("node runs of a compared execution", MAX_COMPARED_RUNS)
+    return {(each.node_id, _lineage(each)): _run_fields(each) for each in found}
+
+
+def _lineage(run: NodeRun) -> str:
+    return "".join(f"/{each.split_node_id}:{each.item_index}" for each in run.lineage) or "/"
+
+
+def _run_fields(run: NodeRun) -> dict[str, Any]:
+    output = None if run.output is None else msgspec.json.decode(run.output)
+    error = error_document(run.error)
+    return {"status": run.status, "attempts": run.attempts, "output": output, "error": error}
+
+
+def _change(key: tuple[str, str], before: dict[str, Any] | None, after: dict[str, Any] | None) -> RunChange:
+    differ = [name for name in _COMPARED_FIELDS if (before or {}).get(name) != (after or {}).get(name)]
+    return RunChange(node_id=key[0], lineage=key[1], fields=differ, before=before, after=after)
+
+
+class ComparedRun(View, frozen=True, kw_only=True):
+    """One side of a run that differs. `output_bytes` is the length of the JSON of a large output, otherwise null; the
+    output itself is at `/executions/{id}/nodes/{node}/output`."""
+
+    status: str
+    attempts: int
+    error: ErrorView | None
+    items: int | None
+    output_bytes: int | None
+
+
+class ComparedRunPair(View, frozen=True, kw_only=True):
+    """A run that differs in some fields; null on the side without a result."""
+
+    node_id: str
+    lineage: str
+    fields: list[str]
+    before: ComparedRun | None
+    after: ComparedRun | None
+
+
+class ComparedRunPage(View, frozen=True, kw_only=True):
+    """Runs that differ, in the order of the first execution."""
+
+    runs: list[ComparedRunPair]
+    next: str | None
+
+
+class DifferenceGroupView(View, frozen=True, kw_only=True):
+    """Runs of a node that differ in the same way; statuses are null on the side without a result. `lineages` names the
+    first ten."""
+
+    node_id: str
+    fields: list[str]
+    status: tuple[str | None, str | None]
+    code: tuple[str, str]
+    count: int
+    lineages: list[str]
+
+
+class ComparisonSummary(View, frozen=True, kw_only=True):
+    """The differences between two executions by kind. `first` is the first node that differs, null if none does."""
+
+    before: str
+    after: str
+    status: tuple[str, str]
+    same_input: bool
+    same_definition: bool
+    definition: list[Change]
+    compared: int
+    differing: int
+    first: str | None
+    groups: list[DifferenceGroupView]
+
+
+class ComparedRunQuery(Page):
+    """Which runs to list."""
+
+    node: Omittable[Id] = None
+
+
+@comparing.get(
+    "/executions/{execution}/diff/{other}/summary",
+    summary="Compare two executions by groups of differences",
+    dependencies=[requires("view")],
+    response_model=ComparisonSummary,
+)
+async def get_comparison(execution: ExecutionId, other: OtherExecutionId, server: Server) -> Response:
+    """However many items they have: runs that differ in the same way are one group. Nodes are compared by id."""
+    pair = [await summary_of(server, id) for id in (execution, other)]
+    old, new = [await definition_of(server, each.hash) for each in pair]
+    accepted = [await server.reader.accepted(each.id) for each in pair]
+    found = await _comparison(server, pair[0], pair[1])
+    return Reply(
+        ComparisonSummary(
+            before=execution,
+            after=other,
+            status=(pair[0].status, pair[1].status),
+            same_input=accepted[0].input == accepted[1].input,
+            same_definition=pair[0].hash == pair[1].hash,
+            definition=list(difference(old, new)),
+            compared=found.compared,
+            differing=len(found.runs),
+            first=None if found.first is None else found.first.node,
+            groups=[
+                DifferenceGroupView(
+                    node_id=each.node,
+                    fields=list(each.fields),
+                    status=(_shown(each.statuses[0]), _shown(each.statuses[1])),
+                    code=each.codes,
+                    count=each.count,
+                    lineages=each.lineages,
+                )
+                for each in found.groups()
+            ],
+        )
+    )
+
+
+@comparing.get(
+    "/executions/{execution}/diff/{other}/runs",
+    summary="List the node runs that differ between two executions",
+    dependencies=[requires("view")],
+    response_model=ComparedRunPage,
+)
+async def list_differing_runs(
+    execution: ExecutionId,
+    other: OtherExecutionId,
+    query: Annotated[ComparedRunQuery, Query()],
+    server: Server,
+) -> Response:
+    """Without outputs, which are read one by one."""
+    pair = [await summary_of(server, id) for id in (execution, other)]
+    found = await _comparison(server, pair[0], pair[1])
+    begin, following = offset(query.cursor), None
+    page: list[ComparedRunPair] = []
+    for place, run in found.of(query.node):
+        if place < begin:
+            continue
+        if len(page) == query.limit:
+            following = str(place)
+            break
+        page.append(
+            ComparedRunPair(
+                node_id=run.node,
+                lineage=run.lineage,
+                fields=list(run.fields),
+                before=_side(run.before),
+                after=_side(run.after),
+            )
+        )
+    return Reply(ComparedRunPage(runs=page, next=following))
+
+
+async def _comparison(server: ServerContext, before: Summary, after: Summary) -> Comparison:
+    """Return the differences of two executions; those of ended ones are kept, because they do not change."""
+    cached, key = server.comparisons, (before.id, after.id)
+    known = cached.get(key)
+    if known is not None:
+        cached.move_to_end(key)
+        return known
+    found = await compare(await _results(server, before.id), await _results(server, after.id))
+    if before.ended_at is not None and after.ended_at is not None:
+        cached[key] = found
+        if len(cached) > MAX_CACHED_COMPARISONS:
+            cached.popitem(last=False)
+    return found
+
+
+async def _results(server: ServerContext, execution: str) -> Results:
+    backend = server.engine.backend
+    accepted = await server.reader.accepted(execution)
+    plan = await server.engine.plans.plan(accepted.hash)
+    found = Results(ExecutionData(accepted, plan, backend.journal, backend.blob, Cache(VALUE_CACHE_BYTES)))
+    async for stored in server.reader.fact_batches(execution):
+        for each in stored:
+            if isinstance(each.fact, NodeResult) and not each.late:
+                found.add(each.fact)
+    return found
+
+
+def _side(result: NodeResult | None) -> ComparedRun | None:
+    if result is None:
+        return None
+    size = None
+    if type(result.value) is Inline:
+        size = len(result.value.data)
+    elif type(result.value) is Large:
+        size = result.value.size
+    return ComparedRun(
+        status=STATUS.get(result.status, result.status),
+        attempts=result.attempt,
+        error=error_view(result.failure),
+        items=result.items,
+        output_bytes=size,
+    )
+
+
+def _shown(status: str | None) -> str | None:
+    return None if status is None else STATUS.get(status, status)

@@ -1,0 +1,491 @@
+"""Routes that start executions, read them and compare two of them. A start is durable before its response is sent."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from datetime import datetime
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from fastapi import Body, Query
+from pydantic import AwareDatetime, BaseModel, Field
+from starlette.responses import Response
+
+from rune.core.definition.parser import Pins
+from rune.core.execution.explain import explain as why
+from rune.core.limits import LIMITS
+from rune.core.permissions import Principal, fits
+from rune.ports.journal import ExecutionRecord
+from rune.ports.queries import ExecutionFilter, Summary
+from rune.ports.workflows import LATEST, choose, workflow_not_found
+from rune.runtime.lifecycle.launcher import StartOptions, new_execution_id
+from rune.runtime.live.follower import active_runs
+from rune.runtime.queries.value_parts import JsonObject, JsonText
+from rune.runtime.values import ExecutionNotFoundError
+from rune.server.access.auth import check_definition, check_right, requires
+from rune.server.context import ServerContext
+from rune.server.responses import ApiError, Reply, documented
+from rune.server.routing import (
+    ID,
+    PREFIX,
+    Caller,
+    ExecutionId,
+    FastRoute,
+    Id,
+    IdempotencyKey,
+    JsonBody,
+    Omittable,
+    Page,
+    QueryModel,
+    RawJson,
+    Server,
+    WorkflowId,
+    check_cursor,
+    example,
+    resource,
+)
+from rune.server.schemas import (
+    CountView,
+    ExecutionDetail,
+    ExecutionPage,
+    Explanation,
+    Started,
+    error_view,
+    execution_detail,
+    execution_view,
+    started,
+)
+from rune.server.views.value_parts import PartQuery, value_reply
+
+starts = resource("starts", route_class=FastRoute)
+
+MAX_LABELS = 64
+
+START_RESPONSES = {
+    200: "The idempotency key was used before; this is the execution that it started.",
+    429: "A start limit is exceeded; `Retry-After` is in seconds.",
+}
+
+LabelName = Annotated[str, Field(min_length=1, max_length=128)]
+LabelValue = Annotated[str, Field(max_length=1_024)]
+Labels = Annotated[dict[LabelName, LabelValue], Field(max_length=MAX_LABELS)]
+Priority = Annotated[int, Field(ge=0, le=10)]
+VersionText = Annotated[str, Field(min_length=1, max_length=128)]
+VersionNumber = Annotated[int, Field(ge=1, le=999_999_999_999_999)]
+Which = Annotated[
+    VersionText | VersionNumber,
+    Field(description="A version by its number (`3`, `v3`, `3` as a number) or an alias."),
+]
+PinnedOutputs = Annotated[
+    dict[Id, Any],
+    Field(description="Outputs of nodes that are not called, by node; of a split, the list of its items."),
+]
+PinnedOutlets = Annotated[
+    dict[Id, Annotated[str, Field(min_length=1, max_length=200)]],
+    Field(description="The outlets of pinned nodes that have outlets, by node."),
+]
+executions = resource("executions")
+ID_BEGINNING = re.compile(r"x[0-9a-f]{3,40}")
+BATCH_SIZE = 200  # executions per read of a search
+MAX_SCANNED = 2_000  # executions per search
+Status = Literal["running", "paused", "completed", "failed", "halted", "cancelled"]
+Label = Annotated[str, Field(max_length=1_200, pattern="=", description="`name=value`; may be repeated.")]
+
+
+class StartBody(JsonBody):
+    """Options of a start. All are optional."""
+
+    max_bytes = LIMITS.payload_bytes + LIMITS.definition_bytes + 64 * 1024
+
+    input: RawJson = Field(default_factory=lambda: b"{}")
+    version: Which | None = None
+    labels: Labels = Field(default={})
+    priority: Priority | None = None
+    fake_time: bool = False
+    pins: PinnedOutputs = Field(default={})
+    outlets: PinnedOutlets = Field(default={})
+
+
+class AnyStartBody(StartBody):
+    """A start of a stored workflow, or of a definition that is not stored as a workflow."""
+
+    workflow: Id | None = None
+    definition: RawJson = Field(default_factory=bytes)
+
+
+def accepted_reply(accepted: ExecutionRecord, *, replayed: bool = False) -> Response:
+    """Respond with an execution that was accepted, by this request or by an earlier one with the same key."""
+    location = {"Location": f"{PREFIX}/executions/{accepted.id}"}
+    return Reply(started(accepted, replayed=replayed), 200 if replayed else 202, location)
+
+
+@starts.post(
+    "/workflows/{workflow}/executions",
+    summary="Start a stored workflow",
+    dependencies=[requires("run")],
+    response_model=Started,
+    status_code=202,
+    responses=documented(START_RESPONSES, Started),
+)
+async def start_workflow(
+    workflow: WorkflowId,
+    body: Annotated[
+        StartBody,
+        Body(
+            default_factory=StartBody,
+            openapi_examples=example(
+                {"input": {"name": "World"}, "version": "stable", "labels": {"customer": "7"}}
+            ),
+        ),
+    ],
+    server: Server,
+    caller: Caller,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """Starts the given version, or the latest."""
+    return await _start(server, caller, workflow, body, idempotency_key)
+
+
+@starts.post(
+    "/executions",
+    summary="Start a stored workflow or a definition",
+    dependencies=[requires("run")],
+    response_model=Started,
+    status_code=202,
+    responses=documented(START_RESPONSES, Started),
+)
+async def start_execution(
+    body: Annotated[
+        AnyStartBody, Body(openapi_examples=example({"workflow": "hello", "input": {"name": "World"}}))
+    ],
+    server: Server,
+    caller: Caller,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """Requires either `workflow` or `definition`."""
+    # Sending a definition amounts to editing one.
+    if body.definition:
+        check_right(caller, "edit")
+        check_definition(caller, body.definition)
+    if (body.workflow is None) == (not body.definition):
+        raise ApiError("body: requires either `workflow` or `definition`", code="BAD_BODY")
+    if body.workflow is not None:
+        return await _start(server, caller, body.workflow, body, idempotency_key)
+    if body.version is not None or body.priority is not None:
+        raise ApiError("body: `version` and `priority` require `workflow`", code="BAD_BODY")
+    options, id = _start_options(body, idempotency_key)
+    accepted = await server.services.executions.start_definition(
+        body.definition, body.input, options, execution=id
+    )
+    return accepted_reply(accepted, replayed=id is not None and accepted.id != id)
+
+
+async def _start(
+    server: ServerContext, caller: Principal, workflow: str, body: StartBody, key: str | None
+) -> Response:
+    if not caller.sees(workflow):
+        raise workflow_not_found(workflow, (), LATEST)
+    if body.pins or body.outlets:  # amounts to another definition
+        check_right(caller, "edit")
+    options, id = _start_options(body, key)
+    which = None if body.version is None else str(body.version)
+    accepted = await server.services.executions.start(
+        workflow, which, body.input, options, priority=body.priority, execution=id
+    )
+    return accepted_reply(accepted, replayed=id is not None and accepted.id != id)
+
+
+def _start_options(body: StartBody, key: str | None) -> tuple[StartOptions, str | None]:
+    """Return the options of a start. With an idempotency key the execution id is chosen here; if the start returns
+    another id, an earlier request used the key."""
+    pins = Pins(body.pins, body.outlets)
+    options = StartOptions(key=key, labels=body.labels, fake_time=body.fake_time, pins=pins)
+    return options, None if key is None else new_execution_id()
+
+
+class ExecutionFilters(BaseModel):
+    """Filters of executions; all of them must match."""
+
+    status: list[Status] = Field(default=[], description="May be repeated: executions with any of them.")
+    workflow: Omittable[Id] = None
+    version: Omittable[
+        Annotated[
+            str,
+            Field(
+                pattern=f"^{ID}$",
+                description="Only executions of this version, a number or an alias; requires `workflow`.",
+            ),
+        ]
+    ] = None
+    failed_items: Annotated[
+        bool, Field(description="Only ended executions in which at least one item of a split failed.")
+    ] = False
+    stuck: Annotated[
+        bool,
+        Field(
+            description="Only running executions without progress for 15 minutes that wait for no time and no signal."
+        ),
+    ] = False
+    label: list[Label] = Field(default=[])
+    since: Annotated[
+        AwareDatetime | None, Field(description="Only executions that started at this time or later.")
+    ] = None
+    until: Annotated[
+        AwareDatetime | None, Field(description="Only executions that started before this time.")
+    ] = None
+    code: Omittable[
+        Annotated[
+            str, Field(min_length=1, max_length=200, description="The code of the error it ended with.")
+        ]
+    ] = None
+    principal: Omittable[
+        Annotated[str, Field(min_length=1, max_length=200, description="The principal that started it.")]
+    ] = None
+    parent: Omittable[Annotated[Id, Field(description="Only children of this execution.")]] = None
+    retry_of: Omittable[Annotated[Id, Field(description="Only retries and reruns of this execution.")]] = None
+
+
+class ExecutionQuery(ExecutionFilters, Page):
+    """Filters of the list of executions; all of them must match."""
+
+    created_after: Annotated[AwareDatetime | None, Field(description="The same as `since`.")] = None
+    q: Omittable[
+        Annotated[
+            str,
+            Field(
+                min_length=1,
+                max_length=200,
+                description="The beginning of an id; or a part of an id, a workflow, a label or an error code.",
+            ),
+        ]
+    ] = None
+    count: Omittable[
+        Annotated[Literal["estimate"], Field(description="Also count the executions; many are estimated.")]
+    ] = None
+
+
+class WaitQuery(QueryModel):
+    """Options of a read."""
+
+    wait: Annotated[
+        float, Field(ge=0, le=60, description="Seconds to wait for the end of the execution.")
+    ] = 0
+
+
+@executions.get(
+    "/executions",
+    summary="List executions, newest first",
+    dependencies=[requires("view")],
+    response_model=ExecutionPage,
+)
+async def list_executions(
+    query: Annotated[ExecutionQuery, Query()],
+    server: Server,
+    caller: Caller,
+) -> Response:
+    """A page may hold fewer than `limit` and still have a `next` cursor, because each request reads a limited
+    number."""
+    wanted = await execution_filter(server, query, caller, query.created_after)
+    if query.q is not None:
+        page, following = await _find_text(server, wanted, query, query.q)
+    else:
+        found = await server.reader.search(wanted, after=query.cursor, limit=query.limit)
+        page, following = found.executions, found.next
+    await check_cursor(server.reader, query.cursor, page)
+    counted = None
+    if query.count is not None:
+        number = await server.reader.count(wanted)
+        counted = CountView(value=number.count, exact=number.exact)
+    return Reply(
+        ExecutionPage(executions=[execution_view(each) for each in page], next=following, count=counted)
+    )
+
+
+async def _find_text(
+    server: ServerContext, wanted: ExecutionFilter, query: ExecutionQuery, text: str
+) -> tuple[list[Summary], str | None]:
+    """Return the executions whose id begins with a text; if there is none, those that contain it."""
+    by_id = await server.reader.matching(text, query.limit) if ID_BEGINNING.fullmatch(text) else []
+    if by_id:
+        named = [await server.reader.execution(id) for id in by_id]
+        seen = [each for each in named if each is not None and matches_filter(each, wanted)]
+        if wanted.stuck:
+            now = server.clock.now()
+            seen = [each for each in seen if await server.reader.stuck.is_stuck(each, now)]
+        return sorted(seen, key=lambda each: -each.started_at), None
+    found: list[Summary] = []
+    after, scanned = query.cursor, 0
+    while scanned < MAX_SCANNED:
+        page = await server.reader.search(wanted, after=after, limit=BATCH_SIZE)
+        for each in page.executions:
+            after = each.id
+            if _contains(each, text.lower()):
+                found.append(each)
+                if len(found) == query.limit:
+                    return found, after
+        after, scanned = page.next, scanned + BATCH_SIZE
+        if after is None:
+            break
+    return found, after
+
+
+async def execution_filter(
+    server: ServerContext, query: ExecutionFilters, caller: Principal, since_too: datetime | None = None
+) -> ExecutionFilter:
+    """Return the filter of a request, limited to the scopes of the caller."""
+    hash = None
+    if query.version is not None:
+        if query.workflow is None:
+            raise ApiError("query: `version` requires `workflow`", code="BAD_QUERY")
+        if not caller.sees(query.workflow):
+            raise workflow_not_found(query.workflow, (), LATEST)
+        versions = await server.reader.workflows.versions(query.workflow)
+        hash = choose(query.workflow, versions, query.version).hash
+    since = [_ms(each) for each in (query.since, since_too) if each is not None]
+    return ExecutionFilter(
+        statuses=tuple(dict.fromkeys(query.status)),
+        workflow=query.workflow,
+        hash=hash,
+        failed_items=query.failed_items,
+        stuck=query.stuck,
+        labels=dict(each.split("=", 1) for each in query.label),
+        since=max(since, default=None),
+        until=None if query.until is None else _ms(query.until),
+        code=query.code,
+        principal=query.principal,
+        parent=query.parent,
+        retry_of=query.retry_of,
+        scopes=caller.scopes,
+    )
+
+
+def _ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
+
+
+def matches_filter(each: Summary, wanted: ExecutionFilter) -> bool:
+    """Return whether an execution has the properties of a filter that its summary shows."""
+    return (
+        (not wanted.statuses or each.status in wanted.statuses)
+        and wanted.workflow in (None, each.workflow)
+        and wanted.hash in (None, each.hash)
+        and (not wanted.scopes or any(fits(scope, each.workflow) for scope in wanted.scopes))
+        and wanted.labels.items() <= each.labels.items()
+    )
+
+
+def _contains(each: Summary, text: str) -> bool:
+    texts = (each.id, each.workflow, *each.labels.values(), each.error.code if each.error else "")
+    return any(text in part.lower() for part in texts)
+
+
+async def summary_of(server: ServerContext, execution: str) -> Summary:
+    """Return an execution, or raise if it does not exist."""
+    found = await server.reader.execution(execution)
+    if found is None:
+        raise ExecutionNotFoundError(f"no execution has the id {execution}")
+    return found
+
+
+@executions.get(
+    "/executions/{execution}",
+    summary="Get an execution",
+    dependencies=[requires("view")],
+    response_model=ExecutionDetail,
+)
+async def get_execution(
+    execution: ExecutionId,
+    query: Annotated[WaitQuery, Query()],
+    server: Server,
+) -> Response:
+    """With `wait`, responds when the execution has ended or the time is over."""
+    id = execution
+    if not query.wait:
+        summary, accepted = await asyncio.gather(summary_of(server, id), server.reader.accepted(id))
+        return Reply(execution_detail(summary, accepted))
+    with server.feeds.awaiting(id) as end:
+        summary, accepted = await asyncio.gather(summary_of(server, id), server.reader.accepted(id))
+        if summary.ended_at is None:
+            await end.wait(query.wait)
+            summary = await summary_of(server, id)
+    return Reply(execution_detail(summary, accepted))
+
+
+@executions.get(
+    "/executions/{execution}/document",
+    summary="Get an ended execution as one document",
+    dependencies=[requires("view")],
+)
+async def get_execution_document(execution: ExecutionId, server: Server) -> Response:
+    """The document that `rune run --json` prints. Read long executions in pages instead."""
+    return Reply(await (await server.reader.history(execution)).document())
+
+
+@executions.get(
+    "/executions/{execution}/output",
+    summary="Get the output of an execution",
+    dependencies=[requires("view")],
+)
+async def get_execution_output(
+    execution: ExecutionId, query: Annotated[PartQuery, Query()], server: Server
+) -> Response:
+    """The value of its output node, or the values of its leaf nodes; null unless it completed. With `pointer`, `depth`,
+    `offset` or `limit` a part of it, as a `ValuePart`; with `find` matches in it, as `ValueMatches`."""
+    summary = await summary_of(server, execution)
+    if summary.ended_at is None:
+        raise ApiError(f"{summary.id} has not ended", code="NOT_ENDED")
+
+    if not query.wanted:
+        return await value_reply(await (await server.reader.history(summary.id)).encoded_output(), query)
+
+    async def load() -> JsonText:
+        history = await server.reader.history(summary.id)
+        found = {
+            history.plan.ids[node]: await server.values.node_value(
+                history, node, (), partial(history.encoded_value, node)
+            )
+            for node in history.output_nodes()
+        }
+        if history.has_output_node:
+            return next(iter(found.values()), JsonText(b"null"))
+        return JsonObject(found)
+
+    return await value_reply(await server.values.get((summary.id, "output"), load), query)
+
+
+@executions.get(
+    "/executions/{execution}/input",
+    summary="Get the input of an execution",
+    dependencies=[requires("view")],
+)
+async def get_execution_input(
+    execution: ExecutionId, query: Annotated[PartQuery, Query()], server: Server
+) -> Response:
+    """The start payload, a part of it as a `ValuePart`, or with `find` matches in it as `ValueMatches`."""
+    return await value_reply((await server.reader.accepted(execution)).input, query)
+
+
+@executions.get(
+    "/executions/{execution}/explain",
+    summary="Explain what an execution is waiting for",
+    dependencies=[requires("view")],
+    response_model=Explanation,
+)
+async def explain_execution(execution: ExecutionId, server: Server) -> Response:
+    """For each waiting node: which inputs arrived, were skipped or are missing, what it waits for and until when."""
+    id = execution
+    summary = await summary_of(server, id)
+    plan, state = await server.reader.state(id, server.clock.now())
+    active = None
+    if summary.ended_at is None:
+        active = active_runs(await server.engine.live.running(id), server.clock.now())
+    return Reply(
+        Explanation(
+            execution_id=id,
+            workflow_id=summary.workflow,
+            status="paused" if state.paused_at is not None else summary.status,
+            error=error_view(summary.error),
+            waiting=why(plan, state, active),
+        )
+    )

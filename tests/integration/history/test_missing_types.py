@@ -1,0 +1,33 @@
+"""Reading needs no node type: a process without the custom types of an execution shows it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from rune.bootstrap import open_reader
+from rune.core.execution.explain import explain
+from tests.support.backends import Backend, backends, until_suspended
+from tests.support.gated_nodes import gated_registry
+from tests.support.workflows import node_entry, of_type, wait_for_signal, workflow
+
+DOCUMENT = workflow("start>p p>w", p=of_type("gated.pure"), w=wait_for_signal())
+
+
+@backends("embedded", "redis", "rabbitmq")
+def test_reader_without_custom_type_shows_runs_events_and_what_waits(backend: Backend) -> None:
+    async def go() -> tuple[dict[str, Any], list[str], list[str]]:
+        async with backend.open(registry=gated_registry()) as engine:
+            run = await engine.start(DOCUMENT)
+            await until_suspended(run)
+            async with open_reader(backend.settings) as reader:
+                history = await reader.history(run.id)
+                plan, state = await reader.state(run.id, engine.engine.backend.clock.now())
+                events = [each.kind for each in await reader.events(run.id)]
+                return await history.document(), events, [each.node for each in explain(plan, state)]
+
+    document, events, waiting = asyncio.run(go())
+    entry = node_entry(document, "p")
+    assert (entry["status"], entry["output"]) == ("success", "done")
+    assert events == ["execution.accepted", "node.success", "node.waiting"]
+    assert waiting == ["w"]

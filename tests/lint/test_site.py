@@ -1,0 +1,164 @@
+"""The site of the documentation: every public thing has a page, every page a place, and no link is broken."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from rune.cli.main import COMMANDS
+from rune.core.definition.problems import MEANINGS
+from rune.nodes.registry import described, full_registry
+from rune.server.app import document
+from rune.settings import DERIVED, Settings
+from tests.lint.public_names import public_names
+from tests.lint.tree import ROOT
+from tools.docs import llms
+from tools.docs.__main__ import misplaced
+from tools.docs.errors import GUIDE, find_codes, remedies_in
+from tools.docs.markdown import anchors, front_matter, slug
+from tools.docs.navigation import NAVIGATION, expand, paths
+from tools.docs.staging import DOCS, broken_links, staged
+
+WRITTEN = sorted(
+    path for path in DOCS.rglob("*.md") if path.relative_to(DOCS).parts[0] not in {"adr", "README.md"}
+)
+KINDS = {"tutorial", "guide", "reference", "explanation"}
+AUDIENCES = {"operator", "author", "developer"}
+
+
+@pytest.fixture(scope="module")
+def site() -> tuple[dict[str, str], dict[str, Path]]:
+    return staged()
+
+
+@pytest.fixture(scope="module")
+def texts(site: tuple[dict[str, str], dict[str, Path]]) -> dict[str, str]:
+    return site[0]
+
+
+def test_links_between_pages_resolve(site: tuple[dict[str, str], dict[str, Path]]) -> None:
+    assert list(broken_links(*site)) == []
+
+
+def test_broken_link_is_found() -> None:
+    texts = {"a.md": "# A\n\n[x](b.md#c), [y](d.md), [z](#a), [u](https://example.org)\n", "b.md": "# B\n"}
+
+    assert list(broken_links(texts, {})) == [
+        "a.md: b.md#c: no such heading",
+        "a.md: d.md: no such page",
+    ]
+
+
+def test_every_page_is_in_navigation_once(texts: dict[str, str]) -> None:
+    assert list(misplaced(expand(NAVIGATION, texts), texts)) == []
+
+
+def test_every_node_type_has_a_page_with_its_parameters(texts: dict[str, str]) -> None:
+    for each in described(full_registry(())):
+        page = texts[f"reference/nodes/{each['type']}.md"]
+        assert all(f"| `{name}` |" in page for name in each["parameters"].get("properties", ()))
+        assert all(f"`{name}`" in page for name in each["errors"])
+        assert "it ends as *" in page
+
+
+def test_every_command_has_a_page(texts: dict[str, str]) -> None:
+    assert [name for name in COMMANDS if f"reference/cli/{name}.md" not in texts] == []
+
+
+def test_every_route_is_listed_and_described(texts: dict[str, str]) -> None:
+    pages = "".join(text for place, text in texts.items() if place.startswith("reference/api/"))
+    routes = [f"`{verb.upper()} {path}`" for path, verbs in document()["paths"].items() for verb in verbs]
+
+    assert [route for route in routes if pages.count(route) < 2] == []
+
+
+def test_every_setting_has_a_row(texts: dict[str, str]) -> None:
+    names = [each.name for each in msgspec.structs.fields(Settings) if each.name not in DERIVED]
+
+    assert [
+        name for name in names if f"| `RUNE_{name.upper()}` |" not in texts["reference/settings.md"]
+    ] == []
+
+
+@pytest.mark.parametrize("package", ["rune.build", "rune.client"])
+def test_every_public_name_is_described(texts: dict[str, str], package: str) -> None:
+    names = [each.rsplit(".", 1) for each in public_names()]
+    page = texts[f"reference/python/{package}.md"]
+
+    assert [name for where, name in names if where == package and f"## `{name}`" not in page] == []
+
+
+def test_every_error_code_has_a_remedy() -> None:
+    remedies = remedies_in((DOCS / GUIDE).read_text(encoding="utf-8"))
+    codes = find_codes()
+    of_documents = {name for name in MEANINGS if codes[name].modules <= {"core/definition/problems.py"}}
+
+    assert sorted(codes.keys() - remedies.keys() - of_documents) == []
+    assert sorted(remedies.keys() - codes.keys()) == [], "codes that do not exist"
+
+
+def test_every_alert_has_a_remedy() -> None:
+    rules = (ROOT / "deploy" / "prometheus" / "rules.yaml").read_text(encoding="utf-8")
+    found = anchors((DOCS / GUIDE).read_text(encoding="utf-8"))
+
+    assert [name for name in re.findall(r"alert: (\w+)", rules) if slug(name) not in found] == []
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.relative_to(DOCS).as_posix())
+def test_page_states_its_kind_and_audience(path: Path) -> None:
+    fields, _ = front_matter(path.read_text(encoding="utf-8"))
+
+    assert fields.get("kind") in KINDS
+    assert fields.get("for") in AUDIENCES
+
+
+@pytest.mark.parametrize("path", sorted(DOCS.glob("start/*.md")), ids=lambda path: path.name)
+def test_tutorial_has_numbered_steps(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    steps = [int(number) for number in re.findall(r"^## (\d+)\. ", text, re.MULTILINE)]
+
+    assert front_matter(text)[0]["kind"] == "tutorial"
+    assert steps == list(range(1, len(steps) + 1))
+    assert len(steps) >= 3
+
+
+@pytest.mark.parametrize("path", sorted(DOCS.glob("guides/*/*.md")), ids=lambda path: path.name)
+def test_guide_states_its_purpose_and_how_to_tell_that_it_worked(path: Path) -> None:
+    fields, text = front_matter(path.read_text(encoding="utf-8"))
+    first = text.split("\n\n")[1]
+
+    assert fields["kind"] == "guide"
+    assert first.startswith("When you want to ")
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE)[-1] == "How to tell that it worked"
+
+
+@pytest.mark.parametrize("name", ["benchmarks.md", "reliability.md"])
+def test_page_with_figures_states_when_and_how_they_were_measured(name: str) -> None:
+    text = (DOCS / name).read_text(encoding="utf-8")
+    introduction, *sections = re.split(r"^## ", text, flags=re.MULTILINE)
+    without_command = [
+        section.splitlines()[0]
+        for section in sections
+        if "\n|---" in section and not re.search(r"(?:`|^ *)(?:make|rune|python) ", section, re.MULTILINE)
+    ]
+
+    assert re.search(r"\b[A-Z][a-z]+ 20\d\d\b", introduction)
+    assert without_command == []
+
+
+def test_llms_txt_lists_every_page(texts: dict[str, str]) -> None:
+    navigation = expand(NAVIGATION, texts)
+    index = llms.index(navigation, texts)
+
+    assert [place for place in paths(navigation) if f"]({place})" not in index] == []
+
+
+def test_llms_full_txt_begins_with_the_language_within_its_limit(texts: dict[str, str]) -> None:
+    full = llms.full(expand(NAVIGATION, texts), texts)
+
+    assert full.startswith("<!-- reference/language.md -->")
+    assert "<!-- reference/nodes/wait.md -->" in full
+    assert len(full.encode()) <= llms.MAX_FULL_BYTES

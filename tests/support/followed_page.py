@@ -1,0 +1,170 @@
+"""Follows a page of the documentation: writes its files, runs its commands and compares what they print.
+
+A fence `yaml file=NAME` (of any language) is a file. The lines of a `console` fence that begin with `$ ` are commands,
+those below are their output, in which `…` stands for any text, and alone on a line for any lines. A command that must
+fail ends with `# exits N`. A `sh` fence is run as it is. `<!-- needs: up -->` starts `rune up` in the same folder; a
+page that mentions `RUNE_URL` gets its URL. `<!-- needs: stores -->` gives the settings of new stores of a cluster. What
+the commands leave running in the background is killed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.lint.tree import ROOT
+from tests.support.backends import stores
+from tests.support.cli_process import PATIENCE
+from tests.support.paths import SOURCE, python_path
+from tests.support.up_process import UpProcess
+
+FENCE = re.compile(r"^```(\w+)(?: file=(\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+MARK = "<<<end of command>>>"
+EXITS = re.compile(r"  # exits (\d+)$")
+
+
+class Command(NamedTuple):
+    """A command of a page, the exit code it must have, and the lines it must print; None: any."""
+
+    text: str
+    code: int = 0
+    output: list[str] | None = None
+
+
+class Seen(NamedTuple):
+    """The exit code of a command, and the lines of its standard output and standard error."""
+
+    command: Command
+    code: int
+    output: list[str]
+    errors: list[str]
+
+
+def follow(page: str, folder: Path, inspect: Callable[[str, str], None] | None = None) -> list[Seen]:
+    """Follow a page in an empty folder; fail where it does something else than the page shows. `inspect` is called with
+    the URL of the server, while it runs, and with everything that was printed."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    commands: list[Command] = []
+    for language, name, body in FENCE.findall(text):
+        if name:
+            (folder / name).write_text(body, encoding="utf-8")
+        elif language == "console":
+            commands += _commands(body)
+        elif language == "sh":
+            commands.append(Command(body))
+    up = UpProcess(folder / ".rune") if "<!-- needs: up -->" in text else None
+    try:
+        url = up.start("--no-examples") if up is not None else ""
+        given = {"RUNE_URL": url} if url and "RUNE_URL" in text else {}
+        if "<!-- needs: stores -->" in text:
+            given = {name: value for name, value in _stores(folder).items() if value}
+        seen = _run(commands, folder, given)
+        _compare(page, seen)
+        if inspect is not None:
+            inspect(url, "\n".join(line for each in seen for line in each.output))
+        return seen
+    finally:
+        if up is not None:
+            up.stop(signal.SIGKILL)
+
+
+def _compare(page: str, seen: list[Seen]) -> None:
+    """Compare both streams, or one of them: a page does not tell to which of them a command prints."""
+    for each in seen:
+        shown = "\n".join([*each.output, *each.errors])
+        assert each.code == each.command.code, f"{page}: `{each.command.text}` exits {each.code}:\n{shown}"
+        streams = ([*each.output, *each.errors], each.output, each.errors)
+        expected = each.command.output
+        fits = expected is None or any(matches(expected, lines) for lines in streams)
+        assert fits, f"{page}: `{each.command.text}` prints:\n{shown}"
+
+
+def _commands(body: str) -> list[Command]:
+    found: list[Command] = []
+    for line in body.splitlines():
+        if line.startswith("$ "):
+            failing = EXITS.search(line)
+            found.append(Command(EXITS.sub("", line[2:]), int(failing[1]) if failing else 0, []))
+        elif found[-1].output is not None:
+            found[-1].output.append(line)
+    return found
+
+
+def _stores(folder: Path) -> dict[str, str]:
+    """Return the settings of a cluster over an empty database and unused keys of Redis."""
+    made = stores(folder)
+    return {
+        "RUNE_JOURNAL": made.journal,
+        "RUNE_STATE": made.state,
+        "RUNE_QUEUE": made.queue,
+        "RUNE_PREFIX": made.prefix,
+    }
+
+
+def _run(commands: list[Command], folder: Path, given: dict[str, str]) -> list[Seen]:
+    """Run all commands in one shell, so that variables are kept."""
+    programs = folder / ".programs"
+    programs.mkdir()
+    for name, words in {"rune": "-m rune ", "python": ""}.items():
+        (programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {words}"$@"\n', encoding="utf-8")
+        (programs / name).chmod(0o755)
+    mark = f"code=$?; printf '%s %s\\n' '{MARK}' $code; printf '%s %s\\n' '{MARK}' $code >&2"
+    shell = "".join(f"{each.text}\n{mark}\n" for each in commands)
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("RUNE_")},
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": python_path(SOURCE),
+        "NO_COLOR": "1",
+        "COLUMNS": "160",
+        "no_proxy": "127.0.0.1",
+    }
+    shell_process = subprocess.Popen(
+        ["bash", "-uo", "pipefail", "-c", shell],
+        cwd=folder,
+        env={**environment, **given},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        printed, complained = shell_process.communicate(timeout=PATIENCE * 2)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(shell_process.pid, signal.SIGKILL)
+    output, errors = _sections(printed), _sections(complained)
+    assert len(output) == len(commands), printed + complained
+    return [
+        Seen(command, code, lines, others)
+        for command, (code, lines), (_, others) in zip(commands, output, errors, strict=True)
+    ]
+
+
+def _sections(text: str) -> list[tuple[int, list[str]]]:
+    """Return the exit code and the lines of each command."""
+    found: list[tuple[int, list[str]]] = []
+    lines: list[str] = []
+    for line in text.splitlines():
+        if line.startswith(MARK):
+            found.append((int(line.rsplit(" ", 1)[1]), lines))
+            lines = []
+        else:
+            lines.append(line)
+    return found
+
+
+def matches(expected: list[str], found: list[str]) -> bool:
+    """Whether lines match a pattern with `…`."""
+    parts = [
+        r"(?:.*\n)*" if line.strip() == "…" else ".*".join(map(re.escape, line.split("…"))) + r" *\n"
+        for line in expected
+    ]
+    return re.fullmatch("".join(parts), "".join(f"{line.rstrip()}\n" for line in found)) is not None

@@ -1,0 +1,88 @@
+"""Ended executions of a size that an engine would need minutes for, written with the row code of the embedded store."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rune.adapters.sqlite.database import Rows, Start, migrate, write_rows, write_starts
+from rune.codec.facts import Inline, encode_fact, fact_columns
+from rune.core.definition.model import canonical
+from rune.core.execution.fact import ExecutionEnded, Fact, NodeResult
+from rune.core.execution.outcome import Error
+from rune.core.plan.model import Plan
+from rune.ports.journal import ExecutionRecord
+from rune.testing.harness import compiled
+from tests.support.documents import document, node
+
+FAILED_EVERY = 250
+CODES = ("HTTP_TIMEOUT", "HTTP_STATUS", "BAD_ROW")
+WIDE: dict[str, Any] = document(
+    [
+        node("in", "input"),
+        node("s", "split", {"input_array": "{{ $trigger.items }}"}),
+        node("fetch", "noop"),
+        node("all", "aggregator"),
+    ],
+    "in>s",
+    "s>fetch",
+    "fetch>all",
+    id="wide",
+)
+
+
+def wide_graph(nodes: int, width: int = 40) -> dict[str, Any]:
+    """A workflow in layers of `width` nodes, of which some have two predecessors."""
+    ids = [f"n{index}" for index in range(nodes)]
+    pairs = [f"n{max(0, index - width)}>n{index}" for index in range(1, nodes)]
+    more = [f"n{index - width + 1}>n{index}" for index in range(width + 1, nodes, 4)]
+    return document(
+        [node(each, "input" if each == "n0" else "noop") for each in ids],
+        *dict.fromkeys(pairs + more),
+        id=f"graph-{nodes}",
+    )
+
+
+def _facts(plan: Plan, items: int, now: int) -> Iterator[Fact]:
+    start, split, fetch, gather = (plan.index[name] for name in ("in", "s", "fetch", "all"))
+    yield NodeResult(start, (), now, "ok", value=Inline(b"{}"))
+    yield NodeResult(split, (), now, "ok", items=items)
+    for item in range(items):
+        at = now + 2 + item // 100
+        where, began = (split, item), at - item % 50
+        if item % FAILED_EVERY == 7:
+            failure = Error(CODES[item % len(CODES)], f"row {item}")
+            yield NodeResult(fetch, where, at, "failed", failure=failure, began=began)
+        else:
+            yield NodeResult(fetch, where, at, "ok", value=Inline(b'{"id": 7}'), began=began)
+    yield NodeResult(gather, (), now + 2 + items // 100, "ok", value=Inline(b"[]"))
+    yield ExecutionEnded(now + 3 + items // 100, "completed")
+
+
+def write_items(home: Path, items: int) -> str:
+    """Write an execution of `WIDE` into the database of a server that does not run; return its id."""
+    plan = compiled(WIDE)
+    now = time.time_ns() // 1_000_000 - 600_000
+    id = f"x{now:012x}{0:014x}"
+    accepted = ExecutionRecord(id=id, workflow="wide", hash=plan.hash, at=now, input=b'{"items": []}')
+    db = sqlite3.connect(home / "rune.db", isolation_level=None)
+    migrate(db)
+    (number,) = db.execute("SELECT coalesce(max(n), 0) + 1 FROM execution").fetchone()
+    whole = list(_facts(plan, items, now))
+    rows = [
+        (number, *fact_columns(each), number * 4 + at, 0, encode_fact(each)) for at, each in enumerate(whole)
+    ]
+    end = whole[-1]
+    assert isinstance(end, ExecutionEnded)
+    db.execute("BEGIN")
+    db.execute("INSERT INTO definition VALUES (?, ?)", (plan.hash, canonical(plan.definition)))
+    write_starts(db, [Start((number, id, "wide", plan.hash, now, now, msgspec.msgpack.encode(accepted)))])
+    write_rows(db, [Rows(id, rows, [], end)])
+    db.execute("COMMIT")
+    db.close()
+    return id

@@ -1,0 +1,107 @@
+"""Type checkers accept the examples and find wrong parameters of the constructors: mypy in strict mode, and pyright."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.paths import EXAMPLES, ROOT, SOURCE
+
+TWINS = sorted(
+    each for each in EXAMPLES.glob("*/*.py") if each.with_name(f"{each.stem.replace('_', '-')}.yaml").exists()
+)
+NODES = EXAMPLES / "custom-nodes" / "src"
+
+MISTAKES = """\
+from rune.build import Ref, Retry, Workflow, conditional, http, input, wait
+
+with Workflow("mistakes") as flow:
+    start = input("start")
+    http("parameter", uri="https://shop.example")
+    http("type", url=7)
+    http("choice", url="https://shop.example", method="FETCH")
+    http("common", url="https://shop.example", retry="often")
+    wait("unit", amount=3, unit="fortnights")
+    conditional("missing")
+    http("right", url=f"https://shop.example/{start.out.sku}", retry=Retry(3), timeout=30)
+    conditional("expression", expression=(start.out.amount > 3) & (start.out.name == "a"))
+    wait("later", amount=start.out.hours, unit="hours")
+    quote = http("quote", url="https://shop.example")
+    number: Ref[int] = quote.out.status
+    text: Ref[str] = quote.out.status
+"""
+WRONG_LINES = [5, 6, 7, 8, 9, 10, 16]
+
+
+def lines_found_by_mypy(*paths: Path) -> list[str]:
+    """The errors of `mypy --strict`, as `file:line`."""
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--config-file=",
+        "--no-error-summary",
+        "--python-version=3.11",
+    ]
+    command += [
+        "--follow-imports=silent",
+        f"--cache-dir={ROOT / '.cache' / 'mypy-examples'}",
+        *map(str, paths),
+    ]
+    found = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "MYPYPATH": os.pathsep.join((str(SOURCE), str(NODES)))},
+    )
+    assert found.returncode in (0, 1), found.stdout + found.stderr
+    places = [line.split(": error:")[0] for line in found.stdout.splitlines() if ": error:" in line]
+    return [f"{Path(file).name}:{line}" for file, line in (place.rsplit(":", 1) for place in places)]
+
+
+def lines_found_by_pyright(folder: Path) -> list[str]:
+    """The errors of pyright in strict mode in the files of a folder, as `file:line`."""
+    configuration = {
+        "include": ["."],
+        "extraPaths": [str(SOURCE), str(NODES)],
+        "typeCheckingMode": "strict",
+        "pythonVersion": "3.11",
+        # An expression statement is how edges are written: `a >> b`.
+        "reportUnusedExpression": False,
+    }
+    (folder / "pyrightconfig.json").write_text(json.dumps(configuration))
+    found = subprocess.run(
+        [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, "-p", str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"},
+    )
+    assert found.returncode in (0, 1), found.stdout + found.stderr
+    report = json.loads(found.stdout)
+    assert report["summary"]["filesAnalyzed"] == len(list(folder.glob("*.py")))
+    errors = [each for each in report["generalDiagnostics"] if each["severity"] == "error"]
+    return [f"{Path(each['file']).name}:{each['range']['start']['line'] + 1}" for each in errors]
+
+
+def test_mypy_and_pyright_accept_the_examples(tmp_path: Path) -> None:
+    assert len(TWINS) > 10
+    assert lines_found_by_mypy(*TWINS) == []
+    for each in TWINS:
+        shutil.copy(each, tmp_path)
+    assert lines_found_by_pyright(tmp_path) == []
+
+
+def test_mypy_and_pyright_find_wrong_parameters(tmp_path: Path) -> None:
+    file = tmp_path / "mistakes.py"
+    file.write_text(MISTAKES)
+    expected = [f"mistakes.py:{line}" for line in WRONG_LINES]
+
+    assert lines_found_by_mypy(file) == expected
+    assert list(dict.fromkeys(lines_found_by_pyright(tmp_path))) == expected

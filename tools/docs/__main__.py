@@ -1,0 +1,120 @@
+"""Builds the site of the documentation: `make docs`.
+
+    python -m tools.docs [--zensical PROGRAM] [--source-url URL]
+
+Collects the pages in `build/docs`, checks their links and their places in the navigation, and lets the site generator
+write `build/site`. Without `--zensical` it stops after the checks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tools.docs import llms
+from tools.docs.navigation import NAVIGATION, Entry, expand, paths
+from tools.docs.staging import DOCS, ROOT, broken_links, staged
+
+STAGE = ROOT / "build" / "docs"
+SITE = ROOT / "build" / "site"
+LOGO = ROOT / "src" / "rune" / "server" / "static" / "rune.svg"
+EXTERNAL = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*(?:src|href)=["']?(https?://[^"'\s>]+)""")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--zensical", default="", help="the program that makes the site")
+    parser.add_argument(
+        "--source-url", default="", help="URL of the files of this release, for links out of docs/"
+    )
+    given = parser.parse_args()
+    texts, others = staged(given.source_url)
+    navigation = expand(NAVIGATION, texts)
+    found = [*broken_links(texts, others), *misplaced(navigation, texts)]
+    if found:
+        print("\n".join(found), file=sys.stderr)
+        return 1
+    write(texts, others, navigation)
+    print(f"{sum(place.endswith('.md') for place in texts)} pages in {STAGE.relative_to(ROOT)}")
+    return build(given.zensical, texts, navigation) if given.zensical else 0
+
+
+def misplaced(navigation: list[Entry], texts: Mapping[str, str]) -> Iterator[str]:
+    """Yield the pages that the navigation lacks, names twice or names without their existence."""
+    listed = list(paths(navigation))
+    pages = {place for place in texts if place.endswith(".md")}
+    yield from (f"{place}: not in the navigation" for place in sorted(pages - set(listed)))
+    yield from (f"{place}: in the navigation, but no page" for place in sorted(set(listed) - pages))
+    yield from (
+        f"{place}: twice in the navigation"
+        for place in sorted({each for each in listed if listed.count(each) > 1})
+    )
+
+
+def write(texts: Mapping[str, str], others: Mapping[str, Path], navigation: list[Entry]) -> None:
+    """Write the pages, the other files, and the configuration of the generator."""
+    shutil.rmtree(STAGE, ignore_errors=True)
+    for place, text in texts.items():
+        target = STAGE / "pages" / place
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+    for place, path in {**others, "rune.svg": LOGO}.items():
+        target = STAGE / "pages" / place
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target)
+    settings = (DOCS / "zensical.toml").read_text(encoding="utf-8")
+    lines = f"nav = {_toml(navigation)}"
+    (STAGE / "zensical.toml").write_text(settings.replace("# nav: generated", lines), encoding="utf-8")
+
+
+def _toml(entries: list[Entry] | tuple[Entry, ...]) -> str:
+    """Return the navigation as a TOML array."""
+    parts = [
+        json.dumps(each) if isinstance(each, str) else f"{{ {json.dumps(each[0])} = {_toml(each[1])} }}"
+        for each in entries
+    ]
+    return f"[{', '.join(parts)}]"
+
+
+def build(program: str, texts: Mapping[str, str], navigation: list[Entry]) -> int:
+    """Make the site, add the pages as text, and check that it loads nothing from other hosts."""
+    command = [
+        str(Path(program).absolute()),
+        "build",
+        "--clean",
+        "--strict",
+        "--config-file",
+        str(STAGE / "zensical.toml"),
+    ]
+    shutil.rmtree(SITE, ignore_errors=True)
+    done = subprocess.run(command, cwd=STAGE, check=False)
+    if done.returncode:
+        return done.returncode
+    shutil.move(STAGE / "site", SITE)
+    for place, text in texts.items():
+        if place.endswith(".md"):
+            target = SITE / place
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8")
+    (SITE / "llms.txt").write_text(llms.index(navigation, texts), encoding="utf-8")
+    (SITE / "llms-full.txt").write_text(llms.full(navigation, texts), encoding="utf-8")
+    external = sorted(
+        {url for page in SITE.rglob("*.html") for url in EXTERNAL.findall(page.read_text(encoding="utf-8"))}
+    )
+    if external:
+        print("The site loads from other hosts:", *external, sep="\n", file=sys.stderr)
+        return 1
+    print(f"{SITE.relative_to(ROOT)}/index.html")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

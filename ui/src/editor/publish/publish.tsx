@@ -1,0 +1,178 @@
+/** Publishing a draft: its problems, what changed, a note; and the merge with what another author published meanwhile. */
+import { useEffect, useState, type JSX } from "react";
+import { ApiError, api, read } from "../../api/client";
+import { Button, Failure, Field, Input, Notice, Skeleton } from "../../parts/controls";
+import { Dialog } from "../../parts/dialog";
+import { plural } from "../../parts/format";
+import type { Base, WorkflowDocument } from "../document/document";
+import { lineDiff, merged, textOf, type Choice, type Piece } from "./merge";
+
+/** The newest text of a workflow with the hash that changes are compared with; null if there is no such workflow. */
+export async function readBase(workflow: string): Promise<Base | null> {
+  let detail;
+  try {
+    detail = await read(api.GET("/api/v1/workflows/{workflow}", { params: { path: { workflow } } }));
+  } catch (error) {
+    if (error instanceof ApiError && error.status === 404) return null;
+    throw error;
+  }
+  const source = await fetch(`/api/v1/workflows/${encodeURIComponent(workflow)}/versions/${detail.version}/source`);
+  // A version that was stored without its text is shown as JSON.
+  const text = source.ok ? await source.text() : `${JSON.stringify(detail.definition, null, 2)}\n`;
+  return { text, hash: detail.hash, version: detail.version };
+}
+
+async function put(document: WorkflowDocument, workflow: string | null, match: string | null, note: string): Promise<{ version: number; workflow_id: string; change: string }> {
+  const headers: Record<string, string> = { "Content-Type": document.format === "json" ? "application/json" : "application/yaml" };
+  if (match !== null) headers["If-Match"] = `"${match}"`;
+  const query = note ? `?note=${encodeURIComponent(note)}` : "";
+  const path = workflow === null ? `/api/v1/workflows${query}` : `/api/v1/workflows/${encodeURIComponent(workflow)}${query}`;
+  const response = await fetch(path, { method: workflow === null ? "POST" : "PUT", headers, body: document.text });
+  const body = (await response.json().catch(() => ({}))) as { detail?: string; code?: string; problems?: []; version: number; workflow_id: string; change: string };
+  if (!response.ok) throw new ApiError(body.detail ?? `The server answered ${response.status}.`, response.status, body.code ?? "", body.problems);
+  return body;
+}
+
+export function Diff({ before, after, label }: { before: string; after: string; label: string }): JSX.Element {
+  const lines = lineDiff(before, after);
+  return (
+    <div className="edit-diff" tabIndex={0} role="group" aria-label={label}>
+      {lines.map((line, index) => (
+        <div key={index} data-kind={line.kind}>
+          <span aria-hidden="true">{line.kind === "added" ? "+" : line.kind === "removed" ? "−" : " "}</span>
+          {line.kind === "added" && <span className="sr">added </span>}
+          {line.kind === "removed" && <span className="sr">removed </span>}
+          <code>{line.kind === "gap" ? `… ${line.text} …` : line.text}</code>
+        </div>
+      ))}
+    </div>
+  );
+}
+
+type Props = {
+  document: WorkflowDocument;
+  workflow: string | null;
+  errors: number;
+  onPublished: (workflow: string, version: number, base: Base) => void;
+  onMerged: (text: string, base: Base) => void;
+  onClose: () => void;
+};
+
+export function PublishDialog({ document, workflow, errors, onPublished, onMerged, onClose }: Props): JSX.Element {
+  const [note, setNote] = useState("");
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<Error | null>(null);
+  const [newest, setNewest] = useState<Base | null | "loading">(workflow === null ? null : "loading");
+  useEffect(() => {
+    if (workflow === null) return;
+    readBase(workflow).then(setNewest, setError);
+  }, [workflow]);
+  if (newest === "loading") {
+    return (
+      <Dialog title="Publish" onClose={onClose}>
+        {error ? <Failure error={error} /> : <Skeleton />}
+      </Dialog>
+    );
+  }
+  if (newest && newest.text !== document.base.text) return <MergeDialog document={document} theirs={newest} onMerged={onMerged} onClose={onClose} />;
+  const publish = (): void => {
+    setBusy(true);
+    setError(null);
+    const text = document.text;
+    put(document, workflow, document.base.hash, note).then(
+      async (answer) => {
+        const base = await readBase(answer.workflow_id);
+        onPublished(answer.workflow_id, answer.version, base ?? { text, hash: null, version: answer.version });
+      },
+      (problem: Error) => {
+        setBusy(false);
+        if (problem instanceof ApiError && problem.status === 409 && workflow !== null) readBase(workflow).then(setNewest, setError);
+        else if (problem instanceof ApiError && problem.status === 412 && workflow !== null) readBase(workflow).then(setNewest, setError);
+        else setError(problem);
+      },
+    );
+  };
+  const problems = error instanceof ApiError ? error.problems : [];
+  return (
+    <Dialog
+      title={workflow === null ? "Publish a new workflow" : `Publish a version of ${workflow}`}
+      lead={document.base.version === null ? "This is its first version." : `Changes since version ${document.base.version}. A change of positions and notes alone makes no new version.`}
+      wide
+      onClose={onClose}
+      onSubmit={publish}
+      foot={
+        <>
+          <Button onClick={onClose}>Close</Button>
+          <Button type="submit" kind="primary" disabled={busy || errors > 0 || (!document.changed && workflow !== null)}>
+            Publish
+          </Button>
+        </>
+      }
+    >
+      {errors > 0 && <Notice state="failed">{`The draft has ${plural(errors, "problem")}; correct them first.`}</Notice>}
+      {!document.changed && workflow !== null && <Notice state="waiting">The draft is the published text.</Notice>}
+      <Field label="Note" hint="What this version changes, for others who read the list of versions.">
+        {(ids) => <Input {...ids} autoFocus value={note} maxLength={500} onChange={(event) => setNote(event.target.value)} />}
+      </Field>
+      <Diff before={workflow === null ? "" : document.base.text} after={document.text} label="Changed lines" />
+      {error && (
+        <Notice state="failed">
+          <span>{error.message}</span>
+          {problems.slice(0, 5).map((each, index) => (
+            <span key={index}>{each.message}</span>
+          ))}
+        </Notice>
+      )}
+    </Dialog>
+  );
+}
+
+function MergeDialog({ document, theirs, onMerged, onClose }: { document: WorkflowDocument; theirs: Base; onMerged: (text: string, base: Base) => void; onClose: () => void }): JSX.Element {
+  const pieces = merged(document.base.text, document.text, theirs.text);
+  const conflicts = pieces.filter((each): each is Extract<Piece, { kind: "conflict" }> => each.kind === "conflict");
+  const [choices, setChoices] = useState<(Choice | null)[]>(conflicts.map(() => null));
+  const open = choices.filter((each) => each === null).length;
+  const result = textOf(pieces, choices.map((each) => each ?? "mine"));
+  return (
+    <Dialog
+      title="Another author published meanwhile"
+      lead={`Version ${theirs.version} is newer than the version that this draft began from. ${conflicts.length === 0 ? "The changes touch different lines and fit together." : `${plural(conflicts.length, "place")} changed on both sides; choose for each.`}`}
+      wide
+      onClose={onClose}
+      onSubmit={() => open === 0 && onMerged(result, theirs)}
+      foot={
+        <>
+          <Button onClick={onClose}>Close</Button>
+          <Button type="submit" kind="primary" disabled={open > 0}>
+            Merge into the draft
+          </Button>
+        </>
+      }
+    >
+      {conflicts.map((each, index) => (
+        <fieldset key={index} className="edit-record">
+          <legend>Conflict {index + 1}</legend>
+          <div className="edit-sides">
+            <div>
+              <b>Yours</b>
+              <pre tabIndex={0} aria-label="Your lines">{each.mine.join("\n") || "(removed)"}</pre>
+            </div>
+            <div>
+              <b>Theirs</b>
+              <pre tabIndex={0} aria-label="Their lines">{each.theirs.join("\n") || "(removed)"}</pre>
+            </div>
+          </div>
+          <div className="segments" role="group" aria-label={`Choice for conflict ${index + 1}`}>
+            {(["mine", "theirs", "both"] as const).map((choice) => (
+              <button key={choice} type="button" aria-pressed={choices[index] === choice} onClick={() => setChoices(choices.map((old, at) => (at === index ? choice : old)))}>
+                {choice === "mine" ? "Keep yours" : choice === "theirs" ? "Take theirs" : "Take both"}
+              </button>
+            ))}
+          </div>
+        </fieldset>
+      ))}
+      <h3>The draft after the merge, against version {theirs.version}</h3>
+      <Diff before={theirs.text} after={result} label="Changed lines after the merge" />
+    </Dialog>
+  );
+}

@@ -1,0 +1,100 @@
+/** Running the draft without storing it. */
+import { useState, type JSX } from "react";
+import { newKey } from "../../api/client";
+import { SchemaForm } from "../../forms/form";
+import { JsonField, parseJson } from "../../forms/json_field";
+import { check, initial, widgetOf, type Schema } from "../../forms/schema";
+import { Button, Field, Notice, Select } from "../../parts/controls";
+import { Dialog } from "../../parts/dialog";
+import { relative, shortId } from "../../parts/format";
+import { usePastRuns } from "../forms/past_runs";
+import type { Editor } from "../state/use_editor";
+import { readInput, startDraft } from "./start";
+
+type Props = { editor: Editor; last: unknown; onStarted: (execution: string, input: unknown) => void; onClose: () => void };
+
+export function TryDialog({ editor, last, onStarted, onClose }: Props): JSX.Element {
+  const { view, pins } = editor;
+  const schema = (view.value.inputs ?? {}) as Schema;
+  const pinned = view.nodes.filter((each) => pins.has(each.id)).map((each) => each.id);
+  const drawn = widgetOf(schema) !== "json";
+  const [input, setInput] = useState<unknown>(last ?? initial(schema) ?? {});
+  const [text, setText] = useState(JSON.stringify(last ?? initial(schema) ?? {}, null, 2));
+  const [raw, setRaw] = useState(!drawn);
+  const [stamp, setStamp] = useState(0);
+  const [touched, setTouched] = useState(false);
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<string | null>(null);
+  const [key, setKey] = useState(newKey);
+  const former = usePastRuns(editor.id);
+  const parsed = parseJson(text);
+  const start = (): void => {
+    setTouched(true);
+    const sent = raw ? (parsed.ok ? parsed.value : undefined) : input;
+    if ((raw && !parsed.ok) || Object.keys(check(schema, sent)).length > 0) return;
+    setBusy(true);
+    startDraft(view, sent, pins, key).then(
+      (execution) => onStarted(execution, sent),
+      (problem: Error) => {
+        setError(problem.message);
+        setBusy(false);
+        setKey(newKey());
+      },
+    );
+  };
+  return (
+    <Dialog
+      title="Try the draft"
+      lead="Runs this text as it is, without publishing it. The execution has the label draft=true."
+      onClose={onClose}
+      onSubmit={start}
+      foot={
+        <>
+          <Button onClick={onClose}>Close</Button>
+          <Button type="submit" kind="primary" disabled={busy}>
+            Start
+          </Button>
+        </>
+      }
+    >
+      {former.length > 0 && (
+        <Field label="Input of">
+          {(ids) => (
+            <Select
+              {...ids}
+              defaultValue=""
+              onChange={(event) => {
+                if (!event.target.value) return;
+                readInput(event.target.value).then(
+                  (found) => {
+                    setInput(found);
+                    setText(JSON.stringify(found, null, 2));
+                    setStamp(stamp + 1);
+                  },
+                  (problem: Error) => setError(problem.message),
+                );
+              }}
+            >
+              <option value="">this form</option>
+              {former.map((each) => (
+                <option key={each.execution_id} value={each.execution_id}>
+                  {relative(Date.parse(each.started_at), Date.now())} · {shortId(each.execution_id)}
+                </option>
+              ))}
+            </Select>
+          )}
+        </Field>
+      )}
+      {drawn && (
+        <div>
+          <Button size="small" aria-pressed={raw} onClick={() => (raw ? (parsed.ok && setInput(parsed.value), setStamp(stamp + 1), setRaw(false)) : (setText(JSON.stringify(input ?? {}, null, 2)), setRaw(true)))}>
+            {raw ? "As a form" : "As JSON"}
+          </Button>
+        </div>
+      )}
+      {raw ? <JsonField label="Input as JSON" value={text} onChange={setText} rows={8} /> : <SchemaForm key={stamp} schema={schema} value={input} onChange={setInput} problems={touched ? check(schema, input) : {}} />}
+      {pinned.length > 0 && <Notice state="waiting">{`Not called, because their output is pinned: ${pinned.join(", ")}.`}</Notice>}
+      {error && <Notice state="failed">{error}</Notice>}
+    </Dialog>
+  );
+}

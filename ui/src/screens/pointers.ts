@@ -1,0 +1,39 @@
+/** How parts of a stored value are named: in JSON pointers, in expressions and in addresses. */
+
+/** A key of an object, or the index of a list, as an expression writes it behind a reference. */
+export function stepOf(key: string | number): string {
+  if (typeof key === "number") return `[${key}]`;
+  return /^[A-Za-z_]\w*$/.test(key) ? `.${key}` : `[${JSON.stringify(key)}]`;
+}
+
+export function pointerOf(parent: string, key: string | number): string {
+  return `${parent}/${String(key).replaceAll("~", "~0").replaceAll("/", "~1")}`;
+}
+
+/** The address of a part of the value at `path`. */
+export function partPath(path: string, { pointer, depth, offset }: { pointer: string; depth: number; offset: number }): string {
+  const query = new URLSearchParams({ depth: String(depth) });
+  if (pointer) query.set("pointer", pointer);
+  if (offset) query.set("offset", String(offset));
+  return `${path}${path.includes("?") ? "&" : "?"}${query}`;
+}
+
+/** The address of the matches of a text in the value at `path`. */
+export function findPath(path: string, find: string, offset: number, limit: number): string {
+  const query = new URLSearchParams({ find, limit: String(limit) });
+  if (offset) query.set("offset", String(offset));
+  return `${path}${path.includes("?") ? "&" : "?"}${query}`;
+}
+
+/** The steps of a JSON pointer. */
+export function stepsOf(pointer: string): string[] {
+  return pointer
+    .split("/")
+    .slice(1)
+    .map((each) => each.replaceAll("~1", "/").replaceAll("~0", "~"));
+}
+
+/** The address of what a node was called with in one item. */
+export function inputPath(execution: string, node: string, item: string): string {
+  return `/api/v1/executions/${execution}/nodes/${encodeURIComponent(node)}/input${item ? `?lineage=${encodeURIComponent(item)}` : ""}`;
+}
