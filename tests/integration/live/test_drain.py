@@ -28,6 +28,17 @@ async def processes(engine: Harness) -> list[ProcessInfo]:
     return await registry.list()
 
 
+async def own_process(engine: Harness) -> ProcessInfo:
+    """Return the entry of the only process, once its first heartbeat was sent."""
+
+    async def listed() -> bool:
+        return bool(await processes(engine))
+
+    await until(listed, "the process is listed", 60.0)
+    (own,) = await processes(engine)
+    return own
+
+
 async def until_state(engine: Harness, name: str, *, draining: bool, busy: int) -> None:
     async def reached() -> bool:
         found = {each.name: (each.draining, each.busy) for each in await processes(engine)}
@@ -46,7 +57,7 @@ def test_drained_worker_finishes_what_it_holds_and_leaves_the_rest(backend: Back
     async def go() -> None:
         options = {"registry": gated_registry(), "heartbeat": HEARTBEAT_S}
         async with backend.open(**options) as first:
-            (own,) = await processes(first)
+            own = await own_process(first)
             held = await first.start(GATED)
             await until_state(first, own.name, draining=False, busy=1)
             await first.engine.services.workers.drain(own.name)
@@ -75,12 +86,7 @@ def test_drained_worker_finishes_what_it_holds_and_leaves_the_rest(backend: Back
 def test_drain_of_unknown_process_or_scheduler_is_refused(backend: Backend) -> None:
     async def go() -> None:
         async with backend.open(roles=frozenset({"scheduler"})) as engine:
-
-            async def listed() -> bool:
-                return bool(await processes(engine))
-
-            await until(listed, "the scheduler is listed", 60.0)
-            (own,) = await processes(engine)
+            own = await own_process(engine)
             with pytest.raises(UnknownWorkerError):
                 await engine.engine.services.workers.drain("nobody")
             with pytest.raises(NotAWorkerError):
