@@ -33,6 +33,8 @@ async def listening(serve: Serve, port: int = 0, tls: ssl.SSLContext | None = No
             task.cancel()
         await asyncio.gather(*connections, return_exceptions=True)
         for writer in connections.values():
-            with suppress(AttributeError):  # Python 3.11.2: a TLS transport that was closed twice cannot be aborted
+            with suppress(
+                AttributeError
+            ):  # Python 3.11.2: a TLS transport that was closed twice cannot be aborted
                 writer.transport.abort()
         await asyncio.gather(*(each.wait_closed() for each in connections.values()), return_exceptions=True)
