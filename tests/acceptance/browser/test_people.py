@@ -94,6 +94,7 @@ def test_operator_finds_the_failed_node_and_retries(watched: WatchedPage) -> Non
     expect(panel).to_contain_text("EMPTY_LIST")
     expect(panel).to_contain_text("the list is empty")
     expect(card(page, "empty")).to_have_attribute("data-state", "failed")
+    expect(card(page, "empty")).to_be_in_viewport(ratio=1)
     expect(card(page, "store")).to_have_attribute("data-state", re.compile("skipped|not_reached"))
     expect(page.locator(".flow-line[data-edge='alive']")).to_have_count(2)
     expect(page.locator(".flow-line[data-edge='dead']")).to_have_count(1)

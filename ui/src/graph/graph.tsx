@@ -27,7 +27,7 @@ import { useNow } from "../parts/now";
 import { StateBar, StateGlyph, stateWord } from "../parts/state";
 import { FarPicture, nodeAt } from "./far";
 import { iconOf } from "./icons";
-import { CARD, curve, joinText, viewport, type Definition, type DefinitionNode, type Picture, type Place } from "./model";
+import { CARD, curve, isInView, joinText, viewport, type Definition, type DefinitionNode, type Picture, type Place } from "./model";
 
 type Mark = "added" | "removed" | "changed";
 type CardData = { node: DefinitionNode; mark: Mark | undefined; into: string[] };
@@ -274,6 +274,14 @@ function Inner({ definition, picture, store = null, selected, onSelect, marks, l
     const [width = 0, height = 0] = size.split("x").map(Number);
     void flow.setViewport(viewport(picture, width, height, selected ?? attention(definition, store)));
   }, [flow, picture, size, selected, definition, store]);
+  useEffect(() => {
+    // A node that was chosen outside of the graph, or that the opened panel covers, is moved into view.
+    const place = selected ? picture.places.get(selected) : undefined;
+    if (!size || !place || shown.current !== picture) return;
+    const [width = 0, height = 0] = size.split("x").map(Number);
+    const view = flow.getViewport();
+    if (!isInView(place, view, width, height)) void flow.setCenter(place.x + CARD.width / 2, place.y + CARD.height / 2, { zoom: view.zoom });
+  }, [flow, picture, size, selected]);
   return (
     <Store.Provider value={store}>
       <ReactFlow

@@ -186,6 +186,12 @@ const MARGIN = 56;
 const READABLE_ZOOM = 0.5;
 
 /** The whole picture if it is readable then, or if `whole` asks for it; otherwise the part around one node, or its beginning. */
+/** Whether the whole card at a place is within a view of this size. */
+export function isInView(place: Place, view: { x: number; y: number; zoom: number }, width: number, height: number): boolean {
+  const [left, top] = [place.x * view.zoom + view.x, place.y * view.zoom + view.y];
+  return left >= 0 && top >= 0 && left + CARD.width * view.zoom <= width && top + CARD.height * view.zoom <= height;
+}
+
 export function viewport(picture: Picture, width: number, height: number, focus: string | undefined, whole = false): { x: number; y: number; zoom: number } {
   const boxes = [...[...picture.places.values()].map((each) => ({ ...each, ...CARD })), ...picture.frames];
   const left = Math.min(...boxes.map((each) => each.x));

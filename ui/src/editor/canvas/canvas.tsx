@@ -4,7 +4,7 @@ import "../../graph/graph.css";
 import "../editor.css";
 import { useCallback, useEffect, useMemo, useRef, useState, type JSX, type KeyboardEvent } from "react";
 import { FarPicture, nodeAt } from "../../graph/far";
-import { CARD, viewport, type Kind, type Picture, type Place } from "../../graph/model";
+import { CARD, isInView, viewport, type Kind, type Picture, type Place } from "../../graph/model";
 import type { ExecutionStore } from "../../live/store";
 import type { Checked } from "../document/checks";
 import type { View } from "../document/document";
@@ -83,10 +83,9 @@ function useViewport(places: Places, isReady: boolean, focus: string | undefined
     const place = shown && shown.stamp !== answered.current ? places.get(shown.id) : undefined;
     if (!shown || !place || !fitted.current) return;
     answered.current = shown.stamp;
-    const { x, y, zoom } = flow.getViewport();
-    const [left, top] = [place.x * zoom + x, place.y * zoom + y];
-    const isVisible = zoom >= FAR_ZOOM && left >= 0 && top >= 0 && left + CARD.width * zoom <= width && top + CARD.height * zoom <= height;
-    if (!isVisible) void flow.setCenter(place.x + CARD.width / 2, place.y + CARD.height / 2, { zoom: Math.max(zoom, 0.8) });
+    const view = flow.getViewport();
+    if (view.zoom >= FAR_ZOOM && isInView(place, view, width, height)) return;
+    void flow.setCenter(place.x + CARD.width / 2, place.y + CARD.height / 2, { zoom: Math.max(view.zoom, 0.8) });
   }, [flow, shown, places, width, height]);
   return { picture, fit: () => void flow.setViewport(viewport(picture, width, height, undefined, true)) };
 }
