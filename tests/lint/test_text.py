@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.lint.tree import TESTS, files, name, texts
+from tests.lint.tree import ROOT, TESTS, files, name, texts
 
 TODO_COMMENT = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
 BANNER = re.compile(r"^\s*(?:#|//|--)\s*[-=*#~_+]{4,}", re.MULTILINE)
@@ -62,6 +62,12 @@ def test_pattern_does_not_occur(rule: str) -> None:
 )
 def test_pattern_matches_its_example(rule: re.Pattern[str], text: str) -> None:
     assert rule.search(text)
+
+
+def test_no_link_leads_out_of_the_repository() -> None:
+    links = [path for path in files() if path.is_symlink()]
+
+    assert [name(path) for path in links if not path.resolve().is_relative_to(ROOT)] == []
 
 
 def test_tests_do_not_sleep_or_skip() -> None:
