@@ -47,7 +47,7 @@ class Peer(NamedTuple):
 PEERS: Mapping[str, Peer] = {
     "Celery": Peer("celery[redis]==5.7.0", "celery_peer.py", 200, 2_000, 100, "Redis"),
     "DBOS": Peer("dbos==3.3.0", "dbos_peer.py", 100, 500, 100, "PostgreSQL"),
-    "Prefect": Peer("prefect<4", "prefect_peer.py", 10, 100, 10, "Prefect server, SQLite"),
+    "Prefect": Peer("prefect<4 fastapi<0.120", "prefect_peer.py", 10, 100, 10, "Prefect server, SQLite"),
     "n8n": Peer("n8n@1", "n8n_peer.py", 200, 2_000, 100, "SQLite"),
 }
 RUNE = {"Rune embedded": "embedded", "Rune on Redis": "redis", "Rune on RabbitMQ": "rabbitmq"}
@@ -68,7 +68,7 @@ def install(name: str, peer: Peer) -> Path:
         _command([sys.executable, "-m", "venv", str(folder)])
         uv = Path(sys.executable).with_name("uv")
         pip = [str(uv), "pip", "install", "--python", str(python)] if uv.exists() else _pip(python)
-        _command([*pip, "--quiet", peer.requirement])
+        _command([*pip, "--quiet", *peer.requirement.split()])
         (folder / "installed").touch()
     return python
 

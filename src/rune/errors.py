@@ -1,63 +1,69 @@
 """The base exceptions, and the tree of all exceptions of the package.
 
-Subclasses are in parentheses after their base. Paths are relative to `rune`.
+Subclasses of the same module are in parentheses after their base. Paths are relative to `rune`.
 
 RuneError                              base of all errors that Rune raises on purpose; has a code
 ├── InvalidDocumentError               a definition or start payload is rejected; holds every problem
 ├── LimitExceededError                 a size, depth or count exceeds a limit; names the limit
 ├── NodeFailure                        a node fails with a code and details
-├── decoding                           MalformedDataError
-├── textedit.document                  TextEditError
-├── settings                           SettingsError
-├── core.expr.budget                   ExpressionError (MissingError, BudgetError), ExpressionSyntaxError,
-│                                      ExpressionSyntaxErrors
-├── ports.journal                      StoreUnavailableError (StoreDamagedError), ExecutionEndedError, TokenEndedError,
-│                                      ExecutionRemovedError, NewerFormatError, IdempotencyConflictError,
-│                                      IdempotencyKeyExpiredError
-├── ports.processes                    FileInUseError, NoOwnerError, OwnerLostError: all StoreUnavailableError
-├── ports.workflows                    WorkflowNotFoundError, InvalidAliasError, InvalidWeightsError,
-│                                      ConcurrentChangeError
-├── ports.credentials                  CredentialError (CredentialNotFoundError, CredentialNameTakenError,
-│                                      CredentialUnreadableError, CredentialDeniedError, EncryptionKeyError)
-├── ports.access                       InvalidKeyError, KeyNotFoundError, InvalidLimitsError, StartLimitError
-├── ports.triggers                     TriggerNotFoundError, PathTakenError
-├── ports.retention                    InvalidRuleError
-├── codec.messages                     InvalidMessageError, MessageTooLargeError
-├── codec.rpc                          InvalidFrameError (FrameTooLargeError), InvalidRequestError
-├── importing.javascript               UntranslatableError
-├── nodes.registry                     UnknownNodeTypeError, NodeModuleError
-├── nodes.io.http_client.ssrf          AllowListError
-├── runtime.values                     ExecutionNotFoundError
-├── runtime.plan_cache                 DefinitionNotFoundError, MissingNodeTypeError
-├── runtime.worker.executor            UnservableTokenError
-├── runtime.services.executions        RequestRefusedError
-├── runtime.services.triggers          SecretNotRotatedError
-├── runtime.messaging.external_executor ExternalExecutorError
-├── runtime.messaging.foreign_messages UnknownScopeError, DefinitionMismatchError, UnknownNodeError
-├── adapters.sqlite.backup             InvalidBackupError
-├── adapters.postgres.database         DatabaseRefusedError, OutOfLocksError (a StoreUnavailableError)
-├── adapters.redis.client              RedisError (RedirectionError), InvalidAddressError,
-│                                      RefusalError (a StoreUnavailableError)
-├── adapters.redis.checks              UnsuitableServerError
-├── adapters.rabbitmq.amqp.errors      AmqpError (InvalidAddressError, ConnectionRefusedByBrokerError,
-│                                      ChannelClosedError, PublishError (UnroutableError, NackedError),
-│                                      BrokerUnavailableError, which is also a StoreUnavailableError)
-├── adapters.rabbitmq.topology         InvalidQueueNameError, TopologyMismatchError: both AmqpError
-├── adapters.blobs.keys                InvalidBlobKeyError
-├── server.responses                   ApiError (MethodNotAllowedError, TooManyLoginsError)
-├── server.auth                        DeadLetterNotFoundError, UndeclaredPermissionError
-├── server.node_runs                   NodeRunNotFoundError
-├── server.routes.workflows            BlobNotFoundError
-├── build.results                      ExecutionFailed
-├── build.deploying                    UnknownTypesError
-├── bootstrap                          UnsupportedByBackendError, UnsupportedOverUrlError
-├── bootstrap.http                     ServerStartError
-├── bootstrap.components               TracingUnavailableError
-├── bootstrap.extras                   MissingExtraError
-├── client.errors                      ClientError (ConnectionFailedError, ExecutionFailed,
-│                                      ApiError (NotFound, Conflict, Forbidden, Invalid, RateLimited))
-├── cli.backend                        UnknownReferenceError
-└── cli.commands.credentials           SecretInArgumentsError (a CredentialError)
+├── adapters.blobs.keys                       InvalidBlobKeyError
+├── adapters.postgres.database                DatabaseRefusedError, OutOfLocksError
+├── adapters.rabbitmq.amqp.errors             AmqpError (InvalidAddressError, ConnectionRefusedByBrokerError,
+│                                             BrokerUnavailableError, ChannelClosedError, PublishError
+│                                             (UnroutableError, NackedError))
+├── adapters.rabbitmq.topology                InvalidQueueNameError, TopologyMismatchError
+├── adapters.redis.checks                     UnsuitableServerError
+├── adapters.redis.client                     InvalidAddressError, RedisError (RedirectionError), RefusalError,
+│                                             MissingFunctionsError
+├── adapters.sqlite.backup                    InvalidBackupError
+├── bootstrap                                 UnsupportedByBackendError, UnsupportedOverUrlError
+├── bootstrap.components                      TracingUnavailableError
+├── bootstrap.extras                          MissingExtraError
+├── bootstrap.http                            ServerStartError
+├── build.operations                          UnknownTypesError
+├── build.results                             ExecutionFailed
+├── cli.backend                               UnknownReferenceError
+├── cli.commands.credentials                  SecretInArgumentsError
+├── client.errors                             ClientError (ConnectionFailedError, ApiError (NotFound, Conflict,
+│                                             Forbidden, Invalid, RateLimited), ExecutionFailed)
+├── client.transport                          ServerKeyError
+├── codec.decoding                            MalformedDataError
+├── codec.messages                            InvalidMessageError, MessageTooLargeError
+├── codec.rpc                                 InvalidFrameError (FrameTooLargeError), InvalidRequestError
+├── core.expr.budget                          ExpressionError (MissingError, BudgetError (TimeBudgetError)),
+│                                             ExpressionSyntaxError, ExpressionSyntaxErrors
+├── documents.importing.javascript            UntranslatableError
+├── documents.textedit.document               TextEditError
+├── nodes.io.http_client.ssrf                 AllowListError
+├── nodes.registry                            UnknownNodeTypeError, NodeModuleError
+├── ports.access                              InvalidKeyError, KeyNotFoundError, InvalidLimitsError, StartLimitError
+├── ports.credentials                         CredentialError (CredentialNameTakenError, CredentialNotFoundError,
+│                                             CredentialUnreadableError, CredentialDeniedError, EncryptionKeyError)
+├── ports.journal                             ExecutionEndedError, TokenEndedError, StoreUnavailableError
+│                                             (StoreDamagedError), IdempotencyConflictError,
+│                                             IdempotencyKeyExpiredError, ExecutionRemovedError, NewerFormatError
+├── ports.processes                           FileInUseError, NoOwnerError, OwnerLostError
+├── ports.retention                           InvalidRuleError
+├── ports.workflows                           WorkflowNotFoundError, InvalidAliasError, InvalidWeightsError,
+│                                             ConcurrentChangeError, TriggerNotFoundError, PathTakenError
+├── runtime.messaging.completion_publisher    ExternalExecutorError
+├── runtime.messaging.foreign_messages        UnknownScopeError, DefinitionMismatchError, UnknownNodeError
+├── runtime.plan_cache                        DefinitionNotFoundError, MissingNodeTypeError
+├── runtime.queries.value_parts               InvalidPointerError, PartNotFoundError, NotJsonError
+├── runtime.services.bulk                     BulkJobNotFoundError
+├── runtime.services.executions               RequestRefusedError
+├── runtime.services.rerun_changes            RerunRefusedError
+├── runtime.services.triggers                 SecretNotRotatedError
+├── runtime.services.workers                  UnknownWorkerError, NotAWorkerError
+├── runtime.values                            ExecutionNotFoundError
+├── runtime.worker.executor                   UnservableTokenError
+├── server.access.auth                        DeadLetterNotFoundError, UndeclaredPermissionError
+├── server.responses                          ApiError (MethodNotAllowedError, TooManyLoginsError)
+├── server.routes.definitions                 BlobNotFoundError
+├── server.routes.workflows                   SourceNotFoundError
+├── server.views.node_runs                    NodeRunNotFoundError
+├── settings                                  SettingsError
+└── testing.recording                         NotRecordableError
 
 Outside of the tree are exceptions that callers never receive: `nodes.base.Interruption` (a BaseException, with
 `runtime.values.ValueNotLoaded`), `nodes.io.llm_service.EventTooLongError`, `adapters.postgres.journal_writes`

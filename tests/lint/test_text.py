@@ -9,7 +9,7 @@ import pytest
 from tests.lint.tree import ROOT, TESTS, files, name, texts
 
 TODO_COMMENT = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
-BANNER = re.compile(r"^\s*(?:#|//|--)\s*[-=*#~_+]{4,}", re.MULTILINE)
+BANNER = re.compile(r"^\s*(?:#|//|--)(?:\s*|[ \w]+ )[-=*#~_+]{4,}", re.MULTILINE)
 PROVISIONAL = re.compile(r"\b(?:simplified|good enough|hack|workaround|stub(?:bed)?) for now", re.IGNORECASE)
 MACHINE_PATH = re.compile(r"(?<![\w.:/}])/(?:work|home|root|Users|opt|mnt|private)/\w")
 PACKAGE_HOST = re.compile(
@@ -54,6 +54,7 @@ def test_pattern_does_not_occur(rule: str) -> None:
     [
         (TODO_COMMENT, "# TODO later"),
         (BANNER, "    # ---- helpers"),
+        (BANNER, "    # Helpers ------"),
         (PROVISIONAL, "simplified for now"),
         (MACHINE_PATH, "open('/home/me/x')"),
         (PACKAGE_HOST, "--index-url=x"),

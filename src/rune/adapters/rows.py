@@ -130,7 +130,7 @@ def summary_of(row: tuple[object, ...]) -> Summary:
 
 
 def start_terms(execution: ExecutionRecord) -> list[str]:
-    """Return what an execution is found by from its start on, besides workflow, status and time."""
+    """Return the search terms of a started execution, besides workflow, status and time."""
     found = [label_term(name, value) for name, value in execution.labels.items()]
     if execution.principal != LOCAL:
         found.append(search_term("principal", execution.principal))
@@ -140,7 +140,7 @@ def start_terms(execution: ExecutionRecord) -> list[str]:
 
 
 def run_terms(facts: Sequence[Fact]) -> list[str]:
-    """Return what an execution is found by after these facts, besides its end: that a node waits for a signal."""
+    """Return the search terms that these facts add, besides the end: that a node waits for a signal."""
     for fact in facts:
         if type(fact) is NodeSuspended and fact.signal is not None:
             return [] if fact.signal.startswith(CHILD_SIGNAL) else [WAITING]
@@ -148,13 +148,13 @@ def run_terms(facts: Sequence[Fact]) -> list[str]:
 
 
 def end_terms(end: ExecutionEnded) -> list[str]:
-    """Return what an execution is found by after its end."""
+    """Return the search terms of an ended execution."""
     found = [] if end.error is None else [search_term("code", end.error.code)]
     return [*found, FAILED_ITEMS] if end.failed_items else found
 
 
 def stored_terms(accepted: bytes, ending: bytes | None) -> list[str]:
-    """Return what a stored execution is found by; nothing if its row is damaged, which must not stop a migration."""
+    """Return the search terms of a stored execution; none if its row is damaged, which must not stop a migration."""
     try:
         found = start_terms(_RECORD_DECODER.decode(accepted))
         return found if ending is None else [*found, *end_terms(_END_DECODER.decode(ending))]

@@ -371,7 +371,7 @@ class ExecutionStatistics:
         return StoredCounts(low, high, counts)
 
     async def first_end(self) -> int | None:
-        """Return when the first of the executions ended that are there."""
+        """Return the end time of the stored execution that ended first."""
         ((first,),) = await self._fetch(_FIRST_END, [])
         return None if first is None else int(first)
 

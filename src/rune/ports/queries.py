@@ -149,7 +149,7 @@ class Statistics(Protocol):
         COUNTED_MS."""
 
     async def first_end(self) -> int | None:
-        """Return when the first of the executions ended that are there."""
+        """Return the end time of the stored execution that ended first."""
 
     async def ended(self, since: int, until: int) -> list[StatusCount]:
         """Count the executions that ended in a period, by workflow and status."""

@@ -213,7 +213,7 @@ class Engine:
             self._report_broken(error)
 
     def _report_broken(self, error: BaseException) -> None:
-        log.critical("a service of this process has broken off; it cannot go on", exc_info=error)
+        log.critical("a background task of this process failed; the process stops", exc_info=error)
         if not self.broken.done():
             self.broken.set_result(error)
 

@@ -88,7 +88,7 @@ class ReadinessProbe:
 
 
 class ReportsMetrics(Protocol):
-    """Has metrics once its engine runs."""
+    """Provides metrics, once its engine runs."""
 
     @property
     def metrics(self) -> MetricsEndpoint | None: ...
@@ -126,7 +126,7 @@ async def metrics(request: Request) -> Response:
 
 
 class ReportsHealth(Protocol):
-    """Knows why its process is not ready."""
+    """Provides the readiness of the process."""
 
     def unready(self) -> str:
         """Return the reason; empty if the process is ready."""

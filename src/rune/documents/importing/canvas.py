@@ -110,7 +110,7 @@ class _Canvas:
         entries = self._record.finish()
         return Import(self._draft.document(), Report("canvas", entries))
 
-    # Parts of the document --------------------------------------------------------------------------------------
+    # Parts of the document
 
     def _parts(self, key: str) -> list[tuple[str, dict[str, Any]]]:
         found = self._graph.get(key)
@@ -223,7 +223,7 @@ class _Canvas:
             f"create the credential `{reference['name']}` with `rune credentials`",
         )
 
-    # Edges ------------------------------------------------------------------------------------------------------
+    # Edges
 
     def _read_edge(self, path: str, edge: dict[str, Any]) -> None:
         src, dst = (self._ids.get(str(edge.get(end))) for end in ("source", "target"))
@@ -275,7 +275,7 @@ class _Canvas:
             return f"case_{found[1] if found[1] else int(found[2]) - 1}"
         return "fallback" if handle in ("switch-fallback", "fallback") else None
 
-    # References -------------------------------------------------------------------------------------------------
+    # References
 
     def working_value(self, node_id: str) -> str:
         """Return the expression for `$json` in a node."""

@@ -92,7 +92,7 @@ class DataReader:
             raise NoCounterpartError("agents have no counterpart" if kind == "agent" else what)
         return _STEPS[kind], read()
 
-    # Helpers ----------------------------------------------------------------------------------------------------
+    # Helpers
 
     def _note(self, key: str, status: Status, target: str, message: str = "", hint: str = "") -> None:
         self.entries.append((join(self._path, key), status, target, message, hint))
@@ -148,7 +148,7 @@ class DataReader:
             return float(text) if "." in text else int(text)
         return {"true": True, "false": False, "null": None, "nil": None}.get(text, literal_text(text))
 
-    # Node types -------------------------------------------------------------------------------------------------
+    # Node types
 
     def _trigger(self) -> dict[str, Any]:
         if self._kind == "webhookTrigger":

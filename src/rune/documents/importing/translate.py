@@ -93,7 +93,7 @@ class _Translator:
         self._locals: list[str] = []
         self.notes: list[str] = []
 
-    # Values -----------------------------------------------------------------------------------------------------
+    # Values
 
     def value(self, tree: Any) -> Value:
         """Translate a tree; the value may be missing at run time where `optional` is set."""
@@ -164,7 +164,7 @@ class _Translator:
         groups += [f"{{{', '.join(pairs)}}}"] if pairs else []
         return Value(f"merge({', '.join(groups)})", kind="object")
 
-    # Operators --------------------------------------------------------------------------------------------------
+    # Operators
 
     def _unary(self, tree: js.Unary) -> Value:
         if tree.operator == "!":
@@ -225,7 +225,7 @@ class _Translator:
         sides = [self.present(left), self.present(right)]
         return Value(f"{_bracketed(sides[0], _ADD)} + {_bracketed(sides[1], _ADD + 1)}", _ADD, kind)
 
-    # Paths ------------------------------------------------------------------------------------------------------
+    # Paths
 
     def _path(self, base: Any, steps: tuple[Step, ...]) -> Value:
         found = (
@@ -295,7 +295,7 @@ class _Translator:
         finally:
             self._locals.pop()
 
-    # Dates ------------------------------------------------------------------------------------------------------
+    # Dates
 
     def _date_method(self, value: Value, name: str, arguments: tuple[Any, ...]) -> Value:
         if name in {"toISO", "toISOString", "toString", "toJSON"} and not arguments:

@@ -30,7 +30,8 @@ BATCH = 500
 
 
 class Children:
-    """Starts child executions, cancels those that nobody waits for, and reports ends that a crash left unreported."""
+    """Starts child executions, cancels those whose parent no longer waits, and reports ends that a crash left
+    unreported."""
 
     def __init__(
         self,

@@ -27,7 +27,7 @@ OnChange = Callable[[Sequence[RunningNode], Sequence[LoggedLine]], None]
 
 
 class LiveFollower:
-    """Asks for and merges reports. Without a channel there is one process, and it is this one."""
+    """Requests and merges the reports of all processes. Without a channel, only those of this process."""
 
     def __init__(self, local: RunningNodes, channel: LiveChannel | None) -> None:
         self._local = local
@@ -164,7 +164,7 @@ def active_runs(snapshot: RunningSnapshot, now: int) -> ActiveRuns:
 
 
 def _merge(reports: Iterable[Sequence[RunningNode]]) -> list[RunningNode]:
-    """Return each run once, in the order of the plan. Of two reports about a run, the one with more to tell counts."""
+    """Return each run once, in the order of the plan. Of two reports about a run, the one with progress is used."""
     found: dict[tuple[int, tuple[int, ...]], RunningNode] = {}
     for nodes in reports:
         for each in nodes:

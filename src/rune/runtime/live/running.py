@@ -97,7 +97,7 @@ class RunningNodes:
 
 
 class LiveSource(Protocol):
-    """Knows what runs now."""
+    """Provides the running nodes."""
 
     followed: Collection[str]
 
@@ -106,8 +106,8 @@ class LiveSource(Protocol):
 
 
 class LiveReporter:
-    """Answers each request with a report at once, then reports changes, one message per interval for all executions
-    together, until no process asks any more."""
+    """Sends a report for each request, then changes, one message per interval for all executions together, while other
+    processes request them."""
 
     def __init__(self, source: LiveSource, channel: LiveChannel) -> None:
         self._source = source

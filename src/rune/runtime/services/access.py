@@ -61,10 +61,10 @@ MAX_DETAIL_CHARS = 300
 log = logging.getLogger("rune.limits")
 
 CACHE_S = 1.0
-"""How long limits, and the depth of queues elsewhere, are believed, in seconds."""
+"""How long limits and queue depths are cached, in seconds."""
 
 EVICT_AFTER_S = 10.0
-"""After how long an old depth says nothing any more, in seconds."""
+"""Age after which a cached depth is ignored, in seconds."""
 
 MAX_WAITING = 100_000
 DEFAULT = "default"
@@ -179,20 +179,20 @@ def _clean(text: str) -> str:
 
 
 class Limiter:
-    """What is asked before every start that somebody asks for over HTTP, by a hook or by a command."""
+    """Determines the limits that apply to a start over HTTP, by a webhook or by a command."""
 
     def __init__(self, backend: Backend, max_waiting: int = MAX_WAITING) -> None:
         self._limits = backend.limits
-        # Without a fleet the queue is in this process: looking costs nothing.
+        # Without a process registry the queue is in this process, so its depth is read for free.
         self._depths = QueueDepths(backend.queue, near=backend.processes is None)
         self._max_waiting = max_waiting
         self._known: dict[str, Limits] = {}
         self._known_until = 0.0
         self._changes = 0
-        self._asking = asyncio.Lock()
+        self._refreshing = asyncio.Lock()
 
     async def held(self, plan: Plan) -> AppliedLimits | None:
-        """What a start is held to; None: nothing."""
+        """Return the limits that apply to a start; None if there are none."""
         subjects: tuple[str, ...] = ()
         own: Limits | None = None
         if known := await self._all():
@@ -203,14 +203,14 @@ class Limiter:
         return AppliedLimits(subjects, full) if subjects or full else None
 
     def forget(self) -> None:
-        """Somebody here has changed them."""
+        """Drop the cached limits after this process has changed them."""
         self._changes += 1
         self._known_until = 0.0
 
     async def _all(self) -> dict[str, Limits]:
         if time.monotonic() < self._known_until:
             return self._known
-        async with self._asking:  # one for all who come meanwhile
+        async with self._refreshing:  # concurrent callers share one query
             if time.monotonic() >= self._known_until:
                 changes, until = self._changes, time.monotonic() + CACHE_S
                 self._known = await self._limits.all()
@@ -230,7 +230,7 @@ class Limiter:
 
 
 class QueueDepths:
-    """How long the queues are, as far as it is known here."""
+    """Caches the depth of each queue."""
 
     def __init__(self, queue: Queue, *, near: bool) -> None:
         self._queue = queue
@@ -240,37 +240,38 @@ class QueueDepths:
         self._reading: asyncio.Task[None] | None = None
 
     def of(self, plan: Plan, depths: dict[str, int]) -> int:
-        """The depth of the queues that the first nodes of an execution go to. One process has one for all nodes."""
+        """Return the depth of the queues that the first nodes of an execution are sent to. A single process has one
+        queue for all nodes."""
         wanted = depths if self._near else first_queues(plan)
         return max((depths.get(each, 0) for each in wanted), default=0)
 
     async def read(self, *, wait: bool) -> dict[str, int]:
-        """The depths by queue. Unless somebody waits for it, the store is asked beside the start, which goes by what
-        was known before; what is too old for that is not known."""
+        """Return the depth of each queue. Without `wait` a stale cache is refreshed in the background and its depths
+        are returned, unless they are older than EVICT_AFTER_S."""
         age = time.monotonic() - self._read_at
         if self._near:
-            await self._ask()
+            await self._refresh()
         elif age >= CACHE_S:
             if self._reading is None or self._reading.done():
-                self._reading = asyncio.create_task(self._ask())
-            if wait:  # briefly: a start needs the journal alone
+                self._reading = asyncio.create_task(self._refresh())
+            if wait:  # briefly: a start requires only the journal
                 await asyncio.wait({self._reading}, timeout=CACHE_S)
             elif age >= EVICT_AFTER_S:
                 return {}
         return self._known
 
-    async def _ask(self) -> None:
+    async def _refresh(self) -> None:
         try:
             if isinstance(self._queue, ReportsDepth):
                 self._known = {each.queue: each.waiting for each in await self._queue.depths()}
-        except Exception as error:  # a queue that cannot say how long it is refuses nobody
-            log.info("a queue does not say how long it is: %s: %s", type(error).__name__, error)
+        except Exception as error:  # if the depth cannot be read, no start is refused
+            log.info("the depth of the queues cannot be read: %s: %s", type(error).__name__, error)
             self._known = {}
         self._read_at = time.monotonic()
 
 
 def first_queues(plan: Plan) -> set[str]:
-    """The queues that the first nodes of an execution go to."""
+    """Return the queues that the first nodes of an execution are sent to."""
     behind = {node for each in plan.triggers for node in plan.graph.successors(each)}
     return {plan.nodes[each].node.queue or DEFAULT for each in behind or plan.entries}
 
@@ -386,10 +387,8 @@ def _check(id: str, digest: bytes, name: str, role: str, scopes: tuple[str, ...]
     if not 0 < len(name) <= 128 or not name.isprintable():
         raise InvalidKeyError("the name of a key has 1 to 128 printable characters")
     if role not in ROLES:
-        raise InvalidKeyError(f"`{role[:40]}` is no role; there are {', '.join(ROLES)}")
+        raise InvalidKeyError(f"unknown role `{role[:40]}`; roles: {', '.join(ROLES)}")
     if len(scopes) > MAX_SCOPES or not all(map(is_scope, scopes)):
-        raise InvalidKeyError(
-            f"a scope is the id of a workflow, perhaps with `*`; at most {MAX_SCOPES} of them"
-        )
+        raise InvalidKeyError(f"a scope is a workflow id and may contain `*`; at most {MAX_SCOPES} scopes")
     if scopes and role == "admin":
-        raise InvalidKeyError("an admin changes what belongs to no workflow: the role cannot have a scope")
+        raise InvalidKeyError("the role `admin` cannot be limited to workflows")

@@ -52,7 +52,7 @@ Again = Callable[[Plan, Sequence[Fact]], set[tuple[int, Path]]]
 
 
 class RequestRefusedError(RuneError):
-    """Something that cannot be done with this execution as it is."""
+    """The status of the execution does not permit the request."""
 
     code = "REFUSED"
 
@@ -81,16 +81,16 @@ def signal_names(plan: Plan) -> tuple[str, ...] | None:
 
 
 def check_signal_value(plan: Plan, name: str, value: object) -> None:
-    """Raise InvalidDocumentError if the value of a signal is not one that the node asks for which waits for this name:
-    by its `schema`, or as an object with one of its `choices` as `choice`."""
-    asking = [
+    """Raise InvalidDocumentError if the value does not match the node that waits for this signal: its `schema`, or an
+    object with one of its `choices` as `choice`."""
+    waiting_nodes = [
         node.node.parameters
         for node in plan.nodes
         if node.type.suspends and name in (node.type.signals(node.id, node.node.parameters) or ())
     ]
-    if len(asking) != 1:
+    if len(waiting_nodes) != 1:
         return
-    schema, choices = asking[0].get("schema"), asking[0].get("choices")
+    schema, choices = waiting_nodes[0].get("schema"), waiting_nodes[0].get("choices")
     problems: list[Problem] = []
     if isinstance(choices, list):
         chosen = value.get("choice") if isinstance(value, dict) else None
@@ -202,7 +202,7 @@ class ExecutionService:
             input,
             options.key,
         ):
-            raise IdempotencyConflictError(f"an execution `{execution}` is there already")
+            raise IdempotencyConflictError(f"an execution with the id `{execution}` exists")
         return accepted
 
     @audited("execution.signal", "execution", ("name", "item"))
@@ -220,7 +220,7 @@ class ExecutionService:
         A name that no node of the definition can wait for is refused (`UNKNOWN_SIGNAL`).
         """
         if name.startswith(SIGNAL) or not name:
-            raise RequestRefusedError(f"`{name}` is no name for a signal", code="BAD_SIGNAL")
+            raise RequestRefusedError(f"`{name}` is not a valid signal name", code="BAD_SIGNAL")
         decoded = parse_input(value)
         if decoded.problems:
             raise InvalidDocumentError(decoded.problems)
@@ -263,12 +263,13 @@ class ExecutionService:
         )
 
     async def _resolve_item(self, execution: str, plan: Plan, name: str, item: str | None) -> Path | None:
-        """In which lineage the signal is meant. Several that wait and none named: nobody can know."""
+        """Return the lineage that receives the signal. Raise if several items wait and none is named."""
         if item is not None:
             path = parse_path(item, plan.index)
             if path is None:
                 raise RequestRefusedError(
-                    f"`{item}` is no item of this workflow; for example `users:5`", code="BAD_ITEM"
+                    f"`{item}` is not an item of this workflow; an item is written as `users:5`",
+                    code="BAD_ITEM",
                 )
             return path
         waiting = [
@@ -281,13 +282,13 @@ class ExecutionService:
         shown = ", ".join(path_text(path, plan.ids).lstrip("/") or "/" for path in waiting[:10])
         more = f" and {len(waiting) - 10} more" if len(waiting) > 10 else ""
         raise RequestRefusedError(
-            f"{len(waiting)} wait for `{name}`: say which item is meant, one of {shown}{more}",
+            f"{len(waiting)} items wait for the signal `{name}`; name one of {shown}{more}",
             code="AMBIGUOUS_SIGNAL",
         )
 
     @audited("execution.cancel", "execution")
     async def cancel(self, execution: str, reason: str = "") -> str:
-        """End an execution as cancelled; answers how it ended, should something else have been first."""
+        """Cancel an execution and return its final status, which differs if it ended otherwise first."""
         await self._running(execution)
         error = Error("CANCELLED", reason or "cancelled by request")
         finish = FinishExecution("cancelled", error)
@@ -296,12 +297,12 @@ class ExecutionService:
 
     @audited("execution.pause", "execution")
     async def pause(self, execution: str) -> bool:
-        """Let nothing more begin until it is resumed; False if it is paused already."""
+        """Pause an execution: no further node starts. Return False if it is already paused."""
         return await self._control(execution, paused=True)
 
     @audited("execution.resume", "execution")
     async def resume(self, execution: str) -> bool:
-        """Go on; False if it is not paused."""
+        """Resume an execution. Return False if it is not paused."""
         return await self._control(execution, paused=False)
 
     async def _control(self, execution: str, *, paused: bool) -> bool:
@@ -313,7 +314,7 @@ class ExecutionService:
             mine = PauseChanged(self._clock.now(), number + 1, paused)
             stored: Fact
             (stored,) = await self._journal.record(execution, [mine])
-            failpoint.hit("controlled")  # crash here: the row is there, and the next fold begins with it
+            failpoint.hit("controlled")  # crash here: the pause is recorded; the next rebuild applies it
             assert isinstance(stored, PauseChanged)
             applied = await self._state.control(execution, stored)
             await self._queue.send(execution, applied.emitted, accepted.priority)
@@ -395,7 +396,7 @@ class ExecutionService:
             priority=old.priority,
             fake_time=old.fake_time,
             depth=old.depth,
-            principal=old.principal,  # whoever chose what is run; that it is run again is in the log
+            principal=old.principal,  # of the first run, who chose the definition; the audit log has the other
             retry_of=old.id,
             needs=(old.id, *old.needs),
             version=old.version,
@@ -473,19 +474,19 @@ class DeadLetterService:
         self._executions = executions
 
     async def list(self, limit: int = 100, after: str | None = None) -> Sequence[DeadLetter]:
-        """Executions that the engine gave up on, newest first."""
+        """Return the dead letters, newest first."""
         return await self._journal.dead_letters(limit, after)
 
     @audited("dead_letter.requeue", "letter")
     async def requeue(self, letter: str) -> ExecutionRecord:
-        """Try again what the engine gave up on; the letter is settled by it."""
+        """Retry the execution of a dead letter and resolve the letter."""
         accepted = await self._executions.retry(letter, key=f"requeue:{letter}")
         await self._journal.resolve_dead_letter(letter, "requeued")
         return accepted
 
     @audited("dead_letter.drop", "letter")
     async def discard(self, letter: str) -> bool:
-        """Settle a dead letter without trying again; False if there is none."""
+        """Resolve a dead letter without a retry. Return False if there is none."""
         return await self._journal.resolve_dead_letter(letter, "dropped")
 
 
@@ -496,7 +497,7 @@ def _item_path(plan: Plan, node: str, item: str | None) -> Path:
     path = ROOT if item is None else parse_path(item, plan.index)
     if path is None:
         raise RequestRefusedError(
-            f"`{item}` is no item of this workflow; for example `users:5`", code="BAD_ITEM"
+            f"`{item}` is not an item of this workflow; an item is written as `users:5`", code="BAD_ITEM"
         )
     return path
 

@@ -43,7 +43,7 @@ MAX_TRIES = 20
 
 
 class SecretNotRotatedError(RuneError):
-    """A path or a secret that is not the trigger's own to change."""
+    """The path or secret is defined elsewhere and cannot be rotated here."""
 
     code = "NOT_ROTATED"
 
@@ -59,7 +59,7 @@ class RotatedSecret(msgspec.Struct, frozen=True):
 
 
 class TriggerService:
-    """Triggers, as far as they follow from what is published and from what people ask for."""
+    """Publishes the triggers of deployed versions, and enables, disables and rotates them."""
 
     def __init__(self, backend: Backend, plans: PlanCache, audit_log: AuditLog) -> None:
         self.audit_log = audit_log
@@ -68,20 +68,19 @@ class TriggerService:
         self._credentials = backend.credentials
         self._clock = backend.clock
         self._plans = plans
-        self._counts: dict[
-            tuple[str, int], int
-        ] = {}  # triggers of a version, as far as it was published here
+        self._counts: dict[tuple[str, int], int] = {}
+        """Number of triggers of each version that this process has published."""
 
     async def check(self, plan: Plan) -> None:
-        """Refuse a definition whose hook would be at the path of another workflow's."""
+        """Raise PathTakenError if a webhook of another workflow has the path of one of this definition."""
         for _, _, spec in _specs(plan):
             path = spec.path if isinstance(spec, WebhookConfig) else None
             other = None if path is None else await self._store.at_path(path)
             if other is not None and other.workflow != plan.definition.id:
-                raise PathTakenError(f"a hook of `{other.workflow}` is at `{path}` already")
+                raise PathTakenError(f"a webhook of `{other.workflow}` has the path `{path}`")
 
     async def check_version(self, workflow: str, number: int | None) -> None:
-        """The same for a version that is stored; one that nobody knows is refused elsewhere."""
+        """Check a stored version. An unknown version is refused by the store."""
         if number is None:
             return
         with suppress(WorkflowNotFoundError):
@@ -89,18 +88,18 @@ class TriggerService:
             await self.check(await self._plans.plan(version.hash))
 
     async def publish(self, workflow: str) -> None:
-        """Let the triggers of a workflow be those of the version that is followed."""
+        """Replace the triggers of a workflow by those of the version it follows."""
         try:
             for _ in range(MAX_TRIES):
                 if await self._try_publish(workflow, await self._alias_target(workflow)):
                     return
-        except MissingNodeTypeError as lacking:  # a scheduler that knows the type comes by
-            log.warning("the triggers of %s are left to others: %s", workflow, lacking.message)
+        except MissingNodeTypeError as lacking:  # another scheduler has the node type
+            log.warning("triggers of %s are published by another scheduler: %s", workflow, lacking.message)
             return
         log.warning("the triggers of %s change too often to be published", workflow)
 
     async def reconcile(self) -> None:
-        """Publish what somebody deployed and did not come to publish, also a version of Rune without triggers."""
+        """Publish triggers that a crashed deploy, or a version of Rune without triggers, left unpublished."""
         stored: dict[str, list[int]] = {}
         for each in await self._store.list():
             stored.setdefault(each.workflow, []).append(each.version)
@@ -117,7 +116,7 @@ class TriggerService:
                 await self.publish(workflow)
             except StoreUnavailableError:
                 raise
-            except Exception as error:  # one workflow's trouble must not keep the others from theirs
+            except Exception as error:  # an error in one workflow must not stop the others
                 log.warning("the triggers of %s are not published: %s", workflow, error)
 
     async def _alias_target(self, workflow: str) -> Version | None:
@@ -127,7 +126,7 @@ class TriggerService:
         return None
 
     async def _try_publish(self, workflow: str, version: Version | None) -> bool:
-        """False if somebody else changed something meanwhile."""
+        """Return False if another process changed a trigger concurrently."""
         known = {each.id: each for each in await self._store.list(workflow)}
         wanted = [] if version is None else list(_specs(await self._plans.plan(version.hash)))
         done = True
@@ -155,7 +154,7 @@ class TriggerService:
         return tuple(await self._store.list(workflow))
 
     async def find(self, reference: str) -> Trigger:
-        """The trigger of an id, of `workflow/node`, or the only one of a workflow."""
+        """Return the trigger with this id, of `workflow/node`, or the only one of a workflow."""
         found = await self._store.find(reference)
         if found is not None:
             return found
@@ -166,11 +165,11 @@ class TriggerService:
         if not several:
             raise TriggerNotFoundError(f"there is no trigger `{reference[:200]}`")
         named = ", ".join(f"{each.workflow}/{each.node}" for each in several[:10])
-        raise TriggerNotFoundError(f"`{reference}` has {len(several)} triggers: say which, of {named}")
+        raise TriggerNotFoundError(f"`{reference}` has {len(several)} triggers; name one of {named}")
 
     @audited("trigger.enable", "reference", ("enabled",))
     async def enable(self, reference: str, enabled: bool) -> Trigger:
-        """Switch a trigger on or off. What was due while it was off is not made up for."""
+        """Enable or disable a trigger. Times that were missed while it was disabled are not started later."""
 
         def change(trigger: Trigger) -> Trigger:
             if trigger.enabled == enabled:
@@ -179,7 +178,7 @@ class TriggerService:
             standing = replace(trigger.standing, waiting=())
             if trigger.schedule is not None and enabled:
                 standing = replace(standing, next=next_tick(trigger.schedule, trigger.anchor)(now))
-            # What is about to start is started whatever happens.
+            # A start that is already stored takes place even if the trigger is disabled.
             due = next_start(standing, now) if enabled or standing.starting is not None else None
             return replace(trigger, enabled=enabled, standing=standing, due=due)
 
@@ -187,7 +186,7 @@ class TriggerService:
 
     @audited("trigger.rotate", "reference", ("secret",))
     async def rotate(self, reference: str, secret: bool = False) -> RotatedSecret:
-        """Give a hook a new path, or a new secret: the old one is worth nothing from now on."""
+        """Give a webhook a new path or a new secret; the old one stops working."""
         trigger = await self.find(reference)
         if trigger.hook is None:
             raise SecretNotRotatedError("a schedule has neither a path nor a secret")
@@ -201,7 +200,7 @@ class TriggerService:
 
     async def _new_secret(self, trigger: Trigger, hook: WebhookConfig) -> RotatedSecret:
         if hook.auth == "none":
-            raise SecretNotRotatedError("the hook asks for no secret: give its node `auth`")
+            raise SecretNotRotatedError("the webhook has no secret; set `auth` on its node")
         if trigger.credential is not None and not trigger.made_secret:
             raise SecretNotRotatedError(
                 f"the secret is that of the credential `{trigger.credential}`; rotate that"
@@ -237,12 +236,12 @@ class TriggerService:
 
 
 def new_path() -> str:
-    """A path that nobody guesses."""
+    """Return a random path."""
     return secrets.token_urlsafe(24)
 
 
 def _specs(plan: Plan) -> Iterator[tuple[str, str | None, WebhookConfig | Schedule]]:
-    """The triggers in a plan: their node, its credential, and what starts them."""
+    """Return the triggers in a plan: their node, its credential, and what starts them."""
     for index in sorted(plan.triggers):
         each = plan.nodes[index]
         spec = each.type.starts(each.node.parameters)
@@ -259,7 +258,7 @@ def _renew(
     spec: WebhookConfig | Schedule,
     now: int,
 ) -> Trigger:
-    """A trigger as a version wants it. What does not follow from the version stays: path, secret, how far it is."""
+    """Return the trigger for a version; path, secret and the state of the schedule are kept."""
     if old is None or isinstance(spec, WebhookConfig) != (old.hook is not None):
         old = Trigger(
             id=trigger_id(version.workflow, node),

@@ -192,7 +192,7 @@ class NeedsThread(Interruption):
 
 
 class EvaluationStopped(Interruption):
-    """Nobody waits for the evaluation any more."""
+    """The caller of the evaluation was cancelled."""
 
 
 def _leave(cost: int) -> int:

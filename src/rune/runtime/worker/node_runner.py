@@ -225,7 +225,7 @@ class NodeRunner:
         meter: Meter,
     ) -> NodeCall[Any] | Outcome:
         """Resolve the parameters of a node, in the event loop or in a thread. Return its call; if the node is pure, run
-        it and return the outcome. So it does if only its parameters are not: `now()` and `uuid()` repeat."""
+        it and return the outcome. A pure node with impure parameters is run as well: `now()` and `uuid()` repeat."""
         node = prepared.node
         name = prepared.name(token, data.plan)
         scope = reader.scope(token, claim.now / 1000, name)
@@ -417,7 +417,7 @@ def as_text(progress: float | str) -> str:
 
 
 class Parameters(Model, kw_only=True, frozen=True):
-    """A pinned node takes none: those of its type are not resolved."""
+    """A pinned node has no parameters: those of its type are not resolved."""
 
 
 def pinned_kind(node: NodePlan) -> RunnableType:

@@ -171,7 +171,7 @@ class ExecutionFeed:
         self.ended = False
         self.waiting: set[asyncio.Event] = set()
         self.now = NowEvents(history)
-        self.followers = 0  # subscribers to which it is told what runs now
+        self.followers = 0  # subscribers that receive `now` events
         self._history = history
         self._reader = reader
         self._rollups = Rollups(history.plan)
@@ -210,7 +210,7 @@ class ExecutionFeed:
         self.last = event.number
 
     def show_running(self, running: Sequence[RunningNode], lines: Sequence[LoggedLine]) -> None:
-        """Tell the subscribers what runs now."""
+        """Send a `now` event to the subscribers."""
         if not self.ended:
             self.now.add(running, lines)
             self.wake()

@@ -1,7 +1,7 @@
 """The `now` events of a stream: which nodes run at the moment, and the lines that they log.
 
-They have no number and are not repeated: a client that misses one learns from the next, and what happened is told by
-the numbered events.
+They have no number and are not repeated: each replaces the one before, and the numbered events are the complete
+record.
 """
 
 from __future__ import annotations

@@ -222,7 +222,7 @@ _INTRINSICS: Mapping[str, Callable[[list[str]], str]] = {
 }
 
 
-# JSONata --------------------------------------------------------------------------------------------------------------
+# JSONata
 
 
 def jsonata(text: str, names: Names) -> str:

@@ -68,7 +68,7 @@ class StateReader:
         self.notes: list[tuple[Status, str, str, str, str]] = []
         self.extra: list[tuple[End, str, str]] = []
 
-    # Notes ------------------------------------------------------------------------------------------------------
+    # Notes
 
     def note(self, status: Status, key: str, target: str, message: str = "", hint: str = "") -> None:
         self.notes.append((status, f"{self.path}.{key}" if key else self.path, target, message, hint))
@@ -95,7 +95,7 @@ class StateReader:
         """Return the node that has the name of the state, or the first one."""
         return self.id if self.draft.has(self.id) else self.entry
 
-    # Nodes ------------------------------------------------------------------------------------------------------
+    # Nodes
 
     def add(
         self, kind: str, parameters: dict[str, Any] | None = None, *, suffix: str = "", **fields: Any
@@ -205,7 +205,7 @@ class StateReader:
             self.note("carried", "End", self.last.node)
         return Result([self.last], targets)
 
-    # Failures ---------------------------------------------------------------------------------------------------
+    # Failures
 
     def read_retry(self, node: str, codes: Callable[[list[str]], list[str]]) -> None:
         """Read the first retrier; further ones have no counterpart."""
@@ -313,7 +313,7 @@ def _number(value: Any, default: float) -> Any:
     return value if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 else default
 
 
-# States ---------------------------------------------------------------------------------------------------------------
+# States
 
 
 def _read_pass(reader: StateReader) -> Result:

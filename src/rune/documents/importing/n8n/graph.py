@@ -117,7 +117,7 @@ class N8nImporter:
         self._read_pins()
         return Import(self.draft.document(), Report("n8n", self.record.finish()))
 
-    # The document -----------------------------------------------------------------------------------------------
+    # The document
 
     def _read_top(self) -> None:
         source = self.source
@@ -286,7 +286,7 @@ class N8nImporter:
         )
         self._gaps.append((link, gap))
 
-    # Regions ----------------------------------------------------------------------------------------------------
+    # Regions
 
     def _find_loop(self, name: str) -> None:
         """Make the body of a `splitInBatches` loop a region."""
@@ -379,7 +379,7 @@ class N8nImporter:
             targets.setdefault((link.src, link.output), set()).add((link.dst, link.input))
         return len({frozenset(each) for each in targets.values()}) <= 1
 
-    # Nodes ------------------------------------------------------------------------------------------------------
+    # Nodes
 
     def input_flow(self, name: str) -> Flow:
         """Return what arrives at a node, over all of its inputs that arrive at the first."""
@@ -492,7 +492,7 @@ class N8nImporter:
             )
         reader.read_policies(target, place, in_region=region is not None)
 
-    # Edges ------------------------------------------------------------------------------------------------------
+    # Edges
 
     def _connect(self, link: Link) -> None:
         loops = self.loops

@@ -76,7 +76,7 @@ class StepReader:
         self.notes: list[tuple[Status, str, str, str, str]] = []
         self._path = path
 
-    # Notes ------------------------------------------------------------------------------------------------------
+    # Notes
 
     def note(self, status: Status, key: str, target: str = "", message: str = "", hint: str = "") -> None:
         """Note what became of a parameter; `key` and `target` are relative to the nodes."""
@@ -98,7 +98,7 @@ class StepReader:
                 return None
         return value
 
-    # Values -----------------------------------------------------------------------------------------------------
+    # Values
 
     def scope(self, *, element: bool = False) -> N8nScope:
         return N8nScope(self.importer, self.name, self.flow, self.region, element=element)
@@ -176,7 +176,7 @@ class StepReader:
         texts += [quoted(value[at:])] if value[at:] or not texts else []
         return Translation(" + ".join(texts), tuple(notes), "text")
 
-    # Nodes ------------------------------------------------------------------------------------------------------
+    # Nodes
 
     def add(self, kind: str, parameters: dict[str, Any] | None = None, **fields: Any) -> None:
         self.importer.draft.add_node(self.id, kind, parameters, **fields)
