@@ -30,15 +30,21 @@ from tests.support.services.redis_cluster import redis_cluster_servers
 CLUSTERS: dict[str, dict[str, Any]] = {
     "redis-in_place": {"in_place": True},
     "redis-travelling": {"in_place": False},
+    "redis-alone": {"in_place": True, "workers": 1},
+    "redis-four": {"in_place": True, "workers": 4},
+    "redis-sent": {"in_place": True, "workers": 4, "sticky": "off"},
+    "redis-single": {"in_place": True, "workers": 4, "chunk": 1},
     "redis-cluster": {"in_place": False},
     "rabbitmq-in_place": {"in_place": True},
     "rabbitmq-travelling": {"in_place": False},
     "rabbitmq-quorum": {"in_place": False, "queue_kind": "quorum"},
     "rabbitmq-inline": {"in_place": False, "wire_inline": True, "wire_bytes": 300_000},
+    "rabbitmq-sticky": {"in_place": True, "workers": 4, "sticky": "on"},
     "rabbitmq-batched": {"in_place": False, "statuses": "batched", "workers": 1},
 }
 """Options of `open_cluster`. redis-cluster: Redis has three masters. in_place: a worker runs pure nodes where their
-predecessors ran; otherwise every token goes through the queue. inline: messages contain definition and context."""
+predecessors ran; otherwise every token goes through the queue. sent: no worker goes on with the only successor of a
+node. single: items are not handled in chunks. inline: messages contain definition and context."""
 
 
 class Cluster:

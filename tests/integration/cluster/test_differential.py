@@ -12,13 +12,24 @@ from tests.support.clusters import Cluster
 from tests.support.differential import difference
 
 CONCURRENCY = 40
-_REDIS = int(os.environ.get("RUNE_DIFFERENTIAL_CLUSTER", "1000")) // 2
-_RABBITMQ = int(os.environ.get("RUNE_DIFFERENTIAL_RABBITMQ", "500")) // 2
+WHOLE = 2_000 if os.environ.get("RUNE_WHOLE") else 0
+COUNTS = {
+    "redis-in_place": 500,
+    "redis-travelling": 500,
+    "rabbitmq-in_place": 250,
+    "rabbitmq-travelling": 250,
+    "redis-alone": 60,
+    "redis-four": 60,
+    "redis-sent": 60,
+    "redis-single": 60,
+    "rabbitmq-sticky": 60,
+}
+"""Definitions per cluster: two workers; one and four; without staying; without chunks; staying on RabbitMQ.
+RUNE_WHOLE=1 runs 2,000 on each."""
+
 SEEDS = {
-    "redis-in_place": range(50_000, 50_000 + _REDIS),
-    "redis-travelling": range(60_000, 60_000 + _REDIS),
-    "rabbitmq-in_place": range(70_000, 70_000 + _RABBITMQ),
-    "rabbitmq-travelling": range(80_000, 80_000 + _RABBITMQ),
+    name: range(50_000 + 10_000 * at, 50_000 + 10_000 * at + (WHOLE or count))
+    for at, (name, count) in enumerate(COUNTS.items())
 }
 
 
