@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ import typer.main
 from rune.cli.backend import LOCAL_ONLY
 from rune.cli.main import app
 from tests.acceptance.api.test_commands import KEY, RemoteCli
+from tests.lint.tree import ROOT
 from tests.support.api_server import HELLO
 from tests.support.cluster_cli import GATED
 from tests.support.in_process_cli import InProcessCli
@@ -188,6 +190,20 @@ def test_every_command_is_classified() -> None:
     assert sorted(_names(typer.main.get_command(app))) == sorted(
         [*REMOTE, *LOCAL_ONLY_ARGUMENTS, *IGNORING_URL]
     )
+
+
+def test_page_lists_every_command_as_it_is_classified() -> None:
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    section = page.split("### A server elsewhere")[1].split("\n### ")[0]
+    rows = [
+        set(re.findall(r"`([a-z -]+)`", row)) for row in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
+    ]
+
+    listed_whole = {"credentials rekey", "credentials key new"}
+    assert rows == [
+        {command if command in listed_whole else command.split()[0] for command in classified}
+        for classified in (REMOTE, LOCAL_ONLY_ARGUMENTS, IGNORING_URL)
+    ]
 
 
 @pytest.mark.parametrize("command", REMOTE)
