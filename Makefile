@@ -160,9 +160,10 @@ format: setup ## Fix and format with ruff
 type: setup ## mypy, strict
 	@$(BIN)/mypy
 
-generate: setup ## Regenerate the synchronous client and the constructors of the built-in node types
+generate: setup ## Regenerate the synchronous client, the constructors of node types and the page of remedies
 	@$(BIN)/python tools/unasync.py
 	$(BIN)/python -m tools.generate_nodes
+	$(BIN)/python -m tools.docs.remedies
 
 contracts: setup ## import-linter: permitted imports
 	@$(BIN)/lint-imports --cache-dir .cache/imports

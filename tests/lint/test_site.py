@@ -12,10 +12,11 @@ from rune.cli.main import COMMANDS
 from rune.core.definition.problems import MEANINGS
 from rune.nodes.registry import described, full_registry
 from rune.server.app import document
+from rune.server.responses import REMEDIES
 from rune.settings import DERIVED, Settings
 from tests.lint.public_names import public_names
 from tests.lint.tree import ROOT
-from tools.docs import llms
+from tools.docs import llms, remedies
 from tools.docs.__main__ import misplaced
 from tools.docs.errors import GUIDE, find_codes, remedies_in
 from tools.docs.markdown import anchors, front_matter, slug
@@ -100,11 +101,18 @@ def test_every_error_code_has_a_remedy() -> None:
     assert sorted(remedies.keys() - codes.keys()) == [], "codes that do not exist"
 
 
-def test_every_alert_has_a_remedy() -> None:
+def test_every_alert_links_to_its_remedy() -> None:
     rules = (ROOT / "deploy" / "prometheus" / "rules.yaml").read_text(encoding="utf-8")
     found = anchors((DOCS / GUIDE).read_text(encoding="utf-8"))
+    alerts = re.findall(r"alert: (\w+)", rules)
+    links = re.findall(r"^ +runbook_url: \"(.+)\"$", rules, re.MULTILINE)
 
-    assert [name for name in re.findall(r"alert: (\w+)", rules) if slug(name) not in found] == []
+    assert [name for name in alerts if slug(name) not in found] == []
+    assert links == [f"{{{{ $externalLabels.rune_url }}}}{REMEDIES}#{slug(name)}" for name in alerts]
+
+
+def test_page_of_remedies_is_current() -> None:
+    assert remedies.TARGET.read_text(encoding="utf-8") == remedies.generate(), "python -m tools.docs.remedies"
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.relative_to(DOCS).as_posix())

@@ -105,8 +105,8 @@ STATUS: dict[str, int] = {
     "NOT_READY": 503,
 }
 """The HTTP status of every error code; a code that is not listed has 503 if a store is unavailable, otherwise 400."""
-ERROR_PAGE = "docs/guides/operate/what-to-do-when.md"
-"""The page of the documentation that has a section for each error code, as a path in the source of a release."""
+REMEDIES = "/docs/what-to-do-when"
+"""The page of this server that has a section for each error code and each alert."""
 _BY_STATUS = {404: "NOT_FOUND", 405: "NOT_ALLOWED", 413: "TOO_LARGE"}
 _BY_PLACE = {"path": "NOT_FOUND", "query": "BAD_QUERY", "body": "BAD_BODY", "header": "BAD_HEADER"}
 _TITLES = {
@@ -301,7 +301,7 @@ def problem_document(error: RuneError) -> ProblemDocument:
 def problem(status: int, code: str, detail: str, problems: tuple[Problem, ...] = ()) -> ProblemDocument:
     """Return the document of an error."""
     title = _TITLES.get(status, "Rejected")
-    name = f"{ERROR_PAGE}#{code.lower()}"
+    name = f"{REMEDIES}#{code.lower()}"
     return ProblemDocument(type=name, title=title, status=status, code=code, detail=detail, problems=problems)
 
 

@@ -76,7 +76,7 @@ Id = Annotated[str, Field(pattern=f"^{ID}$")]
 
 Item = Annotated[str, Field(max_length=400, description="An item such as `users:5` or `users:5/orders:2`.")]
 
-OPEN = {"hook": re.compile("/hooks/.+"), "page": re.compile("/|/docs|/(static|assets)/.+")}
+OPEN = {"hook": re.compile("/hooks/.+"), "page": re.compile("/|/docs(/what-to-do-when)?|/(static|assets)/.+")}
 """Paths of the routes without an API key: webhooks, which verify a secret themselves, and the files of the pages."""
 
 KNOWN = frozenset(OPEN).union(*RIGHTS.values())

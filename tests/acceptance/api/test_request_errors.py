@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
 from pathlib import Path
 
+from rune.server.responses import STATUS, problem
 from tests.support.api_server import HELLO, RunningServer, run
-from tests.support.paths import ROOT
+from tools.docs.errors import find_codes
 
 QUERIES = {
     "/executions?limit=0": "the query parameter `limit` must be at least 1, not `0`",
@@ -61,7 +63,17 @@ def test_type_of_a_problem_is_the_section_about_its_code(tmp_path: Path) -> None
         for path, status in (("/executions/nobody", 404), ("/executions?limit=0", 422), ("/nowhere", 404)):
             found = await server.get(path, status)
             page, _, anchor = found["type"].partition("#")
-            assert anchor == found["code"].lower()
-            assert f"\n### {found['code']}\n" in (ROOT / page).read_text(encoding="utf-8")
+            opened = await server.http.get(page, headers={"Authorization": ""})
+            assert opened.status_code == 200
+            assert opened.headers["content-type"].startswith("text/html")
+            assert f'<h3 id="{anchor}">{found["code"]}</h3>' in opened.text
 
     run(tmp_path, work)
+
+
+def test_every_error_code_has_a_section_on_the_page_of_its_type() -> None:
+    page = (files("rune.server") / "static" / "remedies.html").read_text(encoding="utf-8")
+    types = {code: problem(STATUS.get(code, 400), code, "").type for code in find_codes()}
+
+    assert len(types) > len(STATUS)
+    assert [code for code, type in types.items() if f'<h3 id="{type.partition("#")[2]}">' not in page] == []

@@ -136,6 +136,33 @@ def test_operator_sees_item_and_error_within_three_clicks_and_retries_the_failed
     watched.check()
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_operator_opens_what_to_do_about_an_error_code(browser: Browser, up: UpProcess, theme: str) -> None:
+    watched = WatchedPage(browser, up.said["url"], color_scheme=theme, **PHONE)
+    share = {"id": "share", "type": "output", "parameters": {"value": "{{ 1 / $in.people }}"}}
+    with Client(watched.url) as client:
+        client.deploy(
+            {
+                "id": "share",
+                "nodes": [{"id": "in", "type": "input"}, share],
+                "edges": [{"src": "in", "dst": "share"}],
+            }
+        )
+        execution = client.start("share", {"people": 0}).execution_id
+        client.wait(execution)
+    page = watched.open(f"/executions/{execution}")
+    with watched.context.expect_page() as opened:
+        page.locator(".notice").get_by_role("link", name="EXPRESSION_ERROR").click()
+    watched.page = opened.value
+
+    section = watched.page.locator(":target")
+    expect(section).to_have_text("EXPRESSION_ERROR")
+    expect(section).to_be_in_viewport()
+    assert watched.page.evaluate("document.documentElement.scrollWidth") <= 320
+    assert watched.accessibility_problems() == []
+    watched.close()
+
+
 def test_live_graph_follows_signals_pause_and_cancel(watched: WatchedPage) -> None:
     with Client(watched.url) as client:
         client.deploy(WAITS)

@@ -11,6 +11,7 @@ import {
   type ReactNode,
   type SelectHTMLAttributes,
 } from "react";
+import { ErrorCode } from "./error_code";
 import { absolute, duration, epoch, relative } from "./format";
 import { useNow } from "./now";
 import { StateGlyph } from "./state";
@@ -223,7 +224,7 @@ export function Failure({ error, retry }: { error: unknown; retry?: () => void }
       {problem.code && (
         <>
           {" "}
-          <code className="tag">{problem.code}</code>
+          <ErrorCode code={problem.code} />
         </>
       )}
     </Blank>

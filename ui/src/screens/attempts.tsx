@@ -6,6 +6,7 @@ import { api, read, readJson } from "../api/client";
 import { joinLines, type ExecutionStore, type Line } from "../live/store";
 import { useNodeState, useStoreKey } from "../live/use_live";
 import { Ago } from "../parts/controls";
+import { ErrorCode } from "../parts/error_code";
 import { bytes, clock, count, duration, plural } from "../parts/format";
 import { StatePill } from "../parts/state";
 import { inputPath, partPath } from "./pointers";
@@ -60,7 +61,7 @@ export function Attempts({ execution, node, item, store }: { execution: string; 
             </div>
             {each.error && (
               <p className="error-line" style={{ overflowWrap: "anywhere" }}>
-                <code>{each.error.code}</code> {each.error.message}
+                <ErrorCode code={each.error.code} /> {each.error.message}
               </p>
             )}
             <LogLines execution={execution} node={node} item={item} attempt={each.attempt} logged={each.logged} open={each.ended_at === null} store={store} />

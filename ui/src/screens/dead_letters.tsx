@@ -7,6 +7,7 @@ import { api, read, type Schemas } from "../api/client";
 import { useRight } from "../api/rights";
 import { Ago, Blank, Button, Failure, IconButton, Skeleton } from "../parts/controls";
 import { Dialog } from "../parts/dialog";
+import { ErrorCode } from "../parts/error_code";
 import { say } from "../parts/toasts";
 import { DeadMessages } from "./dead_messages";
 import { Head } from "./shell";
@@ -98,7 +99,7 @@ function DeadExecutions(): JSX.Element {
                   </td>
                   <td>{each.node_id ? <code>{each.node_id}</code> : <span className="dim">–</span>}</td>
                   <td>
-                    <code className="error-line">{each.code}</code> {each.message}
+                    <ErrorCode code={each.code} className="error-line" /> {each.message}
                   </td>
                   <td>
                     <Ago at={each.at} />

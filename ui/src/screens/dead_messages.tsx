@@ -7,6 +7,7 @@ import { api, read, type Schemas } from "../api/client";
 import { useRight } from "../api/rights";
 import { Ago, Blank, Button, CopyButton, Failure, IconButton, Skeleton } from "../parts/controls";
 import { Dialog } from "../parts/dialog";
+import { ErrorCode } from "../parts/error_code";
 import { plural } from "../parts/format";
 import { say } from "../parts/toasts";
 
@@ -62,7 +63,7 @@ export function DeadMessages(): JSX.Element {
                 <td>{each.execution_id ? <Link href={`/executions/${each.execution_id}`}>{each.workflow_id ?? each.execution_id}</Link> : <span className="dim">unknown</span>}</td>
                 <td>{each.node_id ? <code>{each.node_id}</code> : <span className="dim">–</span>}</td>
                 <td>
-                  <code className="error-line">{each.code}</code> {each.message}
+                  <ErrorCode code={each.code} className="error-line" /> {each.message}
                 </td>
                 <td>
                   <Ago at={each.at} />

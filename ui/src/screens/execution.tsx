@@ -11,6 +11,7 @@ import type { Definition } from "../graph/model";
 import { useLiveExecution, useStoreKey } from "../live/use_live";
 import { ENDED, type ExecutionStore } from "../live/store";
 import { Ago, Button, CopyButton, Failure, IconButton, Labels, Notice, Skeleton, Took } from "../parts/controls";
+import { ErrorCode } from "../parts/error_code";
 import { clock, count, epoch, shortId } from "../parts/format";
 import { StatePill, stateWord } from "../parts/state";
 import { say } from "../parts/toasts";
@@ -77,7 +78,7 @@ function Loaded({ execution, definition }: { execution: ExecutionDetail; definit
       {execution.error && (
         <Notice state={execution.status}>
           <div className="row wrap">
-            <code>{execution.error.code}</code>
+            <ErrorCode code={execution.error.code} />
             <span style={{ overflowWrap: "anywhere", flex: "1 1 240px" }}>{execution.error.message}</span>
             {execution.error.node_id && (
               <Button

@@ -11,6 +11,7 @@ import { iconOf } from "../graph/icons";
 import { useNodeState, useStoreKey } from "../live/use_live";
 import { ENDED, lineageText, type ExecutionStore, type NodeState } from "../live/store";
 import { Ago, Button, CopyButton, Failure, IconButton, Notice, Sentence, Skeleton } from "../parts/controls";
+import { ErrorCode } from "../parts/error_code";
 import { bytes, count, duration, plural, share } from "../parts/format";
 import { useNow } from "../parts/now";
 import { StateBar, StatePill, stateWord } from "../parts/state";
@@ -148,7 +149,7 @@ function ErrorBox({ error, meanings }: { error: NonNullable<Run["error"]>; meani
   return (
     <Notice state="failed">
       <div className="row">
-        <code>{error.code}</code>
+        <ErrorCode code={error.code} />
         <span className="push">
           <CopyButton text={`${error.code}: ${error.message}`} label="Copy the error" />
         </span>

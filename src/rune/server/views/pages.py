@@ -1,4 +1,4 @@
-"""The pages of the server: the web interface and the API reference.
+"""The pages of the server: the web interface, the API reference, and what to do about alerts and error codes.
 
 All files are part of the package and are read once; the pages load nothing from other hosts. The interface is built
 into `assets/`: `index.html`, and below `assets/assets/` the files it refers to, whose names contain a hash of their
@@ -23,7 +23,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rune.server.access.auth import requires
-from rune.server.responses import ApiError, accepts_gzip
+from rune.server.responses import REMEDIES, ApiError, accepts_gzip
 from rune.server.routing import hidden
 
 HTML, SCRIPT, STYLE = "text/html", "text/javascript", "text/css"
@@ -41,6 +41,8 @@ MEDIA_TYPES = {
 STATIC_FILES = {
     "/static/rune.svg": ("rune.svg", "image/svg+xml"),
     "/docs": ("docs.html", HTML),
+    REMEDIES: ("remedies.html", HTML),
+    "/static/remedies.css": ("remedies.css", STYLE),
     "/static/docs.js": ("docs.js", SCRIPT),
     "/static/swagger-ui-bundle.js": ("swagger-ui/swagger-ui-bundle.js", SCRIPT),
     "/static/swagger-ui.css": ("swagger-ui/swagger-ui.css", STYLE),
