@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -100,20 +101,18 @@ def measure_peer(name: str, scale: float) -> dict[str, float]:
     """Install and run one engine with servers of its own."""
     peer = PEERS[name]
     program = install(name, peer)
-    with new_folder("rune-peers-") as folder:
+    with new_folder("rune-peers-") as folder, ExitStack() as servers:
         files = folder / "files"
         files.mkdir()
         redis = RedisServer("--appendonly", "yes", "--appendfsync", "everysec")
+        servers.callback(redis.stop)
         postgres = new_server(folder, shared_buffers="256MB", max_wal_size="1GB")
-        try:
-            environment = {"PEER_REDIS": f"redis+socket://{redis.socket}", "PEER_N8N": str(program)}
-            python = sys.executable if name == "n8n" else str(program)
-            words = [python, str(HERE / peer.program), *_sizes(peer, scale)]
-            words += ["--postgres", postgres.create("peer"), "--folder", str(files)]
-            return figures(words, environment)
-        finally:
-            redis.stop()
-            postgres.stop()
+        servers.callback(postgres.stop)
+        environment = {"PEER_REDIS": f"redis+socket://{redis.socket}", "PEER_N8N": str(program)}
+        python = sys.executable if name == "n8n" else str(program)
+        words = [python, str(HERE / peer.program), *_sizes(peer, scale)]
+        words += ["--postgres", postgres.create("peer"), "--folder", str(files)]
+        return figures(words, environment)
 
 
 def _sizes(peer: Peer, scale: float) -> list[str]:
@@ -146,15 +145,21 @@ def figures(words: list[str], environment: Mapping[str, str]) -> dict[str, float
 
 
 def table(rows: Rows) -> str:
-    """Return the figures as a Markdown table."""
+    """Return the figures as a Markdown table; a job without a figure is empty."""
     lines = ["| engine | " + " | ".join(HEADINGS) + " |", "|---|" + "---|" * len(HEADINGS)]
     for name, row in rows.items():
         if isinstance(row, str):
-            lines.append(f"| {name} | {row} |" + " |" * (len(HEADINGS) - 1))
+            reason = " ".join(row.replace("|", "\\|").split())
+            lines.append(f"| {name} | {reason} |" + " |" * (len(HEADINGS) - 1))
         else:
-            cells = [f"{row[job]:,.0f}" if row[job] >= 100 else f"{row[job]:.1f}" for job in JOBS]
-            lines.append(f"| {name} | " + " | ".join(cells) + " |")
+            lines.append(f"| {name} | " + " | ".join(_cell(row.get(job)) for job in JOBS) + " |")
     return "\n".join(lines)
+
+
+def _cell(value: float | None) -> str:
+    if value is None:
+        return "no figure"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
 
 
 def machine() -> str:
@@ -164,14 +169,14 @@ def machine() -> str:
 
 
 def attempt(name: str, work: Callable[[], dict[str, float]]) -> dict[str, float] | str:
-    """Return the figures of an engine, or the reason why there are none."""
+    """Return the figures of an engine, or the reason why there are none, so that the run goes on."""
     print(f"{name} …", file=sys.stderr, flush=True)
     try:
         return work()
     except InstallError as error:
         return f"could not be installed here: {error}"
-    except (RuntimeError, subprocess.TimeoutExpired) as error:
-        return f"failed here: {error}"
+    except Exception as error:  # the figures of the others do not depend on this engine
+        return f"failed here: {str(error) or type(error).__name__}"
 
 
 def main() -> int:
@@ -192,7 +197,8 @@ def main() -> int:
     text = f"{table(rows)}\n\n{machine()}\n"
     print(text)
     if given.markdown is not None:
-        given.markdown.write_text(text)
+        given.markdown.parent.mkdir(parents=True, exist_ok=True)
+        given.markdown.write_text(text, encoding="utf-8")
     return 0
 
 
