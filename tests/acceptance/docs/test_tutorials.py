@@ -18,7 +18,14 @@ HTTP = {
     "docs/guides/author/keys-hooks-schedules.md",
     "docs/guides/operate/what-to-do-when.md",  # shows no commands to follow
 }  # the others are followed by test_http_pages
-PLACES = ("docs/start/*.md", "docs/guides/*/*.md")
+PLACES = (
+    "docs/start/*.md",
+    "docs/guides/*/*.md",
+    "docs/backup.md",
+    "docs/credentials.md",
+    "docs/custom-nodes.md",
+    "docs/workflows.md",
+)
 PAGES = sorted({name(path) for place in PLACES for path in ROOT.glob(place)} - HTTP)
 
 
