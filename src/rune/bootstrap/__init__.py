@@ -64,6 +64,7 @@ class BackendModule(Protocol):
         roles: frozenset[str] = ROLES,
     ) -> AbstractAsyncContextManager[Engine]: ...
     def open_services(self, settings: Settings) -> AbstractAsyncContextManager[Services]: ...
+    def open_engine(self, settings: Settings) -> AbstractAsyncContextManager[tuple[Engine, Services]]: ...
     def open_reader(
         self, settings: Settings, catalogue: Catalogue | None
     ) -> AbstractAsyncContextManager[ExecutionReader]: ...
@@ -128,6 +129,11 @@ async def running_engine(
 def open_services(settings: Settings) -> AbstractAsyncContextManager[Services]:
     """Open the services of the owner process, or of this process if there is no owner."""
     return _backend(settings).open_services(settings)
+
+
+def open_engine(settings: Settings) -> AbstractAsyncContextManager[tuple[Engine, Services]]:
+    """Open an engine that runs nothing, for queries, and the services of the owner process or of this process."""
+    return _backend(settings).open_engine(settings)
 
 
 def open_reader(

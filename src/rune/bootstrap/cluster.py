@@ -230,6 +230,13 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
 
 
 @asynccontextmanager
+async def open_engine(settings: Settings) -> AsyncIterator[tuple[Engine, Services]]:
+    """Open an engine that runs nothing, and its services."""
+    async with running_engine(settings, roles=frozenset()) as engine:
+        yield engine, engine.services
+
+
+@asynccontextmanager
 async def _open_read_only(settings: Settings) -> AsyncIterator[PostgresStores]:
     async with postgres(settings.journal, outside=_external_blobs(settings), read_only=True) as opened:
         yield opened

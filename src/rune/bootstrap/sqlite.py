@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
 from pathlib import Path
@@ -30,7 +31,14 @@ from rune.core.node_type import Catalogue
 from rune.nodes.registry import Registry, full_registry, standard_catalogue
 from rune.ports.clock import Clock
 from rune.ports.inspection import BackupResult, FileInspection
-from rune.ports.processes import RPC_METHODS, NoOwnerError, RunningQuery, RunningSnapshot
+from rune.ports.processes import (
+    RPC_METHODS,
+    LiveChannel,
+    LiveReport,
+    NoOwnerError,
+    RunningQuery,
+    RunningSnapshot,
+)
 from rune.ports.retention import RetentionResult, Rule
 from rune.runtime.backend import Backend
 from rune.runtime.clock import SystemClock
@@ -83,9 +91,12 @@ def _engine(
     stores: SqliteStores,
     clock: Clock,
     registry: Registry,
-    observer: ExecutionObserver | None,
+    observer: ExecutionObserver | None = None,
+    *,
+    reading: bool = False,
+    live: LiveChannel | None = None,
 ) -> Engine:
-    plans = PlanCache(stores.journal, registry.catalogue)
+    plans = PlanCache(stores.journal, registry.catalogue, reading=reading)
     state = stores.state(plans.plan)
     observed = ObservedState(state, observer) if observer is not None else state
     credentials = SqliteCredentials(stores.database, keys(settings))
@@ -107,6 +118,7 @@ def _engine(
         limits=SqliteStartLimits(stores.database),
         bulk=SqliteBulkJobs(stores.database),
         counts=SqliteCounts(stores.database),
+        live=live,
     )
     return new_engine(settings, backend, plans, registry, observer)
 
@@ -161,6 +173,48 @@ async def open_reader(
         yield ExecutionReader(
             SqliteIndex(database), journal, SqliteBlobs(database), plans, database, workflows
         )
+
+
+@asynccontextmanager
+async def open_engine(settings: Settings) -> AsyncIterator[tuple[Engine, Services]]:
+    """Open an engine that runs nothing and reads the file only, also while another process owns it, and the services of
+    the owner, or of this process if there is no owner."""
+    with _reading(settings) as database:
+        clock = SystemClock()
+        stores = SqliteStores(settings.database, clock, database=database)
+        async with open_live(settings) as running, open_services(settings) as services:
+            live = _OwnerChannel(running)
+            engine = _engine(settings, stores, clock, full_registry(), reading=True, live=live)
+            try:
+                yield engine, services
+            finally:
+                await engine.live.close()
+
+
+class _OwnerChannel:
+    """Asks the owner process what runs now. Nothing else is sent over it."""
+
+    def __init__(self, running: RunningQuery) -> None:
+        self._running = running
+        self._on_report: Callable[[LiveReport], None] | None = None
+
+    async def ask(self, executions: Sequence[str]) -> int:
+        for each in executions:
+            found = await self._running(each)
+            if self._on_report is not None:
+                self._on_report(LiveReport("owner", {each: found.nodes}))
+        return 1
+
+    async def report(self, report: LiveReport) -> None:
+        raise NotImplementedError("this process runs no nodes")
+
+    async def serve(self, on_ask: Callable[[Sequence[str]], None]) -> None:
+        raise NotImplementedError("this process runs no nodes")
+
+    async def listen(self, on_report: Callable[[LiveReport], None], listening: asyncio.Event) -> None:
+        self._on_report = on_report
+        listening.set()
+        await asyncio.Event().wait()
 
 
 @asynccontextmanager

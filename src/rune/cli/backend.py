@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeVar, cast
 
@@ -19,7 +19,13 @@ from rune import bootstrap
 from rune.bootstrap import UnsupportedOverUrlError
 from rune.bootstrap.components import Access
 from rune.cli.output import INTERRUPTED, refuse_error
-from rune.cli.remote import RemoteCredentialService, RemoteReader, client, remote_services
+from rune.cli.remote import (
+    RemoteCredentialService,
+    RemoteReader,
+    client,
+    raise_local_errors,
+    remote_services,
+)
 from rune.client import AsyncClient
 from rune.core.execution.explain import ActiveRuns, Waiting
 from rune.core.execution.explain import explain as explain_state
@@ -61,6 +67,21 @@ async def open_reader(settings: Settings) -> AsyncIterator[ExecutionReader]:
 
     async with client(settings) as connected:
         yield cast(ExecutionReader, RemoteReader(connected, settings))
+
+
+@asynccontextmanager
+async def open_api(settings: Settings) -> AsyncIterator[tuple[AsyncClient, Services]]:
+    """Open a client of the server named by RUNE_URL, or else of the API in this process, and the same services."""
+    if settings.url:
+        async with client(settings) as connected:
+            yield connected, remote_services(connected, settings)
+        return
+
+    from rune.bootstrap.local_api import open_app  # noqa: PLC0415 - slow to import
+
+    async with open_app(settings) as (app, services), AsyncClient(app=app) as connected:
+        with raise_local_errors(str(settings.database)):
+            yield connected, services
 
 
 def exists(settings: Settings) -> bool:
@@ -169,6 +190,7 @@ def require_local(settings: Settings, command: str) -> None:
 
 
 Work = Callable[[ExecutionReader, Settings], Awaitable[int]]
+Query = Callable[[AsyncClient, Services], Awaitable[int]]
 
 MAX_LISTED = 5
 
@@ -186,6 +208,36 @@ def read(
 
     `without_file` runs instead if the store does not exist; `here` names a command that does not work over a server.
     """
+
+    async def run(settings: Settings) -> int:
+        async with open_reader(settings) as opened:
+            return await work(opened, settings)
+
+    return _query(run, as_json=as_json, without_file=without_file, here=here)
+
+
+def query_api(work: Query, *, as_json: bool, without_file: Callable[[], int] | None = None) -> int:
+    """Run a query of the API, of the server or in this process, and return the exit code."""
+
+    async def run(settings: Settings) -> int:
+        async with open_api(settings) as (opened, services):
+            return await work(opened, services)
+
+    return _query(run, as_json=as_json, without_file=without_file)
+
+
+async def resolve_over(opened: AsyncClient, given: str) -> str:
+    """Return the id of the only execution whose id starts with `given`."""
+    return await resolve(cast(ExecutionReader, RemoteReader(opened, load_settings())), given)
+
+
+def _query(
+    run: Callable[[Settings], Coroutine[Any, Any, int]],
+    *,
+    as_json: bool,
+    without_file: Callable[[], int] | None,
+    here: str | None = None,
+) -> int:
     try:
         settings = load_settings()
         if here is not None:
@@ -193,7 +245,7 @@ def read(
         if not exists(settings):
             return _no_file(settings, without_file, as_json=as_json)
         try:
-            return asyncio.run(_run(work, settings))
+            return asyncio.run(run(settings))
         except RuneError as error:
             if error.code != "EMPTY_STORE":
                 raise
@@ -208,11 +260,6 @@ def read(
         return 0
     except KeyboardInterrupt:
         return INTERRUPTED
-
-
-async def _run(work: Work, settings: Settings) -> int:
-    async with open_reader(settings) as opened:
-        return await work(opened, settings)
 
 
 def _no_file(settings: Settings, without_file: Callable[[], int] | None, *, as_json: bool) -> int:

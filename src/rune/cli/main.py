@@ -33,6 +33,13 @@ PANELS = {
         "list": Entry("executions", "list_executions", "List executions, newest first."),
         "show": Entry("executions", "show", "Show the result of every node of an execution."),
         "watch": Entry("executions", "watch", "Print the events of an execution until it ends."),
+        "items": Entry(
+            "views.items", "items", "List the items of a split, or count them by state and error."
+        ),
+        "value": Entry("views.values", "value", "Print a part of an input or output, or search in it."),
+        "compare": Entry("views.compare", "compare", "Compare two executions and list what differs."),
+        "waiting": Entry("views.waiting", "waiting", "List the nodes that wait for a signal."),
+        "stats": Entry("views.stats", "stats", "Count the executions that ended, by status or workflow."),
         "explain": Entry("executions", "explain", "Explain what an execution is waiting for."),
         "logs": Entry("logs", "logs", "Print what the nodes of an execution logged."),
         "verify": Entry(
@@ -48,6 +55,7 @@ PANELS = {
         "resume": Entry("control", "resume", "Resume a paused execution."),
         "retry": Entry("control", "retry", "Run the failed nodes of an execution again, in a new execution."),
         "rerun": Entry("control", "rerun", "Run a node and everything after it again, in a new execution."),
+        "bulk": Entry("views.bulk", "bulk", "Cancel, pause, resume, retry or requeue many executions."),
         "dlq": Entry("dlq", "dlq", "List, show, requeue or drop dead letters."),
     },
     "Workflows": {
@@ -92,6 +100,7 @@ PANELS = {
         ),
         "migrate": Entry("cluster", "migrate", "Prepare the stores of a cluster for this version of Rune."),
         "topology": Entry("cluster", "topology", "Print the queues and users that a cluster needs."),
+        "settings": Entry("views.settings", "settings", "List the settings and where each comes from."),
         "doctor": Entry(
             "doctor", "doctor", "Check the configuration and the stores, and advise on problems."
         ),

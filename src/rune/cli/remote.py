@@ -5,6 +5,7 @@ Errors of the API are raised as the local services would raise them.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
@@ -46,6 +47,7 @@ from rune.runtime.services.executions import SignalResult
 from rune.settings import Settings
 
 PAGE_SIZE = 1_000
+BULK_INTERVAL_S = 0.2
 MAX_ID_LENGTH = 128
 MAX_YAML_BYTES = 256 * 1024  # servers reject larger YAML documents
 
@@ -60,7 +62,7 @@ def not_over_url(what: str, settings: Settings) -> UnsupportedOverUrlError:
 async def client(settings: Settings) -> AsyncIterator[AsyncClient]:
     """Open a client of the server named by RUNE_URL."""
     async with AsyncClient(settings.url, key=key_for_server(settings)) as opened:
-        with _raise_local_errors(settings.url):
+        with raise_local_errors(settings.url):
             yield opened
 
 
@@ -69,7 +71,8 @@ def _problems(given: Iterable[models.Problem]) -> tuple[Problem, ...]:
 
 
 @contextmanager
-def _raise_local_errors(url: str) -> Iterator[None]:
+def raise_local_errors(url: str) -> Iterator[None]:
+    """Raise errors of the API as the local services would raise them."""
     try:
         yield
     except ApiError as refused:
@@ -640,6 +643,18 @@ class RemoteCredentialService(_RemoteService):
             return None
 
 
+class RemoteBulkService(_RemoteService):
+    """The bulk jobs of a server, which carries them out."""
+
+    async def finish(self, id: str) -> None:
+        """Wait for the end of a job."""
+        while True:
+            job = await self._client.bulk_job(id)
+            if job.status != "running":
+                return
+            await asyncio.sleep(BULK_INTERVAL_S)
+
+
 class RemoteWorkerService(_RemoteService):
     """The workers of a server."""
 
@@ -659,6 +674,7 @@ def remote_services(client: AsyncClient, settings: Settings) -> Services:
     dead_messages: Any = RemoteDeadMessageService(client, settings)
     credentials: Any = RemoteCredentialService(client, settings)
     workers: Any = RemoteWorkerService(client, settings)
+    bulk: Any = RemoteBulkService(client, settings)
     return Services(
         executions=executions,
         workflows=workflows,
@@ -668,7 +684,7 @@ def remote_services(client: AsyncClient, settings: Settings) -> Services:
         credentials=credentials,
         access=unsupported,
         limits=unsupported,
-        bulk=unsupported,
+        bulk=bulk,
         workers=workers,
         local=False,
     )

@@ -110,6 +110,12 @@ RPC_METHODS = (
     "access.revoke_key",
     "limits.limit_workflow",
     "limits.limit_key",
+    "bulk.create",
+    "bulk.find",
+    "bulk.list",
+    "bulk.outcomes",
+    "bulk.abort",
+    "bulk.finish",
 )
 """The methods that other processes can call on the owner. It rejects all others."""
 
@@ -119,6 +125,7 @@ IDEMPOTENT_METHODS = {
     "executions.signal": "key",
     "executions.retry": "key",
     "executions.rerun": "key",
+    "bulk.create": "key",
 }
 """The argument by which the owner recognises a repeated call; the client generates a value if there is none."""
 

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from rune.ports.inspection import Finding
+from rune.runtime.components import Services
 from rune.runtime.engine import Engine
 from rune.runtime.live.running import LiveReporter
 from rune.runtime.live.statuses import StatusListener
@@ -47,10 +48,11 @@ class ServerContext:
         streams: StreamLimits = DEFAULT_STREAM_LIMITS,
         settings: Sequence[SettingValue] = (),
         checks: Checks = _no_checks,
+        services: Services | None = None,
     ) -> None:
-        """`checks` runs those of `rune doctor`."""
+        """`checks` runs those of `rune doctor`; `services` are those of the engine unless another process has them."""
         self.engine = engine
-        self.services = engine.services
+        self.services = services or engine.services
         self.reader = reader
         self.clock = engine.backend.clock
         self.started_at = self.clock.now()

@@ -17,7 +17,7 @@ from rune.cli.backend import LOCAL_ONLY
 from rune.cli.main import app
 from tests.acceptance.api.test_commands import KEY, RemoteCli
 from tests.lint.tree import ROOT
-from tests.support.api_server import HELLO
+from tests.support.api_server import HELLO, ITEMS
 from tests.support.cluster_cli import GATED
 from tests.support.in_process_cli import InProcessCli
 from tests.support.trigger_workflows import webhook_workflow
@@ -38,6 +38,18 @@ class PopulatedServer(RemoteCli):
     @functools.cached_property
     def ended(self) -> str:
         return str(self.rune.json("start", self.stored, *NAME, "--wait")["execution_id"])
+
+    @functools.cached_property
+    def split(self) -> str:
+        """An execution with a split."""
+        self.rune.json("deploy", self.file(ITEMS, "e-items"))
+        given = ("-i", '{"items": [2, 4]}')
+        return str(self.rune.json("start", "e-items", *given, "--wait")["execution_id"])
+
+    @functools.cached_property
+    def job(self) -> str:
+        """A bulk job that has ended."""
+        return str(self.rune.json("bulk", "start", "pause", self.started("e-job"))["id"])
 
     def key(self, name: str) -> str:
         return str(self.rune.json("keys", "create", name, "--role", "viewer")["id"])
@@ -75,6 +87,16 @@ REMOTE: dict[str, Arguments] = {
     "show": lambda remote: (remote.ended,),
     "watch": lambda remote: (remote.ended,),
     "explain": lambda remote: (remote.ended,),
+    "items": lambda remote: (remote.split, "s"),
+    "value": lambda remote: (remote.ended,),
+    "compare": lambda remote: (remote.ended, remote.ended),
+    "waiting": lambda remote: (),
+    "stats": lambda remote: (),
+    "settings": lambda remote: (),
+    "bulk start": lambda remote: ("cancel", remote.started("e-bulk")),
+    "bulk list": lambda remote: (),
+    "bulk show": lambda remote: (remote.job,),
+    "bulk abort": lambda remote: (remote.job,),
     "record": lambda remote: (remote.ended,),
     "logs": lambda remote: (remote.ended,),
     "start": lambda remote: (remote.stored, *NAME),
@@ -123,6 +145,7 @@ REMOTE: dict[str, Arguments] = {
     "triggers enable": lambda remote: (remote.trigger,),
     "triggers disable": lambda remote: (remote.trigger,),
     "triggers rotate": lambda remote: (remote.trigger,),
+    "triggers preview": lambda remote: ("0 9 * * *",),
 }
 """Commands that use the server, and their arguments."""
 

@@ -65,8 +65,8 @@ CONNECT_TIMEOUT_S = 10.0
 """How long a client tries to reach an owner, or to become it."""
 
 REPLY_TIMEOUT_S = 60.0
-SLOW_METHOD_TIMEOUTS_S = {"executions.delete_ended": 3600.0}
-"""Reply timeouts of methods that process the whole file."""
+SLOW_METHOD_TIMEOUTS_S = {"executions.delete_ended": 3600.0, "bulk.finish": 3600.0}
+"""Reply timeouts of methods that process many executions."""
 
 MIN_BACKOFF_S, MAX_BACKOFF_S = 0.005, 0.05
 

@@ -32,9 +32,13 @@ _OUTCOMES = (
 class SqliteStores:
     """The stores of the embedded backend over one file."""
 
-    def __init__(self, path: Path, clock: Clock, *, relaxed: bool = False) -> None:
-        make_data_folder(path)
-        self.database = Database(path, relaxed=relaxed)
+    def __init__(
+        self, path: Path, clock: Clock, *, relaxed: bool = False, database: Database | None = None
+    ) -> None:
+        """`database` is one that is open already, for example for reading only."""
+        if database is None:
+            make_data_folder(path)
+        self.database = database or Database(path, relaxed=relaxed)
         self.journal = SqliteJournal(self.database)
         self.blob = SqliteBlobs(self.database)
         self.queue = SqliteQueue()

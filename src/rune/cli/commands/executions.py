@@ -6,7 +6,6 @@ import asyncio
 import sys
 import time
 from contextlib import aclosing
-from enum import StrEnum
 from typing import Annotated, Any
 
 import msgspec
@@ -14,6 +13,23 @@ import typer
 
 from rune.cli.arguments import labels_of
 from rune.cli.backend import owner, owner_pid, read, resolve, waiting_of
+from rune.cli.filters import (
+    Code,
+    Failed,
+    FailedItems,
+    Labels,
+    Parent,
+    RetryOf,
+    Since,
+    StartedBy,
+    Statuses,
+    Stuck,
+    Until,
+    VersionNumber,
+    Workflow,
+    ago,
+    statuses_of,
+)
 from rune.cli.live import RunningPoller, RunningPrinter, running_documents
 from rune.cli.output import (
     COLOURS,
@@ -34,7 +50,6 @@ from rune.cli.output import (
 )
 from rune.core.execution.fact import ExecutionEnded
 from rune.ports.queries import Event, ExecutionFilter, Summary
-from rune.ports.retention import parse_duration
 from rune.ports.workflows import choose
 from rune.runtime.clock import iso
 from rune.runtime.queries.history import error_document
@@ -47,78 +62,20 @@ MAX_COUNTED = 1_000
 PAUSE_FACTOR = 10  # a poll is followed by a pause this many times as long as the poll
 
 
-class Status(StrEnum):
-    """The status of an execution."""
-
-    running = "running"
-    paused = "paused"
-    completed = "completed"
-    failed = "failed"
-    halted = "halted"
-    cancelled = "cancelled"
-
-
 def list_executions(
-    status: Annotated[
-        list[Status] | None,
-        typer.Option(
-            "--status", "-s", help="Only executions with this status. Repeatable.", show_default=False
-        ),
-    ] = None,
-    failed: Annotated[
-        bool, typer.Option("--failed", help="The same as --status failed --status halted.")
-    ] = False,
-    failed_items: Annotated[
-        bool, typer.Option("--failed-items", help="Only ended executions in which an item of a split failed.")
-    ] = False,
-    stuck: Annotated[
-        bool,
-        typer.Option(
-            "--stuck",
-            help="Only running executions without progress for 15 minutes that wait for neither a timer nor a signal.",
-        ),
-    ] = False,
-    workflow: Annotated[
-        str | None, typer.Option("--workflow", "-w", help="Only executions of this workflow.")
-    ] = None,
-    version: Annotated[
-        int | None,
-        typer.Option("--version", min=1, help="Only executions of this version; requires --workflow."),
-    ] = None,
-    label: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--label",
-            metavar="NAME=VALUE",
-            help="Only executions with this label. Repeatable: all labels must match.",
-        ),
-    ] = None,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            "--since", metavar="AGE", help="Only executions started at most this long ago: 30m, 2h, 7d."
-        ),
-    ] = None,
-    until: Annotated[
-        str | None,
-        typer.Option(
-            "--until", metavar="AGE", help="Only executions started at least this long ago: 30m, 2h, 7d."
-        ),
-    ] = None,
-    code: Annotated[
-        str | None, typer.Option("--code", help="Only executions that ended with this error code.")
-    ] = None,
-    principal: Annotated[
-        str | None,
-        typer.Option("--by", metavar="PRINCIPAL", help="Only executions that this principal started."),
-    ] = None,
-    parent: Annotated[
-        str | None, typer.Option("--parent", metavar="ID", help="Only children of this execution.")
-    ] = None,
-    retry_of: Annotated[
-        str | None,
-        typer.Option("--retry-of", metavar="ID", help="Only retries and reruns of this execution."),
-    ] = None,
+    status: Statuses = None,
+    failed: Failed = False,
+    failed_items: FailedItems = False,
+    stuck: Stuck = False,
+    workflow: Workflow = None,
+    version: VersionNumber = None,
+    label: Labels = None,
+    since: Since = None,
+    until: Until = None,
+    code: Code = None,
+    principal: StartedBy = None,
+    parent: Parent = None,
+    retry_of: RetryOf = None,
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=1, max=100_000, help="Maximum number of results.")
     ] = 20,
@@ -134,21 +91,20 @@ def list_executions(
     """
     if version is not None and workflow is None:
         raise typer.BadParameter("--version requires --workflow")
-    statuses = [each.value for each in status or ()] + (["failed", "halted"] if failed else [])
 
     async def work(reader: ExecutionReader, settings: Settings) -> int:
         hash = None
         if workflow is not None and version is not None:
             hash = choose(workflow, await reader.workflows.versions(workflow), str(version)).hash
         wanted = ExecutionFilter(
-            statuses=tuple(dict.fromkeys(statuses)),
+            statuses=statuses_of(status, failed=failed),
             workflow=workflow,
             hash=hash,
             failed_items=failed_items,
             stuck=stuck,
             labels=labels_of(tuple(label or ())),
-            since=_ago(since),
-            until=_ago(until),
+            since=ago(since),
+            until=ago(until),
             code=code,
             principal=principal,
             parent=parent,
@@ -175,11 +131,6 @@ async def _hint_halted(reader: ExecutionReader, wanted: ExecutionFilter) -> None
         number = f"{len(halted):,}" + (" or more" if len(halted) == MAX_COUNTED else "")
         verb = "is" if len(halted) == 1 else "are"
         print(f"rune: {number} {verb} halted by a node; `rune list --failed` lists both", file=sys.stderr)
-
-
-def _ago(age: str | None) -> int | None:
-    """Return the start of a time span that ends now, in epoch ms."""
-    return None if age is None else time.time_ns() // 1_000_000 - parse_duration(age)
 
 
 def _print_summaries(found: list[Summary], *, as_json: bool) -> None:
@@ -244,13 +195,45 @@ def show(
             "--nodes", min=0, help="Maximum number of node runs, in the order they ended.", show_default=False
         ),
     ] = None,
+    node: Annotated[
+        str | None,
+        typer.Option("--node", metavar="NODE", help="Show the input and the attempts of this node instead."),
+    ] = None,
+    graph: Annotated[
+        bool, typer.Option("--graph", help="Show the state of every node and edge instead.")
+    ] = False,
+    item: Annotated[
+        str | None,
+        typer.Option("--item", metavar="ITEM", help="With --node or --graph: in this item, such as users:5."),
+    ] = None,
+    at: Annotated[
+        int | None,
+        typer.Option("--at", metavar="N", min=0, help="With --graph: as it was after event number N."),
+    ] = None,
 ) -> None:
     """Show the result of every node of an execution.
 
     While the execution runs, open nodes are listed with what they wait for.
 
-    Example: rune show x019a --nodes 100
+    With --node: what the node was called with, secrets redacted, and each of
+    its attempts. With --graph: the states of nodes and edges, of a node inside
+    a split by number of items.
+
+    Examples:
+      rune show x019a --nodes 100
+      rune show x019a --node charge --item orders:5
+      rune show x019a --graph --at 12
     """
+    if (node is None and not graph and item is not None) or (not graph and at is not None):
+        raise typer.BadParameter("--item requires --node or --graph, --at requires --graph")
+    if node is not None and graph:
+        raise typer.BadParameter("--node and --graph exclude each other")
+    if node is not None or graph:
+        from rune.cli.commands.views.nodes import show_graph, show_node  # noqa: PLC0415 - rarely needed
+
+        if node is not None:
+            raise typer.Exit(show_node(execution, node, item, as_json=as_json))
+        raise typer.Exit(show_graph(execution, item, at, as_json=as_json))
 
     async def work(reader: ExecutionReader, settings: Settings) -> int:
         return await _show(reader, settings, execution, nodes, as_json=as_json)

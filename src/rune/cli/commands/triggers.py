@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -12,11 +13,15 @@ import msgspec
 import typer
 
 from rune.cli.backend import call_service, read_access, run_reporting_errors
-from rune.cli.output import Cell, clean, duration, print_json, print_table
+from rune.cli.output import Cell, clean, duration, print_json, print_table, refuse
 from rune.cli.remote import client
+from rune.core.definition.problems import Problem
 from rune.core.triggers import Schedule
+from rune.nodes.control.schedule import check_schedule, next_times
 from rune.nodes.cron import next_tick
+from rune.ports.retention import parse_duration
 from rune.ports.workflows import Trigger, TriggerNotFoundError
+from rune.runtime.clock import iso
 from rune.server.schemas import rotated_view, trigger_view
 from rune.settings import Settings, load_settings
 
@@ -108,6 +113,64 @@ def rotate(
         _print_rotated(_rotate(settings, name, secret=secret), settings.url, as_json=as_json)
 
     _run(work, as_json=as_json)
+
+
+@triggers.command()
+def preview(
+    cron: Annotated[
+        str | None, typer.Argument(metavar="[CRON]", help="Five cron fields: minute hour day month weekday.")
+    ] = None,
+    timezone: Annotated[str, typer.Option("--timezone", help="IANA time zone of the cron fields.")] = "UTC",
+    every: Annotated[
+        str | None,
+        typer.Option("--every", metavar="DURATION", help="A fixed interval instead: 90s, 15m, 2h, 1d."),
+    ] = None,
+    count: Annotated[int, typer.Option("--count", min=1, max=100, help="Number of times.")] = NEXT_TIMES,
+    as_json: Json = False,
+) -> None:
+    """Print the next times of a schedule, as if it were deployed now.
+
+    Nothing is stored. Exit codes: 0 the times were printed; 2 not a schedule.
+
+    Examples:
+      rune triggers preview '*/15 9-17 * * 1-5' --timezone Europe/Berlin
+      rune triggers preview --every 90m --count 3
+    """
+
+    def done() -> int:
+        given = _schedule_parameters(cron, timezone, every)
+        ticks, problems = _preview(load_settings(), given, count)
+        if problems:
+            return refuse(problems, as_json=as_json)
+        if as_json:
+            print_json({"ticks": ticks})
+        else:
+            print("\n".join(ticks))
+        return 0
+
+    raise typer.Exit(run_reporting_errors(done, as_json=as_json))
+
+
+def _schedule_parameters(cron: str | None, timezone: str, every: str | None) -> dict[str, Any]:
+    """Return the parameters of a `schedule` node."""
+    given: dict[str, Any] = {"timezone": timezone}
+    if cron is not None:
+        given["cron"] = cron
+    if every is not None:
+        given |= {"amount": parse_duration(every) // 1000, "unit": "seconds"}
+    return given
+
+
+def _preview(
+    settings: Settings, parameters: dict[str, Any], count: int
+) -> tuple[list[str], Sequence[Problem]]:
+    """Return the next times, or what is wrong with the parameters."""
+    if settings.url:
+        found = _call_server(settings, lambda api: api.preview_schedule(count=count, **parameters))
+        return found.ticks, [msgspec.convert(msgspec.to_builtins(each), Problem) for each in found.problems]
+    problems = check_schedule(parameters)
+    ticks = [] if problems else next_times(parameters, time.time_ns() // 1_000_000, count)
+    return [iso(each) or "" for each in ticks], problems
 
 
 def _run(work: Any, *, as_json: bool) -> None:

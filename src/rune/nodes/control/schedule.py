@@ -13,7 +13,7 @@ from rune.core.definition.problems import Problem
 from rune.core.execution.outcome import Outcome, Output
 from rune.core.triggers import CatchUp, Schedule
 from rune.nodes.base import NodeCall
-from rune.nodes.cron import cron_error
+from rune.nodes.cron import cron_error, next_tick
 from rune.nodes.schema import Model, Unit, conflicting, declare, missing
 
 _MS: dict[Unit, int] = {"seconds": 1_000, "minutes": 60_000, "hours": 3_600_000, "days": 86_400_000}
@@ -89,6 +89,17 @@ def schedule_of(parameters: Mapping[str, Any]) -> Schedule:
         limit=given.catch_up_limit,
         overlap=given.overlap,
     )
+
+
+def next_times(parameters: Mapping[str, Any], now: int, count: int) -> list[int]:
+    """Return the next times of a schedule without problems, in epoch ms, as if it were deployed now."""
+    following = next_tick(schedule_of(parameters), now)
+    found: list[int] = []
+    tick = following(now)
+    while tick is not None and len(found) < count:
+        found.append(tick)
+        tick = following(tick)
+    return found
 
 
 def _catch_up_mode(catch_up: bool) -> CatchUp:

@@ -24,6 +24,7 @@ log = logging.getLogger("rune.bulk")
 BATCH_SIZE = 32
 LEASE_MS = 30_000
 POLL_INTERVAL_S = 5.0
+FINISH_INTERVAL_S = 0.1
 MAX_BULK_TARGETS = 10_000
 
 
@@ -105,20 +106,34 @@ class BulkService:
         await self._store.abort(id)
         return await self.find(id)
 
+    async def finish(self, id: str) -> BulkJob:
+        """Carry out jobs until this one has ended; wait for it while another process carries it out."""
+        while True:
+            job = await self.find(id)
+            if job.status != "running":
+                return job
+            if not await self._carry_out_next():
+                await asyncio.sleep(FINISH_INTERVAL_S)
+
     async def run(self) -> None:
         """Carry out jobs until cancelled."""
         while True:
             self._created.clear()
             try:
-                now = self._clock.now()
-                job = await self._store.claim(now, now + LEASE_MS)
-                if job is not None:
-                    await self._carry_out(job)
+                if await self._carry_out_next():
                     continue
             except StoreUnavailableError as error:
                 log.warning("bulk jobs pause, because a store is unavailable: %s", error)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._created.wait(), POLL_INTERVAL_S)
+
+    async def _carry_out_next(self) -> bool:
+        """Claim a job and carry it out; return False if there is none to claim."""
+        now = self._clock.now()
+        job = await self._store.claim(now, now + LEASE_MS)
+        if job is not None:
+            await self._carry_out(job)
+        return job is not None
 
     async def _carry_out(self, job: BulkJob) -> None:
         status = job.status

@@ -10,8 +10,7 @@ from starlette.responses import Response
 
 from rune.core.definition.problems import Problem
 from rune.core.permissions import Principal
-from rune.nodes.control.schedule import check_schedule, schedule_of
-from rune.nodes.cron import next_tick
+from rune.nodes.control.schedule import check_schedule, next_times
 from rune.nodes.schema import Unit
 from rune.ports.workflows import Trigger, TriggerNotFoundError
 from rune.server.access.auth import requires
@@ -176,15 +175,8 @@ async def preview_schedule(
     """As if it were deployed now. Nothing is stored."""
     given = body.model_dump(exclude={"count"}, exclude_none=True)
     problems = check_schedule(given)
-    ticks: list[str] = []
-    if not problems:
-        now = server.clock.now()
-        following = next_tick(schedule_of(given), now)
-        tick = following(now)
-        while tick is not None and len(ticks) < body.count:
-            ticks.append(moment(tick))
-            tick = following(tick)
-    return Reply(SchedulePreview(ticks=ticks, problems=problems))
+    ticks = [] if problems else next_times(given, server.clock.now(), body.count)
+    return Reply(SchedulePreview(ticks=[moment(each) for each in ticks], problems=problems))
 
 
 def _view(trigger: Trigger, principal: Principal) -> TriggerView:

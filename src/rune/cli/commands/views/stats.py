@@ -1,0 +1,96 @@
+"""`rune stats`: how many executions ended, and how long they took."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from rune.cli.backend import query_api
+from rune.cli.filters import ago
+from rune.cli.output import COLOURS, Cell, by_status, duration, paint, print_json, print_table
+from rune.client import AsyncClient, models
+from rune.runtime.clock import iso
+from rune.runtime.components import Services
+
+
+class Grouping(StrEnum):
+    """What the executions are counted by."""
+
+    status = "status"
+    workflow = "workflow"
+    both = "workflow,status"
+
+
+class Step(StrEnum):
+    """The length of a step."""
+
+    minute = "1m"
+    five_minutes = "5m"
+    quarter = "15m"
+    hour = "1h"
+    six_hours = "6h"
+    day = "1d"
+
+
+def stats(
+    by: Annotated[Grouping, typer.Option("--by", help="What to count by.")] = Grouping.status,
+    workflow: Annotated[
+        str | None,
+        typer.Option("--workflow", "-w", help="Only this workflow, with its newest outcomes and durations."),
+    ] = None,
+    since: Annotated[
+        str, typer.Option("--since", metavar="AGE", help="Count from this long ago: 30m, 2h, 7d.")
+    ] = "1d",
+    step: Annotated[
+        Step, typer.Option("--step", help="Length of the steps that --json has a count for.")
+    ] = Step.hour,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Count the executions that ended, by status or workflow.
+
+    Those that have not ended are counted too.
+
+    Examples:
+      rune stats --by workflow --since 7d --step 1d
+      rune stats --workflow orders
+    """
+
+    async def work(client: AsyncClient, services: Services) -> int:
+        found = await client.stats(by=by.value, since=iso(ago(since)), step=step.value, workflow=workflow)
+        activity = None if workflow is None else await client.activity(workflow)
+        if as_json:
+            more = {} if activity is None else {"activity": msgspec.to_builtins(activity)}
+            print_json({**msgspec.to_builtins(found), **more})
+        else:
+            _print(found, activity)
+        return 0
+
+    def nothing() -> int:
+        empty: dict[str, Any] = {"groups": []}
+        print_json(empty) if as_json else print("no executions")
+        return 0
+
+    raise typer.Exit(query_api(work, as_json=as_json, without_file=nothing))
+
+
+def _print(found: models.Stats, activity: models.WorkflowActivity | None) -> None:
+    rows: list[list[Cell]] = [
+        [each.workflow or "", by_status(each.status or ""), f"{each.total:,}", f"{each.open:,}"]
+        for each in found.groups
+    ]
+    if rows:
+        print_table(("workflow", "status", "ended", "not ended"), rows)
+    else:
+        print(f"no executions since {found.since}")
+    if activity is None or not activity.outcomes:
+        return
+    marks = [paint(each.status, COLOURS.get(each.status, "")) for each in activity.outcomes]
+    print(f"\nnewest  {', '.join(marks)}")
+    if activity.p50_ms is not None and activity.p95_ms is not None:
+        print(
+            f"took    {duration(activity.p50_ms)} in the median, {duration(activity.p95_ms)} in 95 of 100"
+            f" (of the last {activity.measured:,})"
+        )
