@@ -66,6 +66,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     )
     grace: float = 30.0  # seconds that running nodes may take to finish at shutdown
     nodes: tuple[str, ...] = ()  # modules with custom nodes
+    run_example: bool = True  # `rune up`: start an example once, on a new database
     http_policy: Literal["public_only", "allow", "open"] = "public_only"  # hosts that nodes may call
     http_allow: tuple[str, ...] = ()  # hosts, `*.domain`s and networks that are always allowed
     http_per_host: int = 64  # concurrent calls to one host

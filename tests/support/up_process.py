@@ -19,7 +19,8 @@ class UpProcess:
 
     def __init__(self, home: Path, **environment: str) -> None:
         path = python_path(SOURCE)
-        self._environment = {**os.environ, "PYTHONPATH": path, "RUNE_HOME": str(home), **environment}
+        quiet = {"RUNE_RUN_EXAMPLE": "false"}  # most tests count executions
+        self._environment = {**os.environ, "PYTHONPATH": path, "RUNE_HOME": str(home), **quiet, **environment}
         self.port = 0
         self.said: dict[str, Any] = {}
 

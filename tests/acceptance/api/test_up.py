@@ -134,6 +134,38 @@ def test_examples_are_deployed_on_first_start_only(tmp_path: Path) -> None:
         up.stop(signal.SIGKILL)
 
 
+def test_example_is_started_on_first_start_only(tmp_path: Path) -> None:
+    up = UpProcess(tmp_path, RUNE_RUN_EXAMPLE="true")
+    try:
+        with Client(up.start()) as client:
+            (started,) = client.executions()
+            assert started.execution_id == up.said["example"]
+            assert (started.workflow_id, started.status) == ("approval", "running")
+            waiting = next(each for each in client.watch(started.execution_id) if each.kind == "node.waiting")
+            assert waiting.node_id == "ask"
+        assert up.stop() == 0
+        with Client(up.start()) as client:
+            assert [each.execution_id for each in client.executions()] == [started.execution_id]
+        assert up.said["example"] is None
+    finally:
+        up.stop(signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("options", "setting"), [((), "false"), (("--no-examples",), "true")], ids=["setting", "no-examples"]
+)
+def test_example_is_not_started_if_switched_off(
+    tmp_path: Path, options: tuple[str, ...], setting: str
+) -> None:
+    up = UpProcess(tmp_path, RUNE_RUN_EXAMPLE=setting)
+    try:
+        with Client(up.start(*options)) as client:
+            assert list(client.executions()) == []
+        assert up.said["example"] is None
+    finally:
+        up.stop(signal.SIGKILL)
+
+
 def test_up_on_public_address_requires_key(tmp_path: Path) -> None:
     up = UpProcess(tmp_path)
     refused = up.start("--host", "0.0.0.0")

@@ -69,6 +69,31 @@ def card(page: Page, name: str) -> Any:
     return page.locator(f'.react-flow__node[data-id="{name}"] .flow-card')
 
 
+@pytest.fixture
+def newcomers_page(browser: Browser, tmp_path: Path) -> Iterator[WatchedPage]:
+    """The page of a first `rune up`, which has started an example."""
+    process = UpProcess(tmp_path, RUNE_RUN_EXAMPLE="true")
+    opened = WatchedPage(browser, process.start())
+    yield opened
+    opened.close()
+    process.stop(signal.SIGKILL)
+
+
+def test_newcomer_finds_an_example_that_runs_and_decides_on_it(newcomers_page: WatchedPage) -> None:
+    page = newcomers_page.open("/")
+    expect(page.get_by_role("heading", name="Welcome to Rune")).to_be_visible()
+
+    page.get_by_role("link", name=re.compile("running approval")).first.click()
+
+    expect(card(page, "ask")).to_have_attribute("data-state", "waiting")
+    expect(card(page, "ship")).to_have_attribute("data-state", "pending")
+    with Client(newcomers_page.url) as client:
+        client.signal(page.url.rsplit("/", 1)[1], "decision", {"approved": True, "by": "Ada"})
+    expect(card(page, "ship")).to_have_attribute("data-state", "success")
+    expect(page.locator(".head .pill")).to_have_text("completed")
+    newcomers_page.check()
+
+
 def test_newcomer_runs_an_example_with_one_click_and_sees_it_on_the_graph(first_page: WatchedPage) -> None:
     page = first_page.open("/")
     expect(page.get_by_role("heading", name="Welcome to Rune")).to_be_visible()

@@ -124,7 +124,7 @@ export function OverviewScreen(): JSX.Element {
   return (
     <div className="screen">
       <Head title="Overview" />
-      {latest.data && rows.length < 3 && <Welcome fresh={rows.length === 0} />}
+      {latest.data && rows.length < 3 && <Welcome fresh={rows.every((each) => "example" in each.labels)} />}
       <div className="tiles">
         <Tile name="Running" state="running" figure={open === undefined ? "–" : compact(open)} note="running or paused" to="/executions?status=running&status=paused" />
         <Tile name="Failed" state="failed" figure={totalOf(stats.data, "failed", "halted")} note="in the last 24 hours" to="/executions?status=failed&status=halted&since=24h" />

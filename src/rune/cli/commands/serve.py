@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
@@ -27,10 +28,18 @@ from rune.nodes.redaction import SECRETS_IN_USE
 from rune.ports.processes import FileInUseError
 from rune.ports.workflows import version_source
 from rune.runtime.engine import Engine
+from rune.runtime.lifecycle.launcher import StartOptions
 from rune.settings import Settings, load_settings
 from rune.telemetry.logs import set_up_log
 
 T = TypeVar("T")
+
+log = logging.getLogger("rune.up")
+
+EXAMPLE = "approval"
+"""The example that the first start on a new database starts."""
+
+EXAMPLE_INPUT = b'{"order": 1, "amount": 2500}'
 
 serve = typer.Typer(
     name="serve",
@@ -256,7 +265,10 @@ def up(
     ] = 8080,
     examples: Annotated[
         bool,
-        typer.Option("--examples/--no-examples", help="Deploy the example workflows on the first start."),
+        typer.Option(
+            "--examples/--no-examples",
+            help="Deploy the example workflows on the first start, and start one (RUNE_RUN_EXAMPLE=false: none).",
+        ),
     ] = True,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document when the API is ready.")
@@ -309,6 +321,7 @@ async def _serve_embedded(
             locked = bool(key) or await engine.backend.keys.exist()
             check_address(host, key=key, locked=locked)
             stored = await _deploy_examples(engine) if fresh and examples else 0
+            example = await _start_example(engine) if stored and settings.run_example else None
             await serve(
                 settings,
                 engine,
@@ -317,16 +330,17 @@ async def _serve_embedded(
                 port,
                 key=key,
                 stop=stop.requested,
-                ready=lambda url: _print_address(url, settings, stored, locked, as_json=as_json),
+                ready=lambda url: _print_address(url, settings, stored, example, locked, as_json=as_json),
             )
     return 0
 
 
-def _print_address(url: str, settings: Settings, stored: int, locked: bool, *, as_json: bool) -> None:
+def _print_address(
+    url: str, settings: Settings, stored: int, example: str | None, locked: bool, *, as_json: bool
+) -> None:
     if as_json:
-        print_json(
-            {"url": url, "api": f"{url}/api/v1", "pid": os.getpid(), "examples": stored, "key": locked}
-        )
+        document = {"url": url, "api": f"{url}/api/v1", "pid": os.getpid(), "examples": stored}
+        print_json({**document, "example": example, "key": locked})
         return
     print(f"Rune is up: {url}")
     print(f"  API       {url}/api/v1 (described in {url}/api/v1/openapi.json)")
@@ -342,6 +356,8 @@ def _print_address(url: str, settings: Settings, stored: int, locked: bool, *, a
             f"    curl -X POST {url}/api/v1/workflows/hello/executions"
             ' -H \'Content-Type: application/json\' -d \'{"input": {"name": "World"}}\''
         )
+    if example is not None:
+        print(f"  running   the example {EXAMPLE}, which waits for a decision: {url}/executions/{example}")
     print("Press Ctrl-C to stop.", flush=True)
 
 
@@ -355,6 +371,17 @@ async def _deploy_examples(engine: Engine) -> int:
             await engine.services.workflows.deploy(canonical(verdict.definition), source=source)
             stored += 1
     return stored
+
+
+async def _start_example(engine: Engine) -> str | None:
+    """Start an example that waits for a person, so that the page opens on an execution; return its id. It uses no
+    network and nothing waits for it."""
+    options = StartOptions(key=f"example:{EXAMPLE}", labels={"example": EXAMPLE})
+    try:
+        return (await engine.services.executions.start(EXAMPLE, None, EXAMPLE_INPUT, options)).id
+    except RuneError as error:
+        log.warning("the example %s was not started: %s", EXAMPLE, error)
+        return None
 
 
 def _examples_folder() -> Path:
