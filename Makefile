@@ -21,6 +21,7 @@ MINUTES ?= 30
 QUEUE  ?= rabbitmq
 STATUSES ?= each
 SOURCE ?=
+STORE  ?=
 
 # The tests start hundreds of processes; without stored bytecode each would compile every module again.
 export PYTHONDONTWRITEBYTECODE :=
@@ -33,7 +34,7 @@ UNTRACED := tests/unit/core/expr/test_hostile.py tests/unit/core/expr/test_hosti
 OTHERS   := $(patsubst %/,%,$(filter-out tests/unit/ tests/__pycache__/ tests/support/,$(wildcard tests/*/))) \
             $(filter-out tests/unit/core/,$(wildcard tests/unit/[a-z]*/)) $(wildcard tests/unit/test_*.py)
 
-.PHONY: clip ui ui-dev ui-test faults chaos-embedded chaos-cluster chaos-rabbitmq recovery soak services-up services-down pin-images help setup stores lock run test test-long check lint type contracts generate unit sim mutants bench bench-cluster bench-rabbitmq bench-api bench-ui bench-newcomer pictures trace audit format clean bench-peers docs docs-check docs-serve
+.PHONY: clip ui ui-dev ui-test faults chaos-embedded chaos-cluster chaos-rabbitmq recovery soak services-up services-down pin-images help setup stores lock run test test-long check lint type contracts generate unit sim mutants bench bench-cluster bench-rabbitmq bench-api bench-ui bench-looking bench-newcomer pictures trace audit format clean bench-peers docs docs-check docs-serve
 
 help: ## Show this list
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -219,13 +220,16 @@ docs-serve: docs ## Serve the site on port 8000
 bench-ui: setup stores ## Measure the web interface in Chromium against its budgets
 	@$(BIN)/python bench/ui.py
 
+bench-looking: setup stores ## Measure what the pages of the web interface read from the stores (STORE=--postgres)
+	@$(BIN)/python bench/looking.py $(STORE)
+
 bench-newcomer: setup stores ## Measure a fresh clone from `make run` to the first finished node of an example in Chromium
 	@$(BIN)/python bench/newcomer.py
 
-pictures: setup stores ## Store a picture of every screen in build/pictures, and those of the documentation in docs/pictures
-	@mkdir -p build/pictures
+pictures: setup stores ## Store a picture of every screen in both themes and two widths in build/pictures and docs/pictures
+	@rm -rf build/pictures && mkdir -p build/pictures
 	RUNE_PICTURES=$(CURDIR)/build/pictures $(BIN)/python -m pytest -q -n 0 tests/acceptance/browser/test_screens.py -k accessible
-	for each in build/pictures/*.png; do [ ! -e "docs/pictures/$${each##*/}" ] || cp "$$each" docs/pictures/; done
+	$(BIN)/python tools/copy_pictures.py build/pictures docs/pictures
 
 trace: setup ## Print the files and functions that a start over HTTP passes
 	@$(BIN)/python tools/trace_run.py --functions
