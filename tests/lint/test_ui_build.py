@@ -111,3 +111,19 @@ def test_licences_of_bundled_packages_are_listed() -> None:
 def test_package_contains_built_page() -> None:
     assert ASSETS.is_relative_to(PACKAGE)
     assert (ASSETS / "index.html").is_file()
+
+
+def test_parts_import_nothing_of_the_other_folders() -> None:
+    parts = sorted((ROOT / "ui" / "src" / "parts").iterdir())
+
+    assert parts, "the parts are found"
+    outside = {
+        path.name: found
+        for path in parts
+        if (
+            found := re.findall(
+                r"""(?:from|import\()\s*["'](\.\./[^"']+)""", path.read_text(encoding="utf-8")
+            )
+        )
+    }
+    assert outside == {}

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from pathlib import Path
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pytest
 
 from tests.acceptance.deploy.installed import TIMEOUT_S, Environment, build_wheel
 from tests.support.paths import ROOT
 
+SCRIPT = re.compile(r"""(?:src|href)="(/assets/[^"]+\.js)""")
 CLUSTER = {
     "RUNE_JOURNAL": "postgresql://localhost/rune",
     "RUNE_STATE": "redis://localhost",
@@ -37,7 +39,13 @@ def test_wheel_contains_every_example_workflow(environment: Environment) -> None
     assert there == here
 
 
-def test_up_of_installed_wheel_serves_examples(environment: Environment) -> None:
+def fetched(url: str) -> str:
+    """Return a page or a script as a browser gets it; raise unless the status is 200."""
+    with urlopen(Request(url, headers={"Accept": "text/html, */*"}), timeout=TIMEOUT_S) as answer:
+        return str(answer.read().decode())
+
+
+def test_up_of_installed_wheel_serves_examples_and_the_page(environment: Environment) -> None:
     with environment.begin("rune", "up", "--port", "0", "--json") as process:
         try:
             assert process.stdout is not None
@@ -46,12 +54,16 @@ def test_up_of_installed_wheel_serves_examples(environment: Environment) -> None
             said = json.loads(line)
             with urlopen(f"{said['api']}/workflows", timeout=TIMEOUT_S) as answer:
                 names = {each["workflow_id"] for each in json.load(answer)["workflows"]}
+            page = fetched(said["url"])
+            scripts = [fetched(said["url"] + path) for path in SCRIPT.findall(page)]
         finally:
             process.send_signal(signal.SIGINT)
             process.communicate(timeout=TIMEOUT_S)
 
     assert said["examples"] == len(names)
     assert {"hello", "fan-out"} <= names
+    assert scripts, "the page has scripts"
+    assert all(scripts)
 
 
 def test_run_of_shipped_example_completes(environment: Environment) -> None:
