@@ -169,18 +169,24 @@ class CrashTester:
         if run.crash is None:
             self._passed = Counter(points)
             self._clean = normal
-            return
-        if normal != self._clean:
+        elif normal != self._clean:
             found = "; ".join(differences(self._clean or {}, normal)[:10])
             raise CrashTestError(f"after a crash at {run.crash}: {found}")
-        for (node, index), keys in calls_by_effect(self.folder / _CALLS).items():
+        self._check_keys(run.crash)
+
+    def _check_keys(self, crash: Point | None) -> None:
+        """Note the effects that were called again; raise CrashTestError for one that was called under different keys."""
+        when = "without a crash" if crash is None else f"after a crash at {crash}"
+        for effect, calls in calls_by_effect(self.folder / _CALLS).items():
+            if crash is not None and calls.repeated:
+                self.repeated.setdefault(crash, []).append(effect.node)
+            keys = set(calls.keys)
             if len(keys) > 1:
-                self.repeated.setdefault(run.crash, []).append(node)
-            if len(set(keys)) > 1 or (len(keys) > 1 and not keys[0]):
-                where = node if index is None else f"{node}, item {index}"
                 raise CrashTestError(
-                    f"after a crash at {run.crash}: `{where}` was called {len(keys)} times under {len(set(keys))} keys"
+                    f"{when}: `{effect}` was called {len(calls.keys)} times under {len(keys)} keys"
                 )
+            if calls.repeated and keys == {""}:
+                raise CrashTestError(f"{when}: `{effect}` was called again without an idempotency key")
 
     def _count_points(self) -> None:
         self._passed = Counter()

@@ -13,7 +13,8 @@ import dataclasses
 import json
 import os
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import timedelta
 from inspect import iscoroutinefunction
 from pathlib import Path
@@ -23,7 +24,6 @@ import msgspec
 
 from rune.core.execution.outcome import Error, Failure, Outcome, Output, Suspend
 from rune.core.node_type import NodeType
-from rune.errors import RuneError
 from rune.nodes.base import NodeCall, RunnableType
 from rune.nodes.registry import Registry
 
@@ -54,13 +54,16 @@ def milliseconds(duration: str | float | timedelta) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """One call of a mocked node. `index` is the position of the item in the innermost split."""
+    """One call of a mocked node. `item` names the item, outermost split first (`users:5/orders:2`), empty outside of
+    splits; `index` is its position in the innermost split. `execution` is the execution, which may be a child."""
 
     node: str
     parameters: dict[str, Any]
     attempt: int
     idempotency_key: str
     index: int | None = None
+    item: str = ""
+    execution: str = ""
 
 
 @dataclasses.dataclass
@@ -182,6 +185,7 @@ class Mocks:
             for line in log.read_text(encoding="utf-8").splitlines():
                 found = json.loads(line)
                 kind = found.pop("type")
+                del found["effect"]
                 call = Call(**found)
                 self.node(call.node).calls.append(call)
                 if kind in self._types:
@@ -202,7 +206,9 @@ class Mocks:
         for each in recorders.values():
             each.calls.append(call)
         if self._log is not None:
-            line = json.dumps({"type": kind.type.name, **dataclasses.asdict(call)}, default=str)
+            effect = has_outside_effects(kind, call.parameters)
+            fields = {"type": kind.type.name, "effect": effect, **dataclasses.asdict(call)}
+            line = json.dumps(fields, default=str)
             descriptor = os.open(self._log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             try:
                 os.write(descriptor, f"{line}\n".encode())
@@ -236,10 +242,17 @@ class MockingRegistry(Registry):
         behaviour: Any = kind.run
 
         def begin(call: NodeCall[Any]) -> tuple[Mock | None, Call, Outcome | None]:
-            index = _index(call)
+            item = call.scope["@path"].strip("/")
+            index = int(item.rpartition(":")[2]) if item else None
             mock = self._mocks.find(kind, call.node, index)
             made = Call(
-                call.node, msgspec.to_builtins(call.parameters), call.attempt, call.idempotency_key, index
+                call.node,
+                msgspec.to_builtins(call.parameters),
+                call.attempt,
+                call.idempotency_key,
+                index,
+                item,
+                call.scope["$execution"]["id"],
             )
             if mock is None and self._mocks.needs_mock(kind, call):
                 self._mocks.unmocked.append(call.node)
@@ -283,20 +296,40 @@ def has_outside_effects(kind: RunnableType, parameters: Mapping[str, Any]) -> bo
         return True
 
 
-def _index(call: NodeCall[Any]) -> int | None:
-    """Return the position of the item in the innermost split."""
-    try:
-        found = call.scope["$index"]
-    except (KeyError, RuneError):
-        return None
-    return found if isinstance(found, int) else None
+@dataclasses.dataclass(frozen=True)
+class Effect:
+    """One effect of an execution: a node with effects, in one item of all splits around it."""
+
+    execution: str
+    node: str
+    item: str
+
+    def __str__(self) -> str:
+        return f"{self.node}, item {self.item}" if self.item else self.node
 
 
-def calls_by_effect(log: Path) -> dict[tuple[str, int | None], Sequence[str]]:
-    """Return the idempotency keys of all recorded calls by node and item."""
-    found: dict[tuple[str, int | None], list[str]] = {}
+@dataclasses.dataclass
+class EffectCalls:
+    """The calls of one effect: the idempotency key of each, and how often each attempt was called."""
+
+    keys: list[str] = dataclasses.field(default_factory=list)
+    attempts: Counter[int] = dataclasses.field(default_factory=Counter)
+
+    @property
+    def repeated(self) -> bool:
+        """Whether an attempt was called more than once."""
+        return max(self.attempts.values(), default=0) > 1
+
+
+def calls_by_effect(log: Path) -> dict[Effect, EffectCalls]:
+    """Return the recorded calls of nodes with effects outside of the engine. Other nodes have no key and may run again
+    at any time."""
+    found: defaultdict[Effect, EffectCalls] = defaultdict(EffectCalls)
     if log.exists():
         for line in log.read_text(encoding="utf-8").splitlines():
             each = json.loads(line)
-            found.setdefault((each["node"], each["index"]), []).append(each["idempotency_key"])
-    return {key: tuple(keys) for key, keys in found.items()}
+            if each["effect"]:
+                calls = found[Effect(each["execution"], each["node"], each["item"])]
+                calls.keys.append(each["idempotency_key"])
+                calls.attempts[each["attempt"]] += 1
+    return found

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _MARKER = "rune_crash"
 _COVERAGE: pytest.StashKey[Coverage] = pytest.StashKey()
 _NORMAL_FIELDS = frozenset({"status", "output", "error", "failed_items", "nodes"})
+_REPEATED = "rune_repeated"  # the property of a test with its repeated effects, each a point and a node
 _SENT = "rune_coverage"  # the field in which a process of pytest-xdist sends its part
 
 
@@ -86,14 +87,19 @@ def rune_client(rune_engine: EmbeddedEngine) -> Iterator[Client]:
 
 
 @pytest.fixture
-def rune_crash(request: pytest.FixtureRequest, tmp_path: Path, rune_mocks: Mocks) -> CrashTester:
+def rune_crash(request: pytest.FixtureRequest, tmp_path: Path, rune_mocks: Mocks) -> Iterator[CrashTester]:
     """Runs workflows with a crash at every commit point; see the marker `rune_crash`."""
     from rune.testing.crash import CrashTester  # noqa: PLC0415 - see above
 
     marker = request.node.get_closest_marker(_MARKER)
     options: dict[str, Any] = dict(marker.kwargs) if marker is not None else {}
     coverage = request.config.stash.get(_COVERAGE, None)
-    return CrashTester(tmp_path / "crash", rune_mocks, coverage=coverage, **options)
+    tester = CrashTester(tmp_path / "crash", rune_mocks, coverage=coverage, **options)
+    yield tester
+    repeated = [[str(point), node] for point, nodes in tester.repeated.items() for node in sorted(set(nodes))]
+    if repeated:
+        # Part of the report of the test, so pytest-xdist carries it to the process that prints the summary.
+        request.node.user_properties.append((_REPEATED, repeated))
 
 
 @pytest.fixture
@@ -153,8 +159,28 @@ def pytest_testnodedown(node: Any, error: object) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    _write_repeated(terminalreporter)
     coverage = config.stash.get(_COVERAGE, None)
     if coverage is not None:
         terminalreporter.section("coverage of workflows")
         for line in coverage.lines() or ["no test ran a workflow with a fixture of Rune"]:
             terminalreporter.write_line(line)
+
+
+def _write_repeated(reporter: pytest.TerminalReporter) -> None:
+    """List the effects that crash tests called again, by test and node."""
+    lines: list[str] = []
+    for report in (each for found in reporter.stats.values() for each in found):
+        if getattr(report, "when", "") != "teardown":
+            continue
+        points: dict[str, list[str]] = {}
+        for point, node in dict(report.user_properties).get(_REPEATED, ()):
+            points.setdefault(node, []).append(point)
+        lines += [
+            f"{report.nodeid}: `{node}` was called again after a crash at {', '.join(found)}"
+            for node, found in points.items()
+        ]
+    if lines:
+        reporter.section("repeated effects")
+        for line in lines:
+            reporter.write_line(line)

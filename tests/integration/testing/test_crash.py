@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+import os
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rune import NodeContext
 from rune import node as node_type
-from rune.build import Workflow, aggregator, http, input, output, split, wait
+from rune.build import Retry, Workflow, aggregator, edit, http, input, output, split, wait
+from rune.runtime.worker import node_runner
 from rune.testing.crash import CrashTester, CrashTestError, Point
 from rune.testing.mocks import Mocks
 from tests.support.whole import WHOLE
@@ -93,6 +99,139 @@ def test_mixed_workflow_has_one_outcome_whatever_point_the_process_crashes_at(
 
     assert [each["body"] for each in run.output] == ["1", "2", "3"]
     assert rune_mocks.node("call").distinct_keys == 3
+
+
+def nested() -> Workflow:
+    flow = Workflow("nested")
+    with flow:
+        start = input("start")
+        users = split("users", input_array=start.out.users)
+        orders = split("orders", input_array=flow.item)
+        call = http("call", url=f"https://shop.example/{flow.item}")
+        of_user = aggregator("of_user")
+        every = aggregator("every")
+    start >> users >> orders >> call >> of_user >> every
+    return flow
+
+
+@pytest.mark.rune_crash(at="ran")
+def test_node_in_nested_splits_has_one_key_for_each_item_of_both(
+    rune_crash: CrashTester, rune_mocks: Mocks
+) -> None:
+    rune_mocks.node("call").returns(lambda call: call.item)
+
+    run = rune_crash.run(nested(), {"users": [["a", "b"], ["c", "d"]]})
+
+    items = [f"users:{user}/orders:{order}" for user in (0, 1) for order in (0, 1)]
+    assert run.output == [items[:2], items[2:]]
+    assert sorted({each.item for each in rune_mocks.node("call").calls}) == items
+    assert rune_mocks.node("call").distinct_keys == 4
+
+
+@pytest.mark.rune_crash(at="ran")
+def test_pure_node_that_is_mocked_may_run_again(rune_crash: CrashTester, rune_mocks: Mocks) -> None:
+    rune_mocks.node("line").returns({"price": 7})
+    rune_mocks.node("call").returns({"sent": True})
+    flow = Workflow("lines")
+    with flow:
+        start = input("start")
+        line = edit("line", assignments=[{"name": "price", "value": 1}])
+        call = http("call", url="https://shop.example")
+        done = output("done", value=line.out)
+    start >> line >> call >> done
+
+    run = rune_crash.run(flow)
+
+    assert (run.status, run.output) == ("completed", {"price": 7})
+    assert "line" not in {node for nodes in rune_crash.repeated.values() for node in nodes}
+
+
+def calling(**options: Any) -> Workflow:
+    flow = Workflow("calling")
+    with flow:
+        start = input("start")
+        call = http("call", url="https://shop.example", **options)
+    start >> call
+    return flow
+
+
+def test_effect_that_is_called_again_under_another_key_is_reported(
+    rune_crash: CrashTester, rune_mocks: Mocks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_runner, "idempotency_key", lambda root, name: f"{root}:{name}:{os.getpid()}")
+    rune_mocks.node("call").returns(1)
+    rune_crash.run(calling())
+    rune_crash.begin(Point(("ran", 1)))
+    rune_mocks.node("call").returns(1)
+
+    with pytest.raises(
+        CrashTestError, match=r"^after a crash at ran:1: `call` was called 2 times under 2 keys$"
+    ):
+        rune_crash.run(calling())
+
+
+def test_attempts_under_different_keys_are_reported_without_a_crash(
+    rune_crash: CrashTester, rune_mocks: Mocks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = itertools.count()
+    monkeypatch.setattr(node_runner, "idempotency_key", lambda root, name: f"{root}:{next(keys)}")
+    rune_mocks.node("call").fails("HTTP_TIMEOUT", times=1).returns(1)
+
+    with pytest.raises(CrashTestError, match=r"^without a crash: `call` was called 2 times under 2 keys$"):
+        rune_crash.run(calling(retry=Retry(2)))
+
+
+def test_effect_without_a_key_that_is_called_again_is_reported(
+    rune_crash: CrashTester, rune_mocks: Mocks
+) -> None:
+    rune_mocks.node("call").returns(1)
+    rune_crash.run(calling(idempotency_key=False))
+    rune_crash.begin(Point(("ran", 1)))
+    rune_mocks.node("call").returns(1)
+
+    with pytest.raises(CrashTestError, match="`call` was called again without an idempotency key"):
+        rune_crash.run(calling(idempotency_key=False))
+
+
+def test_attempts_of_one_run_are_not_repeated_effects(rune_crash: CrashTester, rune_mocks: Mocks) -> None:
+    def run() -> None:
+        rune_mocks.node("call").fails("HTTP_TIMEOUT", times=1).returns(1)
+        assert rune_crash.run(calling(retry=Retry(3)))["call"].attempts == 2
+
+    run()
+    rune_crash.begin(Point(("accepted", 1)))
+    run()
+
+    assert rune_crash.repeated == {}
+
+
+REPORTED = """
+import pytest
+from rune.build import Workflow, http, input
+
+flow = Workflow("calling")
+with flow:
+    start = input("start")
+    call = http("call", url="https://shop.example")
+start >> call
+
+
+@pytest.mark.rune_crash(at="ran")
+def test_call(rune_crash, rune_mocks):
+    rune_mocks.node("call").returns(1)
+    assert rune_crash.run(flow).status == "completed"
+"""
+
+
+@pytest.mark.parametrize("processes", ["0", "2"])
+def test_summary_of_pytest_lists_repeated_effects(tmp_path: Path, processes: str) -> None:
+    (tmp_path / "test_calls.py").write_text(REPORTED, encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", processes, str(tmp_path)]
+
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+
+    assert "repeated effects" in found.stdout
+    assert "test_calls.py::test_call: `call` was called again after a crash at ran:1\n" in found.stdout
 
 
 @node_type("tests.count_runs")

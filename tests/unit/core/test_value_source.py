@@ -38,10 +38,11 @@ def test_start_payload_is_visible_in_later_nodes() -> None:
     assert scope["$a"] == {"k": 1}
 
 
-def test_scope_holds_time_seed_and_execution() -> None:
+def test_scope_holds_time_seed_path_and_execution() -> None:
     scope = ExecutionDriver(plan("start -> a")).expression_scope("a", None)
 
-    assert (scope["@now"], scope["@seed"], scope["$execution"]) == (NOW / 1000, "seed", {"id": "x"})
+    assert (scope["@now"], scope["@seed"], scope["@path"]) == (NOW / 1000, "seed", "/")
+    assert scope["$execution"] == {"id": "x"}
 
 
 @pytest.mark.parametrize("root", ["$unknown", "$item", "$index", "$error", "$b"])

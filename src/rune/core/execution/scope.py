@@ -10,7 +10,7 @@ from typing import Any
 
 from rune.core.execution.fact import NodeResult
 from rune.core.execution.state import Lookup, item_entry
-from rune.core.execution.token import START, Arrived, Path, Ref, Token
+from rune.core.execution.token import START, Arrived, Path, Ref, Token, path_text
 from rune.core.expr.budget import METER
 from rune.core.plan.model import Plan
 
@@ -116,6 +116,8 @@ class ExpressionScope(dict[str, Any]):
             return self._now
         if root == "@seed":
             return self._seed
+        if root == "@path":
+            return path_text(token.path, self._plan.ids)
         if root == METER:
             raise KeyError(root)
         if root == "$index" and token.path:
