@@ -49,6 +49,7 @@ RuneError                              base of all errors that Rune raises on pu
 ├── runtime.messaging.completion_publisher    ExternalExecutorError
 ├── runtime.messaging.foreign_messages        UnknownScopeError, DefinitionMismatchError, UnknownNodeError
 ├── runtime.plan_cache                        DefinitionNotFoundError, MissingNodeTypeError
+├── runtime.queries.recording                 NotRecordableError
 ├── runtime.queries.value_parts               InvalidPointerError, PartNotFoundError, NotJsonError
 ├── runtime.services.bulk                     BulkJobNotFoundError
 ├── runtime.services.executions               RequestRefusedError
@@ -62,8 +63,7 @@ RuneError                              base of all errors that Rune raises on pu
 ├── server.routes.definitions                 BlobNotFoundError
 ├── server.routes.workflows                   SourceNotFoundError
 ├── server.views.node_runs                    NodeRunNotFoundError
-├── settings                                  SettingsError
-└── testing.recording                         NotRecordableError
+└── settings                                  SettingsError
 
 Outside of the tree are exceptions that callers never receive: `nodes.base.Interruption` (a BaseException, with
 `runtime.values.ValueNotLoaded`), `nodes.io.llm_service.EventTooLongError`, `adapters.postgres.journal_writes`

@@ -7,7 +7,6 @@ import { arrange, bodies, frames, joinText, outline, type Definition } from "../
 import { colourer, columns, pixel } from "../src/items/grid";
 import { snapshotOf } from "../src/live/snapshot";
 import { bytes, duration, relative, share, shortId } from "../src/parts/format";
-import { python, testCase } from "../src/screens/as_test";
 import { filterOf, fits, queryOf } from "../src/screens/filter";
 import { changed } from "../src/screens/query";
 import { score } from "../src/screens/score";
@@ -242,21 +241,4 @@ test("a join tells how many of its possible edges have arrived", () => {
   expect(joinText(["alive", "dead", "pending"])).toBe("1 of 2");
   expect(joinText(["pending", "pending"])).toBe("");
   expect(joinText(["alive", "dead"])).toBe("");
-});
-
-describe("a run as a test", () => {
-  test("values are written as Python", () => {
-    expect(python({ a: [1, true, null, "x\"y"], b: {} })).toBe('{"a": [1, True, None, "x\\"y"], "b": {}}');
-    expect(python({ long: "x".repeat(120) })).toBe(`{\n    "long": "${"x".repeat(120)}",\n}`);
-  });
-
-  test("a failed run expects its code", () => {
-    const text = testCase({ workflow: "import-prices", node: "check", item: "rows:3", status: "failed", input: { rows: 0 }, output: null, code: "EMPTY" });
-    expect(text).toBe(`def test_import_prices_check(rune_engine):
-    run = rune_engine.run("import-prices.yaml", {"rows": 0})
-
-    assert run["check", "rows:3"].status == "failed"
-    assert run["check", "rows:3"].error.code == "EMPTY"
-`);
-  });
 });

@@ -206,6 +206,10 @@ def document(id: str) -> Call[dict[str, Any]]:
     return _get(f"/executions/{_quoted(id)}/document", dict[str, Any])
 
 
+def recorded_test(id: str, node: str | None, lineage: str | None) -> Call[dict[str, Any]]:
+    return _get(f"/executions/{_quoted(id)}/test", dict[str, Any], node=node, lineage=lineage)
+
+
 def explain(id: str) -> Call[models.Explanation]:
     return _get(f"/executions/{_quoted(id)}/explain", models.Explanation)
 

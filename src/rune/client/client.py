@@ -447,6 +447,13 @@ class Client:
         except httpx.TransportError as error:
             raise connection_failed(self._http.base_url, error) from error
 
+    def recorded_test(
+        self, execution: str, *, node: str | None = None, lineage: str | None = None
+    ) -> dict[str, Any]:
+        """Get an ended execution as a test for `rune test`: its workflow, input, outcome, and mocks of nodes with
+        effects. With `node` the test also expects the result of this node, inside of splits in the item `lineage`."""
+        return self._send(calls.recorded_test(execution, node, lineage))
+
     def explain(self, execution: str) -> models.Explanation:
         """Get what an execution is waiting for."""
         return self._send(calls.explain(execution))

@@ -102,6 +102,16 @@ class NodeModuleError(RuneError):
     code = "BAD_NODE_MODULE"
 
 
+def has_outside_effects(kind: RunnableType, parameters: Mapping[str, Any]) -> bool:
+    """Return whether a node acts on something outside of the engine."""
+    if kind.run.__module__.startswith(("rune.nodes.control", "rune.nodes.data")):
+        return False
+    try:
+        return bool(kind.type.effectful(parameters))
+    except (KeyError, TypeError, ValueError):
+        return True
+
+
 def catalogue(types: Iterable[NodeType]) -> Catalogue:
     """Index node types by name and alias; a duplicate name is an error."""
     found: dict[str, NodeType] = {}

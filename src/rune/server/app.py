@@ -29,6 +29,7 @@ from rune.server.routes.executions.executions import executions, starts
 from rune.server.routes.executions.items import items
 from rune.server.routes.executions.live import live
 from rune.server.routes.executions.node_runs import graphs, runs
+from rune.server.routes.executions.recording import recording
 from rune.server.routes.executions.stats import stats
 from rune.server.routes.executions.waiting import waiting
 from rune.server.routes.imports import imports
@@ -51,6 +52,7 @@ RESOURCES: tuple[APIRouter, ...] = (
     graphs,
     items,
     attempts,
+    recording,
     workflows,
     imports,
     aliases,

@@ -62,6 +62,7 @@ STATUS: dict[str, int] = {
     "NOT_ALLOWED": 405,
     "ENDED": 409,
     "NOT_ENDED": 409,
+    "NOT_RECORDABLE": 409,
     "NOTHING_TO_RUN": 409,
     "REFUSED": 409,
     "KEY_CONFLICT": 409,

@@ -45,7 +45,7 @@ OPTIONS = ("as", "of", "answers", "refused", "says", "same")
 
 
 class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a mocked node does: one of `returns`, `fails` and `runs`; `items` are answers by position in a split."""
+    """What a mocked node does: one of `returns`, `fails` and `runs`; `items` are answers by item."""
 
     returns: Any = msgspec.UNSET
     fails: str | dict[str, Any] | None = None
@@ -233,5 +233,5 @@ def _set(mock: Mock, answers: Any) -> None:
             mock.returns(answer.returns, times=answer.times)
         elif not (answer.runs or answer.items or answer.takes is not None):
             raise ValueError("a mock has `returns`, `fails`, `takes`, `runs` or `items`")
-        for index, inner in answer.items.items():
-            _set(mock.item(int(index)), inner)
+        for item, inner in answer.items.items():
+            _set(mock.item(int(item) if item.isdecimal() else item), inner)

@@ -175,7 +175,7 @@ class CrashTester:
         self._check_keys(run.crash)
 
     def _check_keys(self, crash: Point | None) -> None:
-        """Note the effects that were called again; raise CrashTestError for one that was called under different keys."""
+        """Note the effects that were called again; raise CrashTestError for one with different keys, or without one."""
         when = "without a crash" if crash is None else f"after a crash at {crash}"
         for effect, calls in calls_by_effect(self.folder / _CALLS).items():
             if crash is not None and calls.repeated:

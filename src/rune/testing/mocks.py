@@ -14,8 +14,9 @@ import json
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
+from functools import wraps
 from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ import msgspec
 from rune.core.execution.outcome import Error, Failure, Outcome, Output, Suspend
 from rune.core.node_type import NodeType
 from rune.nodes.base import NodeCall, RunnableType
-from rune.nodes.registry import Registry
+from rune.nodes.registry import Registry, has_outside_effects
 
 Sleep = Callable[[str, int], Awaitable[bool]]
 """Wait for virtual milliseconds in a node; return whether its timeout came first."""
@@ -80,7 +81,7 @@ class Mock:
         self.calls: list[Call] = []
         self._answers: list[_Answer] = []
         self._takes_ms = 0
-        self._items: dict[int, Mock] = {}
+        self._items: dict[int | str, Mock] = {}
         self._real = False
 
     def returns(self, value: Any = None, *, times: int | None = None) -> Mock:
@@ -106,9 +107,9 @@ class Mock:
         self._real = True
         return self
 
-    def item(self, index: int) -> Mock:
-        """Return the mock for one item of the innermost split."""
-        return self._items.setdefault(index, Mock(f"{self.name}, item {index}"))
+    def item(self, item: int | str) -> Mock:
+        """Return the mock for one item: its position in the innermost split, or all splits as in `users:5/orders:2`."""
+        return self._items.setdefault(item, Mock(f"{self.name}, item {item}"))
 
     @property
     def distinct_keys(self) -> int:
@@ -119,9 +120,11 @@ class Mock:
     def is_set(self) -> bool:
         return bool(self._answers or self._real or self._takes_ms)
 
-    def chosen(self, index: int | None) -> Mock:
-        """Return the mock of an item if there is one, else this one."""
-        return self._items.get(index, self) if index is not None else self
+    def chosen(self, item: str) -> Mock:
+        """Return the mock of an item such as `users:5/orders:2` if there is one, else this one."""
+        if not item:
+            return self
+        return self._items.get(item) or self._items.get(_index(item), self)
 
     def answer(self, call: Call) -> Any:
         """Return the outcome of a call."""
@@ -191,13 +194,13 @@ class Mocks:
                 if kind in self._types:
                     self._types[kind].calls.append(call)
 
-    def find(self, kind: RunnableType, node: str, index: int | None) -> Mock | None:
+    def find(self, kind: RunnableType, node: str, item: str) -> Mock | None:
         """Return the mock for a run of a node."""
         names = (kind.type.name, *kind.type.aliases)
         candidates = (self._nodes.get(node), *(self._types.get(name) for name in names))
         for each in candidates:
-            if each is not None and each.chosen(index).is_set:
-                return each.chosen(index)
+            if each is not None and each.chosen(item).is_set:
+                return each.chosen(item)
         return None
 
     def note(self, kind: RunnableType, call: Call, mock: Mock) -> None:
@@ -243,14 +246,13 @@ class MockingRegistry(Registry):
 
         def begin(call: NodeCall[Any]) -> tuple[Mock | None, Call, Outcome | None]:
             item = call.scope["@path"].strip("/")
-            index = int(item.rpartition(":")[2]) if item else None
-            mock = self._mocks.find(kind, call.node, index)
+            mock = self._mocks.find(kind, call.node, item)
             made = Call(
                 call.node,
                 msgspec.to_builtins(call.parameters),
                 call.attempt,
                 call.idempotency_key,
-                index,
+                _index(item) if item else None,
                 item,
                 call.scope["$execution"]["id"],
             )
@@ -259,6 +261,7 @@ class MockingRegistry(Registry):
                 return None, made, Failure(Error("NOT_MOCKED", f"`{call.node}` has effects and no mock"))
             return mock, made, None
 
+        @wraps(behaviour)
         def mocked(call: NodeCall[Any]) -> Any:
             mock, made, refused = begin(call)
             if refused is not None or mock is None:
@@ -273,6 +276,7 @@ class MockingRegistry(Registry):
                 self._mocks.note(kind, made, mock)
             return behaviour(call) if mock._real else mock.answer(made)
 
+        @wraps(behaviour)
         async def mocked_async(call: NodeCall[Any]) -> Any:
             mock, made, refused = begin(call)
             if refused is not None or mock is None:
@@ -286,14 +290,9 @@ class MockingRegistry(Registry):
         return msgspec.structs.replace(kind, run=chosen)
 
 
-def has_outside_effects(kind: RunnableType, parameters: Mapping[str, Any]) -> bool:
-    """Return whether a node acts on something outside of the engine."""
-    if kind.run.__module__.startswith(("rune.nodes.control", "rune.nodes.data")):
-        return False
-    try:
-        return bool(kind.type.effectful(parameters))
-    except (KeyError, TypeError, ValueError):
-        return True
+def _index(item: str) -> int:
+    """Return the position of an item in the innermost split."""
+    return int(item.rpartition(":")[2])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ from playwright.sync_api import Browser, Page, Route, expect
 from rune.client import Client
 from tests.acceptance.browser.conftest import WatchedPage
 from tests.support.api_server import ITEMS, WAITS
+from tests.support.documents import document, node
+from tests.support.in_process_cli import InProcessCli
 from tests.support.up_process import UpProcess
 
 PHONE = {"viewport": {"width": 320, "height": 640}, "has_touch": True}
@@ -52,7 +55,7 @@ def watched(browser: Browser, up: UpProcess) -> Iterator[WatchedPage]:
 @pytest.fixture
 def new_server(tmp_path: Path) -> Iterator[UpProcess]:
     """A server without executions, which a test may kill."""
-    process = UpProcess(tmp_path)
+    process = UpProcess(tmp_path, RUNE_HTTP_ALLOW="127.0.0.1")
     process.start()
     yield process
     process.stop(signal.SIGKILL)
@@ -63,6 +66,48 @@ def first_page(browser: Browser, new_server: UpProcess) -> Iterator[WatchedPage]
     opened = WatchedPage(browser, new_server.said["url"])
     yield opened
     opened.close()
+
+
+def test_author_copies_an_execution_as_a_test_that_passes_without_its_services(
+    browser: Browser, new_server: UpProcess, tmp_path: Path
+) -> None:
+    url = new_server.said["url"]
+    called = document(
+        [
+            node("in", "input"),
+            node("each", "split", {"input_array": "{{ $in.names }}"}),
+            node("call", "http", {"url": f"{url}/version?{{{{ $item }}}}"}),
+            node("all", "aggregator"),
+            node("out", "output", {"value": "{{ $all[1].body.version }}"}),
+        ],
+        "in>each",
+        "each>call",
+        "call>all",
+        "all>out",
+        id="calls",
+    )
+    with Client(url) as client:
+        client.deploy(called)
+        started = client.start("calls", {"names": ["a", "b"]})
+        assert started.wait(60).status == "completed"
+    watched = WatchedPage(browser, url, permissions=["clipboard-read", "clipboard-write"])
+    page = watched.open(f"/executions/{started.execution_id}?node=call&item=each:1")
+
+    page.get_by_role("button", name="Copy as a test").click()
+
+    expect(page.get_by_text("Copied a test.")).to_be_visible()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    watched.check()
+    watched.close()
+    new_server.stop(signal.SIGKILL)
+    (tmp_path / "test-calls.json").write_text(copied, encoding="utf-8")
+    rune = InProcessCli(tmp_path / "home")
+    assert rune.json("test", str(tmp_path / "test-calls.json"))["status"] == "passed"
+    broken = json.loads(copied)
+    assert broken["expect"]["nodes"][0]["item"] == "each:1"
+    broken["expect"]["nodes"][0]["output"]["status"] = 500
+    (tmp_path / "test-broken.json").write_text(json.dumps(broken), encoding="utf-8")
+    assert rune.json("test", str(tmp_path / "test-broken.json"), code=1)["status"] == "failed"
 
 
 def card(page: Page, name: str) -> Any:

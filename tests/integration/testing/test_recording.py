@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from rune.build import Retry, Workflow, aggregator, edit, http, input, output, split, wait
+from rune.client import ApiError, Client, Conflict
 from rune.nodes.registry import full_registry
+from rune.runtime.queries.recording import NotRecordableError, recorded_case
 from rune.testing.engine import EmbeddedEngine, Run
 from rune.testing.mocks import Mocks
-from rune.testing.recording import NotRecordableError, Recorded, load_recorded, recorded_case
+from rune.testing.recording import Recorded, load_recorded
 from tests.support.in_process_cli import InProcessCli
 
 
@@ -62,7 +64,7 @@ def test_recorded_execution_runs_again_without_services_and_without_the_signal(
 
 def test_recorded_mocks_are_those_of_nodes_with_effects_and_of_signals(recorded: dict[str, Any]) -> None:
     assert set(recorded["mocks"]) == {"ask", "asked"}
-    assert recorded["mocks"]["ask"]["items"]["1"] == [
+    assert recorded["mocks"]["ask"]["items"]["each:1"] == [
         {"fails": {"code": "ATTEMPT_FAILED", "message": "an attempt failed"}, "times": 1},
         {"returns": {"price": 3}},
     ]
@@ -110,6 +112,81 @@ def test_running_execution_is_not_recorded(rune_engine: EmbeddedEngine) -> None:
 
     with pytest.raises(NotRecordableError, match="only an execution that has ended"):
         case_of(run, flow)
+
+
+def test_cancelled_execution_is_not_recorded(rune_engine: EmbeddedEngine) -> None:
+    flow = Workflow("asking")
+    with flow:
+        start = input("start")
+        asked = wait("asked", resume="signal", name_="decision")
+    start >> asked
+    run = rune_engine.start(flow)
+    rune_engine.settle()
+    rune_engine.cancel(run)
+    rune_engine.settle()
+
+    with pytest.raises(NotRecordableError, match="was cancelled"):
+        case_of(run, flow)
+
+
+def nested() -> Workflow:
+    flow = Workflow("nested")
+    with flow:
+        start = input("start")
+        users = split("users", input_array=start.out.users)
+        orders = split("orders", input_array=flow.item)
+        call = http("call", url=f"https://shop.example/{flow.item}")
+        of_user = aggregator("of_user")
+        every = aggregator("every")
+    start >> users >> orders >> call >> of_user >> every
+    return flow
+
+
+def test_items_of_nested_splits_are_recorded_with_their_own_outputs(
+    rune_engine: EmbeddedEngine, rune_mocks: Mocks, tmp_path: Path
+) -> None:
+    rune_mocks.node("call").returns(lambda call: call.parameters["url"][-1])
+    run = rune_engine.run(nested(), {"users": [["a", "b"], ["c"]]})
+    path = tmp_path / "case.json"
+    path.write_text(json.dumps(case_of(run, nested())), encoding="utf-8")
+
+    found = InProcessCli(tmp_path / "home").json("test", str(path))
+
+    assert json.loads(path.read_text())["mocks"]["call"]["items"].keys() == {
+        "users:0/orders:0",
+        "users:0/orders:1",
+        "users:1/orders:0",
+    }
+    assert found["status"] == "passed", found
+
+
+def test_server_returns_the_test_with_the_result_of_a_node(
+    rune_engine: EmbeddedEngine, rune_mocks: Mocks, rune_client: Client
+) -> None:
+    rune_mocks.node("call").returns(lambda call: call.parameters["url"][-1])
+    run = rune_engine.run(nested(), {"users": [["a", "b"]]})
+
+    found = rune_client.recorded_test(run.id, node="call", lineage="users:0/orders:1")
+
+    assert found["expect"].pop("nodes") == [
+        {"node_id": "call", "item": "users:0/orders:1", "status": "success", "output": "b"}
+    ]
+    assert found == rune_client.recorded_test(run.id)
+    assert Workflow.load(found.pop("document")) == nested()
+    expected = case_of(run, nested())
+    assert found == {name: expected[name] for name in found}
+    with pytest.raises(ApiError, match="`call` of item users:7 did not run in"):
+        rune_client.recorded_test(run.id, node="call", lineage="users:7")
+
+
+def test_server_refuses_a_test_of_an_execution_that_has_not_ended(
+    rune_engine: EmbeddedEngine, rune_client: Client
+) -> None:
+    run = rune_engine.start(quotes(), {"skus": []})
+    rune_engine.settle()
+
+    with pytest.raises(Conflict, match="only an execution that has ended"):
+        rune_client.recorded_test(run.id)
 
 
 def test_record_command_writes_a_test_that_passes(tmp_path: Path) -> None:

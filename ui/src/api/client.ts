@@ -64,12 +64,19 @@ export async function read<T>(answer: Promise<Answer<T>>): Promise<T> {
 
 /** A request for a value that the OpenAPI document does not describe further. */
 export async function readJson<T>(path: string, signal?: AbortSignal): Promise<T> {
+  return (await (await get(path, signal)).json()) as T;
+}
+
+/** The text of a response as it was sent. */
+export async function readText(path: string): Promise<string> {
+  return (await get(path)).text();
+}
+
+async function get(path: string, signal?: AbortSignal): Promise<Response> {
   const response = await send(new Request(path, signal ? { signal } : {}));
-  if (!response.ok) {
-    const body: unknown = await response.json().catch(() => null);
-    throw problemOf(body, response);
-  }
-  return (await response.json()) as T;
+  if (response.ok) return response;
+  const body: unknown = await response.json().catch(() => null);
+  throw problemOf(body, response);
 }
 
 export function newKey(): string {

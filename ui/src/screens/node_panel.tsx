@@ -3,7 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Download, FlaskConical, Radio, RotateCcw, X } from "lucide-react";
 import type { JSX } from "react";
 import { Link } from "wouter";
-import { api, read, readJson, type ExecutionDetail, type Schemas } from "../api/client";
+import { api, read, readText, type ExecutionDetail, type Schemas } from "../api/client";
 import { useNodeTypes } from "../api/queries";
 import { useRight } from "../api/rights";
 import type { Definition, DefinitionNode } from "../graph/model";
@@ -18,7 +18,6 @@ import { StateBar, StatePill, stateWord } from "../parts/state";
 import { Tree, type Json } from "../parts/tree";
 import { say } from "../parts/toasts";
 import type { Act } from "./actions";
-import { testCase } from "./as_test";
 import { Attempts, CalledWith, Section } from "./attempts";
 import { StoredValue } from "./stored_value";
 
@@ -214,21 +213,12 @@ function Output({ execution, node, run }: { execution: string; node: string; run
   );
 }
 
-/** Copies a test with the input of the execution and the result of this run. */
-function CopyTest({ execution, run }: { execution: ExecutionDetail; run: Run }): JSX.Element {
+/** Copies the execution as a test for `rune test`, which expects the result of this run as well. */
+function CopyTest({ execution, run }: { execution: string; run: Run }): JSX.Element {
   const copy = async (): Promise<void> => {
-    const input = await readJson<Json>(`/api/v1/executions/${execution.execution_id}/input`);
-    const text = testCase({
-      workflow: execution.workflow_id,
-      node: run.node_id,
-      item: lineageText(run.lineage),
-      status: run.status,
-      input,
-      output: run.output as Json,
-      code: run.error?.code ?? null,
-    });
-    await navigator.clipboard.writeText(text);
-    say("success", "Copied a test for pytest.");
+    const query = new URLSearchParams({ node: run.node_id, ...(run.lineage.length > 0 ? { lineage: lineageText(run.lineage) } : {}) });
+    await navigator.clipboard.writeText(await readText(`/api/v1/executions/${execution}/test?${query}`));
+    say("success", "Copied a test. Save it as a file and run it with rune test FILE.");
   };
   return <IconButton size="small" icon={FlaskConical} label="Copy as a test" onClick={() => void copy().catch((error: Error) => say("failed", error.message))} />;
 }
@@ -311,7 +301,7 @@ export function NodePanel({
           )}
           {over && state.state !== "skipped" && state.state !== "not_reached" && (
             <span className="push row" style={{ gap: 4 }}>
-              {run && (run.status === "success" || run.error) && <CopyTest execution={execution} run={run} />}
+              {run && (run.status === "success" || run.error) && <CopyTest execution={id} run={run} />}
               <Button
                 size="small"
                 icon={RotateCcw}

@@ -14,16 +14,16 @@ from rich.console import Console
 from rich.text import Text
 
 from rune.cli.arguments import Nodes, with_modules
-from rune.cli.backend import UnknownReferenceError, read, resolve
+from rune.cli.backend import read, resolve
 from rune.cli.output import clean, count
 from rune.core.definition.problems import Problem
 from rune.errors import InvalidDocumentError, RuneError
 from rune.nodes.registry import full_registry
 from rune.runtime.queries.reader import ExecutionReader
+from rune.runtime.queries.recording import record_test
 from rune.settings import Settings, load_settings
 from rune.testing.case_runner import CaseResult, run_case
 from rune.testing.cases import Case, case_files, load_cases
-from rune.testing.recording import recorded_case
 
 
 def run_tests(
@@ -178,15 +178,9 @@ def record(
     """
 
     async def work(reader: ExecutionReader, settings: Settings) -> int:
-        name = await resolve(reader, execution)
-        summary = await reader.execution(name)
-        canonical = None if summary is None else await reader.definition(summary.hash)
-        if canonical is None:
-            raise UnknownReferenceError(f"the definition of {name} is not stored")
-        document = await (await reader.history(name)).document()
         registry = full_registry(with_modules(settings, nodes).nodes)
-        case = recorded_case(document, msgspec.json.decode(canonical), registry)
-        _write_test(output, json.dumps(case, ensure_ascii=False, indent=2))
+        text = await record_test(reader, registry, await resolve(reader, execution))
+        _write_test(output, text.decode())
         return 0
 
     raise typer.Exit(read(work, as_json=False))

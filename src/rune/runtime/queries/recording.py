@@ -1,0 +1,139 @@
+"""Make a test of a recorded execution: its workflow, its input, mocks with what its nodes returned, and its outcome.
+
+The test is data, in the format of `rune test`. Nodes that act on something outside of the engine are mocked, as are
+those that wait for a signal or start another workflow; all others run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from rune.core.definition.model import Definition
+from rune.core.definition.model import Node as DefinedNode
+from rune.core.definition.parser import parse_data
+from rune.core.definition.strict_json import Decoded
+from rune.errors import InvalidDocumentError, RuneError
+from rune.nodes.registry import Registry, has_outside_effects
+from rune.runtime.plan_cache import DefinitionNotFoundError
+from rune.runtime.queries.reader import ExecutionReader
+from rune.runtime.values import ExecutionNotFoundError
+
+ATTEMPT_FAILED = "ATTEMPT_FAILED"
+"""The code of a mocked attempt whose own code the document of an execution does not have."""
+
+
+class NotRecordableError(RuneError):
+    """An execution cannot become a test."""
+
+    code = "NOT_RECORDABLE"
+
+
+async def record_test(
+    reader: ExecutionReader, registry: Registry, execution: str, *, node: str | None = None, item: str = ""
+) -> bytes:
+    """Return the test of an execution that has ended, as JSON text. With `node` the test expects the result of this
+    node as well, in an item such as `users:5`."""
+    summary = await reader.execution(execution)
+    if summary is None:
+        raise ExecutionNotFoundError(f"no execution has the id {execution}")
+    canonical = await reader.definition(summary.hash)
+    if canonical is None:
+        raise DefinitionNotFoundError(f"the definition of {execution} is not stored")
+    document = await (await reader.history(execution)).document()
+    case = recorded_case(document, msgspec.json.decode(canonical), registry)
+    if node is not None:
+        case["expect"]["nodes"] = [_expected_run(document, node, item)]
+    return msgspec.json.format(msgspec.json.encode(case), indent=2)
+
+
+def recorded_case(
+    document: Mapping[str, Any], definition: Mapping[str, Any], registry: Registry
+) -> dict[str, Any]:
+    """Return the test of an execution that has ended: `document` is what `rune show --json` prints of it."""
+    if document["completed_at"] is None:
+        raise NotRecordableError(
+            f"{document['execution_id']} is {document['status']}: only an execution that has ended can become a test"
+        )
+    if document["status"] == "cancelled":
+        raise NotRecordableError(
+            f"{document['execution_id']} was cancelled: a test of it would run to an end of its own"
+        )
+    parsed = parse_data(Decoded(dict(definition)))
+    if parsed.definition is None:
+        raise InvalidDocumentError(parsed.problems)
+    return {
+        "case": f"{document['workflow_id']} as in {document['execution_id']}",
+        "document": dict(definition),
+        "input": document["context"]["$trigger"],
+        "mocks": _mocks(document, parsed.definition, registry),
+        "expect": _expected(document),
+    }
+
+
+def _expected(document: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {"status": document["status"]}
+    if document["status"] == "completed":
+        found["output"] = document["output"]
+    if document["error"]:
+        found["error_contains"] = [document["error"]["code"]]
+    if document["failed_items"]:
+        found["failed_items"] = document["failed_items"]
+    return found
+
+
+def _mocks(document: Mapping[str, Any], definition: Definition, registry: Registry) -> dict[str, Any]:
+    nodes = {each.id: each for each in definition.nodes if _is_mocked(each, registry)}
+    found: dict[str, Any] = {}
+    for run in document["nodes"]:
+        node = nodes.get(run["node_id"])
+        if node is None or run["status"] not in ("success", "failed"):
+            continue
+        answers = _answers(run, node)
+        if run["lineage"]:
+            found.setdefault(node.id, {"items": {}})["items"][_item(run)] = answers
+        else:
+            found[node.id] = answers
+    return found
+
+
+def _item(run: Mapping[str, Any]) -> str:
+    """Return the item of a run, such as `users:5/orders:2`; empty outside of splits."""
+    return "/".join(f"{each['split_node_id']}:{each['item_index']}" for each in run["lineage"])
+
+
+def _expected_run(document: Mapping[str, Any], node: str, item: str) -> dict[str, Any]:
+    for run in document["nodes"]:
+        if run["node_id"] == node and _item(run) == item:
+            found = {"node_id": node, "item": item, "status": run["status"]}
+            if run["error"] is not None:
+                return found | {"error_code": run["error"]["code"]}
+            return found | ({"output": run["output"]} if run["status"] == "success" else {})
+    where = f"`{node}` of item {item}" if item else f"`{node}`"
+    raise RuneError(f"{where} did not run in {document['execution_id']}", code="UNKNOWN_RUN")
+
+
+def _is_mocked(node: DefinedNode, registry: Registry) -> bool:
+    """Whether a node is mocked: it acts outside of the engine, waits for a signal, starts a workflow, or has an unknown
+    type."""
+    if node.type not in registry:
+        return True
+    kind = registry[node.type]
+    if kind.type.launches or has_outside_effects(kind, node.parameters):
+        return True
+    return kind.type.suspends and kind.type.signals(node.id, node.parameters) != ()
+
+
+def _answers(run: Mapping[str, Any], node: DefinedNode) -> Any:
+    """Return what a node answered: its failed attempts, then its output or last error."""
+    error = run["error"]
+    if error is not None:
+        return {"fails": {"code": error["code"], "message": error["message"]}}
+    answer = {"returns": run["output"]}
+    failed = run["attempts"] - 1
+    if not failed:
+        return answer
+    code = node.retry.on[0] if node.retry is not None and node.retry.on else ATTEMPT_FAILED
+    return [{"fails": {"code": code, "message": "an attempt failed"}, "times": failed}, answer]
