@@ -37,6 +37,7 @@ SCHEMAS: dict[type[Model], tuple[str, ...]] = {
     models.NodeInput: ("InputView",),
     models.Event: ("EventView",),
     models.Count: ("CountView",),
+    models.EventPage: ("EventPage",),
     models.NodeState: ("NodeState",),
     models.SplitState: ("SplitState",),
     models.Graph: ("GraphState",),
@@ -50,6 +51,11 @@ SCHEMAS: dict[type[Model], tuple[str, ...]] = {
     models.ComparedRunPage: ("ComparedRunPage",),
     models.DifferenceGroup: ("DifferenceGroupView",),
     models.Comparison: ("ComparisonSummary",),
+    models.Difference: ("Difference",),
+    models.DifferingRun: ("RunChange",),
+    models.FailedRun: ("Failed",),
+    models.SplitRollup: ("SplitRollup",),
+    models.SplitRollupList: ("RollupPage",),
     models.ValueEntry: ("ValueEntry",),
     models.ValuePart: ("ValuePart",),
     models.ValueMatch: ("ValueMatch",),
@@ -126,8 +132,8 @@ SCHEMAS: dict[type[Model], tuple[str, ...]] = {
     models.CredentialTypeList: ("CredentialTypeList",),
     models.ProblemDocument: ("ProblemDocument",),
 }
-# Base classes, and the response of a route that is not part of the document.
-WITHOUT_SCHEMA = {models.Model, models.Page, models.ServerVersion}
+# Base classes, the response of a route that is not part of the document, and events of streams.
+WITHOUT_SCHEMA = {models.Model, models.Page, models.ServerVersion, models.Rollup, models.Missed}
 
 
 @pytest.fixture(scope="module")
@@ -189,22 +195,25 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "download": [{"what": "document"}, {"what": "input"}, {"what": "output"}],
     "enable_trigger": [{"enabled": True}, {"enabled": False}],
     "workflow": [{}, {"version": 1}],
-    "value_part": [{"of": "input"}, {"of": "output"}, {"node": "x"}],
-    "find_in_value": [{"of": "input"}, {"of": "output"}, {"node": "x"}],
+    "value_part": [
+        {"of": "input"},
+        {"of": "output"},
+        {"node": "x"},
+        {"node": "x", "of": "input"},
+        {"blob": "x"},
+    ],
+    "find_in_value": [
+        {"of": "input"},
+        {"of": "output"},
+        {"node": "x"},
+        {"node": "x", "of": "input"},
+        {"blob": "x"},
+    ],
 }
 """Arguments with which a method calls different operations."""
 
-NO_METHOD = {
-    "compare_executions",  # `compare` and `differing_runs` return the same in parts
-    "get_execution_rollups",  # `graph` has them
-    "list_execution_history",  # `watch` yields the same events
-    "start_workflow",  # `start` uses `POST /executions`, which has more options
-    # Of browsers:
-    "create_session",
-    "end_session",
-    "follow_executions",
-}
-"""Operations without a method of their own."""
+KEYWORDS = {"limit": ("limit", "page"), "label": ("labels",), "wait": ("seconds",)}
+"""Names of keywords that differ from the parameter of the query that they set."""
 
 
 class Sent(Exception):  # noqa: N818 - carries a request out of a method
@@ -241,26 +250,77 @@ def _sent(name: str, given: dict[str, Any]) -> httpx.Request:
     raise AssertionError(f"{name} sent no request")
 
 
-def test_every_operation_has_a_method_in_the_client() -> None:
-    patterns = {
-        each["operationId"]: (
-            verb.upper(),
-            re.compile(re.sub(r"\\{[^}]+\\}", "[^/]+", re.escape(path)) + "$"),
-        )
+class Operation:
+    """An operation of the OpenAPI document."""
+
+    def __init__(self, verb: str, path: str, described: dict[str, Any]) -> None:
+        self.id: str = described["operationId"]
+        self.queries = [each for each in described.get("parameters", ()) if each["in"] == "query"]
+        self._verb = verb.upper()
+        self._path = re.compile(re.sub(r"\\{[^}]+\\}", "[^/]+", re.escape(path)) + "$")
+
+    def is_called_by(self, request: httpx.Request) -> bool:
+        return request.method == self._verb and self._path.match(request.url.path) is not None
+
+
+@pytest.fixture(scope="module")
+def operations() -> list[Operation]:
+    return [
+        Operation(verb, path, each)
         for path, found in document()["paths"].items()
         for verb, each in found.items()
-    }
+    ]
+
+
+def _variants() -> list[tuple[str, dict[str, Any]]]:
     methods = [
         name
         for name, _ in inspect.getmembers(Client, inspect.isfunction)
         if not name.startswith("_") and name != "close"
     ]
-    requests = [_sent(name, each) for name in methods for each in VARIANTS.get(name, [{}])]
-    called = {
-        operation
-        for operation, (verb, pattern) in patterns.items()
-        for request in requests
-        if request.method == verb and pattern.match(request.url.path)
-    }
+    return [(name, each) for name in methods for each in VARIANTS.get(name, [{}])]
 
-    assert patterns.keys() - called == NO_METHOD
+
+def test_every_operation_has_a_method_in_the_client(operations: list[Operation]) -> None:
+    requests = [_sent(name, given) for name, given in _variants()]
+
+    assert [
+        each.id for each in operations if not any(each.is_called_by(request) for request in requests)
+    ] == []
+
+
+def _value(schema: dict[str, Any], keyword: str) -> Any:
+    """Return a value of a parameter that is not its default."""
+    if keyword == "labels":
+        return {"name": "value"}
+    if "enum" in schema:
+        return schema["enum"][-1]
+    if "const" in schema:
+        return schema["const"]
+    if schema.get("type") in ("integer", "number"):
+        return max(schema.get("minimum", 0), 1)
+    return True if schema.get("type") == "boolean" else "x"
+
+
+def test_every_parameter_of_a_query_is_a_keyword_of_a_method(operations: list[Operation]) -> None:
+    found: dict[tuple[str, str], bool] = {}
+    for name, given in _variants():
+        request = _sent(name, given)
+        known = inspect.signature(getattr(Client, name)).parameters
+        for operation in operations:
+            if not operation.is_called_by(request):
+                continue
+            for each in operation.queries:
+                parameter = each["name"]
+                sent = [request] + [
+                    _sent(name, {**given, keyword: _value(each["schema"], keyword)})
+                    for keyword in KEYWORDS.get(parameter, (parameter,))
+                    if keyword in known
+                ]
+                place = (operation.id, parameter)
+                found[place] = found.get(place, False) or any(
+                    parameter in other.url.params and operation.is_called_by(other) for other in sent
+                )
+
+    # Methods that list something send the cursor of each further page themselves.
+    assert [place for place, reachable in found.items() if not reachable and place[1] != "cursor"] == []

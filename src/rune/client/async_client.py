@@ -21,7 +21,7 @@ from rune.client import calls, models
 from rune.client.async_runs import AsyncRun
 from rune.client.calls import Call
 from rune.client.errors import ApiError, ClientError, ConnectionFailedError, api_error, connection_failed
-from rune.client.transport import SseDecoder, async_transport, default_server
+from rune.client.transport import ChangeDecoder, EventDecoder, SseDecoder, async_transport, default_server
 
 MAX_ATTEMPTS = 4
 RETRY_DELAY_S = 0.2  # before the second attempt; doubled with each further one
@@ -197,33 +197,39 @@ class AsyncClient:
             if left <= 0:
                 raise TimeoutError(f"{execution} has not ended within {seconds} s")
 
-    async def watch(self, execution: str, *, after: int = 0) -> AsyncIterator[models.Event]:
-        """Yield the events of an execution until it has ended: each exactly once, also across lost connections."""
-        async for each in self.follow(execution, after=after):
+    async def watch(
+        self, execution: str, *, after: int = 0, view: Literal["all", "rollup"] = "all"
+    ) -> AsyncIterator[models.Event]:
+        """Yield the events of an execution until it has ended: each exactly once, also across lost connections. With
+        the view `rollup`, those outside of splits."""
+        async for each in self.follow(execution, after=after, view=view):
             if isinstance(each, models.Event):
                 yield each
 
-    async def follow(self, execution: str, *, after: int = 0) -> AsyncIterator[models.Event | models.Now]:
-        """Yield events as `watch` does and, in between, which nodes run now and what they log."""
-        decoder = SseDecoder(after)
+    async def follow(
+        self, execution: str, *, after: int = 0, view: Literal["all", "rollup"] = "all"
+    ) -> AsyncIterator[models.Event | models.Now | models.Rollup]:
+        """Yield events as `watch` does and, in between, which nodes run now and what they log. With the view `rollup`,
+        counts of the items of splits in place of the events inside of them."""
+        path, params = calls.events_path(execution), {"view": view, "after": after}
+        async for each in self._events(path, params, EventDecoder(after)):
+            yield each
+
+    async def changes(self) -> AsyncIterator[models.Execution | models.Missed]:
+        """Yield each execution that starts, changes its status or ends from now on, without an end. After `Missed`
+        changes may be missing: read `executions` again. It needs a server, not `app`."""
+        async for each in self._events(calls.CHANGES_PATH, {}, ChangeDecoder()):
+            yield each
+
+    async def _events(self, path: str, params: dict[str, Any], decoder: SseDecoder[T]) -> AsyncIterator[T]:
+        """Yield what a decoder makes of a stream, and reconnect where the connection is lost."""
         lost_at: float | None = None
-        while not decoder.ended:
+        while True:
             try:
-                async with self._http.stream(
-                    "GET",
-                    calls.events_path(execution),
-                    headers=decoder.headers,
-                    timeout=httpx.Timeout(STREAM_TIMEOUT_S),
-                ) as response:
-                    if response.status_code == 204:
-                        return
-                    if not response.is_success:
-                        raise api_error(response.status_code, await response.aread())
+                async for each in self._events_of_response(path, params, decoder):
                     lost_at = None
-                    async for line in response.aiter_lines():
-                        event = decoder.take(line)
-                        if event is not None:
-                            yield event
+                    if each is not None:
+                        yield each
             except httpx.TransportError as error:
                 failure: ClientError = connection_failed(self._http.base_url, error)
             except ApiError as error:
@@ -232,12 +238,30 @@ class AsyncClient:
                 failure = error
             else:
                 failure = ConnectionFailedError("the stream ended before the execution did")
-            decoder.reset()
+            if decoder.ended:
+                return
             lost_at = time.monotonic() if lost_at is None else lost_at
-            if time.monotonic() - lost_at > self._patience and not decoder.ended:
+            if time.monotonic() - lost_at > self._patience:
                 raise failure
-            if not decoder.ended:
-                await asyncio.sleep(RETRY_DELAY_S)
+            await asyncio.sleep(RETRY_DELAY_S)
+
+    async def _events_of_response(
+        self, path: str, params: dict[str, Any], decoder: SseDecoder[T]
+    ) -> AsyncIterator[T | None]:
+        """Yield what a decoder makes of one response; first what it makes of its beginning, which may be None."""
+        async with self._http.stream(
+            "GET", path, params=params, headers=decoder.headers, timeout=httpx.Timeout(STREAM_TIMEOUT_S)
+        ) as response:
+            if response.status_code == 204:
+                decoder.ended = True
+                return
+            if not response.is_success:
+                raise api_error(response.status_code, await response.aread())
+            yield decoder.opened()
+            async for line in response.aiter_lines():
+                event = decoder.take(line)
+                if event is not None:
+                    yield event
 
     async def execution(self, execution: str) -> models.Execution:
         """Get an execution."""
@@ -274,7 +298,8 @@ class AsyncClient:
             failed_items=failed_items,
             stuck=stuck,
             labels=labels,
-            since=since or created_after,
+            since=since,
+            created_after=created_after,
             until=until,
             code=code,
             principal=principal,
@@ -312,6 +337,19 @@ class AsyncClient:
         page = await self._send(calls.count_executions(filters))
         return page.count or models.Count(value=0, exact=False)
 
+    async def history(
+        self, execution: str, *, after: int = 0, page: int = 200
+    ) -> AsyncIterator[models.Event]:
+        """Yield the events of an execution so far; `watch` yields those that follow as well. `after` is the number of
+        the event to continue after."""
+        while True:
+            found = await self._send(calls.history(execution, after, page))
+            for each in found.events:
+                yield each
+            if found.next is None:
+                return
+            after = found.next
+
     async def nodes(
         self,
         execution: str,
@@ -333,6 +371,11 @@ class AsyncClient:
     ) -> models.Graph:
         """Get the states of all nodes and edges: now or after event `at`, with `lineage` in one item."""
         return await self._send(calls.graph(execution, lineage, at))
+
+    async def rollups(self, execution: str) -> list[models.SplitRollup]:
+        """List the splits of an execution with node counts by status, nodes per second and the first failures."""
+        found = await self._send(calls.rollups(execution))
+        return found.splits
 
     async def items(
         self,
@@ -360,9 +403,12 @@ class AsyncClient:
         by: str = "state",
         lineage: str | None = None,
         node: str | None = None,
+        offset: int = 0,
+        limit: int | None = None,
     ) -> bytes:
-        """Get one byte per item of a split: its state, duration, attempts or error code."""
-        return await self._send(calls.packed_items(execution, split, by, lineage, node))
+        """Get one byte per item of a split: its state, duration, attempts or error code. `offset` and `limit` select a
+        range of items."""
+        return await self._send(calls.packed_items(execution, split, by, lineage, node, offset, limit))
 
     async def item_counts(
         self, execution: str, split: str, *, lineage: str | None = None, node: str | None = None
@@ -410,15 +456,18 @@ class AsyncClient:
         of: Literal["input", "output"] = "output",
         *,
         node: str | None = None,
+        blob: str | None = None,
         lineage: str | None = None,
         pointer: str = "",
         depth: int = 1,
         offset: int = 0,
         limit: int | None = None,
     ) -> models.ValuePart:
-        """Get a part of the input or output of an execution, or of the output of one of its nodes: what a JSON pointer
-        names, with `depth` levels of members, from `offset` on."""
-        return await self._send(calls.value_part(execution, of, node, lineage, pointer, depth, offset, limit))
+        """Get a part of the input or output of an execution or of one of its nodes, or of a blob with JSON: what a JSON
+        pointer names, with `depth` levels of members, from `offset` on."""
+        return await self._send(
+            calls.value_part(execution, of, node, blob, lineage, pointer, depth, offset, limit)
+        )
 
     async def find_in_value(
         self,
@@ -427,15 +476,16 @@ class AsyncClient:
         of: Literal["input", "output"] = "output",
         *,
         node: str | None = None,
+        blob: str | None = None,
         lineage: str | None = None,
         pointer: str = "",
         offset: int = 0,
         limit: int = 100,
     ) -> models.ValueMatches:
-        """List keys and texts that contain a text, in any case, in the input or output of an execution, or in the
-        output of one of its nodes; with `pointer`, in a part of it."""
+        """List keys and texts that contain a text, in any case, in the input or output of an execution or of one of its
+        nodes, or in a blob with JSON; with `pointer`, in a part of it."""
         return await self._send(
-            calls.find_in_value(execution, find, of, node, lineage, pointer, offset, limit)
+            calls.find_in_value(execution, find, of, node, blob, lineage, pointer, offset, limit)
         )
 
     async def document(self, execution: str) -> dict[str, Any]:
@@ -476,10 +526,10 @@ class AsyncClient:
         return await self._send(calls.explain(execution))
 
     async def waiting(
-        self, *, workflow: str | None = None, page: int = 100
+        self, *, kind: Literal["signal"] = "signal", workflow: str | None = None, page: int = 100
     ) -> AsyncIterator[models.WaitingSignal]:
         """Yield what waits for a signal in executions that have not ended, newest executions first."""
-        async for found in self._pages(lambda cursor: calls.waiting(workflow, page, cursor)):
+        async for found in self._pages(lambda cursor: calls.waiting(kind, workflow, page, cursor)):
             for each in found.waiting:
                 yield each
 
@@ -516,6 +566,11 @@ class AsyncClient:
     async def compare(self, execution: str, other: str) -> models.Comparison:
         """Compare two executions: groups of runs that differ in the same way."""
         return await self._send(calls.compare(execution, other))
+
+    async def differences(self, execution: str, other: str) -> models.Difference:
+        """Compare two executions with all runs that differ and their outputs; `compare` and `differing_runs` return
+        the same in parts, for long executions."""
+        return await self._send(calls.differences(execution, other))
 
     async def differing_runs(
         self, execution: str, other: str, *, node: str | None = None, page: int = 200
@@ -643,11 +698,18 @@ class AsyncClient:
         return await self._send(calls.source(workflow, version))
 
     async def check(
-        self, definition: dict[str, Any] | str, *, plan: bool = False, layout: bool = False
+        self,
+        definition: dict[str, Any] | str,
+        *,
+        plan: bool = False,
+        layout: bool = False,
+        direction: Literal["right", "down"] | None = None,
+        width: int | None = None,
+        height: int | None = None,
     ) -> models.Checked:
         """Validate a definition without storing it; with `plan` return what each node may mention, with `layout` the
-        places of nodes and edges."""
-        return await self._send(calls.check(definition, plan, layout))
+        places of nodes and edges, in this direction and for nodes of this size."""
+        return await self._send(calls.check(definition, plan, layout, direction, width, height))
 
     async def import_workflow(
         self,
@@ -871,6 +933,20 @@ class AsyncClient:
     async def me(self) -> models.Me:
         """Get the principal of this client and its rights."""
         return await self._send(calls.me())
+
+    async def create_session(self) -> models.Me:
+        """Exchange the API key of this client for a session of 12 hours. From then on the client sends the cookie of
+        the session in place of the key. On a server without keys nothing changes."""
+        found = await self._send(calls.create_session())
+        if found.authentication == "session":
+            del self._http.headers["Authorization"]
+            # A server accepts changes in a session only from its own pages.
+            self._http.headers["Origin"] = str(self._http.base_url).rstrip("/")
+        return found
+
+    async def end_session(self) -> None:
+        """End the session of this client."""
+        await self._send(calls.end_session())
 
     async def create_key(
         self,

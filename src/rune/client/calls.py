@@ -57,7 +57,6 @@ def start(
     outlets: dict[str, str] | None = None,
 ) -> Call[models.Started]:
     body = _present(
-        workflow=workflow,
         definition=definition,
         version=version,
         labels=labels,
@@ -68,7 +67,8 @@ def start(
     body["input"] = {} if input is None else input
     if fake_time:
         body["fake_time"] = True
-    return _post("/executions", models.Started, body, key or new_key())
+    path = "/executions" if workflow is None else f"/workflows/{_quoted(workflow)}/executions"
+    return _post(path, models.Started, body, key or new_key())
 
 
 def execution(id: str, wait: float = 0.0) -> Call[models.Execution]:
@@ -107,12 +107,27 @@ def events_path(id: str) -> str:
     return f"{API}/executions/{_quoted(id)}/events"
 
 
+CHANGES_PATH = f"{API}/events"
+
+
+def history(id: str, after: int, limit: int) -> Call[models.EventPage]:
+    return _get(f"/executions/{_quoted(id)}/history", models.EventPage, after=after, limit=limit)
+
+
+def rollups(id: str) -> Call[models.SplitRollupList]:
+    return _get(f"/executions/{_quoted(id)}/rollups", models.SplitRollupList)
+
+
 def output(id: str) -> Call[Any]:
     return _get(f"/executions/{_quoted(id)}/output", Any)
 
 
 def compare(id: str, other: str) -> Call[models.Comparison]:
     return _get(f"/executions/{_quoted(id)}/diff/{_quoted(other)}/summary", models.Comparison)
+
+
+def differences(id: str, other: str) -> Call[models.Difference]:
+    return _get(f"/executions/{_quoted(id)}/diff/{_quoted(other)}", models.Difference)
 
 
 def differing_runs(
@@ -169,15 +184,15 @@ def value_part(
     id: str,
     of: str,
     node: str | None,
+    blob: str | None,
     lineage: str | None,
     pointer: str,
     depth: int,
     offset: int,
     limit: int | None,
 ) -> Call[models.ValuePart]:
-    run = "" if node is None else f"/nodes/{_quoted(node)}"
     return _get(
-        f"/executions/{_quoted(id)}{run}/{of}",
+        _value_path(id, of, node, blob),
         models.ValuePart,
         lineage=lineage,
         pointer=pointer,
@@ -188,11 +203,18 @@ def value_part(
 
 
 def find_in_value(
-    id: str, find: str, of: str, node: str | None, lineage: str | None, pointer: str, offset: int, limit: int
+    id: str,
+    find: str,
+    of: str,
+    node: str | None,
+    blob: str | None,
+    lineage: str | None,
+    pointer: str,
+    offset: int,
+    limit: int,
 ) -> Call[models.ValueMatches]:
-    run = "" if node is None else f"/nodes/{_quoted(node)}"
     return _get(
-        f"/executions/{_quoted(id)}{run}/{of}",
+        _value_path(id, of, node, blob),
         models.ValueMatches,
         lineage=lineage,
         find=find,
@@ -200,6 +222,13 @@ def find_in_value(
         offset=offset,
         limit=limit,
     )
+
+
+def _value_path(id: str, of: str, node: str | None, blob: str | None) -> str:
+    if blob is not None:
+        return blob_path(id, blob).removeprefix(API)
+    run = "" if node is None else f"/nodes/{_quoted(node)}"
+    return f"/executions/{_quoted(id)}{run}/{of}"
 
 
 def document(id: str) -> Call[dict[str, Any]]:
@@ -254,8 +283,11 @@ def items(
     )
 
 
-def packed_items(id: str, split: str, by: str, lineage: str | None, node: str | None) -> Call[bytes]:
-    return _get(f"{_items(id, split)}/packed", bytes, by=by, lineage=lineage, node=node)
+def packed_items(
+    id: str, split: str, by: str, lineage: str | None, node: str | None, offset: int, limit: int | None
+) -> Call[bytes]:
+    path = f"{_items(id, split)}/packed"
+    return _get(path, bytes, by=by, lineage=lineage, node=node, offset=offset or None, limit=limit)
 
 
 def item_counts(id: str, split: str, lineage: str | None, node: str | None) -> Call[models.ItemCounts]:
@@ -266,8 +298,12 @@ def _items(id: str, split: str) -> str:
     return f"/executions/{_quoted(id)}/splits/{_quoted(split)}/items"
 
 
-def waiting(workflow: str | None, limit: int, cursor: str | None) -> Call[models.WaitingSignalPage]:
-    return _get("/waiting", models.WaitingSignalPage, workflow=workflow, limit=limit, cursor=cursor)
+def waiting(
+    kind: str, workflow: str | None, limit: int, cursor: str | None
+) -> Call[models.WaitingSignalPage]:
+    return _get(
+        "/waiting", models.WaitingSignalPage, kind=kind, workflow=workflow, limit=limit, cursor=cursor
+    )
 
 
 def waiting_signal(execution: str, node: str, item: str | None) -> Call[models.WaitingSignal]:
@@ -333,9 +369,20 @@ def source(workflow: str, version: str | int) -> Call[bytes]:
     return _get(f"/workflows/{_quoted(workflow)}/versions/{_quoted(str(version))}/source", bytes)
 
 
-def check(definition: Any, plan: bool = False, layout: bool = False) -> Call[models.Checked]:
-    wanted = {name: "true" for name, each in (("plan", plan), ("layout", layout)) if each}
-    return _upload("POST", "/workflows/validate", definition, models.Checked, **wanted)
+def check(
+    definition: Any, plan: bool, layout: bool, direction: str | None, width: int | None, height: int | None
+) -> Call[models.Checked]:
+    return _upload(
+        "POST",
+        "/workflows/validate",
+        definition,
+        models.Checked,
+        plan="true" if plan else None,
+        layout="true" if layout else None,
+        direction=direction,
+        width=width,
+        height=height,
+    )
 
 
 def import_workflow(source: Any, format: str | None, name: str | None, stubs: bool) -> Call[models.Imported]:
@@ -559,6 +606,14 @@ def keys() -> Call[models.ApiKeyList]:
 
 def me() -> Call[models.Me]:
     return _get("/me", models.Me)
+
+
+def create_session() -> Call[models.Me]:
+    return _post("/session", models.Me)
+
+
+def end_session() -> Call[None]:
+    return _delete("/session", idempotent=True)
 
 
 def create_key(

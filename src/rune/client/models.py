@@ -204,6 +204,13 @@ class Event(Model, frozen=True, kw_only=True):
         return self.kind.startswith("execution.") and self.kind.removeprefix("execution.") in ENDED
 
 
+class EventPage(Model, frozen=True, kw_only=True):
+    """Events of an execution. `next` is the number to continue after, None after the newest event."""
+
+    events: list[Event]
+    next: int | None = None
+
+
 class NodeState(Model, frozen=True, kw_only=True):
     """A node in a graph. Inside a split `counts` has the number of items by state."""
 
@@ -317,6 +324,28 @@ class DifferenceGroup(Model, frozen=True, kw_only=True):
     code: tuple[str, str]
     count: int
     lineages: list[str]
+
+
+class DifferingRun(Model, frozen=True, kw_only=True):
+    """A node run that differs in some fields, with status, attempts, output and error of both sides; None on the side
+    where the node has not ended."""
+
+    node_id: str
+    lineage: str
+    fields: list[str]
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+
+
+class Difference(Model, frozen=True, kw_only=True):
+    """All differences between two executions."""
+
+    before: str
+    after: str
+    status: tuple[str, str]
+    same_input: bool
+    definition: list[dict[str, Any]]
+    nodes: list[DifferingRun]
 
 
 class Comparison(Model, frozen=True, kw_only=True):
@@ -443,6 +472,41 @@ class Now(Model, frozen=True, kw_only=True):
     at: str
     running: list[RunningNode] = []
     lines: list[LoggedLine] = []
+
+
+class FailedRun(Model, frozen=True, kw_only=True):
+    """A node that failed in one item."""
+
+    node_id: str
+    lineage: str
+    code: str
+    message: str
+
+
+class SplitRollup(Model, frozen=True, kw_only=True):
+    """The items of a split over all lineages: node counts by status, nodes per second, the first failures."""
+
+    split_node_id: str
+    items: int
+    nodes: dict[str, dict[str, int]]
+    ended: int
+    rate: float
+    failures: list[FailedRun]
+
+
+class SplitRollupList(Model, frozen=True, kw_only=True):
+    splits: list[SplitRollup]
+
+
+class Rollup(Model, frozen=True, kw_only=True):
+    """The splits of an execution after the event `number`, in place of the events inside of them."""
+
+    number: int
+    splits: list[SplitRollup]
+
+
+class Missed(Model, frozen=True, kw_only=True):
+    """Changes of executions may be missing: the list of executions has to be read again."""
 
 
 class Waiting(Model, frozen=True, kw_only=True):

@@ -6,19 +6,24 @@ import asyncio
 import os
 import threading
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
 import msgspec
 
-from rune.client.models import Event, Now
+from rune.client.models import Event, Execution, Missed, Now, Rollup
 from rune.errors import RuneError
 
 LOCAL_URL = "http://127.0.0.1:8080"
 
-_DECODER = msgspec.json.Decoder(Event)
-_NOW_DECODER = msgspec.json.Decoder(Now)
+_EVENTS = msgspec.json.Decoder(Event)
+_OTHERS: dict[str, msgspec.json.Decoder[Now] | msgspec.json.Decoder[Rollup]] = {
+    "now": msgspec.json.Decoder(Now),
+    "rollup": msgspec.json.Decoder(Rollup),
+}
+_CHANGES = msgspec.json.Decoder(Execution)
+T = TypeVar("T")
 
 
 class ServerKeyError(RuneError):
@@ -109,17 +114,17 @@ async def send(transport: httpx.AsyncBaseTransport, request: httpx.Request) -> h
     return httpx.Response(response.status_code, headers=response.headers, content=content)
 
 
-class SseDecoder:
-    """Turns lines into events and drops duplicates. `last` is the number of the last event returned."""
+class SseDecoder(Generic[T]):
+    """Turns the lines of a stream into what its subclass makes of each event."""
 
-    def __init__(self, after: int = 0) -> None:
-        self.last = after
-        self.ended = False
+    ended = False  # whether nothing further will be sent
+
+    def __init__(self) -> None:
         self._data: list[str] = []
         self._kind = ""
 
-    def take(self, line: str) -> Event | Now | None:
-        """Consume a line. Return what it completes, unless it is an event that was returned before."""
+    def take(self, line: str) -> T | None:
+        """Consume a line. Return what it completes."""
         if line:
             name, _, value = line.partition(":")
             if name == "data":
@@ -129,25 +134,58 @@ class SseDecoder:
             return None
         data, kind = "\n".join(self._data), self._kind
         self._data, self._kind = [], ""
-        if data and kind == "now":
-            return _NOW_DECODER.decode(data)
-        if not data or kind not in ("", "message"):
+        return self.decode(kind or "message", data) if data else None
+
+    def decode(self, kind: str, data: str) -> T | None:
+        """Return what an event is; None if it is not returned."""
+        raise NotImplementedError
+
+    def opened(self) -> T | None:
+        """Begin a response. Return what comes before its first event."""
+        self._data, self._kind = [], ""  # of an event that the previous response left incomplete
+        return None
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of a request that continues after the last event."""
+        return {"Accept": "text/event-stream"}
+
+
+class EventDecoder(SseDecoder[Event | Now | Rollup]):
+    """The events of one execution, without duplicates. `last` is the number of the last event returned."""
+
+    def __init__(self, after: int = 0) -> None:
+        super().__init__()
+        self.last = after
+
+    def decode(self, kind: str, data: str) -> Event | Now | Rollup | None:
+        if kind in _OTHERS:
+            return _OTHERS[kind].decode(data)
+        if kind != "message":
             return None
-        event = _DECODER.decode(data)
+        event = _EVENTS.decode(data)
         if event.number <= self.last:
             return None
         self.last = event.number
         self.ended = self.ended or event.ends
         return event
 
-    def reset(self) -> None:
-        """Discard an incomplete event after the connection was lost."""
-        self._data, self._kind = [], ""
-
     @property
     def headers(self) -> dict[str, str]:
-        """The headers of a request that continues after the last event."""
-        headers = {"Accept": "text/event-stream"}
-        if self.last:
-            headers["Last-Event-ID"] = str(self.last)
-        return headers
+        return {**super().headers, **({"Last-Event-ID": str(self.last)} if self.last else {})}
+
+
+class ChangeDecoder(SseDecoder[Execution | Missed]):
+    """The changes of all executions. What happens between two responses is missed."""
+
+    _again = False
+
+    def decode(self, kind: str, data: str) -> Execution | Missed | None:
+        if kind == "missed":
+            return Missed()
+        return _CHANGES.decode(data) if kind == "execution" else None
+
+    def opened(self) -> Execution | Missed | None:
+        super().opened()
+        again, self._again = self._again, True
+        return Missed() if again else None

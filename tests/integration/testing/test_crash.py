@@ -123,7 +123,7 @@ def test_node_in_nested_splits_has_one_key_for_each_item_of_both(
     run = rune_crash.run(nested(), {"users": [["a", "b"], ["c", "d"]]})
 
     items = [f"users:{user}/orders:{order}" for user in (0, 1) for order in (0, 1)]
-    assert run.output == [items[:2], items[2:]]
+    assert run["every"].output == [items[:2], items[2:]]
     assert sorted({each.item for each in rune_mocks.node("call").calls}) == items
     assert rune_mocks.node("call").distinct_keys == 4
 
