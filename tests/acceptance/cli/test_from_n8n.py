@@ -35,6 +35,16 @@ def test_tutorial_import_prints_what_the_page_shows(rune: InProcessCli) -> None:
     assert result.stderr == shown
 
 
+def test_tutorial_graph_has_the_nodes_of_the_table(rune: InProcessCli) -> None:
+    rune("import", "orders.json", "-o", "orders.yaml")
+
+    drawn = rune.output("graph", "orders.yaml")
+
+    named = ("Start", "Lines", "Sum_items", "Sum", "Sum_results", "Collect", "Total")
+    assert [each["id"] for each in load("orders.yaml")["nodes"]] == list(named)
+    assert [each for each in named if not re.search(rf"\b{each}\b", drawn)] == []
+
+
 def test_tutorial_run_ends_at_the_gap(rune: InProcessCli) -> None:
     rune("import", "orders.json", "-o", "orders.yaml")
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from rune.core.execution.outcome import Error, Failure, Outcome, Output
 from rune.nodes.base import NodeCall, RunnableType
 from rune.nodes.registry import Registry, standard_registry
-from rune.testing.harness import run_document
+from rune.testing.harness import harness
 
 
 class Mocks:
@@ -46,8 +50,20 @@ class Mocks:
 
 
 def run_mocked(
-    document: dict[str, Any], payload: Any, results: Mapping[str, Any]
+    document: dict[str, Any], payload: Any, results: Mapping[str, Any], signals: Mapping[str, Any]
 ) -> tuple[dict[str, Any], Mocks]:
-    """Run a document to its end; return its result document and the mocks."""
+    """Run a document to its end, with signals that are sent before a node waits for them; return its result document
+    and the mocks."""
     mocks = Mocks(results)
-    return run_document(document, payload, registry=mocks.registry()), mocks
+
+    async def go(folder: str) -> dict[str, Any]:
+        async with harness(Path(folder), registry=mocks.registry()) as engine:
+            started = await engine.start(document, payload, fake_time=True)
+            for name, value in signals.items():
+                data = msgspec.json.encode(value)
+                await engine.engine.services.executions.signal(started.id, name, data)
+            await started.end()
+            return await started.document()
+
+    with tempfile.TemporaryDirectory(prefix="rune-") as folder:
+        return asyncio.run(go(folder)), mocks

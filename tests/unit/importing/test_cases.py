@@ -41,10 +41,17 @@ def test_targets_of_case_exist_in_the_document(path: pathlib.Path) -> None:
     assert [each.target for each in found.report.entries if each.target and each.target not in places] == []
 
 
+def test_every_case_is_run() -> None:
+    assert {case_name(path) for path in SOURCES} == {name for name, _ in RUNS}
+
+
 @pytest.mark.parametrize(("name", "run"), RUNS, ids=[f"{name}-{at}" for at, (name, _) in enumerate(RUNS)])
 def test_run_of_imported_case_gives_what_the_source_gives(name: str, run: dict[str, Any]) -> None:
     result, mocks = run_mocked(
-        imported(FOLDER / f"{name}.json").document, run.get("input", {}), run.get("mocks", {})
+        imported(FOLDER / f"{name}.json").document,
+        run.get("input", {}),
+        run.get("mocks", {}),
+        run.get("signals", {}),
     )
 
     outputs: dict[str, Any] = {}

@@ -568,8 +568,11 @@ class N8nImporter:
                 continue
             mocks = self.draft.metadata.setdefault("mocks", {})
             mocks[self.ids[name]] = items
-            self.record.carried(
-                path, f"metadata.mocks.{self.ids[name]}", "kept for tests; executions do not use it"
+            self.record.by_hand(
+                path,
+                "pinned data is kept in the metadata, which neither executions nor tests read",
+                "give it to a test as a mock of the node, in the form of its output, or to a run with `--pin`",
+                f"metadata.mocks.{self.ids[name]}",
             )
 
 
