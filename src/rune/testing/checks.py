@@ -56,7 +56,14 @@ def _listed(problems: Sequence[Problem]) -> str:
 
 
 def documents(*, max_nodes: int = 12) -> SearchStrategy[dict[str, Any]]:
-    """Return a hypothesis strategy of valid documents that run without effects and end at once."""
+    """Return a hypothesis strategy of valid documents that run without effects and end at once.
+
+    A document is a chain of about `max_nodes` nodes or fewer, from an `input` to an `output`, of parts in any order:
+    an `edit`; a `conditional` whose two branches meet in a `merge`; a `split` over up to three items with an `edit` and
+    its `aggregator`; a `fail` whose error edge leads on. Not generated are nested splits, races, joins of other
+    numbers, waits, signals, children, retries, limits and common fields other than `error`. The tests of the engine
+    itself use another generator, which depends on their model of an execution.
+    """
     from hypothesis import strategies  # noqa: PLC0415 - hypothesis is not a dependency of Rune
 
     randoms = strategies.randoms(use_true_random=False)
