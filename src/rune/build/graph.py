@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Union
@@ -20,6 +21,17 @@ OPEN: ContextVar[tuple[Workflow, ...]] = ContextVar("rune_open_workflows", defau
 """The workflows whose `with` blocks are open, the innermost last."""
 
 SPLITS: ContextVar[tuple[Split, ...]] = ContextVar("rune_open_splits", default=())
+
+
+@contextmanager
+def without_open_workflow() -> Iterator[None]:
+    """Close all workflows during the block: functions that run in it place no nodes."""
+    token = OPEN.set(())
+    try:
+        yield
+    finally:
+        OPEN.reset(token)
+
 
 Target = Union["Node", "Sequence[Node]"]
 
@@ -351,4 +363,4 @@ def _place_custom(kind: Any, id: str, keywords: Mapping[str, Any]) -> Node:
     return made
 
 
-register_placer(_place_custom)
+register_placer(_place_custom, lambda: bool(OPEN.get()))

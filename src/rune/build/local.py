@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from rune.bootstrap import running_engine
+from rune.build.graph import without_open_workflow
 from rune.build.results import Result, Waiting
 from rune.core.execution.explain import explain
 from rune.core.execution.outcome import Output
@@ -85,10 +86,11 @@ async def arun(
             raise KeyError(f"the workflow has no node `{sorted(unknown)[0]}` to mock")
         registry = _with_outputs(registry, mocks)
     data = input_bytes(plan, input)
-    if home is not None:
-        return await _run(flow, plan, data, registry, str(home), fake_time, seconds)
-    with tempfile.TemporaryDirectory(prefix="rune-") as folder:
-        return await _run(flow, plan, data, registry, folder, fake_time, seconds)
+    with without_open_workflow():
+        if home is not None:
+            return await _run(flow, plan, data, registry, str(home), fake_time, seconds)
+        with tempfile.TemporaryDirectory(prefix="rune-") as folder:
+            return await _run(flow, plan, data, registry, folder, fake_time, seconds)
 
 
 def plan_of(flow: Workflow, registry: Registry) -> Plan:

@@ -17,7 +17,7 @@ from rune.core.plan.compiler import names_of
 from rune.core.plan.graph import ancestors, build_graph
 from rune.documents.textedit.actions import renamed, with_edge_ids
 from rune.errors import InvalidDocumentError, RuneError
-from rune.nodes.custom import NodeContext, kind_of, node
+from rune.nodes.custom import NodeContext, define_kind
 
 if TYPE_CHECKING:
     from rune.build.flow import Workflow
@@ -36,19 +36,19 @@ def add_task(flow: Workflow, function: Callable[..., Any], *, id: str | None, ef
     type_name = f"{function.__module__}.{name}" if importable else f"local.{_identifier(name)}"
     function.__signature__ = _without_defaults(signature, wiring, function)  # type: ignore[attr-defined]
     try:
-        decorated = node(type_name, effectful=effectful)(function)
+        kind = define_kind(type_name, function, effectful=effectful)
     finally:
         del function.__signature__  # type: ignore[attr-defined]
     data: dict[str, Any] = {"id": _identifier(name), "type": type_name}
     if wiring:
         data["parameters"] = {key: plain(each) for key, each in wiring.items()}
     made = flow.add(Node(flow, data))
-    flow.register(kind_of(decorated))
+    flow.register(kind)
     if not importable:
         flow.register_task(made.id)
     for source in dict.fromkeys(source for each in wiring.values() for source in _sources(flow, each)):
         flow.edge(source, made)
-    return decorated
+    return function
 
 
 def _is_importable(function: Callable[..., Any]) -> bool:

@@ -4,8 +4,9 @@
     async def score(ctx: NodeContext, customer_id: str, weight: float = 1.0) -> dict[str, Any]:
         \"\"\"Scores a customer.\"\"\"
 
-The decorator leaves the function unchanged, so it can be called and tested directly; `kind_of(score)` returns its
-node type. Blocking functions run in threads that delay neither the event loop nor the exit of the process.
+A decorated function can be called and tested as before; `kind_of(score)` returns its node type. Inside of `with flow:`
+of `rune.build`, `score.node("id", …)` adds a node, and so does a call whose only positional argument is a text, the id.
+Blocking functions run in threads that delay neither the event loop nor the exit of the process.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ import contextvars
 import copy
 import inspect
 import re
+import sys
 import threading
 from collections.abc import Callable, Coroutine, Mapping
-from functools import partial
-from typing import Any, ParamSpec, Protocol, TypeVar, cast, get_type_hints
+from functools import partial, wraps
+from typing import Any, ParamSpec, Protocol, TypeVar, cast, get_type_hints, overload
 
 import msgspec
 
@@ -28,7 +30,7 @@ from rune.errors import NodeFailure
 from rune.nodes.attempt_log import CURRENT_LOG
 from rune.nodes.base import NOT_JSON, Level, NodeCall, RunnableType
 from rune.nodes.blobs import Blobs
-from rune.nodes.placement import place_custom
+from rune.nodes.placement import is_workflow_open, place_custom
 from rune.nodes.schema import Model, declare
 
 __all__ = ["NodeContext", "kind_of", "node"]
@@ -145,11 +147,16 @@ async def in_thread(function: Callable[[], T], abandon: Callable[[], None]) -> T
 
 
 class NodeFunction(Protocol[P, R_co]):
-    """A decorated function: called directly it is the function it was; `node` places it in a workflow."""
+    """A decorated function: called directly it is the function it was; `node` places it in a workflow, as does a call
+    with an id inside of `with flow:`."""
 
     __name__: str
 
+    @overload
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+    @overload
+    def __call__(self, id: str, /, **parameters: Any) -> Any: ...
 
     def node(self, id: str, /, **parameters: Any) -> Any:
         """Add a node of this type to the open workflow of `rune.build`."""
@@ -164,16 +171,44 @@ def node(
     `traits` are further fields of the node type, such as `aliases`, `errors`, or `permanent`: the error codes that
     `retry` does not cover.
     """
-    if not _NAME.fullmatch(name):
-        raise ValueError(f"`{name}` is not a valid node type name; for example `acme.score`")
+    _check_name(name)
 
     def decorate(function: Callable[P, R_co]) -> NodeFunction[P, R_co]:
         kind = _kind(name, function, effectful, traits)
-        setattr(function, _KIND, kind)
-        function.node = partial(_place, kind)  # type: ignore[attr-defined]
-        return cast("NodeFunction[P, R_co]", function)
+        made: Any = _placeable(function, kind)
+        setattr(made, _KIND, kind)
+        made.node = partial(_place, kind)
+        return cast("NodeFunction[P, R_co]", made)
 
     return decorate
+
+
+def define_kind(name: str, function: Callable[..., Any], *, effectful: bool) -> RunnableType:
+    """Make a function a node type as `node` does, and leave it the function it is, also in an open workflow."""
+    _check_name(name)
+    kind = _kind(name, function, effectful, {})
+    setattr(function, _KIND, kind)
+    return kind
+
+
+def _check_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"`{name}` is not a valid node type name; for example `acme.score`")
+
+
+def _placeable(function: Callable[..., Any], kind: RunnableType) -> Callable[..., Any]:
+    """Return a function that adds a node if it is called with an id inside of an open workflow, and calls the given one
+    otherwise."""
+
+    @wraps(function)
+    def call(*args: Any, **keywords: Any) -> Any:
+        if len(args) == 1 and isinstance(args[0], str) and is_workflow_open():
+            return place_custom(kind, args[0], keywords)
+        return function(*args, **keywords)
+
+    if sys.version_info >= (3, 12) and inspect.iscoroutinefunction(function):
+        inspect.markcoroutinefunction(call)
+    return call
 
 
 def _place(kind: RunnableType, id: str, /, **keywords: Any) -> Any:

@@ -231,3 +231,18 @@ def test_flow_with_a_type_that_no_worker_has_is_not_deployed(rune_client: Client
         flow.deploy(rune_client)
 
     assert list(rune_client.workflows()) == []
+
+
+def test_flow_with_a_task_that_cannot_be_imported_is_not_deployed(rune_client: Client) -> None:
+    flow = Workflow("tasks")
+    with flow:
+        fetch = input("fetch")
+
+    @flow.task
+    def total(lines: list[int] = fetch.out.lines) -> int:  # type: ignore[assignment]
+        return sum(lines)
+
+    with pytest.raises(UnknownTypesError, match=r"`local\.total`"):
+        flow.deploy(rune_client)
+
+    assert list(rune_client.workflows()) == []

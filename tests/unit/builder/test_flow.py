@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +31,7 @@ from rune.build import (
 )
 from rune.core.definition.problems import Problem
 from rune.errors import InvalidDocumentError
+from tests.support.in_process_cli import InProcessCli
 from tools.generate_nodes import TARGET, generate
 
 
@@ -242,6 +246,12 @@ def score(customer: str, weight: float = 1.0) -> dict[str, Any]:
     return {"score": len(customer) * weight}
 
 
+@custom("tests.score_later")
+async def score_later(customer: str) -> dict[str, Any]:
+    """Scores a customer in the event loop."""
+    return {"score": float(len(customer))}
+
+
 def test_custom_node_is_placed_with_node_and_stays_a_function() -> None:
     flow = Workflow("custom")
     with flow:
@@ -271,6 +281,85 @@ def test_custom_node_is_placed_with_node_and_stays_a_function() -> None:
 def test_custom_node_with_wrong_parameters_raises(keywords: dict[str, Any], message: str) -> None:
     with Workflow("custom"), pytest.raises(TypeError, match=message):
         score.node("rating", **keywords)
+
+
+def test_call_with_an_id_in_an_open_workflow_places_a_custom_node() -> None:
+    flow = Workflow("custom")
+    with flow:
+        start = input("start")
+        rated = score("rating", customer=start.out.id, timeout=3)
+        later = score_later("later", customer=start.out.id)
+        with pytest.raises(TypeError, match="no parameter `wight`; its parameters: `customer`"):
+            score("other", customer="a", wight=1)
+    start >> rated >> later
+
+    assert [each.data for each in (rated, later)] == [
+        {"id": "rating", "type": "tests.score", "parameters": {"customer": "$start.id"}, "timeout": 3},
+        {"id": "later", "type": "tests.score_later", "parameters": {"customer": "$start.id"}},
+    ]
+    assert flow.run({"id": "abcd"})["rating"].output == {"score": 4.0}
+
+
+def test_other_calls_of_a_custom_node_stay_calls_of_the_function() -> None:
+    flow = Workflow("custom")
+
+    assert score("abc") == {"score": 3.0}
+    with flow:
+        assert score(customer="abc") == {"score": 3.0}
+    assert asyncio.run(score_later("abc")) == {"score": 3.0}
+
+    assert list(flow) == []
+
+
+@custom("tests.of_score", effectful=False)
+def of_score(customer: str) -> dict[str, Any]:
+    """Calls another custom node as a function."""
+    return score(customer)
+
+
+def test_custom_node_that_runs_inside_of_an_open_workflow_calls_functions() -> None:
+    flow = Workflow("custom")
+    with flow:
+        start = input("start")
+        rated = of_score("rating", customer=start.out.id)
+        start >> rated
+
+        assert flow.run({"id": "abcd"}).output == {"rating": {"score": 4.0}}
+
+    assert [each.id for each in flow] == ["start", "rating"]
+
+
+TASKS = """
+from rune.build import Workflow, input
+
+flow = Workflow("shop")
+with flow:
+    fetch = input("fetch")
+
+
+@flow.task
+def total(lines: list[int] = fetch.out.lines) -> dict[str, int]:
+    return {"total": sum(lines)}
+"""
+
+
+def test_task_of_a_module_is_a_node_type_that_workers_import(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shop_tasks.py").write_text(TASKS, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("shop_tasks")
+    monkeypatch.delitem(sys.modules, "shop_tasks")
+    path = tmp_path / "shop.yaml"
+    module.flow.save(path)
+    rune = InProcessCli(tmp_path / "home")
+
+    found = rune.json("run", str(path), "--input", '{"lines": [1, 2]}', "--nodes", "shop_tasks")
+
+    assert (module.flow["total"].type, module.flow.local_tasks) == ("shop_tasks.total", [])
+    assert (found["status"], found["output"]) == ("completed", {"total": {"total": 3}})
+    assert "shop_tasks.total" in rune("run", str(path)).output
+    assert module.total([4]) == {"total": 4}
 
 
 def test_task_is_wired_by_its_defaults_and_runs_on_the_spot() -> None:
