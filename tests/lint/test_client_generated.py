@@ -63,6 +63,7 @@ SCHEMAS: dict[type[Model], tuple[str, ...]] = {
     models.SplitItem: ("SplitItemView",),
     models.SplitItemPage: ("SplitItemPage",),
     models.CodeCount: ("CodeCount",),
+    models.ItemTimes: ("ItemTimes",),
     models.ItemCounts: ("Facets",),
     models.Me: ("Me",),
     models.Outcome: ("OutcomeView",),

@@ -411,10 +411,17 @@ class AsyncClient:
         return await self._send(calls.packed_items(execution, split, by, lineage, node, offset, limit))
 
     async def item_counts(
-        self, execution: str, split: str, *, lineage: str | None = None, node: str | None = None
+        self,
+        execution: str,
+        split: str,
+        *,
+        lineage: str | None = None,
+        node: str | None = None,
+        times: bool = False,
     ) -> models.ItemCounts:
-        """Count the items of a split by state and by error code."""
-        return await self._send(calls.item_counts(execution, split, lineage, node))
+        """Count the items of a split by state and by error code; with `times` also tell how long they took and how many
+        were under way at a time."""
+        return await self._send(calls.item_counts(execution, split, lineage, node, times))
 
     async def attempts(
         self, execution: str, node: str, *, lineage: str | None = None

@@ -290,8 +290,11 @@ def packed_items(
     return _get(path, bytes, by=by, lineage=lineage, node=node, offset=offset or None, limit=limit)
 
 
-def item_counts(id: str, split: str, lineage: str | None, node: str | None) -> Call[models.ItemCounts]:
-    return _get(f"{_items(id, split)}/facets", models.ItemCounts, lineage=lineage, node=node)
+def item_counts(
+    id: str, split: str, lineage: str | None, node: str | None, times: bool
+) -> Call[models.ItemCounts]:
+    path = f"{_items(id, split)}/facets"
+    return _get(path, models.ItemCounts, lineage=lineage, node=node, times=times or None)
 
 
 def _items(id: str, split: str) -> str:

@@ -397,10 +397,17 @@ class Client:
         return self._send(calls.packed_items(execution, split, by, lineage, node, offset, limit))
 
     def item_counts(
-        self, execution: str, split: str, *, lineage: str | None = None, node: str | None = None
+        self,
+        execution: str,
+        split: str,
+        *,
+        lineage: str | None = None,
+        node: str | None = None,
+        times: bool = False,
     ) -> models.ItemCounts:
-        """Count the items of a split by state and by error code."""
-        return self._send(calls.item_counts(execution, split, lineage, node))
+        """Count the items of a split by state and by error code; with `times` also tell how long they took and how many
+        were under way at a time."""
+        return self._send(calls.item_counts(execution, split, lineage, node, times))
 
     def attempts(self, execution: str, node: str, *, lineage: str | None = None) -> list[models.Attempt]:
         """List the attempts of a node run, oldest first."""

@@ -433,14 +433,29 @@ class CodeCount(Model, frozen=True, kw_only=True):
     count: int
 
 
+class ItemTimes(Model, frozen=True, kw_only=True):
+    """When the items that have begun ran. `density` is how many were under way in each of 60 steps of equal length from
+    `began_at` to `ended_at`."""
+
+    items: int
+    began_at: str
+    ended_at: str
+    min_ms: int
+    median_ms: int
+    p95_ms: int
+    max_ms: int
+    density: list[int]
+
+
 class ItemCounts(Model, frozen=True, kw_only=True):
-    """The items of a split, counted. A packed state is a position in `legend`."""
+    """The items of a split, counted. A packed state is a position in `legend`. `times` is null unless asked for."""
 
     number: int
     items: int
     states: dict[str, int]
     codes: list[CodeCount]
     legend: list[str]
+    times: ItemTimes | None = None
 
 
 class RunningNode(Model, frozen=True, kw_only=True):

@@ -246,7 +246,7 @@ class EventView(View, frozen=True, kw_only=True):
 
 
 class EventPage(View, frozen=True, kw_only=True):
-    """A page of events; `next` is the value of `after` for the next page."""
+    """A page of events; `next` is the value of `after` for the next page, or of `before` if the newest come first."""
 
     events: list[EventView]
     next: int | None

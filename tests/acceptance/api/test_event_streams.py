@@ -96,6 +96,50 @@ def test_subscriber_behind_ring_reads_from_journal(tmp_path: Path, monkeypatch: 
     run(tmp_path, work)
 
 
+def test_history_is_read_backwards_by_kind_and_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "MAX_RING_EVENTS", 16)
+    monkeypatch.setattr(feed, "MARK_INTERVAL", 8)
+
+    async def pages(server: RunningServer, path: str) -> list[list[dict[str, Any]]]:
+        found: list[list[dict[str, Any]]] = []
+        before: int | None = None
+        while before is not None or not found:
+            page = await server.get(path if before is None else f"{path}&before={before}")
+            found.append(page["events"])
+            before = page["next"]
+        return found
+
+    async def work(server: RunningServer) -> None:
+        await server.deploy(ITEMS)
+        id = await server.ended("items", {"items": list(range(30))})
+        base = f"/executions/{id}/history"
+        everything = (await server.get(f"{base}?limit=1000"))["events"]
+        newest = everything[::-1]
+        for limit in (1, 7, 8, 9, 1_000):
+            page = await server.get(f"{base}?limit={limit}&before={2**53}")
+            assert page["events"] == newest[:limit]
+            assert page["next"] == (newest[limit - 1]["number"] if limit < len(newest) else None)
+        failed = await pages(server, f"{base}?limit=7&kind=node.failed")
+        backwards = [each for page in failed for each in page]
+        assert backwards == [each for each in newest if each["kind"] == "node.failed"]
+        assert len(backwards) == 15
+        of_node = [each for page in await pages(server, f"{base}?limit=4&node=bad") for each in page]
+        assert of_node == [each for each in newest if each["node_id"] == "bad"]
+        recent = await server.get(f"{base}?limit=1000&node=bad&after={of_node[5]['number']}")
+        assert (recent["events"], recent["next"]) == (of_node[:5], None)
+        none = await server.get(f"{base}?kind=node.waiting")
+        assert (none["events"], none["next"]) == ([], None)
+
+        # A request looks at a limited number of events; the next one continues there.
+        monkeypatch.setattr(feed, "MAX_SEARCHED_EVENTS", 10)
+        found = await pages(server, f"{base}?kind=execution.accepted")
+        assert [len(page) for page in found[:-1]] == [0] * (len(found) - 1)
+        assert len(found) == -(-len(everything) // 10)
+        assert [each["number"] for each in found[-1]] == [1]
+
+    run(tmp_path, work)
+
+
 def test_slow_subscriber_does_not_block_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "MAX_RING_EVENTS", 64)
     monkeypatch.setattr(stream, "STALL_TIMEOUT_S", 0.5)

@@ -203,6 +203,14 @@ def test_items_are_packed_listed_and_counted(tmp_path: Path) -> None:
         assert counts.states == {"success": 5, "failed": 5}
         (code,) = counts.codes
         assert (code.code, code.count) == ("FAILED", 5)
+        assert counts.times is None
+        times = (await server.client.item_counts(id, "s", times=True)).times
+        assert times is not None
+        assert times.items == 10
+        assert times.began_at <= times.ended_at
+        assert times.min_ms <= times.median_ms <= times.p95_ms <= times.max_ms
+        assert len(times.density) == 60
+        assert 1 <= max(times.density) <= 10
         packed = await server.client.packed_items(id, "s")
         assert [counts.legend[each] for each in packed] == ["success", "failed"] * 5
         assert list(await server.client.packed_items(id, "s", by="code")) == [0, code.byte] * 5

@@ -39,6 +39,7 @@ MAX_RING_EVENTS = 4_096
 MARK_INTERVAL = 512  # events between two remembered positions in the journal
 BATCH_SIZE = 512  # facts per turn of the event loop
 MAX_CHUNK_EVENTS = 500  # events that are sent in one piece
+MAX_SEARCHED_EVENTS = 20_000  # that one request with a filter looks at
 MAX_MERGED_BYTES = 4 * 1024 * 1024  # of cached chunks
 ROLLUP_INTERVAL_S = 0.5
 MIN_PAUSE_S = 0.02  # between two polls
@@ -264,6 +265,36 @@ class ExecutionFeed:
             if at > after:
                 found.append(encode_event(self._history.event(at, each)))
         return found[:limit]
+
+    async def backwards(
+        self, before: int, after: int, limit: int, wanted: Callable[[Event], bool]
+    ) -> tuple[list[EncodedEvent], int | None]:
+        """Read up to `limit` wanted events between two numbers, newest first. Return them and the number before which
+        to continue; None if there are no more to look at."""
+        number = min(before, self.last + 1)
+        lowest = max(after + 1, number - MAX_SEARCHED_EVENTS)
+        found: list[EncodedEvent] = []
+        while number > lowest and len(found) < limit:
+            events = await self._events_before(number)
+            if not events:
+                break  # the execution was removed meanwhile
+            for event in reversed(events):
+                if event.number < lowest or len(found) == limit:
+                    break
+                number = event.number
+                if wanted(event):
+                    found.append(encode_event(event))
+        return found, number if number > after + 1 else None
+
+    async def _events_before(self, number: int) -> list[Event]:
+        """Read the events before a number, back to the last remembered position in the journal."""
+        mark = max(number - 2, 0) // MARK_INTERVAL
+        first = max(mark * MARK_INTERVAL, 1)  # the event before the first fact that is read
+        stored = []
+        if number - 1 > first:
+            stored = await self._reader.facts(self.execution, self._marks[mark], number - 1 - first)
+        found = [self._history.event(at, each) for at, each in enumerate(stored, start=first + 1)]
+        return found if mark else [self._history.beginning, *found]
 
     def rollup(self) -> bytes:
         """Return the roll-ups as one event of a stream, rebuilt at most twice per second."""

@@ -12,6 +12,7 @@ from rune.core.execution.token import Path, path_text
 from rune.core.limits import LIMITS
 from rune.runtime.clock import iso
 from rune.runtime.queries.item_bytes import MAX_BYTE, Property, item_bytes, tally
+from rune.runtime.queries.item_times import item_times
 from rune.runtime.queries.overview import Items, Overview
 from rune.runtime.queries.scope_states import STATES
 from rune.server.access.auth import requires
@@ -29,7 +30,7 @@ from rune.server.routing import (
     offset,
     resource,
 )
-from rune.server.schemas import View
+from rune.server.schemas import View, moment
 from rune.server.views.node_runs import NodeRunNotFoundError, parse_scope
 
 items = resource("executions")
@@ -65,6 +66,12 @@ class ScopeQuery(QueryModel):
 
     lineage: Omittable[Item] = None
     node: Omittable[Id] = None
+
+
+class FacetQuery(ScopeQuery):
+    """`times`: also when the items ran."""
+
+    times: bool = False
 
 
 class PackedQuery(ScopeQuery):
@@ -112,14 +119,29 @@ class CodeCount(View, frozen=True, kw_only=True):
     count: int
 
 
+class ItemTimes(View, frozen=True, kw_only=True):
+    """When the items that have begun ran. `density` is how many were under way in each of 60 steps of equal length from
+    `began_at` to `ended_at`."""
+
+    items: int
+    began_at: str
+    ended_at: str
+    min_ms: int
+    median_ms: int
+    p95_ms: int
+    max_ms: int
+    density: list[int]
+
+
 class Facets(View, frozen=True, kw_only=True):
-    """The items of a split, counted. A packed state is a position in `legend`."""
+    """The items of a split, counted. A packed state is a position in `legend`. `times` is null unless asked for."""
 
     number: int
     items: int
     states: dict[str, int]
     codes: list[CodeCount]
     legend: list[str]
+    times: ItemTimes | None = None
 
 
 class _Selected:
@@ -174,9 +196,10 @@ async def pack_items(
     response_model=Facets,
 )
 async def count_items(
-    execution: ExecutionId, node: NodeId, query: Annotated[ScopeQuery, Query()], server: Server
+    execution: ExecutionId, node: NodeId, query: Annotated[FacetQuery, Query()], server: Server
 ) -> Response:
-    """By state and by error code, most frequent codes first."""
+    """By state and by error code, most frequent codes first; with `times=true` also the durations of the items and how
+    many were under way at a time."""
     chosen = await _select(server, execution, node, query.lineage, query.node)
     states, codes = tally(chosen.bytes_by("state")), tally(chosen.bytes_by("code"))
     named = chosen.overview.codes
@@ -192,7 +215,25 @@ async def count_items(
             states={STATES[each]: count for each, count in states.items()},
             codes=counted,
             legend=list(STATES),
+            times=_times(chosen) if query.times else None,
         )
+    )
+
+
+def _times(chosen: _Selected) -> ItemTimes | None:
+    found = item_times(chosen.items)
+    if found is None:
+        return None
+    origin = chosen.overview.started_at
+    return ItemTimes(
+        items=found.count,
+        began_at=moment(origin + found.began),
+        ended_at=moment(origin + found.ended),
+        min_ms=found.shortest,
+        median_ms=found.median,
+        p95_ms=found.p95,
+        max_ms=found.longest,
+        density=found.density,
     )
 
 

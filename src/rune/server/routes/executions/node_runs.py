@@ -9,9 +9,10 @@ from fastapi import Query
 from pydantic import Field
 from starlette.responses import Response
 
+from rune.ports.queries import Event
 from rune.runtime.queries.value_parts import JsonText
 from rune.server.access.auth import requires
-from rune.server.live.feed import SplitRollup
+from rune.server.live.feed import EncodedEvent, SplitRollup
 from rune.server.responses import Reply
 from rune.server.routing import (
     ExecutionId,
@@ -54,10 +55,26 @@ class LineageQuery(QueryModel):
 
 
 class EventQuery(QueryModel):
-    """Page parameters of the events."""
+    """Filters and page parameters of the events."""
 
     after: Annotated[int, Field(ge=0, le=2**53, description="Only events after this number.")] = 0
+    before: Omittable[
+        Annotated[int, Field(ge=1, le=2**53, description="Only events before this number, newest first.")]
+    ] = None
+    kind: Omittable[
+        Annotated[
+            str, Field(pattern=r"^(execution|node)\.[a-z_]{1,40}$", description="Such as `node.failed`.")
+        ]
+    ] = None
+    node: Omittable[Id] = None
     limit: Limit = 200
+
+    @property
+    def backwards(self) -> bool:
+        return self.before is not None or self.kind is not None or self.node is not None
+
+    def matches(self, event: Event) -> bool:
+        return self.kind in (None, event.kind) and self.node in (None, event.node_id)
 
 
 class RollupPage(View, frozen=True, kw_only=True):
@@ -124,18 +141,28 @@ async def list_execution_history(
     query: Annotated[EventQuery, Query()],
     server: Server,
 ) -> Response:
-    """The same events with the same numbers as in the live stream."""
+    """The same events with the same numbers as in the live stream. With `before`, `kind` or `node` they are listed
+    newest first, and `next` is the value of `before` for the next page. A page with a filter may have fewer events than
+    `limit`, or none, and still a `next`: a request looks at 20,000 events at most."""
     async with server.feeds.subscribe(execution) as feed:
-        found = []
+        found: list[EncodedEvent] = []
+        if query.backwards:
+            async with server.feeds.backlogs:
+                before = query.before or feed.last + 1
+                found, following = await feed.backwards(before, query.after, query.limit, query.matches)
+            return _event_page(found, following)
         if feed.holds(query.after):
             found = feed.newest(query.after)[: query.limit]
         else:
             async with server.feeds.backlogs:
                 found = await feed.backlog(query.after, query.limit)
         more = bool(found) and found[-1].number < feed.last
+    return _event_page(found, found[-1].number if more else None)
+
+
+def _event_page(found: list[EncodedEvent], following: int | None) -> Response:
     body = b",".join(each.data for each in found)
-    following = b"%d" % found[-1].number if more else b"null"
-    return Reply(b'{"events":[%b],"next":%b}' % (body, following))
+    return Reply(b'{"events":[%b],"next":%b}' % (body, b"null" if following is None else b"%d" % following))
 
 
 @runs.get(
