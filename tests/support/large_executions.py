@@ -48,14 +48,14 @@ def wide_graph(nodes: int, width: int = 40) -> dict[str, Any]:
     )
 
 
-def _facts(plan: Plan, items: int, now: int) -> Iterator[Fact]:
+def _facts(plan: Plan, items: int, now: int, failed_every: int) -> Iterator[Fact]:
     start, split, fetch, gather = (plan.index[name] for name in ("in", "s", "fetch", "all"))
     yield NodeResult(start, (), now, "ok", value=Inline(b"{}"))
     yield NodeResult(split, (), now, "ok", items=items)
     for item in range(items):
         at = now + 2 + item // 100
         where, began = (split, item), at - item % 50
-        if item % FAILED_EVERY == 7:
+        if item % failed_every == 7:
             failure = Error(CODES[item % len(CODES)], f"row {item}")
             yield NodeResult(fetch, where, at, "failed", failure=failure, began=began)
         else:
@@ -64,7 +64,7 @@ def _facts(plan: Plan, items: int, now: int) -> Iterator[Fact]:
     yield ExecutionEnded(now + 3 + items // 100, "completed")
 
 
-def write_items(home: Path, items: int) -> str:
+def write_items(home: Path, items: int, failed_every: int = FAILED_EVERY) -> str:
     """Write an execution of `WIDE` into the database of a server that does not run; return its id."""
     plan = compiled(WIDE)
     now = time.time_ns() // 1_000_000 - 600_000
@@ -73,14 +73,14 @@ def write_items(home: Path, items: int) -> str:
     db = sqlite3.connect(home / "rune.db", isolation_level=None)
     migrate(db)
     (number,) = db.execute("SELECT coalesce(max(n), 0) + 1 FROM execution").fetchone()
-    whole = list(_facts(plan, items, now))
+    whole = list(_facts(plan, items, now, failed_every))
     rows = [
         (number, *fact_columns(each), number * 4 + at, 0, encode_fact(each)) for at, each in enumerate(whole)
     ]
     end = whole[-1]
     assert isinstance(end, ExecutionEnded)
     db.execute("BEGIN")
-    db.execute("INSERT INTO definition VALUES (?, ?)", (plan.hash, canonical(plan.definition)))
+    db.execute("INSERT OR IGNORE INTO definition VALUES (?, ?)", (plan.hash, canonical(plan.definition)))
     write_starts(db, [Start((number, id, "wide", plan.hash, now, now, msgspec.msgpack.encode(accepted)))])
     write_rows(db, [Rows(id, rows, [], end)])
     db.execute("COMMIT")

@@ -5,7 +5,8 @@ import { copied, pasted } from "../src/editor/document/clipboard";
 import { WorkflowDocument, viewOf } from "../src/editor/document/document";
 import { controlOf, plainSchema } from "../src/editor/forms/fields_schema";
 import { fixOf } from "../src/editor/document/fixes";
-import { lineDiff, merged, textOf } from "../src/editor/publish/merge";
+import { merged, textOf } from "../src/editor/publish/merge";
+import { lineDiff, sides } from "../src/text/line_diff";
 import { adding, connecting, freeId, ordered, outletsOf, refusal, removingEdge, type NodeType } from "../src/editor/document/rules";
 import { suggestions } from "../src/editor/expressions/suggest";
 import { decode } from "../src/text/document";
@@ -137,6 +138,12 @@ describe("a merge", () => {
     const shown = lineDiff(base, base.replace("d", "D"), 1).map((each) => `${each.kind} ${each.text}`);
     expect(shown).toEqual(["gap 2 lines", "same c", "removed d", "added D", "same e", "gap 2 lines"]);
     expect(lineDiff("a", "a")).toEqual([{ kind: "same", text: "a" }]);
+  });
+
+  it("puts the lines of a difference into two columns that stay level", () => {
+    const [left, right] = sides(lineDiff("a\nb\nc", "a\nB1\nB2\nc"));
+    expect(left.map((each) => `${each.kind} ${each.text}`)).toEqual(["same a", "removed b", "blank ", "same c"]);
+    expect(right.map((each) => `${each.kind} ${each.text}`)).toEqual(["same a", "added B1", "added B2", "same c"]);
   });
 });
 

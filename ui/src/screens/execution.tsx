@@ -1,9 +1,9 @@
 /** One execution: its header and actions, and five views that share the chosen node and item. */
-import { useQueryClient } from "@tanstack/react-query";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Braces, ChartGantt, CircleStop, Grid3x3, ListTree, Network, Pause, Play, Radio, RotateCcw, ScrollText, GitCompareArrows } from "lucide-react";
-import { Suspense, lazy, useEffect, useMemo, useState, type JSX } from "react";
+import { Fragment, Suspense, lazy, useEffect, useMemo, useState, type JSX } from "react";
 import { Link } from "wouter";
-import type { ExecutionDetail } from "../api/client";
+import { api, read, type ExecutionDetail } from "../api/client";
 import { kindsOf, useDefinition, useExecution, useNodeTypes } from "../api/queries";
 import { useRight } from "../api/rights";
 import { useLayout, usePicture } from "../api/layout";
@@ -47,8 +47,8 @@ export function ExecutionScreen({ id }: { id: string }): JSX.Element {
   const definition = useDefinition(execution.data?.hash);
   const [parameters] = useQueryState();
   useLayout(parameters.has("view") ? null : (execution.data?.hash ?? null));
-  if (execution.isError && !execution.data) return <Failure error={execution.error} retry={() => void execution.refetch()} />;
-  if (definition.isError) return <Failure error={definition.error} retry={() => void definition.refetch()} />;
+  if (execution.isError && !execution.data) return <Failure page error={execution.error} retry={() => void execution.refetch()} />;
+  if (definition.isError) return <Failure page error={definition.error} retry={() => void definition.refetch()} />;
   if (!execution.data || !definition.data) return <Skeleton rows={7} />;
   return <Loaded execution={execution.data} definition={definition.data} />;
 }
@@ -128,11 +128,11 @@ function Loaded({ execution, definition }: { execution: ExecutionDetail; definit
             {error ? (
               <Failure error={error} />
             ) : view === "timeline" ? (
-              <Timeline execution={execution} definition={definition} store={store} selected={node} onSelect={(each) => set({ node: each })} />
+              <Timeline execution={execution} definition={definition} store={store} selected={node} onSelect={(each, chosen) => set({ node: each, ...(chosen ? { item: chosen } : {}) })} />
             ) : view === "items" ? (
               <Items execution={execution} definition={definition} store={store} onAct={setAct} />
             ) : view === "data" ? (
-              <Data execution={execution} definition={definition} />
+              <Data execution={execution} definition={definition} item={item} />
             ) : view === "events" ? (
               <Events execution={execution} definition={definition} store={store} />
             ) : (
@@ -176,6 +176,44 @@ function Announcer({ store }: { store: ExecutionStore }): JSX.Element {
     <span className="sr" role="status">
       {text}
     </span>
+  );
+}
+
+const MAX_NAMED = 3;
+
+function useRelated(name: "retry_of" | "parent", id: string, over: boolean): string[] {
+  const found = useQuery({
+    queryKey: ["related", name, id, over],
+    queryFn: async () => (await read(api.GET("/api/v1/executions", { params: { query: { [name]: id, limit: MAX_NAMED + 1 } as never } }))).executions.map((each) => each.execution_id),
+    staleTime: 30_000,
+  });
+  return found.data ?? [];
+}
+
+/** The executions that this one was retried as, and those that its nodes started. */
+function Relatives({ id, over }: { id: string; over: boolean }): JSX.Element {
+  const retries = useRelated("retry_of", id, over);
+  const children = useRelated("parent", id, over);
+  const named = (found: string[], name: string): JSX.Element => (
+    <>
+      {found.slice(0, MAX_NAMED).map((each, index) => (
+        <Fragment key={each}>
+          {index > 0 && ", "}
+          <Link href={`/executions/${each}`}>{shortId(each)}</Link>
+        </Fragment>
+      ))}
+      {found.length > MAX_NAMED && (
+        <>
+          , <Link href={`/executions?${name}=${id}`}>all</Link>
+        </>
+      )}
+    </>
+  );
+  return (
+    <>
+      {retries.length > 0 && <span>retried as {named(retries, "retry_of")}</span>}
+      {children.length > 0 && <span>children {named(children, "parent")}</span>}
+    </>
   );
 }
 
@@ -233,6 +271,7 @@ function Header({ execution, status, onAct }: { execution: ExecutionDetail; stat
                 </Link>
               </span>
             )}
+            <Relatives id={execution.execution_id} over={over} />
             {execution.parent_id && (
               <span>
                 child of <Link href={`/executions/${execution.parent_id}`}>{shortId(execution.parent_id)}</Link>
@@ -333,17 +372,21 @@ function GraphView({
 /** A slider over the numbers of the events; the graph shows the state after the chosen one. */
 function Replay({ store, execution, at, onChange }: { store: ExecutionStore; execution: ExecutionDetail; at: number | null; onChange: (at: string | null) => void }): JSX.Element {
   const number = useStoreKey(store, "loaded", (each) => each.number);
-  const [last, setLast] = useState(at === null ? number : 0);
+  const newest = useQuery({
+    queryKey: ["newest-event", execution.execution_id],
+    queryFn: () => read(api.GET("/api/v1/executions/{execution}/history", { params: { path: { execution: execution.execution_id }, query: { before: Number.MAX_SAFE_INTEGER, limit: 1 } } })),
+    enabled: at !== null,
+    staleTime: Infinity,
+  });
+  const last = at === null ? number : (newest.data?.events[0]?.number ?? number);
   const [place, setPlace] = useState(at);
   useEffect(() => {
-    if (at === null) setLast(number);
-  }, [at, number]);
-  useEffect(() => {
-    if (place === at) return;
-    const timer = setTimeout(() => onChange(place === null || place >= last ? null : String(place)), 120);
+    const wanted = place === null || place >= last ? null : place;
+    if (wanted === at) return;
+    const timer = setTimeout(() => onChange(wanted === null ? null : String(wanted)), 120);
     return () => clearTimeout(timer);
   }, [place, at, last, onChange]);
-  const top = Math.max(last, place ?? 0, number);
+  const top = Math.max(last, place ?? 0);
   const ended = epoch(execution.completed_at);
   return (
     <div className="replay">

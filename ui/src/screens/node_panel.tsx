@@ -141,10 +141,16 @@ function Skipped({ node, definition, store, onSelect }: { node: DefinitionNode; 
   );
 }
 
-function ErrorBox({ error, meanings }: { error: NonNullable<Run["error"]>; meanings: Record<string, string> }): JSX.Element {
+const HINTS: Record<string, string> = {
+  transient: "Another attempt may succeed; retry covers this error.",
+  permanent: "Another attempt would fail in the same way: the input, the parameters or the called system must change first.",
+};
+
+function ErrorBox({ error, meanings, classes }: { error: NonNullable<Run["error"]>; meanings: Record<string, string>; classes: Record<string, string> }): JSX.Element {
   const details = error.details as { traceback?: string } | null | undefined;
   const { traceback, ...rest } = details ?? {};
   const meaning = meanings[error.code];
+  const hint = HINTS[classes[error.code] ?? ""];
   return (
     <Notice state="failed">
       <div className="row">
@@ -155,6 +161,7 @@ function ErrorBox({ error, meanings }: { error: NonNullable<Run["error"]>; meani
       </div>
       <p style={{ overflowWrap: "anywhere" }}>{error.message}</p>
       {meaning && <p className="dim">{meaning}</p>}
+      {hint && <p className="dim">{hint}</p>}
       {traceback && <pre className="code" tabIndex={0} aria-label="Traceback">{traceback}</pre>}
       {Object.keys(rest).length > 0 && <Tree value={rest as Json} open={1} />}
     </Notice>
@@ -326,7 +333,7 @@ export function NodePanel({
           <Skeleton rows={4} height={14} />
         ) : run ? (
           <>
-            {run.error && <ErrorBox error={run.error} meanings={type?.errors ?? {}} />}
+            {run.error && <ErrorBox error={run.error} meanings={type?.errors ?? {}} classes={type?.error_classes ?? {}} />}
             {run.error && run.lineage.length > 0 && <Others execution={id} run={run} code={run.error.code} />}
             {run.status !== "skipped" && run.status !== "not_reached" && (run.output_bytes > 0 || !run.error) && <Output execution={id} node={node.id} run={run} />}
           </>

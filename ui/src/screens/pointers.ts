@@ -37,3 +37,20 @@ export function stepsOf(pointer: string): string[] {
 export function inputPath(execution: string, node: string, item: string): string {
   return `/api/v1/executions/${execution}/nodes/${encodeURIComponent(node)}/input${item ? `?lineage=${encodeURIComponent(item)}` : ""}`;
 }
+
+/** An item as addresses name it; the comparison writes a lineage with a leading slash. */
+export function itemOf(lineage: string): string {
+  return lineage.replace(/^\//, "");
+}
+
+/** The page of an execution with the panel of a node in one item. */
+export function nodeAddress(execution: string, node: string, item: string): string {
+  return `/executions/${execution}?node=${encodeURIComponent(node)}${item ? `&item=${item}` : ""}`;
+}
+
+/** The part of the chosen item that a node is inside; null if the item does not name an item of each split around it. */
+export function lineageOf(inside: ReadonlyMap<string, ReadonlySet<string>>, node: string, item: string | null): string | null {
+  const around = [...inside].filter(([, body]) => body.has(node)).map(([split]) => split);
+  const parts = (item ?? "").split("/").filter((part) => around.includes(part.split(":")[0] ?? ""));
+  return parts.length === around.length ? parts.join("/") : null;
+}

@@ -3,24 +3,18 @@ import { useQuery } from "@tanstack/react-query";
 import { Equal } from "lucide-react";
 import { Suspense, lazy, useMemo, type JSX } from "react";
 import { Link } from "wouter";
-import { api, read, type Schemas } from "../api/client";
+import { ApiError, api, read, type Schemas } from "../api/client";
 import { kindsOf, useNodeTypes, useWorkflow } from "../api/queries";
 import { usePicture } from "../api/layout";
+import { marksOf, union } from "../graph/difference";
 import type { Definition } from "../graph/model";
 import { Blank, Failure, Skeleton } from "../parts/controls";
+import { Diff } from "../parts/diff";
 import { plural } from "../parts/format";
+import { lineDiff, sides } from "../text/line_diff";
 import { Head } from "./shell";
 
 const Graph = lazy(async () => ({ default: (await import("../graph/graph")).Graph }));
-
-type Mark = "added" | "removed" | "changed";
-
-/** One definition with the nodes and edges of both, for the graph of a difference. */
-export function union(before: Definition, after: Definition): Definition {
-  const nodes = [...after.nodes, ...before.nodes.filter((each) => !after.nodes.some((other) => other.id === each.id))];
-  const edges = [...after.edges, ...before.edges.filter((each) => !after.edges.some((other) => other.id === each.id))];
-  return { ...after, nodes, edges };
-}
 
 export function VersionsScreen({ id, range }: { id: string; range: string }): JSX.Element {
   const [first = "", second = ""] = range.split("..");
@@ -31,7 +25,7 @@ export function VersionsScreen({ id, range }: { id: string; range: string }): JS
     queryFn: () => read(api.GET("/api/v1/workflows/{workflow}/diff", { params: { path: { workflow: id }, query: { before: first, after: second || first } } })),
   });
   const failed = [before, after, compared].find((each) => each.isError);
-  if (failed) return <Failure error={failed.error} retry={() => void failed.refetch()} />;
+  if (failed) return <Failure page error={failed.error} retry={() => void failed.refetch()} />;
   if (!before.data || !after.data || !compared.data) return <Skeleton rows={6} />;
   return <Loaded id={id} before={before.data} after={after.data} changes={compared.data.changes} />;
 }
@@ -43,10 +37,9 @@ function Loaded({ id, before, after, changes }: { id: string; before: Schemas["W
   const both = useMemo(() => union(before.definition as unknown as Definition, after.definition as unknown as Definition), [before, after]);
   const picture = usePicture(one ? after.hash : null, both, kinds);
   const marks = useMemo(() => {
-    const of = (what: string): Map<string, Mark> =>
-      new Map(changes.filter((each) => each.what === what && each.kind !== "reordered").map((each) => [each.id, each.kind as Mark]));
-    return { nodes: of("node"), edges: of("edge") };
-  }, [changes]);
+    const [old, next] = [before.definition, after.definition] as unknown as [Definition, Definition];
+    return { nodes: marksOf("node", old.nodes, next.nodes, changes), edges: marksOf("edge", old.edges, next.edges, changes) };
+  }, [before, after, changes]);
   return (
     <div className="screen">
       <Head
@@ -107,14 +100,57 @@ function Loaded({ id, before, after, changes }: { id: string; before: Schemas["W
           )}
         </section>
       )}
-      <div className={one ? "" : "side-by-side"}>
-        {[before, ...(one ? [] : [after])].map((each) => (
-          <section key={each.version} className="stack" style={{ gap: 8 }}>
-            <h2>Version {each.version}</h2>
-            <pre className="code" tabIndex={0} aria-label={`Text of version ${each.version}`}>{JSON.stringify(each.definition, null, 2)}</pre>
+      <Texts id={id} before={before} after={after} />
+    </div>
+  );
+}
+
+type Source = { text: string; media: string };
+
+/** The text that a version was deployed with; null if it was stored without one. */
+async function sourceOf(workflow: string, version: number): Promise<Source | null> {
+  const path = `/api/v1/workflows/${encodeURIComponent(workflow)}/versions/${version}/source`;
+  const response = await fetch(path);
+  if (response.status === 404) return null;
+  if (!response.ok) throw new ApiError(`The server answered ${response.status}.`, response.status, "");
+  return { text: await response.text(), media: (response.headers.get("Content-Type") ?? "").split(";")[0] ?? "" };
+}
+
+/** The texts of both versions side by side with their changed lines marked, or the text of one version. */
+function Texts({ id, before, after }: { id: string; before: Schemas["WorkflowDetail"]; after: Schemas["WorkflowDetail"] }): JSX.Element {
+  const pair = [before, after] as const;
+  const sources = useQuery({
+    queryKey: ["sources", id, before.version, after.version],
+    queryFn: () => Promise.all(pair.map((each) => sourceOf(id, each.version))),
+  });
+  const texts = useMemo(() => {
+    const [first, second] = sources.data ?? [];
+    // Texts of two formats have no line in common: both are shown as JSON then, as is one that was stored without its text.
+    if (first && second && first.media === second.media) return [first.text, second.text] as const;
+    return [JSON.stringify(before.definition, null, 2), JSON.stringify(after.definition, null, 2)] as const;
+  }, [sources.data, before, after]);
+  const columns = useMemo(() => sides(lineDiff(texts[0], texts[1])), [texts]);
+  if (sources.isError) return <Failure error={sources.error} retry={() => void sources.refetch()} />;
+  if (!sources.data) return <Skeleton rows={6} />;
+  if (before.version === after.version) {
+    return (
+      <section className="stack" style={{ gap: 8 }}>
+        <h2>Text</h2>
+        <pre className="code" tabIndex={0} aria-label={`Text of version ${after.version}`}>{texts[1]}</pre>
+      </section>
+    );
+  }
+  return (
+    <div className="side-by-side">
+      {columns.map((lines, index) => {
+        const version = pair[index]?.version;
+        return (
+          <section key={index} className="stack" style={{ gap: 8, minInlineSize: 0 }}>
+            <h2>Version {version}</h2>
+            <Diff lines={lines} label={`Text of version ${version}`} />
           </section>
-        ))}
-      </div>
+        );
+      })}
     </div>
   );
 }

@@ -77,28 +77,3 @@ export function textOf(pieces: readonly Piece[], choices: readonly Choice[]): st
     })
     .join("\n");
 }
-
-export type DiffLine = { kind: "same" | "added" | "removed" | "gap"; text: string };
-
-/** The lines that differ between two texts, with some lines around them. */
-export function lineDiff(before: string, after: string, around = 2): DiffLine[] {
-  const [b, a] = [before.split("\n"), after.split("\n")];
-  const found: DiffLine[] = [];
-  for (const { kind, start, end, first, last } of opcodes(b, a)) {
-    if (kind === "equal") {
-      const lines = b.slice(start, end);
-      const head = start === 0 ? 0 : around;
-      const tail = end === b.length ? 0 : around;
-      if (lines.length <= head + tail + 1) found.push(...lines.map((text) => ({ kind: "same" as const, text })));
-      else {
-        found.push(...lines.slice(0, head).map((text) => ({ kind: "same" as const, text })));
-        found.push({ kind: "gap", text: `${lines.length - head - tail} lines` });
-        found.push(...lines.slice(lines.length - tail).map((text) => ({ kind: "same" as const, text })));
-      }
-    } else {
-      found.push(...b.slice(start, end).map((text) => ({ kind: "removed" as const, text })));
-      found.push(...a.slice(first, last).map((text) => ({ kind: "added" as const, text })));
-    }
-  }
-  return found;
-}

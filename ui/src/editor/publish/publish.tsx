@@ -3,9 +3,11 @@ import { useEffect, useState, type JSX } from "react";
 import { ApiError, api, read } from "../../api/client";
 import { Button, Failure, Field, Input, Notice, Skeleton } from "../../parts/controls";
 import { Dialog } from "../../parts/dialog";
+import { Diff } from "../../parts/diff";
 import { plural } from "../../parts/format";
+import { lineDiff } from "../../text/line_diff";
 import type { Base, WorkflowDocument } from "../document/document";
-import { lineDiff, merged, textOf, type Choice, type Piece } from "./merge";
+import { merged, textOf, type Choice, type Piece } from "./merge";
 
 /** The newest text of a workflow with the hash that changes are compared with; null if there is no such workflow. */
 export async function readBase(workflow: string): Promise<Base | null> {
@@ -31,22 +33,6 @@ async function put(document: WorkflowDocument, workflow: string | null, match: s
   const body = (await response.json().catch(() => ({}))) as { detail?: string; code?: string; problems?: []; version: number; workflow_id: string; change: string };
   if (!response.ok) throw new ApiError(body.detail ?? `The server answered ${response.status}.`, response.status, body.code ?? "", body.problems);
   return body;
-}
-
-export function Diff({ before, after, label }: { before: string; after: string; label: string }): JSX.Element {
-  const lines = lineDiff(before, after);
-  return (
-    <div className="edit-diff" tabIndex={0} role="group" aria-label={label}>
-      {lines.map((line, index) => (
-        <div key={index} data-kind={line.kind}>
-          <span aria-hidden="true">{line.kind === "added" ? "+" : line.kind === "removed" ? "−" : " "}</span>
-          {line.kind === "added" && <span className="sr">added </span>}
-          {line.kind === "removed" && <span className="sr">removed </span>}
-          <code>{line.kind === "gap" ? `… ${line.text} …` : line.text}</code>
-        </div>
-      ))}
-    </div>
-  );
 }
 
 type Props = {
@@ -114,7 +100,7 @@ export function PublishDialog({ document, workflow, errors, onPublished, onMerge
       <Field label="Note" hint="What this version changes, for others who read the list of versions.">
         {(ids) => <Input {...ids} autoFocus value={note} maxLength={500} onChange={(event) => setNote(event.target.value)} />}
       </Field>
-      <Diff before={workflow === null ? "" : document.base.text} after={document.text} label="Changed lines" />
+      <Diff lines={lineDiff(workflow === null ? "" : document.base.text, document.text)} label="Changed lines" />
       {error && (
         <Notice state="failed">
           <span>{error.message}</span>
@@ -172,7 +158,7 @@ function MergeDialog({ document, theirs, onMerged, onClose }: { document: Workfl
         </fieldset>
       ))}
       <h3>The draft after the merge, against version {theirs.version}</h3>
-      <Diff before={theirs.text} after={result} label="Changed lines after the merge" />
+      <Diff lines={lineDiff(theirs.text, result)} label="Changed lines after the merge" />
     </Dialog>
   );
 }
