@@ -79,7 +79,7 @@ export function App(): JSX.Element {
               <Route path="/bulk" component={BulkJobs} />
               <Route path="/bulk/:id">{(path) => <BulkJob key={path.id} id={path.id} />}</Route>
               <Route>
-                <Blank icon={Compass} title="Page not found">
+                <Blank icon={Compass} title="Page not found" page>
                   There is no page at this address.
                 </Blank>
               </Route>

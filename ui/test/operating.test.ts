@@ -1,8 +1,11 @@
 import { describe, expect, test } from "vitest";
 import { fileOf } from "../src/parts/file_link";
 import { bulkFilter, canApply, type BulkAction } from "../src/screens/bulk_actions";
-import { filterOf } from "../src/screens/filter";
-import { findPath, inputPath, partPath, pointerOf, stepOf, stepsOf } from "../src/screens/pointers";
+import type { ExecutionView } from "../src/api/client";
+import { fieldsOf, valuesOf } from "../src/screens/credential_fields";
+import { filterOf, fits, queryOf } from "../src/screens/filter";
+import { marksOf } from "../src/graph/difference";
+import { lineageOf, findPath, inputPath, partPath, pointerOf, stepOf, stepsOf } from "../src/screens/pointers";
 
 const FILTER = (query: string) => filterOf(new URLSearchParams(query));
 
@@ -41,6 +44,67 @@ describe("bulk actions", () => {
   });
 
   test.each(["", "q=abc", "q=abc&status=failed"])("the filter %s selects nothing", (query) => expect(bulkFilter(FILTER(query), 0).ok).toBe(false));
+});
+
+describe("a period of one's own", () => {
+  const filter = FILTER("since=2026-11-15T09:00:00Z&until=2026-11-15T10:00:00Z");
+  const row = (at: string): ExecutionView => ({ execution_id: "x", workflow_id: "w", status: "completed", labels: {}, error: null, started_at: at }) as unknown as ExecutionView;
+
+  test("is sent as it is", () => expect(queryOf(filter, 0)).toEqual({ since: "2026-11-15T09:00:00.000Z", until: "2026-11-15T10:00:00.000Z" }));
+  test("holds for announced executions", () => {
+    expect(fits(filter, row("2026-11-15T09:00:00Z"))).toBe(true);
+    expect(fits(filter, row("2026-11-15T10:00:00Z"))).toBe(false);
+    expect(fits(filter, row("2026-11-15T08:59:59Z"))).toBe(false);
+  });
+  test("is left out if it is no time", () => expect(queryOf(FILTER("since=soon&until=later"), 0)).toEqual({}));
+});
+
+describe("the item of a value", () => {
+  const inside = new Map([
+    ["users", new Set(["orders", "price", "sum"])],
+    ["orders", new Set(["price"])],
+  ]);
+  test.each([
+    ["all", null, ""],
+    ["sum", "users:1", "users:1"],
+    ["sum", "users:1/orders:2", "users:1"],
+    ["price", "users:1/orders:2", "users:1/orders:2"],
+    ["price", "users:1", null],
+    ["sum", null, null],
+  ])("of %s in %s is %s", (node, item, lineage) => expect(lineageOf(inside, node, item)).toBe(lineage));
+});
+
+describe("the marks of a difference", () => {
+  test("show a renamed node as removed and added", () => {
+    const ids = (...names: string[]) => names.map((id) => ({ id }));
+    const changes = [
+      { what: "node", id: "new", kind: "changed" },
+      { what: "node", id: "same", kind: "changed" },
+      { what: "edge", id: "e", kind: "changed" },
+      { what: "node", id: "moved", kind: "reordered" },
+    ] as const;
+    expect([...marksOf("node", ids("same", "old", "moved"), ids("same", "new", "moved"), changes)].sort()).toEqual([
+      ["new", "added"],
+      ["old", "removed"],
+      ["same", "changed"],
+    ]);
+  });
+});
+
+describe("the form of a credential", () => {
+  const fields = fieldsOf({
+    secrets: ["password"],
+    fields: { required: ["host"], properties: { host: { type: "string" }, port: { anyOf: [{ type: "integer" }, { type: "null" }] }, security: { enum: ["none", "tls"], default: "tls" }, password: { type: "string" } } },
+  });
+  test("has the fields of the type", () => {
+    expect(fields.map((each) => each.name)).toEqual(["host", "port", "security", "password"]);
+    expect(fields.filter((each) => each.required).map((each) => each.name)).toEqual(["host"]);
+    expect(fields.filter((each) => each.secret).map((each) => each.name)).toEqual(["password"]);
+    expect(fields[2]).toMatchObject({ choices: ["none", "tls"], preset: "tls" });
+  });
+  test("sends what was filled in, numbers as numbers", () => {
+    expect(valuesOf(fields, { host: "mail.example", port: "25", password: "" })).toEqual({ host: "mail.example", port: 25 });
+  });
 });
 
 describe("parts of values", () => {

@@ -160,7 +160,7 @@ describe("the list", () => {
   const row = { execution_id: "x1", workflow_id: "shop", status: "failed", error: { code: "E1", message: "" }, labels: { team: "a" }, hash: "", started_at: "", completed_at: null, total_duration_ms: null, failed_items: 2 } as unknown as ExecutionView;
 
   test("the address becomes a filter, and nonsense is left out", () => {
-    expect(filter).toEqual({ status: ["failed"], workflow: null, label: ["team=a"], period: "24h", failedItems: true, text: "Shop", others: { code: "E1" } });
+    expect(filter).toEqual({ status: ["failed"], workflow: null, label: ["team=a"], period: "24h", since: null, until: null, failedItems: true, text: "Shop", others: { code: "E1" } });
   });
 
   test("the query of a period does not change within a minute", () => {

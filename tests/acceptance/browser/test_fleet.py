@@ -63,6 +63,26 @@ def test_fleet_shows_processes_and_a_queue_without_worker(
     watched.check()
 
 
+def test_worker_is_drained_and_resumed(watched: WatchedPage, url: str) -> None:
+    with Client(url) as client:
+        worker = next(
+            each for each in client.workers() if "worker" in each.roles and "gpu" not in each.queues
+        )
+    page = watched.open("/fleet")
+    row = page.locator("section[aria-labelledby=processes] tbody tr").filter(has_text=worker.id)
+
+    row.get_by_role("button", name="Drain").click()
+    dialog = page.get_by_role("dialog", name=f"Drain {worker.id}?")
+    assert watched.accessibility_problems() == []
+    dialog.get_by_role("button", name="Drain").click()
+
+    expect(row).to_contain_text("drained")
+    row.get_by_role("button", name="Resume").click()
+    expect(row.get_by_role("button", name="Drain")).to_be_visible()
+    expect(row).not_to_contain_text("drained")
+    watched.check()
+
+
 def test_dead_message_is_shown_with_its_body_and_discarded(watched: WatchedPage, cluster: Cluster) -> None:
     settings = cluster.settings
     stream = KeySpace(settings.prefix, settings.partitions).stream(3, "default", "normal")

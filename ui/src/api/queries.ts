@@ -69,9 +69,10 @@ export function useWorkflows(hidden = false, activity = false): UseQueryResult<S
   });
 }
 
-export function useWorkflow(id: string, version?: string): UseQueryResult<Schemas["WorkflowDetail"]> {
+export function useWorkflow(id: string, version?: string, enabled = true): UseQueryResult<Schemas["WorkflowDetail"]> {
   return useQuery({
     queryKey: ["workflow", id, version ?? ""],
+    enabled,
     queryFn: () =>
       version
         ? read(api.GET("/api/v1/workflows/{workflow}/versions/{version}", { params: { path: { workflow: id, version } } }))

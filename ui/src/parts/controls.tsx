@@ -180,16 +180,20 @@ export function Blank({
   title,
   children,
   action,
+  page = false,
 }: {
   icon: LucideIcon;
   title: string;
   children?: ReactNode;
   action?: ReactNode;
+  /** Whether it is all that the page shows, so that its title is that of the page. */
+  page?: boolean;
 }): JSX.Element {
+  const Title = page ? "h1" : "h2";
   return (
     <div className="blank">
       <Icon size={28} strokeWidth={1.5} aria-hidden="true" />
-      <h2>{title}</h2>
+      <Title>{title}</Title>
       {children && <p>{children}</p>}
       {action && <div className="row wrap">{action}</div>}
     </div>
@@ -198,18 +202,18 @@ export function Blank({
 
 type Problem = { status?: number; code?: string; message: string; request?: string };
 
-export function Failure({ error, retry }: { error: unknown; retry?: () => void }): JSX.Element {
+export function Failure({ error, retry, page = false }: { error: unknown; retry?: () => void; page?: boolean }): JSX.Element {
   const problem = error as Problem;
   if (problem.status === 403) {
     return (
-      <Blank icon={Lock} title="Your key does not permit this">
+      <Blank icon={Lock} title="Your key does not permit this" page={page}>
         <Sentence text={problem.message} />
       </Blank>
     );
   }
   if (problem.status === 404 || problem.status === 410) {
     return (
-      <Blank icon={SearchX} title={problem.status === 410 ? "No longer available" : "Not found"}>
+      <Blank icon={SearchX} title={problem.status === 410 ? "No longer available" : "Not found"} page={page}>
         <Sentence text={problem.message} />
       </Blank>
     );
@@ -217,6 +221,7 @@ export function Failure({ error, retry }: { error: unknown; retry?: () => void }
   return (
     <Blank
       icon={ServerCrash}
+      page={page}
       title={problem.status ? "The server rejected the request" : "The server cannot be reached"}
       action={retry && <Button onClick={retry}>Try again</Button>}
     >

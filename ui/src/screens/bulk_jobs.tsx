@@ -129,7 +129,7 @@ export function JobProgress({ job: first }: { job: Job }): JSX.Element {
 
 export function BulkJobScreen({ id }: { id: string }): JSX.Element {
   const job = useJob(id);
-  if (job.isError && !job.data) return <Failure error={job.error} retry={() => void job.refetch()} />;
+  if (job.isError && !job.data) return <Failure page error={job.error} retry={() => void job.refetch()} />;
   if (!job.data) return <Skeleton rows={4} />;
   const { action, total, created_at, principal } = job.data;
   return (

@@ -7,24 +7,24 @@ import { useRight } from "../api/rights";
 import { Ago, Blank, Button, Failure, Field, IconButton, Input, Notice, Select, Skeleton, Switch } from "../parts/controls";
 import { Dialog } from "../parts/dialog";
 import { say } from "../parts/toasts";
+import { fieldsOf, valuesOf, type CredentialField } from "./credential_fields";
 import { Head } from "./shell";
 
 type Credential = Schemas["CredentialView"];
 
-/** The fields of the common types; any other type takes names and values. */
-const FIELDS: Record<string, string[]> = {
-  bearer: ["token"],
-  basic: ["username", "password"],
-  header: ["name", "value"],
-  api_key: ["name", "value"],
-  smtp: ["host", "port", "username", "password"],
-};
+type CredentialType = Schemas["CredentialTypeView"];
+
+function useTypes(): CredentialType[] {
+  const found = useQuery({ queryKey: ["credential-types"], queryFn: async () => (await read(api.GET("/api/v1/credential-types"))).credential_types, staleTime: Infinity });
+  return found.data ?? [];
+}
 
 export function CredentialsScreen(): JSX.Element {
   const right = useRight("admin");
   const credentials = useQuery({ queryKey: ["credentials"], queryFn: async () => (await read(api.GET("/api/v1/credentials"))).credentials });
   const [editing, setEditing] = useState<Credential | "new" | null>(null);
   const [removing, setRemoving] = useState<Credential | null>(null);
+  const [granting, setGranting] = useState<Credential | null>(null);
   const client = useQueryClient();
   return (
     <div className="screen">
@@ -76,6 +76,9 @@ export function CredentialsScreen(): JSX.Element {
                   </td>
                   <td>
                     <span className="row" style={{ justifyContent: "flex-end" }}>
+                      <Button size="small" disabled={!right.allowed} title={right.reason} onClick={() => setGranting(each)}>
+                        Grants
+                      </Button>
                       <Button size="small" disabled={!right.allowed} title={right.reason} onClick={() => setEditing(each)}>
                         Change
                       </Button>
@@ -89,6 +92,7 @@ export function CredentialsScreen(): JSX.Element {
         )}
       </div>
       {editing && <CredentialDialog credential={editing === "new" ? null : editing} onClose={() => setEditing(null)} />}
+      {granting && <GrantsDialog credential={granting} onClose={() => setGranting(null)} />}
       {removing && (
         <Dialog
           title={`Delete ${removing.name}?`}
@@ -119,19 +123,22 @@ export function CredentialsScreen(): JSX.Element {
 
 function CredentialDialog({ credential, onClose }: { credential: Credential | null; onClose: () => void }): JSX.Element {
   const client = useQueryClient();
+  const types = useTypes();
   const [name, setName] = useState(credential?.name ?? "");
   const [type, setType] = useState(credential?.type ?? "bearer");
   const [values, setValues] = useState<Record<string, string>>({});
+  const [own, setOwn] = useState<string[]>(credential?.type === "custom" ? credential.fields : []);
   const [hosts, setHosts] = useState(credential?.hosts.join(", ") ?? "");
   const [insecure, setInsecure] = useState(credential?.insecure ?? false);
   const [error, setError] = useState<string | null>(null);
   const [busy, setBusy] = useState(false);
-  const fields = credential ? credential.fields : (FIELDS[type] ?? ["value"]);
+  const described = types.find((each) => each.type === type);
+  const fields = described ? fieldsOf(described) : [];
+  const missing = credential === null && fields.some((each) => each.required && !values[each.name]);
   const save = (): void => {
     setBusy(true);
     const list = hosts.split(/[\s,]+/).filter(Boolean);
-    const given = Object.fromEntries(Object.entries(values).filter(([, value]) => value !== ""));
-    const typed = Object.fromEntries(Object.entries(given).map(([field, value]) => [field, field === "port" ? Number(value) : value]));
+    const typed = valuesOf(fields, values);
     const call = credential
       ? read(api.PATCH("/api/v1/credentials/{credential}", { params: { path: { credential: credential.name } }, body: { values: typed, hosts: list, insecure } as never }))
       : read(api.POST("/api/v1/credentials", { body: { name, type, values: typed, hosts: list, insecure, grants: [] } as never }));
@@ -156,7 +163,7 @@ function CredentialDialog({ credential, onClose }: { credential: Credential | nu
       foot={
         <>
           <Button onClick={onClose}>Close</Button>
-          <Button type="submit" kind="primary" disabled={busy || name === ""}>
+          <Button type="submit" kind="primary" disabled={busy || name === "" || missing}>
             Store
           </Button>
         </>
@@ -167,11 +174,18 @@ function CredentialDialog({ credential, onClose }: { credential: Credential | nu
           <Field label="Name" required hint="Nodes refer to it by this name.">
             {(ids) => <Input {...ids} value={name} onChange={(event) => setName(event.target.value)} />}
           </Field>
-          <Field label="Type">
+          <Field label="Type" hint={described?.summary}>
             {(ids) => (
-              <Select {...ids} value={type} onChange={(event) => setType(event.target.value)}>
-                {Object.keys(FIELDS).map((each) => (
-                  <option key={each}>{each}</option>
+              <Select
+                {...ids}
+                value={type}
+                onChange={(event) => {
+                  setType(event.target.value);
+                  setValues({});
+                }}
+              >
+                {types.map((each) => (
+                  <option key={each.type}>{each.type}</option>
                 ))}
               </Select>
             )}
@@ -179,19 +193,22 @@ function CredentialDialog({ credential, onClose }: { credential: Credential | nu
         </>
       )}
       {fields.map((field) => (
-        <Field key={field} label={field}>
-          {(ids) => (
-            <Input
-              {...ids}
-              type={/password|token|value|secret|key/.test(field) ? "password" : "text"}
-              autoComplete="new-password"
-              placeholder={credential ? "unchanged" : ""}
-              value={values[field] ?? ""}
-              onChange={(event) => setValues({ ...values, [field]: event.target.value })}
-            />
-          )}
-        </Field>
+        <CredentialInput key={field.name} field={field} stored={credential?.fields.includes(field.name) ?? false} value={values[field.name] ?? ""} onChange={(value) => setValues({ ...values, [field.name]: value })} />
       ))}
+      {type === "custom" && (
+        <>
+          {own.map((field) => (
+            <CredentialInput
+              key={field}
+              field={{ name: field, required: false, secret: true, number: false, choices: [], preset: "" }}
+              stored={credential?.fields.includes(field) ?? false}
+              value={values[field] ?? ""}
+              onChange={(value) => setValues({ ...values, [field]: value })}
+            />
+          ))}
+          <NewField known={own} onAdd={(field) => setOwn([...own, field])} />
+        </>
+      )}
       {type !== "smtp" && (
         <Field label="Hosts" hint="Hosts that may receive it, such as api.shop.example or *.shop.example.">
           {(ids) => <Input {...ids} value={hosts} onChange={(event) => setHosts(event.target.value)} />}
@@ -201,6 +218,111 @@ function CredentialDialog({ credential, onClose }: { credential: Credential | nu
         <Switch checked={insecure} onChange={setInsecure} label="Also without TLS" />
         <span aria-hidden="true">Also send it without TLS</span>
       </div>
+      {error && <Notice state="failed">{error}</Notice>}
+    </Dialog>
+  );
+}
+
+function CredentialInput({ field, stored, value, onChange }: { field: CredentialField; stored: boolean; value: string; onChange: (value: string) => void }): JSX.Element {
+  return (
+    <Field label={field.name} required={field.required}>
+      {(ids) =>
+        field.choices.length > 0 ? (
+          <Select {...ids} value={value} onChange={(event) => onChange(event.target.value)}>
+            <option value="">{stored ? "unchanged" : field.preset}</option>
+            {field.choices.filter((each) => stored || each !== field.preset).map((each) => (
+              <option key={each}>{each}</option>
+            ))}
+          </Select>
+        ) : (
+          <Input
+            {...ids}
+            type={field.secret ? "password" : field.number ? "number" : "text"}
+            autoComplete={field.secret ? "new-password" : "off"}
+            placeholder={stored ? "unchanged" : field.preset}
+            value={value}
+            onChange={(event) => onChange(event.target.value)}
+          />
+        )
+      }
+    </Field>
+  );
+}
+
+/** Another field of a custom credential. */
+function NewField({ known, onAdd }: { known: readonly string[]; onAdd: (field: string) => void }): JSX.Element {
+  const [name, setName] = useState("");
+  const free = name !== "" && !known.includes(name);
+  return (
+    <div className="row">
+      <Input aria-label="Name of a further field" placeholder="Name of a further field" value={name} onChange={(event) => setName(event.target.value)} />
+      <Button
+        disabled={!free}
+        onClick={() => {
+          onAdd(name);
+          setName("");
+        }}
+      >
+        Add
+      </Button>
+    </div>
+  );
+}
+
+/** Who may use a credential: executions of these principals and workflows. */
+function GrantsDialog({ credential, onClose }: { credential: Credential; onClose: () => void }): JSX.Element {
+  const client = useQueryClient();
+  const key = ["grants", credential.name];
+  const params = { path: { credential: credential.name } };
+  const grants = useQuery({ queryKey: key, queryFn: async () => (await read(api.GET("/api/v1/credentials/{credential}/grants", { params }))).granted });
+  const [added, setAdded] = useState("");
+  const [error, setError] = useState<string | null>(null);
+  const change = (body: { grant: string[]; withdraw: string[] }): void => {
+    setError(null);
+    read(api.POST("/api/v1/credentials/{credential}/grants", { params, body: body as never })).then(
+      (found) => {
+        client.setQueryData(key, found.granted);
+        setAdded("");
+      },
+      (problem: Error) => setError(problem.message),
+    );
+  };
+  return (
+    <Dialog
+      title={`Who may use ${credential.name}`}
+      lead="Changes apply to every use from now on, also by executions that are running."
+      onClose={onClose}
+      onSubmit={() => added && change({ grant: [added], withdraw: [] })}
+      foot={<Button onClick={onClose}>Close</Button>}
+    >
+      {grants.isError ? (
+        <Failure error={grants.error} retry={() => void grants.refetch()} />
+      ) : grants.isPending ? (
+        <Skeleton rows={2} height={24} />
+      ) : grants.data.length === 0 ? (
+        <p className="dim">Nobody. Nodes that use it fail.</p>
+      ) : (
+        <ul className="stack" style={{ gap: 4 }} aria-label="Granted to">
+          {grants.data.map((each) => (
+            <li key={each} className="row">
+              <code style={{ flex: 1 }}>{each}</code>
+              <Button size="small" onClick={() => change({ grant: [], withdraw: [each] })}>
+                Withdraw<span className="sr"> from {each}</span>
+              </Button>
+            </li>
+          ))}
+        </ul>
+      )}
+      <Field label="Grant to" hint="everyone, queue, local, bootstrap, key:ID, trigger:ID or workflow:ID; * matches any text in an id.">
+        {(ids) => (
+          <span className="row">
+            <Input {...ids} value={added} onChange={(event) => setAdded(event.target.value.trim())} />
+            <Button type="submit" kind="primary" disabled={added === ""}>
+              Grant
+            </Button>
+          </span>
+        )}
+      </Field>
       {error && <Notice state="failed">{error}</Notice>}
     </Dialog>
   );

@@ -75,7 +75,19 @@ function useList(filter: Filter) {
   return { query, fresh: [...fresh].filter((id) => !known.has(id)).length, refresh };
 }
 
-export function ExecutionRow({ each }: { each: ExecutionView }): JSX.Element {
+/** How long an execution took or has been running, against the 95th percentile of its workflow. */
+function Against({ each, p95 }: { each: ExecutionView; p95: number | undefined }): JSX.Element | null {
+  const took = each.total_duration_ms;
+  if (!p95 || typeof took !== "number") return null;
+  const share = Math.min(1, took / p95);
+  return (
+    <span className="took-bar" data-over={took > p95 || undefined} role="img" aria-label={took > p95 ? "longer than the p95 of the workflow" : `${Math.round(share * 100)} % of the p95 of the workflow`}>
+      <i style={{ inlineSize: `${Math.max(4, share * 100)}%` }} />
+    </span>
+  );
+}
+
+export function ExecutionRow({ each, p95 }: { each: ExecutionView; p95?: number | undefined }): JSX.Element {
   return (
     <>
       <span className="cell-status">
@@ -107,8 +119,71 @@ export function ExecutionRow({ each }: { each: ExecutionView }): JSX.Element {
       </span>
       <span className="cell-took">
         <Took from={each.started_at} ms={each.total_duration_ms} />
+        <Against each={each} p95={p95} />
       </span>
     </>
+  );
+}
+
+/** A time as the native control writes it, in the time zone of the browser. */
+function local(iso: string | null): string {
+  if (iso === null) return "";
+  const at = new Date(iso);
+  return new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
+}
+
+function Time({ label, value, onChange }: { label: string; value: string | null; onChange: (value: string | null) => void }): JSX.Element {
+  return (
+    <label className="row" style={{ gap: 6 }}>
+      <span className="dim">{label}</span>
+      <Input type="datetime-local" value={local(value)} onChange={(event) => onChange(event.target.value ? new Date(event.target.value).toISOString() : null)} />
+    </label>
+  );
+}
+
+const ADDED: [string, string, string][] = [
+  ["label", "Label", "name=value"],
+  ["version", "Version", "a number or an alias"],
+  ["code", "Error code", "such as HTTP_TIMEOUT"],
+  ["principal", "Started by", "such as key:k1 or trigger:t1"],
+  ["parent", "Child of", "id of an execution"],
+  ["retry_of", "Retry of", "id of an execution"],
+];
+
+/** Adds a filter by a property and its value. */
+function AddFilter({ onAdd }: { onAdd: (name: string, value: string) => void }): JSX.Element {
+  const [name, setName] = useState("");
+  const [value, setValue] = useState("");
+  const chosen = ADDED.find(([each]) => each === name);
+  const fits = value.trim() !== "" && (name !== "label" || /^[^=]+=/.test(value));
+  return (
+    <form
+      className="row"
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (!fits) return;
+        onAdd(name, value.trim());
+        setName("");
+        setValue("");
+      }}
+    >
+      <Select aria-label="Add a filter" value={name} onChange={(event) => setName(event.target.value)}>
+        <option value="">More filters</option>
+        {ADDED.map(([each, text]) => (
+          <option key={each} value={each}>
+            {text}
+          </option>
+        ))}
+      </Select>
+      {chosen && (
+        <>
+          <Input aria-label={chosen[1]} placeholder={chosen[2]} value={value} autoFocus onChange={(event) => setValue(event.target.value)} />
+          <Button type="submit" disabled={!fits}>
+            Add
+          </Button>
+        </>
+      )}
+    </form>
   );
 }
 
@@ -117,7 +192,8 @@ export function ExecutionsScreen(): JSX.Element {
   const search = parameters.toString();
   const filter = useMemo(() => filterOf(new URLSearchParams(search)), [search]);
   const { query, fresh, refresh } = useList(filter);
-  const workflows = useWorkflows();
+  const workflows = useWorkflows(false, true);
+  const p95s = useMemo(() => new Map((workflows.data ?? []).flatMap((each) => (each.activity?.p95_ms ? [[each.workflow_id, each.activity.p95_ms] as const] : []))), [workflows.data]);
   const [, navigate] = useLocation();
   const [text, setText] = useState(filter.text ?? "");
   const [cursor, setCursor] = useState(-1);
@@ -125,6 +201,8 @@ export function ExecutionsScreen(): JSX.Element {
   const [all, setAll] = useState(false);
   // Another filter matches other executions.
   useEffect(() => setAll(false), [search]);
+  const [own, setOwn] = useState(false);
+  const isOwn = own || filter.since !== null || filter.until !== null;
   const anchor = useRef(-1);
   const rows = useMemo(() => query.data?.pages.flatMap((page) => page.executions) ?? [], [query.data]);
   const scroller = useRef<HTMLDivElement>(null);
@@ -208,14 +286,26 @@ export function ExecutionsScreen(): JSX.Element {
               </option>
             ))}
           </Select>
-          <Select aria-label="Started" value={filter.period ?? ""} onChange={(event) => set({ since: event.target.value || null })}>
+          <Select
+            aria-label="Started"
+            value={isOwn ? "own" : (filter.period ?? "")}
+            onChange={(event) => (event.target.value === "own" ? setOwn(true) : (setOwn(false), set({ since: event.target.value || null, until: null })))}
+          >
             <option value="">Any time</option>
+            <option value="own">From and until …</option>
             {Object.entries(PERIODS).map(([name, { text: shown }]) => (
               <option key={name} value={name}>
                 {shown}
               </option>
             ))}
           </Select>
+          {isOwn && (
+            <span className="row wrap">
+              <Time label="From" value={filter.since} onChange={(value) => set({ since: value })} />
+              <Time label="Until" value={filter.until} onChange={(value) => set({ until: value })} />
+            </span>
+          )}
+          <AddFilter onAdd={(name, value) => (name === "label" ? set({ label: [...filter.label, value] }) : set({ [name]: value }))} />
           <div className="chips" role="group" aria-label="Status">
             {STATUSES.map((status) => {
               const on = filter.status.includes(status);
@@ -308,7 +398,7 @@ export function ExecutionsScreen(): JSX.Element {
                       onChange={() => {}}
                       onClick={(event) => toggle(item.index, event.shiftKey)}
                     />
-                    <ExecutionRow each={each} />
+                    <ExecutionRow each={each} p95={p95s.get(each.workflow_id)} />
                   </li>
                 );
               })}

@@ -13,12 +13,21 @@ export type Filter = {
   status: string[];
   workflow: string | null;
   label: string[];
+  /** A named period, or null. */
   period: string | null;
+  /** A period of one's own: times in ISO 8601 with an offset. */
+  since: string | null;
+  until: string | null;
   failedItems: boolean;
   text: string | null;
   /** Filters that come with links: error code, version, who started it, parent, retried execution. */
   others: Record<string, string>;
 };
+
+function timeOf(text: string | null): string | null {
+  const at = Date.parse(text ?? "");
+  return Number.isNaN(at) ? null : new Date(at).toISOString();
+}
 
 export const OTHERS: Record<string, string> = { code: "error", version: "version", principal: "by", parent: "child of", retry_of: "retry of" };
 
@@ -28,6 +37,8 @@ export function filterOf(parameters: URLSearchParams): Filter {
     workflow: parameters.get("workflow"),
     label: parameters.getAll("label").filter((each) => each.includes("=")),
     period: PERIODS[parameters.get("since") ?? ""] ? parameters.get("since") : null,
+    since: PERIODS[parameters.get("since") ?? ""] ? null : timeOf(parameters.get("since")),
+    until: timeOf(parameters.get("until")),
     failedItems: parameters.get("failed_items") === "true",
     text: parameters.get("q"),
     others: Object.fromEntries(Object.keys(OTHERS).flatMap((each) => (parameters.get(each) ? [[each, parameters.get(each) as string]] : []))),
@@ -42,6 +53,8 @@ export function queryOf(filter: Filter, now: number): Record<string, string | st
     ...(filter.workflow ? { workflow: filter.workflow } : {}),
     ...(filter.label.length ? { label: filter.label } : {}),
     ...(period ? { since: new Date(Math.floor((now - period.ms) / 60_000) * 60_000).toISOString() } : {}),
+    ...(filter.since ? { since: filter.since } : {}),
+    ...(filter.until ? { until: filter.until } : {}),
     ...(filter.failedItems ? { failed_items: true } : {}),
     ...(filter.text ? { q: filter.text } : {}),
     ...filter.others,
@@ -56,6 +69,8 @@ export function fits(filter: Filter, each: ExecutionView): boolean {
   // The stream does not tell the other properties; such an execution enters with the next reading of the list.
   if (Object.keys(unknown).length > 0 || (code && each.error?.code !== code)) return false;
   if (filter.failedItems && !each.failed_items) return false;
+  if (filter.until && Date.parse(each.started_at) >= Date.parse(filter.until)) return false;
+  if (filter.since && Date.parse(each.started_at) < Date.parse(filter.since)) return false;
   for (const label of filter.label) {
     const cut = label.indexOf("=");
     if (each.labels[label.slice(0, cut)] !== label.slice(cut + 1)) return false;

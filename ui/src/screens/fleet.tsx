@@ -1,11 +1,14 @@
 /** Processes with their slots, and queues with their depth over time. */
-import { useQuery } from "@tanstack/react-query";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Layers, Server } from "lucide-react";
 import { Suspense, lazy, useEffect, useRef, useState, type JSX } from "react";
 import { api, read, type Schemas } from "../api/client";
-import { Ago, Blank, Failure, Notice, Skeleton } from "../parts/controls";
+import { useRight } from "../api/rights";
+import { Ago, Blank, Button, Failure, Notice, Skeleton } from "../parts/controls";
+import { Dialog } from "../parts/dialog";
 import { count, duration, plural } from "../parts/format";
 import { StatePill } from "../parts/state";
+import { say } from "../parts/toasts";
 import { Head } from "./shell";
 
 const Chart = lazy(async () => ({ default: (await import("../parts/chart")).Chart }));
@@ -43,6 +46,50 @@ function Slots({ busy, slots }: { busy: number; slots: number }): JSX.Element {
         {busy}/{slots}
       </span>
     </span>
+  );
+}
+
+type Worker = Schemas["WorkerView"];
+
+const STATES: Record<Worker["state"], string> = { ready: "ready", draining: "draining", drained: "drained" };
+
+/** Drains a worker after a question, or lets it receive work again. */
+function Drain({ worker }: { worker: Worker }): JSX.Element {
+  const client = useQueryClient();
+  const right = useRight("admin");
+  const [asked, setAsked] = useState(false);
+  const ask = (drain: boolean): void => {
+    setAsked(false);
+    const params = { path: { worker: worker.id } };
+    read(drain ? api.POST("/api/v1/workers/{worker}/drain", { params }) : api.POST("/api/v1/workers/{worker}/resume", { params })).then(
+      () => {
+        say("success", drain ? `Asked ${worker.id} to drain.` : `Asked ${worker.id} to resume.`);
+        void client.invalidateQueries({ queryKey: ["workers"] });
+      },
+      (error: Error) => say("failed", error.message),
+    );
+  };
+  return (
+    <>
+      <Button size="small" disabled={!right.allowed} title={right.reason} onClick={() => (worker.state === "ready" ? setAsked(true) : ask(false))}>
+        {worker.state === "ready" ? "Drain" : "Resume"}
+      </Button>
+      {asked && (
+        <Dialog
+          title={`Drain ${worker.id}?`}
+          lead="It receives no more work, finishes what it holds, and then stays idle until it is resumed or stopped."
+          onClose={() => setAsked(false)}
+          foot={
+            <>
+              <Button onClick={() => setAsked(false)}>Close</Button>
+              <Button kind="danger" onClick={() => ask(true)}>
+                Drain
+              </Button>
+            </>
+          }
+        />
+      )}
+    </>
   );
 }
 
@@ -88,6 +135,9 @@ export function FleetScreen(): JSX.Element {
                 <th>Version</th>
                 <th>Started</th>
                 <th>Last heartbeat</th>
+                <th>
+                  <span className="sr">Actions</span>
+                </th>
               </tr>
             </thead>
             <tbody>
@@ -108,20 +158,24 @@ export function FleetScreen(): JSX.Element {
                           {role}
                         </span>
                       ))}
-                      {!each.ready && <StatePill state="paused" />}
+                      {each.roles.includes("worker") && each.state !== "ready" && <span className="tag">{STATES[each.state]}</span>}
+                      {!each.ready && !each.roles.includes("worker") && <StatePill state="paused" />}
                     </span>
                   </td>
                   <td>
                     <Slots busy={each.busy} slots={each.slots} />
                   </td>
                   <td>{each.queues.join(", ") || <span className="dim">–</span>}</td>
-                  <td className="tabular">{each.version}</td>
+                  <td className="tabular">
+                    {each.version} {each.build && <code className="dim">{each.build.slice(0, 12)}</code>}
+                  </td>
                   <td>
                     <Ago at={each.started_at} />
                   </td>
                   <td>
                     <Ago at={each.seen_at} />
                   </td>
+                  <td style={{ textAlign: "end" }}>{each.roles.includes("worker") && <Drain worker={each} />}</td>
                 </tr>
               ))}
             </tbody>

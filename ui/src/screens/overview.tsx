@@ -119,7 +119,7 @@ export function OverviewScreen(): JSX.Element {
   const slots = fleet.reduce((sum, each) => sum + each.slots, 0);
   const busy = fleet.reduce((sum, each) => sum + each.busy, 0);
   const dead = letters.data?.dead_letters.length ?? 0;
-  if (latest.isError && !latest.data) return <Failure error={latest.error} retry={() => void latest.refetch()} />;
+  if (latest.isError && !latest.data) return <Failure page error={latest.error} retry={() => void latest.refetch()} />;
   const rows = latest.data?.executions ?? [];
   return (
     <div className="screen">

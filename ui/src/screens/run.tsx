@@ -68,7 +68,7 @@ export function RunScreen({ id }: { id: string }): JSX.Element {
       live = false;
     };
   }, [definition, schema, from]);
-  if (workflow.isError) return <Failure error={workflow.error} retry={() => void workflow.refetch()} />;
+  if (workflow.isError) return <Failure page error={workflow.error} retry={() => void workflow.refetch()} />;
   if (!workflow.data || !definition) return <Skeleton rows={6} />;
   const asJson = raw || !drawn;
   const parsed = parseJson(text);

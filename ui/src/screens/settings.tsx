@@ -1,11 +1,11 @@
 /** The preferences of this browser, what the server is, and its settings. */
 import { useQuery } from "@tanstack/react-query";
-import { Search } from "lucide-react";
+import { Search, Stethoscope } from "lucide-react";
 import { useState, type JSX } from "react";
 import { api, read, type Schemas } from "../api/client";
 import { useMe, useNodeTypes, useVersion } from "../api/queries";
 import { useRight } from "../api/rights";
-import { Failure, Input, Skeleton } from "../parts/controls";
+import { Button, Failure, Input, Notice, Skeleton } from "../parts/controls";
 import { setTheme, useTheme, type Theme } from "../parts/theme";
 import { Head } from "./shell";
 import { useSingleKeys } from "./keyboard";
@@ -77,8 +77,52 @@ export function SettingsScreen(): JSX.Element {
           )}
         </div>
       </section>
+      {admin.allowed && <Doctor />}
       {admin.allowed && <Effective />}
     </div>
+  );
+}
+
+const VERDICTS: Record<Schemas["FindingView"]["verdict"], string> = { ok: "success", warn: "waiting", bad: "failed" };
+
+/** The checks of `rune doctor`, made by the server when they are asked for. What needs attention comes first. */
+function Doctor(): JSX.Element {
+  const report = useQuery({ queryKey: ["doctor"], queryFn: () => read(api.GET("/api/v1/doctor")), enabled: false, retry: false });
+  const order = ["bad", "warn", "ok"];
+  const checks = [...(report.data?.checks ?? [])].sort((a, b) => order.indexOf(a.verdict) - order.indexOf(b.verdict));
+  return (
+    <section className="card" aria-labelledby="checks">
+      <div className="card-head">
+        <h2 id="checks">Checks</h2>
+        <span className="push">
+          <Button size="small" icon={Stethoscope} disabled={report.isFetching} onClick={() => void report.refetch()}>
+            {report.data ? "Check again" : "Check the server and its stores"}
+          </Button>
+        </span>
+      </div>
+      <div className="card-body stack" aria-live="polite">
+        {report.isError ? (
+          <Failure error={report.error} retry={() => void report.refetch()} />
+        ) : report.isFetching ? (
+          <Skeleton rows={4} height={18} />
+        ) : report.data ? (
+          <ul className="stack" aria-label="Results of the checks">
+            {checks.map((each) => (
+              <li key={each.check}>
+                <Notice state={VERDICTS[each.verdict]}>
+                  <p>
+                    <b>{each.check}</b>: {each.found}
+                  </p>
+                  {each.advice && <p className="dim">{each.advice}</p>}
+                </Notice>
+              </li>
+            ))}
+          </ul>
+        ) : (
+          <p className="dim">Settings, stores, clocks and limits, as rune doctor checks them. Nothing is changed.</p>
+        )}
+      </div>
+    </section>
   );
 }
 

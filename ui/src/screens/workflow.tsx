@@ -1,15 +1,15 @@
 /** One workflow: its graph, versions, aliases, triggers and recent runs. */
-import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { GitCompareArrows, Pencil, Play, Workflow } from "lucide-react";
-import { Suspense, lazy, useMemo, useState, type JSX } from "react";
-import { Link } from "wouter";
+import { useQuery, useQueryClient, type UseQueryResult } from "@tanstack/react-query";
+import { Archive, Gauge, GitCompareArrows, Pencil, Play, Workflow } from "lucide-react";
+import { Fragment, Suspense, lazy, useMemo, useState, type JSX } from "react";
+import { Link, useLocation } from "wouter";
 import { api, read, type Schemas } from "../api/client";
 import { kindsOf, useNodeTypes, useTriggers, useWorkflow } from "../api/queries";
 import { useRight } from "../api/rights";
 import { usePicture } from "../api/layout";
 import type { Definition } from "../graph/model";
 import { iconOf } from "../graph/icons";
-import { Ago, Blank, Button, CopyButton, Failure, Field, Notice, Select, Skeleton, Took } from "../parts/controls";
+import { Ago, Blank, Button, CopyButton, Failure, Field, Input, Notice, Select, Skeleton, Took } from "../parts/controls";
 import { Dialog } from "../parts/dialog";
 import { plural, shortId } from "../parts/format";
 import { StatePill } from "../parts/state";
@@ -25,9 +25,12 @@ export function WorkflowScreen({ id }: { id: string }): JSX.Element {
   const [parameters, set] = useQueryState();
   const version = parameters.get("version") ?? "";
   const node = parameters.get("node");
-  const workflow = useWorkflow(id, version || undefined);
+  const aliases = useAliases(id);
+  // Without a choice the page shows the version in use: that of `stable`, if there is one.
+  const stable = aliases.data?.aliases.some((each) => each.alias === "stable") ? "stable" : undefined;
+  const workflow = useWorkflow(id, version || stable, version !== "" || !aliases.isPending);
   const right = useRight("run");
-  if (workflow.isError) return <Failure error={workflow.error} retry={() => void workflow.refetch()} />;
+  if (workflow.isError) return <Failure page error={workflow.error} retry={() => void workflow.refetch()} />;
   if (!workflow.data) return <Skeleton rows={7} />;
   const { data } = workflow;
   const definition = data.definition as unknown as Definition;
@@ -53,6 +56,7 @@ export function WorkflowScreen({ id }: { id: string }): JSX.Element {
         }
         actions={
           <>
+          <ArchiveButton id={id} name={data.name || id} />
           <Link href={`/workflows/${id}/edit`} className="button">
             <Pencil size={15} aria-hidden="true" /> Edit
           </Link>
@@ -77,9 +81,143 @@ export function WorkflowScreen({ id }: { id: string }): JSX.Element {
           <Recent id={id} />
           <Triggers id={id} />
         </div>
-        <Versions id={id} shown={data.version} />
+        <div className="stack">
+          <Versions id={id} shown={data.version} />
+          <LimitsCard id={id} />
+        </div>
       </div>
     </div>
+  );
+}
+
+function useAliases(id: string): UseQueryResult<Schemas["AliasList"]> {
+  return useQuery({
+    queryKey: ["aliases", id],
+    queryFn: () => read(api.GET("/api/v1/workflows/{workflow}/aliases", { params: { path: { workflow: id } } })),
+  });
+}
+
+function ArchiveButton({ id, name }: { id: string; name: string }): JSX.Element {
+  const client = useQueryClient();
+  const [, navigate] = useLocation();
+  const right = useRight("edit");
+  const [asked, setAsked] = useState(false);
+  const archive = (): void => {
+    setAsked(false);
+    read(api.DELETE("/api/v1/workflows/{workflow}", { params: { path: { workflow: id } } })).then(
+      () => {
+        say("success", `Archived ${name}.`);
+        void client.invalidateQueries({ queryKey: ["workflows"] });
+        navigate("/workflows");
+      },
+      (error: Error) => say("failed", error.message),
+    );
+  };
+  return (
+    <>
+      <Button icon={Archive} disabled={!right.allowed} title={right.reason} onClick={() => setAsked(true)}>
+        Archive
+      </Button>
+      {asked && (
+        <Dialog
+          title={`Archive ${name}?`}
+          lead="It is no longer listed and cannot be started by name. Nothing is deleted: running executions continue, and it can be restored from the list of hidden workflows."
+          onClose={() => setAsked(false)}
+          foot={
+            <>
+              <Button onClick={() => setAsked(false)}>Close</Button>
+              <Button kind="danger" onClick={archive}>
+                Archive
+              </Button>
+            </>
+          }
+        />
+      )}
+    </>
+  );
+}
+
+const LIMITS = [
+  ["rate", "Starts", "Such as 10/s, 600/m or 1000/h"],
+  ["burst", "At once", "Starts permitted at once; needs a rate"],
+  ["running", "Running", "Executions that run at the same time"],
+  ["waiting", "Waiting", "Tokens that may wait in the queue of its first nodes"],
+] as const;
+type LimitName = (typeof LIMITS)[number][0];
+
+/** Limits on the starts of a workflow. */
+function LimitsCard({ id }: { id: string }): JSX.Element {
+  const right = useRight("edit");
+  const [editing, setEditing] = useState(false);
+  const limits = useQuery({ queryKey: ["limits", id], queryFn: () => read(api.GET("/api/v1/workflows/{workflow}/limits", { params: { path: { workflow: id } } })) });
+  return (
+    <section className="card" aria-labelledby="limits">
+      <div className="card-head">
+        <h2 id="limits">Limits</h2>
+        <span className="push">
+          <Button size="small" icon={Gauge} disabled={!right.allowed || !limits.data} title={right.reason} onClick={() => setEditing(true)}>
+            Change
+          </Button>
+        </span>
+      </div>
+      <div className="card-body">
+        {limits.isError ? (
+          <Failure error={limits.error} retry={() => void limits.refetch()} />
+        ) : !limits.data ? (
+          <Skeleton rows={2} height={14} />
+        ) : (
+          <dl className="facts">
+            {LIMITS.map(([name, text]) => (
+              <Fragment key={name}>
+                <dt>{text}</dt>
+                <dd>{limits.data[name] ?? <span className="dim">not limited</span>}</dd>
+              </Fragment>
+            ))}
+          </dl>
+        )}
+      </div>
+      {editing && limits.data && <LimitsDialog id={id} limits={limits.data} onClose={() => setEditing(false)} />}
+    </section>
+  );
+}
+
+function LimitsDialog({ id, limits, onClose }: { id: string; limits: Schemas["LimitsView"]; onClose: () => void }): JSX.Element {
+  const client = useQueryClient();
+  const [texts, setTexts] = useState<Record<LimitName, string>>({ rate: limits.rate ?? "", burst: String(limits.burst ?? ""), running: String(limits.running ?? ""), waiting: String(limits.waiting ?? "") });
+  const [error, setError] = useState<string | null>(null);
+  const save = (): void => {
+    const body = Object.fromEntries(Object.entries(texts).flatMap(([name, text]) => (text.trim() === "" ? [] : [[name, name === "rate" ? text.trim() : Number(text)]])));
+    read(api.PUT("/api/v1/workflows/{workflow}/limits", { params: { path: { workflow: id } }, body: body as never })).then(
+      (found) => {
+        client.setQueryData(["limits", id], found);
+        say("success", "Changed the limits; they apply from the next start.");
+        onClose();
+      },
+      (problem: Error) => setError(problem.message),
+    );
+  };
+  return (
+    <Dialog
+      title="Limits on starts"
+      lead="An empty field is not limited."
+      onClose={onClose}
+      onSubmit={save}
+      foot={
+        <>
+          <Button onClick={onClose}>Close</Button>
+          <Button type="submit" kind="primary">
+            Store
+          </Button>
+        </>
+      }
+    >
+      {LIMITS.map(([name, text, hint]) => (
+        <Field key={name} label={text} hint={hint}>
+          {(ids) => <Input {...ids} inputMode={name === "rate" ? "text" : "numeric"} value={texts[name]} onChange={(event) => setTexts({ ...texts, [name]: event.target.value })} />}
+        </Field>
+      ))}
+      {error && <Notice state="failed">{error}</Notice>}
+    </Dialog>
   );
 }
 
@@ -179,10 +317,7 @@ function Versions({ id, shown }: { id: string; shown: number }): JSX.Element {
     queryKey: ["versions", id],
     queryFn: () => read(api.GET("/api/v1/workflows/{workflow}/versions", { params: { path: { workflow: id }, query: { limit: 200 } } })),
   });
-  const aliases = useQuery({
-    queryKey: ["aliases", id],
-    queryFn: () => read(api.GET("/api/v1/workflows/{workflow}/aliases", { params: { path: { workflow: id } } })),
-  });
+  const aliases = useAliases(id);
   const [pointing, setPointing] = useState<Schemas["AliasView"] | "new" | null>(null);
   const right = useRight("edit");
   const list = [...(versions.data?.versions ?? [])].reverse();

@@ -1,16 +1,58 @@
 /** The stored workflows with their last outcomes. */
-import { FileUp, Play, Plus, Search, Workflow } from "lucide-react";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { ArchiveRestore, FileUp, Play, Plus, Search, Workflow } from "lucide-react";
 import { Suspense, lazy, useMemo, useState, type JSX } from "react";
 import { Link } from "wouter";
+import { api, read } from "../api/client";
 import { useTriggers, useWorkflows } from "../api/queries";
 import { useRight } from "../api/rights";
 import { Ago, Blank, Button, Failure, Input, Skeleton } from "../parts/controls";
 import { compact, duration } from "../parts/format";
 import { OutcomeBars } from "../parts/state";
+import { say } from "../parts/toasts";
 import { Head } from "./shell";
 import { useQueryState } from "./url";
 
 const ImportDialog = lazy(async () => ({ default: (await import("./import_dialog")).ImportDialog }));
+
+type Figures = { running: number; failed: number };
+
+/** By workflow: executions that have not ended, and those that failed in the last 24 hours. */
+function useFigures(): Map<string, Figures> {
+  const stats = useQuery({
+    queryKey: ["recent", "stats", "workflow"],
+    queryFn: () => read(api.GET("/api/v1/stats", { params: { query: { by: "workflow,status", step: "1h" } } })),
+    refetchInterval: 30_000,
+  });
+  return useMemo(() => {
+    const found = new Map<string, Figures>();
+    for (const each of stats.data?.groups ?? []) {
+      const known = found.get(each.workflow ?? "") ?? { running: 0, failed: 0 };
+      const failed = each.status === "failed" || each.status === "halted" ? each.total : 0;
+      found.set(each.workflow ?? "", { running: known.running + each.open, failed: known.failed + failed });
+    }
+    return found;
+  }, [stats.data]);
+}
+
+function Restore({ id, name }: { id: string; name: string }): JSX.Element {
+  const client = useQueryClient();
+  const right = useRight("edit");
+  const restore = (): void => {
+    read(api.POST("/api/v1/workflows/{workflow}/restore", { params: { path: { workflow: id } } })).then(
+      () => {
+        say("success", `Restored ${name}.`);
+        void client.invalidateQueries({ queryKey: ["workflows"] });
+      },
+      (error: Error) => say("failed", error.message),
+    );
+  };
+  return (
+    <Button size="small" icon={ArchiveRestore} disabled={!right.allowed} title={right.reason} onClick={restore}>
+      Restore<span className="sr"> {name}</span>
+    </Button>
+  );
+}
 
 export function WorkflowsScreen(): JSX.Element {
   const [parameters, set] = useQueryState();
@@ -28,7 +70,8 @@ export function WorkflowsScreen(): JSX.Element {
     }
     return found;
   }, [triggers.data]);
-  if (workflows.isError) return <Failure error={workflows.error} retry={() => void workflows.refetch()} />;
+  const figures = useFigures();
+  if (workflows.isError) return <Failure page error={workflows.error} retry={() => void workflows.refetch()} />;
   const low = text.toLowerCase();
   const rows = (workflows.data ?? []).filter((each) => !low || `${each.workflow_id} ${each.name}`.toLowerCase().includes(low));
   return (
@@ -79,6 +122,7 @@ export function WorkflowsScreen(): JSX.Element {
                 <th>Workflow</th>
                 <th>Last runs</th>
                 <th>Running</th>
+                <th>Failed in 24 h</th>
                 <th>p95</th>
                 <th>Version</th>
                 <th>Next tick</th>
@@ -91,7 +135,7 @@ export function WorkflowsScreen(): JSX.Element {
             <tbody>
               {rows.map((each) => {
                 const last = (each.activity?.outcomes ?? []).map((one) => one.status).reverse();
-                const running = last.filter((status) => status === "running" || status === "paused").length;
+                const { running = 0, failed = 0 } = figures.get(each.workflow_id) ?? {};
                 return (
                   <tr key={each.workflow_id}>
                     <td>
@@ -103,7 +147,18 @@ export function WorkflowsScreen(): JSX.Element {
                     <td>
                       <OutcomeBars outcomes={last} />
                     </td>
-                    <td className="tabular">{running > 0 ? compact(running) : <span className="dim">–</span>}</td>
+                    <td className="tabular">
+                      {running > 0 ? <Link href={`/executions?workflow=${each.workflow_id}&status=running&status=paused`}>{compact(running)}</Link> : <span className="dim">–</span>}
+                    </td>
+                    <td className="tabular">
+                      {failed > 0 ? (
+                        <Link href={`/executions?workflow=${each.workflow_id}&status=failed&status=halted&since=24h`} className="error-line">
+                          {compact(failed)}
+                        </Link>
+                      ) : (
+                        <span className="dim">–</span>
+                      )}
+                    </td>
                     <td className="tabular">{typeof each.activity?.p95_ms === "number" ? duration(each.activity.p95_ms) : <span className="dim">–</span>}</td>
                     <td>
                       <span className="row">
@@ -123,9 +178,13 @@ export function WorkflowsScreen(): JSX.Element {
                       <Ago at={each.deployed_at} />
                     </td>
                     <td style={{ textAlign: "end" }}>
-                      <Link href={`/workflows/${each.workflow_id}/run`} className="button" data-size="small" aria-label={`Run ${each.name || each.workflow_id}`}>
-                        <Play size={13} aria-hidden="true" /> Run
-                      </Link>
+                      {each.hidden ? (
+                        <Restore id={each.workflow_id} name={each.name || each.workflow_id} />
+                      ) : (
+                        <Link href={`/workflows/${each.workflow_id}/run`} className="button" data-size="small" aria-label={`Run ${each.name || each.workflow_id}`}>
+                          <Play size={13} aria-hidden="true" /> Run
+                        </Link>
+                      )}
                     </td>
                   </tr>
                 );
