@@ -338,17 +338,28 @@ class AsyncClient:
         return page.count or models.Count(value=0, exact=False)
 
     async def history(
-        self, execution: str, *, after: int = 0, page: int = 200
+        self,
+        execution: str,
+        *,
+        after: int = 0,
+        before: int | None = None,
+        kind: str | None = None,
+        node: str | None = None,
+        page: int = 200,
     ) -> AsyncIterator[models.Event]:
         """Yield the events of an execution so far; `watch` yields those that follow as well. `after` is the number of
-        the event to continue after."""
+        the event to continue after. With `before`, `kind` or `node` only such events, newest first."""
+        backwards = (before, kind, node) != (None, None, None)
         while True:
-            found = await self._send(calls.history(execution, after, page))
+            found = await self._send(calls.history(execution, after, before, kind, node, page))
             for each in found.events:
                 yield each
             if found.next is None:
                 return
-            after = found.next
+            if backwards:
+                before = found.next
+            else:
+                after = found.next
 
     async def nodes(
         self,

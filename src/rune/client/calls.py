@@ -110,8 +110,11 @@ def events_path(id: str) -> str:
 CHANGES_PATH = f"{API}/events"
 
 
-def history(id: str, after: int, limit: int) -> Call[models.EventPage]:
-    return _get(f"/executions/{_quoted(id)}/history", models.EventPage, after=after, limit=limit)
+def history(
+    id: str, after: int, before: int | None, kind: str | None, node: str | None, limit: int
+) -> Call[models.EventPage]:
+    path = f"/executions/{_quoted(id)}/history"
+    return _get(path, models.EventPage, after=after, before=before, kind=kind, node=node, limit=limit)
 
 
 def rollups(id: str) -> Call[models.SplitRollupList]:

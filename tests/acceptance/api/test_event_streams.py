@@ -127,6 +127,8 @@ def test_history_is_read_backwards_by_kind_and_node(tmp_path: Path, monkeypatch:
         assert of_node == [each for each in newest if each["node_id"] == "bad"]
         recent = await server.get(f"{base}?limit=1000&node=bad&after={of_node[5]['number']}")
         assert (recent["events"], recent["next"]) == (of_node[:5], None)
+        by_client = server.client.history(id, kind="node.failed", node="bad", page=4)
+        assert [each.number async for each in by_client] == [each["number"] for each in backwards]
         none = await server.get(f"{base}?kind=node.waiting")
         assert (none["events"], none["next"]) == ([], None)
 
