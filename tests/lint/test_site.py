@@ -14,6 +14,7 @@ from rune.nodes.registry import described, full_registry
 from rune.server.app import document
 from rune.server.responses import REMEDIES
 from rune.settings import DERIVED, Settings
+from rune.testing import plugin
 from tests.lint.public_names import public_names
 from tests.lint.tree import ROOT
 from tools.docs import llms, remedies
@@ -84,12 +85,36 @@ def test_every_setting_has_a_row(texts: dict[str, str]) -> None:
     ] == []
 
 
-@pytest.mark.parametrize("package", ["rune.build", "rune.client"])
+@pytest.mark.parametrize("package", ["rune.build", "rune.client", "rune.documents.importing"])
 def test_every_public_name_is_described(texts: dict[str, str], package: str) -> None:
     names = [each.rsplit(".", 1) for each in public_names()]
     page = texts[f"reference/python/{package}.md"]
 
     assert [name for where, name in names if where == package and f"## `{name}`" not in page] == []
+
+
+def test_every_fixture_of_the_plugin_is_described(texts: dict[str, str]) -> None:
+    page = texts["reference/python/rune.testing.plugin.md"]
+    fixtures = re.findall(r"^\| `(rune_\w+)` \|", plugin.__doc__ or "", re.MULTILINE)
+
+    assert len(fixtures) >= 5
+    assert [name for name in fixtures if f"## `{name}`" not in page] == []
+
+
+def test_every_message_is_described_with_its_fields(texts: dict[str, str]) -> None:
+    page = texts["reference/messages.md"]
+    for path in sorted((DOCS / "schemas").glob("*.json")):
+        schema = msgspec.json.decode(path.read_bytes())
+        if path.name != "workflow.json":
+            assert f"## {schema['title']}" in page
+            assert [name for name in schema.get("properties", ()) if f"| `{name}` |" not in page] == []
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.relative_to(DOCS).as_posix())
+def test_pictures_have_alternative_text(path: Path) -> None:
+    pictures = re.findall(r"!\[([^\]]*)\]\(([^)\s]+)\)", path.read_text(encoding="utf-8"))
+
+    assert [target for text, target in pictures if len(text.split()) < 3] == []
 
 
 def test_every_error_code_has_a_remedy() -> None:

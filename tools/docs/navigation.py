@@ -66,6 +66,7 @@ NAVIGATION: tuple[Entry, ...] = (
                     "guides/operate/upgrade.md",
                     "guides/operate/backup.md",
                     "guides/operate/retention.md",
+                    "guides/operate/watch-and-alert.md",
                     "guides/operate/operate.md",
                     "guides/operate/rotate-keys.md",
                     "guides/operate/dead-letters.md",
@@ -77,6 +78,7 @@ NAVIGATION: tuple[Entry, ...] = (
                 "Develop",
                 (
                     "guides/develop/custom-nodes.md",
+                    "guides/develop/client.md",
                     "guides/develop/testing.md",
                     "guides/develop/import.md",
                     "guides/develop/embed.md",
@@ -95,6 +97,7 @@ NAVIGATION: tuple[Entry, ...] = (
             ("Command line", ("reference/cli.md", "reference/cli/")),
             ("API", ("reference/api.md", "reference/api/")),
             ("Python", ("reference/python/",)),
+            "reference/messages.md",
             "reference/settings.md",
             "reference/metrics.md",
             "reference/limits.md",
@@ -104,6 +107,7 @@ NAVIGATION: tuple[Entry, ...] = (
     (
         "About",
         (
+            "about/why.md",
             "about/architecture.md",
             "about/walk.md",
             "about/hazards.md",

@@ -24,6 +24,10 @@ PACKAGES = (
     "rune.testing.mocks",
     "rune.testing.crash",
     "rune.testing.nodes",
+    "rune.testing.checks",
+    "rune.testing.plugin",
+    "rune.testing.recording",
+    "rune.documents.importing",
 )
 
 
@@ -44,9 +48,11 @@ def _first_line(thing: object) -> str:
 
 
 def public_names(module: ModuleType) -> list[str]:
-    """Return what a package exports: its `__all__`, or what it imports on first use, or what it defines."""
+    """Return what a package exports: `__all__`, what it imports on first use, its fixtures, or what it defines."""
     if module is rune:
         return list(rune._MODULES)
+    if module.__name__ == "rune.testing.plugin":
+        return [name for name in vars(module) if name.startswith("rune_")]  # the fixtures
     return getattr(module, "__all__", None) or [
         name
         for name, thing in vars(module).items()

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from tools.docs import api, cli, declarations, errors, nodes, python
+from tools.docs import api, cli, declarations, errors, messages, nodes, python
 from tools.docs.markdown import FENCE, LINK, anchors, front_matter, page
 from tools.docs.navigation import place_of
 
@@ -42,7 +42,7 @@ def sources() -> dict[str, Path]:
 def generated() -> dict[str, str]:
     """Return the pages that are made from the source."""
     made: dict[str, str] = {}
-    for module in (nodes, cli, api, declarations, python):
+    for module in (nodes, cli, api, declarations, messages, python):
         made |= module.pages()
     return (
         made | errors.pages(DOCS) | {"examples/index.md": _examples(), "reference/glossary.md": _glossary()}
