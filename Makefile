@@ -22,6 +22,8 @@ QUEUE  ?= rabbitmq
 STATUSES ?= each
 SOURCE ?=
 STORE  ?=
+SITE   ?=
+ISSUES ?=
 
 # The tests start hundreds of processes; without stored bytecode each would compile every module again.
 export PYTHONDONTWRITEBYTECODE :=
@@ -129,10 +131,12 @@ lock: ## Regenerate the locks from pyproject.toml: runtime, development, uv
 run: $(RUNTIME) ## Start Rune in one local process and print its URL
 	@exec $(BIN)/rune up
 
-test: setup ## All gates: lint, types, contracts, mutants, web interface, tests with coverage, 10,000 seeds
+test: setup ## All gates: lint, types, contracts, mutants, web interface, site, tests with coverage, 10,000 seeds
 	@$(MAKE) --no-print-directory -j2 --output-sync=target lint type contracts mutants
 	if $(MAKE) --no-print-directory $(UI); then $(MAKE) --no-print-directory ui-test
 	else echo "The packages of the web interface cannot be installed; its build is compared by the hash of its source only." >&2; fi
+	if $(MAKE) --no-print-directory $(DOCS)/.ready; then $(MAKE) --no-print-directory docs
+	else echo "The site generator cannot be installed; the pages are checked without building the site." >&2; fi
 	$(MAKE) --no-print-directory unit
 	$(MAKE) --no-print-directory sim SEEDS=10000
 
@@ -208,8 +212,8 @@ $(DOCS)/.ready: docs/requirements.lock | $(RUNTIME)
 	  $(DOCS)/bin/python -m pip install -qq --disable-pip-version-check --require-hashes -r docs/requirements.lock
 	touch $(DOCS)/.ready
 
-docs: $(RUNTIME) $(DOCS)/.ready ## Build the documentation as a site in build/site (SOURCE=URL of the files of a release)
-	@$(BIN)/python -m tools.docs --zensical $(DOCS)/bin/zensical --source-url "$(SOURCE)"
+docs: $(RUNTIME) $(DOCS)/.ready ## Build the documentation as a site in build/site (SOURCE, SITE, ISSUES: URLs of a release)
+	@$(BIN)/python -m tools.docs --zensical $(DOCS)/bin/zensical --source-url "$(SOURCE)" --site-url "$(SITE)" --issues-url "$(ISSUES)"
 
 docs-check: setup stores docs ## Check the site in Chromium: accessibility in both themes, no requests to other hosts
 	@$(BIN)/python tools/check_site.py

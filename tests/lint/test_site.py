@@ -18,11 +18,12 @@ from rune.testing import plugin
 from tests.lint.public_names import public_names
 from tests.lint.tree import ROOT
 from tools.docs import llms, remedies
-from tools.docs.__main__ import misplaced
+from tools.docs.__main__ import EXTERNAL, misplaced
 from tools.docs.errors import GUIDE, find_codes, remedies_in
+from tools.docs.footers import last_changes, with_footers
 from tools.docs.markdown import anchors, front_matter, slug
 from tools.docs.navigation import NAVIGATION, expand, paths
-from tools.docs.staging import DOCS, broken_links, staged
+from tools.docs.staging import DOCS, broken_links, sources, staged
 
 WRITTEN = sorted(
     path for path in DOCS.rglob("*.md") if path.relative_to(DOCS).parts[0] not in {"adr", "README.md"}
@@ -180,6 +181,32 @@ def test_page_with_figures_states_when_and_how_they_were_measured(name: str) -> 
 
     assert re.search(r"\b[A-Z][a-z]+ 20\d\d\b", introduction)
     assert without_command == []
+
+
+def test_page_of_a_file_ends_with_the_day_of_its_last_change() -> None:
+    texts = {"index.md": "# Rune\n", "reference/settings.md": "# Settings\n", "site.css": "a {}\n"}
+    report = "Not what you needed? [Report it](https://example.org/new)."
+
+    assert with_footers(texts, {"index.md": "2026-11-17"}, "https://example.org/new") == {
+        "index.md": f"# Rune\n\n---\n\nLast changed on 2026-11-17. {report}\n",
+        "reference/settings.md": f"# Settings\n\n---\n\n{report}\n",
+        "site.css": "a {}\n",
+    }
+    assert with_footers(texts, {}, "") == texts
+    assert all(re.fullmatch(r"20\d\d-\d\d-\d\d", day) for day in last_changes(sources()).values())
+
+
+@pytest.mark.parametrize(
+    ("tag", "loaded"),
+    [
+        ('<link rel="stylesheet" href="https://fonts.example/a.css">', ["https://fonts.example/a.css"]),
+        ('<script async src="https://cdn.example/a.js">', ["https://cdn.example/a.js"]),
+        ('<link rel="canonical" href="https://docs.example/index.html">', []),
+        ('<a href="https://docs.example/">', []),
+    ],
+)
+def test_files_of_other_hosts_are_found(tag: str, loaded: list[str]) -> None:
+    assert EXTERNAL.findall(tag) == loaded
 
 
 def test_llms_txt_lists_every_page(texts: dict[str, str]) -> None:

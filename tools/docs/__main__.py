@@ -1,6 +1,6 @@
 """Builds the site of the documentation: `make docs`.
 
-    python -m tools.docs [--zensical PROGRAM] [--source-url URL]
+    python -m tools.docs [--zensical PROGRAM] [--source-url URL] [--site-url URL] [--issues-url URL]
 
 Collects the pages in `build/docs`, checks their links and their places in the navigation, and lets the site generator
 write `build/site`. Without `--zensical` it stops after the checks.
@@ -18,13 +18,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tools.docs import llms
+from tools.docs.footers import last_changes, with_footers
 from tools.docs.navigation import NAVIGATION, Entry, expand, paths
-from tools.docs.staging import DOCS, ROOT, broken_links, staged
+from tools.docs.staging import DOCS, ROOT, broken_links, sources, staged
 
 STAGE = ROOT / "build" / "docs"
 SITE = ROOT / "build" / "site"
 LOGO = ROOT / "src" / "rune" / "server" / "static" / "rune.svg"
-EXTERNAL = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*(?:src|href)=["']?(https?://[^"'\s>]+)""")
+EXTERNAL = re.compile(
+    r"""<(?:script|link(?! rel="canonical")|img|iframe)\b[^>]*(?:src|href)=["']?(https?://[^"'\s>]+)"""
+)
+"""What a page loads from another host. A canonical URL is not loaded."""
 
 
 def main() -> int:
@@ -35,6 +39,12 @@ def main() -> int:
     parser.add_argument(
         "--source-url", default="", help="URL of the files of this release, for links out of docs/"
     )
+    parser.add_argument(
+        "--site-url",
+        default="",
+        help="URL of the newest release of the site, to which pages refer as canonical",
+    )
+    parser.add_argument("--issues-url", default="", help="URL of a form for reports, linked from every page")
     given = parser.parse_args()
     texts, others = staged(given.source_url)
     navigation = expand(NAVIGATION, texts)
@@ -42,7 +52,7 @@ def main() -> int:
     if found:
         print("\n".join(found), file=sys.stderr)
         return 1
-    write(texts, others, navigation)
+    write(with_footers(texts, last_changes(sources()), given.issues_url), others, navigation, given.site_url)
     print(f"{sum(place.endswith('.md') for place in texts)} pages in {STAGE.relative_to(ROOT)}")
     return build(given.zensical, texts, navigation) if given.zensical else 0
 
@@ -59,7 +69,9 @@ def misplaced(navigation: list[Entry], texts: Mapping[str, str]) -> Iterator[str
     )
 
 
-def write(texts: Mapping[str, str], others: Mapping[str, Path], navigation: list[Entry]) -> None:
+def write(
+    texts: Mapping[str, str], others: Mapping[str, Path], navigation: list[Entry], site_url: str = ""
+) -> None:
     """Write the pages, the other files, and the configuration of the generator."""
     shutil.rmtree(STAGE, ignore_errors=True)
     for place, text in texts.items():
@@ -72,6 +84,8 @@ def write(texts: Mapping[str, str], others: Mapping[str, Path], navigation: list
         shutil.copyfile(path, target)
     settings = (DOCS / "zensical.toml").read_text(encoding="utf-8")
     lines = f"nav = {_toml(navigation)}"
+    if site_url:
+        lines += f"\nsite_url = {json.dumps(site_url)}"
     (STAGE / "zensical.toml").write_text(settings.replace("# nav: generated", lines), encoding="utf-8")
 
 
