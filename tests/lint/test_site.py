@@ -67,6 +67,14 @@ def test_every_node_type_has_a_page_with_its_parameters(texts: dict[str, str]) -
         assert "it ends as *" in page
 
 
+def test_language_page_names_every_parameter() -> None:
+    lines = (DOCS / "language.md").read_text(encoding="utf-8").splitlines()
+    for each in described(full_registry(())):
+        row = " ".join(line for line in lines if re.match(rf"\| (`\w+`, )*`{each['type']}`", line))
+        names = each["parameters"].get("properties", ())
+        assert [name for name in names if not re.search(rf"\b{name}\b", row)] == [], each["type"]
+
+
 def test_every_command_has_a_page(texts: dict[str, str]) -> None:
     assert [name for name in COMMANDS if f"reference/cli/{name}.md" not in texts] == []
 
