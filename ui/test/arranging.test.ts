@@ -44,7 +44,7 @@ describe("lining up", () => {
   });
 
   it("moves many nodes in one step of undo", () => {
-    const document = new WorkflowDocument(TEXT, { text: TEXT, hash: null, version: null });
+    const document = new WorkflowDocument(TEXT, { text: TEXT, version: null });
     document.act(["fetch_price", "tell"].map((id, at) => ({ do: "move_node" as const, id, position: { x: at, y: at } })), "move 2 nodes");
     expect(document.view.nodes.map((each) => each.position)).toEqual([{ x: 0, y: 0 }, { x: 1, y: 1 }]);
     document.undo();
@@ -54,7 +54,7 @@ describe("lining up", () => {
 
 describe("a view after a change", () => {
   it("keeps the nodes that the change did not touch", () => {
-    const document = new WorkflowDocument(TEXT, { text: TEXT, hash: null, version: null });
+    const document = new WorkflowDocument(TEXT, { text: TEXT, version: null });
     const [first] = document.view.nodes;
     document.act({ do: "set", path: ["nodes", 1, "name"], value: "Tell everybody" }, "rename");
     expect(document.view.nodes[0]).toBe(first);

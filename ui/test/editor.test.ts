@@ -27,7 +27,7 @@ edges:
 `;
 const type = (name: string, more: Partial<NodeType> = {}): NodeType => ({ type: name, aliases: [], outlets: [], trigger: false, summary: "", category: "", parameters: {}, widgets: {}, credential_types: [], ...more }) as unknown as NodeType;
 const types = new Map([type("input", { trigger: true }), type("conditional", { outlets: ["true", "false"] }), type("output"), type("log")].map((each) => [each.type, each]));
-const made = (text = TEXT): WorkflowDocument => new WorkflowDocument(text, { text, hash: null, version: null });
+const made = (text = TEXT): WorkflowDocument => new WorkflowDocument(text, { text, version: null });
 
 describe("the view of a document", () => {
   it("has generated ids, labels and edges of dependencies", () => {

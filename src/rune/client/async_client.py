@@ -706,7 +706,7 @@ class AsyncClient:
     ) -> models.Deployed:
         """Store a definition as a new workflow, or as the next version of an existing one: plain data, or text, which
         is YAML unless `media_type` is `application/json`. The text and the note are kept with the version. With
-        `match`, only if the latest version still has this hash."""
+        `match`, only if the latest version still has this hash, or its newest text this SHA-256."""
         if workflow is None and isinstance(definition, dict) and "id" in definition:
             workflow = str(definition["id"])
         return await self._send(calls.deploy(definition, workflow, match, note, media_type))

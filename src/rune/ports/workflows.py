@@ -20,9 +20,9 @@ LATEST = "latest"
 
 NOTHING, ANYTHING = "", "*"
 Expected: TypeAlias = tuple[str, ...]
-"""Precondition of a change, checked in its transaction: the current tag must be one of these. `NOTHING`: it must not
-exist; `ANYTHING`: it must exist. The tag of a workflow is the hash of its latest version, that of an alias its
-revision."""
+"""Precondition of a change, checked in its transaction: a current tag must be one of these. `NOTHING`: it must not
+exist; `ANYTHING`: it must exist. The tags of a workflow are the tag of the text of its latest version and the hash of
+that version, which leaves out comments, positions and notes; the tag of an alias is its revision."""
 
 Change = Literal["created", "moved", "none"]
 
@@ -60,6 +60,10 @@ class VersionSource(msgspec.Struct, frozen=True):
 
     data: bytes
     media_type: str
+
+    @property
+    def tag(self) -> str:
+        return hashlib.sha256(self.data).hexdigest()
 
 
 class Version(msgspec.Struct, frozen=True):
@@ -131,8 +135,9 @@ class WorkflowStore(Protocol):
         existing version keeps its principal, and its source and note unless new ones are given.
 
         The same transaction moves `latest` and `alias` to it and restores an archived workflow. For `expected`, an
-        archived workflow does not exist. If the latest version already has this content, a repeated deploy succeeds
-        whatever tag it expects; only a deploy that expects `NOTHING` fails with ConcurrentChangeError.
+        archived workflow does not exist. If the latest version already has this content, and this source if one is
+        given, a repeated deploy succeeds whatever tag it expects; only a deploy that expects `NOTHING` fails with
+        ConcurrentChangeError.
         """
 
     async def set_alias(
@@ -226,12 +231,13 @@ def weighted_choice(workflow: str, alias: str, weights: Mapping[int, float], by:
     return None
 
 
-def matches(now: str, expected: Expected | None, *, already: bool) -> bool:
-    """Return whether the current tag `now` meets a precondition. `already`: the change has taken place, as a client
-    that repeats its request finds it."""
-    if expected is None or now in expected or (now != NOTHING and ANYTHING in expected):
+def matches(now: Sequence[str], expected: Expected | None, *, already: bool) -> bool:
+    """Return whether the current tags `now`, none if the object does not exist, meet a precondition. `already`: the
+    change has taken place, as a client that repeats its request finds it."""
+    if expected is None:
         return True
-    return already and repeatable(expected)
+    accepted = (*now, ANYTHING) if now else (NOTHING,)
+    return any(tag in expected for tag in accepted) or (already and repeatable(expected))
 
 
 def repeatable(expected: Expected | None) -> bool:
@@ -270,8 +276,8 @@ def archived_error(workflow: str) -> WorkflowNotFoundError:
     return WorkflowNotFoundError(f"workflow `{workflow}` was removed; a new deploy restores it")
 
 
-def concurrent_change_error(what: str, now: str) -> ConcurrentChangeError:
-    current = "it does not exist" if now == NOTHING else f'it is "{now}"'
+def concurrent_change_error(what: str, now: Sequence[str]) -> ConcurrentChangeError:
+    current = f'it is "{now[0]}"' if now else "it does not exist"
     return ConcurrentChangeError(f"{what} does not match the expected state: {current}")
 
 

@@ -232,6 +232,34 @@ def test_version_keeps_text_principal_and_note(tmp_path: Path) -> None:
     run(tmp_path, work)
 
 
+def test_comments_of_another_author_are_not_overwritten(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        async def put(text: str, tag: str) -> tuple[int, str]:
+            headers = {"Content-Type": "application/yaml", "If-Match": tag}
+            answer = await server.http.put("/api/v1/workflows/hello", content=text, headers=headers)
+            return answer.status_code, answer.headers.get("etag", "")
+
+        made = await server.client.deploy(SOURCE, workflow="hello")
+        first, second = f"# Mine.\n{SOURCE}", f"{SOURCE}# Theirs.\n"
+        read = await server.http.get("/api/v1/workflows/hello")
+        source = await server.http.get("/api/v1/workflows/hello/versions/latest/source")
+        tag = read.headers["etag"]
+        assert source.headers["etag"] == tag
+
+        status, newer = await put(first, tag)
+        assert (status, newer != tag) == (200, True)
+        assert await put(first, tag) == (200, newer)  # a repeated request
+        assert (await put(second, tag))[0] == 409
+        assert await server.client.source("hello") == first.encode()
+        both = f"# Mine.\n{second}"
+        assert (await put(both, newer))[0] == 200
+        assert await server.client.source("hello") == both.encode()
+        assert (await put(SOURCE, f'"{made.hash}"'))[0] == 200  # the content is the same
+        assert (await server.get("/workflows/hello"))["version"] == 1
+
+    run(tmp_path, work)
+
+
 def test_layout_of_definition_places_nodes_and_edges(tmp_path: Path) -> None:
     async def work(server: RunningServer) -> None:
         await server.deploy(ITEMS)

@@ -124,6 +124,19 @@ def test_node_is_moved_by_dragging_and_the_position_makes_no_version(
     watched.check()
 
 
+def write(page: Page, before: str, after: str) -> None:
+    """Replace a piece of the text in the text pane."""
+    page.evaluate(
+        """([before, after]) => {
+          const content = document.querySelector(".edit-code").shadowRoot.querySelector(".cm-content");
+          const view = content.cmTile?.view ?? content.cmView.view;
+          const from = view.state.doc.toString().indexOf(before);
+          view.dispatch({ changes: { from, to: from + before.length, insert: after } });
+        }""",
+        [before, after],
+    )
+
+
 def test_second_author_merges_instead_of_overwriting(browser: Browser, up: UpProcess) -> None:
     deploy(up, COMMENTED.replace("id: watch", "id: shared"))
     url = up.said["url"]
@@ -131,17 +144,6 @@ def test_second_author_merges_instead_of_overwriting(browser: Browser, up: UpPro
     for each in (first, second):
         page = each.open("/workflows/shared/edit?view=text")
         expect(code(page)).to_contain_text("Watches prices.")
-
-    def write(page: Page, before: str, after: str) -> None:
-        page.evaluate(
-            """([before, after]) => {
-              const content = document.querySelector(".edit-code").shadowRoot.querySelector(".cm-content");
-              const view = content.cmTile?.view ?? content.cmView.view;
-              const from = view.state.doc.toString().indexOf(before);
-              view.dispatch({ changes: { from, to: from + before.length, insert: after } });
-            }""",
-            [before, after],
-        )
 
     write(first.page, "# Watches prices.", "# Watches all prices.")
     write(first.page, 'message: "hello', 'message: "good day')
@@ -164,6 +166,39 @@ def test_second_author_merges_instead_of_overwriting(browser: Browser, up: UpPro
     assert "# Watches all prices." in published
     assert "# Starts here." in published
     assert 'message: "good night' in published
+    for each in (first, second):
+        each.check()
+        each.close()
+
+
+def test_comment_published_while_dialog_is_open_is_merged(browser: Browser, up: UpProcess) -> None:
+    deploy(up, COMMENTED.replace("id: watch", "id: raced"))
+    url = up.said["url"]
+    first, second = WatchedPage(browser, url), WatchedPage(browser, url)
+    for each in (first, second):
+        page = each.open("/workflows/raced/edit?view=text")
+        expect(code(page)).to_contain_text("Watches prices.")
+    write(first.page, "# Begins here.", "# Starts here.")
+    first.page.get_by_role("button", name="Publish", exact=True).click()
+    open_dialog = first.page.get_by_role("dialog", name="Publish a version of raced")
+    expect(open_dialog.get_by_label("Note")).to_be_visible()
+
+    write(second.page, "# Watches prices.", "# Watches all prices.")
+    second.page.get_by_role("button", name="Publish", exact=True).click()
+    second.page.get_by_role("dialog").get_by_role("button", name="Publish", exact=True).click()
+    expect(second.page.get_by_text("Published version 1 of raced.")).to_be_visible()
+
+    open_dialog.get_by_role("button", name="Publish", exact=True).click()
+    dialog = first.page.get_by_role("dialog", name="Another author published meanwhile")
+    dialog.get_by_role("button", name="Merge into the draft").click()
+    expect(code(first.page)).to_contain_text("Watches all prices.")
+    first.page.get_by_role("button", name="Publish", exact=True).click()
+    first.page.get_by_role("dialog").get_by_role("button", name="Publish", exact=True).click()
+    expect(first.page.get_by_text("Published version 1 of raced.")).to_be_visible()
+
+    published = source(up, "raced")
+    assert "# Watches all prices." in published
+    assert "# Starts here." in published
     for each in (first, second):
         each.check()
         each.close()

@@ -159,6 +159,65 @@ class WorkflowContract:
             assert source.data == b"one"
 
     @async_test
+    async def test_expected_tag_is_that_of_text_or_of_content(self, tmp_path: Path) -> None:
+        made = definition("a")
+        content = (canonical(made), content_hash(made), "orders")
+        one, two, three = (VersionSource(each, "application/yaml") for each in (b"one", b"two", b"three"))
+        async with self.make_workflows(tmp_path) as (_, workflows):
+            await workflows.deploy(*content, 1, source=one)
+            await workflows.deploy(*content, 2, source=two, expected=(one.tag,))
+            for stale in ((one.tag,), ("0" * 64, one.tag), ()):
+                with pytest.raises(ConcurrentChangeError, match=two.tag):
+                    await workflows.deploy(*content, 3, source=three, expected=stale)
+            assert await workflows.source("orders", 1) == two
+            await workflows.deploy(*content, 4, source=three, expected=("0" * 64, content_hash(made)))
+            assert await workflows.source("orders", 1) == three
+            other = definition("b")
+            with pytest.raises(ConcurrentChangeError):
+                await workflows.deploy(
+                    canonical(other), content_hash(other), "orders", 5, expected=(two.tag,)
+                )
+            await workflows.deploy(canonical(other), content_hash(other), "orders", 5, expected=(three.tag,))
+            with pytest.raises(ConcurrentChangeError, match=content_hash(other)):
+                await workflows.deploy(*content, 6, source=one, expected=(three.tag,))
+
+    @async_test
+    async def test_repeated_deploy_is_in_effect_only_with_same_text(self, tmp_path: Path) -> None:
+        made = definition("a")
+        content = (canonical(made), content_hash(made), "orders")
+        one, two = (VersionSource(each, "application/yaml") for each in (b"one", b"two"))
+        async with self.make_workflows(tmp_path) as (_, workflows):
+            await workflows.deploy(*content, 1)
+            with pytest.raises(ConcurrentChangeError):
+                await workflows.deploy(*content, 2, source=one, expected=(two.tag,))
+            await workflows.deploy(*content, 3, source=one, expected=(content_hash(made),))
+            for repeated in (one, None):
+                again = await workflows.deploy(*content, 4, source=repeated, expected=("0" * 64,))
+                assert (again.number, again.change) == (1, "none")
+            with pytest.raises(ConcurrentChangeError):
+                await workflows.deploy(*content, 5, source=two, expected=("0" * 64,))
+            assert await workflows.source("orders", 1) == one
+
+    @async_test
+    async def test_one_of_concurrent_deploys_that_expect_same_text_succeeds(self, tmp_path: Path) -> None:
+        made = definition("a")
+        content = (canonical(made), content_hash(made), "orders")
+        start = VersionSource(b"start", "application/yaml")
+        texts = [VersionSource(f"text {number}".encode(), "application/yaml") for number in range(DEPLOYERS)]
+        async with self.make_workflows(tmp_path) as (_, workflows):
+            await workflows.deploy(*content, 1, source=start)
+            answers = await asyncio.gather(
+                *(workflows.deploy(*content, 2, source=each, expected=(start.tag,)) for each in texts),
+                return_exceptions=True,
+            )
+            (stored,) = [
+                text for text, answer in zip(texts, answers, strict=True) if isinstance(answer, Version)
+            ]
+            assert await workflows.source("orders", 1) == stored
+            lost = [each for each in answers if isinstance(each, ConcurrentChangeError)]
+            assert len(lost) == DEPLOYERS - 1
+
+    @async_test
     async def test_workflows_have_independent_numbers_and_aliases(self, tmp_path: Path) -> None:
         async with self.make_workflows(tmp_path) as (_, workflows):
             await deploy(workflows, "a", "orders", alias="stable")

@@ -76,7 +76,7 @@ function Publishing({ editor, onDocument }: { editor: Editor; onDocument: (docum
         else onDocument(new WorkflowDocument(base.text, base));
       }}
       onMerged={(text, base) => {
-        const merged = new WorkflowDocument(document.text, base);
+        const merged = new WorkflowDocument(base.text, base, document.saved(maxDraftBytes));
         merged.replace(text, "merge with the published version");
         writeDraft(key, { base, saved: merged.saved(maxDraftBytes), at: Date.now() });
         close();

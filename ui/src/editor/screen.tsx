@@ -23,7 +23,7 @@ import { useViews } from "./state/views";
 type Loaded = { id: string | null; document: WorkflowDocument; restored: boolean };
 
 async function load(id: string | null): Promise<Loaded> {
-  const base: Base | null = id === null ? { text: TEMPLATE, hash: null, version: null } : await readBase(id);
+  const base: Base | null = id === null ? { text: TEMPLATE, version: null } : await readBase(id);
   if (!base) throw Object.assign(new Error(`There is no workflow ${id}.`), { status: 404 });
   const draft = readDraft(id ?? "");
   if (draft && draft.saved.text !== draft.base.text) return { id, document: new WorkflowDocument(draft.base.text, draft.base, draft.saved), restored: !draft.imported };

@@ -45,7 +45,7 @@ async function convert(text: string, format: string, name: string, stubs: boolea
 /** Keeps the document as the draft of a new workflow. */
 function keep(document: Json): boolean {
   const text = `${WRITER.block(document as { [key: string]: Json }, 0)}\n`;
-  return writeDraft("", { base: { text: TEMPLATE, hash: null, version: null }, saved: { text, undo: [], redo: [] }, at: Date.now(), imported: true });
+  return writeDraft("", { base: { text: TEMPLATE, version: null }, saved: { text, undo: [], redo: [] }, at: Date.now(), imported: true });
 }
 
 export function ImportDialog({ onClose }: { onClose: () => void }): JSX.Element {

@@ -12,6 +12,7 @@ from rune.adapters.postgres.database import Database, DatabaseRefusedError, Row,
 from rune.adapters.rows import alias_of, name_in, weights_in
 from rune.ports.workflows import (
     LATEST,
+    NOTHING,
     Alias,
     Change,
     Expected,
@@ -62,7 +63,7 @@ class PostgresWorkflows:
         values = (workflow, hash, definition, name, alias, at, principal, note, *kept)
         row = await self._change("deploy", expected, *values)
         if row["change"] == "changed":
-            raise concurrent_change_error(f"workflow `{workflow}`", row["tag"])
+            raise concurrent_change_error(f"workflow `{workflow}`", _tags(row))
         return await self._changed_version(workflow, row["number"], row["change"])
 
     async def set_alias(
@@ -87,7 +88,7 @@ class PostgresWorkflows:
             case "hidden":
                 raise archived_error(workflow)
             case "changed":
-                raise concurrent_change_error(f"alias `{alias}` of `{workflow}`", row["tag"])
+                raise concurrent_change_error(f"alias `{alias}` of `{workflow}`", _tags(row))
             case change:
                 return await self._changed_version(workflow, row["number"], change)
 
@@ -159,6 +160,11 @@ class PostgresWorkflows:
     async def _changed_version(self, workflow: str, number: int, change: Change) -> Version:
         (row,) = await self._database.fetch(query("versions"), workflow, number, None)
         return msgspec.structs.replace(_version(row), change=change)
+
+
+def _tags(row: Row) -> tuple[str, ...]:
+    """Return the current tag that a failed change has found; none if the object does not exist."""
+    return () if row["tag"] == NOTHING else (row["tag"],)
 
 
 def _version(row: Row) -> Version:

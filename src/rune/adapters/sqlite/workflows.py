@@ -13,7 +13,6 @@ from rune.adapters.rows import alias_of, name_in
 from rune.adapters.sqlite.database import Database, WriteFunction
 from rune.ports.workflows import (
     LATEST,
-    NOTHING,
     Alias,
     Change,
     Expected,
@@ -91,8 +90,9 @@ class SqliteWorkflows:
         name = name_in(definition)
 
         def work(db: sqlite3.Connection) -> Version:
-            now = _latest_hash(db, workflow)
-            if not matches(now, expected, already=now == hash):
+            now = _tags(db, workflow)
+            wanted = {hash} if source is None else {hash, source.tag}
+            if not matches(now, expected, already=wanted.issubset(now)):
                 raise concurrent_change_error(f"workflow `{workflow}`", now)
             db.execute("INSERT OR IGNORE INTO definition VALUES (?, ?)", (hash, definition))
             number, created = _find_or_insert_version(db, workflow, hash, name, at)
@@ -129,7 +129,7 @@ class SqliteWorkflows:
                     raise workflow_not_found(workflow, _versions(db, workflow), each)
             if alias != LATEST and _is_archived(db, workflow):
                 raise archived_error(workflow)
-            now = NOTHING if known is None else str(known.revision)
+            now = () if known is None else (str(known.revision),)
             already = known is not None and (known.number, known.weights) == (number, shares)
             if not matches(now, expected, already=already):
                 raise concurrent_change_error(f"alias `{alias}` of `{workflow}`", now)
@@ -269,14 +269,20 @@ def _alias(db: sqlite3.Connection, workflow: str, name: str) -> Alias | None:
     return alias_of(row) if row else None
 
 
-def _latest_hash(db: sqlite3.Connection, workflow: str) -> str:
-    """Return the hash of the latest version; NOTHING if the workflow is unknown or archived."""
+def _tags(db: sqlite3.Connection, workflow: str) -> tuple[str, ...]:
+    """Return the tags of the latest version, that of its text first; none if the workflow is unknown or archived."""
     row = db.execute(
-        "SELECT v.hash FROM workflow w JOIN alias a ON a.workflow = w.id AND a.name = ?"
-        " JOIN version v ON v.workflow = w.id AND v.number = a.number WHERE w.id = ? AND w.hidden_at IS NULL",
+        "SELECT v.hash, s.data, s.media_type FROM workflow w"
+        " JOIN alias a ON a.workflow = w.id AND a.name = ?"
+        " JOIN version v ON v.workflow = w.id AND v.number = a.number"
+        " LEFT JOIN version_source s ON s.workflow = v.workflow AND s.number = v.number"
+        " WHERE w.id = ? AND w.hidden_at IS NULL",
         (LATEST, workflow),
     ).fetchone()
-    return row[0] if row else NOTHING
+    if row is None:
+        return ()
+    hash, data, media_type = row
+    return (hash,) if data is None else (VersionSource(data, media_type).tag, hash)
 
 
 def _record_deploy(db: sqlite3.Connection, workflow: str, at: int) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from typing import Annotated, Any
 
 import msgspec
@@ -27,6 +26,7 @@ from rune.ports.workflows import (
     ConcurrentChangeError,
     Expected,
     Version,
+    VersionSource,
     choose,
     version_source,
     workflow_not_found,
@@ -195,8 +195,8 @@ async def create_workflow(
 ) -> Response:
     """The document contains the id. Its text is kept with the version. An archived workflow with this id is
     restored."""
-    version = await _deploy(server, caller, document, (NOTHING,), query.note)
-    headers = {"Location": f"{PREFIX}/workflows/{version.workflow}", "ETag": etag(version.hash)}
+    version, tag = await _deploy(server, caller, document, (NOTHING,), query.note)
+    headers = {"Location": f"{PREFIX}/workflows/{version.workflow}", "ETag": tag}
     return Reply(deployed(version, list(document.problems)), 201, headers)
 
 
@@ -218,15 +218,14 @@ async def update_workflow(
     if_none_match: IfNoneMatch = None,
 ) -> Response:
     """Versions are immutable: creates the next one, or returns an existing one with the same content, and points
-    `latest` at it. `position` and `notes` are not part of the content; the newest text is kept with the version."""
+    `latest` at it. `position` and `notes` are not part of the content; the newest text is kept with the version.
+    `If-Match` with the `ETag` fails if the text has changed; with the `hash` of the version if its content has."""
     named = definition_in(document).id
     if named != workflow:
         raise ApiError(f"the document has the id `{named}`, not `{workflow}`", code="OTHER_WORKFLOW")
-    version = await _deploy(server, caller, document, expected(if_match, if_none_match), query.note)
+    version, tag = await _deploy(server, caller, document, expected(if_match, if_none_match), query.note)
     first = version.number == 1 and version.change == "created"
-    return Reply(
-        deployed(version, list(document.problems)), 201 if first else 200, {"ETag": etag(version.hash)}
-    )
+    return Reply(deployed(version, list(document.problems)), 201 if first else 200, {"ETag": tag})
 
 
 async def _deploy(
@@ -235,14 +234,16 @@ async def _deploy(
     document: ValidationResult,
     expecting: Expected | None,
     note: str,
-) -> Version:
+) -> tuple[Version, str]:
+    """Store the version and return it with its entity tag."""
     definition = definition_in(document)
     check_sees(caller, definition.id)
     source = None if document.source is None else version_source(document.source)
     try:
-        return await server.services.workflows.deploy(
+        version = await server.services.workflows.deploy(
             canonical(definition), expected=expecting, source=source, note=note
         )
+        return version, _tag(version, source)
     except ConcurrentChangeError:
         if expecting != (NOTHING,):
             raise
@@ -437,7 +438,7 @@ async def get_source(
     source = await server.reader.workflows.source(workflow, found.number)
     if source is None:
         raise SourceNotFoundError(f"version {found.number} of `{workflow}` was stored without its text")
-    tag = etag(hashlib.sha256(source.data).hexdigest())
+    tag = _tag(found, source)
     if tag in tags(if_none_match):
         return not_changed(tag)
     headers = {"ETag": tag, "X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache"}
@@ -448,10 +449,16 @@ async def _version(
     server: ServerContext, workflow: str, which: str | None, if_none_match: str | None
 ) -> Response:
     version = await server.reader.workflows.find(workflow, which)
-    tag = etag(version.hash)
+    tag = _tag(version, await server.reader.workflows.source(workflow, version.number))
     if tag in tags(if_none_match):
         return not_changed(tag)
     return Reply(workflow_detail(version, await definition_of(server, version.hash)), headers={"ETag": tag})
+
+
+def _tag(version: Version, source: VersionSource | None) -> str:
+    """Return the entity tag of a version: that of its newest text, since texts with the same content share a version;
+    its hash if it has no text."""
+    return etag(version.hash if source is None else source.tag)
 
 
 async def definition_of(server: ServerContext, hash: str) -> dict[str, Any]:

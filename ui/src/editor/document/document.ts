@@ -10,7 +10,8 @@ export type ViewNode = { index: number; id: string; type: string; name: string; 
 export type ViewEdge = { id: string; src: string; dst: string; label: string; isError: boolean; path: Path };
 export type View = { id: string; name: string; nodes: ViewNode[]; edges: ViewEdge[]; value: { [key: string]: Json } };
 
-export type Base = { text: string; hash: string | null; version: number | null };
+/** The text that a draft began from; `version` is null if it was never published. */
+export type Base = { text: string; version: number | null };
 
 const text = (value: Json | undefined): string => (typeof value === "string" ? value : "");
 

@@ -9,8 +9,11 @@ import { lineDiff } from "../../text/line_diff";
 import type { Base, WorkflowDocument } from "../document/document";
 import { merged, textOf, type Choice, type Piece } from "./merge";
 
-/** The newest text of a workflow with the hash that changes are compared with; null if there is no such workflow. */
-export async function readBase(workflow: string): Promise<Base | null> {
+/** The newest text of a workflow with its entity tag, which the next publication expects. */
+type Published = Base & { tag: string };
+
+/** Null if there is no such workflow. */
+export async function readBase(workflow: string): Promise<Published | null> {
   let detail;
   try {
     detail = await read(api.GET("/api/v1/workflows/{workflow}", { params: { path: { workflow } } }));
@@ -21,16 +24,22 @@ export async function readBase(workflow: string): Promise<Base | null> {
   const source = await fetch(`/api/v1/workflows/${encodeURIComponent(workflow)}/versions/${detail.version}/source`);
   // A version that was stored without its text is shown as JSON.
   const text = source.ok ? await source.text() : `${JSON.stringify(detail.definition, null, 2)}\n`;
-  return { text, hash: detail.hash, version: detail.version };
+  // A proxy that compresses marks the tag as weak; the text is the same.
+  const tag = source.ok ? source.headers.get("ETag")?.replace(/^W\//, "") : undefined;
+  return { text, tag: tag ?? `"${detail.hash}"`, version: detail.version };
 }
 
-async function put(document: WorkflowDocument, workflow: string | null, match: string | null, note: string): Promise<{ version: number; workflow_id: string; change: string }> {
+type Answer = { version: number; workflow_id: string };
+
+/** Stores the text if the newest published one is still that of `tag`; null: if there is no such workflow. */
+async function put(document: WorkflowDocument, workflow: string | null, tag: string | null, note: string): Promise<Answer> {
   const headers: Record<string, string> = { "Content-Type": document.format === "json" ? "application/json" : "application/yaml" };
-  if (match !== null) headers["If-Match"] = `"${match}"`;
+  if (tag === null) headers["If-None-Match"] = "*";
+  else headers["If-Match"] = tag;
   const query = note ? `?note=${encodeURIComponent(note)}` : "";
   const path = workflow === null ? `/api/v1/workflows${query}` : `/api/v1/workflows/${encodeURIComponent(workflow)}${query}`;
   const response = await fetch(path, { method: workflow === null ? "POST" : "PUT", headers, body: document.text });
-  const body = (await response.json().catch(() => ({}))) as { detail?: string; code?: string; problems?: []; version: number; workflow_id: string; change: string };
+  const body = (await response.json().catch(() => ({}))) as Answer & { detail?: string; code?: string; problems?: [] };
   if (!response.ok) throw new ApiError(body.detail ?? `The server answered ${response.status}.`, response.status, body.code ?? "", body.problems);
   return body;
 }
@@ -48,7 +57,7 @@ export function PublishDialog({ document, workflow, errors, onPublished, onMerge
   const [note, setNote] = useState("");
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<Error | null>(null);
-  const [newest, setNewest] = useState<Base | null | "loading">(workflow === null ? null : "loading");
+  const [newest, setNewest] = useState<Published | null | "loading">(workflow === null ? null : "loading");
   useEffect(() => {
     if (workflow === null) return;
     readBase(workflow).then(setNewest, setError);
@@ -61,19 +70,22 @@ export function PublishDialog({ document, workflow, errors, onPublished, onMerge
     );
   }
   if (newest && newest.text !== document.base.text) return <MergeDialog document={document} theirs={newest} onMerged={onMerged} onClose={onClose} />;
+  /** Another author was faster: their text is merged, if it is another one. */
+  const readAgain = (workflow: string, problem: Error): void => {
+    readBase(workflow).then((found) => {
+      setNewest(found);
+      if (found?.text === document.base.text) setError(problem);
+    }, setError);
+  };
   const publish = (): void => {
     setBusy(true);
     setError(null);
     const text = document.text;
-    put(document, workflow, document.base.hash, note).then(
-      async (answer) => {
-        const base = await readBase(answer.workflow_id);
-        onPublished(answer.workflow_id, answer.version, base ?? { text, hash: null, version: answer.version });
-      },
+    put(document, workflow, newest?.tag ?? null, note).then(
+      ({ workflow_id, version }) => onPublished(workflow_id, version, { text, version }),
       (problem: Error) => {
         setBusy(false);
-        if (problem instanceof ApiError && problem.status === 409 && workflow !== null) readBase(workflow).then(setNewest, setError);
-        else if (problem instanceof ApiError && problem.status === 412 && workflow !== null) readBase(workflow).then(setNewest, setError);
+        if (problem instanceof ApiError && problem.status === 409 && workflow !== null) readAgain(workflow, problem);
         else setError(problem);
       },
     );
@@ -122,7 +134,7 @@ function MergeDialog({ document, theirs, onMerged, onClose }: { document: Workfl
   return (
     <Dialog
       title="Another author published meanwhile"
-      lead={`Version ${theirs.version} is newer than the version that this draft began from. ${conflicts.length === 0 ? "The changes touch different lines and fit together." : `${plural(conflicts.length, "place")} changed on both sides; choose for each.`}`}
+      lead={`The text of version ${theirs.version} is newer than the text that this draft began from. ${conflicts.length === 0 ? "The changes touch different lines and fit together." : `${plural(conflicts.length, "place")} changed on both sides; choose for each.`}`}
       wide
       onClose={onClose}
       onSubmit={() => open === 0 && onMerged(result, theirs)}
