@@ -8,6 +8,8 @@ import { fixOf } from "../src/editor/document/fixes";
 import { merged, textOf } from "../src/editor/publish/merge";
 import { lineDiff, sides } from "../src/text/line_diff";
 import { adding, connecting, freeId, ordered, outletsOf, refusal, removingEdge, type NodeType } from "../src/editor/document/rules";
+import { draftOf } from "../src/editor/expressions/expression";
+import { shapeOf } from "../src/editor/forms/past_runs";
 import { suggestions } from "../src/editor/expressions/suggest";
 import { decode } from "../src/text/document";
 
@@ -52,6 +54,29 @@ describe("the view of a document", () => {
     expect(document.view.edges.at(-1)).toMatchObject({ src: "check", dst: "note", label: "false" });
     expect(document.undo()).toBe("add note");
     expect(document.text).toBe(TEXT);
+  });
+});
+
+describe("the place of an expression in a draft", () => {
+  it("has the former ids of renamed nodes and the nodes that the text mentions", () => {
+    const document = made();
+    document.act({ do: "rename_node", id: "start", to: "begin" }, "rename start to begin");
+    document.act({ do: "rename_node", id: "begin", to: "first" }, "rename begin to first");
+    expect([...document.renamed]).toEqual([["first", "start"]]);
+    const place = { after: ["check"], renamed: document.renamed, document: document.view.value };
+    expect(draftOf("{{ $check }} {{ $first.rows }} {{ $nothing }}", false, place)).toEqual({ after: ["check"], names: { check: "check", first: "start" } });
+    document.undo();
+    document.undo();
+    expect(document.renamed.size).toBe(0);
+    document.redo();
+    expect([...document.renamed]).toEqual([["begin", "start"]]);
+  });
+
+  it("knows the keys of outputs from a part of them", () => {
+    const part = { type: "object", entries: [{ key: "rows", type: "array", entries: [{ key: 0, type: "object", entries: [{ key: "name", type: "string" }] }, { key: 1, type: "number" }] }, { key: "deep", type: "object", entries: null }] };
+    expect(shapeOf(part)).toEqual({ rows: [{ name: "" }], deep: {} });
+    const known = { mentions: [], outputs: new Map([["list", shapeOf(part)]]) };
+    expect(suggestions("$list.rows[7].", 14, known, true)?.options.map((each) => each.label)).toEqual(["name"]);
   });
 });
 

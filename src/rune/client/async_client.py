@@ -829,9 +829,11 @@ class AsyncClient:
         *,
         lineage: str = "",
         mode: Literal["expression", "template"] = "template",
+        draft: dict[str, Any] | None = None,
     ) -> models.Preview:
-        """Evaluate an expression as a parameter of a node of an execution would be."""
-        return await self._send(calls.preview(execution, node, text, lineage, mode))
+        """Evaluate an expression as a parameter of a node of an execution would be. `draft` describes a node that the
+        execution does not have: `after` lists the nodes before it, `names` maps mentioned nodes to their former ids."""
+        return await self._send(calls.preview(execution, node, text, lineage, mode, draft))
 
     async def dead_letters(
         self, *, after: str | None = None, page: int = 200

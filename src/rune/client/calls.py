@@ -474,8 +474,17 @@ def layout(hash: str, direction: str, width: int, height: int) -> Call[models.La
     )
 
 
-def preview(execution: str, node: str, text: str, lineage: str, mode: str) -> Call[models.Preview]:
-    body = {"execution": execution, "node": node, "text": text, "lineage": lineage, "mode": mode}
+def preview(
+    execution: str, node: str, text: str, lineage: str, mode: str, draft: dict[str, Any] | None
+) -> Call[models.Preview]:
+    body = {
+        "execution": execution,
+        "node": node,
+        "text": text,
+        "lineage": lineage,
+        "mode": mode,
+        **_present(draft=draft),
+    }
     return _post("/expressions/preview", models.Preview, body)
 
 

@@ -800,9 +800,11 @@ class Client:
         *,
         lineage: str = "",
         mode: Literal["expression", "template"] = "template",
+        draft: dict[str, Any] | None = None,
     ) -> models.Preview:
-        """Evaluate an expression as a parameter of a node of an execution would be."""
-        return self._send(calls.preview(execution, node, text, lineage, mode))
+        """Evaluate an expression as a parameter of a node of an execution would be. `draft` describes a node that the
+        execution does not have: `after` lists the nodes before it, `names` maps mentioned nodes to their former ids."""
+        return self._send(calls.preview(execution, node, text, lineage, mode, draft))
 
     def dead_letters(self, *, after: str | None = None, page: int = 200) -> Iterator[models.DeadLetter]:
         """Yield the dead letters, newest first. `after` is the id of the dead letter to continue after."""

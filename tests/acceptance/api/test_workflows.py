@@ -391,6 +391,61 @@ def test_preview_evaluates_expression_on_execution(tmp_path: Path) -> None:
     run(tmp_path, work)
 
 
+def test_preview_evaluates_expression_of_node_of_draft(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        await server.deploy(ITEMS)
+        items = await server.ended("items", {"items": [10, 20, 30]})
+
+        async def value(
+            node: str, text: str, after: list[str], lineage: str = "", **names: str
+        ) -> tuple[str | None, list[str]]:
+            draft = {"after": after, "names": names}
+            found = await server.client.preview(items, node, text, lineage=lineage, draft=draft)
+            return found.text, [each.code for each in found.problems]
+
+        assert await value("new", "{{ $all | len }} of {{ len($trigger.items) }}", ["all"]) == (
+            '"3 of 3"',
+            [],
+        )
+        assert await value("new", "{{ len($json) }}", ["all"]) == ("3", [])
+        assert await value("new", "{{ $json.items[1] }}", ["in"]) == ("20", [])
+        # in a split: the item, a node of the same item, and what the split hands over
+        assert await value("new", "{{ $item + $twice.v + $index }}", ["twice"], "s:2") == ("92", [])
+        assert await value("new", "{{ $json }}", ["s"], "s:1") == ("20", [])
+        both = '{"twice":{"v":40},"odd":20}'
+        assert await value("new", "{{ $json }}", ["twice", "odd"], "s:1") == (both, [])
+        # renamed nodes, also the node itself and the split
+        renamed = {"double": "twice", "each": "s"}
+        assert await value("new", "{{ $double.v }}", ["double"], "each:1", **renamed) == ("40", [])
+        assert await value("double", "{{ $json }}", ["odd"], "s:1", double="twice") == ("20", [])
+        # a node of the execution that was moved out of its split
+        assert await value("twice", "{{ len($json) }}", ["all"]) == ("3", [])
+        # what did not run: a node of the draft, the items from outside, a node of another outlet
+        assert await value("new", "{{ $newer }}", ["newer"], newer="newer") == (None, ["EXPRESSION_ERROR"])
+        assert await value("new", "{{ $json }}", ["newer"]) == (None, ["EXPRESSION_ERROR"])
+        assert await value("new", "{{ $twice }}", ["all"]) == (None, ["EXPRESSION_ERROR"])
+        assert await value("new", "{{ $bad ?? 'none' }}", ["twice"], "s:0") == ('"none"', [])
+        assert await value("new", "{{ $strange }}", ["in"]) == (None, ["BAD_EXPRESSION"])
+        for lineage in ("s:3", "s:99999999999", "in:0", "s:0/s:0", "odd:1", "new:0"):
+            with pytest.raises(ApiError, match="no item"):
+                await value("new", "{{ $item }}", ["s"], lineage)
+        with pytest.raises(ApiError, match="no item"):
+            await server.client.preview(items, "twice", "$item", lineage="s:3")
+
+    run(tmp_path, work)
+
+
+def test_preview_of_draft_sees_error_of_failed_node(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        await server.deploy(ITEMS)
+        items = await server.ended("items", {"items": [1]})
+        draft = {"after": ["bad"], "names": {}}
+        found = await server.client.preview(items, "new", "{{ $error.message }}", lineage="s:0", draft=draft)
+        assert found.text == '"odd"'
+
+    run(tmp_path, work)
+
+
 def test_validate_returns_plan_and_layout_of_invalid_document(tmp_path: Path) -> None:
     async def work(server: RunningServer) -> None:
         plain = await server.client.check(ITEMS)

@@ -55,13 +55,6 @@ export function EditorScreen({ id }: { id: string | null }): JSX.Element {
   return <EditorOf key={`${id}#${stamp}`} id={id} document={loaded.document} restored={loaded.restored} onDiscard={discard} onDocument={(document) => setLoaded({ id, document, restored: false })} />;
 }
 
-/** The node whose text holds a position. */
-function nodeAtOffset({ document, view }: Editor, offset: number): string | undefined {
-  const nodes = document.source?.root.entries.find((each) => each.key === "nodes")?.part.entries ?? [];
-  const entry = nodes.find((each) => each.start <= offset && offset <= each.part.end);
-  return entry && view.nodes.find((each) => each.index === entry.key)?.id;
-}
-
 type EditorProps = { id: string | null; document: WorkflowDocument; restored: boolean; onDiscard: () => void; onDocument: (document: WorkflowDocument) => void };
 
 function EditorOf({ id, document, restored, onDiscard, onDocument }: EditorProps): JSX.Element {
@@ -103,7 +96,7 @@ function EditorOf({ id, document, restored, onDiscard, onDocument }: EditorProps
     setReveal({ at: start, stamp: Date.now() });
   };
   const onCursor = (offset: number): void => {
-    const found = nodeAtOffset(editor, offset);
+    const found = document.nodeAt(offset);
     if (found !== undefined && !(chosen?.kind === "node" && chosen.id === found)) choose({ kind: "node", id: found });
   };
   return (

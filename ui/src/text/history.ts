@@ -1,7 +1,8 @@
 /** One stack of text edits for all views of a document: undo gives back the same characters. */
 import { applyEdits, type TextEdit } from "./tree";
 
-export type Step = { edits: TextEdit[]; inverse: TextEdit[]; label: string; gesture: string | null };
+/** `renamed`: a node that the step renamed, from one id to another. */
+export type Step = { edits: TextEdit[]; inverse: TextEdit[]; label: string; gesture: string | null; renamed?: [string, string] };
 export type Saved = { text: string; undo: Step[]; redo: Step[] };
 
 export const MAX_STEPS = 1_000;
@@ -58,8 +59,20 @@ export class History {
     return this.redos.at(-1)?.label ?? "";
   }
 
+  /** The nodes that the steps have renamed: their first ids by their present ones. */
+  get renamed(): ReadonlyMap<string, string> {
+    const found = new Map<string, string>();
+    for (const { renamed } of this.undos) {
+      if (!renamed) continue;
+      const [from, to] = renamed;
+      found.set(to, found.get(from) ?? from);
+      found.delete(from);
+    }
+    return found;
+  }
+
   /** Applies edits as one step. Steps of the same gesture, such as typing in one field, are undone together. */
-  apply(edits: readonly TextEdit[], label: string, gesture: string | null = null): void {
+  apply(edits: readonly TextEdit[], label: string, gesture: string | null = null, renamed?: [string, string]): void {
     if (edits.length === 0) return;
     const last = this.undos.at(-1);
     const after = applyEdits(this.text, edits);
@@ -68,7 +81,7 @@ export class History {
       const joined = differenceOf(before, after);
       this.undos[this.undos.length - 1] = { edits: joined, inverse: inverseOf(before, joined), label, gesture };
     } else {
-      this.undos.push({ edits: [...edits], inverse: inverseOf(this.text, edits), label, gesture });
+      this.undos.push({ edits: [...edits], inverse: inverseOf(this.text, edits), label, gesture, ...(renamed && { renamed }) });
       if (this.undos.length > MAX_STEPS) this.undos.shift();
     }
     this.redos = [];

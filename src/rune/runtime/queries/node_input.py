@@ -6,7 +6,7 @@ An expression is evaluated with the limits of the engine: in a thread with a lim
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Literal
@@ -26,9 +26,10 @@ from rune.core.execution.fact import (
 )
 from rune.core.execution.fold import fold
 from rune.core.execution.outcome import Error
+from rune.core.execution.scope import ExpressionScope, failure_value
 from rune.core.execution.state import Lookup, joined_payload
 from rune.core.execution.step import routes
-from rune.core.execution.token import START, Arrived, Path, Ref, Token, token_name
+from rune.core.execution.token import START, Arrived, Path, Ref, Token, parse_path, token_name
 from rune.core.expr import (
     ExpressionError,
     ExpressionSyntaxError,
@@ -39,6 +40,7 @@ from rune.core.expr import (
     compile_template,
 )
 from rune.core.expr.budget import METER
+from rune.core.expr.names import ROOTS, Names
 from rune.core.plan.compiler import names_of
 from rune.core.plan.model import Plan
 from rune.core.plan.parameters import Element, Rules
@@ -179,12 +181,67 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...] = ()
 
 
+class DraftPlace(msgspec.Struct, frozen=True):
+    """A node as a draft has it: the nodes before it, and the nodes that are mentioned, both by their ids in the draft.
+    `names` has the ids that mentioned nodes have in the execution."""
+
+    after: tuple[str, ...] = ()
+    names: Mapping[str, str] = {}
+
+    def index(self, plan: Plan) -> dict[str, int]:
+        """Return the nodes of the execution by their ids in the draft, and by their own."""
+        renamed = {new: plan.index[old] for new, old in self.names.items() if old in plan.index}
+        return {**plan.index, **renamed}
+
+
+class PreviewPlace(msgspec.Struct, frozen=True):
+    """Where an expression stands: at a node of the execution, or at one of a draft, in one lineage."""
+
+    node: int
+    path: Path
+    draft: DraftPlace | None = None
+
+
+class ItemNotFoundError(RuneError):
+    """An execution has no such item, or the node does not run for it."""
+
+    code = "BAD_ITEM"
+
+
+def preview_place(plan: Plan, node: str, lineage: str, draft: DraftPlace | None) -> PreviewPlace | None:
+    """Return the place of a node in a lineage; None if the execution has no such node and no draft tells where it is.
+    A node that has the same place in the draft and in the execution is that of the execution."""
+    index = plan.index if draft is None else draft.index(plan)
+    path = parse_path(lineage, index) if lineage.strip("/") else ()
+    if path is None or not _is_lineage(plan, path):
+        raise ItemNotFoundError(f"the execution has no items like `{lineage}`")
+    found = index.get(node)
+    if draft is None:
+        if found is not None and plan.scopes.enclosing(found) != path[::2]:
+            raise ItemNotFoundError(f"`{lineage}` is no lineage of `{node}`")
+        return None if found is None else PreviewPlace(found, path)
+    if found is not None and plan.scopes.enclosing(found) == path[::2]:
+        sources = {plan.src[edge] for edge in plan.nodes[found].in_edges}
+        if sources == {index.get(each) for each in draft.after}:
+            return PreviewPlace(found, path, DraftPlace(names=draft.names))
+    return PreviewPlace(-1, path, draft)
+
+
+def _is_lineage(plan: Plan, path: Path) -> bool:
+    """Return whether a path names items of splits that enclose each other."""
+    splits = path[::2]
+    if not splits:
+        return True
+    last = splits[-1]
+    return plan.nodes[last].fans_out and (*plan.scopes.enclosing(last), last) == splits
+
+
 async def preview(
-    data: ExecutionData, evaluator: Evaluator, text: str, mode: Mode, node: int, path: Path, now: int
+    data: ExecutionData, evaluator: Evaluator, text: str, mode: Mode, place: PreviewPlace, now: int
 ) -> Preview:
     """Evaluate a text as a parameter of a node in one lineage."""
     try:
-        names = names_of(data.plan.definition)
+        names = _names(data.plan, place.draft)
         compiled: Any = (
             compile_expression(text, names) if mode == "expression" else compile_template(text, names)
         )
@@ -197,7 +254,7 @@ async def preview(
         while True:
             try:
                 return await evaluator.in_thread(
-                    partial(_evaluate, compiled, data.plan, reader, node, path, now / 1000)
+                    partial(_evaluate, compiled, data.plan, reader, place, now / 1000)
                 )
             except ValueNotLoaded as missing:
                 await data.load(missing.what, reader)
@@ -211,15 +268,100 @@ def _syntax(error: ExpressionSyntaxError) -> Problem:
     return Problem("text", codes.BAD_EXPRESSION, error.problem, error.hint, line=1, column=error.offset + 1)
 
 
+def _names(plan: Plan, draft: DraftPlace | None) -> Names:
+    known = names_of(plan.definition)
+    if draft is None:
+        return known
+    titles = {title: id for title, id in known.titles.items() if title not in draft.names}
+    return Names(known.nodes | draft.names.keys(), titles)
+
+
 def _evaluate(
-    compiled: Any, plan: Plan, reader: ValueReader, node: int, path: Path, now: float, meter: Meter
+    compiled: Any, plan: Plan, reader: ValueReader, place: PreviewPlace, now: float, meter: Meter
 ) -> Preview:
-    scope = reader.scope(entering_token(plan, node, path, reader.result), now, "preview")
+    _check_items(plan, place.path, reader.result)
+    scope = _scope(plan, reader, place, now)
     scope[METER] = meter
     value = compiled.evaluate(scope) if hasattr(compiled, "evaluate") else compiled.resolve(scope)
     encoded = encode_value(value)
     shown = encoded[:MAX_PREVIEW_BYTES].decode("utf-8", "ignore")
     return Preview(text=shown, kind=_KINDS.get(type(value), "null"), size=len(encoded))
+
+
+def _check_items(plan: Plan, path: Path, results: Lookup) -> None:
+    for end in range(2, len(path) + 1, 2):
+        split, item = path[end - 2 : end]
+        result = results(split, path[: end - 2])
+        if result is None or item >= (result.items or 0):
+            raise ItemNotFoundError(f"the execution has no item {item} of `{plan.ids[split]}`")
+
+
+def _scope(plan: Plan, reader: ValueReader, place: PreviewPlace, now: float) -> ExpressionScope:
+    if place.draft is None:
+        return reader.scope(entering_token(plan, place.node, place.path, reader.result), now, "preview")
+    if place.node < 0:
+        return _DraftScope(reader, plan, Token(-1, place.path), now, place.draft)
+    token = entering_token(plan, place.node, place.path, reader.result)
+    return _RenamedScope(reader, plan, token, now, place.draft)
+
+
+class _RenamedScope(ExpressionScope):
+    """The scope of a node whose draft has other ids for some nodes."""
+
+    __slots__ = ("_draft",)
+
+    def __init__(self, values: ValueReader, plan: Plan, token: Token, now: float, draft: DraftPlace) -> None:
+        super().__init__(values, plan, token, now, "preview")
+        self._draft = draft
+
+    def _find(self, root: str) -> Any:
+        id = root.removeprefix("$")
+        return super()._find(root if id in ROOTS else f"${self._draft.names.get(id, id)}")
+
+
+class _DraftScope(_RenamedScope):
+    """The scope of a node that the execution does not have, or has elsewhere. It sees every node that ran in the
+    lineage or around it, and `$json` and `$error` are what the nodes before it returned."""
+
+    __slots__ = ()
+
+    def _is_visible(self, root: str) -> bool:
+        return True
+
+    def _find(self, root: str) -> Any:
+        if root not in ("$json", "$error"):
+            return super()._find(root)
+        index = self._draft.index(self._plan)
+        before = {each: index[each] for each in self._draft.after if each in index}
+        if root == "$error":
+            return self._error(before.values())
+        left = {
+            each: _left(self._plan, at, self._token.path, self._values.result) for each, at in before.items()
+        }
+        found = {each: self._values.value(ref) for each, ref in left.items() if ref is not None}
+        if not found:
+            raise KeyError(root)
+        return next(iter(found.values())) if len(found) == 1 else found
+
+    def _error(self, before: Iterable[int]) -> Any:
+        for node in before:
+            result = self._values.result(node, self._token.path[: 2 * self._plan.nodes[node].depth])
+            if result is not None and result.status == "failed":
+                return failure_value(result)["error"]
+        raise KeyError("$error")
+
+
+def _left(plan: Plan, node: int, path: Path, results: Lookup) -> Ref | None:
+    """Return what left a node towards a lineage; None if nothing did."""
+    source = plan.nodes[node]
+    around = path[: 2 * source.depth]
+    if node in plan.triggers:
+        return START
+    if source.fans_out:
+        into = path[: 2 * source.depth + 2]
+        return Ref("item", node, into) if into[2 * source.depth :][:1] == (node,) else None
+    result = results(node, around)
+    return None if result is None or result.status not in ("ok", "failed") else routes(source, result).payload
 
 
 def entering_token(plan: Plan, index: int, path: Path, results: Lookup) -> Token:

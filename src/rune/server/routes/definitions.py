@@ -12,13 +12,12 @@ from starlette.responses import Response
 
 from rune.core.definition.model import Definition
 from rune.core.definition.problems import Problem
-from rune.core.execution.token import parse_path
 from rune.core.node_type import Catalogue
 from rune.documents.draw.drawing import Drawing, draw_stored
 from rune.documents.draw.layout import Direction, Layout, Point, Style, lay_out, port_offsets, port_position
 from rune.errors import RuneError
 from rune.runtime.plan_cache import DefinitionNotFoundError
-from rune.runtime.queries.node_input import MAX_PREVIEW_BYTES, Mode, preview
+from rune.runtime.queries.node_input import MAX_PREVIEW_BYTES, DraftPlace, Mode, preview, preview_place
 from rune.runtime.values import ExecutionNotFoundError
 from rune.server.access.auth import requires
 from rune.server.context import ServerContext
@@ -214,6 +213,21 @@ def _rounded(value: float) -> float:
     return round(value, 1)
 
 
+class DraftBody(JsonBody):
+    """A node as a draft has it."""
+
+    after: Annotated[
+        list[Id], Field(max_length=1_000, description="The nodes before it, by their ids in the draft.")
+    ]
+    names: Annotated[
+        dict[Id, Id],
+        Field(
+            max_length=1_000,
+            description="The nodes that the text mentions, by their ids in the draft, with their ids in the execution.",
+        ),
+    ]
+
+
 class PreviewBody(JsonBody):
     """An expression and the place where it is evaluated."""
 
@@ -222,6 +236,7 @@ class PreviewBody(JsonBody):
     execution: Id
     node: Id
     lineage: Annotated[str, Field(max_length=400, description="An item such as `users:5/orders:2`.")] = ""
+    draft: DraftBody | None = None
 
 
 class PreviewView(View, frozen=True, kw_only=True):
@@ -254,20 +269,18 @@ async def preview_expression(
     caller: Caller,
 ) -> Response:
     """As a parameter of the node in that lineage, with the limits of the engine. `mode` is `expression` if the whole
-    text is one, without braces."""
+    text is one, without braces. With `draft`, the node may be one that the execution does not have, or has elsewhere:
+    the text sees every node that ran in the lineage or around it."""
     accepted = await server.reader.accepted(body.execution)
     if not caller.sees(accepted.workflow):
         raise ExecutionNotFoundError(f"no execution has the id {body.execution}")
     engine = server.engine
     data = await engine.data_cache.get(accepted.id)
-    plan = data.plan
-    if body.node not in plan.index:
+    draft = None if body.draft is None else DraftPlace(tuple(body.draft.after), body.draft.names)
+    place = preview_place(data.plan, body.node, body.lineage, draft)
+    if place is None:
         raise ApiError(f"the workflow has no node `{body.node}`", code="UNKNOWN_NODE")
-    node = plan.nodes[plan.index[body.node]]
-    path = parse_path(body.lineage, plan.index) if body.lineage.strip("/") else ()
-    if path is None or len(path) != 2 * node.depth:
-        raise ApiError(f"`{body.lineage}` is no lineage of `{body.node}`", code="BAD_ITEM")
-    found = await preview(data, engine.evaluator, body.text, body.mode, node.index, path, server.clock.now())
+    found = await preview(data, engine.evaluator, body.text, body.mode, place, server.clock.now())
     return Reply(
         PreviewView(
             text=found.text,

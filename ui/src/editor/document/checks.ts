@@ -15,12 +15,14 @@ export type Checked = {
   problems: PlacedProblem[];
   outlets: ReadonlyMap<string, readonly string[]>;
   mentions: ReadonlyMap<string, readonly string[]>;
+  /** The innermost split around each node that runs for its items. */
+  splits: ReadonlyMap<string, string>;
   picture: Picture | null;
 };
 /** A problem with its place in the text and the node it belongs to. */
 export type PlacedProblem = { problem: Problem; node: string | null; start: number | null; end: number | null };
 
-export const UNCHECKED: Checked = { revision: -1, valid: true, hash: null, problems: [], outlets: new Map(), mentions: new Map(), picture: null };
+export const UNCHECKED: Checked = { revision: -1, valid: true, hash: null, problems: [], outlets: new Map(), mentions: new Map(), splits: new Map(), picture: null };
 
 const DELAY_MS = 300;
 // The server reads JSON a hundred times faster than YAML; problems are found by their paths then, not by lines.
@@ -94,6 +96,7 @@ async function check(document: WorkflowDocument, signal: AbortSignal): Promise<C
     problems: answer.problems.map((each) => placed(document, each)),
     outlets: new Map(plan.map(([id, each]) => [id, each.outlets])),
     mentions: new Map(plan.map(([id, each]) => [id, each.mentions])),
+    splits: new Map(plan.flatMap(([id, each]) => (each.split === null ? [] : [[id, each.split] as const]))),
     picture: answer.layout ? pictureOf(answer.layout as never) : null,
   };
 }
@@ -111,7 +114,7 @@ export function useChecks(document: WorkflowDocument, revision: number): { check
           (found) => {
             setError(null);
             // A text that cannot be read has no plan: the last one stays.
-            setChecked((before) => (found.picture ? found : { ...found, picture: before.picture, outlets: before.outlets, mentions: before.mentions }));
+            setChecked((before) => (found.picture ? found : { ...found, picture: before.picture, outlets: before.outlets, mentions: before.mentions, splits: before.splits }));
           },
           (problem: Error) => {
             if (!abort.signal.aborted) setError(problem);

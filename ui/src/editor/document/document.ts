@@ -107,8 +107,20 @@ export class WorkflowDocument {
     return this.history.redoLabel;
   }
 
+  /** The former ids of renamed nodes, as executions of the published version have them. */
+  get renamed(): ReadonlyMap<string, string> {
+    return this.history.renamed;
+  }
+
   get changed(): boolean {
     return this.text !== this.base.text;
+  }
+
+  /** The id of the node whose text holds a position. */
+  nodeAt(offset: number): string | undefined {
+    const nodes = this.source?.root.entries.find((each) => each.key === "nodes")?.part.entries ?? [];
+    const entry = nodes.find((each) => each.start <= offset && offset <= each.part.end);
+    return entry && this.view.nodes.find((each) => each.index === entry.key)?.id;
   }
 
   saved(maxBytes: number): Saved {
@@ -140,7 +152,8 @@ export class WorkflowDocument {
       if (all.length > 1) edits = differenceOf(this.text, made.text);
     }
     if (made.text === this.text) return;
-    this.history.apply(edits, label, gesture);
+    const [first] = all;
+    this.history.apply(edits, label, gesture, first?.do === "rename_node" ? [first.id, first.to] : undefined);
     this.notify({ edits, from: "action" }, made);
   }
 

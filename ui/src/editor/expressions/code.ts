@@ -80,7 +80,7 @@ function completions(suggest: Suggest): Extension {
       (context: CompletionContext): CompletionResult | null => {
         const found = suggest({ text: context.state.doc.toString(), at: context.pos });
         if (!found || found.options.length === 0) return null;
-        return { from: found.from, options: found.options, validFor: /^[$\w.-]*$/ };
+        return { from: found.from, options: found.options, validFor: /^[$\w-]*$/ };
       },
     ],
   });

@@ -3,20 +3,39 @@ import { useEffect, useId, useRef, useState, type JSX } from "react";
 import { api, read } from "../../api/client";
 import { Sentence } from "../../parts/controls";
 import { openExpression } from "./code";
+import { lexTemplate, lexWhole } from "../../text/references";
 import { namesOf } from "../../text/renaming";
 import type { Json } from "../../text/tree";
 import { suggestions, type Known } from "./suggest";
 
-/** Where expressions are evaluated: a node, and a former execution whose data they see. */
-export type Place = { node: string; execution: string | null; lineage: string; known: Known; document: Json };
+/** Where expressions are evaluated: a node of the draft, and a former execution whose data they see. */
+export type Place = {
+  node: string;
+  /** The nodes before it. */
+  after: readonly string[];
+  /** The ids that renamed nodes have in former executions. */
+  renamed: ReadonlyMap<string, string>;
+  execution: string | null;
+  lineage: string;
+  known: Known;
+  document: Json;
+};
 
 const DELAY_MS = 150;
 
 type Preview = { text: string | null; type: string | null; message: string | null; hint: string };
 
+/** The place as the server needs it: a node that the execution does not have is described by its neighbours. */
+export function draftOf(text: string, whole: boolean, { after, renamed, document }: Pick<Place, "after" | "renamed" | "document">): { after: string[]; names: Record<string, string> } {
+  const { references } = (whole ? lexWhole : lexTemplate)(text, namesOf(document));
+  const mentioned = references.filter((each) => !each.titled).map(({ id }) => [id, id] as const);
+  return { after: [...after], names: Object.fromEntries([...mentioned, ...renamed]) };
+}
+
 function usePreview(text: string, whole: boolean, place: Place): Preview | null {
   const [found, setFound] = useState<Preview | null>(null);
   const { execution, node, lineage } = place;
+  const draft = execution === null ? "" : JSON.stringify(draftOf(text, whole, place));
   useEffect(() => {
     if (execution === null || text === "" || (!whole && !/\$|\{\{/.test(text))) {
       setFound(null);
@@ -24,7 +43,7 @@ function usePreview(text: string, whole: boolean, place: Place): Preview | null 
     }
     const abort = new AbortController();
     const timer = setTimeout(() => {
-      read(api.POST("/api/v1/expressions/preview", { body: { text, mode: whole ? "expression" : "template", execution, node, lineage } as never, signal: abort.signal })).then(
+      read(api.POST("/api/v1/expressions/preview", { body: { text, mode: whole ? "expression" : "template", execution, node, lineage, draft: JSON.parse(draft) as unknown } as never, signal: abort.signal })).then(
         (answer) => {
           const problem = answer.problems[0];
           setFound({ text: answer.text, type: answer.type, message: problem?.message ?? null, hint: problem?.hint ?? "" });
@@ -38,7 +57,7 @@ function usePreview(text: string, whole: boolean, place: Place): Preview | null 
       clearTimeout(timer);
       abort.abort();
     };
-  }, [text, whole, execution, node, lineage]);
+  }, [text, whole, execution, node, lineage, draft]);
   return found;
 }
 

@@ -29,7 +29,7 @@ export const FUNCTIONS = functions as { name: string; signature: string; summary
 export function keysAt(value: Json | undefined, path: readonly string[]): string[] {
   let found = value;
   for (const each of path) {
-    if (Array.isArray(found)) found = /^\d+$/.test(each) ? found[Number(each)] : found[0];
+    if (Array.isArray(found)) found = /^\d+$/.test(each) ? (found[Number(each)] ?? found[0]) : found[0];
     else if (isObject(found)) found = found[each];
     else return [];
   }

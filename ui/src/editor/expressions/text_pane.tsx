@@ -1,5 +1,6 @@
 /** The text of the document, edited as text. */
-import { useEffect, useMemo, useRef, type JSX } from "react";
+import { useEffect, useRef, type JSX } from "react";
+import { firstItem, mentionsOf, useKnown, usePastRuns } from "../forms/past_runs";
 import type { Editor } from "../state/use_editor";
 import { openPane, type Pane } from "./code";
 import { suggestions, type Known } from "./suggest";
@@ -9,16 +10,20 @@ type Props = { editor: Editor; reveal: { at: number; stamp: number } | null; onC
 export function TextPane({ editor, reveal, onCursor }: Props): JSX.Element {
   const { document, view, checked, list: types, undo: onUndo, redo: onRedo } = editor;
   const readOnly = !editor.right.allowed;
-  const known = useMemo<Known>(() => ({ mentions: view.nodes.map((each) => each.id), outputs: new Map(), types }), [view, types]);
+  const runs = usePastRuns(editor.id);
+  const node = editor.node?.id;
+  // The cursor chooses the node that it stands in.
+  const { outputs } = useKnown(editor, node, runs[0]?.execution_id ?? null, node === undefined ? "" : firstItem(checked.splits, node));
+  const knownAt = (offset: number): Known => ({ mentions: mentionsOf(view, checked, document.nodeAt(offset)), outputs, types });
   const host = useRef<HTMLDivElement>(null);
   const pane = useRef<Pane | null>(null);
-  const latest = useRef({ known, onUndo, onRedo, onCursor });
+  const latest = useRef({ knownAt, onUndo, onRedo, onCursor });
   useEffect(() => {
-    latest.current = { known, onUndo, onRedo, onCursor };
+    latest.current = { knownAt, onUndo, onRedo, onCursor };
   });
   useEffect(() => {
     if (!host.current) return;
-    const opened = openPane(host.current, document.text, document.format === "json", "Text of the workflow", readOnly, ({ text, at }) => suggestions(text, at, latest.current.known, false), {
+    const opened = openPane(host.current, document.text, document.format === "json", "Text of the workflow", readOnly, ({ text, at }) => suggestions(text, at, latest.current.knownAt(at), false), {
       // Keys that follow each other closely are one step of undo.
       onEdits: (edits) => document.type(edits, `typing ${Math.floor(performance.now() / 1_500)}`),
       onUndo: () => latest.current.onUndo(),

@@ -12,7 +12,7 @@ import type { Editor } from "../state/use_editor";
 import { TryForm } from "../trial/try_form";
 import { ValueField, type Choices } from "./fields";
 import type { Schema } from "./fields_schema";
-import { useOutputs, usePastRuns, type PastRun } from "./past_runs";
+import { firstItem, useKnown, usePastRuns, type PastRun } from "./past_runs";
 import { setting } from "./setting";
 import { SettingsForm } from "./settings_form";
 
@@ -43,10 +43,11 @@ export function NodeForm({ node, editor, onStarted }: { node: ViewNode; editor: 
   const [item, setItem] = useState("");
   const runs = usePastRuns(editor.id);
   const used = execution ?? runs[0]?.execution_id ?? null;
-  const planned = checked.mentions.get(node.id);
-  const mentions = useMemo(() => planned ?? view.nodes.filter((each) => each.id !== node.id).map((each) => each.id), [planned, view, node.id]);
-  const outputs = useOutputs(view, types, mentions, used);
-  const place: Place = { node: node.id, execution: used, lineage: item, known: { mentions, outputs }, document: view.value };
+  const first = firstItem(checked.splits, node.id);
+  const lineage = item || first;
+  const known = useKnown(editor, node.id, used, lineage);
+  const after = useMemo(() => [...new Set(view.edges.filter((each) => each.dst === node.id).map((each) => each.src))], [view, node.id]);
+  const place: Place = { node: node.id, after, renamed: editor.document.renamed, execution: used, lineage, known, document: view.value };
   const problems = checked.problems.filter((each) => each.node === node.id);
   const Icon = iconOf(node.type);
   return (
@@ -90,9 +91,11 @@ export function NodeForm({ node, editor, onStarted }: { node: ViewNode; editor: 
               <section aria-label="Preview" className="stack">
                 <h3>Preview of expressions</h3>
                 <RunPicker runs={runs} value={used} onChange={setExecution} />
-                <Field label="Item" hint="Inside a split, such as users:5">
-                  {(ids) => <Input {...ids} value={item} onChange={(event) => setItem(event.target.value)} />}
-                </Field>
+                {first !== "" && (
+                  <Field label="Item" hint="The first item if it is empty">
+                    {(ids) => <Input {...ids} value={item} placeholder={first} onChange={(event) => setItem(event.target.value)} />}
+                  </Field>
+                )}
               </section>
             )}
           </>

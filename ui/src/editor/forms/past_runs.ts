@@ -3,12 +3,14 @@ import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { api, read, readJson, type Schemas } from "../../api/client";
 import { isObject, type Json } from "../../text/tree";
+import type { Checked } from "../document/checks";
 import type { View } from "../document/document";
-import type { Types } from "../document/rules";
 import type { Known } from "../expressions/suggest";
+import type { Editor } from "../state/use_editor";
 
 const MAX_RUNS = 10;
 const MAX_OUTPUTS = 20;
+const SHAPE = { depth: "3", limit: "40" };
 
 export type PastRun = Schemas["ExecutionView"];
 
@@ -21,15 +23,40 @@ export function usePastRuns(workflow: string | null): PastRun[] {
   return recent.data?.executions ?? [];
 }
 
-async function readOutputs(execution: string, nodes: readonly string[]): Promise<Map<string, Json>> {
+type Part = { type: string; entries?: (Part & { key: string | number })[] | null };
+
+/** A value with the keys of a part of an output; of an array with its first element. */
+export function shapeOf({ type, entries }: Part): Json {
+  if (type === "object") return Object.fromEntries((entries ?? []).map((each) => [String(each.key), shapeOf(each)]));
+  return type === "array" ? (entries ?? []).slice(0, 1).map(shapeOf) : "";
+}
+
+/** The splits around a node, the outermost first. */
+function splitsAround(splits: ReadonlyMap<string, string>, node: string): string[] {
+  const around: string[] = [];
+  for (let split = splits.get(node); split !== undefined && around.length < splits.size; split = splits.get(split)) around.unshift(split);
+  return around;
+}
+
+/** The first item of the splits around a node, such as `users:0/orders:0`. */
+export function firstItem(splits: ReadonlyMap<string, string>, node: string): string {
+  return splitsAround(splits, node)
+    .map((each) => `${each}:0`)
+    .join("/");
+}
+
+/** What completion reads of an execution: outputs of nodes under their former ids, in the items of a lineage. */
+type Seen = { execution: string; ids: readonly { id: string; former: string; lineage: string }[] };
+
+async function readOutputs({ execution, ids }: Seen): Promise<Map<string, Json>> {
   const found = new Map<string, Json>();
-  // A node that did not run has no output; the others are shown without it.
-  const take = (path: string, names: readonly string[]): Promise<void> =>
-    readJson<Json>(`/api/v1/executions/${execution}/${path}`).then(
-      (value) => names.forEach((name) => found.set(name, value)),
+  // A node that did not run has no output; the others are shown without it. Keys are read, not whole outputs.
+  const take = (path: string, names: readonly string[], more: Record<string, string> = {}): Promise<void> =>
+    readJson<Part>(`/api/v1/executions/${execution}/${path}?${new URLSearchParams({ ...SHAPE, ...more })}`).then(
+      (part) => names.forEach((name) => found.set(name, shapeOf(part))),
       () => {},
     );
-  await Promise.all([take("input", ["trigger", "input"]), ...nodes.slice(0, MAX_OUTPUTS).map((id) => take(`nodes/${encodeURIComponent(id)}/output`, [id]))]);
+  await Promise.all([take("input", ["trigger", "input"]), ...ids.map(({ id, former, lineage }) => take(`nodes/${encodeURIComponent(former)}/output`, [id], lineage ? { lineage } : {}))]);
   return found;
 }
 
@@ -39,14 +66,26 @@ function example(schema: unknown): Json {
   return fields ? Object.fromEntries(Object.entries(fields).map(([name, each]) => [name, example(each)])) : "";
 }
 
-/** Outputs by node: those of an execution, else what the schema of the type promises. */
-export function useOutputs(view: View, types: Types, mentions: readonly string[], execution: string | null): Known["outputs"] {
+/** The nodes that can have run where a node runs; all others until the server has checked the draft. */
+export function mentionsOf(view: View, checked: Checked, node: string | undefined): readonly string[] {
+  const planned = node === undefined ? undefined : checked.mentions.get(node);
+  return planned ?? view.nodes.flatMap((each) => (each.id === node ? [] : [each.id]));
+}
+
+/** What completion at a node knows: outputs as far as their keys, those of an execution, else what schemas promise. */
+export function useKnown(editor: Editor, node: string | undefined, execution: string | null, lineage: string): Known {
+  const { view, types, checked, document } = editor;
+  const mentions = useMemo(() => mentionsOf(view, checked, node), [view, checked, node]);
+  const ids = mentions.slice(-MAX_OUTPUTS).map((id) => {
+    const frames = lineage.split("/").slice(0, splitsAround(checked.splits, id).length);
+    return { id, former: document.renamed.get(id) ?? id, lineage: frames.join("/") };
+  });
   const { data } = useQuery({
-    queryKey: ["editor-outputs", execution, mentions.slice(0, MAX_OUTPUTS).join(",")],
+    queryKey: ["editor-outputs", execution, ids],
     enabled: execution !== null,
     staleTime: 60_000,
     retry: false,
-    queryFn: () => readOutputs(execution ?? "", mentions),
+    queryFn: () => readOutputs({ execution: execution ?? "", ids }),
   });
   return useMemo(() => {
     const made = new Map<string, Json>();
@@ -58,6 +97,6 @@ export function useOutputs(view: View, types: Types, mentions: readonly string[]
     const inputs = view.value.inputs;
     if (isObject(inputs)) for (const name of ["trigger", "input"]) made.set(name, example(inputs));
     for (const [id, value] of data ?? []) made.set(id, value);
-    return made;
+    return { mentions, outputs: made };
   }, [view, types, mentions, data]);
 }
