@@ -50,6 +50,7 @@ RuneError                              base of all errors that Rune raises on pu
 ├── runtime.messaging.foreign_messages        UnknownScopeError, DefinitionMismatchError, UnknownNodeError
 ├── runtime.plan_cache                        DefinitionNotFoundError, MissingNodeTypeError
 ├── runtime.queries.recording                 NotRecordableError
+├── runtime.queries.node_input                ItemNotFoundError
 ├── runtime.queries.value_parts               InvalidPointerError, PartNotFoundError, NotJsonError
 ├── runtime.services.bulk                     BulkJobNotFoundError
 ├── runtime.services.executions               RequestRefusedError

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import time
 from typing import Any
 
 import pytest
@@ -128,6 +129,15 @@ def test_unsafe_or_malformed_yaml_is_rejected(text: str, path: str, code: str | 
     found = [(each.path, each.code) for each in decode(text).problems]
 
     assert found == ([(path, code)] if code else [])
+
+
+def test_yaml_that_takes_too_long_is_rejected() -> None:
+    dense = f"nodes: [{'a,' * 100_000}]"
+    began = time.thread_time()
+    (problem,) = load_document(dense, "yaml", yaml_seconds=0.2).problems
+    assert time.thread_time() - began < 2
+    assert (problem.code, problem.hint) == ("TOO_LARGE", "send JSON")
+    assert problem.line is not None
 
 
 def test_yaml_that_is_not_utf8_is_rejected() -> None:

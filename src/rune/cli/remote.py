@@ -49,7 +49,6 @@ from rune.settings import Settings
 PAGE_SIZE = 1_000
 BULK_INTERVAL_S = 0.2
 MAX_ID_LENGTH = 128
-MAX_YAML_BYTES = 256 * 1024  # servers reject larger YAML documents
 
 
 def not_over_url(what: str, settings: Settings) -> UnsupportedOverUrlError:
@@ -352,11 +351,9 @@ class RemoteWorkflowService(_RemoteService):
         note: str = "",
     ) -> Version:
         """Deploy, then set the alias: two requests. A retry after the first one finds the version deployed. The server
-        keeps the text that it gets, so that it gets the source, unless it is YAML beyond the limit of servers."""
+        keeps the text that it gets, so that it gets the source."""
         name = msgspec.json.decode(definition)["id"]
-        sent = VersionSource(definition, JSON_TYPE)
-        if source is not None and (source.media_type == JSON_TYPE or len(source.data) <= MAX_YAML_BYTES):
-            sent = source
+        sent = source or VersionSource(definition, JSON_TYPE)
         made = await self._client.deploy(
             sent.data, workflow=name, note=note or None, media_type=sent.media_type
         )

@@ -20,9 +20,14 @@ from rune.errors import InvalidDocumentError
 
 
 def load_document(
-    source: Path | bytes | str, suffix: str | None = None, *, limits: Limits = LIMITS
+    source: Path | bytes | str,
+    suffix: str | None = None,
+    *,
+    limits: Limits = LIMITS,
+    yaml_seconds: float | None = None,
 ) -> Parsed:
-    """Read a document from a file or from its text. `suffix` is `json`, `yaml` or `yml`; the default is the file's."""
+    """Read a document from a file or from its text. `suffix` is `json`, `yaml` or `yml`; the default is the file's.
+    `yaml_seconds` limits the CPU time that YAML may take."""
     name = ""
     if isinstance(source, Path):
         suffix, name = suffix or source.suffix.lstrip("."), str(source)
@@ -34,19 +39,20 @@ def load_document(
             message = f"`{error.filename}` cannot be read: {(error.strerror or str(error)).lower()}"
             return Parsed(None, (Problem("", codes.UNREADABLE, message),))
     suffix = (suffix or "json").lower()
-    parsed = _parse(source, suffix, limits)
+    parsed = _parse(source, suffix, limits, yaml_seconds)
     data = source.encode("utf-8", "surrogatepass") if isinstance(source, str) else source
     text = SourceText(data, suffix, name)
     return replace(parsed, problems=locate(parsed.problems, text), source=text)
 
 
-def _parse(data: bytes | str, suffix: str, limits: Limits) -> Parsed:
+def _parse(data: bytes | str, suffix: str, limits: Limits, yaml_seconds: float | None) -> Parsed:
     if suffix in YAML_SUFFIXES:
         from rune.documents.yaml import decode_yaml  # noqa: PLC0415 - a slow import that JSON does not need
 
-        return parse_data(
-            decode_yaml(data, max_bytes=limits.definition_bytes, max_depth=limits.json_depth), limits=limits
+        decoded = decode_yaml(
+            data, max_bytes=limits.definition_bytes, max_depth=limits.json_depth, max_seconds=yaml_seconds
         )
+        return parse_data(decoded, limits=limits)
     if suffix != "json":
         return Parsed(None, (unknown_format(suffix),))
     return parse_document(data, limits=limits)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import time
 from typing import Any
 
 import msgspec
@@ -56,8 +57,10 @@ class _Level:
         return join(self.path, self.key) if self.key is not None else self.path
 
 
-def decode_yaml(data: bytes | str, *, max_bytes: int, max_depth: int) -> Decoded:
-    """Read one YAML document."""
+def decode_yaml(
+    data: bytes | str, *, max_bytes: int, max_depth: int, max_seconds: float | None = None
+) -> Decoded:
+    """Read one YAML document. `max_seconds` limits the CPU time of this thread that it may take."""
     size = len(data) if isinstance(data, bytes) else len(data.encode("utf-8", "surrogatepass"))
     if size > max_bytes:
         return Decoded(
@@ -68,8 +71,12 @@ def decode_yaml(data: bytes | str, *, max_bytes: int, max_depth: int) -> Decoded
     except UnicodeDecodeError as error:
         return Decoded(None, (not_text(error.object, error),))
     reader = _Reader(max_depth)
+    until = None if max_seconds is None else time.thread_time() + max_seconds
     try:
         for event in YAML(typ="safe", pure=True).parse(text):
+            if until is not None and time.thread_time() > until:
+                message = f"reading it as YAML takes longer than {max_seconds:g} s"
+                return Decoded(None, (_at(event, Problem("", problems.TOO_LARGE, message, "send JSON")),))
             reader.add_event(event)
     except _RefusedError as refusal:
         return Decoded(None, (*reader.problems, refusal.problem))

@@ -10,7 +10,7 @@ import pytest
 
 from rune.client import ApiError
 from rune.documents.draw.drawing import Drawing
-from rune.server.routes import definitions
+from rune.server.routes import definitions, workflows
 from tests.support.api_server import DEADLINE, HELLO, ITEMS, WAITS, RunningServer, run
 from tests.support.large_executions import wide_graph
 
@@ -256,6 +256,26 @@ def test_comments_of_another_author_are_not_overwritten(tmp_path: Path) -> None:
         assert await server.client.source("hello") == both.encode()
         assert (await put(SOURCE, f'"{made.hash}"'))[0] == 200  # the content is the same
         assert (await server.get("/workflows/hello"))["version"] == 1
+
+    run(tmp_path, work)
+
+
+def test_large_yaml_is_stored_with_its_text_within_a_bounded_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def yaml(data: str) -> dict[str, Any]:
+        return {"content": data, "headers": {"Content-Type": "application/yaml"}}
+
+    async def work(server: RunningServer) -> None:
+        large = SOURCE + "# a comment of an author\n" * 12_000
+        await server.ask("PUT", "/workflows/hello", 201, **yaml(large))
+        assert await server.client.source("hello") == large.encode()
+        beyond = await server.ask("PUT", "/workflows/hello", 413, **yaml(SOURCE + "#" * 2**21))
+        assert beyond["code"] == "TOO_LARGE"
+        monkeypatch.setattr(workflows, "MAX_YAML_SECONDS", 0.2)
+        slow = await server.ask("PUT", "/workflows/hello", 422, **yaml(f"nodes: [{'a,' * 100_000}]"))
+        assert [each["code"] for each in slow["problems"]] == ["TOO_LARGE"]
+        assert await server.client.source("hello") == large.encode()
 
     run(tmp_path, work)
 

@@ -274,15 +274,19 @@ def test_selection_try_tab_and_find_dialog_have_no_accessibility_problems(
 def large_document() -> str:
     nodes = ["  - id: n0\n    type: input\n"]
     nodes += [
-        f"  - id: n{at}\n    type: log\n    parameters: {{ message: 'number {at}' }}\n"
+        f"  - id: n{at}\n    type: log\n    parameters: {{ message: 'number {at} of many, with a longer text' }}\n"
         for at in range(1, 2_000)
     ]
     edges = [f"  - {{ src: n{(at - 1) // 2}, dst: n{at} }}\n" for at in range(1, 2_000)]
     return f"id: large\nnodes:\n{''.join(nodes)}edges:\n{''.join(edges)}"
 
 
-def test_document_of_2000_nodes_is_edited_within_the_budget(watched: WatchedPage, up: UpProcess) -> None:
-    deploy(up, large_document())
+def test_document_of_2000_nodes_is_edited_within_the_budget_and_published(
+    watched: WatchedPage, up: UpProcess
+) -> None:
+    text = large_document()
+    assert len(text) > 256 * 1024
+    deploy(up, text)
     page = watched.open("/workflows/large/edit?node=n1")
     expect(panel(page, "n1")).to_be_visible()
     expect(page.get_by_text("No problems.")).to_be_visible()
@@ -316,7 +320,12 @@ def test_document_of_2000_nodes_is_edited_within_the_budget(watched: WatchedPage
     page.keyboard.press("Enter")
     expect(panel(page, "n1777")).to_be_visible()
     expect(card(page, "n1777")).to_be_visible()
+    page.get_by_role("combobox", name="level").select_option("warning")
+    page.get_by_role("button", name="Publish", exact=True).click()
+    page.get_by_role("dialog").get_by_role("button", name="Publish", exact=True).click()
+    expect(page.get_by_text("Published version 2 of large.")).to_be_visible()
 
+    assert source(up, "large").count("level: warning") == 1
     assert max(spent.values()) < EDIT_MS, spent
     watched.check()
 
