@@ -2,23 +2,28 @@
 import { readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { editsOf, nodeIndex, type Action } from "../src/text/actions";
+import { copied, pasted } from "../src/editor/document/clipboard";
+import { viewOf } from "../src/editor/document/document";
+import { adding, type NodeType } from "../src/editor/document/rules";
+import { editsOf, type Action } from "../src/text/actions";
 import { SourceText } from "../src/text/document";
 import { History } from "../src/text/history";
-import { listOf, renamed } from "../src/text/renaming";
+import { listOf } from "../src/text/renaming";
 import { TextEditError, encode, isObject, same, toJson, type Format, type Json, type Part, type TextEdit } from "../src/text/tree";
+import { PlainDocument, type Obj } from "./plain";
 
 const EXAMPLES = join(import.meta.dirname, "../../examples");
 const examples = readdirSync(EXAMPLES, { recursive: true, encoding: "utf8" }).filter((name) => name.endsWith(".yaml") && !name.endsWith("tests.yaml"));
 const WHOLE = process.env.RUNE_WHOLE === "1";
 const DOCUMENTS = WHOLE ? 1_000 : 100;
 const ACTIONS = WHOLE ? 200 : 40;
+const MAX_COPIED = 12; // nodes; a document that has more is not copied from, so that it stays small
 const HOUR_MS = 3_600_000;
 
-type Obj = { [key: string]: Json };
+type Random = { below: (n: number) => number; pick: <T>(from: readonly T[]) => T };
 
 /** A small generator with a seed, so that a failure can be repeated. */
-function random(seed: number): { below: (n: number) => number; pick: <T>(from: readonly T[]) => T } {
+function random(seed: number): Random {
   let state = seed * 2_654_435_761 + 12_345;
   const below = (n: number): number => {
     state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
@@ -40,6 +45,13 @@ function generated(seed: number): { text: string; format: Format } {
     if (at > 0 && rng.below(4) === 0) node.dependencies = [ids[rng.below(at)] as string];
     return node;
   });
+  // Every third document has a split, and an error edge that its node names.
+  const [split, body, end] = [nodes[1], nodes[2], nodes[3]];
+  if (end && split && body && seed % 3 === 0) {
+    Object.assign(split, { type: "split", parameters: { input_array: "$n0.rows", max_in_flight: 2 }, error: { type: "branch", error_edge: "n1-n2" } });
+    Object.assign(body, { type: "edit", parameters: { assignments: [{ name: "all", value: "{{ $item.x + $n0.y }}" }] } });
+    Object.assign(end, { type: "aggregator", parameters: { tolerate: 1 } });
+  }
   const edges = ids.slice(1).map((id, at) => ({ src: ids[at] as string, dst: id }));
   if (format === "json") return { text: JSON.stringify({ id: "made", nodes, edges }, null, rng.pick([0, 2, 4])), format };
   const pad = rng.below(2) ? " " : "";
@@ -49,7 +61,7 @@ function generated(seed: number): { text: string; format: Format } {
   const blank = rng.below(2) === 0;
   for (const node of nodes) {
     if (rng.below(3) === 0) lines.push(`${dash.replace("- ", "")}# about ${node.id as string}`);
-    if (rng.below(3) === 0) lines.push(`${dash}{${pad}id: ${node.id as string}, type: ${node.type as string}${pad}}`);
+    if (rng.below(3) === 0 && !node.error) lines.push(`${dash}{${pad}id: ${node.id as string}, type: ${node.type as string}${pad}}`);
     else {
       lines.push(`${dash}id: ${node.id as string}`, `${indent}type: ${node.type as string}${rng.below(2) ? "   # kind" : ""}`);
       if (node.parameters) lines.push(`${indent}parameters:`, ...Object.entries(node.parameters).map(([key, value]) => `${indent}  ${key}: ${toJson(value)}`));
@@ -57,6 +69,7 @@ function generated(seed: number): { text: string; format: Format } {
       if (node.parameters && rng.below(3) === 0) lines.push(`${indent}  quoted: 'one`, "", `${indent}    two'`);
       if (node.dependencies) lines.push(...rng.pick([[`${indent}dependencies: ${toJson(node.dependencies)}`], [`${indent}dependencies:`, ...(node.dependencies as string[]).map((each) => `${indent}  - ${each}`)]]));
       if (node.timeout) lines.push(`${indent}timeout: ${node.timeout as number}`);
+      if (node.error) lines.push(`${indent}error: ${toJson(node.error)}`);
     }
     if (blank) lines.push("");
   }
@@ -65,13 +78,43 @@ function generated(seed: number): { text: string; format: Format } {
   return { text: lines.join(rng.below(4) ? "\n" : "\r\n") + (rng.below(4) ? "\n" : ""), format };
 }
 
-function randomAction(rng: ReturnType<typeof random>, value: Obj): Action {
+/** A text that refers to two nodes. */
+function mention(rng: Random, nodes: readonly Obj[]): string {
+  const [first, second] = [rng.pick(nodes).id as string, rng.pick(nodes).id as string];
+  return rng.pick([`{{ $${first}.a + $${second}.b }}`, `$${first}.a costs $${second}.b, $$5`, `{{ $node.${first}.a }} and {{ 'a' + $${second}[0] }}`]);
+}
+
+type Gesture = { actions: Action[]; expect: (plain: PlainDocument) => void };
+
+const NOOP = { type: "noop", aliases: [], outlets: [], trigger: false, parameters: {} } as unknown as NodeType;
+
+/** The actions of one gesture of the editor, and the same gesture on plain data. */
+function randomGesture(rng: Random, value: Obj): Gesture {
+  const view = viewOf(value);
+  const choice = rng.below(12);
+  const split = view.edges.filter((each) => each.path[0] === "edges" && !each.isError);
+  if (choice === 0 && split.length > 0) {
+    const edge = rng.pick(split);
+    const { id, actions } = adding(view, NOOP, { edge });
+    const source = view.nodes.findIndex((each) => each.id === edge.src);
+    return { actions, expect: (plain) => plain.splitEdge(edge.path[1] as number, source < 0 ? view.nodes.length : source + 1, { id, type: "noop" }) };
+  }
+  if (choice === 1 && view.nodes.length < MAX_COPIED) {
+    const chosen = view.nodes.filter(() => rng.below(3) === 0).map((each) => each.id);
+    const found = pasted(view, copied(view, chosen));
+    if (found) return { actions: found.actions, expect: (plain) => plain.copyNodes(new Map(chosen.map((each, at) => [each, found.ids[at] as string]))) };
+  }
+  const action = randomAction(rng, value);
+  return { actions: [action], expect: (plain) => plain.apply(action) };
+}
+
+function randomAction(rng: Random, value: Obj): Action {
   const nodes = listOf(value, "nodes").filter(isObject);
   const edges = listOf(value, "edges");
   const node = rng.pick(nodes);
   const at = listOf(value, "nodes").indexOf(node);
   const parameters = isObject(node.parameters) ? Object.keys(node.parameters) : [];
-  switch (rng.below(10)) {
+  switch (rng.below(11)) {
     case 0:
       return { do: "add_node", node: { id: `new_${rng.below(1e6)}`, type: "noop", ...(rng.below(2) ? { parameters: { a: rng.pick(TEXTS) } } : {}) }, index: rng.below(nodes.length + 1) };
     case 1:
@@ -87,50 +130,16 @@ function randomAction(rng: ReturnType<typeof random>, value: Obj): Action {
     case 6:
       return parameters.length > 0 ? { do: "remove", path: ["nodes", at, "parameters", rng.pick(parameters)] } : { do: "set", path: ["nodes", at, "timeout"], value: 3 };
     case 7:
+      // The last key gets another name, as in a form.
+      if (isObject(node.parameters) && parameters.length > 0 && rng.below(3) === 0) return { do: "set", path: ["nodes", at, "parameters"], value: Object.fromEntries(Object.entries(node.parameters).map(([key, each], index, all) => [index === all.length - 1 ? `k${rng.below(1e6)}` : key, each])) };
       return { do: "set", path: ["nodes", at, rng.pick(["timeout", "name", "metadata"])], value: rng.pick<Json>([30, 1.5, "x", { a: [1, { b: null }] }, []]) };
     case 8:
+      return isObject(node.parameters) ? { do: "set", path: ["nodes", at, "parameters", "mention"], value: mention(rng, nodes) } : { do: "set", path: ["name"], value: "z" };
+    case 9:
       return { do: "rename_node", id: node.id as string, to: `r${rng.below(1e6)}` };
     default:
       return { do: "insert", path: ["labels"], value: rng.pick<Json>(TEXTS) };
   }
-}
-
-/** The action on plain data. */
-function applied(before: Json, action: Action): Json {
-  const value = structuredClone(before) as Obj;
-  const list = (name: string): Json[] => (Array.isArray(value[name]) ? value[name] : (value[name] = []));
-  const owner = (path: readonly (string | number)[]): Obj => path.slice(0, -1).reduce<never>((each, key) => each[key] as never, value as never);
-  switch (action.do) {
-    case "add_node":
-      list("nodes").splice(action.index ?? Infinity, 0, action.node);
-      break;
-    case "add_edge":
-      list("edges").splice(action.index ?? Infinity, 0, action.edge);
-      break;
-    case "remove_edge":
-      list("edges").splice(action.index, 1);
-      break;
-    case "insert":
-      list(action.path[0] as string).push(action.value);
-      break;
-    case "move_node":
-      (list("nodes")[nodeIndex(value, action.id)] as Obj).position = action.position;
-      break;
-    case "remove_node":
-      value.nodes = list("nodes").filter((each) => (each as Obj).id !== action.id);
-      for (const node of list("nodes") as Obj[]) if (Array.isArray(node.dependencies)) node.dependencies = node.dependencies.filter((each) => each !== action.id);
-      if (value.edges) value.edges = list("edges").filter((each) => (each as Obj).src !== action.id && (each as Obj).dst !== action.id);
-      break;
-    case "rename_node":
-      return renamed(value, new Map([[action.id, action.to]]));
-    case "set":
-      owner(action.path)[action.path.at(-1) as string] = action.value;
-      break;
-    case "remove":
-      delete owner(action.path)[action.path.at(-1) as string];
-      break;
-  }
-  return value;
 }
 
 /** A tree of values with all positions, as text. */
@@ -151,22 +160,27 @@ function check(text: string, format: Format, seed: number): void {
   const rng = random(seed);
   const history = new History(text);
   let source = new SourceText(text, format);
+  const plain = new PlainDocument(source.value as Obj);
   let refused = 0;
   for (let count = 0; count < ACTIONS; count++) {
-    const action = randomAction(rng, source.value as Obj);
-    let edits: TextEdit[];
+    const gesture = randomGesture(rng, source.value as Obj);
+    let next = source;
+    const steps: TextEdit[][] = [];
     try {
-      edits = editsOf(source, action);
+      for (const action of gesture.actions) {
+        const edits = editsOf(next, action);
+        next = edited(next, edits);
+        steps.push(edits);
+      }
     } catch (error) {
       // Only a comment that would lose its place makes an edit impossible.
       if (!(error instanceof TextEditError) || !error.message.includes("comment")) throw error;
       refused++;
       continue;
     }
-    const wanted = applied(source.value, action);
-    const next = edited(source, edits);
-    if (!same(next.value, wanted)) throw new Error(`seed ${seed}: ${JSON.stringify(action)} on\n${source.text}\ngave\n${next.text}`);
-    history.apply(edits, action.do);
+    gesture.expect(plain);
+    if (!same(next.value, plain.value)) throw new Error(`seed ${seed}: ${JSON.stringify(gesture.actions)} on\n${source.text}\ngave\n${next.text}\ninstead of\n${JSON.stringify(plain.value)}`);
+    for (const edits of steps) history.apply(edits, "gesture");
     source = next;
   }
   const last = history.text;

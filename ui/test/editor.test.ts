@@ -183,6 +183,24 @@ describe("pasted nodes", () => {
     expect(pasted(viewOf({ nodes: [] }), copied(view, ["check"]))?.outside).toEqual(["start"]);
     expect(pasted(view, "no nodes: here\n")).toBeNull();
   });
+
+  it("follow each other also in texts that mention other nodes", () => {
+    const value = decode("nodes:\n  - {id: a, type: noop}\n  - {id: b, type: log, parameters: {message: '{{ $a.x + $other.y }} $$5 {{ $a-1 }} {{ $node.a.x }}'}}\n", "yaml");
+    const text = copied(viewOf(value), ["a", "b"]);
+    const found = pasted(viewOf(value), text);
+    expect(found?.outside).toEqual(["other"]);
+    expect(found?.actions[1]).toMatchObject({ node: { id: "b_2", parameters: { message: "{{ $a_2.x + $other.y }} $$5 {{ $a_2-1 }} {{ $node.a_2.x }}" } } });
+  });
+
+  it("follow their own error edge", () => {
+    const value = decode("nodes:\n  - {id: a, type: http, error: {type: branch, error_edge: broken}}\n  - {id: b, type: log}\nedges:\n  - {id: broken, src: a, dst: b, is_error: true}\n", "yaml");
+    const found = pasted(viewOf(value), copied(viewOf(value), ["a", "b"]));
+    expect(found?.actions).toEqual([
+      { do: "add_node", node: { id: "a_2", type: "http", error: { type: "branch", error_edge: "a_2-b_2" } } },
+      { do: "add_node", node: { id: "b_2", type: "log" } },
+      { do: "add_edge", edge: { src: "a_2", dst: "b_2", is_error: true } },
+    ]);
+  });
 });
 
 describe("problems", () => {

@@ -1,6 +1,6 @@
 /** The steps of undo: one stack for all views of a document. */
 import { describe, expect, it } from "vitest";
-import { History, differenceOf } from "../src/text/history";
+import { History, MAX_STEPS, differenceOf } from "../src/text/history";
 import { applyEdits } from "../src/text/tree";
 
 describe("history", () => {
@@ -13,6 +13,16 @@ describe("history", () => {
     expect([history.text, history.canUndo]).toEqual(["a: 1\n", false]);
     history.redo();
     expect(history.text).toBe("a: 123\n");
+  });
+
+  it("keeps a thousand steps and forgets the oldest ones", () => {
+    const history = new History("a: 0\n");
+    for (let count = 1; count <= 1_003; count++) history.apply(differenceOf(history.text, `a: ${count}\n`), `step ${count}`);
+    let undone = 0;
+    while (history.undo()) undone++;
+    expect([MAX_STEPS, undone, history.text]).toEqual([1_000, 1_000, "a: 3\n"]);
+    while (history.redo()) undone--;
+    expect([undone, history.text, history.undoLabel]).toEqual([0, "a: 1003\n", "step 1003"]);
   });
 
   it("survives being saved and restored", () => {

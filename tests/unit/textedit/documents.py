@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from random import Random
 from typing import Any
 
@@ -39,6 +40,8 @@ def generated(seed: int) -> tuple[str, Format]:
     for node in document["nodes"]:
         if rng.random() < 0.3:
             node.setdefault("parameters", {})["note"] = rng.choice(TEXTS)
+    if rng.random() < 0.4:
+        _without_edge_ids(document)
     style = rng.randrange(6)
     if style == 0:
         return json.dumps(document, ensure_ascii=rng.random() < 0.5, indent=rng.choice((2, 4))), "json"
@@ -48,6 +51,19 @@ def generated(seed: int) -> tuple[str, Format]:
     if style == 2:
         return _flow(rng, document), "yaml"
     return _decorated(rng, to_yaml(document, None, Comments())), "yaml"
+
+
+def _without_edge_ids(document: dict[str, Any]) -> None:
+    """Leave out the ids of edges that get an id of their own from their ends; error policies then name that one."""
+    pairs = Counter((each["src"], each["dst"]) for each in document["edges"])
+    generated: dict[str, str] = {}
+    for edge in document["edges"]:
+        if pairs[edge["src"], edge["dst"]] == 1:
+            generated[edge.pop("id")] = f"{edge['src']}-{edge['dst']}"
+    for node in document["nodes"]:
+        policy = node.get("error", {})
+        if policy.get("error_edge") in generated:
+            policy["error_edge"] = generated[policy["error_edge"]]
 
 
 def _flow(rng: Random, document: dict[str, Any]) -> str:

@@ -58,7 +58,8 @@ export function renamed(document: Json, ids: Ids): Json {
   return edges.size > 0 ? { ...made, nodes: (made.nodes as Json[]).map((each) => withEdgeIds(each, edges)) } : made;
 }
 
-function withEdgeIds(node: Json, ids: Ids): Json {
+/** The node with the ids of edges replaced that its error policy and its parameters name. */
+export function withEdgeIds(node: Json, ids: Ids): Json {
   if (!isObject(node)) return node;
   const made: Obj = { ...node };
   if (isObject(node.error) && typeof node.error.error_edge === "string") made.error = { ...node.error, error_edge: ids.get(node.error.error_edge) ?? node.error.error_edge };

@@ -159,7 +159,7 @@ export class Editor {
         added[key] = each;
       }
     }
-    for (const [anchor, keys] of groups) edits.push(...this.insertKeys(part, anchor, keys));
+    for (const [anchor, keys] of groups) edits.push(...this.insertKeys(part, anchor, keys, removed));
     return edits;
   }
 
@@ -174,12 +174,12 @@ export class Editor {
     return { start: part.start, end: part.end, text: writer.block(value, column).slice(column) };
   }
 
-  private insertKeys(owner: Part, after: Entry, keys: Obj): TextEdit[] {
+  private insertKeys(owner: Part, after: Entry, keys: Obj, removed: readonly number[] = []): TextEdit[] {
     const writer = this.source.writer;
     if (owner.style === "flow") {
       const gap = writer.manner.asJson && !writer.manner.spaced ? "" : " ";
       const shown = Object.entries(keys).map(([key, each]) => `${writer.key(key, true)}${gap}${this.nested(owner, after, each)}`);
-      return [this.insertFlow(owner, owner.entries.indexOf(after) + 1, shown)];
+      return [this.insertFlow(owner, owner.entries.indexOf(after) + 1, shown, removed)];
     }
     const column = this.source.column(after.start);
     const lines = Object.entries(keys).map(([key, each]) => `${" ".repeat(column)}${writer.key(key, false)}${writer.afterKey(each, column, key === "nodes" || key === "edges")}`);
@@ -203,13 +203,15 @@ export class Editor {
     return { start: at, end: at, text: shown };
   }
 
-  private insertFlow(owner: Part, index: number, shown: readonly string[]): TextEdit {
+  private insertFlow(owner: Part, index: number, shown: readonly string[], removed: readonly number[] = []): TextEdit {
     const { spaced, newline } = this.source.writer.manner;
-    const beside = (owner.entries[index] ?? owner.entries.at(-1)) as Entry;
+    // What follows the last entry that stays is removed together with the comma before it.
+    const isLast = range(index, owner.entries.length).every((at) => removed.includes(at));
+    const beside = owner.entries[isLast ? index - 1 : index] as Entry;
     let separator = spaced ? ", " : ",";
     if (this.source.beginsLine(beside.start)) separator = `,${newline}${" ".repeat(this.source.column(beside.start))}`;
     const body = shown.join(separator);
-    if (index < owner.entries.length) return { start: beside.start, end: beside.start, text: body + separator };
+    if (!isLast) return { start: beside.start, end: beside.start, text: body + separator };
     const end = Math.max(beside.part.end, beside.keyEnd);
     return { start: end, end, text: separator + body };
   }

@@ -185,7 +185,7 @@ class Editor:
                     groups.append((after, added))
                 added[key] = each
         for anchor, keys in groups:
-            edits += self._insert_keys(part, anchor, keys)
+            edits += self._insert_keys(part, anchor, keys, removed)
         return edits
 
     def _rewrite(self, part: Part, value: Any) -> TextEdit:
@@ -200,14 +200,16 @@ class Editor:
         column = self._source.column(part.start)
         return TextEdit(part.start, part.end, writer.block(value, column)[column:])
 
-    def _insert_keys(self, owner: Part, after: Entry, keys: Mapping[str, Any]) -> list[TextEdit]:
+    def _insert_keys(
+        self, owner: Part, after: Entry, keys: Mapping[str, Any], removed: Sequence[int] = ()
+    ) -> list[TextEdit]:
         writer = self._writer
         if owner.style == "flow":
             shown = [
                 f"{writer.key(key, flow=True)}{self._gap(owner)}{self._nested(owner, after, each)}"
                 for key, each in keys.items()
             ]
-            return [self._insert_flow(owner, owner.entries.index(after) + 1, shown)]
+            return [self._insert_flow(owner, owner.entries.index(after) + 1, shown, removed)]
         column = self._source.column(after.start)
         lines = [
             f"{' ' * column}{writer.key(key, flow=False)}"
@@ -236,15 +238,19 @@ class Editor:
             shown = newline + shown.removesuffix(newline)
         return TextEdit(at, at, shown)
 
-    def _insert_flow(self, owner: Part, index: int, shown: Sequence[str]) -> TextEdit:
+    def _insert_flow(
+        self, owner: Part, index: int, shown: Sequence[str], removed: Sequence[int] = ()
+    ) -> TextEdit:
         entries = owner.entries
-        beside = entries[index] if index < len(entries) else entries[-1]
+        # What follows the last entry that stays is removed together with the comma before it.
+        is_last = all(at in removed for at in range(index, len(entries)))
+        beside = entries[index - 1] if is_last else entries[index]
         separator = ", " if self._writer.spaced else ","
         if self._source.begins_line(beside.start):
             separator = f",{self._writer.newline}{' ' * self._source.column(beside.start)}"
         body = separator.join(shown)
-        if index < len(entries):
-            return TextEdit(entries[index].start, entries[index].start, body + separator)
+        if not is_last:
+            return TextEdit(beside.start, beside.start, body + separator)
         end = max(beside.part.end, beside.key_end)
         return TextEdit(end, end, separator + body)
 

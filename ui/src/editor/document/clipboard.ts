@@ -1,8 +1,8 @@
 /** Nodes on the clipboard, as plain YAML that any document can take. */
 import type { Action } from "../../text/actions";
 import { SourceText } from "../../text/document";
-import { listOf, namesOf, renamedNode } from "../../text/renaming";
-import { renameReferences } from "../../text/references";
+import { edgeIds, listOf, namesOf, renamedNode, withEdgeIds } from "../../text/renaming";
+import { ROOTS } from "../../text/references";
 import { isObject, type Json } from "../../text/tree";
 import { Writer } from "../../text/writing";
 import type { View } from "./document";
@@ -15,6 +15,22 @@ export function copied(view: View, ids: readonly string[]): string {
   const nodes: Json[] = view.nodes.filter((each) => ids.includes(each.id)).map((each) => each.raw);
   const edges: Json[] = view.edges.filter((each) => each.path[0] === "edges" && ids.includes(each.src) && ids.includes(each.dst)).map((each) => listOf(view.value, "edges")[each.path[1] as number] as Json);
   return `${WRITER.block({ nodes, ...(edges.length > 0 ? { edges } : {}) }, 0)}\n`;
+}
+
+const MENTION = /(?<!\$)\$(?:node\.)?([A-Za-z0-9_-]+)/g;
+
+/** The names in a text that are neither known nodes nor roots. `$a-1` may be the node `a` and a number. */
+function lackingIn(text: string, known: ReadonlySet<string>): string[] {
+  const isKnown = (name: string): boolean => known.has(name) || ROOTS.has(name) || name === "node";
+  return [...text.matchAll(MENTION)]
+    .map((found) => found[1] as string)
+    .filter((name) => !/^\d+$/.test(name) && !name.split("-").some((_, at, words) => isKnown(words.slice(0, at + 1).join("-"))));
+}
+
+function textsIn(value: Json): string[] {
+  if (typeof value === "string") return [value];
+  if (Array.isArray(value)) return value.flatMap(textsIn);
+  return isObject(value) ? Object.values(value).flatMap(textsIn) : [];
 }
 
 /** The actions that paste nodes: ids are made unique, references among them follow; `outside` names what they lack. */
@@ -35,21 +51,21 @@ export function pasted(view: View, text: string): { actions: Action[]; ids: stri
     ids.set(each.id as string, id);
   }
   const own = namesOf(value);
-  const known = new Set(view.nodes.map((each) => each.id));
-  const outside = new Set<string>();
-  const actions: Action[] = nodes.map((each) => {
+  const known = new Set([...own.nodes, ...view.nodes.map((each) => each.id)]);
+  const outside = new Set(nodes.flatMap((each) => textsIn([each.parameters ?? null, each.config ?? null])).flatMap((text) => lackingIn(text, known)));
+  // A text is renamed only if all of its names are known.
+  const names = { nodes: new Set([...known, ...outside]), titles: own.titles };
+  const copies = nodes.map((each) => {
     const { dependencies: _, position, ...rest } = each;
     const place: { [key: string]: Json } = isObject(position) && typeof position.x === "number" && typeof position.y === "number" ? { position: { x: position.x + 40, y: position.y + 40 } } : {};
-    for (const [reference] of JSON.stringify(rest).matchAll(/\$[A-Za-z0-9_-]+/g)) {
-      const name = reference.slice(1);
-      if (!own.nodes.has(name) && !known.has(name) && renameReferences(`$${name}`, new Map([[name, "x"]]), { nodes: new Set([name]), titles: new Map() }, false) === "$x") outside.add(name);
-    }
-    return { do: "add_node", node: { ...(renamedNode(rest, ids, own) as { [key: string]: Json }), ...place } };
+    return { ...(renamedNode(rest, ids, names) as { [key: string]: Json }), ...place };
   });
-  for (const each of listOf(value, "edges").filter(isObject)) {
-    const [src, dst] = [ids.get(String(each.src)), ids.get(String(each.dst))];
-    const { id: _, ...rest } = each;
-    if (src && dst) actions.push({ do: "add_edge", edge: { ...rest, src, dst } });
-  }
+  const between = listOf(value, "edges").filter((each): each is { [key: string]: Json } => isObject(each) && ids.has(String(each.src)) && ids.has(String(each.dst)));
+  const edges = between.map(({ id: _, ...rest }) => ({ ...rest, src: ids.get(String(rest.src)) as string, dst: ids.get(String(rest.dst)) as string }));
+  // Pasted edges get new ids, which nodes may name.
+  const after = edgeIds({ edges });
+  const renamedEdges = new Map(edgeIds({ edges: between }).map((old, at) => [old, after[at] as string]));
+  const actions: Action[] = copies.map((each) => ({ do: "add_node", node: withEdgeIds(each, renamedEdges) }));
+  for (const edge of edges) actions.push({ do: "add_edge", edge });
   return { actions, ids: [...ids.values()], outside: [...outside] };
 }
