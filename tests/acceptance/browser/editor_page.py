@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 
 from playwright.sync_api import Locator, Page, expect
@@ -10,6 +11,12 @@ from rune.client import Client
 from tests.support.up_process import UpProcess
 
 MAX_TABS = 200
+COUNT_POINTERS = """
+window.pointerEvents = 0;
+for (const kind of ["pointerdown", "mousedown", "touchstart"]) {
+  addEventListener(kind, () => window.pointerEvents++, true);
+}
+"""
 COUNT_STEPS = """
 (target) => {
   const stops = [];
@@ -44,6 +51,26 @@ def text_of(page: Page) -> str:
         }"""
     )
     return text
+
+
+def write(page: Page, before: str, after: str) -> None:
+    """Replace the first occurrence of a text in the text pane, as typing over it does."""
+    page.evaluate(
+        """([before, after]) => {
+          const content = document.querySelector(".edit-code").shadowRoot.querySelector(".cm-content");
+          const view = content.cmTile?.view ?? content.cmView.view;
+          const from = view.state.doc.toString().indexOf(before);
+          view.dispatch({ changes: { from, to: from + before.length, insert: after } });
+        }""",
+        [before, after],
+    )
+
+
+def changed(before: str, after: str) -> tuple[list[str], list[str]]:
+    """Return the lines that were removed and those that were added, without their indentation."""
+    found = list(difflib.ndiff(before.splitlines(), after.splitlines()))
+    removed = [each[2:].strip() for each in found if each.startswith("- ")]
+    return removed, [each[2:].strip() for each in found if each.startswith("+ ")]
 
 
 def row(page: Page, node: str) -> Locator:

@@ -16,6 +16,7 @@ from rune.client import Client
 from rune.documents.textedit import SourceText
 from tests.acceptance.browser.conftest import WatchedPage
 from tests.acceptance.browser.editor_page import (
+    COUNT_POINTERS,
     add,
     card,
     choose,
@@ -29,13 +30,6 @@ from tests.acceptance.browser.editor_page import (
 from tests.support.clips import Clip
 from tests.support.paths import ROOT
 from tests.support.up_process import UpProcess
-
-COUNT_POINTERS = """
-window.pointerEvents = 0;
-for (const kind of ["pointerdown", "mousedown", "touchstart"]) {
-  addEventListener(kind, () => window.pointerEvents++, true);
-}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +173,7 @@ def test_author_without_a_mouse_builds_tries_mends_publishes_and_rolls_out_the_e
     watched.check()
 
 
-def test_selection_without_a_mouse_is_aligned_duplicated_pasted_found_and_undone(
+def test_selection_without_a_mouse_is_aligned_duplicated_found_connected_and_undone(
     watched: WatchedPage, up: UpProcess
 ) -> None:
     with Client(up.said["url"]) as client:

@@ -1,8 +1,8 @@
 /** The graph as an editor: cards are moved and connected by pointer or keyboard. */
-import { Background, Controls, ReactFlow, ReactFlowProvider, applyNodeChanges, useReactFlow, useStore, type Connection, type Node, type NodeChange } from "@xyflow/react";
+import { Background, Controls, ReactFlow, ReactFlowProvider, applyNodeChanges, useReactFlow, useStore, type Node, type NodeChange } from "@xyflow/react";
 import "../../graph/graph.css";
 import "../editor.css";
-import { useCallback, useEffect, useMemo, useRef, useState, type JSX, type KeyboardEvent } from "react";
+import { useCallback, useEffect, useMemo, useRef, useState, type JSX, type KeyboardEvent, type MouseEvent } from "react";
 import { FarPicture, nodeAt } from "../../graph/far";
 import { CARD, isInView, viewport, type Kind, type Picture, type Place } from "../../graph/model";
 import type { ExecutionStore } from "../../live/store";
@@ -14,6 +14,7 @@ import { Acts, EDGE_TYPES, NODE_TYPES, Running } from "./cards";
 import { useCards, useFrames, useWires } from "./drawing";
 import { MapOfGraph } from "./map";
 import { definitionOf, type Places } from "./places";
+import { RefusalHint, endsOf, type Reason } from "./refusal_hint";
 
 const FAR_ZOOM = 0.4;
 const MAPPED_NODES = 30;
@@ -44,6 +45,11 @@ export type CanvasProps = {
   onPullIntoVoid: (src: string, outlet: string | null, place: Place) => void;
   onSplitEdge: (id: string) => void;
 };
+
+/** A click on a card or an edge takes the focus from the text pane, so that keys are commands again. */
+function takeFocus({ currentTarget }: MouseEvent): void {
+  if (currentTarget instanceof HTMLElement || currentTarget instanceof SVGElement) currentTarget.focus({ preventScroll: true });
+}
 
 /** Sets the view at first, and moves it when a node is asked for that is not on the screen. A new layout of the server leaves
  * the node `anchor` where it is on the screen. */
@@ -139,7 +145,7 @@ function Inner(props: CanvasProps): JSX.Element {
       setDragged(null);
     }
   };
-  const reason = (connection: { source: string; target: string; sourceHandle?: string | null }): string | null => refusal(view, types, checked.outlets, connection.source, connection.target, connection.sourceHandle ?? null);
+  const reason: Reason = ({ src, dst, outlet }) => refusal(view, types, checked.outlets, src, dst, outlet);
   const onKeyDown = (event: KeyboardEvent): void => {
     if (event.key !== "Enter" && event.key !== " ") return;
     const target = event.target instanceof Element ? event.target : null;
@@ -162,31 +168,42 @@ function Inner(props: CanvasProps): JSX.Element {
             nodesConnectable={!readOnly}
             deleteKeyCode={null}
             selectionKeyCode="Shift"
-            multiSelectionKeyCode={["Control", "Meta"]}
+            multiSelectionKeyCode={["Control", "Meta", "Shift"]}
             connectOnClick
             onlyRenderVisibleElements
             minZoom={0.03}
             maxZoom={1.6}
             onNodesChange={onNodesChange}
-            onNodeClick={(event, node) => node.type === "card" && !event.ctrlKey && !event.metaKey && !event.shiftKey && props.onChoose({ kind: "node", id: node.id })}
-            onEdgeClick={(_, edge) => props.onChoose({ kind: "edge", id: edge.id })}
+            onNodeClick={(event, node) => {
+              takeFocus(event);
+              if (node.type === "card" && !event.ctrlKey && !event.metaKey && !event.shiftKey) props.onChoose({ kind: "node", id: node.id });
+            }}
+            onEdgeClick={(event, edge) => {
+              takeFocus(event);
+              props.onChoose({ kind: "edge", id: edge.id });
+            }}
             onPaneClick={(event) => {
               const id = far ? nodeAt(picture, flow.screenToFlowPosition({ x: event.clientX, y: event.clientY })) : null;
               props.onChoose(id === null ? null : { kind: "node", id });
             }}
-            isValidConnection={(connection) => reason(connection as Connection) === null}
+            isValidConnection={({ source, target, sourceHandle }) => reason({ src: source, dst: target, outlet: sourceHandle || null }) === null}
             onConnect={(connection) => props.onConnect(connection.source, connection.target, connection.sourceHandle || null)}
             onConnectEnd={(event, state) => {
-              if (state.isValid || !state.fromNode || state.fromHandle?.type !== "source") return;
-              const outlet = state.fromHandle.id || null;
-              if (state.toNode) {
-                const why = reason({ source: state.fromNode.id, target: state.toNode.id, sourceHandle: outlet });
-                if (why) props.onRefused(why);
-                else if (state.toNode.id !== state.fromNode.id) props.onConnect(state.fromNode.id, state.toNode.id, outlet);
+              if (state.isValid || !state.fromNode || !state.fromHandle) return;
+              const point = "changedTouches" in event ? (event.changedTouches[0] as Touch) : event;
+              const place = flow.screenToFlowPosition({ x: point.clientX, y: point.clientY });
+              const other = state.toNode?.id ?? nodeAt(picture, place);
+              // A pull that ends on the card that it began at is given up.
+              if (other === state.fromNode.id) return;
+              const isForward = state.fromHandle.type === "source";
+              if (other === null) {
+                if (isForward) props.onPullIntoVoid(state.fromNode.id, state.fromHandle.id || null, { x: place.x, y: place.y - CARD.height / 2 });
                 return;
               }
-              const point = "changedTouches" in event ? (event.changedTouches[0] as Touch) : event;
-              props.onPullIntoVoid(state.fromNode.id, outlet, flow.screenToFlowPosition({ x: point.clientX, y: point.clientY - CARD.height / 2 }));
+              const ends = endsOf(state.fromHandle, other, state.toHandle);
+              const why = reason(ends);
+              if (why) props.onRefused(why);
+              else if (isForward) props.onConnect(ends.src, ends.dst, ends.outlet);
             }}
             onKeyDown={onKeyDown}
             onDragOver={(event) => {
@@ -196,7 +213,8 @@ function Inner(props: CanvasProps): JSX.Element {
             onDrop={(event) => {
               event.preventDefault();
               const type = event.dataTransfer.getData("application/x-rune-node");
-              if (type) props.onDropType(type, flow.screenToFlowPosition({ x: event.clientX - CARD.width / 2, y: event.clientY - CARD.height / 2 }));
+              const place = flow.screenToFlowPosition({ x: event.clientX, y: event.clientY });
+              if (type) props.onDropType(type, { x: place.x - CARD.width / 2, y: place.y - CARD.height / 2 });
             }}
             aria-label="Graph of the draft"
             colorMode="system"
@@ -204,6 +222,7 @@ function Inner(props: CanvasProps): JSX.Element {
             <Background gap={22} size={1.4} color="var(--grid-dot)" />
             <Controls showInteractive={false} position="bottom-left" onFitView={fit} />
             {view.nodes.length > MAPPED_NODES && <MapOfGraph places={places} />}
+            <RefusalHint picture={picture} reason={reason} />
             {definition && <FarPicture definition={definition} picture={picture} store={props.running} />}
           </ReactFlow>
         </div>

@@ -5,6 +5,7 @@ import { createContext, memo, useCallback, useContext, useSyncExternalStore, typ
 import { iconOf } from "../../graph/icons";
 import { CARD, curve } from "../../graph/model";
 import type { ExecutionStore } from "../../live/store";
+import { plural } from "../../parts/format";
 import { StateGlyph, stateWord } from "../../parts/state";
 import { ERROR_OUTLET } from "../document/rules";
 
@@ -41,8 +42,8 @@ export function handlesOf(outlets: readonly string[], trigger: boolean): NonNull
 }
 
 function Alert({ marks }: { marks: Marks }): JSX.Element {
-  if (marks.errors > 0) return <CircleAlert className="card-alert" size={15} aria-label={`${marks.errors} problems`} />;
-  return <TriangleAlert className="card-alert" size={15} aria-label={`${marks.warnings} warnings`} />;
+  if (marks.errors > 0) return <CircleAlert className="card-alert" size={15} role="img" aria-label={plural(marks.errors, "problem")} />;
+  return <TriangleAlert className="card-alert" size={15} role="img" aria-label={plural(marks.warnings, "warning")} />;
 }
 
 const Card = memo(function Card({ id, data, selected }: NodeProps<CardNode>): JSX.Element {

@@ -1,6 +1,6 @@
 /** A small map of a large graph: one picture of all cards with the part that is on the screen. */
 import { Panel, useReactFlow, useStore } from "@xyflow/react";
-import { useEffect, useRef, type JSX, type PointerEvent } from "react";
+import { useEffect, useMemo, useRef, type JSX, type PointerEvent } from "react";
 import { CARD } from "../../graph/model";
 import type { Places } from "./places";
 
@@ -18,13 +18,13 @@ function boundsOf(places: Places): Bounds {
     bottom = Math.max(bottom, y + CARD.height);
   }
   const scale = Math.min((SIZE.width - 2 * MARGIN) / (right - left), (SIZE.height - 2 * MARGIN) / (bottom - top));
-  return { left: left - MARGIN / scale, top: top - MARGIN / scale, scale };
+  return { left: (left + right - SIZE.width / scale) / 2, top: (top + bottom - SIZE.height / scale) / 2, scale };
 }
 
 export function MapOfGraph({ places }: { places: Places }): JSX.Element {
   const flow = useReactFlow();
   const cards = useRef<HTMLCanvasElement>(null);
-  const bounds = useRef<Bounds>({ left: 0, top: 0, scale: 1 });
+  const { left, top, scale } = useMemo(() => boundsOf(places), [places]);
   const shown = useStore((state) => [...state.transform, state.width, state.height].join(","));
   useEffect(() => {
     const element = cards.current;
@@ -33,17 +33,14 @@ export function MapOfGraph({ places }: { places: Places }): JSX.Element {
     const ratio = window.devicePixelRatio || 1;
     element.width = SIZE.width * ratio;
     element.height = SIZE.height * ratio;
-    const { left, top, scale } = (bounds.current = boundsOf(places));
     pen.scale(ratio, ratio);
     pen.fillStyle = getComputedStyle(element).getPropertyValue("--line-strong");
     for (const { x, y } of places.values()) pen.fillRect((x - left) * scale, (y - top) * scale, Math.max(1.5, CARD.width * scale), Math.max(1, CARD.height * scale));
-  }, [places]);
+  }, [places, left, top, scale]);
   const [x = 0, y = 0, zoom = 1, width = 0, height = 0] = shown.split(",").map(Number);
-  const { left, top, scale } = bounds.current;
   const part = { x: (-x / zoom - left) * scale, y: (-y / zoom - top) * scale, width: (width / zoom) * scale, height: (height / zoom) * scale };
   const go = (event: PointerEvent<SVGSVGElement>): void => {
     const box = event.currentTarget.getBoundingClientRect();
-    const { left, top, scale } = bounds.current;
     void flow.setCenter((event.clientX - box.left) / scale + left, (event.clientY - box.top) / scale + top, { zoom });
   };
   return (

@@ -26,6 +26,13 @@ const THEME = EditorView.theme({
   ".cm-tooltip-autocomplete > ul > li[aria-selected]": { backgroundColor: "var(--accent)", color: "var(--accent-ink)" },
   ".cm-completionDetail": { color: "var(--ink-2)" },
   "li[aria-selected] .cm-completionDetail": { color: "inherit" },
+  // The marks of the linter are images of the scheme `data`, which the content security policy refuses.
+  ".cm-lint-marker": { content: "normal", width: "0.7em", height: "0.7em", marginTop: "0.4em", borderRadius: "50%" },
+  ".cm-lint-marker-error": { content: "normal", backgroundColor: "var(--failed)" },
+  ".cm-lint-marker-warning": { content: "normal", backgroundColor: "var(--waiting)", borderRadius: "0" },
+  ".cm-lintRange": { backgroundImage: "none", textDecorationLine: "underline", textDecorationStyle: "wavy" },
+  ".cm-lintRange-error": { backgroundImage: "none", textDecorationColor: "var(--failed)" },
+  ".cm-lintRange-warning": { backgroundImage: "none", textDecorationColor: "var(--waiting)" },
   ".cm-placeholder": { color: "var(--ink-3)" },
   ".cm-rune-reference": { color: "var(--accent-text)", fontWeight: "600" },
   ".cm-rune-text": { color: "var(--success)" },

@@ -67,7 +67,7 @@ export function useShortcuts(keys: Shortcuts): void {
       event.clipboardData?.setData("text/plain", text);
     };
     const onPaste = (event: ClipboardEvent): void => {
-      if (isText(event) || !latest.current.ready) return;
+      if (isField(event) || hasDialog() || !latest.current.ready) return;
       event.preventDefault();
       latest.current.paste(event.clipboardData?.getData("text/plain") ?? "");
     };
