@@ -7,8 +7,10 @@ import json
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from rune.core.definition.model import Retry
 from rune.core.expr.functions import FUNCTIONS
 from tests.lint.tree import PACKAGE, ROOT, files
 from tools.build_ui import ASSETS, INPUTS, LICENCES, inputs_hash
@@ -73,6 +75,14 @@ def test_editor_completes_every_function_of_expressions() -> None:
     ]
 
     assert listed == known
+
+
+def test_editor_shows_the_defaults_of_retry() -> None:
+    shown = json.loads((ROOT / "ui/src/editor/forms/retry.json").read_text(encoding="utf-8"))
+    defaults = msgspec.structs.asdict(Retry())
+    del defaults["on"]
+
+    assert shown == defaults
 
 
 def test_compressed_files_have_same_content() -> None:

@@ -409,6 +409,19 @@ def test_nodes_copied_to_another_document_report_what_it_lacks(watched: WatchedP
     watched.check()
 
 
+def test_text_that_holds_no_nodes_is_not_pasted(watched: WatchedPage, up: UpProcess) -> None:
+    page, text = branched(watched, up, "strange")
+    code(page).focus()
+    page.keyboard.press("Control+Home")
+    page.keyboard.press("Shift+End")
+    page.keyboard.press("Control+c")
+    card(page, "left").click()
+    page.keyboard.press("Control+v")
+    expect(toast(page, "The clipboard holds no nodes.")).to_be_visible()
+    assert text_of(page) == text
+    watched.check()
+
+
 def test_problem_is_shown_on_its_card_and_at_its_line_and_go_to_leads_there(
     watched: WatchedPage, up: UpProcess
 ) -> None:

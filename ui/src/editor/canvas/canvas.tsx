@@ -46,8 +46,9 @@ export type CanvasProps = {
   onSplitEdge: (id: string) => void;
 };
 
-/** A click on a card or an edge takes the focus from the text pane, so that keys are commands again. */
+/** A click on a card or an edge takes the focus and the selection from the text pane, so that keys are commands again. */
 function takeFocus({ currentTarget }: MouseEvent): void {
+  window.getSelection()?.removeAllRanges();
   if (currentTarget instanceof HTMLElement || currentTarget instanceof SVGElement) currentTarget.focus({ preventScroll: true });
 }
 

@@ -64,11 +64,15 @@ export function reaches(edges: readonly ViewEdge[], from: string, to: string): b
 /** The actions that connect two nodes. A node whose error edge is drawn also gets the policy that follows it. */
 export function connecting(view: View, src: string, dst: string, outlet: string | null): Action[] {
   if (outlet !== ERROR_OUTLET) return [{ do: "add_edge", edge: { src, dst, ...(outlet ? { label: outlet } : {}) } }];
-  const node = view.nodes.find((each) => each.id === src);
+  return [{ do: "add_edge", edge: { src, dst, is_error: true } }, ...branching(view, src)];
+}
+
+/** The action that makes a node follow its error edge, unless it does already. */
+export function branching(view: View, id: string): Action[] {
+  const node = view.nodes.find((each) => each.id === id);
   const policy = node?.raw.error;
   const branches = isObject(policy) ? policy.type === "branch" : policy === "branch";
-  const edge: Action = { do: "add_edge", edge: { src, dst, is_error: true } };
-  return branches || !node ? [edge] : [edge, { do: "set", path: ["nodes", node.index, "error"], value: "branch" }];
+  return branches || !node ? [] : [{ do: "set", path: ["nodes", node.index, "error"], value: "branch" }];
 }
 
 export function removingEdge(edge: ViewEdge): Action {

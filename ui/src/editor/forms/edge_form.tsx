@@ -5,7 +5,7 @@ import { Field, IconButton, Select } from "../../parts/controls";
 import type { Action } from "../../text/actions";
 import { isObject, type Json } from "../../text/tree";
 import type { ViewEdge } from "../document/document";
-import { ERROR_OUTLET, outletsOf } from "../document/rules";
+import { ERROR_OUTLET, branching, outletsOf } from "../document/rules";
 import type { Editor } from "../state/use_editor";
 
 export function EdgeForm({ edge, editor }: { edge: ViewEdge; editor: Editor }): JSX.Element {
@@ -20,7 +20,7 @@ export function EdgeForm({ edge, editor }: { edge: ViewEdge; editor: Editor }): 
     const actions: Action[] = [];
     if (outlet === ERROR_OUTLET) {
       if (has("label")) actions.push({ do: "remove", path: [...edge.path, "label"] });
-      actions.push({ do: "set", path: [...edge.path, "is_error"], value: true });
+      actions.push({ do: "set", path: [...edge.path, "is_error"], value: true }, ...branching(view, edge.src));
     } else {
       if (has("is_error")) actions.push({ do: "remove", path: [...edge.path, "is_error"] });
       if (outlet) actions.push({ do: "set", path: [...edge.path, "label"], value: outlet });

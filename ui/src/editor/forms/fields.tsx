@@ -165,18 +165,42 @@ function Picker({ label, schema, value, required, onChange, options, raw }: Prop
   );
 }
 
-function AnyField({ label, schema, value, onChange }: Props): JSX.Element {
-  const [text, setText] = useState(value === undefined ? "" : JSON.stringify(value, (_, each: unknown) => (typeof each === "bigint" ? Number(each) : each), 2));
+function jsonText(value: Json | undefined): string {
+  return value === undefined ? "" : JSON.stringify(value, (_, each: unknown) => (typeof each === "bigint" ? Number(each) : each), 2);
+}
+
+/** The text of a field, and what sets the text and the value that it denotes. A change of the value from elsewhere, such as
+ * undo, replaces the text. */
+function useTextOf(value: Json | undefined, write: (value: Json | undefined) => string): [string, (text: string, value: Json | undefined) => void, (text: string) => void] {
+  const [text, setText] = useState(write(value));
   const [last, setLast] = useState(value);
-  // A change from elsewhere, such as undo, replaces what is shown.
   if (value !== last && toJson(value ?? null) !== toJson(last ?? null)) {
     setLast(value);
-    setText(value === undefined ? "" : typeof value === "string" ? JSON.stringify(value) : JSON.stringify(value, null, 2));
+    setText(write(value));
   }
-  const valueOf = (next: string): { ok: boolean; value: Json } => {
-    const parsed = parseJson(next);
-    return parsed.ok ? { ok: true, value: parsed.value as Json } : /^[\s]*[[{"]/.test(next) ? { ok: false, value: null } : { ok: true, value: next };
+  const setBoth = (next: string, meant: Json | undefined): void => {
+    setText(next);
+    setLast(meant);
   };
+  return [text, setBoth, setText];
+}
+
+/** The value that a text denotes: JSON, else the text itself unless it is the beginning of JSON. */
+function valueOf(text: string): { ok: boolean; value: Json } {
+  const parsed = parseJson(text);
+  if (parsed.ok) return { ok: true, value: parsed.value as Json };
+  return /^[\s]*[[{"]/.test(text) ? { ok: false, value: null } : { ok: true, value: text };
+}
+
+/** A text stands as it is if it denotes itself, else as JSON. */
+function plainText(value: Json | undefined): string {
+  if (typeof value !== "string" || value === "") return jsonText(value);
+  const denoted = valueOf(value);
+  return denoted.ok && denoted.value === value ? value : jsonText(value);
+}
+
+function AnyField({ label, schema, value, onChange }: Props): JSX.Element {
+  const [text, setBoth, setText] = useTextOf(value, plainText);
   const current = text === "" ? { ok: true, value: null } : valueOf(text);
   return (
     <Field label={label} hint={schema.description ?? "Text, or a JSON value."} error={current.ok ? null : "This is not complete JSON yet."}>
@@ -188,17 +212,11 @@ function AnyField({ label, schema, value, onChange }: Props): JSX.Element {
           spellCheck={false}
           value={text}
           onChange={(event) => {
-            setText(event.target.value);
-            if (event.target.value === "") {
-              setLast(undefined);
-              onChange(undefined);
-              return;
-            }
-            const next = valueOf(event.target.value);
-            if (next.ok) {
-              setLast(next.value);
-              onChange(next.value);
-            }
+            const typed = event.target.value;
+            const next = typed === "" ? { ok: true, value: undefined } : valueOf(typed);
+            if (!next.ok) return setText(typed);
+            setBoth(typed, next.value);
+            onChange(next.value);
           }}
         />
       )}
@@ -206,9 +224,21 @@ function AnyField({ label, schema, value, onChange }: Props): JSX.Element {
   );
 }
 
+function isSame(entries: readonly [string, Json][], value: { [key: string]: Json }): boolean {
+  return entries.length === Object.keys(value).length && entries.every(([name, each]) => name in value && toJson(each) === toJson(value[name] as Json));
+}
+
 function MapField({ label, value, place, choices, onChange }: Props): JSX.Element {
-  const entries = Object.entries(isObject(value) ? value : {});
-  const change = (next: [string, Json][]): void => onChange(next.length === 0 ? undefined : Object.fromEntries(next));
+  const stored = isObject(value) ? value : {};
+  const [open, setOpen] = useState<{ of: Json | undefined; entries: [string, Json][] } | null>(null);
+  // The entries keep their order while names are typed. Two of the same name are not written, as one would lose its value.
+  const entries = open && (open.of === value || isSame(open.entries, stored)) ? open.entries : Object.entries(stored);
+  const twice = entries.find(([name], at) => entries.findIndex(([other]) => other === name) !== at)?.[0];
+  const change = (next: [string, Json][]): void => {
+    const isWhole = new Set(next.map(([name]) => name)).size === next.length;
+    setOpen({ of: isWhole ? null : value, entries: next });
+    if (isWhole) onChange(next.length === 0 ? undefined : Object.fromEntries(next));
+  };
   return (
     <div className="form-list">
       {entries.map(([key, each], index) => (
@@ -218,6 +248,11 @@ function MapField({ label, value, place, choices, onChange }: Props): JSX.Elemen
           <IconButton size="small" icon={Trash2} label={`Remove ${key || "the entry"}`} onClick={() => change(entries.filter((_, at) => at !== index))} />
         </div>
       ))}
+      {twice !== undefined && (
+        <span className="field-error" role="alert">
+          {`Two entries are named ${twice || "with an empty text"}; give one of them another name.`}
+        </span>
+      )}
       <div>
         <Button
           size="small"
@@ -297,7 +332,7 @@ function Records({ label, schema, value, required, place, choices, onChange }: P
 
 /** A JSON field for values that belong to the document itself, such as its input schema. */
 export function DocumentJson({ label, hint, value, onChange }: { label: string; hint: string; value: Json | undefined; onChange: (value: Json | undefined) => void }): JSX.Element {
-  const [text, setText] = useState(value === undefined ? "" : JSON.stringify(value, null, 2));
+  const [text, setBoth, setText] = useTextOf(value, jsonText);
   return (
     <JsonField
       label={label}
@@ -305,9 +340,11 @@ export function DocumentJson({ label, hint, value, onChange }: { label: string; 
       rows={6}
       value={text === "" ? "{}" : text}
       onChange={(next) => {
-        setText(next);
         const parsed = parseJson(next);
-        if (parsed.ok) onChange(isObject(parsed.value as Json) && Object.keys(parsed.value as object).length === 0 ? undefined : (parsed.value as Json));
+        if (!parsed.ok) return setText(next);
+        const meant = isObject(parsed.value as Json) && Object.keys(parsed.value as object).length === 0 ? undefined : (parsed.value as Json);
+        setBoth(next, meant);
+        onChange(meant);
       }}
     />
   );

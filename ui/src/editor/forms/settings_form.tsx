@@ -1,10 +1,11 @@
 /** Settings that every node has: name, note, credential, timeout, join, error policy, retry, queue. */
 import { useQuery } from "@tanstack/react-query";
-import type { JSX } from "react";
+import { useState, type JSX } from "react";
 import { api, read, type Schemas } from "../../api/client";
 import { Field, Input, Select, Switch } from "../../parts/controls";
 import { isObject, type Json } from "../../text/tree";
 import type { ViewNode } from "../document/document";
+import DEFAULTS from "./retry.json";
 import { setting, type Change } from "./setting";
 
 export function SettingsForm({ node, type, change }: { node: ViewNode; type: Schemas["NodeTypeView"] | undefined; change: Change }): JSX.Element {
@@ -18,9 +19,9 @@ export function SettingsForm({ node, type, change }: { node: ViewNode; type: Sch
   const policy = isObject(raw.error) ? raw.error.type : raw.error;
   const credential = isObject(raw.credentials) ? (raw.credentials.name ?? raw.credentials.id) : raw.credentials;
   const fitting = ((credentials.data as { credentials?: Schemas["CredentialView"][] } | undefined)?.credentials ?? []).filter((each) => !type || type.credential_types.length === 0 || type.credential_types.includes(each.type));
-  const number = (label: string, path: string[], value: Json | undefined, hint: string, step: number | "any" = "any"): JSX.Element => (
+  const number = (label: string, path: string[], value: Json | undefined, hint: string, { step = "any", shown }: { step?: number | "any"; shown?: number } = {}): JSX.Element => (
     <Field label={label} hint={hint}>
-      {(ids) => <Input {...ids} type="number" min={0} step={step} value={typeof value === "number" ? value : ""} onChange={(event) => set(path, event.target.value === "" ? undefined : Number(event.target.value))} />}
+      {(ids) => <Input {...ids} type="number" min={0} step={step} placeholder={shown === undefined ? undefined : String(shown)} value={typeof value === "number" ? value : ""} onChange={(event) => set(path, event.target.value === "" ? undefined : Number(event.target.value))} />}
     </Field>
   );
   const line = (label: string, name: string, hint: string): JSX.Element => (
@@ -69,22 +70,18 @@ export function SettingsForm({ node, type, change }: { node: ViewNode; type: Sch
       </Field>
       <fieldset className="edit-record">
         <legend>Retry</legend>
-        {number("Attempts", ["retry", "max_attempts"], retry.max_attempts, "In all; 1 means no retry.", 1)}
-        {number("First delay", ["retry", "initial_delay"], retry.initial_delay, "Seconds before the second attempt.")}
-        {number("Factor", ["retry", "backoff"], retry.backoff, "By which the delay grows.")}
-        {number("Longest delay", ["retry", "max_delay"], retry.max_delay, "Seconds.")}
-        <Field label="Error codes" hint="Separated by commas. Default: every transient one.">
-          {(ids) => (
-            <Input
-              {...ids}
-              value={Array.isArray(retry.on) ? retry.on.join(", ") : ""}
-              onChange={(event) => {
-                const codes = event.target.value.split(/[\s,]+/).filter(Boolean);
-                set(["retry", "on"], codes.length > 0 ? codes : undefined);
-              }}
-            />
-          )}
-        </Field>
+        {number("Attempts", ["retry", "max_attempts"], retry.max_attempts, "In all; 1 means no retry.", { step: 1, shown: DEFAULTS.max_attempts })}
+        {number("First delay", ["retry", "initial_delay"], retry.initial_delay, "Seconds before the second attempt.", { shown: DEFAULTS.initial_delay })}
+        {number("Factor", ["retry", "backoff"], retry.backoff, "By which the delay grows.", { shown: DEFAULTS.backoff })}
+        {number("Longest delay", ["retry", "max_delay"], retry.max_delay, "Seconds.", { shown: DEFAULTS.max_delay })}
+        <div className="row">
+          <Switch checked={(retry.jitter ?? DEFAULTS.jitter) === true} onChange={(next) => set(["retry", "jitter"], next === DEFAULTS.jitter ? undefined : next)} label="Jitter" />
+          <span className="field-label" aria-hidden="true">
+            Jitter
+          </span>
+          <span className="field-hint">Shortens each delay by a random part of up to one half.</span>
+        </div>
+        <Codes codes={Array.isArray(retry.on) ? retry.on.map(String) : []} onChange={(codes) => set(["retry", "on"], codes.length > 0 ? codes : undefined)} />
       </fieldset>
       {line("Queue", "queue", "The queue of the workers that run this node.")}
       <div className="row">
@@ -95,5 +92,28 @@ export function SettingsForm({ node, type, change }: { node: ViewNode; type: Sch
         <span className="field-hint">Fail instead of running again when the outcome of a run is unknown.</span>
       </div>
     </>
+  );
+}
+
+const codesIn = (text: string): string[] => text.split(/[\s,]+/).filter(Boolean);
+
+/** The error codes to retry. What is typed stays as it is while it denotes the codes of the document. */
+function Codes({ codes, onChange }: { codes: readonly string[]; onChange: (codes: string[]) => void }): JSX.Element {
+  const [typed, setTyped] = useState("");
+  const joined = codes.join(", ");
+  return (
+    <Field label="Error codes" hint="Separated by commas. Default: every transient one.">
+      {(ids) => (
+        <Input
+          {...ids}
+          placeholder="every transient one"
+          value={codesIn(typed).join(", ") === joined ? typed : joined}
+          onChange={(event) => {
+            setTyped(event.target.value);
+            onChange(codesIn(event.target.value));
+          }}
+        />
+      )}
+    </Field>
   );
 }
