@@ -8,7 +8,6 @@ a value that is not short also in other letter case.
 from __future__ import annotations
 
 import base64
-import html
 import logging
 import operator
 import re
@@ -35,7 +34,8 @@ _MIN_CUT_LENGTH = 4
 _MAX_URL_LENGTH = 400
 _USERINFO = re.compile(r"(?<=//)[^/?#]*@")
 _USERINFO_IN_TEXT = re.compile(r"(?<=[A-Za-z0-9]://)[^/?#\s\"'<>@]*@")
-_PAIR = re.compile(r"(?P<before>[?&;#])(?P<name>[^=&;#]*)=(?P<value>[^&;#]*)")
+# Also matches a name without value, so that the search does not start again at each character of the name.
+_PAIR = re.compile(r"(?P<before>[?&;#])(?P<name>[^=&;#]*+)(?:=(?P<value>[^&;#]*+))?+")
 _SECRET_NAME = re.compile(
     r"token|secret|passw|pwd|api[-_.]?key|access[-_.]?key|auth|signature|credential|session|cookie|jwt|bearer"
     r"|^(sig|key|code|pass|pin|otp|sid)$",
@@ -52,23 +52,28 @@ _HEADER_IN_TEXT = re.compile(
     re.IGNORECASE,
 )
 _ENCODED = re.compile(r"[%\\&+]")
-_UNICODE_ESCAPE = re.compile(r"\\+[uU]([0-9A-Fa-f]{4})")
+# A whole run of backslashes. A search that started inside the run as well would take quadratic time.
+_BACKSLASHES = r"(?<!\\)\\++"
+_UNICODE_ESCAPE = re.compile(rf"{_BACKSLASHES}[uU]([0-9A-Fa-f]{{4}})")
+# A letter or digit escaped for HTML.
+_HTML_ESCAPE = re.compile(r"&\#(?:0*+([0-9]{2,3})|[xX]0*+([0-9A-Fa-f]{2}));")
 # A line break in encoded text, as it is or escaped for JSON, with the indentation of the next line.
-_BREAK = r"(?:\r?\n|(?:\\+r)?\\+n)(?:[ \t]|\\+t)*"
+_BREAK = rf"(?:\r?\n|(?:{_BACKSLASHES}r)?{_BACKSLASHES}n)(?:[ \t]|{_BACKSLASHES}t)*+"
 _PLAIN = re.compile(r"[A-Za-z0-9]+")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_=-]+")
-# Escaped white space; without an optional start, so that the search skips to the next backslash.
-_ESCAPED_BREAKS = re.compile(r"\\+[rnt][ \t]*")
+_ESCAPED_BREAKS = re.compile(rf"{_BACKSLASHES}[rnt][ \t]*+")
 
 # Maximum number of characters that one character of a value takes when escaped.
 _MAX_ESCAPE_LENGTH = 16
 
 # A truncated escape sequence at the end of a text.
-_CUT_ESCAPE = r"(?:\\+(?:u[0-9A-Fa-f]{0,3})?|%[0-9A-Fa-f]?|&[#\w]*)?$"
+_CUT_ESCAPE = rf"(?:(?:{_BACKSLASHES})?+(?<=\\)(?:[uU][0-9A-Fa-f]{{0,3}})?|%[0-9A-Fa-f]?|&[#\w]*+)?$"
 
 _HTML_NAMES = {"&": "amp", "<": "lt", ">": "gt", '"': "quot", "'": "apos"}
 _JSON_ESCAPES = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
 _URL_SAFE = str.maketrans("+/", "-_")
+# A sequence of backslashes, or one other character.
+_RUNS = re.compile(r"\\+|[^\\]")
 _FORMATTER = logging.Formatter()
 
 
@@ -85,8 +90,9 @@ def redacted(url: str) -> str:
 
 
 def _redact_pair(found: re.Match[str]) -> str:
-    value = REDACTED if is_secret_name(found["name"]) else found["value"]
-    return f"{found['before']}{found['name']}={value}"
+    if found["value"] is None or not is_secret_name(found["name"]):
+        return found[0]
+    return f"{found['before']}{found['name']}={REDACTED}"
 
 
 def by_name(text: str) -> str:
@@ -142,6 +148,8 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """Redact a text; return the same object if it contains no value."""
+        if not self._values:
+            return text
         for form in self._forms:
             if form in text:
                 text = text.replace(form, REDACTED)
@@ -170,7 +178,7 @@ class Redactor:
             joined = _ESCAPED_BREAKS.sub("", joined)
         for form in self._encoded:
             if form in joined:
-                text = re.sub(f"(?:{_BREAK})?".join(map(re.escape, form)), REDACTED, text)
+                text = re.sub(f"(?:{_BREAK})?+".join(map(re.escape, form)), REDACTED, text)
         return text
 
     def _redact_escaped(self, text: str) -> str:
@@ -189,6 +197,8 @@ class Redactor:
 
     def cut_text(self, text: str) -> str:
         """Redact a text that may have been truncated in the middle of a value."""
+        if not self._values:
+            return text
         text = self.text(text)
         bare = text.removesuffix("…")
         for form in self._forms:
@@ -202,10 +212,9 @@ class Redactor:
             end = bare[-_MAX_ESCAPE_LENGTH * len(value) :]
             if len(value) < MIN_SECRET_LENGTH or not _escaped_pattern(value[:_MIN_CUT_LENGTH]).search(end):
                 continue
-            for length in range(len(value) - 1, _MIN_CUT_LENGTH - 1, -1):
-                found = _escaped_pattern(value[:length], _CUT_ESCAPE).search(end)
-                if found:
-                    return bare[: len(bare) - len(end) + found.start()] + REDACTED
+            found = _cut_pattern(value).search(end)
+            if found:
+                return bare[: len(bare) - len(end) + found.start()] + REDACTED
         return text
 
     def bytes(self, data: bytes) -> bytes:
@@ -216,7 +225,7 @@ class Redactor:
 
     def value(self, value: Any) -> Any:
         """Redact JSON; return the same object if it contains no value."""
-        return self._value(value) if self._may_hold(value) else value
+        return self._value(value) if self._values and self._may_hold(value) else value
 
     def _may_hold(self, value: Any) -> bool:
         """Return whether encoded JSON may contain a value.
@@ -310,43 +319,80 @@ def _decoded(text: str) -> Iterator[str]:
         yield unquote(text)
         yield unquote_plus(text)
     if "&#" in text:
-        yield html.unescape(text)
+        yield _HTML_ESCAPE.sub(lambda found: chr(int(found[1] or found[2], 10 if found[1] else 16)), text)
     if _UNICODE_ESCAPE.search(text):
         yield _UNICODE_ESCAPE.sub(lambda found: chr(int(found[1], 16)), text)
 
 
-def _escaped_pattern(value: str, rest: str = "") -> re.Pattern[str]:
+def _escaped_pattern(value: str) -> re.Pattern[str]:
     """Return a pattern for a value with each character plain or escaped for URLs, JSON (repeatedly) or HTML."""
+    return re.compile("".join(_escaped_characters(value)))
+
+
+def _cut_pattern(value: str) -> re.Pattern[str]:
+    """Return a pattern for the beginning of an escaped value at the end of a text."""
+    parts = _escaped_characters(value[:-1], cut=True)
+    count = len(_escaped_characters(value[:_MIN_CUT_LENGTH], cut=True))
+    rest = "".join(f"(?:{each}|{_CUT_ESCAPE})" for each in parts[count:])
+    return re.compile("".join(parts[:count]) + rest + _CUT_ESCAPE)
+
+
+def _escaped_characters(value: str, *, cut: bool = False) -> list[str]:
+    """Return one pattern for each character, and one for each sequence of backslashes, which may be incomplete if the
+    text is cut.
+
+    Any number of backslashes may precede an escaped character, so a sequence of them also matches those of the
+    next character: each backslash of the text is compared once.
+    """
     fold = len(value) >= MIN_FOLDED_LENGTH
-    return re.compile("".join(_escaped_character(each, fold=fold) for each in value) + rest)
+    parts: list[str] = []
+    before = _BACKSLASHES
+    for run in _RUNS.findall(value):
+        if run[0] == "\\":
+            parts.append(_escaped_backslashes(1 if cut else len(run), len(run)))
+            before = ""
+        else:
+            parts.append(_escaped_character(run, before, fold=fold))
+            before = _BACKSLASHES
+    return parts
 
 
-def _escaped_character(character: str, *, fold: bool) -> str:
+def _escaped_backslashes(least: int, most: int) -> str:
+    """Return a pattern for a sequence of backslashes: a run of them stands for one or more, an escape for one."""
+    escape = r"(?:[uU]005[cC])?"
+    one = rf"(?:{_BACKSLASHES}{escape}|%5[cC]|&\#(?:0*92|[xX]0*5[cC]);)"
+    if least == 1:
+        return rf"{one}{{1,{most + 1}}}"
+    return rf"(?:{one}{{2,{most + 1}}}|(?<!\\)\\{{{least},}}+{escape})"
+
+
+def _escaped_character(character: str, before: str, *, fold: bool) -> str:
+    """Return a pattern for a character; `before` matches the backslashes of its escapes."""
     if character.isascii() and character.isalnum():
         cases = sorted({character.lower(), character.upper()}) if fold else [character]
-        return f"(?:{'|'.join(map(_escaped_letter, cases))})"
+        return f"(?:{'|'.join(_escaped_letter(each, before) for each in cases)})"
     units = character.encode("utf-16-be", "surrogatepass")
-    points = [f"u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2)]
+    points = [f"(?i:u{units[at]:02x}{units[at + 1]:02x})" for at in range(0, len(units), 2)]
     raw = character.encode("utf-8", "surrogatepass")
     ways = [
-        rf"\\*{re.escape(character)}" if character != "\\" else r"\\+",
-        "".join(rf"\\+(?i:{each})" for each in points),
+        f"{before and f'(?:{before})?+'}{re.escape(character)}",
+        before + _BACKSLASHES.join(points),
         "".join(f"(?i:%{byte:02x})" for byte in raw),
         rf"&\#(?:0*{ord(character)}|[xX]0*(?i:{ord(character):x}));",
     ]
     if character in _HTML_NAMES:
         ways.append(f"&{_HTML_NAMES[character]};")
     if character in _JSON_ESCAPES:
-        ways.append(rf"\\+{_JSON_ESCAPES[character]}")
+        ways.append(before + _JSON_ESCAPES[character])
     if character == " ":
         ways.append(r"\+")
     return f"(?{'i' if fold and character.isalpha() else ''}:{'|'.join(ways)})"
 
 
-def _escaped_letter(character: str) -> str:
+def _escaped_letter(character: str, before: str) -> str:
     """Return a pattern for an ASCII letter or digit, which some encoders escape too."""
     code = ord(character)
-    return rf"{character}|%(?i:{code:02x})|\\+[uU](?i:{code:04x})|&\#(?:0*{code}|[xX]0*(?i:{code:x}));"
+    return rf"{character}|%(?i:{code:02x})|{before}[uU](?i:{code:04x})|&\#(?:0*{code}|[xX]0*(?i:{code:x}));"
 
 
 def encoded_forms(value: str) -> Iterator[str]:

@@ -15,7 +15,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rune.core.execution.outcome import Error, Failure, FanOut, Output, Suspend
-from rune.nodes.redaction import NAMES_ONLY, REDACTED, SECRETS_IN_USE, Redactor, by_name, protect_log
+from rune.nodes.redaction import (
+    NAMES_ONLY,
+    REDACTED,
+    SECRETS_IN_USE,
+    Redactor,
+    by_name,
+    protect_log,
+    redacted,
+)
+from tests.support.growth import assert_linear
 
 SECRET = 'S3cr+t/"ü<&> é\\x'
 VALUES = st.text(min_size=6, max_size=40).filter(lambda text: "*" not in text)
@@ -96,6 +105,28 @@ def test_value_with_backslash_before_n_is_redacted() -> None:
     assert Redactor(["x\\newsecret"]).value(["x\\newsecret"]) == [REDACTED]
 
 
+BACKSLASHES = st.text(alphabet="\\\\\\u5c%&#92;.n", min_size=6, max_size=12)
+
+
+@given(BACKSLASHES, st.lists(st.integers(0, 4), min_size=16, max_size=16), st.integers(0, 3))
+@example("\\\\server\\share", [0] * 16, 1)
+@example("\\%5csecret", [0, 4, *[0] * 14], 1)
+@example("x\\u005cx", [0] * 16, 2)
+def test_secret_with_backslashes_is_redacted_in_mixed_escapes(
+    value: str, ways: list[int], nesting: int
+) -> None:
+    forms = [lambda each: each, unicode_escaped, percent_escaped, "&#{:d};".format, "&#x{:x};".format]
+    text = "".join(forms[way](each if way < 3 else ord(each)) for each, way in zip(value, ways, strict=False))
+    for _ in range(nesting):
+        text = json.dumps(text)[1:-1]
+
+    assert REDACTED in Redactor([value]).text(f"<{text}>")
+
+
+def percent_escaped(value: str) -> str:
+    return "".join(f"%{byte:02x}" for byte in value.encode("utf-8", "surrogatepass"))
+
+
 @given(VALUES, st.integers(0, 2**40))
 def test_partly_percent_encoded_secret_is_redacted(value: str, which: int) -> None:
     value = value.encode("utf-8", "replace").decode()
@@ -167,6 +198,16 @@ def test_truncated_secret_is_redacted(length: int) -> None:
     assert (error.message, error.details) == (f"got {REDACTED}", {"body": f"...{REDACTED}"})
 
 
+@pytest.mark.parametrize("cut", range(4, 15))
+def test_truncated_escaped_secret_is_redacted(cut: int) -> None:
+    value = "hunter2/\\\\meadow4"
+    escapes = [json.dumps(value)[1:-1], quote(value, safe=""), unicode_escaped(value)]
+    for text in (form[: len(form) * cut // 16] for form in escapes):
+        error = Redactor([value]).error(Error("X", f"100% {text}…"))
+
+        assert error.message == f"100% {REDACTED}"
+
+
 def test_error_redacts_sensitive_fields_and_url_users() -> None:
     details = {
         "headers": {"Authorization": "Bearer abc", "Set-Cookie": ["a=b"], "X-Api-Key": "k", "Age": "5"},
@@ -197,6 +238,48 @@ def test_error_redacts_sensitive_fields_and_url_users() -> None:
 )
 def test_text_without_secret_is_unchanged(text: str) -> None:
     assert by_name(text) == text
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://x.example/?a=1&token=t#key=k", "https://x.example/?a=1&token=***#key=***"),
+        ("https://x.example/?token?x=t", "https://x.example/?token?x=***"),
+        ("https://x.example/?a?b=1;c&sig=s", "https://x.example/?a?b=1;c&sig=***"),
+        ("https://me:pw@x.example/?token&secret=", "https://***@x.example/?token&secret=***"),
+    ],
+)
+def test_url_is_shown_without_secret_parameters(url: str, shown: str) -> None:
+    assert redacted(url) == shown
+
+
+GROWING = [
+    "\\", "%", "%5c", "\\u005c", "\\\\u", "&", "&#", "&#0", "&#9", "0", "+", "?", "#a", "@", "://", "\n", "\r\n\t",
+    "\\n", "\\\\r", "\\t", "cookie ", " ", "h", "hunt", "-", "=", "\\.", ".", "\\h",
+]  # fmt: skip
+GROWING_VALUES = ["hunter2-hunter2", "\\\\server\\hunter2", "-----hunter2-----", "......hunter2", "\\" * 12]
+
+
+@pytest.mark.parametrize("value", [None, *GROWING_VALUES])
+@pytest.mark.parametrize("unit", GROWING)
+def test_time_is_proportional_to_text(value: str | None, unit: str) -> None:
+    redactor = Redactor([] if value is None else [value])
+    whole = base64.b64encode(b"hunter2-hunter2").decode()
+    # With the parts of a value, so that no check ends early because nothing resembles it.
+    beginning = f"% &# hunter2 {whole[:6]}\n{whole[6:]} hunter2-hunte \\n"
+
+    def work(size: int) -> None:
+        text = beginning + unit * (size // len(unit))
+        redactor.value({"a": text})
+        redactor.error(Error("X", text, {"body": text}))
+        redactor.error(Error("X", f"{text}hunter2"))
+        redacted(f"https://x.example/{text}")
+
+    assert_linear(work, 2_000)
+
+
+def test_text_with_long_html_number_is_redacted() -> None:
+    assert Redactor(["hunter2-x"]).text(f"&#{'9' * 5000}; hunter2&#45;x") == f"&#{'9' * 5000}; {REDACTED}"
 
 
 @pytest.fixture
