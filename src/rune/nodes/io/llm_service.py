@@ -6,7 +6,6 @@ The response is read as a whole or as a stream of server-sent events.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,7 +35,7 @@ MAX_RESPONSE_BYTES = 16 * 1024 * 1024
 MAX_TEXT_CHARS = 4 * 1024 * 1024
 
 _ERROR_BODY_BYTES = 16 * 1024
-_FENCED = re.compile(r"\s*```[A-Za-z0-9]*\s*\n(.*)\n\s*```\s*", re.DOTALL)
+_FENCE = "```"
 _CODES = {
     "HTTP_CONNECT": "LLM_CONNECT",
     "HTTP_TLS": "LLM_CONNECT",
@@ -387,15 +386,27 @@ def _invalid_response(label: str, reason: str) -> NodeFailure:
     return NodeFailure(f"{label}: the response is not valid: {reason}", code="LLM_PROTOCOL")
 
 
+def _without_fence(text: str) -> str:
+    """Return the text inside a Markdown code fence, or the text itself if there is none."""
+    fenced = text.strip()
+    if not (fenced.startswith(_FENCE) and fenced.endswith(_FENCE)):
+        return text
+    language, _, rest = fenced.removeprefix(_FENCE).removesuffix(_FENCE).partition("\n")
+    inner, line_break, indentation = rest.rpartition("\n")
+    if not line_break or indentation.strip():
+        return text
+    language = language.rstrip()
+    return inner if not language or (language.isascii() and language.isalnum()) else text
+
+
 def _parse_json(call: NodeCall[Any], completion: Completion) -> Any:
     """Parse the text as JSON and validate it against the schema. A Markdown code fence around it is accepted."""
     # Imported on first use: slow to load and used by few nodes.
     from rune.documents.input_schema import check_value  # noqa: PLC0415
 
     text = completion.text
-    fenced = _FENCED.fullmatch(text)
     found = decode_json(
-        (fenced[1] if fenced else text).encode("utf-8", "replace"),
+        _without_fence(text).encode("utf-8", "replace"),
         max_bytes=call.limits.output_bytes,
         max_depth=call.limits.json_depth,
     )

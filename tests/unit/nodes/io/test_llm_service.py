@@ -13,6 +13,7 @@ from aiohttp import web
 from rune.core.execution.outcome import Outcome
 from rune.nodes.io.llm_service import MAX_EVENT_BYTES, Events, EventTooLongError
 from rune.nodes.registry import standard_catalogue
+from tests.support.growth import assert_linear
 from tests.support.io_nodes import KEY, NOW, HttpHandler, http_server, local_resources, run_node, tcp_server
 from tests.unit.nodes.runner import error, output
 
@@ -152,7 +153,15 @@ def test_stream_without_done_event_is_complete_after_stop() -> None:
     assert output(run_llm(stream_response(chunk("x", "stop"), end=b"")))["text"] == "x"
 
 
-@pytest.mark.parametrize("text", ['{"n": 1}', ' {"n": 1}\n', '```json\n{"n": 1}\n```'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"n": 1}',
+        ' {"n": 1}\n',
+        '```json\n{"n": 1}\n```',
+        '\n```  \r\n\n{"n":\n1}\n\n  ```\n',
+    ],
+)
 def test_json_schema_is_sent_and_validated(text: str) -> None:
     endpoint = Endpoint(stream_response(chunk(text, "stop")))
 
@@ -161,14 +170,28 @@ def test_json_schema_is_sent_and_validated(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["no json", "", '{"n": "x"}', "{}", "[1]", '{"n": 1', '{"n": NaN}', '{"n":1,"n":2}', "[" * 5000]
-)
+    "text",
+    [
+        "no json", "", '{"n": "x"}', "{}", "[1]", '{"n": 1', '{"n": NaN}', '{"n":1,"n":2}', "[" * 5000,
+        '```json {"n": 1}```', '```\n{"n": 1}', '```a b\n{"n": 1}\n```', '```\n{"n": 1}\nx```', "```", "```\n```",
+    ],
+)  # fmt: skip
 def test_invalid_json_answer_fails(text: str) -> None:
     found = error(run_llm(stream_response(chunk(text, "stop")), json_schema=SCHEMA))
 
     assert found.code == "LLM_INVALID_JSON"
     assert found.details["text"] == text[:1000]
     assert found.details["problems"]
+
+
+@pytest.mark.parametrize("unit", ["\n", " \n", "`", "```\n"])
+def test_answer_of_line_breaks_and_fences_is_parsed_in_linear_time(unit: str) -> None:
+    def work(size: int) -> None:
+        text = "```json" + unit * (size // len(unit))
+        found = error(run_llm(stream_response(chunk(text, "stop")), json_schema=SCHEMA))
+        assert found.code == "LLM_INVALID_JSON"
+
+    assert_linear(work, 2_000)
 
 
 def test_truncated_json_answer_names_token_limit() -> None:
