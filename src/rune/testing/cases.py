@@ -26,7 +26,7 @@ from rune.testing.mocks import Mock, Mocks, milliseconds
 
 BAD_CASE = "BAD_TEST"
 SUFFIXES = ("yaml", "yml", "json")
-_PLACE = re.compile(r" - at `\$?(.*)`$")
+_PLACE = re.compile(r" - at `\$?([^`]*+)`$")
 
 ACTIONS = (
     "start",

@@ -20,10 +20,23 @@ Path = tuple[str | int, ...]
 
 _FLOW_OBJECT = re.compile(r"\{( ?)[^{}\s]")
 _COMPACT_COLON = re.compile(r'"\s*:\S')
-_LIST_IN_OBJECT = re.compile(
-    r"^( *)[^\s#-][^\n]*:[ \t]*(?:#[^\n]*)?\r?\n(?:[ \t]*(?:#[^\n]*)?\r?\n)*( *)- ", re.MULTILINE
-)
+# The end of a key whose value is on the next lines.
+_KEY_END = re.compile(r":[ \t]*+(?:#|$)")
 _JSON_STEP = re.compile(r"[\[{]\r?\n( +)\S")
+
+
+def _list_step(text: str) -> int:
+    """Return by how much the first list under a key is indented; 2 if there is none."""
+    key: int | None = None
+    for line in text.split("\n"):
+        content = line.strip()
+        if not content or content.startswith("#"):
+            continue
+        indentation = len(line) - len(line.lstrip(" "))
+        if key is not None and line.startswith("- ", indentation):
+            return max(indentation - key, 0)
+        key = indentation if content[0] != "-" and _KEY_END.search(content, 1) else None
+    return 2
 
 
 class TextEditError(RuneError):
@@ -112,9 +125,7 @@ class SourceText:
             spaced = _COMPACT_COLON.search(text) is None
             return Writer(as_json=True, spaced=spaced, step=len(step[1]) if step else 2, newline=newline)
         flow = _FLOW_OBJECT.search(text)
-        listed = _LIST_IN_OBJECT.search(text)
-        list_step = max(len(listed[2]) - len(listed[1]), 0) if listed else 2
-        return Writer(padded=flow is None or flow[1] == " ", list_step=list_step, newline=newline)
+        return Writer(padded=flow is None or flow[1] == " ", list_step=_list_step(text), newline=newline)
 
     def part(self, path: Path) -> Part:
         """Return the value at a path."""

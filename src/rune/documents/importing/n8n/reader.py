@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -37,7 +38,6 @@ _RETRIED = [
     "HTTP_TIMEOUT", "HTTP_CONNECT", "HTTP_STATUS", "HTTP_TLS", "HTTP_PROTOCOL", "HTTP_BODY", "HTTP_REDIRECT",
     "HTTP_TOO_LARGE",
 ]  # fmt: skip
-_TEMPLATE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 
 
 class Output(msgspec.Struct, frozen=True):
@@ -47,6 +47,14 @@ class Output(msgspec.Struct, frozen=True):
     flow: Flow
     label: str | None = None
     is_error: bool = False
+
+
+def _templates(text: str) -> Iterator[tuple[int, int]]:
+    """Yield begin and end of each `{{ … }}` after the first character."""
+    end = 1
+    while (start := text.find("{{", end)) >= 0 and (close := text.find("}}", start + 2)) >= 0:
+        end = close + 2
+        yield start, end
 
 
 class StepReader:
@@ -140,12 +148,12 @@ class StepReader:
         notes: list[str] = []
         pieces: list[str] = []
         at = 1
-        for match in _TEMPLATE.finditer(text, 1):
-            pieces.append(literal_text(text[at : match.start()]))
-            found = self._translate(match[1], element=element)
+        for start, end in _templates(text):
+            pieces.append(literal_text(text[at:start]))
+            found = self._translate(text[start + 2 : end - 2], element=element)
             notes += found.notes
             pieces.append(f"{{{{ {found.text} }}}}")
-            at = match.end()
+            at = end
         pieces.append(literal_text(text[at:]))
         return "".join(pieces), tuple(notes)
 
@@ -161,18 +169,18 @@ class StepReader:
             return Translation(quoted(value), (), "number" if isinstance(value, int | float) else "")
         if not value.startswith("="):
             return Translation(quoted(value), (), "text")
-        parts = list(_TEMPLATE.finditer(value, 1))
-        if len(parts) == 1 and not (value[1 : parts[0].start()] + value[parts[0].end() :]).strip():
-            return self._translate(parts[0][1], element=element)
+        parts = list(_templates(value))
+        if len(parts) == 1 and not (value[1 : parts[0][0]] + value[parts[0][1] :]).strip():
+            return self._translate(value[parts[0][0] + 2 : parts[0][1] - 2], element=element)
         notes: list[str] = []
         texts: list[str] = []
         at = 1
-        for match in parts:
-            found = self._translate(match[1], element=element)
+        for start, end in parts:
+            found = self._translate(value[start + 2 : end - 2], element=element)
             notes += found.notes
-            texts += [quoted(value[at : match.start()])] if value[at : match.start()] else []
+            texts += [quoted(value[at:start])] if value[at:start] else []
             texts.append(f"str({found.text})")
-            at = match.end()
+            at = end
         texts += [quoted(value[at:])] if value[at:] or not texts else []
         return Translation(" + ".join(texts), tuple(notes), "text")
 
