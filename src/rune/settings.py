@@ -15,7 +15,7 @@ import msgspec
 from rune.errors import RuneError
 from rune.ports.retention import InvalidRuleError, Rule, parse_rules
 
-DERIVED = frozenset({"url_in_file"})
+DERIVED = frozenset({"nodes_in_file", "url_in_file"})
 """Fields that `load_settings` computes; they cannot be set."""
 
 LISTS = frozenset({"nodes", "http_allow", "queues"})
@@ -66,6 +66,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     )
     grace: float = 30.0  # seconds that running nodes may take to finish at shutdown
     nodes: tuple[str, ...] = ()  # modules with custom nodes
+    nodes_in_file: bool = False  # not a setting: whether the modules are from `rune.toml`
     run_example: bool = True  # `rune up`: start an example once, on a new database
     http_policy: Literal["public_only", "allow", "open"] = "public_only"  # hosts that nodes may call
     http_allow: tuple[str, ...] = ()  # hosts, `*.domain`s and networks that are always allowed
@@ -158,6 +159,7 @@ def load_settings(environment: Mapping[str, str] | None = None, folder: Path | N
         raise SettingsError("rune.toml: a key must not be stored here; set RUNE_API_KEY")
     if derived := DERIVED & values.keys():
         raise SettingsError(f"rune.toml: unknown setting `{min(derived)}`")
+    values["nodes_in_file"] = "nodes" in values and "RUNE_NODES" not in given
     values["url_in_file"] = "url" in values and "RUNE_URL" not in given
     for field in msgspec.structs.fields(Settings):
         if field.name in DERIVED:

@@ -64,6 +64,15 @@ def with_modules(settings: Settings, names: Sequence[str] | None) -> Settings:
     return replace(settings, nodes=(*settings.nodes, *names))
 
 
+def without_file_modules(settings: Settings) -> Settings:
+    """Return the settings without the modules that `rune.toml` names, for commands that only read.
+
+    The file may come with a checkout from anywhere, so reading in its folder runs no code that it names. Modules of
+    RUNE_NODES are named by hand and are kept.
+    """
+    return replace(settings, nodes=()) if settings.nodes_in_file else settings
+
+
 StartKey = Annotated[
     str | None,
     typer.Option(
@@ -161,13 +170,30 @@ def _pairs(given: Sequence[str], option: str, form: str) -> Iterator[tuple[str, 
 SUFFIXES = ("yaml", "yml", "json")
 
 
-def examine_file(name: str) -> ValidationResult:
-    """Read and check one document against all installed and configured node types."""
+def examine_file(name: str, modules: Sequence[str] | None) -> ValidationResult:
+    """Read and check one document against the installed node types and those of modules that are named by hand."""
     try:
-        known = full_registry(load_settings().nodes).catalogue
+        settings = load_settings()
+        known = full_registry(with_modules(without_file_modules(settings), modules).nodes).catalogue
     except RuneError as error:
         return check_document(Parsed(None, (Problem("", error.code, error.message),)), standard_catalogue())
-    return check_document(read_document(name), known)
+    verdict = check_document(read_document(name), known)
+    return _with_module_hint(verdict, settings) if settings.nodes_in_file else verdict
+
+
+def _with_module_hint(verdict: ValidationResult, settings: Settings) -> ValidationResult:
+    """Explain that an unknown type may be one of the modules in `rune.toml`, which were not imported."""
+    options = " ".join(f"--nodes {each}" for each in settings.nodes)
+    hint = f"the modules of rune.toml are not imported here; use {options}"
+    return replace(
+        verdict,
+        problems=tuple(
+            replace(each, hint="; ".join(filter(None, (each.hint, hint))))
+            if each.code == problems.UNKNOWN_TYPE and options
+            else each
+            for each in verdict.problems
+        ),
+    )
 
 
 def read_document(name: str) -> Parsed:

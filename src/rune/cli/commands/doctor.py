@@ -11,7 +11,7 @@ import typer
 from msgspec.structs import replace
 
 from rune.bootstrap.doctor import check_installation, settings_finding
-from rune.cli.arguments import Nodes, with_modules
+from rune.cli.arguments import Nodes, with_modules, without_file_modules
 from rune.cli.output import by_status, print_json, print_table
 from rune.errors import RuneError
 from rune.nodes.base import RunnableType
@@ -56,4 +56,12 @@ def _findings(modules: tuple[str, ...]) -> list[Finding]:
             with_modules(replace(settings, nodes=()), (name,))
         return load_module(name)
 
-    return asyncio.run(check_installation(settings, modules, load))
+    found = asyncio.run(check_installation(without_file_modules(settings), modules, load))
+    unread = [each for each in settings.nodes if settings.nodes_in_file and each not in modules]
+    return [*found, *map(_not_imported, unread)]
+
+
+def _not_imported(name: str) -> Finding:
+    """Return the finding about a module that `rune.toml` names: only commands that run workflows import it."""
+    advice = f"`rune doctor --nodes {name}` imports and checks it"
+    return Finding(f"nodes of {name}", "ok", "named in rune.toml, not imported", advice)

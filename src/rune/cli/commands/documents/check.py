@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from rune.cli.arguments import examine_file
+from rune.cli.arguments import Nodes, examine_file
 from rune.cli.output import count, file_of, place_in
 from rune.core.definition.model import content_hash
 from rune.core.validation.validate import ValidationResult
@@ -26,15 +26,21 @@ def check(
         list[str],
         typer.Argument(metavar="FILE...", help="Workflow documents, JSON or YAML; `-` reads standard input."),
     ],
+    modules: Nodes = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Check workflow documents and list every problem.
 
+    Node types are the built-in and installed ones and those of --nodes and
+    RUNE_NODES; the modules that rune.toml names are not imported.
+
     Exit codes: 0 valid; 2 a document has errors or cannot be read.
 
-    Example: rune check order.yaml
+    Examples:
+      rune check order.yaml
+      rune check order.yaml --nodes acme_nodes
     """
-    verdicts = [(name, examine_file(name)) for name in files]
+    verdicts = [(name, examine_file(name, modules)) for name in files]
     if as_json:
         typer.echo(_encode([_report(name, verdict) for name, verdict in verdicts]))
     else:

@@ -10,8 +10,10 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from rune.cli.arguments import examine_file
+from rune.cli.arguments import Nodes, examine_file
 from rune.cli.commands.documents.check import print_verdict
+from rune.core.definition import problems
+from rune.core.validation.validate import ValidationResult
 from rune.documents.draw.drawing import Box, Drawing, Link, draw_definition
 from rune.documents.draw.formats import draw_mermaid, draw_svg
 
@@ -24,13 +26,17 @@ def graph(
         str | None, typer.Option(metavar="OUT", help="Write an SVG file; `-` writes to standard output.")
     ] = None,
     mermaid: Annotated[bool, typer.Option("--mermaid", help="Print a Mermaid flowchart.")] = False,
+    modules: Nodes = None,
 ) -> None:
     """Draw a workflow in the terminal, as SVG or as Mermaid text.
 
+    A node of an unknown type is drawn without its outlets. The modules that
+    rune.toml names are not imported.
+
     Example: rune graph order.yaml --svg order.svg
     """
-    verdict = examine_file(file)
-    if not verdict.valid:
+    verdict = examine_file(file, modules)
+    if not _is_drawable(verdict):
         print_verdict(Console(stderr=True, highlight=False, soft_wrap=True), file, verdict)
         raise typer.Exit(2)
     picture = draw_definition(verdict)
@@ -40,6 +46,12 @@ def graph(
         typer.echo(draw_mermaid(picture))
     else:
         print_drawing(picture)
+
+
+def _is_drawable(verdict: ValidationResult) -> bool:
+    """Return whether a document has no errors but unknown node types, which may be known elsewhere."""
+    errors = [each for each in verdict.problems if each.severity == "error"]
+    return verdict.definition is not None and all(each.code == problems.UNKNOWN_TYPE for each in errors)
 
 
 def _write(target: str, text: str) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rune.cli.arguments import Nodes, with_modules
+from rune.cli.arguments import Nodes, with_modules, without_file_modules
 from rune.cli.output import Cell, paint, print_json, print_table, refuse, refuse_error
 from rune.core.definition.model import Retry
 from rune.core.definition.problems import Problem, did_you_mean
@@ -32,7 +32,8 @@ def nodes(
 
     With a type: its parameters, outlets, output and error codes. The `retry` of a
     node covers transient errors, or exactly the codes that its `on` lists. If
-    RUNE_URL is set, the types are those of that server.
+    RUNE_URL is set, the types are those of that server. The modules that
+    rune.toml names are not imported: use --nodes or RUNE_NODES.
 
     Examples:
       rune nodes
@@ -64,13 +65,14 @@ def _find_types(settings: Settings, modules: tuple[str, ...]) -> list[dict[str, 
         if modules:
             require_local(settings, "nodes --nodes")
         return with_client(settings, lambda api: api.node_types())
-    return described(full_registry(with_modules(settings, modules).nodes))
+    return described(full_registry(with_modules(without_file_modules(settings), modules).nodes))
 
 
 def schema(modules: Nodes = None) -> None:
     """Print the JSON Schema of workflow documents, for editors.
 
-    It contains the parameters of every node type, also those of custom nodes.
+    It contains the parameters of every node type, also those of custom nodes of
+    --nodes and RUNE_NODES; the modules that rune.toml names are not imported.
     If RUNE_URL is set, the node types of that server.
 
     Examples:
@@ -91,7 +93,8 @@ def _make_schema(settings: Settings, modules: tuple[str, ...]) -> dict[str, Any]
         if modules:
             require_local(settings, "schema --nodes")
         return with_client(settings, lambda api: api.workflow_schema())
-    return workflow_schema(full_registry(with_modules(settings, modules).nodes).catalogue)
+    known = full_registry(with_modules(without_file_modules(settings), modules).nodes)
+    return workflow_schema(known.catalogue)
 
 
 def _traits(each: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from rune.cli.arguments import Nodes, with_modules
+from rune.cli.arguments import Nodes, with_modules, without_file_modules
 from rune.cli.backend import read, resolve
 from rune.cli.output import clean, count
 from rune.core.definition.problems import Problem
@@ -172,13 +172,14 @@ def record(
     """Write an execution that has ended as a test, which `rune test` runs.
 
     The test contains the workflow, its input, its outcome, and mocks that return
-    what the nodes with effects returned.
+    what the nodes with effects returned, and those of unknown types. The modules
+    that rune.toml names are not imported.
 
     Example: rune record x019a -o tests/test-orders.json
     """
 
     async def work(reader: ExecutionReader, settings: Settings) -> int:
-        registry = full_registry(with_modules(settings, nodes).nodes)
+        registry = full_registry(with_modules(without_file_modules(settings), nodes).nodes)
         text = await record_test(reader, registry, await resolve(reader, execution))
         _write_test(output, text.decode())
         return 0
