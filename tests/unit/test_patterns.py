@@ -12,8 +12,8 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from re import _constants as ops  # type: ignore[attr-defined]
-from re import _parser as parser  # type: ignore[attr-defined]
+from re import _constants as ops
+from re import _parser as parser
 from typing import Any, NamedTuple
 
 import pytest
@@ -119,7 +119,7 @@ def members(op: Any, argument: Any) -> list[str]:
 
 def in_class(character: str, op: Any, argument: Any) -> bool:
     if op is ops.LITERAL:
-        return ord(character) == argument
+        return bool(ord(character) == argument)
     if op is ops.RANGE:
         return bool(argument[0] <= ord(character) <= argument[1])
     if op is ops.CATEGORY:
@@ -127,7 +127,7 @@ def in_class(character: str, op: Any, argument: Any) -> bool:
             ops.CATEGORY_SPACE: r"\s", ops.CATEGORY_NOT_SPACE: r"\S", ops.CATEGORY_WORD: r"\w",
             ops.CATEGORY_NOT_WORD: r"\W", ops.CATEGORY_DIGIT: r"\d", ops.CATEGORY_NOT_DIGIT: r"\D",
         }  # fmt: skip
-        return re.match(kinds[argument], character) is not None
+        return bool(re.match(kinds[argument], character))
     return False
 
 

@@ -6,7 +6,7 @@ import base64
 import html
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -115,8 +115,14 @@ BACKSLASHES = st.text(alphabet="\\\\\\u5c%&#92;.n", min_size=6, max_size=12)
 def test_secret_with_backslashes_is_redacted_in_mixed_escapes(
     value: str, ways: list[int], nesting: int
 ) -> None:
-    forms = [lambda each: each, unicode_escaped, percent_escaped, "&#{:d};".format, "&#x{:x};".format]
-    text = "".join(forms[way](each if way < 3 else ord(each)) for each, way in zip(value, ways, strict=False))
+    forms: list[Callable[[str], str]] = [
+        str,
+        unicode_escaped,
+        percent_escaped,
+        lambda each: f"&#{ord(each):d};",
+        lambda each: f"&#x{ord(each):x};",
+    ]
+    text = "".join(forms[way](each) for each, way in zip(value, ways, strict=False))
     for _ in range(nesting):
         text = json.dumps(text)[1:-1]
 
