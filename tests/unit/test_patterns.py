@@ -96,8 +96,10 @@ def used_patterns() -> list[Used]:
         for pattern_name in named_patterns(tree):
             for pattern in compiled(getattr(importlib.import_module(name), pattern_name)):
                 users = [name] if pattern_name.startswith("_") else list(methods)
-                searched = any(methods[each].get(pattern_name, set()) & SEARCHES for each in users)
-                method = "search" if searched else "fullmatch"
+                used = set[str]().union(*(methods[each].get(pattern_name, set()) for each in users))
+                method = (
+                    "search" if used & SEARCHES else "match" if used & WHOLE == {"match"} else "fullmatch"
+                )
                 found.append(Used(f"{name}.{pattern_name}", pattern, method))
     return found
 

@@ -32,7 +32,7 @@ Sleep = Callable[[str, int], Awaitable[bool]]
 """Wait for virtual milliseconds in a node; return whether its timeout came first."""
 
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_DURATION = re.compile(r"(?<!\d)(\d++(?:\.\d++)?+)(ms|s|m|h|d)")
 
 
 class UnmockedNodeError(AssertionError):

@@ -122,7 +122,9 @@ def test_secret_with_backslashes_is_redacted_in_mixed_escapes(
         lambda each: f"&#{ord(each):d};",
         lambda each: f"&#x{ord(each):x};",
     ]
-    text = "".join(forms[way](each) for each, way in zip(value, ways, strict=False))
+    text = "".join(
+        each if each.isalnum() else forms[way](each) for each, way in zip(value, ways, strict=False)
+    )
     for _ in range(nesting):
         text = json.dumps(text)[1:-1]
 

@@ -16,6 +16,7 @@ from rune.core.definition import problems
 from rune.core.validation.validate import ValidationResult
 from rune.documents.draw.drawing import Box, Drawing, Link, draw_definition
 from rune.documents.draw.formats import draw_mermaid, draw_svg
+from rune.settings import load_settings
 
 
 def graph(
@@ -30,8 +31,8 @@ def graph(
 ) -> None:
     """Draw a workflow in the terminal, as SVG or as Mermaid text.
 
-    A node of an unknown type is drawn without its outlets. The modules that
-    rune.toml names are not imported.
+    The modules that rune.toml names are not imported: a node whose type they may
+    contain is drawn without its outlets.
 
     Example: rune graph order.yaml --svg order.svg
     """
@@ -49,9 +50,9 @@ def graph(
 
 
 def _is_drawable(verdict: ValidationResult) -> bool:
-    """Return whether a document has no errors but unknown node types, which may be known elsewhere."""
-    errors = [each for each in verdict.problems if each.severity == "error"]
-    return verdict.definition is not None and all(each.code == problems.UNKNOWN_TYPE for each in errors)
+    """Return whether a document has no errors but unknown types that modules of `rune.toml` may contain."""
+    errors = {each.code for each in verdict.problems if each.severity == "error"}
+    return not errors or (errors == {problems.UNKNOWN_TYPE} and load_settings().nodes_in_file)
 
 
 def _write(target: str, text: str) -> None:
