@@ -63,13 +63,25 @@ def test_run_that_a_worker_executed_is_published_as_cancelled(backend: Backend) 
 def test_completion_message_counts_failed_items_and_names_node_of_error(backend: Backend) -> None:
     collected = workflow("start>s s>f f>g", s=split(), f=fail(), g=of_type("aggregator"))
     halted = workflow("start>stop", stop=fail("STOP"))
+    in_item = workflow("start>s s>f", s=split(), f={**fail("STOP"), "error": {"type": "halt"}})
 
     async def go() -> list[dict[str, Any]]:
         async with backend.open() as engine, open_client(backend.settings.queue) as client:
-            runs = [await engine.start(collected, {"items": [1, 2, 3]}), await engine.start(halted)]
+            runs = [
+                await engine.start(collected, {"items": [1, 2, 3]}),
+                await engine.start(halted),
+                await engine.start(in_item, {"items": [7]}),
+            ]
             return [await client.wait_for_completion(run.id) for run in runs]
 
-    counted, named = asyncio.run(go())
+    counted, named, of_item = asyncio.run(go())
+    [frame] = of_item["error"]["lineage"]
+    assert frame == {
+        "split_node_id": "s",
+        "item_index": 0,
+        "branch_id": f"{of_item['execution_id']}_s_0",
+        "total_items": 1,
+    }
     assert (counted["status"], counted["failed_items"]) == ("completed", 3)
     assert (named["status"], named["failed_items"]) == ("halted", 0)
     assert (named["error"]["code"], named["error"]["node_id"]) == ("STOP", "stop")

@@ -23,12 +23,13 @@ from rune.codec.messages import (
     MessageTooLargeError,
     NodeExecutionMessage,
     encode_message,
+    frames,
     moment,
 )
 from rune.core.definition.model import canonical
 from rune.core.execution.fact import ExecutionEnded, NodeResult
 from rune.core.execution.outcome import Error
-from rune.core.execution.token import ROOT
+from rune.core.execution.token import ROOT, Path
 from rune.core.plan.model import Plan
 from rune.errors import RuneError
 from rune.ports.clock import Clock
@@ -121,9 +122,33 @@ class CompletionPublisher:
             failed_items=end.failed_items,
             version=msgspec.UNSET if data.accepted.version is None else data.accepted.version,
             alias=msgspec.UNSET if data.accepted.alias is None else data.accepted.alias,
-            error=msgspec.UNSET if end.error is None else _error(end.error),
+            error=msgspec.UNSET if end.error is None else await self._error(data, end.error),
         )
         return encode_message(message)
+
+    async def _error(self, data: ExecutionData, error: Error) -> ErrorObject:
+        """Return the error of an execution, with the frames of the item it comes from."""
+        origin = error.origin
+        if origin is None:
+            return ErrorObject(error.message, error.code, error.details)
+        path: Path = tuple(each for split, item in origin.lineage for each in (data.plan.index[split], item))
+        totals = await self._totals(data, path)
+        lineage = frames(data.accepted.id, path, data.plan.ids, lambda split, outer: totals[split, outer])
+        return ErrorObject(
+            error.message,
+            error.code,
+            error.details,
+            origin.node_id,
+            origin.node_type,
+            msgspec.to_builtins(lineage),
+            origin.attempt,
+        )
+
+    async def _totals(self, data: ExecutionData, path: Path) -> dict[tuple[int, Path], int]:
+        """Return the number of items of each split on a path."""
+        keys = [(path[at], path[:at]) for at in range(0, len(path), 2)]
+        found = await self._journal.results(data.accepted.id, keys) if keys else []
+        return {key: (each.items or 0) if each else 0 for key, each in zip(keys, found, strict=True)}
 
     async def _context(self, data: ExecutionData, end: ExecutionEnded) -> dict[str, msgspec.Raw]:
         """Return the outputs of the root scope. A completed execution has no late facts, so cached results are enough;
@@ -178,22 +203,6 @@ def _shrink(data: ExecutionData, context: dict[str, msgspec.Raw]) -> dict[str, m
         context[name] = reference(f"{data.accepted.id}/{where}", size)
         total -= size - len(bytes(context[name]))
     return context
-
-
-def _error(error: Error) -> ErrorObject:
-    origin = error.origin
-    if origin is None:
-        return ErrorObject(error.message, error.code, error.details)
-    lineage = [{"split_node_id": split, "item_index": item} for split, item in origin.lineage]
-    return ErrorObject(
-        error.message,
-        error.code,
-        error.details,
-        origin.node_id,
-        origin.node_type,
-        lineage,
-        origin.attempt,
-    )
 
 
 class ExternalExecutorError(RuneError):
