@@ -118,6 +118,27 @@ def test_run_with_fail_on_items_exits_1(rune: Rune, tmp_path: pathlib.Path) -> N
     assert home(*run, '{"list": [1]}').returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("settings", "waiting", "ended"), [({}, False, "halted"), ({"timeout": 1}, True, "failed")]
+)
+def test_show_lists_nodes_that_were_not_reached_and_run_does_not(
+    tmp_path: pathlib.Path, settings: dict[str, Any], waiting: bool, ended: str
+) -> None:
+    rune = InProcessCli(tmp_path / "home")
+    middle = node("b", "wait", {"resume": "signal"}) if waiting else node("b", "fail", {"code": "NOPE"})
+    made = document([node("a", "input"), middle, node("c", "noop")], "a>b", "b>c", id="w", settings=settings)
+    (tmp_path / "w.json").write_text(json.dumps(made))
+
+    printed = rune.json("run", str(tmp_path / "w.json"), "--id", "x1", code=1)
+    shown = rune.json("show", "x1")
+
+    assert (printed["status"], shown["status"]) == (ended, ended)
+    assert [each["node_id"] for each in printed["nodes"]] == ["a", "b"]
+    statuses = {each["node_id"]: each["status"] for each in shown["nodes"]}
+    assert statuses == {"a": "success", "b": "cancelled" if waiting else "failed", "c": "not_reached"}
+    assert "not reached" in rune.output("show", "x1").replace("_", " ")
+
+
 def test_list_and_show_name_the_node_of_an_error(rune: Rune) -> None:
     assert "b: NOPE: " in rune("list").stdout
     assert "(node b of type fail)" in rune("show", "halt-1").stdout
@@ -373,5 +394,6 @@ def test_list_filters_by_label_age_and_version(tmp_path: pathlib.Path) -> None:
     assert listed("--label", "all=yes", "--label", "n=1") == ["x1"]
     assert listed("--workflow", "w", "--version", "2") == ["x2"]
     assert listed("--since", "2h") == ["x1", "x2"]
+    assert listed("--since", "1ms") == []
     assert rune("list", "--since", "soon").exit_code == 2
     assert rune("list", "--version", "2").exit_code == 2

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 import pytest
@@ -14,10 +19,14 @@ from rune.adapters.postgres.database import migrations
 from rune.adapters.postgres.schema import migrate
 from rune.adapters.redis.client import library_name
 from tests.support.backends import stores
+from tests.support.cli_process import until
+from tests.support.documents import document, edit, node
 from tests.support.in_process_cli import InProcessCli
 from tests.support.services.databases import ready
 from tests.support.services.fleet import Fleet
-from tests.support.services.postgres import database_of, server
+from tests.support.services.postgres import database_of, free_port, server
+from tests.support.services.proxy import Proxy
+from tests.support.services.rabbitmq import broker
 from tests.support.services.redis_server import RedisServer
 
 OTHER_LIBRARY = "#!lua name=rune_000000000000\nredis.register_function('other', function() return 1 end)"
@@ -60,6 +69,80 @@ def test_server_waits_for_redis(role: str, processes: Fleet, private_redis: Redi
     process.wait_ready()
     assert "Redis is available after" in process.output()
     assert process.stop() == 0
+
+
+@contextmanager
+def forwarded(port: int, url: str) -> Iterator[None]:
+    """Make the server of a URL reachable at another port while the block runs."""
+    loop = asyncio.new_event_loop()
+    started, stopped = threading.Event(), asyncio.Event()
+
+    async def serve() -> None:
+        async with Proxy(urlsplit(url).port or 0).running(port):
+            started.set()
+            await stopped.wait()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
+    thread.start()
+    try:
+        assert started.wait(60)
+        yield
+    finally:
+        loop.call_soon_threadsafe(stopped.set)
+        thread.join()
+        loop.close()
+
+
+def at_port(url: str, port: int) -> str:
+    return url.replace(f":{urlsplit(url).port}", f":{port}", 1)
+
+
+@pytest.mark.parametrize("role", ["worker", "scheduler", "api"])
+def test_server_waits_for_postgresql(role: str, processes: Fleet) -> None:
+    port, journal = free_port(), processes.settings.journal
+    arguments = ("--port", "0") if role == "api" else ()
+    process = processes.start(role, *arguments, RUNE_JOURNAL=at_port(journal, port))  # type: ignore[arg-type]
+    process.wait_for_output("waiting for PostgreSQL")
+
+    with forwarded(port, journal):
+        process.wait_ready()
+        assert "PostgreSQL is available after" in process.output()
+        process.kill()
+
+
+def test_worker_runs_nodes_as_soon_as_its_broker_is_reachable(processes: Fleet, tmp_path: Path) -> None:
+    port = free_port()
+    with broker().vhost() as vhost:
+        queue = broker().url(vhost)
+        processes.environment["RUNE_QUEUE"] = queue
+        worker = processes.start("worker", RUNE_QUEUE=at_port(queue, port))
+        worker.wait_for_output("the broker is not ready yet")
+        file = tmp_path / "one.json"
+        file.write_text(json.dumps(document([node("start", "manual"), edit("one", 1)], "start>one")))
+
+        with forwarded(port, queue):
+            assert cli(processes, tmp_path).json("run", str(file), "--no-worker")["status"] == "completed"
+            worker.kill()
+
+
+def test_heartbeat_settings_decide_when_a_process_is_listed(processes: Fleet, tmp_path: Path) -> None:
+    """By default a process beats every 5 s and is listed for 15 s after its last heartbeat."""
+    worker = processes.start("worker", RUNE_HEARTBEAT="0.1", RUNE_HEARTBEAT_TIMEOUT="1")
+    worker.wait_ready()
+    rune = cli(processes, tmp_path)
+    seen: set[str] = set()
+
+    def beats() -> int | None:
+        seen.update(each["seen_at"] for each in rune.json("workers")["workers"])
+        return len(seen) if len(seen) >= 4 else None
+
+    began = time.monotonic()
+    until(beats, "the process has sent four heartbeats")
+    assert time.monotonic() - began < 15
+    worker.kill()
+    killed = time.monotonic()
+    until(lambda: rune.json("workers")["workers"] == [] or None, "the killed process is no longer listed")
+    assert time.monotonic() - killed < 10
 
 
 def test_worker_waits_for_migration_of_another_process(private_redis: RedisServer, tmp_path: Path) -> None:

@@ -123,6 +123,57 @@ def test_run_that_a_halt_interrupts_is_cancelled_from_its_begin(backend: Backend
     assert event.details["cancelled"] == [{"node_id": "a", "lineage": [], "attempt": 1}]
 
 
+@every_backend
+def test_run_that_waited_is_cancelled_by_the_timeout_of_its_execution(backend: Backend) -> None:
+    document = workflow(
+        "start>before before>w w>after",
+        settings={"timeout": 3},
+        before=edit(x=1),
+        w=wait_for_signal(),
+        after=edit(x=2),
+    )
+
+    async def go() -> dict[str, Any]:
+        async with backend.open() as engine:
+            run = await engine.start(document)
+            await run.end()
+            return await (await run.history()).document(not_reached=True)
+
+    result = asyncio.run(go())
+    shown = {each["node_id"]: each["status"] for each in result["nodes"]}
+    assert (result["status"], result["error"]["code"]) == ("failed", "TIMEOUT")
+    assert shown == {"start": "success", "before": "success", "w": "cancelled", "after": "not_reached"}
+    assert node_entry(result, "w")["attempts"] == 1
+    assert node_entry(result, "w")["started_at"] is not None
+
+
+@every_backend
+def test_run_that_had_begun_is_cancelled_if_its_execution_fails(backend: Backend) -> None:
+    document = workflow(
+        "start>a start>w w>late a>after",
+        a=of_type("t.gate"),
+        w=wait_for_signal(),
+        late={**wait_for_signal("never"), "timeout": 0.05},
+        after=edit(x=1),
+    )
+    calls: list[str] = []
+
+    async def go() -> dict[str, Any]:
+        gate = asyncio.Event()
+        async with backend.open(registry=gated_registry(calls, lambda: gate)) as engine:
+            run = await engine.start(document)
+            await until(lambda: calls, "the node runs", 60.0)
+            await until_suspended(run)
+            await engine.engine.services.executions.signal(run.id, "go")
+            await run.end()
+            return await (await run.history()).document(not_reached=True)
+
+    result = asyncio.run(go())
+    shown = {each["node_id"]: each["status"] for each in result["nodes"]}
+    assert (result["status"], result["error"]["node_id"]) == ("failed", "late")
+    assert (shown["late"], shown["a"], shown["after"]) == ("failed", "cancelled", "not_reached")
+
+
 @backends("redis", "rabbitmq")
 def test_run_of_process_that_did_not_end_the_execution_is_cancelled(backend: Backend) -> None:
     calls: list[str] = []
