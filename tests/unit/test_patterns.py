@@ -192,7 +192,7 @@ def slow_text(used: Used) -> tuple[str, str, str, int, float] | None:
     call = getattr(used.pattern, used.method if used.method in WHOLE else "search")
     encode = isinstance(used.pattern.pattern, bytes)
     for start, repeated in units(used.pattern):
-        for end in ("", "\0", "!"):
+        for end in ("", "\0"):
             for size in SIZES:
                 text: Any = start + repeated * (size // len(repeated)) + end
                 took = cpu_seconds(call, text.encode("latin-1") if encode else text)
