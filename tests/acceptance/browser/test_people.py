@@ -202,7 +202,7 @@ def test_operator_sees_item_and_error_within_three_clicks_and_retries_the_failed
     page.get_by_role("dialog").get_by_role("button", name="Retry").click()
     expect(page).not_to_have_url(re.compile(execution))
     expect(page.get_by_text("retry of")).to_be_visible()
-    expect(page.locator(".head .pill")).to_have_text("completed")
+    expect(page.locator(".head .pill")).to_have_text("completed with 20 failed items")
     watched.check()
 
 
@@ -230,6 +230,43 @@ def test_operator_opens_what_to_do_about_an_error_code(browser: Browser, up: UpP
     expect(section).to_be_in_viewport()
     assert watched.page.evaluate("document.documentElement.scrollWidth") <= 320
     assert watched.accessibility_problems() == []
+    watched.close()
+
+
+COLOUR_OF_SUCCESS = """() => {
+  const pill = document.createElement("span");
+  pill.className = "pill";
+  pill.dataset.state = "completed";
+  document.body.append(pill);
+  const colour = getComputedStyle(pill).color;
+  pill.remove();
+  return colour;
+}"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_execution_with_failed_items_does_not_look_like_a_success(
+    browser: Browser, up: UpProcess, theme: str
+) -> None:
+    watched = WatchedPage(browser, up.said["url"], color_scheme=theme)
+    with Client(watched.url) as client:
+        client.deploy(ITEMS)
+        execution = client.start("items", {"items": list(range(40))}).execution_id
+        client.wait(execution)
+
+    page = watched.open(f"/executions/{execution}")
+    pill = page.locator(".head .pill")
+    expect(pill).to_have_text("completed with 20 failed items")
+    colour = pill.evaluate("each => getComputedStyle(each).color")
+    assert colour != page.evaluate(COLOUR_OF_SUCCESS)
+    assert watched.accessibility_problems() == []
+    for path in ("/executions", "/", "/workflows/items"):
+        watched.open(path)
+        small = page.locator(".pill[data-state='completed_with_failures']").first
+        expect(small).to_be_visible()
+        assert small.evaluate("each => getComputedStyle(each).color") == colour
+        expect(page.get_by_text("20 failed items").first).to_be_visible()
+    watched.check()
     watched.close()
 
 

@@ -1,6 +1,8 @@
 /** States as shape, colour and word. */
 import type { JSX } from "react";
 
+import { plural } from "./format";
+
 export type State =
   | "pending"
   | "queued"
@@ -10,6 +12,7 @@ export type State =
   | "paused"
   | "success"
   | "completed"
+  | "completed_with_failures"
   | "failed"
   | "halted"
   | "cancelled"
@@ -37,6 +40,13 @@ function shape(state: string): JSX.Element {
         <>
           <circle cx="8" cy="8" r="7" {...SOLID} />
           <path d="M4.8 8.3 7 10.5l4.2-4.8" {...CUT} />
+        </>
+      );
+    case "completed_with_failures":
+      return (
+        <>
+          <path d="M8 1 15.4 14.4H.6z" {...SOLID} />
+          <path d="M8 6v3.6m0 2.3v.1" {...CUT} />
         </>
       );
     case "failed":
@@ -106,6 +116,18 @@ export function StatePill({ state, size, text }: { state: string; size?: "large"
     <span className="pill" data-state={state} data-size={size}>
       <StateGlyph state={state} size={size === "large" ? 15 : 13} />
       {text ?? stateWord(state)}
+    </span>
+  );
+}
+
+/** The state of an execution. One that completed although items failed is not shown as a success; a small pill leaves the
+ * number to the text beside it. */
+export function ExecutionPill({ status, failedItems, size }: { status: string; failedItems?: number | null; size?: "large" }): JSX.Element {
+  if (status !== "completed" || !failedItems) return <StatePill state={status} size={size} />;
+  const text = `completed with ${plural(failedItems, "failed item")}`;
+  return (
+    <span title={text}>
+      <StatePill state="completed_with_failures" size={size} text={size === "large" ? text : "completed"} />
     </span>
   );
 }

@@ -12,8 +12,8 @@ import { useLiveExecution, useStoreKey } from "../live/use_live";
 import { ENDED, type ExecutionStore } from "../live/store";
 import { Ago, Button, CopyButton, Failure, IconButton, Labels, Notice, Skeleton, Took } from "../parts/controls";
 import { ErrorCode } from "../parts/error_code";
-import { clock, count, epoch, shortId } from "../parts/format";
-import { StatePill, stateWord } from "../parts/state";
+import { clock, count, epoch, plural, shortId } from "../parts/format";
+import { ExecutionPill, stateWord } from "../parts/state";
 import { say } from "../parts/toasts";
 import type { Act } from "./actions";
 import { setPaused } from "../api/control";
@@ -242,7 +242,7 @@ function Header({ execution, status, onAct }: { execution: ExecutionDetail; stat
                 {execution.workflow_id}
               </Link>
             </h1>
-            <StatePill state={status} size="large" />
+            <ExecutionPill status={status} failedItems={failedItems} size="large" />
           </div>
           <div className="row wrap facts-line">
             <span className="row" style={{ gap: 0 }}>
@@ -277,7 +277,7 @@ function Header({ execution, status, onAct }: { execution: ExecutionDetail; stat
                 child of <Link href={`/executions/${execution.parent_id}`}>{shortId(execution.parent_id)}</Link>
               </span>
             )}
-            {failedItems > 0 && <span className="error-line">{count(failedItems)} failed items</span>}
+            {failedItems > 0 && status !== "completed" && <span className="error-line">{plural(failedItems, "failed item")}</span>}
             <Labels labels={execution.labels} />
           </div>
         </div>

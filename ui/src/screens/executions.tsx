@@ -9,7 +9,7 @@ import { useWorkflows } from "../api/queries";
 import { useExecutionEvents } from "../live/connection";
 import { Ago, Blank, Button, Failure, Input, Labels, Select, Skeleton, Took } from "../parts/controls";
 import { count, plural, shortId } from "../parts/format";
-import { StateGlyph, StatePill, stateWord } from "../parts/state";
+import { ExecutionPill, StateGlyph, stateWord } from "../parts/state";
 import { OTHERS, PERIODS, STATUSES, filterOf, fits, queryOf, type Filter } from "./filter";
 import { useKeys } from "./keyboard";
 import { Head } from "./shell";
@@ -91,7 +91,7 @@ export function ExecutionRow({ each, p95 }: { each: ExecutionView; p95?: number 
   return (
     <>
       <span className="cell-status">
-        <StatePill state={each.status} />
+        <ExecutionPill status={each.status} failedItems={each.failed_items} />
       </span>
       <span className="cell-name clip">
         <Link href={`/executions/${each.execution_id}`} className="row-link">

@@ -12,7 +12,7 @@ import { exampleInput } from "../forms/schema";
 import { useExecutionEvents } from "../live/connection";
 import { Ago, Blank, Button, Failure, Skeleton, Took } from "../parts/controls";
 import { clock, compact, count, plural, shortId } from "../parts/format";
-import { StateGlyph, StatePill } from "../parts/state";
+import { ExecutionPill, StateGlyph } from "../parts/state";
 import { say } from "../parts/toasts";
 import { Head } from "./shell";
 
@@ -79,10 +79,12 @@ function Entries({ rows, empty }: { rows: ExecutionView[]; empty: JSX.Element })
       {rows.map((each) => (
         <li key={each.execution_id}>
           <Link href={`/executions/${each.execution_id}`} className="entry">
-            <StatePill state={each.status} />
+            <ExecutionPill status={each.status} failedItems={each.failed_items} />
             <span className="entry-text">
               <b className="clip">{each.workflow_id}</b>
-              <small className="clip">{each.error ? `${each.error.code}: ${each.error.message}` : shortId(each.execution_id)}</small>
+              <small className="clip">
+                {each.error ? `${each.error.code}: ${each.error.message}` : each.failed_items ? plural(each.failed_items, "failed item") : shortId(each.execution_id)}
+              </small>
             </span>
             <span className="dim" style={{ textAlign: "end", whiteSpace: "nowrap" }}>
               <Ago at={each.started_at} />

@@ -12,7 +12,7 @@ import { iconOf } from "../graph/icons";
 import { Ago, Blank, Button, CopyButton, Failure, Field, Input, Notice, Select, Skeleton, Took } from "../parts/controls";
 import { Dialog } from "../parts/dialog";
 import { plural, shortId } from "../parts/format";
-import { StatePill } from "../parts/state";
+import { ExecutionPill } from "../parts/state";
 import { say } from "../parts/toasts";
 import { Tree, type Json } from "../parts/tree";
 import { Head } from "./shell";
@@ -279,10 +279,10 @@ function Recent({ id }: { id: string }): JSX.Element {
           {recent.data.executions.map((each) => (
             <li key={each.execution_id}>
               <Link href={`/executions/${each.execution_id}`} className="entry">
-                <StatePill state={each.status} />
+                <ExecutionPill status={each.status} failedItems={each.failed_items} />
                 <span className="entry-text">
                   <code className="clip">{shortId(each.execution_id)}</code>
-                  {each.error && <small className="clip">{each.error.message}</small>}
+                  {each.error ? <small className="clip">{each.error.message}</small> : each.failed_items ? <small>{plural(each.failed_items, "failed item")}</small> : null}
                 </span>
                 <span className="dim">
                   <Took from={each.started_at} ms={each.total_duration_ms} />
