@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -115,6 +117,16 @@ def test_every_fixture_of_the_plugin_is_described(texts: dict[str, str]) -> None
 
     assert len(fixtures) >= 5
     assert [name for name in fixtures if f"## `{name}`" not in page] == []
+
+
+def test_python_reference_is_made_without_the_tools_of_tests() -> None:
+    blocked = "import sys; sys.modules.update(pytest=None, hypothesis=None); "
+    program = f"{blocked}from tools.docs.python import pages; print(len(pages()))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
 
 
 def test_every_message_is_described_with_its_fields(texts: dict[str, str]) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import enum
 import inspect
 import re
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -25,16 +27,18 @@ PACKAGES = (
     "rune.testing.crash",
     "rune.testing.nodes",
     "rune.testing.checks",
-    "rune.testing.plugin",
     "rune.testing.recording",
     "rune.documents.importing",
 )
+PLUGIN = "rune.testing.plugin"
 
 
 def pages() -> dict[str, str]:
     """Return one page per package, and the page that lists them."""
     made = {f"{FOLDER}/{name}.md": _package(import_module(name)) for name in PACKAGES}
+    made[f"{FOLDER}/{PLUGIN}.md"] = _fixtures()
     rows = [(f"[`{name}`]({name}.md)", _first_line(import_module(name))) for name in PACKAGES]
+    rows.append((f"[`{PLUGIN}`]({PLUGIN}.md)", "The fixtures of the pytest plugin."))
     blocks = [
         "The public packages. Only the names listed here are part of the interface; other modules may change.",
         table(("package", ""), rows),
@@ -43,16 +47,30 @@ def pages() -> dict[str, str]:
     return made
 
 
+def _fixtures() -> str:
+    """Return the page of the fixtures, read from the source: pytest is no requirement of the site."""
+    source = Path(rune.__file__).parent.joinpath(*PLUGIN.split(".")[1:]).with_suffix(".py")
+    tree = ast.parse(source.read_text(encoding="utf-8"))
+    blocks = [(ast.get_docstring(tree) or "").partition("\n\n")[0]]
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("rune_"):
+            kind = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+            blocks += [
+                f"## `{node.name}`",
+                fence("python", f"{node.name}{kind}"),
+                ast.get_docstring(node) or "",
+            ]
+    return page(f"`{PLUGIN}`", blocks, audience="developer")
+
+
 def _first_line(thing: object) -> str:
     return (inspect.getdoc(thing) or "").partition("\n\n")[0].replace("\n", " ")
 
 
 def public_names(module: ModuleType) -> list[str]:
-    """Return what a package exports: `__all__`, what it imports on first use, its fixtures, or what it defines."""
+    """Return what a package exports: its `__all__`, or what it imports on first use, or what it defines."""
     if module is rune:
         return list(rune._MODULES)
-    if module.__name__ == "rune.testing.plugin":
-        return [name for name in vars(module) if name.startswith("rune_")]  # the fixtures
     return getattr(module, "__all__", None) or [
         name
         for name, thing in vars(module).items()
