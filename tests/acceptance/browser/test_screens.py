@@ -109,12 +109,21 @@ if WHOLE or "RUNE_PICTURES" in os.environ:
     LOOKS["dark"] = {"color_scheme": "dark", "viewport": DESKTOP}
     LOOKS["phone"] = {"color_scheme": "light", "viewport": PHONE}
 
+REPLACE_HOME = """
+(home) => {
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) walker.currentNode.data = walker.currentNode.data.replaceAll(home, ".rune");
+}
+"""
+"""Replaces the folder of the test, which differs from machine to machine, by the default one."""
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict[str, str]]]:
-    up = UpProcess(tmp_path_factory.mktemp("screens"))
+    home = tmp_path_factory.mktemp("screens")
+    up = UpProcess(home)
     url = up.start()
-    ids: dict[str, str] = {}
+    ids = {"home": str(home)}
     with Client(url) as client:
         for workflow in (ORDERS, BROKEN, REPORT):
             client.deploy(workflow)
@@ -158,16 +167,17 @@ def test_screen_is_accessible_and_loads_nothing_foreign(
             assert page.locator(".nav-link[aria-current=page]").count() == 1, name
         for tab in page.locator("[role=tab][aria-selected=true]").all():
             expect(tab).to_be_in_viewport(ratio=1)
-        picture(watched, f"{name}-{look}")
+        picture(watched, f"{name}-{look}", ids["home"])
     watched.check()
     watched.close()
 
     assert problems == {}, problems
 
 
-def picture(watched: WatchedPage, name: str) -> None:
+def picture(watched: WatchedPage, name: str, home: str) -> None:
     folder = os.environ.get("RUNE_PICTURES")
     if folder:
+        watched.page.evaluate(REPLACE_HOME, home)
         watched.page.screenshot(path=Path(folder) / f"{name}.png", animations="disabled")
 
 
