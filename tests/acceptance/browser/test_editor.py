@@ -274,7 +274,8 @@ def test_selection_try_tab_and_find_dialog_have_no_accessibility_problems(
 def large_document() -> str:
     nodes = ["  - id: n0\n    type: input\n"]
     nodes += [
-        f"  - id: n{at}\n    type: log\n    parameters: {{ message: 'number {at} of many, with a text of some words' }}\n"
+        f"  - id: n{at}\n    type: log\n"
+        f"    parameters: {{ message: 'number {at} of many, with a text of some words' }}\n"
         for at in range(1, 2_000)
     ]
     edges = [f"  - {{ src: n{(at - 1) // 2}, dst: n{at} }}\n" for at in range(1, 2_000)]
