@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from rune.core.permissions import ROLES
 from rune.server.routing import PRINCIPALS
+from rune.settings import Settings
 from tests.acceptance.access.test_matrix import expected
 from tests.support.api_clients import BOOTSTRAP, NONE, populate
 from tests.support.api_server import RunningServer, in_thread
@@ -51,8 +52,12 @@ class RequestSender:
         self.sent[role] += 1
         need = operation.definition.raw["x-needs"]
         headers = {} if role == NONE else {"Authorization": f"Bearer {self._keys[role]}"}
-        got = case.call(base_url=self._url, headers=headers).status_code
+        response = case.call(base_url=self._url, headers=headers)
+        got = response.status_code
         assert got < 500, (operation.label, role, got)
+        if got == 414:  # the length of the URL is checked before any permission
+            assert len(response.request.url) > Settings().api_url_bytes, (operation.label, role, got)
+            return
         more = BY_CONTENT.get((operation.method.upper(), operation.path), need)
         as_said = expected(need, role, got) or (got == 403 and expected(more, role, got))
         assert as_said, (operation.label, role, got)

@@ -71,6 +71,11 @@ function Loaded({ execution, definition }: { execution: ExecutionDetail; definit
       document.title = "Rune";
     };
   }, [status, execution.workflow_id]);
+  const client = useQueryClient();
+  useEffect(() => {
+    // The stream tells the status; the number of failed items, the error and the duration are read after the end.
+    if (ENDED.has(status) && !ENDED.has(execution.status)) void client.invalidateQueries({ queryKey: ["execution", id] });
+  }, [client, id, status, execution.status]);
   const chosen = definition.nodes.find((each) => each.id === node);
   return (
     <div className="screen fill execution">
