@@ -27,12 +27,12 @@ RuneError                              base of all errors that Rune raises on pu
 ├── client.errors                             ClientError (ConnectionFailedError, ApiError (NotFound, Conflict,
 │                                             Forbidden, Invalid, RateLimited), ExecutionFailed)
 ├── client.transport                          ServerKeyError
-├── codec.decoding                            MalformedDataError
+├── codec.decode                              MalformedDataError
 ├── codec.messages                            InvalidMessageError, MessageTooLargeError
 ├── codec.rpc                                 InvalidFrameError (FrameTooLargeError), InvalidRequestError
 ├── core.expr.budget                          ExpressionError (MissingError, BudgetError (TimeBudgetError)),
 │                                             ExpressionSyntaxError, ExpressionSyntaxErrors
-├── documents.importing.javascript            UntranslatableError
+├── documents.importers.javascript            UntranslatableError
 ├── documents.textedit.document               TextEditError
 ├── nodes.io.http_client.ssrf                 AllowListError
 ├── nodes.registry                            UnknownNodeTypeError, NodeModuleError
@@ -49,7 +49,7 @@ RuneError                              base of all errors that Rune raises on pu
 ├── runtime.messaging.completion_publisher    ExternalExecutorError
 ├── runtime.messaging.foreign_messages        UnknownScopeError, DefinitionMismatchError, UnknownNodeError
 ├── runtime.plan_cache                        DefinitionNotFoundError, MissingNodeTypeError
-├── runtime.queries.recording                 NotRecordableError
+├── runtime.queries.record                    NotRecordableError
 ├── runtime.queries.node_input                ItemNotFoundError
 ├── runtime.queries.value_parts               InvalidPointerError, PartNotFoundError, NotJsonError
 ├── runtime.services.bulk                     BulkJobNotFoundError

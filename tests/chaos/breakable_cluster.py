@@ -21,7 +21,7 @@ from tests.support.services.postgres import Server, new_server
 from tests.support.services.redis_server import RedisServer
 
 NODES = "tests.chaos.effects"
-PATIENCE = 90.0
+TIMEOUT_S = 90.0
 
 
 def pause(seconds: float) -> None:
@@ -142,7 +142,7 @@ class BreakableCluster:
         """Count the executions that have ended."""
         return sum(line.startswith("ended ") for line in (self.folder / "keys").read_text().splitlines())
 
-    def wait_for(self, condition: object, message: str, patience: float = PATIENCE) -> float:
+    def wait_for(self, condition: object, message: str, patience: float = TIMEOUT_S) -> float:
         """Poll a condition until it holds; return the seconds it took."""
         assert callable(condition)
         began = time.monotonic()

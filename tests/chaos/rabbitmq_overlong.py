@@ -17,7 +17,7 @@ from tests.support.paths import ROOT
 ACK_TIMEOUT_S = 75.0  # a worker releases its messages after 60 s
 CONFIG = f"consumer_timeout = {int(ACK_TIMEOUT_S * 1000)}\n"
 NODE_DURATION_S = 150.0  # the broker checks timeouts once a minute
-PATIENCE = 600.0
+TIMEOUT_S = 600.0
 
 
 class SlowServer:
@@ -78,7 +78,7 @@ def run_overlong_node(cluster: BreakableCluster, number: int) -> None:
         cluster.wait_for(
             lambda: _rune(cluster, "show", execution)["completed_at"] is not None,
             f"overlong node {number} has not ended",
-            PATIENCE,
+            TIMEOUT_S,
         )
     status = _rune(cluster, "show", execution)["status"]
     assert (status, slow.calls) == ("completed", 1), f"overlong node {number}: {status}, {slow.calls} calls"

@@ -20,7 +20,7 @@ UNSERVED_QUEUE = "later"
 """A queue that no worker serves until the wipe is over."""
 
 CONCURRENCY = 50
-PATIENCE = 600.0
+TIMEOUT_S = 600.0
 
 
 class RebuildResult(NamedTuple):
@@ -83,14 +83,16 @@ def measure_rebuild(folder: Path, count: int) -> RebuildResult:
     """Wipe Redis while `count` executions are half way, and measure."""
     with breakable_cluster(folder) as cluster:
         executions = asyncio.run(_start(cluster, count))
-        cluster.wait_for(lambda: _queue_length(cluster) >= count, "not all executions are half way", PATIENCE)
+        cluster.wait_for(
+            lambda: _queue_length(cluster) >= count, "not all executions are half way", TIMEOUT_S
+        )
         before = len(read_effects(cluster.ledger))
         cluster.redis.wipe()
         began = time.monotonic()
-        cluster.wait_for(lambda: _state_count(cluster) >= count, "not all executions are rebuilt", PATIENCE)
+        cluster.wait_for(lambda: _state_count(cluster) >= count, "not all executions are rebuilt", TIMEOUT_S)
         states = time.monotonic() - began
         cluster.fleet.start("worker", "--queues", f"{UNSERVED_QUEUE},default").wait_ready()
-        cluster.wait_for(lambda: _ended_count(cluster) >= count, "not all executions have ended", PATIENCE)
+        cluster.wait_for(lambda: _ended_count(cluster) >= count, "not all executions have ended", TIMEOUT_S)
         ended = time.monotonic() - began
         violations = asyncio.run(_outcomes(cluster, executions))
         extra = len(read_effects(cluster.ledger)) - before - count

@@ -32,7 +32,7 @@ SHAPES = "chain,join,fan-out,nested,child,first of two"
 WORKERS, SCHEDULERS = 3, 2
 POINTS = ("claimed", "ran", "journaled", "applied", "sent", "ended")
 PASSED = (10, 150)  # how often a worker passes its fail point before it dies there
-PATIENCE_S = 180.0
+TIMEOUT_S = 180.0
 LIMIT_S = 10.0
 MARGIN_S = 2.0  # for a busy machine
 
@@ -70,7 +70,7 @@ class Killer:
         self._cluster.wait_for(
             lambda: self._stalled(died) == 0,
             f"executions stand still after kill {len(self.kills)}",
-            PATIENCE_S,
+            TIMEOUT_S,
         )
 
     def _at_random(self, role: Role) -> float:
@@ -85,7 +85,7 @@ class Killer:
         """Start a worker that dies at a fail point under load."""
         point = f"{self._rng.choice(POINTS)}:{self._rng.randint(*PASSED)}"
         doomed: Process = self._cluster.fleet.start("worker", RUNE_FAILPOINT=point)
-        self._cluster.wait_for(lambda: not doomed.alive, f"no worker died at {point}", PATIENCE_S)
+        self._cluster.wait_for(lambda: not doomed.alive, f"no worker died at {point}", TIMEOUT_S)
         died = time.time() * 1000
         self.kills.append((died, point))
         return died

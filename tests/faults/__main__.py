@@ -22,7 +22,7 @@ from tests.faults.change import StaleFaultError, check
 from tests.faults.hook import ROOT, environment
 from tests.faults.registry import ALL_FAULTS
 
-PATIENCE = 180.0  # s; a test that takes longer hangs
+TIMEOUT_S = 180.0  # s; a test that takes longer hangs
 BACKENDS = ("embedded", "redis", "rabbitmq")
 
 _REASON = re.compile(r"^E\s+(.*)$", re.MULTILINE)
@@ -95,7 +95,7 @@ def judge(key: str) -> Verdict:
     except (StaleFaultError, ImportError) as error:
         return Verdict(key, "STALE", time.perf_counter() - began, str(error))
     status, output = run_tests(
-        "tests.faults.registry:ALL_FAULTS", key, ["-x", *selection_of(entry.test)], patience=PATIENCE
+        "tests.faults.registry:ALL_FAULTS", key, ["-x", *selection_of(entry.test)], patience=TIMEOUT_S
     )
     reasons = [each.strip() for each in _REASON.findall(output) if each.strip()]
     reason = reasons[0] if reasons else output.strip()[-200:]
@@ -116,7 +116,7 @@ def find_failing(keys: Iterable[str]) -> dict[str, Verdict]:
     """Return the faults whose test fails without any fault."""
     tests = {key: ALL_FAULTS[key].test for key in keys}
     paths = dict.fromkeys(selection_of(each)[0] for each in tests.values())
-    status, output = run_tests("tests.faults.registry:NO_FAULT", "none", paths, patience=10 * PATIENCE)
+    status, output = run_tests("tests.faults.registry:NO_FAULT", "none", paths, patience=10 * TIMEOUT_S)
     if status == 0:
         return {}
     failed = set(_FAILED.findall(output))

@@ -50,7 +50,7 @@ def _change_work_queues(change: Callable[[dict[str, Any]], dict[str, Any]]) -> C
     return replace("rune.adapters.rabbitmq.topology:Topology.table", make)
 
 
-def _drop_dead_letter(bury: Any) -> Any:
+def _drop_dead_letter(dead_letter: Any) -> Any:
     async def changed(self: Any, held: Any, code: str, message: str) -> None:
         held.channel.ack(held.message.tag)
 

@@ -77,6 +77,6 @@ ELSEWHERE: dict[str, Fault] = {
     ),
     "chunk-crowded": fault(
         _TESTS + "chunks_are_small_while_other_executions_are_active[embedded]",
-        edit(_CHUNKS + ".limit", ("min(self._size, MAX_CROWDED) if crowded else self._size", "self._size")),
+        edit(_CHUNKS + ".limit", ("min(self._size, MAX_SHARED) if crowded else self._size", "self._size")),
     ),
 }

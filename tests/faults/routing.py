@@ -14,15 +14,15 @@ _set = msgspec.structs.replace
 
 
 def change_dead_ends(change: Callable[[list[Any]], list[Any]]) -> Callable[[Any], Any]:
-    """Wrap `bury`: change the effects that it adds."""
+    """Wrap `propagate_dead_edges`: change the effects that it adds."""
 
     def make(original: Any) -> Any:
-        def bury(plan: Any, effects: list[Any], edges: Any, error: Any) -> None:
+        def changed(plan: Any, effects: list[Any], edges: Any, error: Any) -> None:
             added: list[Any] = []
             original(plan, added, edges, error)
             effects += change(added)
 
-        return bury
+        return changed
 
     return make
 

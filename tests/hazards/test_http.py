@@ -13,7 +13,7 @@ from rune.nodes.resources import Resources
 from rune.testing.harness import run_document
 from tests.acceptance.conformance.case import Case
 from tests.acceptance.conformance.stubs import stub_servers
-from tests.support.cli_process import PATIENCE, Rune, until
+from tests.support.cli_process import TIMEOUT_S, Rune, until
 from tests.support.documents import document, edit, node
 from tests.support.io_nodes import (
     RedirectingServer,
@@ -128,7 +128,7 @@ def test_h_c7_sigterm_during_request_fails_no_node(
         with rune.begin("run", str(file), "--key", "k") as process:
             until(lambda: around.http.calls.get("/slow"), "the request has started")
             process.terminate()
-            process.communicate(timeout=PATIENCE)
+            process.communicate(timeout=TIMEOUT_S)
         result = rune.json("run", str(file), "--key", "k")
 
     assert process.returncode == 143

@@ -103,7 +103,7 @@ def test_every_setting_has_a_row(texts: dict[str, str]) -> None:
     ] == []
 
 
-@pytest.mark.parametrize("package", ["rune.build", "rune.client", "rune.documents.importing"])
+@pytest.mark.parametrize("package", ["rune.build", "rune.client", "rune.documents.importers"])
 def test_every_public_name_is_described(texts: dict[str, str], package: str) -> None:
     names = [each.rsplit(".", 1) for each in public_names()]
     page = texts[f"reference/python/{package}.md"]

@@ -16,7 +16,7 @@ from referencing import Registry, Resource
 from tests.support.paths import ROOT
 
 SCHEMAS = ROOT / "docs" / "schemas"
-PATIENCE = 60.0
+TIMEOUT_S = 60.0
 
 
 def check_schema(kind: str, message: Any) -> None:
@@ -115,7 +115,7 @@ class Client:
 
     async def wait_for_completion(self, execution: str, statuses: int = 0) -> dict[str, Any]:
         """Wait for the completion and for so many statuses, which come through another queue; return the completion."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_S):
             while not self.completions(execution) or len(self.statuses(execution)) < statuses:
                 await self.wait_for_message()
         found: dict[str, Any] = json.loads(self.completions(execution)[0])
@@ -124,7 +124,7 @@ class Client:
     async def take_dead_letter(self, execution: str) -> tuple[str, bytes]:
         """Wait for the dead letter of an execution, remove it, and return its code and body."""
         queue = await self._channel.get_queue("workflow.execution.dead", ensure=False)
-        async with asyncio.timeout(PATIENCE), queue.iterator() as letters:
+        async with asyncio.timeout(TIMEOUT_S), queue.iterator() as letters:
             async for letter in letters:
                 if execution.encode() in letter.body:
                     await letter.ack()

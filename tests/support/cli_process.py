@@ -21,19 +21,19 @@ from tests.support.forked_rune import PATHS, ForkedRune
 from tests.support.paths import SOURCE, python_path
 
 T = TypeVar("T")
-PATIENCE = 180.0  # s
+TIMEOUT_S = 180.0  # s
 
 
 def until(poll: Callable[[], T | None], what: str) -> T:
     """Poll until the result is not None, and return it."""
     pause = threading.Event()
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
         result = poll()
         if result is not None:
             return result
         pause.wait(0.02)
-    raise AssertionError(f"waited {PATIENCE:.0f} s in vain until {what}")
+    raise AssertionError(f"waited {TIMEOUT_S:.0f} s in vain until {what}")
 
 
 def interpreted(code: str) -> subprocess.CompletedProcess[str]:
@@ -85,7 +85,7 @@ class Rune:
                 }
                 return subprocess.CompletedProcess(arguments, *ForkedRune(pathlib.Path(folder)).run(request))
         with self.begin(*arguments) as process:
-            out, err = process.communicate(timeout=PATIENCE)
+            out, err = process.communicate(timeout=TIMEOUT_S)
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
     def json(self, *arguments: str, code: int = 0) -> Any:

@@ -25,7 +25,7 @@ from tests.acceptance.conformance.time_scaling import is_timed, run_in_time
 from tests.support.clusters import Cluster
 
 CONCURRENCY = 12
-PATIENCE = 120.0  # s
+TIMEOUT_S = 120.0  # s
 
 CheckCase = Callable[[Case], Awaitable[list[str]]]
 
@@ -111,7 +111,7 @@ async def run_document_of(engine: Engine, case: Case, base_url: str = "") -> dic
         return {"status": "invalid", "problems": [msgspec.to_builtins(each) for each in problems]}
     plan = compile_definition(verdict.definition, registry.catalogue)
     accepted, ending = await engine.start(plan, payload, fake_time=case.fake_time)
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_S):
         await ending
     history = await read_history(engine.backend.journal, engine.backend.blob, accepted, plan)
     return await history.document()

@@ -7,7 +7,7 @@ import re
 import subprocess
 
 from tests.lint.tree import ROOT
-from tests.support.cli_process import PATIENCE
+from tests.support.cli_process import TIMEOUT_S
 
 
 def run_documented_commands(page: str, heading: str, url: str) -> str:
@@ -20,7 +20,7 @@ def run_documented_commands(page: str, heading: str, url: str) -> str:
         env={**os.environ, "RUNE_URL": url, "no_proxy": "127.0.0.1"},
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT_S,
         check=True,
     )
     assert done.stderr == ""

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from tests.lint.tree import ROOT
 from tests.support.backends import stores
-from tests.support.cli_process import PATIENCE
+from tests.support.cli_process import TIMEOUT_S
 from tests.support.paths import SOURCE, python_path
 from tests.support.up_process import UpProcess
 
@@ -136,7 +136,7 @@ def _run(commands: list[Command], folder: Path, given: dict[str, str]) -> list[S
         start_new_session=True,
     )
     try:
-        printed, complained = shell_process.communicate(timeout=PATIENCE * 2)
+        printed, complained = shell_process.communicate(timeout=TIMEOUT_S * 2)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(shell_process.pid, signal.SIGKILL)

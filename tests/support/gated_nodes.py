@@ -10,7 +10,7 @@ from rune.nodes.custom import NodeContext, kind_of, node
 from rune.nodes.registry import Registry, standard_registry
 
 _gates: dict[str, asyncio.Event] = {}
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 
 
 def gate(name: str) -> asyncio.Event:
@@ -29,7 +29,7 @@ async def wait_at_gate(ctx: NodeContext, name: str) -> str:
     ctx.progress(0.4)
     ctx.log("before the gate", name=name)
     logging.getLogger("acme").warning("standing at %s", name)
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         await gate(name).wait()
     ctx.log("behind the gate", level="warning")
     return name
@@ -41,7 +41,7 @@ async def second_try(ctx: NodeContext, name: str) -> str:
     ctx.log("trying", attempt=ctx.attempt)
     if ctx.attempt == 1:
         raise NodeFailure("not yet", code="BUSY")
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         await gate(name).wait()
     return name
 

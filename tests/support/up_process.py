@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.support.cli_process import PATIENCE
+from tests.support.cli_process import TIMEOUT_S
 from tests.support.paths import SOURCE, python_path
 
 
@@ -46,5 +46,5 @@ class UpProcess:
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         if self.process.poll() is None:
             self.process.send_signal(number)
-        self.process.communicate(timeout=PATIENCE)
+        self.process.communicate(timeout=TIMEOUT_S)
         return self.process.returncode

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from typing import Any
 
 MIN_PAUSE_S, MAX_PAUSE_S = 0.01, 0.2
-PATIENCE = 240.0  # s
+TIMEOUT_S = 240.0  # s
 
 
 async def until(
     holds: Callable[[], Any],
     what: object = "it holds",
-    patience: float = PATIENCE,
+    patience: float = TIMEOUT_S,
     *,
     max_pause: float = MAX_PAUSE_S,
 ) -> None:

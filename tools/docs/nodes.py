@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from rune.build import Workflow
-from rune.documents.draw.drawing import draw_definition
 from rune.documents.draw.formats import draw_svg
+from rune.documents.draw.model import draw_definition
 from rune.documents.loader import check_document, load_document
 from rune.nodes.registry import described, full_registry
 from tools.docs.markdown import code, fence, page, schema_type, table

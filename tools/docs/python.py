@@ -27,8 +27,8 @@ PACKAGES = (
     "rune.testing.crash",
     "rune.testing.nodes",
     "rune.testing.checks",
-    "rune.testing.recording",
-    "rune.documents.importing",
+    "rune.testing.recorder",
+    "rune.documents.importers",
 )
 PLUGIN = "rune.testing.plugin"
 

@@ -14,7 +14,7 @@ from rune.build.graph import OPEN, SPLITS, Edge, Node, Split
 
 if TYPE_CHECKING:
     from rune.build.results import Result
-    from rune.build.writing import SourceDocument
+    from rune.build.writer import SourceDocument
     from rune.core.definition.diff import Change
     from rune.core.definition.model import Definition
     from rune.core.definition.parser import Parsed
@@ -334,13 +334,13 @@ class Workflow:
 
     def to_json(self) -> str:
         """Return the document as JSON. A document that was loaded from JSON keeps its layout."""
-        from rune.build.writing import to_json  # noqa: PLC0415
+        from rune.build.writer import to_json  # noqa: PLC0415
 
         return to_json(self.data, self._source)
 
     def to_yaml(self) -> str:
         """Return the document as YAML. A document that was loaded from YAML keeps its layout and comments."""
-        from rune.build.writing import to_yaml  # noqa: PLC0415
+        from rune.build.writer import to_yaml  # noqa: PLC0415
 
         return to_yaml(self.data, self._source, self.comments)
 
@@ -388,7 +388,7 @@ class Workflow:
     @classmethod
     def from_text(cls, text: str, suffix: str | None = None) -> Workflow:
         """Load a workflow from YAML or JSON."""
-        from rune.build.writing import SourceDocument  # noqa: PLC0415
+        from rune.build.writer import SourceDocument  # noqa: PLC0415
 
         source = SourceDocument.read(text, suffix)
         flow = cls._of(copy.deepcopy(source.data))

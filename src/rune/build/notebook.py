@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from rune.documents.draw.drawing import draw_stored
 from rune.documents.draw.formats import draw_svg
+from rune.documents.draw.model import draw_stored
 
 if TYPE_CHECKING:
     from rune.build.flow import Workflow

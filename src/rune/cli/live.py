@@ -123,14 +123,14 @@ def _item(each: dict[str, Any]) -> str:
 
 
 def _line(each: dict[str, Any]) -> str:
-    told = [f"on worker {each['worker']}"]
+    parts = [f"on worker {each['worker']}"]
     if each["attempt"] > 1:
-        told.append(f"attempt {each['attempt']}")
+        parts.append(f"attempt {each['attempt']}")
     if each["progress"]:
-        told.append(each["progress"])
+        parts.append(each["progress"])
     where = clean(" ".join(part for part in (each["node_id"], _item(each)) if part))
     kind = paint("node.running", COLOURS["running"])
-    return f"       {local_time(each['since'])}  {kind}  {where}  {clean('; '.join(told))}"
+    return f"       {local_time(each['since'])}  {kind}  {where}  {clean('; '.join(parts))}"
 
 
 def local_time(text: str) -> str:

@@ -38,7 +38,7 @@ PANELS = {
         ),
         "value": Entry("views.values", "value", "Print a part of an input or output, or search in it."),
         "compare": Entry("views.compare", "compare", "Compare two executions and list what differs."),
-        "waiting": Entry("views.waiting", "waiting", "List the nodes that wait for a signal."),
+        "waiting": Entry("views.waits", "waiting", "List the nodes that wait for a signal."),
         "stats": Entry("views.stats", "stats", "Count the executions that ended, by status or workflow."),
         "explain": Entry("executions", "explain", "Explain what an execution is waiting for."),
         "logs": Entry("logs", "logs", "Print what the nodes of an execution logged."),

@@ -18,7 +18,7 @@ from rune.cli.live import RemoteLogs
 from rune.cli.server_keys import key_for_server
 from rune.client import ApiError, AsyncClient, AsyncRun, models
 from rune.client.models import Credential, Worker
-from rune.codec.decoding import MalformedDataError
+from rune.codec.decode import MalformedDataError
 from rune.core.definition.parser import NO_PINS, Pins
 from rune.core.definition.problems import Problem
 from rune.core.execution.explain import Waiting
@@ -340,7 +340,7 @@ class RemoteWorkflowService(_RemoteService):
 
     def __init__(self, client: AsyncClient, settings: Settings) -> None:
         super().__init__(client, settings)
-        self._library = RemoteWorkflows(client)
+        self._workflows = RemoteWorkflows(client)
 
     async def deploy(
         self,
@@ -372,18 +372,18 @@ class RemoteWorkflowService(_RemoteService):
         *,
         weights: dict[int, float] | None = None,
     ) -> Version:
-        before = {each.name: each.revision for each in await self._library.aliases(workflow)}
+        before = {each.name: each.revision for each in await self._workflows.aliases(workflow)}
         after = await self._client.set_alias(workflow, alias, version, weights=weights)
         change = "none" if before.get(alias) == after.revision else "moved"
         return await self._version(workflow, after.version, change)
 
     async def archive(self, workflow: str) -> bool:
-        seen = {each.workflow for each in await self._library.list()}
+        seen = {each.workflow for each in await self._workflows.list()}
         await self._client.delete(workflow)
         return workflow in seen
 
     async def _version(self, workflow: str, number: int, change: Any) -> Version:
-        found = choose(workflow, await self._library.versions(workflow), str(number))
+        found = choose(workflow, await self._workflows.versions(workflow), str(number))
         return msgspec.structs.replace(found, change=change)
 
 

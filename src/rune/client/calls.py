@@ -10,7 +10,7 @@ from urllib.parse import quote
 import msgspec
 
 from rune.client import models
-from rune.codec.decoding import decode
+from rune.codec.decode import decode
 
 T = TypeVar("T")
 API = "/api/v1"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from rune.client.models import Execution, Problem, ProblemDocument
-from rune.codec.decoding import MalformedDataError, decode
+from rune.codec.decode import MalformedDataError, decode
 from rune.errors import RuneError
 
 

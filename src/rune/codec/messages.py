@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from rune.codec.decoding import MalformedDataError, decode
+from rune.codec.decode import MalformedDataError, decode
 from rune.core.execution.token import Path, Token
 from rune.core.plan.model import Plan
 from rune.errors import RuneError

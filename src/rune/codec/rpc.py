@@ -13,7 +13,7 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from rune.codec.decoding import MalformedDataError, decode
+from rune.codec.decode import MalformedDataError, decode
 from rune.core.definition.problems import Problem
 from rune.core.execution.fact import ExecutionEnded
 from rune.core.limits import LIMITS

@@ -93,7 +93,7 @@ class State(Protocol):
     async def renew(self, execution: str, node: int, path: Path, fence: Fence) -> bool:
         """Extend a lease. False if it has expired, belongs to another fence, or the token's region was cancelled."""
 
-    async def give_back(self, execution: str, token: Token, owner: str, delays: Sequence[int] = ()) -> int:
+    async def requeue(self, execution: str, token: Token, owner: str, delays: Sequence[int] = ()) -> int:
         """End the lease that a worker has on a token which it did not process.
 
         With `delays` (ms), count an engine error of this token and attempt, whichever worker it happened in, and refuse

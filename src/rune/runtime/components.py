@@ -16,7 +16,7 @@ from rune.runtime.lifecycle.finisher import (
 )
 from rune.runtime.lifecycle.launcher import Launcher
 from rune.runtime.live.follower import LiveFollower
-from rune.runtime.live.running import RunningNodes
+from rune.runtime.live.running_nodes import RunningNodes
 from rune.runtime.messaging.completion_publisher import CompletionPublisher, ExternalExecutor
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.services.access import MAX_WAITING, AccessService, AuditLog, Limiter, LimitService
@@ -25,7 +25,7 @@ from rune.runtime.services.credentials import CredentialService
 from rune.runtime.services.dead_messages import DeadMessageService
 from rune.runtime.services.executions import DeadLetterService, ExecutionService
 from rune.runtime.services.triggers import TriggerService
-from rune.runtime.services.workers import Intake, WorkerService
+from rune.runtime.services.workers import DrainControl, WorkerService
 from rune.runtime.services.workflows import WorkflowService
 from rune.runtime.values import ExecutionDataCache
 from rune.runtime.worker.attempt import AttemptLogs, Leases
@@ -67,7 +67,7 @@ class EngineComponents:
             data_cache = ExecutionDataCache(journal, backend.blob, plans, backend.clock)
         self.data_cache = data_cache
         self.leases = Leases(state)
-        self.intake = Intake(queue)
+        self.drain_control = DrainControl(queue)
         self.running = RunningNodes(instrumentation.worker)
         self.attempt_logs = AttemptLogs(backend.blob, self.running)
         self.live = LiveFollower(self.running, backend.live)
@@ -129,5 +129,5 @@ class EngineComponents:
             access=AccessService(backend.keys, limits, backend.clock, audit_log),
             limits=limits,
             bulk=BulkService(backend.bulk, executions, dead_letters, backend.clock, audit_log),
-            workers=WorkerService(backend.processes, self.intake, audit_log),
+            workers=WorkerService(backend.processes, self.drain_control, audit_log),
         )

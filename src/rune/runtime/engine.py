@@ -23,7 +23,7 @@ from rune.runtime.instrumentation import Instrumentation
 from rune.runtime.lifecycle.finisher import CompletionListener, Finisher
 from rune.runtime.lifecycle.launcher import StartOptions, new_execution_id
 from rune.runtime.live.follower import LiveFollower
-from rune.runtime.live.running import LineCallback, LiveReporter, ProgressCallback
+from rune.runtime.live.running_nodes import LineCallback, LiveReporter, ProgressCallback
 from rune.runtime.maintenance.cleaner import Cleaner
 from rune.runtime.maintenance.keepalive import Heartbeat, KeepaliveThread
 from rune.runtime.maintenance.outbox_relay import OutboxRelay
@@ -154,14 +154,14 @@ class Engine:
     @property
     def draining(self) -> bool:
         """Whether the worker was asked to receive no more work."""
-        return self._components.intake.draining
+        return self._components.drain_control.draining
 
     def _on_drain(self, draining: bool) -> None:
         """Stop or resume the deliveries, as the registry asks. Called in the thread of the heartbeats."""
         self._loop.call_soon_threadsafe(self._set_draining, draining)
 
     def _set_draining(self, draining: bool) -> None:
-        task = asyncio.ensure_future(self._components.intake.set_draining(draining))
+        task = asyncio.ensure_future(self._components.drain_control.set_draining(draining))
         self._changing.add(task)
         task.add_done_callback(self._changing.discard)
 

@@ -24,11 +24,11 @@ WALK = (
 ACTS = (
     "begun",
     "signalled",
-    "heard",
+    "signal_applied",
     "controlled",
     "launching",
     "launched",
-    "telling",
+    "reporting",
 )
 """Points that only signals, pauses, at-most-once nodes and child executions pass."""
 

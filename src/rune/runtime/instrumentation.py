@@ -64,7 +64,7 @@ class Instrumentation:
 
     def duplicate_result(self) -> None:
         """Count a result that was dropped because another one was recorded first."""
-        self.counters.twins += 1
+        self.counters.duplicate_results += 1
 
     def ended(self, accepted: ExecutionRecord | None, end: ExecutionEnded) -> None:
         """Count and trace an end that this process recorded."""

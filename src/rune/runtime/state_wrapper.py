@@ -63,10 +63,10 @@ class StateWrapper:
     def renew(self, execution: str, node: int, path: Path, fence: Fence) -> Coroutine[Any, Any, bool]:
         return self._state.renew(execution, node, path, fence)
 
-    def give_back(
+    def requeue(
         self, execution: str, token: Token, owner: str, delays: Sequence[int] = ()
     ) -> Coroutine[Any, Any, int]:
-        return self._state.give_back(execution, token, owner, delays)
+        return self._state.requeue(execution, token, owner, delays)
 
     def predict_end(
         self, execution: str, decisions: Sequence[Decision]

@@ -11,7 +11,7 @@ from typing import Any
 from rune.ports.inspection import Finding
 from rune.runtime.components import Services
 from rune.runtime.engine import Engine
-from rune.runtime.live.running import LiveReporter
+from rune.runtime.live.running_nodes import LiveReporter
 from rune.runtime.live.statuses import StatusListener
 from rune.runtime.queries.comparison import Comparison
 from rune.runtime.queries.reader import ExecutionReader

@@ -53,7 +53,7 @@ DefinitionHash = Annotated[
     str, Path(pattern=r"^[A-Za-z0-9:_-]{1,128}$", description="The hash of a definition.")
 ]
 
-LetterId = Annotated[str, Path(pattern=f"^{ID}$", description="The id of a dead letter.")]
+DeadLetterId = Annotated[str, Path(pattern=f"^{ID}$", description="The id of a dead letter.")]
 MessageId = Annotated[str, Path(pattern=r"^m[0-9a-f]{16}$", description="The id of a dead message.")]
 NodeType = Annotated[str, Path(pattern=f"^{NAME}$", description="A node type or one of its aliases.")]
 CredentialName = Annotated[str, Path(pattern=f"^{NAME}$", description="The name or id of a credential.")]

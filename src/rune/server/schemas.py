@@ -262,7 +262,7 @@ class Explanation(View, frozen=True, kw_only=True):
     waiting: list[Waiting]
 
 
-class LetterView(View, frozen=True, kw_only=True):
+class DeadLetterView(View, frozen=True, kw_only=True):
     """An execution that the engine gave up on."""
 
     id: str
@@ -274,10 +274,10 @@ class LetterView(View, frozen=True, kw_only=True):
     at: str
 
 
-class LetterPage(View, frozen=True, kw_only=True):
+class DeadLetterPage(View, frozen=True, kw_only=True):
     """A page of dead letters, newest first."""
 
-    dead_letters: list[LetterView]
+    dead_letters: list[DeadLetterView]
     next: str | None
 
 
@@ -470,8 +470,8 @@ def event_view(event: Event) -> EventView:
     )
 
 
-def letter_view(letter: DeadLetter) -> LetterView:
-    return LetterView(
+def letter_view(letter: DeadLetter) -> DeadLetterView:
+    return DeadLetterView(
         id=letter.id,
         execution_id=letter.execution,
         workflow_id=letter.workflow,

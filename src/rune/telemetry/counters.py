@@ -68,6 +68,7 @@ class Counters:
         "blocks_seconds",
         "clock_jumps",
         "deliveries",
+        "duplicate_results",
         "ended",
         "executions",
         "failed_items",
@@ -76,12 +77,11 @@ class Counters:
         "runs",
         "starts",
         "timers",
-        "twins",
     )
 
     def __init__(self) -> None:
         self.starts = 0
-        self.twins = 0
+        self.duplicate_results = 0
         self.blocks = 0
         self.blocks_seconds = self.blocks_longest = 0.0
         self.clock_jumps = 0

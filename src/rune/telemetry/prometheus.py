@@ -103,8 +103,8 @@ class PrometheusMetrics:
 
     def _faults(self) -> Iterator[Metric]:
         counters = self._counters
-        twins = "Duplicate results of a token that were dropped in favour of the stored one."
-        yield _counter("rune_twins_refused", twins, counters.twins)
+        duplicates = "Duplicate results of a token that were dropped in favour of the stored one."
+        yield _counter("rune_duplicate_results", duplicates, counters.duplicate_results)
         blocks = "Times the event loop of this process was blocked for more than a second."
         yield _counter("rune_loop_blocks", blocks, counters.blocks)
         seconds = "Time the event loop was blocked, in periods of more than a second."

@@ -11,7 +11,7 @@ import pytest
 import rune
 from rune.client import AsyncClient, Client, ClientError, ConnectionFailedError
 from tests.support.api_server import DEADLINE, HELLO, WAITS
-from tests.support.cli_process import PATIENCE
+from tests.support.cli_process import TIMEOUT_S
 from tests.support.up_process import UpProcess
 from tests.support.whole import WHOLE
 
@@ -170,7 +170,7 @@ def test_up_on_public_address_requires_key(tmp_path: Path) -> None:
     up = UpProcess(tmp_path)
     refused = up.start("--host", "0.0.0.0")
     assert "NOT_SERVED" in refused
-    up.process.communicate(timeout=PATIENCE)
+    up.process.communicate(timeout=TIMEOUT_S)
     assert up.process.returncode == 2
     locked = UpProcess(tmp_path, RUNE_API_KEY=KEY)
     try:
@@ -191,7 +191,7 @@ def test_second_server_on_same_home_reports_owner(tmp_path: Path) -> None:
         up.start("--no-examples")
         second = UpProcess(tmp_path)
         assert f"in use by another process ({up.process.pid})" in second.start()
-        second.process.communicate(timeout=PATIENCE)
+        second.process.communicate(timeout=TIMEOUT_S)
         assert second.process.returncode == 3
     finally:
         up.stop()

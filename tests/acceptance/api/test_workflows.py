@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rune.client import ApiError
-from rune.documents.draw.drawing import Drawing
+from rune.documents.draw.model import Drawing
 from rune.server.routes import definitions, workflows
 from tests.support.api_server import DEADLINE, HELLO, ITEMS, WAITS, RunningServer, run
 from tests.support.large_executions import wide_graph

@@ -1,8 +1,8 @@
 """The web interface with 2,000 nodes, 100,000 items and a value of 64 MB stays within three times its budgets.
 
-CPU time, memory and the longest task are held by every measurement. A time on the clock depends on what else the
-machine does: it is divided by how much longer than its CPU time other work takes at that moment, and the best of
-several measurements counts.
+CPU time and memory are held by every measurement. A time on the clock, such as that of the longest task, depends on
+what else the machine does: it is divided by how much longer than its CPU time other work takes at that moment, and the
+best of several measurements counts.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from rune.core.execution.explain import explain
 from rune.ports.journal import StoreUnavailableError
 from rune.settings import Settings
 from tests.support import cluster_cli
-from tests.support.cli_process import PATIENCE, Rune, until
+from tests.support.cli_process import TIMEOUT_S, Rune, until
 
 GATED = cluster_cli.with_id(cluster_cli.GATED, "gated")
 
@@ -64,7 +64,7 @@ def send_go(rune: Rune, name: str) -> None:
 
 def result_of(process: subprocess.Popen[str]) -> dict[str, Any]:
     """Wait for a run to complete and return the document that it prints."""
-    out, err = process.communicate(timeout=PATIENCE)
+    out, err = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 0, out + err
     result: dict[str, Any] = json.loads(out)
     assert result["status"] == "completed"

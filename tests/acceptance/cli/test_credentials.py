@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from tests.support.cli_process import PATIENCE, Rune, until
+from tests.support.cli_process import TIMEOUT_S, Rune, until
 from tests.support.documents import document, node
 from tests.support.in_process_cli import InProcessCli
 from tests.support.paths import SOURCE, python_path
@@ -253,7 +253,7 @@ def test_commands_work_while_another_process_owns_file(tmp_path: pathlib.Path) -
             assert owner.poll() is None
         finally:
             owner.terminate()
-            out, err = owner.communicate(timeout=PATIENCE)
+            out, err = owner.communicate(timeout=TIMEOUT_S)
     assert TOKEN not in out + err
 
 
@@ -261,7 +261,7 @@ def test_add_reads_secret_from_pipe(tmp_path: pathlib.Path) -> None:
     environment = {**os.environ, "PYTHONPATH": python_path(SOURCE), "RUNE_HOME": str(tmp_path)}
     command = [sys.executable, "-m", "rune.cli.main", "credentials", "add", "shop", "-t", "bearer", *HOST]
     done = subprocess.run(
-        command, input=TOKEN, capture_output=True, text=True, env=environment, timeout=PATIENCE, check=False
+        command, input=TOKEN, capture_output=True, text=True, env=environment, timeout=TIMEOUT_S, check=False
     )
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "added shop (bearer, version 1)\n", "")

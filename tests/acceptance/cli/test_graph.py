@@ -13,9 +13,9 @@ from typer.testing import CliRunner, Result
 
 from rune.cli.main import app
 from rune.core.validation.validate import ValidationResult
-from rune.documents.draw.drawing import draw_definition
 from rune.documents.draw.formats import draw_svg
 from rune.documents.draw.layout import lay_out
+from rune.documents.draw.model import draw_definition
 from tests.support.documents import document, edit, node, verdict
 
 SVG = "{http://www.w3.org/2000/svg}"

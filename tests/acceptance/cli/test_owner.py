@@ -15,7 +15,7 @@ from contextlib import ExitStack
 import pytest
 
 from tests.acceptance.cli.gated_run import GATED, gated_run, owner_pid, result_of, send_go, waits_for_signal
-from tests.support.cli_process import PATIENCE, Rune, until
+from tests.support.cli_process import TIMEOUT_S, Rune, until
 from tests.support.documents import document, node
 
 ADD = document(
@@ -89,7 +89,7 @@ def test_other_process_takes_over_after_owner_is_killed(rune: Rune) -> None:
         others = {f"s-{n}": stack.enter_context(gated_run(rune, f"s-{n}", "--json")) for n in range(3)}
         assert owner_pid(rune) == first.pid
         first.kill()
-        first.wait(PATIENCE)
+        first.wait(TIMEOUT_S)
         pids = {each.pid for each in others.values()}
         until(lambda: owner_pid(rune) in pids or None, "one of them owns the file")
         for name in others:
@@ -119,7 +119,7 @@ def test_other_process_takes_over_after_owner_exits(rune: Rune) -> None:
 def test_other_process_takes_over_after_owner_is_interrupted(rune: Rune) -> None:
     with gated_run(rune, "first") as first, gated_run(rune, "second", "--json") as second:
         first.send_signal(signal.SIGINT)
-        _, err = first.communicate(timeout=PATIENCE)
+        _, err = first.communicate(timeout=TIMEOUT_S)
         until(lambda: owner_pid(rune) == second.pid or None, "the other process owns the file")
         send_go(rune, "second")
         result_of(second)
@@ -133,7 +133,7 @@ def test_other_process_takes_over_after_owner_is_interrupted(rune: Rune) -> None
 def test_interrupt_of_client_leaves_owner_running(rune: Rune, sent: signal.Signals, code: int) -> None:
     with gated_run(rune, "first") as first, gated_run(rune, "second", "--json") as second:
         second.send_signal(sent)
-        out, err = second.communicate(timeout=PATIENCE)
+        out, err = second.communicate(timeout=TIMEOUT_S)
 
         assert first.poll() is None
 
@@ -178,7 +178,7 @@ class TestStartingOwner:
         with rune.begin("run", str(tmp_path / "add.json"), "--json", "--input", '{"n": 1}') as process:
             # The file is in use and no socket accepts connections, so that the run keeps trying to connect.
             with socket.socket(socket.AF_UNIX) as listener:
-                listener.settimeout(PATIENCE)
+                listener.settimeout(TIMEOUT_S)
                 listener.bind(str(rune.home / "rune.sock"))
                 listener.listen()
                 for _ in range(2):
@@ -204,7 +204,7 @@ def test_owner_socket_works_in_long_path(tmp_path: pathlib.Path) -> None:
 def test_stale_socket_is_replaced(rune: Rune, tmp_path: pathlib.Path) -> None:
     with gated_run(rune, "first") as first:
         first.kill()
-        first.wait(PATIENCE)
+        first.wait(TIMEOUT_S)
     assert (rune.home / "rune.sock").is_socket()
 
     with gated_run(rune, "second"):
@@ -230,6 +230,6 @@ def test_malformed_input_does_not_crash_owner(rune: Rune, tmp_path: pathlib.Path
         assert rune.json("run", str(tmp_path / "add.json"), "--input", '{"n": 1}')["output"] == 2
         assert process.poll() is None
         process.terminate()
-        _, err = process.communicate(timeout=PATIENCE)
+        _, err = process.communicate(timeout=TIMEOUT_S)
 
     assert "Traceback" not in err

@@ -22,7 +22,7 @@ from tests.acceptance.cli.gated_run import (
     settings_of,
     waits_for_signal,
 )
-from tests.support.cli_process import PATIENCE, Rune, until
+from tests.support.cli_process import TIMEOUT_S, Rune, until
 from tests.support.documents import document, node
 
 ITEMS = document(
@@ -113,7 +113,7 @@ def test_signal_from_other_process_resumes_execution(rune: Rune) -> None:
 def test_signal_without_owner_is_stored_for_next_owner(rune: Rune) -> None:
     with gated_run(rune, "order-7") as process:
         process.kill()
-        process.wait(PATIENCE)
+        process.wait(TIMEOUT_S)
     sent = rune("signal", "order-7", "go", "--value", "5", "--key", "k")
     again = rune.json("signal", "order-7", "go", "--value", "5", "--key", "k")
 
@@ -183,7 +183,7 @@ def test_pause_resume_and_cancel_beside_owner(rune: Rune) -> None:
 
     with gated_run(rune, "order-8", "--json") as process:
         assert rune("cancel", "order-8", "--reason", "ordered twice").stdout == "cancelled order-8\n"
-        out, _ = process.communicate(timeout=PATIENCE)
+        out, _ = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 1
     assert json.loads(out)["error"] == {"code": "CANCELLED", "message": "ordered twice", "details": {}}
 
@@ -191,7 +191,7 @@ def test_pause_resume_and_cancel_beside_owner(rune: Rune) -> None:
 def test_pause_resume_and_cancel_without_owner(rune: Rune) -> None:
     with gated_run(rune, "order-7") as process:
         process.send_signal(signal.SIGTERM)
-        process.wait(PATIENCE)
+        process.wait(TIMEOUT_S)
 
     assert rune.json("pause", "order-7")["changed"]
     assert rune("resume", "order-7").stdout == "running order-7\n"
@@ -256,7 +256,7 @@ class TestStart:
             name = until(lambda: second(rune), "the other has started")
             until(lambda: waits_for_signal(rune, name), "it waits")
             process.kill()
-            process.wait(PATIENCE)
+            process.wait(TIMEOUT_S)
             until(lambda: owner_pid(rune) == other.pid or None, "it owns the file")
             send_go(rune, "first")
             send_go(rune, name)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.cli_process import PATIENCE, Rune, until
+from tests.support.cli_process import TIMEOUT_S, Rune, until
 from tests.support.documents import document, edit, node
 
 HOURS = document(
@@ -95,7 +95,7 @@ def test_watch_follows_running_execution(rune: Rune, waiting: subprocess.Popen[s
         events = [json.loads(watch.stdout.readline()) for _ in range(3)]
         watch.send_signal(signal.SIGINT)
         try:
-            code = watch.wait(PATIENCE)
+            code = watch.wait(TIMEOUT_S)
         finally:
             watch.kill()
 
@@ -109,7 +109,7 @@ def test_os_signal_stops_run_cleanly(
     rune: Rune, waiting: subprocess.Popen[str], sent: signal.Signals, code: int
 ) -> None:
     waiting.send_signal(sent)
-    _, err = waiting.communicate(timeout=PATIENCE)
+    _, err = waiting.communicate(timeout=TIMEOUT_S)
 
     assert waiting.returncode == code
     assert "hours-1 resumes with the next `rune run`" in err
@@ -122,7 +122,7 @@ def test_stopped_run_prints_document(rune: Rune, tmp_path: pathlib.Path) -> None
     with rune.begin("run", str(tmp_path / "hours.json"), "--id", "hours-1", "--json") as process:
         until(lambda: _nap(rune) if rune.home.exists() else None, "the wait is stored")
         process.terminate()
-        out, _ = process.communicate(timeout=PATIENCE)
+        out, _ = process.communicate(timeout=TIMEOUT_S)
 
     assert (json.loads(out)["execution_id"], json.loads(out)["status"]) == ("hours-1", "running")
 
@@ -132,7 +132,7 @@ def test_next_run_resumes_killed_execution(
 ) -> None:
     before = _nap(rune)
     waiting.kill()
-    waiting.wait(PATIENCE)
+    waiting.wait(TIMEOUT_S)
 
     assert rune.json("list", "--status", "running")["executions"][0]["execution_id"] == "hours-1"
     assert rune("run", str(tmp_path / "one.json")).returncode == 0
@@ -147,7 +147,7 @@ def test_run_with_same_key_waits_for_existing_execution(rune: Rune, tmp_path: pa
     with rune.begin("run", str(path), "--key", "k", "--id", "first") as process:
         until(lambda: _accepted(rune), "it was accepted")
         process.kill()
-        process.wait(PATIENCE)
+        process.wait(TIMEOUT_S)
 
     result = rune.json("run", str(path), "--key", "k")
 

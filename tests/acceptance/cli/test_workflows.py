@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rune.cli.arguments import to_yaml
 from rune.core.limits import LIMITS
 from rune.documents.yaml import decode_yaml
-from tests.support.cli_process import PATIENCE, Rune, until
+from tests.support.cli_process import TIMEOUT_S, Rune, until
 from tests.support.documents import Raw, document, node
 from tests.support.in_process_cli import InProcessCli
 
@@ -409,7 +409,7 @@ def test_concurrent_deploys_get_consecutive_versions(deployments: Deployments) -
         paths[-1].write_text(json.dumps(orders(f"http://{number}")))
 
     running = [rune.begin("deploy", str(path), "--json") for path in paths]
-    answers = [(*each.communicate(timeout=PATIENCE), each.returncode) for each in running]
+    answers = [(*each.communicate(timeout=TIMEOUT_S), each.returncode) for each in running]
 
     assert [code for _, _, code in answers] == [0] * 4, answers
     assert sorted(json.loads(out)["version"] for out, _, _ in answers) == [1, 2, 3, 4]

@@ -20,7 +20,7 @@ from tests.support.cli_process import Rune
 from tests.support.forked_rune import ForkedRune
 from tests.support.waiting import until
 
-PATIENCE = 120.0
+TIMEOUT_S = 120.0
 HOST = {
     "id": "host",
     "nodes": [
@@ -90,7 +90,7 @@ class CommandActor(ExecutionView):
             except RuneError:
                 return False
 
-        await until(exists, f"{name} exists", PATIENCE)
+        await until(exists, f"{name} exists", TIMEOUT_S)
         if await self._reader.execution(name) is None:
             out, err = process.communicate()
             _parse_output(process.returncode, out, err)
@@ -145,13 +145,13 @@ async def open_command_actor(folder: pathlib.Path, **environment: str) -> AsyncI
     with ForkedRune(folder) as forked, rune.begin("run", str(host), "--id", "host", "--json") as owner:
         try:
             settings = Settings(home=str(home))
-            await until(_owner_started(forked, home, environment), "the owner has started", PATIENCE)
+            await until(_owner_started(forked, home, environment), "the owner has started", TIMEOUT_S)
             async with open_reader(settings) as reader:
                 actor = CommandActor(folder, forked, rune, reader, {**environment, "RUNE_HOME": str(home)})
                 yield actor
                 assert await actor.signal("host", "stop", "null", key=None, item=None)
             for each in (*actor.running, owner):
-                out, _ = each.communicate(timeout=PATIENCE)
+                out, _ = each.communicate(timeout=TIMEOUT_S)
                 assert json.loads(out)["completed_at"] is not None
         finally:
             if owner.poll() is None:

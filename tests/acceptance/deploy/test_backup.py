@@ -14,7 +14,7 @@ from tests.support.cluster_cli import GATED, with_id
 from tests.support.in_process_cli import InProcessCli
 
 ENDED = 15
-PATIENCE = 180.0
+TIMEOUT_S = 180.0
 
 
 def rune(home: Path) -> InProcessCli:
@@ -57,7 +57,7 @@ def test_backup_under_load_restores_and_resumes(tmp_path: Path) -> None:
     for number, each in enumerate(sorted(ids)):
         keys.note(f"ack k{number} {each}")
     with spawn(other, "--drain") as resumed:
-        assert resumed.wait(timeout=PATIENCE) == 0
+        assert resumed.wait(timeout=TIMEOUT_S) == 0
     report = restored.json("verify", "--all")
     assert (report["violations"], report["totals"]["open"]) == (0, 0)
     assert restored.json("list", "--status", "running")["executions"] == []
@@ -119,7 +119,7 @@ def test_concurrent_backups(tmp_path: Path) -> None:
     for each in threads:
         each.start()
     for each in threads:
-        each.join(PATIENCE)
+        each.join(TIMEOUT_S)
     assert counts == [1, 1, 1, 1]
 
 

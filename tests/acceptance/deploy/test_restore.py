@@ -29,7 +29,7 @@ from tests.support.services.redis_server import RedisServer
 from tests.support.waiting import until
 from tests.support.whole import WHOLE
 
-PATIENCE = 180.0
+TIMEOUT_S = 180.0
 LATER = (
     "9999_later.sql",
     "CREATE TABLE later (n integer); ALTER TABLE execution ADD COLUMN later integer;"
@@ -89,12 +89,12 @@ async def wait_at_gates(engine: Engine, runs: list[Run]) -> None:
         async def waits(run: Run = run, gate: int = gate) -> bool:
             return any(getattr(each.fact, "node", None) == gate for each in await run.facts())
 
-        await until(waits, f"{run.id} waits", PATIENCE)
+        await until(waits, f"{run.id} waits", TIMEOUT_S)
 
 
 async def output(reader: ExecutionReader, engine: Engine, execution: str) -> Any:
     """Wait for the end of an execution and return its output."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_S):
         await (await engine.wait_for(execution))
     return (await (await reader.history(execution)).document())["output"]
 
@@ -118,11 +118,11 @@ async def copy_while_open(settings: Settings, copy: Callable[[], str]) -> tuple[
         napping = [await made.start(NAPS) for _ in range(3)]
         await wait_at_gates(engine, gated)
         await engine.services.executions.signal(gated[0].id, "go", b"0")  # one ends before the copy
-        await gated[0].end(PATIENCE)
+        await gated[0].end(TIMEOUT_S)
         where = await asyncio.to_thread(copy)
         for run in gated[1:]:  # the others end after the copy
             await engine.services.executions.signal(run.id, "go", b"-1")
-            await run.end(PATIENCE)
+            await run.end(TIMEOUT_S)
         return where, [run.id for run in gated], [run.id for run in napping]
 
 
@@ -146,7 +146,7 @@ def test_restored_journal_with_empty_redis_resumes(method: str, tmp_path: Path) 
             assert [await output(reader, engine, each) for each in gated[1:]] == [[n, 7] for n in range(1, 5)]
             assert [await output(reader, engine, each) for each in napping] == [{"k": 1}] * 3
             fresh = await Harness(engine, None).start(NAPS)
-            await fresh.end(PATIENCE)
+            await fresh.end(TIMEOUT_S)
             assert await violations(reader) == []
 
     try:
@@ -172,7 +172,7 @@ def test_running_engine_survives_newer_migration(tmp_path: Path) -> None:
             await wait_at_gates(engine, [after])
             await engine.services.executions.signal(after.id, "go", b"7")
             for run in (*before, *napping, after):
-                assert (await run.end(PATIENCE)).status == "completed"
+                assert (await run.end(TIMEOUT_S)).status == "completed"
             assert await violations(reader) == []
         with pytest.raises(NewerFormatError):
             async with running_engine(settings):

@@ -14,7 +14,13 @@ from rune.ports.inspection import ReportsDepth
 from rune.runtime.engine import Engine
 from rune.settings import Settings
 from rune.testing.harness import Harness
-from tests.acceptance.deploy.test_restore import PATIENCE, dump_and_restore, output, violations, wait_at_gates
+from tests.acceptance.deploy.test_restore import (
+    TIMEOUT_S,
+    dump_and_restore,
+    output,
+    violations,
+    wait_at_gates,
+)
 from tests.support.backends import stores
 from tests.support.cluster_cli import GATED, with_id
 from tests.support.documents import document, edit, node
@@ -102,7 +108,7 @@ async def copy_while_open(settings: Settings, url: str) -> tuple[str, dict[str, 
         async def sent() -> bool:
             return await queued_messages(engine) >= len(queued)
 
-        await until(sent, "the broker holds them", PATIENCE)
+        await until(sent, "the broker holds them", TIMEOUT_S)
         started["queued"] = [each.id for each in queued]
         where = await asyncio.to_thread(dump_and_restore, server(), settings.journal.rpartition("/")[2])
     return where, started
@@ -121,7 +127,7 @@ async def check_resumed(settings: Settings, started: dict[str, list[str]], slow:
         slow.release.set()
         assert await output(reader, engine, started["called"][0]) == 7
         fresh = await Harness(engine, None).start(SLEEPS, {"xs": [1]})
-        await fresh.end(PATIENCE)
+        await fresh.end(TIMEOUT_S)
         assert await violations(reader) == []
 
 

@@ -21,7 +21,7 @@ from tests.acceptance.deploy import tls_servers
 from tests.acceptance.deploy.tls_servers import HOST, Certificates
 from tests.support.documents import document, node
 
-PATIENCE = 120.0
+TIMEOUT_S = 120.0
 DATABASE = "secured"
 
 
@@ -160,7 +160,7 @@ def test_execution_completes_over_tls(
     async def go() -> object:
         async with running_engine(settings) as engine:
             run = await Harness(engine, None).start(raw, {"n": 7})
-            await run.end(PATIENCE)
+            await run.end(TIMEOUT_S)
             return (await run.document())["output"]
 
     assert asyncio.run(go()) == 7

@@ -12,7 +12,7 @@ import pytest
 
 from rune.client import Client
 from rune.errors import RuneError
-from tests.support.cli_process import PATIENCE, Rune
+from tests.support.cli_process import TIMEOUT_S, Rune
 from tests.support.followed_page import follow
 
 
@@ -50,7 +50,7 @@ def test_guide_to_keys_hooks_schedules_starts_by_a_signed_request(tmp_path: Path
         with Client(url, key=key) as client:
             (started,) = client.executions(workflow="orders")
             assert started.execution_id in output
-            assert client.wait(started.execution_id, PATIENCE).status == "completed"
+            assert client.wait(started.execution_id, TIMEOUT_S).status == "completed"
             assert client.output(started.execution_id) == 7
             (clock,) = client.triggers("minutely")
             assert clock.schedule is not None

@@ -121,21 +121,21 @@ class StateContract(SignalContract, PauseContract, ConcurrencyContract, Successo
             for number, delay in enumerate(RETRY_DELAYS, 1):
                 owner = f"worker {number}"
                 assert (await driver.state.claim("x", b, owner, leased=True)).verdict == "run"
-                assert await driver.state.give_back("x", b, owner, RETRY_DELAYS) == number
+                assert await driver.state.requeue("x", b, owner, RETRY_DELAYS) == number
                 driver.clock.advance(delay - 1)
                 assert (await driver.state.claim("x", b, "other", leased=True)).verdict == "held"
                 assert await driver.state.unclaimed_tokens(10) == [], "sent before the delay was over"
                 driver.clock.advance(1)
             last = await driver.state.claim("x", b, "last", leased=True)
             assert (last.verdict, last.given_back) == ("run", len(RETRY_DELAYS))
-            assert await driver.state.give_back("x", b, "last", RETRY_DELAYS) == len(RETRY_DELAYS) + 1
+            assert await driver.state.requeue("x", b, "last", RETRY_DELAYS) == len(RETRY_DELAYS) + 1
 
     @async_test
     async def test_engine_error_of_pure_token_delays_claims(self, tmp_path: Path) -> None:
         async with self.driver(tmp_path, chain()) as driver:
             b = await driver.advance_to_b()
             await driver.state.claim("x", b, "me", leased=False)
-            assert await driver.state.give_back("x", b, "me", RETRY_DELAYS) == 1
+            assert await driver.state.requeue("x", b, "me", RETRY_DELAYS) == 1
             assert (await driver.state.claim("x", b, "other", leased=False)).verdict == "held"
             driver.clock.advance(RETRY_DELAYS[0])
             assert (await driver.state.claim("x", b, "other", leased=False)).verdict == "run"
@@ -145,7 +145,7 @@ class StateContract(SignalContract, PauseContract, ConcurrencyContract, Successo
         async with self.driver(tmp_path, chain()) as driver:
             b = await driver.advance_to_b()
             await driver.state.claim("x", b, "me", leased=True)
-            await driver.state.give_back("x", b, "me", RETRY_DELAYS)
+            await driver.state.requeue("x", b, "me", RETRY_DELAYS)
             driver.clock.advance(RETRY_DELAYS[0] + LEASE + 1)
             assert [token.node for _, token, _ in await driver.state.unclaimed_tokens(10)] == [b.node]
 
@@ -154,7 +154,7 @@ class StateContract(SignalContract, PauseContract, ConcurrencyContract, Successo
         async with self.driver(tmp_path, chain()) as driver:
             b = await driver.advance_to_b()
             await driver.state.claim("x", b, "me", leased=True)
-            assert await driver.state.give_back("x", b, "me") == 0
+            assert await driver.state.requeue("x", b, "me") == 0
             other = await driver.state.claim("x", b, "other", leased=True)
             assert (other.verdict, other.given_back) == ("run", 1)
 
@@ -163,10 +163,10 @@ class StateContract(SignalContract, PauseContract, ConcurrencyContract, Successo
         async with self.driver(tmp_path, chain()) as driver:
             b = await driver.advance_to_b()
             await driver.state.claim("x", b, "me", leased=True)
-            assert await driver.state.give_back("x", b, "other", RETRY_DELAYS) == 0
+            assert await driver.state.requeue("x", b, "other", RETRY_DELAYS) == 0
             assert (await driver.state.claim("x", b, "other", leased=True)).verdict == "held"
             await driver.complete(b)
-            assert await driver.state.give_back("x", b, "me", RETRY_DELAYS) == 0
+            assert await driver.state.requeue("x", b, "me", RETRY_DELAYS) == 0
 
     @async_test
     async def test_claim_after_unapplied_result_reports_earlier_claim(self, tmp_path: Path) -> None:

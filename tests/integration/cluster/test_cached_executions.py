@@ -13,7 +13,7 @@ from tests.support.workflows import edit, of_type, split, workflow
 
 EXECUTIONS = 3_000 if WHOLE else 400
 IN_FLIGHT = 50
-PATIENCE_S = 25.0  # less than the time after which idle executions are dropped
+TIMEOUT_S = 25.0  # less than the time after which idle executions are dropped
 DOCUMENT = workflow(
     "start>a a>s s>b b>g g>out",
     a=edit(text="{{ 'x' * 1000 }}"),
@@ -36,7 +36,7 @@ def test_ended_executions_leave_the_cache_of_every_worker(backend: Backend) -> N
             await until(
                 lambda: not any(_cached(each) or each.engine.data_cache.value_bytes for each in engines),
                 "no execution and no value is cached",
-                PATIENCE_S,
+                TIMEOUT_S,
             )
             return most
 

@@ -14,7 +14,7 @@ from tests.support.clusters import Cluster, wait_until_declared
 from tests.support.forked_rune import KILLED
 from tests.support.services.postgres import server
 
-PATIENCE = 120.0
+TIMEOUT_S = 120.0
 
 
 def _outbox_length(cluster: Cluster, execution: str) -> int:
@@ -38,9 +38,9 @@ def test_relay_publishes_missing_completion_with_same_bytes(empty_cluster: Clust
                 run.id, [ExecutionEnded(engine.backend.clock.now(), "cancelled")]
             )
             crashing = empty_cluster.fleet.start("scheduler", RUNE_FAILPOINT="relayed")
-            assert await asyncio.to_thread(crashing.process.wait, PATIENCE) == KILLED, crashing.output()
+            assert await asyncio.to_thread(crashing.process.wait, TIMEOUT_S) == KILLED, crashing.output()
             empty_cluster.fleet.start("scheduler")
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT_S):
                 while len(client.completions(run.id)) < 2:
                     await client.wait_for_message()
             return run.id, client.completions(run.id)

@@ -17,7 +17,7 @@ from tests.support.waiting import until
 from tests.support.workflows import fail, wait_for_signal, workflow
 
 HOUR_S = 3600.0
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 COMPLETES = workflow("start>w", w=wait_for_signal())
 FAILS = workflow("start>w w>bad", w=wait_for_signal(), bad=fail())
 
@@ -35,7 +35,7 @@ async def _ended_while_awaited(server: RunningServer, document: dict[str, Any]) 
     waiting = asyncio.create_task(server.http.get(f"{API}/executions/{started.id}", params={"wait": 60}))
     await until(lambda: started.id in server.engine.completion_waiters.executions, "the server waits for it")
     await server.client.signal(started.id, "go")
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         found: dict[str, Any] = (await waiting).json()
     return found
 
@@ -63,7 +63,7 @@ def test_wait_for_execution_of_another_engine_ends_with_it(backend: Backend) -> 
     async def go() -> str:
         async with backend.open(), backend.open(roles=frozenset()) as waiting:
             run = await waiting.start(workflow("start>a", a={"type": "noop"}))
-            return (await run.end(PATIENCE_S)).status
+            return (await run.end(TIMEOUT_S)).status
 
     assert asyncio.run(go()) == "completed"
 
@@ -75,7 +75,7 @@ def test_end_during_a_lost_subscription_is_found_when_it_is_restored(backend: Ba
             run = await waiting.start(COMPLETES)
             await redis_command("CLIENT", "KILL", "TYPE", "pubsub")
             await worker.engine.services.executions.signal(run.id, "go")
-            return (await run.end(PATIENCE_S)).status
+            return (await run.end(TIMEOUT_S)).status
 
     assert asyncio.run(go()) == "completed"
 

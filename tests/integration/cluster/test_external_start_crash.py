@@ -15,7 +15,7 @@ from tests.support.forked_rune import KILLED
 from tests.support.services.postgres import server
 from tests.support.services.rabbitmq import broker
 
-PATIENCE = 120.0
+TIMEOUT_S = 120.0
 WORK = "workflow.execution"
 
 
@@ -43,7 +43,7 @@ def test_crash_after_row_of_start_leaves_only_the_row(
     async def exchange(client: Client) -> None:
         execution = new_id()
         await client.publish(message(execution, node, MIDDLE, context))
-        assert await asyncio.to_thread(crashing.process.wait, PATIENCE) == KILLED, crashing.output()
+        assert await asyncio.to_thread(crashing.process.wait, TIMEOUT_S) == KILLED, crashing.output()
         assert _rows(empty_cluster, execution) == 1
         assert await redis_command("KEYS", f"{empty_cluster.settings.prefix}*{execution}*") == []
         assert client.steps(execution) == []

@@ -20,7 +20,7 @@ from rune.ports.journal import StoredFact
 from rune.runtime.engine import Engine
 from rune.testing.harness import Harness, Run, compiled, harness
 from tests.acceptance.conformance.case import Case, load
-from tests.support.cluster_conformance import PATIENCE
+from tests.support.cluster_conformance import TIMEOUT_S
 from tests.support.clusters import Cluster, clusters
 from tests.support.documents import document, edit, node
 from tests.support.waiting import until
@@ -109,7 +109,7 @@ async def _run(engine: Engine, case: Case) -> tuple[Any, ...] | None:
     if plan is None:
         return None
     accepted, ending = await engine.start(plan, case.input_source().encode(), fake_time=case.fake_time)
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_S):
         end = await ending
     if end.status != "completed":
         return (end.status,)
@@ -146,7 +146,7 @@ async def _start_and_wait(made: Harness, name: str) -> tuple[Run, State, list[Wa
     async def suspended() -> bool:
         return sum(isinstance(each.fact, NodeSuspended) for each in await run.facts()) == waits
 
-    await until(suspended, f"{name} waits", PATIENCE)
+    await until(suspended, f"{name} waits", TIMEOUT_S)
     return run, *_folded(run.plan, await run.facts())
 
 
@@ -175,4 +175,4 @@ async def _check_explanation(cluster: Harness, run: Run) -> None:
     async def same() -> bool:
         return await cluster.engine.backend.state.explain(run.id) == expected
 
-    await until(same, f"{run.plan.definition.id} is explained as {expected}", PATIENCE)
+    await until(same, f"{run.plan.definition.id} is explained as {expected}", TIMEOUT_S)

@@ -23,7 +23,7 @@ from tests.support.clusters import Cluster, clusters
 
 pytestmark = clusters("rabbitmq-inline")
 
-PATIENCE = 60.0
+TIMEOUT_S = 60.0
 
 
 async def messages_by_node(client: Client, execution: str) -> dict[str, list[dict[str, Any]]]:
@@ -41,7 +41,7 @@ def test_message_contains_definition_and_visible_context(cluster: Cluster) -> No
         await client.copy_work()
         execution = new_id()
         await client.publish(message(execution, "first", CHAIN, {"$trigger": CHAIN_INPUT}))
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_S):
             while not any(each["current_node"] == "last" for each in client.work_messages(execution)):
                 await client.wait_for_message()
         by_node = await messages_by_node(client, execution)
@@ -71,7 +71,7 @@ def test_copied_message_starts_execution_from_its_node(cluster: Cluster) -> None
         execution, other = new_id(), new_id()
         await client.publish(message(execution, "first", CHAIN, {"$trigger": CHAIN_INPUT}))
         whole = await client.wait_for_completion(execution)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_S):
             while not any(each["current_node"] == "last" for each in client.work_messages(execution)):
                 await client.wait_for_message()
         copied = next(each for each in client.work_messages(execution) if each["current_node"] == "last")

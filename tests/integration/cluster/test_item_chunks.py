@@ -272,7 +272,7 @@ def test_chunks_are_small_while_other_executions_are_active(
             await (await engine.start(_document(), _payload(200))).end()
             return writes.sizes
 
-    assert max(asyncio.run(go())) == item_chunks.MAX_CROWDED
+    assert max(asyncio.run(go())) == item_chunks.MAX_SHARED
 
 
 @backends("embedded")

@@ -26,7 +26,7 @@ from tests.support.services.fleet import Process
 from tests.support.services.postgres import server
 from tests.support.waiting import until
 
-PATIENCE = 240.0
+TIMEOUT_S = 240.0
 POINTS = ("received", "claimed", "ran", "journaled", "applied", "sent", "ending", "ended")
 
 
@@ -62,7 +62,7 @@ CHILD = document(
 
 
 def _check_killed(process: Process) -> None:
-    assert process.process.wait(PATIENCE) == KILLED, process.output()[-2000:]
+    assert process.process.wait(TIMEOUT_S) == KILLED, process.output()[-2000:]
 
 
 def _write(tmp_path: pathlib.Path, raw: dict[str, Any]) -> str:
@@ -119,7 +119,7 @@ def test_worker_crash_at_any_fail_point_loses_and_repeats_nothing(workerless_clu
                 await _until_crash_or_end(crashing, runs)
             await asyncio.to_thread(workerless_cluster.start_worker)
             for run in runs:
-                await run.end(PATIENCE)
+                await run.end(TIMEOUT_S)
                 assert (await run.document())["output"] == ["e1", "e2"]
             return [run.id for run in runs]
 
@@ -165,7 +165,7 @@ async def _until_crash_or_end(crashing: dict[str, Process], runs: list[Run]) -> 
         return runs[-1].ending.done() or crashed
 
     try:
-        await until(crashed_or_ended, f"{runs[-1].id} ends or a worker crashes", PATIENCE)
+        await until(crashed_or_ended, f"{runs[-1].id} ends or a worker crashes", TIMEOUT_S)
     except AssertionError as error:
         facts = [each.fact for each in await runs[-1].facts()]
         outputs = {point: each.output()[-1000:] for point, each in living.items()}
@@ -243,11 +243,11 @@ def test_relay_crash_after_work_repeats_nothing(workerless_cluster: Cluster) -> 
                 ending = await engine.wait_for(wanted.id)
                 await engine.backend.journal.accept(wanted)  # without opening it
                 found.append(wanted.id)
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(TIMEOUT_S):
                     assert (await ending).status == "completed"
                 return not crashing.alive
 
-            await until(relay_crashed, "the crashing relay has worked", PATIENCE)
+            await until(relay_crashed, "the crashing relay has worked", TIMEOUT_S)
             return found
 
     executions = asyncio.run(go())

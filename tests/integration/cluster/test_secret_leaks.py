@@ -58,7 +58,7 @@ API = "/api/v1"
 BOOTSTRAP = f"k-{CORE}-k"
 BODY = b'{"order": 7}'
 LOST = "lost-0001"
-PATIENCE = 120.0
+TIMEOUT_S = 120.0
 NODES = 2 * 13  # nodes of the workflow that end before the signal
 
 
@@ -71,14 +71,14 @@ class HoldingServer(EchoServer):
 
     async def __call__(self, request: web.Request) -> web.Response:
         if request.path == "/held":
-            await asyncio.to_thread(self.release.wait, PATIENCE)
+            await asyncio.to_thread(self.release.wait, TIMEOUT_S)
         return await super().__call__(request)
 
 
 def held_workflow(http: int) -> dict[str, Any]:
     """Build the workflow with one more call, which the server holds."""
     made = workflow(http, waits=True)
-    parameters = {"url": f"http://127.0.0.1:{http}/held", "timeout": PATIENCE}
+    parameters = {"url": f"http://127.0.0.1:{http}/held", "timeout": TIMEOUT_S}
     made["nodes"].append(
         {"id": "held", "type": "http", "parameters": parameters, "credentials": {"name": "basic"}}
     )
@@ -199,7 +199,7 @@ async def call_webhooks(observed: ObservedCluster, api: AsyncClient) -> list[str
         "own": {"X-Rune-Timestamp": moment, "X-Rune-Signature": sign(made, moment, BODY)},
         "named": {"Authorization": f"Bearer {TOKEN}"},
     }
-    async with httpx.AsyncClient(timeout=PATIENCE, trust_env=False) as http:
+    async with httpx.AsyncClient(timeout=TIMEOUT_S, trust_env=False) as http:
         for name, proof in proofs.items():
             (trigger,) = await api.triggers(name)
             assert trigger.webhook is not None
@@ -241,7 +241,7 @@ async def record_stores(observed: ObservedCluster, when: str) -> None:
 
 async def record_metrics(observed: ObservedCluster) -> None:
     """Record the metrics of every process."""
-    async with httpx.AsyncClient(timeout=PATIENCE, trust_env=False) as http:
+    async with httpx.AsyncClient(timeout=TIMEOUT_S, trust_env=False) as http:
         for url in (*(f"http://127.0.0.1:{port}" for port in observed.ports), *observed.urls):
             headers = {"Authorization": f"Bearer {BOOTSTRAP}"} if url in observed.urls else {}
             response = await http.get(f"{url}/metrics", headers=headers)
@@ -269,13 +269,13 @@ async def use_secrets(observed: ObservedCluster, http: int, smtp: int) -> dict[s
     """Use the secrets in every way while all output is recorded."""
     async with AsyncExitStack() as stack:
         admin = await stack.enter_async_context(
-            AsyncClient(observed.urls[0], key=BOOTSTRAP, timeout=PATIENCE)
+            AsyncClient(observed.urls[0], key=BOOTSTRAP, timeout=TIMEOUT_S)
         )
         made = await admin.create_key("ada", "admin")
         observed.given["key of the API"] = made.key
         headers = {"Authorization": f"Bearer {made.key}"}
         api = await stack.enter_async_context(
-            httpx.AsyncClient(base_url=observed.urls[1], headers=headers, timeout=PATIENCE, trust_env=False)
+            httpx.AsyncClient(base_url=observed.urls[1], headers=headers, timeout=TIMEOUT_S, trust_env=False)
         )
         client = await stack.enter_async_context(open_client(observed.fleet.settings.queue, copies=True))
         await client.copy_work()
@@ -297,7 +297,7 @@ async def use_secrets(observed: ObservedCluster, http: int, smtp: int) -> dict[s
         observed.server.release.set()
         await admin.signal(execution, "never", TOKEN[:2])
         for each in (execution, *started_by_webhook):
-            assert (await admin.wait(each, PATIENCE)).status == "completed"
+            assert (await admin.wait(each, TIMEOUT_S)).status == "completed"
         await asyncio.gather(*listeners)
         await client.wait_for_completion(execution, NODES)
         await record_dead_letter(observed, client, execution)
@@ -363,7 +363,7 @@ def _check_coverage(observed: ObservedCluster, document: dict[str, Any], rows: d
 
 def test_h_i7_secrets_do_not_leak_from_cluster(tmp_path: Path) -> None:
     async def go() -> dict[str, Any]:
-        async with asyncio.timeout(2 * PATIENCE):
+        async with asyncio.timeout(2 * TIMEOUT_S):
             return await use_secrets(observed, http, smtp)
 
     with observed_cluster(tmp_path) as (observed, http, smtp), record_commands() as commands:

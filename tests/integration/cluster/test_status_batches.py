@@ -9,7 +9,7 @@ from typing import Any
 import aio_pika
 
 from tests.integration.cluster.external_messages import CHAIN, CHAIN_INPUT, message, new_id
-from tests.support.amqp_client import PATIENCE, check_schema, open_client
+from tests.support.amqp_client import TIMEOUT_S, check_schema, open_client
 from tests.support.clusters import Cluster, clusters
 
 pytestmark = clusters("rabbitmq-batched")
@@ -19,7 +19,7 @@ async def _statuses_and_work(url: str, execution: str, until: str) -> list[tuple
     """Run an execution and return its statuses and work messages in one order, up to the success of a node."""
     seen: list[tuple[str, Any]] = []
     connection = await aio_pika.connect(url)
-    async with connection, asyncio.timeout(PATIENCE):
+    async with connection, asyncio.timeout(TIMEOUT_S):
         channel = await connection.channel()
         queue = await channel.declare_queue(exclusive=True)
         await queue.bind("workflow.node.status", "workflow.node.status")

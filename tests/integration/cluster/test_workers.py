@@ -18,7 +18,7 @@ from tests.support.documents import document, node
 from tests.support.in_process_cli import InProcessCli
 from tests.support.waiting import until as until_async
 
-PATIENCE = 120.0
+TIMEOUT_S = 120.0
 GATED = document(
     [
         node("start", "input"),
@@ -66,7 +66,7 @@ def test_stopped_worker_finishes_running_node(workerless_cluster: Cluster, tmp_p
         first.process.terminate()
         first.wait_for_output("1 nodes still running")
         gate.write("finished")
-    assert first.process.wait(PATIENCE) == 0
+    assert first.process.wait(TIMEOUT_S) == 0
     assert {key: count for key, count in workerless_cluster.effects().items() if execution in key} == {
         f"{execution}:e1@/#1": 1
     }
@@ -93,9 +93,9 @@ def test_worker_returns_token_of_unknown_node_type(workerless_cluster: Cluster) 
             plain = await harness.start(
                 document([node("start", "input"), node("do")], "start>do", id="plain")
             )
-            await plain.end(PATIENCE)  # the worker still runs node types that it knows
+            await plain.end(TIMEOUT_S)  # the worker still runs node types that it knows
             new = await asyncio.to_thread(workerless_cluster.start_worker)
-            await run.end(PATIENCE)
+            await run.end(TIMEOUT_S)
             assert (await run.document())["output"] == new.process.pid
 
     asyncio.run(go())
@@ -111,11 +111,11 @@ def test_node_runs_only_on_workers_of_its_queue(workerless_cluster: Cluster) -> 
             on_gpu = await harness.start(_process_workflow("gpu"))
             for _ in range(3):
                 on_default = await harness.start(_process_workflow(None))
-                await on_default.end(PATIENCE)
+                await on_default.end(TIMEOUT_S)
                 assert (await on_default.document())["output"] == plain.process.pid
             assert not on_gpu.ending.done()
             special = await asyncio.to_thread(workerless_cluster.start_worker, "--queues", "gpu")
-            await on_gpu.end(PATIENCE)
+            await on_gpu.end(TIMEOUT_S)
             assert await _output(on_gpu) == special.process.pid
             more = await asyncio.gather(*(_run(harness, "gpu") for _ in range(5)))
             assert set(more) == {special.process.pid}
@@ -133,7 +133,7 @@ async def _output(run: Run) -> Any:
 
 async def _run(harness: Harness, queue: str | None) -> Any:
     run = await harness.start(_process_workflow(queue))
-    await run.end(PATIENCE)
+    await run.end(TIMEOUT_S)
     return await _output(run)
 
 
@@ -156,7 +156,7 @@ def test_killed_worker_is_unlisted_after_expiry(workerless_cluster: Cluster) -> 
             assert listed is None or before - last <= EXPIRY_S * 1000
             return listed is None
 
-        await until_async(vanished, "it is no longer listed", PATIENCE)
+        await until_async(vanished, "it is no longer listed", TIMEOUT_S)
         assert await engine.backend.state.now() - last > EXPIRY_S * 1000  # type: ignore[attr-defined]
 
     async def run() -> None:
@@ -179,7 +179,7 @@ def test_returned_token_stays_in_its_queue(workerless_cluster: Cluster) -> None:
             assert not any(run.ending.done() for run in runs)
             new = await asyncio.to_thread(workerless_cluster.start_worker)
             for run in runs:
-                await run.end(PATIENCE)
+                await run.end(TIMEOUT_S)
             assert {await _output(run) for run in runs} == {new.process.pid}
 
     asyncio.run(go())

@@ -94,7 +94,7 @@ def test_parent_resumes_soon_after_write_of_report_failed(
     async def go() -> str:
         async with backend.open() as engine:
             writes = Writes(backend, engine)
-            at_point(monkeypatch, "telling", 1, writes.refuse)
+            at_point(monkeypatch, "reporting", 1, writes.refuse)
 
             async def allow() -> None:
                 await until(lambda: NOT_NOTIFIED in caplog.text, "the report fails")
@@ -116,7 +116,7 @@ def test_parent_resumes_with_next_recovery_if_process_does_not_retry(
     async def go() -> str:
         async with backend.open() as engine:
             writes = Writes(backend, engine)
-            at_point(monkeypatch, "telling", 1, writes.refuse)
+            at_point(monkeypatch, "reporting", 1, writes.refuse)
 
             async def allow() -> None:
                 await until(lambda: NOT_NOTIFIED in caplog.text, "the report fails")

@@ -11,7 +11,7 @@ from tests.support.backends import UNSERVED_QUEUE, Backend, backends
 from tests.support.workflows import of_type, recording_registry, workflow
 
 MAX_CRASHES = 20
-PATIENCE = 120.0
+TIMEOUT_S = 120.0
 
 
 @backends("redis")
@@ -37,7 +37,7 @@ def test_token_that_crashes_every_worker_fails_execution(backend: Backend) -> No
                         break
                     crashes += 1
                     crashing.engine.backend.journal._fact_writer._claims.clear()  # type: ignore[attr-defined]
-            end = await run.end(PATIENCE)
+            end = await run.end(TIMEOUT_S)
             return crashes, end.status, end.error.code if end.error is not None else ""
 
     crashes, status, code = asyncio.run(go())

@@ -17,7 +17,7 @@ from tests.support.waiting import until
 from tests.support.workflows import edit, of_type, recording_registry, split, wait, workflow
 
 EXECUTIONS = 40
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 DOCUMENT = workflow(
     "start>a a>w w>s s>i i>g g>b b>out",
     a=of_type("t.call"),
@@ -56,7 +56,7 @@ def _run_through(settings: Settings, disturb: Callable[[], None]) -> list[dict[s
                 for number in range(EXECUTIONS // 2, EXECUTIONS)
             ]
             runs = [*first, *second]
-            await asyncio.gather(disturbance, *(each.end(PATIENCE_S) for each in runs))
+            await asyncio.gather(disturbance, *(each.end(TIMEOUT_S) for each in runs))
             return [await each.document() for each in runs]
 
     return asyncio.run(go())

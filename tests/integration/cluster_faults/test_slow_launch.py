@@ -20,7 +20,7 @@ from tests.support.backends import Backend, backends
 from tests.support.waiting import until
 from tests.support.workflows import Fields, node_entry, of_type, recording_registry, workflow
 
-PATIENCE = 120.0
+TIMEOUT_S = 120.0
 KID = {
     **workflow("start>hold hold>effect", hold=of_type("wait", resume="signal"), effect=of_type("t.call")),
     "id": "kid",
@@ -85,7 +85,7 @@ def _run(backend: Backend, calls: list[str], go: Callable[[Harness, DelayedStart
             backend.settings, registry=recording_registry(calls), roles=roles
         ) as engine:
             await engine.services.workflows.deploy(canonical(compiled(KID, engine.registry).definition))
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT_S):
                 await go(Harness(engine, None), DelayedStarts(engine))
 
     asyncio.run(run())
@@ -101,12 +101,12 @@ async def _until_asking(harness: Harness, run: Run) -> None:
         )
         return suspended and harness.engine.busy == 0
 
-    await until(asking, "the parent waits for its signal", PATIENCE)
+    await until(asking, "the parent waits for its signal", TIMEOUT_S)
 
 
 async def _finish(harness: Harness, run: Run) -> Fields:
     await harness.engine.services.executions.signal(run.id, "ask", b"1")
-    await run.end(PATIENCE)
+    await run.end(TIMEOUT_S)
     return await run.document()
 
 

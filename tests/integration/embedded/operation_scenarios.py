@@ -57,13 +57,13 @@ SCENARIOS: dict[str, Scenario] = {
         [_start(WAITS), {"await": {"waiting": "ask"}}, SIGNAL, {"await": "ended"}],
         {"it": ("completed", RESUMED_OUTPUT)},
         {"e1": 1, "e2": 1},
-        (*START_POINTS, "signalled", "heard", "ending", "ended"),
+        (*START_POINTS, "signalled", "signal_applied", "ending", "ended"),
     ),
     "early signal": Scenario(
         [_start(WAITS), SIGNAL, {"await": "ended"}],
         {"it": ("completed", RESUMED_OUTPUT)},
         {"e1": 1, "e2": 1},
-        ("signalled", "heard", "journaled", "applied", "sent"),
+        ("signalled", "signal_applied", "journaled", "applied", "sent"),
     ),
     "pause": Scenario(
         [
@@ -77,7 +77,7 @@ SCENARIOS: dict[str, Scenario] = {
         ],
         {"it": ("completed", RESUMED_OUTPUT)},
         {"e1": 1, "e2": 1},
-        ("controlled", "signalled", "heard", "journaled", "applied", "sent"),
+        ("controlled", "signalled", "signal_applied", "journaled", "applied", "sent"),
     ),
     "cancel": Scenario(
         [_start(WAITS), {"await": {"waiting": "ask"}}, {"cancel": None}, {"await": "ended"}],
@@ -89,7 +89,16 @@ SCENARIOS: dict[str, Scenario] = {
         [{"deploy": {"document": QUICK_KID}}, _start(PARENT), {"await": "ended"}],
         {"it": ("completed", ["e1", "k1", "e2"])},
         {"e1": 1, "k1": 1, "e2": 1},
-        (*START_POINTS, "launching", "launched", "telling", "signalled", "heard", "ending", "ended"),
+        (
+            *START_POINTS,
+            "launching",
+            "launched",
+            "reporting",
+            "signalled",
+            "signal_applied",
+            "ending",
+            "ended",
+        ),
     ),
     "detached child": Scenario(
         [
@@ -121,7 +130,7 @@ SCENARIOS: dict[str, Scenario] = {
         ],
         {"it": ("cancelled", None), "kid": ("cancelled", None)},
         {"e1": 1, "k1": 1, "e2": 0},
-        ("launched", "journaled", "ending", "ended", "telling"),
+        ("launched", "journaled", "ending", "ended", "reporting"),
     ),
     "child of a retry": Scenario(
         [
@@ -135,7 +144,7 @@ SCENARIOS: dict[str, Scenario] = {
         ],
         {"it": ("completed", ["e1", "hi", "e2"]), "kid": ("completed", "hi")},
         {"e1": 1, "k1": 1, "e2": 1},
-        ("signalled", "heard", "telling", "ended", "launched"),
+        ("signalled", "signal_applied", "reporting", "ended", "launched"),
     ),
     "retry": Scenario(
         [
@@ -148,7 +157,7 @@ SCENARIOS: dict[str, Scenario] = {
         ],
         {"it": ("cancelled", None), "again": ("completed", RESUMED_OUTPUT)},
         {"e1": 1, "e2": 1},
-        (*START_POINTS, "signalled", "heard", "ending", "ended"),
+        (*START_POINTS, "signalled", "signal_applied", "ending", "ended"),
     ),
     "rerun": Scenario(
         [
@@ -181,7 +190,7 @@ SCENARIOS: dict[str, Scenario] = {
         ],
         {"it": ("failed", None), "kid": ("cancelled", None)},
         {"e1": 1, "k1": 1, "e2": 0},
-        ("fired", "ending", "ended", "telling"),
+        ("fired", "ending", "ended", "reporting"),
     ),
     "wait too long": Scenario(
         [

@@ -112,14 +112,14 @@ def test_consuming_signal_never_received_is_violation() -> None:
 
     report = verify(facts, {(A, ()): 2, (B, ()): 1})
 
-    assert violations(report) == [("heard", "a@/")]
+    assert violations(report) == [("signal", "a@/")]
     assert "never received" in report.violations[0].message
 
 
 def test_consuming_signal_received_after_end_is_violation() -> None:
     facts: list[Fact] = [wait(A), result(A, signal="s"), result(B), DONE]
 
-    assert violations(verify(facts, {(A, ()): 2, (B, ()): 1}, late=[received("s")])) == [("heard", "a@/")]
+    assert violations(verify(facts, {(A, ()): 2, (B, ()): 1}, late=[received("s")])) == [("signal", "a@/")]
 
 
 def test_consuming_signal_twice_is_violation() -> None:
@@ -127,7 +127,7 @@ def test_consuming_signal_twice_is_violation() -> None:
 
     report = verify(facts, {(A, ()): 2, (B, ()): 2})
 
-    assert violations(report) == [("heard", "b@/")]
+    assert violations(report) == [("signal", "b@/")]
     assert "consumed before" in report.violations[0].message
 
 
@@ -143,10 +143,10 @@ def test_failed_attempt_consumes_its_signal() -> None:
         DONE,
     ]
 
-    assert violations(verify(facts, {(A, ()): 1, (B, ()): 4})) == [("heard", "b@/")]
+    assert violations(verify(facts, {(A, ()): 1, (B, ()): 4})) == [("signal", "b@/")]
     facts[5] = result(B, signal="t", attempt=2)
     assert violations(verify([received("t"), *facts], {(A, ()): 1, (B, ()): 4})) == []
-    assert violations(verify(facts[1:], {(A, ()): 1, (B, ()): 4})) == [("heard", "b@/"), ("heard", "b@/")]
+    assert violations(verify(facts[1:], {(A, ()): 1, (B, ()): 4})) == [("signal", "b@/"), ("signal", "b@/")]
 
 
 def test_duplicate_signal_id_is_violation() -> None:

@@ -8,7 +8,7 @@ import pathlib
 from typing import Any
 from urllib.parse import quote, quote_plus
 
-from tests.support.cli_process import PATIENCE, Rune, until
+from tests.support.cli_process import TIMEOUT_S, Rune, until
 from tests.support.credential_canary import (
     FETCHED,
     PASSWORD,
@@ -67,7 +67,7 @@ def test_credential_values_appear_in_no_output_or_file(tmp_path: pathlib.Path) -
                 run("credentials", "show", "basic", "--json")
             finally:
                 owner.kill()
-                out, err = owner.communicate(timeout=PATIENCE)
+                out, err = owner.communicate(timeout=TIMEOUT_S)
         outputs["the owner"] = out + err
         result = json.loads(run("run", str(tmp_path / "False.json"), "--id", "again", "--json"))
         run("run", str(tmp_path / "False.json"), "--id", "text")

@@ -117,7 +117,7 @@ def test_at_most_once_node_runs_at_most_once_after_kill(
 
 
 WITHOUT_WORKER: dict[str, tuple[list[dict[str, Any]], tuple[str, ...], tuple[str, Any]]] = {
-    "signal": ([SIGNAL], ("signalled", "heard"), ("completed", RESUMED_OUTPUT)),
+    "signal": ([SIGNAL], ("signalled", "signal_applied"), ("completed", RESUMED_OUTPUT)),
     "pause": (
         [{"pause": None}, {"resume": None}, SIGNAL],
         ("controlled", "signalled"),

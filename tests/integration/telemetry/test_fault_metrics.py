@@ -35,7 +35,7 @@ def test_second_result_counts_as_refused_twin(tmp_path: Path) -> None:
         Gate.opened.set()
         await server.client.wait(started.execution_id, 60)
         found = await _scrape(server)
-        assert sample(found, "rune_twins_refused_total") == 1
+        assert sample(found, "rune_duplicate_results_total") == 1
         assert sample(found, "rune_node_duration_seconds_count", type="tele.holds", status="ok") == 0
         assert sample(found, "rune_executions_ended_total", status="completed") == 1
 

@@ -51,7 +51,7 @@ def test_metrics_match_journal_under_load(tmp_path: Path) -> None:
         assert sample(found, "rune_join_wait_seconds_count") == expected.joins > 0
         assert sample(found, "rune_timer_lag_seconds_count", kind="retry") == RUNS
         assert sample(found, "rune_timer_lag_seconds_count", kind="wait") == expected.waits == RUNS
-        assert sample(found, "rune_twins_refused_total") == sample(found, "rune_dead_letters_open") == 0
+        assert sample(found, "rune_duplicate_results_total") == sample(found, "rune_dead_letters_open") == 0
         assert sample(found, "rune_slots_busy") == 0
         assert sample(found, "rune_live_members", role="worker") == 1
         assert sample(running, "rune_starts_accepted_total") <= 2 * RUNS

@@ -12,10 +12,10 @@ import pytest
 from rune.build import Retry, Workflow, aggregator, edit, http, input, output, split, wait
 from rune.client import ApiError, Client, Conflict
 from rune.nodes.registry import full_registry
-from rune.runtime.queries.recording import NotRecordableError, recorded_case
+from rune.runtime.queries.record import NotRecordableError, recorded_case
 from rune.testing.engine import EmbeddedEngine, Run
 from rune.testing.mocks import Mocks
-from rune.testing.recording import Recorded, load_recorded
+from rune.testing.recorder import Recorded, load_recorded
 from tests.support.in_process_cli import InProcessCli
 
 

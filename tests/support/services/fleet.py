@@ -19,7 +19,7 @@ from tests.support.paths import ROOT, SOURCE, python_path
 
 Role = Literal["worker", "scheduler", "api"]
 READY = " is ready"
-PATIENCE = 120.0
+TIMEOUT_S = 120.0
 
 
 class Process:
@@ -51,7 +51,7 @@ class Process:
     def wait_for_output(self, text: str, times: int = 1) -> None:
         """Wait until the output contains a text so often."""
         pause = threading.Event()
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + TIMEOUT_S
         while self.output().count(text) < times:
             if not self.alive and self.output().count(text) < times:
                 raise AssertionError(
@@ -75,7 +75,7 @@ class Process:
         self.process.wait()
         self._out.close()
 
-    def stop(self, patience: float = PATIENCE) -> int:
+    def stop(self, patience: float = TIMEOUT_S) -> int:
         """Send SIGTERM, wait for the end, and return the exit code."""
         if self.alive:
             self.process.terminate()

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-PATIENCE = 120.0  # s; a busy machine starts a broker slowly
+TIMEOUT_S = 120.0  # s; a busy machine starts a broker slowly
 PROGRAMS = Path("/usr/lib/rabbitmq/bin")
 USER = PASSWORD = "guest"
 CONFIG = """
@@ -109,7 +109,7 @@ class Broker:
         """Start the broker unless it responds, and wait until it does."""
         if self._epmd is None:
             self._epmd = self._spawned("epmd")
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + TIMEOUT_S
         while not self._responds():
             if time.monotonic() > until:
                 self.stop()
@@ -178,7 +178,7 @@ class Broker:
         """Run `rabbitmqctl`, which takes seconds."""
         done = subprocess.run(
             [str(PROGRAMS / "rabbitmqctl"), "-q", "-n", f"rune{self.port}@localhost", *command],
-            env=self._environment, check=False, capture_output=True, text=True, timeout=PATIENCE,
+            env=self._environment, check=False, capture_output=True, text=True, timeout=TIMEOUT_S,
         )  # fmt: skip
         if done.returncode:
             raise CommandRefusedError(done.stderr)

@@ -13,7 +13,7 @@ import time
 from functools import cache
 from pathlib import Path
 
-PATIENCE = 60.0
+TIMEOUT_S = 60.0
 
 
 class RedisServer:
@@ -43,7 +43,7 @@ class RedisServer:
 
     def _start(self) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + TIMEOUT_S
         while time.monotonic() < until:
             try:
                 with socket.socket(socket.AF_UNIX) as there:

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rune.core.definition.model import Definition
-from rune.documents.draw.drawing import Drawing, draw_definition, draw_stored
 from rune.documents.draw.layout import DOWNWARD, Direction, Layout, Rectangle, Style, lay_out
+from rune.documents.draw.model import Drawing, draw_definition, draw_stored
 from rune.nodes.registry import standard_catalogue
 from tests.support.documents import document, node, verdict
 

@@ -23,7 +23,7 @@ from rune.settings import Settings
 from rune.testing.clock import VirtualClock
 from rune.testing.harness import Harness, compiled, harness, run_document
 from rune.testing.nodes import MemoryBlob, context
-from tests.support.cli_process import PATIENCE, Rune, until
+from tests.support.cli_process import TIMEOUT_S, Rune, until
 from tests.support.documents import document
 from tests.support.documents import node as workflow_node
 
@@ -134,7 +134,7 @@ def test_progress_reaches_observer_but_not_journal(in_thread: bool, tmp_path: pa
     @node("t.thread")
     def blocking(ctx: NodeContext) -> str:
         ctx.progress(0.25)
-        release.wait(PATIENCE)
+        release.wait(TIMEOUT_S)
         return "done"
 
     async def scenario() -> tuple[list[tuple[str, str]], str, list[Any]]:
@@ -152,7 +152,7 @@ def test_progress_reaches_observer_but_not_journal(in_thread: bool, tmp_path: pa
             run = await Harness(engine, None).start(
                 compiled(single_node("t.thread" if in_thread else "t.loop"), types)
             )
-            await asyncio.wait_for(observer.arrived.wait(), PATIENCE)
+            await asyncio.wait_for(observer.arrived.wait(), TIMEOUT_S)
             release.set()
             await run.end()
             facts = [repr(each) for each in await run.facts()]
@@ -228,7 +228,7 @@ def test_sync_function_sees_cancellation_after_timeout() -> None:
     found = node_entry(run_document(single_node("t.stubborn", timeout=0.05), registry=registry(busy_loop)))
 
     assert (found["status"], found["error"]["code"]) == ("failed", "TIMEOUT")
-    assert seen.wait(PATIENCE)
+    assert seen.wait(TIMEOUT_S)
 
 
 def test_async_function_is_cancelled_after_timeout() -> None:
@@ -269,7 +269,7 @@ def test_halt_cancels_running_nodes(in_thread: bool, tmp_path: pathlib.Path) -> 
 
     @node("t.fails")
     def fails() -> None:
-        running.wait(PATIENCE)
+        running.wait(TIMEOUT_S)
         raise NodeFailure("no", code="NO")
 
     raw = document(
@@ -288,12 +288,12 @@ def test_halt_cancels_running_nodes(in_thread: bool, tmp_path: pathlib.Path) -> 
             tmp_path, clock=clock, registry=registry(blocking, waiting, fails), grace=0.0
         ) as engine:
             run = await engine.start(raw)
-            end = await asyncio.wait_for(run.ending, PATIENCE)
+            end = await asyncio.wait_for(run.ending, TIMEOUT_S)
             clock.advance(3_000)  # the lease of the halted execution is no longer renewed
             await engine.wait_for(cancelled.is_set)
             await engine.wait_for(lambda: engine.engine.busy == 0)
             after = await engine.start(single_node("noop"))
-            await asyncio.wait_for(after.ending, PATIENCE)
+            await asyncio.wait_for(after.ending, TIMEOUT_S)
             return end.status, await run.document()
 
     status, document_ = asyncio.run(scenario())
@@ -329,7 +329,7 @@ def test_hanging_thread_does_not_block_exit(timeout: float | None, tmp_path: pat
         if timeout is None:
             until(lambda: True if marker.exists() else None, "the node runs")
             process.terminate()
-        out, err = process.communicate(timeout=PATIENCE)
+        out, err = process.communicate(timeout=TIMEOUT_S)
 
     assert process.returncode == (143 if timeout is None else 1), err
     if timeout is not None:

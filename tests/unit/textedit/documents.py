@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from rune.build.comments import Comments
-from rune.build.writing import to_yaml
+from rune.build.writer import to_yaml
 from rune.documents.textedit.document import Format
 from tests.simulation.oracle.document import to_document
 from tests.simulation.oracle.generate import random_model

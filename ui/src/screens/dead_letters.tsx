@@ -13,7 +13,7 @@ import { DeadMessages } from "./dead_messages";
 import { Head } from "./shell";
 import { useQueryState } from "./url";
 
-type Letter = Schemas["LetterView"];
+type Letter = Schemas["DeadLetterView"];
 
 const KINDS = [
   ["executions", "Executions"],
@@ -54,7 +54,7 @@ function DeadExecutions(): JSX.Element {
     queryKey: ["dead-letters"],
     initialPageParam: "",
     queryFn: ({ pageParam }) => read(api.GET("/api/v1/dead-letters", { params: { query: { limit: 100, ...(pageParam ? { cursor: pageParam } : {}) } } })),
-    getNextPageParam: (page: Schemas["LetterPage"]) => page.next ?? undefined,
+    getNextPageParam: (page: Schemas["DeadLetterPage"]) => page.next ?? undefined,
   });
   const refresh = (): void => void client.invalidateQueries({ queryKey: ["dead-letters"] });
   const requeue = (letter: Letter): void => {

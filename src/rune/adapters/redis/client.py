@@ -57,7 +57,7 @@ SHARED = tuple(f"shared/{name}" for name in ("store", "transition", "waits", "de
 VERBS = (
     "advance",
     "apply",
-    "bury",
+    "dead_letter",
     "claim",
     "control",
     "delay",
@@ -74,7 +74,7 @@ VERBS = (
     "signal",
     "sweep",
 )
-QUEUE_VERBS = {"bury", "delay", "forget"}
+QUEUE_VERBS = {"dead_letter", "delay", "forget"}
 _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
 _REGISTER = """
 redis.register_function('{verb}_{sha}', function(keys, arguments)

@@ -15,7 +15,7 @@ from zlib import crc32
 
 import msgspec
 
-from rune.codec.decoding import MalformedDataError, decode
+from rune.codec.decode import MalformedDataError, decode
 from rune.core.execution.decision import (
     ArriveAtJoin,
     CollectItem,

@@ -74,7 +74,7 @@ log = logging.getLogger("rune.state")
 AHEAD_MS = 15_000
 """How long before its timer an execution is loaded."""
 
-MIN_CROWD = 200
+MIN_DUE = 200
 """Executions that have to be due within AHEAD_MS; fewer are loaded when they are due."""
 
 PERIOD_S = 1.0
@@ -123,13 +123,14 @@ class StateRebuilder:
         known: CachedExecution,
         *,
         behind: bool = False,
-        owed: bool = False,
+        left_to_sweeper: bool = False,
         waits: bool = True,
         sender: StreamSender | None = None,
     ) -> RebuiltState | None:
         """Rebuild and install a state; return None if another process did or, unless the caller `waits`, still does.
-        `behind` drops a state that lacks recorded facts. `owed` leaves the emitted tokens to the sweeper because the
-        caller does not send them. With a sender the installing call sends them, unless there are too many."""
+        `behind` drops a state that lacks recorded facts. `left_to_sweeper` leaves the emitted tokens to the sweeper
+        because the caller does not send them. With a sender the installing call sends them, unless there are too
+        many."""
         execution = known.accepted.id
         owner = f"{self._name}:{next(self._numbers)}"
         deadline = time.monotonic() + REBUILD_TIMEOUT_S
@@ -147,7 +148,9 @@ class StateRebuilder:
             behind = False
             await asyncio.sleep(POLL_INTERVAL_S)
         try:
-            return await self._install(known, owner, int(reply), owed=owed, sender=sender)
+            return await self._install(
+                known, owner, int(reply), left_to_sweeper=left_to_sweeper, sender=sender
+            )
         except BaseException:
             with contextlib.suppress(StoreUnavailableError):
                 await self._scripts.run("release", execution, owner)
@@ -171,8 +174,8 @@ class StateRebuilder:
         if len(pieces) > 1:
             return None
         if sender is None:
-            owed = _resend_times(accepted.id, applied.emitted, UNSENT_MS)  # from the time of the call on
-            if not await self._write(accepted.id, "", pieces[0], "NEW", snapshot, owed):
+            unsent = _resend_times(accepted.id, applied.emitted, UNSENT_MS)  # from the time of the call on
+            if not await self._write(accepted.id, "", pieces[0], "NEW", snapshot, unsent):
                 return None
             return Applied(tuple(applied.emitted), applied.finish, now + offset)
         sent = sender.initial_sends(known, applied.emitted)
@@ -188,7 +191,13 @@ class StateRebuilder:
         return state
 
     async def _install(
-        self, known: CachedExecution, owner: str, now: int, *, owed: bool, sender: StreamSender | None
+        self,
+        known: CachedExecution,
+        owner: str,
+        now: int,
+        *,
+        left_to_sweeper: bool,
+        sender: StreamSender | None,
     ) -> RebuiltState:
         execution = known.accepted.id
         stored = await self._facts(execution)
@@ -211,7 +220,10 @@ class StateRebuilder:
                 break
             stored += newer
         last = "BOTH" if len(pieces) == 1 else "LAST"
-        sent, tokens = None, _resend_times(execution, applied.emitted, now if owed else now + UNSENT_MS)
+        sent, tokens = (
+            None,
+            _resend_times(execution, applied.emitted, now if left_to_sweeper else now + UNSENT_MS),
+        )
         if sender is not None and len(applied.emitted) <= MAX_RESENT:
             sent, tokens = sender.initial_sends(known, applied.emitted), []
         if not await self._write(execution, owner, pieces[-1], last, snapshot, tokens, sent):
@@ -246,7 +258,7 @@ class StateRebuilder:
         piece: StateSnapshot,
         which: str,
         whole: StateSnapshot | None = None,
-        owed: Sequence[Any] = (),
+        unsent: Sequence[Any] = (),
         sent: tuple[tuple[str, ...], Sequence[Any]] | None = None,
         record: bytes = b"",
     ) -> bool:
@@ -256,7 +268,7 @@ class StateRebuilder:
         nearest: Any = ""
         if whole is not None and whole.timers:
             nearest = min(due for due, _ in whole.timers) - whole.offset
-        packed = (_PACK(fields), _PACK(timers), _PACK(listeners), _PACK(owed))
+        packed = (_PACK(fields), _PACK(timers), _PACK(listeners), _PACK(unsent))
         arguments = (owner, REBUILD_LEASE_MS, which, *packed, nearest)
         if sent is None:
             return bool(await self._scripts.run("install", execution, *arguments))
@@ -423,7 +435,7 @@ class Preloader:
         counts = await asyncio.gather(
             *(self._client.call("ZCOUNT", self._keys.due(each), *span) for each in partitions)
         )
-        if sum(counts) < MIN_CROWD:
+        if sum(counts) < MIN_DUE:
             return []
         calls = (
             self._client.call(

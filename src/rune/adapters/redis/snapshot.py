@@ -60,10 +60,10 @@ class StateSnapshot(msgspec.Struct):
 
 class SnapshotContext(msgspec.Struct):
     """What a snapshot contains besides the facts. The execution is unloaded while all of its tokens wait longer than
-    `nap` ms, never if that is None."""
+    `min_sleep_ms` ms, never if that is None."""
 
     server_run_id: str
-    nap: int | None
+    min_sleep_ms: int | None
     offset: int = 0
     fake_time: bool = False
     read_back: bool = False
@@ -105,7 +105,7 @@ def _meta(plan: Plan, state: State, context: SnapshotContext) -> dict[str, Any]:
     children = sum(len(each) for name, each in state.waiting_for_signal.items() if name.startswith("child:"))
     found = {
         "i": context.server_run_id,
-        "np": context.nap,
+        "np": context.min_sleep_ms,
         "o": context.offset,
         "ft": context.fake_time,
         "rb": context.read_back,

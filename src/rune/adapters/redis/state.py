@@ -228,15 +228,17 @@ class RedisState:
         return (await self._client.server_run(self._keys.of(execution)[0]))[0]
 
     async def _run_rebuilding(
-        self, known: CachedExecution, run: Callable[[], Awaitable[Any]], *, owed: bool = False
+        self, known: CachedExecution, run: Callable[[], Awaitable[Any]], *, left_to_sweeper: bool = False
     ) -> bytes | Applied:
         """Return the reply of a function, or the effect of rebuilding the state if this process had to rebuild it."""
         for _ in range(MAX_REBUILDS):
             reply: bytes = await run()
             if reply not in (b"FOLD", b"BEHIND"):
                 return reply
-            rebuilt = await self._rebuilder.load(known, behind=reply == b"BEHIND", owed=owed)
-            if rebuilt is not None and (not owed or rebuilt.state.ended):
+            rebuilt = await self._rebuilder.load(
+                known, behind=reply == b"BEHIND", left_to_sweeper=left_to_sweeper
+            )
+            if rebuilt is not None and (not left_to_sweeper or rebuilt.state.ended):
                 return rebuilt.applied
         raise StoreUnavailableError(f"the state of {known.accepted.id} was rebuilt {MAX_REBUILDS} times")
 
@@ -295,7 +297,7 @@ class RedisState:
         if reply == b"FOLD":
             try:
                 retried = await self._run_rebuilding(
-                    known, lambda: self.run("claim", execution, argument), owed=True
+                    known, lambda: self.run("claim", execution, argument), left_to_sweeper=True
                 )
             except KeyError:
                 # The execution was removed from the journal after its token was sent.
@@ -336,7 +338,7 @@ class RedisState:
     async def renew(self, execution: str, node: int, path: Path, fence: Fence) -> bool:
         return bool(await self.run("renew", execution, node, encode_path(path), fence[1]))
 
-    async def give_back(self, execution: str, token: Token, owner: str, delays: Sequence[int] = ()) -> int:
+    async def requeue(self, execution: str, token: Token, owner: str, delays: Sequence[int] = ()) -> int:
         self._predictor.forget(execution)
         keys = self._keys.of(execution)
         return int(
@@ -570,7 +572,9 @@ class RedisState:
     async def _preload(self, execution: str) -> None:
         """Load an execution whose timer will be due soon. The sweeper sends what a lost state still had to send."""
         if not await self._client.call("EXISTS", self._keys.of(execution)[0]):
-            await self._rebuilder.load(await self._executions.of(execution), owed=True, waits=False)
+            await self._rebuilder.load(
+                await self._executions.of(execution), left_to_sweeper=True, waits=False
+            )
 
     async def _fire_or_postpone(self, execution: str, most: int) -> list[DueTimer]:
         """Fire timers; an execution that cannot be read is postponed so that it does not block the others."""

@@ -179,7 +179,7 @@ class SqliteState:
             verdict, mine, now, fence, again, due, running.recovered, running.first(mine), given_back
         )
 
-    async def give_back(self, execution: str, token: Token, owner: str, delays: Sequence[int] = ()) -> int:
+    async def requeue(self, execution: str, token: Token, owner: str, delays: Sequence[int] = ()) -> int:
         running = self._running.get(execution)
         if running is None:
             return self._count_engine_error(execution, token) if delays else 0

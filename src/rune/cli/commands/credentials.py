@@ -81,7 +81,7 @@ def withdraw(name: Name, grantees: Grantees, as_json: Json = False) -> None:
 def granted_to(settings: Settings, credential: str) -> Sequence[str] | None:
     """Return the grants of a credential; None if the API key may not read them."""
     if settings.url:
-        return with_credentials(settings, lambda vault: vault.granted(credential))
+        return with_credentials(settings, lambda service: service.granted(credential))
     return sorted(read_access(settings, lambda opened: opened.grants.of(credential), DEFAULT_GRANTS))
 
 
@@ -212,7 +212,7 @@ def list_all(as_json: Json = False) -> None:
     """List the credentials, without their values."""
 
     def work(settings: Settings) -> int:
-        found: tuple[CredentialSummary, ...] = _read_credentials(settings, lambda vault: vault.list(), ())
+        found: tuple[CredentialSummary, ...] = _read_credentials(settings, lambda service: service.list(), ())
         _print_all(found, as_json=as_json)
         return 0
 
@@ -332,8 +332,8 @@ def _read_credentials(
 
 
 def _find(settings: Settings, name: str) -> CredentialSummary:
-    async def found(vault: CredentialService) -> CredentialSummary | None:
-        return await vault.show(name)
+    async def found(service: CredentialService) -> CredentialSummary | None:
+        return await service.show(name)
 
     summary = _read_credentials(settings, found, None)
     if summary is None:

@@ -48,7 +48,7 @@ class ActiveRuns(msgspec.Struct, frozen=True):
 
 
 def explain(plan: Plan, state: State, active: ActiveRuns | None = None) -> list[Waiting]:
-    """List everything that is open, outermost scope first. Without `active`, it is not told which tokens run."""
+    """List everything that is open, outermost scope first. Without `active`, the tokens that run are unknown."""
     found: list[Waiting] = []
     for path in sorted(state.scopes):
         scope = state.scopes[path]
@@ -79,11 +79,11 @@ def _explain_token(plan: Plan, scope: Scope, live: LiveToken, active: ActiveRuns
 
 def _explain_running(plan: Plan, scope: Scope, node: int, running: RunningAttempt, now: int) -> Waiting:
     lasted = max(0, now - running.since) / 1000
-    told = f": {running.progress}" if running.progress else ""
+    progress = f": {running.progress}" if running.progress else ""
     return Waiting(
         plan.ids[node],
         path_text(scope.path, plan.ids),
-        f"is running on worker {running.worker} for {lasted:.1f} s (attempt {running.attempt}){told}",
+        f"is running on worker {running.worker} for {lasted:.1f} s (attempt {running.attempt}){progress}",
         worker=running.worker,
         since=running.since,
         attempt=running.attempt,

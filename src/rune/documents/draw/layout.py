@@ -13,8 +13,8 @@ from typing import Literal
 
 import msgspec
 
-from rune.documents.draw.drawing import ERROR_PORT, Box, Drawing, Link
 from rune.documents.draw.layers import Cell, Segment, assign_layers, order, place
+from rune.documents.draw.model import ERROR_PORT, Box, Drawing, Link
 
 Direction = Literal["down", "right"]
 

@@ -12,7 +12,7 @@ import msgspec
 from rune.core.definition.strict_json import decode_json
 from rune.core.limits import LIMITS
 from rune.documents.textedit.tree import Entry, Part
-from rune.documents.textedit.writing import Writer
+from rune.documents.textedit.writer import Writer
 from rune.errors import RuneError
 
 Format = Literal["yaml", "json"]

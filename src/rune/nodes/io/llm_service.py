@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from rune.codec.decoding import MalformedDataError, decode
+from rune.codec.decode import MalformedDataError, decode
 from rune.core.definition import problems as codes
 from rune.core.definition.problems import Problem
 from rune.core.definition.strict_json import decode_json

@@ -349,7 +349,7 @@ class SignalDelivery:
         data = await self._data_cache.get(execution)
         applied = await self._state.signal(execution, stored)
         # crash here: the resumed tokens are in the state, and a rebuilt state has them too; the scheduler sends them
-        failpoint.hit("heard")
+        failpoint.hit("signal_applied")
         await self._queue.send(execution, applied.emitted, data.accepted.priority)
         return stored, any(token.signal == stored.id for token in applied.emitted)
 
@@ -365,7 +365,7 @@ class ParentReporter:
     async def report(self, data: ExecutionData, parent: Parent, end: ExecutionEnded) -> None:
         """Deliver the end to the parent, then mark it as reported."""
         # crash here: the row of the child is still marked as not reported; `Children.recover` reports it
-        failpoint.hit("telling")
+        failpoint.hit("reporting")
         child: ExecutionRecord = data.accepted
         history = await read_history(self._journal, self._blob, child, data.plan)
         report = {

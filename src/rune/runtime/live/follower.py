@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from rune.core.execution.explain import ActiveRuns, RunningAttempt
 from rune.errors import RuneError
 from rune.ports.processes import LiveChannel, LiveReport, LoggedLine, RunningNode, RunningSnapshot
-from rune.runtime.live.running import RunningNodes
+from rune.runtime.live.running_nodes import RunningNodes
 
 log = logging.getLogger("rune.live")
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 import msgspec
 from msgspec.structs import replace
 
-from rune.codec.decoding import decode
+from rune.codec.decode import decode
 from rune.codec.facts import StoredValue, encode_value
 from rune.codec.messages import NodeExecutionMessage
 from rune.core.definition.model import Definition, Edge, Node

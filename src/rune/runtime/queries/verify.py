@@ -212,10 +212,10 @@ class JournalVerifier:
                 continue
             if fact.signal in consumed:
                 message = f"consumed signal {fact.signal}, which was consumed before"
-                yield self._violation("heard", fact, message)
+                yield self._violation("signal", fact, message)
             elif fact.signal not in received:
                 message = f"consumed signal {fact.signal}, which was never received"
-                yield self._violation("heard", fact, message)
+                yield self._violation("signal", fact, message)
             consumed.add(fact.signal)
 
     def check_claimed(self, effects: Sequence[NodeResult]) -> Iterator[Violation]:

@@ -22,7 +22,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
-from rune.codec.decoding import MalformedDataError, decode
+from rune.codec.decode import MalformedDataError, decode
 from rune.core.permissions import LOCAL, ROLES, Role, is_scope
 from rune.core.plan.model import Plan
 from rune.errors import RuneError

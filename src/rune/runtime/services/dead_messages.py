@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from rune.codec.decoding import MalformedDataError, decode
+from rune.codec.decode import MalformedDataError, decode
 from rune.ports.queue import DeadLetterQueue, QueueDeadLetter
 from rune.runtime.services.access import AuditLog, audited
 

@@ -13,7 +13,7 @@ from rune.runtime.services.access import AuditLog, audited
 log = logging.getLogger("rune.worker")
 
 
-class Intake:
+class DrainControl:
     """Stops and resumes the deliveries to this process. Nodes that run go on: a drained worker finishes what it holds
     and then stays idle."""
 
@@ -50,10 +50,12 @@ class WorkerService:
     """Drains workers. On a cluster the request is stored and carried out by the worker with its next heartbeat; without
     a registry the only process is this one."""
 
-    def __init__(self, registry: ProcessRegistry | None, intake: Intake, audit_log: AuditLog) -> None:
+    def __init__(
+        self, registry: ProcessRegistry | None, drain_control: DrainControl, audit_log: AuditLog
+    ) -> None:
         self.audit_log = audit_log
         self._registry = registry
-        self._intake = intake
+        self._drain_control = drain_control
 
     @audited("worker.drain", "worker")
     async def drain(self, worker: str) -> None:
@@ -70,7 +72,7 @@ class WorkerService:
         if self._registry is None:
             if worker != str(os.getpid()):
                 raise unknown
-            await self._intake.set_draining(draining)
+            await self._drain_control.set_draining(draining)
             return
         found: ProcessInfo | None = None
         for each in await self._registry.list():

@@ -42,7 +42,7 @@ from rune.runtime import failpoint
 from rune.runtime.backend import Backend
 from rune.runtime.components import EngineComponents
 from rune.runtime.instrumentation import now_ns
-from rune.runtime.live.running import ProgressCallback
+from rune.runtime.live.running_nodes import ProgressCallback
 from rune.runtime.values import ExecutionClock, ExecutionData, ExecutionNotFoundError, ValueReader
 from rune.runtime.worker.attempt import Evaluator
 from rune.runtime.worker.item_chunks import ItemChunks
@@ -142,9 +142,9 @@ class Executor:
         await self._queue.ack(delivery)
         return kept
 
-    async def give_back(self, delivery: Delivery, delays: Sequence[int] = ()) -> int:
+    async def requeue(self, delivery: Delivery, delays: Sequence[int] = ()) -> int:
         """End the lease of a delivery that was not processed; with `delays`, count an engine error. See the port."""
-        return await self._state.give_back(delivery.execution, delivery.token, self._owner, delays)
+        return await self._state.requeue(delivery.execution, delivery.token, self._owner, delays)
 
     async def _run_and_commit(
         self, data: ExecutionData, claim: Claim, may_go_on: MayGoOn

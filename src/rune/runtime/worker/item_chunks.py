@@ -38,7 +38,7 @@ from rune.telemetry.logs import LOG_CONTEXT
 
 log = logging.getLogger("rune.executor")
 
-MAX_CROWDED = 8
+MAX_SHARED = 8
 """Items of a chunk while tokens of other executions wait for the same worker."""
 
 MAX_COMMIT_S = 0.004
@@ -95,7 +95,7 @@ class ItemChunks:
         self._runner = runner
         self._pure: OrderedDict[str, frozenset[int]] = OrderedDict()
 
-    def limit(self, delivery: Delivery, *, crowded: bool) -> int:
+    def limit(self, delivery: Delivery, *, shared: bool) -> int:
         """Return how many items may be handled together with this one, itself included."""
         token = delivery.token
         if self._size <= 1 or delivery.again or token.fate is not TokenPurpose.RUN or token.attempt > 1:
@@ -103,7 +103,7 @@ class ItemChunks:
         found = self._data_cache.find(delivery.execution)
         if found is None or found[1].max_parallel is not None or token.node not in self._pure_items(found[1]):
             return 1
-        most = min(self._size, MAX_CROWDED) if crowded else self._size
+        most = min(self._size, MAX_SHARED) if shared else self._size
         if len(token.path) > 2:
             return most
         # Items start in order: behind the last one there is none to ask the queue for.

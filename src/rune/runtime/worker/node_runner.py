@@ -36,7 +36,7 @@ from rune.ports.state import Claim
 from rune.ports.workflows import WorkflowStore
 from rune.runtime.instrumentation import Instrumentation
 from rune.runtime.lifecycle.children import Children
-from rune.runtime.live.running import ProgressCallback, RunningNodes
+from rune.runtime.live.running_nodes import ProgressCallback, RunningNodes
 from rune.runtime.values import ExecutionData, ValueNotLoaded, ValueReader
 from rune.runtime.worker.attempt import AttemptLogs, Evaluator, Leases, NeedsThread
 

@@ -126,7 +126,7 @@ class Worker:
     async def _handle_item(self, delivery: Delivery) -> None:
         """Handle an item; if its nodes are pure, together with others that the queue has at hand."""
         chunks = self._executor.chunks
-        limit = chunks.limit(delivery, crowded=self._share.crowded(time.monotonic()))
+        limit = chunks.limit(delivery, shared=self._share.shared(time.monotonic()))
         more: list[Delivery] = []
         if limit > 1 and not self._stopping:
             with suppress(StoreUnavailableError):
@@ -160,7 +160,7 @@ class Worker:
             log.warning("store unavailable, holding work: %s", error.message)
             with suppress(Exception):
                 # Otherwise the lease expires.
-                await self._executor.give_back(delivery)
+                await self._executor.requeue(delivery)
             await self._requeue(delivery, STORE_RETRY_DELAY_S)
         except MissingNodeTypeError as error:
             await self._handle_missing_type(delivery, error)
@@ -226,7 +226,7 @@ class Worker:
     async def _count_engine_error(self, delivery: Delivery) -> int:
         """Count an engine error with the token in the state, where every worker sees it; return their number."""
         delays = [round(each * 1000) for each in REDELIVERY_DELAYS_S]
-        return await self._executor.give_back(delivery, delays or [0])
+        return await self._executor.requeue(delivery, delays or [0])
 
     async def _fail_execution(self, delivery: Delivery, failure: Error) -> None:
         try:
@@ -301,7 +301,7 @@ class FairShare:
         if self._per_execution and execution not in self._per_execution:
             self._others_until = now + OTHERS_ACTIVE_S
 
-    def crowded(self, now: float) -> bool:
+    def shared(self, now: float) -> bool:
         """Return whether tokens of other executions were received in the last seconds."""
         return now < self._others_until
 

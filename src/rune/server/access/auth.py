@@ -21,7 +21,7 @@ from fastapi.security.base import SecurityBase
 from starlette.requests import HTTPConnection
 from starlette.types import Message, Scope, Send
 
-from rune.codec.decoding import MalformedDataError, decode
+from rune.codec.decode import MalformedDataError, decode
 from rune.core.permissions import BOOTSTRAP, LOCAL_PRINCIPAL, Principal, Right
 from rune.errors import RuneError
 from rune.ports.access import ApiKey, ApiKeyStore, NewApiKey, Session, digest_of, read_key

@@ -16,7 +16,7 @@ from rune.server.responses import Reply, documented, no_content
 from rune.server.routes.executions.executions import accepted_reply
 from rune.server.routing import (
     Caller,
-    LetterId,
+    DeadLetterId,
     Limit,
     MessageId,
     Page,
@@ -26,9 +26,9 @@ from rune.server.routing import (
     resource,
 )
 from rune.server.schemas import (
+    DeadLetterPage,
     DeadMessageDetail,
     DeadMessageList,
-    LetterPage,
     RequeuedMessage,
     Started,
     dead_message_detail,
@@ -49,7 +49,7 @@ class MessageQuery(QueryModel):
     "/dead-letters",
     summary="List dead letters, newest first",
     dependencies=[requires("view")],
-    response_model=LetterPage,
+    response_model=DeadLetterPage,
 )
 async def list_dead_letters(
     query: Annotated[Page, Query()],
@@ -63,7 +63,9 @@ async def list_dead_letters(
     sees = caller.sees
     following = page[-1].id if len(found) > query.limit else None
     return Reply(
-        LetterPage(dead_letters=[letter_view(each) for each in page if sees(each.workflow)], next=following)
+        DeadLetterPage(
+            dead_letters=[letter_view(each) for each in page if sees(each.workflow)], next=following
+        )
     )
 
 
@@ -75,7 +77,7 @@ async def list_dead_letters(
     status_code=202,
     responses=documented({409: "The execution has nothing to run again.", 429: "A start limit is exceeded."}),
 )
-async def requeue_dead_letter(letter: LetterId, server: Server) -> Response:
+async def requeue_dead_letter(letter: DeadLetterId, server: Server) -> Response:
     """Starts a new execution that keeps the results of nodes that succeeded."""
     return accepted_reply(await server.services.dead_letters.requeue(letter))
 
@@ -87,7 +89,7 @@ async def requeue_dead_letter(letter: LetterId, server: Server) -> Response:
     status_code=204,
     response_class=Response,
 )
-async def discard_dead_letter(letter: LetterId, server: Server) -> Response:
+async def discard_dead_letter(letter: DeadLetterId, server: Server) -> Response:
     """The execution itself does not change."""
     if not await server.services.dead_letters.discard(letter):
         raise dead_letter_not_found(letter)

@@ -13,8 +13,8 @@ from starlette.responses import Response
 from rune.core.definition.model import Definition
 from rune.core.definition.problems import Problem
 from rune.core.node_type import Catalogue
-from rune.documents.draw.drawing import Drawing, draw_stored
 from rune.documents.draw.layout import Direction, Layout, Point, Style, lay_out, port_offsets, port_position
+from rune.documents.draw.model import Drawing, draw_stored
 from rune.errors import RuneError
 from rune.runtime.plan_cache import DefinitionNotFoundError
 from rune.runtime.queries.node_input import MAX_PREVIEW_BYTES, DraftPlace, Mode, preview, preview_place

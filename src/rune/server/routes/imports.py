@@ -26,7 +26,7 @@ from rune.server.routing import (
 from rune.server.schemas import View
 
 if TYPE_CHECKING:
-    from rune.documents.importing import Import
+    from rune.documents.importers import Import
 
 imports = resource("workflows")
 
@@ -105,7 +105,7 @@ async def import_workflow(
     catalogue = server.engine.plans.catalogue
 
     def convert() -> Import:
-        from rune.documents.importing import import_document  # noqa: PLC0415 - most servers import nothing
+        from rune.documents.importers import import_document  # noqa: PLC0415 - most servers import nothing
 
         return import_document(data, catalogue, format=query.format, name=query.name, stubs=query.stubs)
 

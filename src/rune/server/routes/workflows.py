@@ -17,7 +17,7 @@ from rune.core.limits import LIMITS
 from rune.core.permissions import Principal
 from rune.core.plan.graph import ancestors
 from rune.core.validation.validate import ValidationResult
-from rune.documents.draw.drawing import draw_definition
+from rune.documents.draw.model import draw_definition
 from rune.documents.loader import check_document, definition_in, load_document
 from rune.errors import RuneError
 from rune.ports.workflows import (

@@ -1,5 +1,5 @@
 /** The text pane: CodeMirror in a shadow root, where its styles need no exception in the content security policy. */
-import { autocompletion, completionKeymap, type Completion, type CompletionContext, type CompletionResult } from "@codemirror/autocomplete";
+import { autocompletion, completionKeymap, startCompletion, type Completion, type CompletionContext, type CompletionResult } from "@codemirror/autocomplete";
 import { defaultKeymap } from "@codemirror/commands";
 import { json } from "@codemirror/lang-json";
 import { yaml } from "@codemirror/lang-yaml";
@@ -75,22 +75,42 @@ export type Pane = {
   apply: (edits: readonly TextEdit[], text: string) => void;
   diagnose: (found: readonly { from: number; to: number; severity: "error" | "warning"; message: string; source: string }[]) => void;
   reveal: (offset: number) => void;
+  /** To be called when completion may know more than before. */
+  refresh: () => void;
   destroy: () => void;
 };
 
 export type Suggest = (context: { text: string; at: number }) => { from: number; options: Completion[] } | null;
 
-function completions(suggest: Suggest): Extension {
-  return autocompletion({
-    icons: false,
-    override: [
-      (context: CompletionContext): CompletionResult | null => {
-        const found = suggest({ text: context.state.doc.toString(), at: context.pos });
-        if (!found || found.options.length === 0) return null;
-        return { from: found.from, options: found.options, validFor: /^[$\w-]*$/ };
-      },
-    ],
-  });
+type Completions = {
+  extension: Extension;
+  /** Asks again at the cursor if more is known than when completion last answered there. */
+  refresh: (view: EditorView) => void;
+};
+
+function completions(suggest: Suggest): Completions {
+  let answered: { at: number; labels: string } | null = null;
+  const ask = (state: EditorState, at: number): ReturnType<Suggest> => {
+    const found = suggest({ text: state.doc.toString(), at });
+    return found && found.options.length > 0 ? found : null;
+  };
+  const labels = (found: ReturnType<Suggest>): string => (found?.options ?? []).map((each) => each.label).join("\n");
+  return {
+    extension: autocompletion({
+      icons: false,
+      override: [
+        (context: CompletionContext): CompletionResult | null => {
+          const found = ask(context.state, context.pos);
+          answered = { at: context.pos, labels: labels(found) };
+          return found && { from: found.from, options: found.options, validFor: /^[$\w-]*$/ };
+        },
+      ],
+    }),
+    refresh: (view) => {
+      const { head } = view.state.selection.main;
+      if (view.hasFocus && answered?.at === head && labels(ask(view.state, head)) !== answered.labels) startCompletion(view);
+    },
+  };
 }
 
 export function openPane(host: HTMLElement, text: string, isJson: boolean, label: string, readOnly: boolean, suggest: Suggest, handlers: Handlers): Pane {
@@ -99,6 +119,7 @@ export function openPane(host: HTMLElement, text: string, isJson: boolean, label
     run();
     return true;
   };
+  const completion = completions(suggest);
   const view = new EditorView({
     root,
     parent: root,
@@ -123,7 +144,7 @@ export function openPane(host: HTMLElement, text: string, isJson: boolean, label
         indentUnit.of("  "),
         isJson ? json() : yaml(),
         syntaxHighlighting(COLOURS),
-        completions(suggest),
+        completion.extension,
         TYPED_OVER,
         THEME,
         EditorView.contentAttributes.of({ "aria-label": label, spellcheck: "false", tabindex: "0" }),
@@ -157,6 +178,7 @@ export function openPane(host: HTMLElement, text: string, isJson: boolean, label
       view.dispatch({ selection: EditorSelection.cursor(at), effects: EditorView.scrollIntoView(at, { y: "center" }) });
       view.focus();
     },
+    refresh: () => completion.refresh(view),
     destroy: () => view.destroy(),
   };
 }
@@ -188,8 +210,9 @@ function expressionColours(names: () => Names, isWhole: () => boolean): Extensio
 export type ExpressionOptions = { label: string; describedBy: string | undefined; names: () => Names; isWhole: () => boolean; suggest: Suggest; onChange: (text: string) => void };
 
 /** A small editor for one expression or template. */
-export function openExpression(host: HTMLElement, text: string, options: ExpressionOptions): { set: (text: string) => void; destroy: () => void } {
+export function openExpression(host: HTMLElement, text: string, options: ExpressionOptions): { set: (text: string) => void; refresh: () => void; destroy: () => void } {
   const root = rootOf(host);
+  const completion = completions(options.suggest);
   const view = new EditorView({
     root,
     parent: root,
@@ -201,7 +224,7 @@ export function openExpression(host: HTMLElement, text: string, options: Express
         bracketMatching(),
         placeholder("{{ … }}"),
         expressionColours(options.names, options.isWhole),
-        completions(options.suggest),
+        completion.extension,
         TYPED_OVER,
         THEME,
         EditorView.theme({ "&": { height: "auto", borderRadius: "8px" }, ".cm-content": { padding: "7px 4px" } }),
@@ -216,6 +239,7 @@ export function openExpression(host: HTMLElement, text: string, options: Express
     set: (next) => {
       if (view.state.doc.toString() !== next) view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: next }, annotations: External.of(true) });
     },
+    refresh: () => completion.refresh(view),
     destroy: () => view.destroy(),
   };
 }

@@ -84,6 +84,7 @@ export function Expression({ label, value, whole, place, onChange }: { label: st
     // The editor is made once; later values are set below.
   }, [label]); // eslint-disable-line react-hooks/exhaustive-deps
   useEffect(() => opened.current?.set(value), [value]);
+  useEffect(() => opened.current?.refresh(), [place.known]);
   const preview = usePreview(value, whole, place);
   return (
     <div className="edit-expression">

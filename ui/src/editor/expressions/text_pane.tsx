@@ -47,6 +47,7 @@ export function TextPane({ editor, reveal, onCursor }: Props): JSX.Element {
       ),
     );
   }, [checked]);
+  useEffect(() => pane.current?.refresh(), [outputs, checked]);
   useEffect(() => {
     if (reveal) pane.current?.reveal(reveal.at);
   }, [reveal]);

@@ -1,7 +1,7 @@
 """Dead letters of Redis Streams: entries that no worker could process, in one stream of bounded length per partition.
 
-A malformed entry is acknowledged and moved to the dead letters in one step (`bury.lua`), so that it neither stays
-pending nor stops the entries that were read with it.
+A malformed entry is acknowledged and moved to the dead letters in one step (`dead_letter.lua`), so that it neither
+stays pending nor stops the entries that were read with it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 from rune.adapters.redis.client import Client
 from rune.adapters.redis.encoding import KeySpace, decode_token
-from rune.codec.decoding import MalformedDataError, decode, decode_text
+from rune.codec.decode import MalformedDataError, decode, decode_text
 from rune.ports.queue import QueueDeadLetter, letter_id
 
 MAX_LETTERS = 1_000

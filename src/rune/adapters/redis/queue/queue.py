@@ -287,7 +287,7 @@ class RedisQueue:
         self._wake_waiting()
         self._wanted.set()
 
-    async def _give_back(self) -> None:
+    async def _requeue_buffered(self) -> None:
         while self._paused and self._buffer:
             delivery = self._buffer.popleft()
             try:
@@ -349,7 +349,7 @@ class RedisQueue:
         while not self._closing:
             want = self._want()
             if self._paused and self._buffer:
-                await self._attempt(self._give_back)
+                await self._attempt(self._requeue_buffered)
                 continue
             if want <= 0:
                 self._wanted.clear()

@@ -19,7 +19,7 @@ import msgspec
 from rune.adapters.redis.client import Client, RedisError
 from rune.adapters.redis.encoding import CachedExecution, KeySpace, decode_token, encode_token
 from rune.adapters.redis.queue.dead_letters import MAX_LETTERS, letter_fields
-from rune.codec.decoding import MalformedDataError, decode_text
+from rune.codec.decode import MalformedDataError, decode_text
 from rune.codec.messages import check_hint, decode_record
 from rune.core.execution.decision import Decision
 from rune.core.execution.fact import RaceWinner
@@ -217,7 +217,7 @@ class Streams:
                 except Exception as error:
                     malformed.append((id, fields, error))
         if malformed:
-            await asyncio.gather(*(self._bury_malformed(stream, *each) for each in malformed))
+            await asyncio.gather(*(self._dead_letter_malformed(stream, *each) for each in malformed))
         return found
 
     def _entry(self, stream: str, id: bytes, fields: Sequence[bytes], *, again: bool) -> Entry:
@@ -233,13 +233,13 @@ class Streams:
         accepted = None if record is None else decode_record(execution, record)
         return Entry(stream, id, execution, token, again, accepted)
 
-    async def _bury_malformed(
+    async def _dead_letter_malformed(
         self, stream: str, id: bytes, fields: Sequence[bytes], error: Exception
     ) -> None:
         reason = failure_of(error)[1]
         log.error("entry %s of %s is a dead letter: %s: %s", id.decode(), stream, BAD_MESSAGE, reason)
         try:
-            await self._bury(stream, id, fields, BAD_MESSAGE, reason)
+            await self._dead_letter(stream, id, fields, BAD_MESSAGE, reason)
         except (StoreUnavailableError, RedisError) as trouble:
             # It stays pending, and is buried by the worker that reclaims it.
             log.warning("entry %s of %s could not be buried: %s", id.decode(), stream, trouble.message)
@@ -247,12 +247,14 @@ class Streams:
     async def dead_letter(self, entry: Entry, code: str, reason: str) -> None:
         """Move an entry, or a token that was kept, to the dead letters."""
         fields = (b"x", entry.execution.encode(), b"t", encode_token(entry.token))
-        await self._bury(entry.stream, entry.id, fields, code, reason)
+        await self._dead_letter(entry.stream, entry.id, fields, code, reason)
 
-    async def _bury(self, stream: str, id: bytes, fields: Sequence[bytes], code: str, reason: str) -> None:
+    async def _dead_letter(
+        self, stream: str, id: bytes, fields: Sequence[bytes], code: str, reason: str
+    ) -> None:
         dead = self._keys.dead(self._partitions[stream])
         letter = letter_fields(stream, fields, code, reason)
-        await self._client.run("bury", [stream, dead], GROUP, id, MAX_LETTERS, *letter)
+        await self._client.run("dead_letter", [stream, dead], GROUP, id, MAX_LETTERS, *letter)
 
     async def renew(self, held: Sequence[Entry]) -> None:
         """Reset the idle time of entries that this consumer still works on."""

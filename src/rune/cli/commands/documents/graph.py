@@ -14,8 +14,8 @@ from rune.cli.arguments import Nodes, examine_file
 from rune.cli.commands.documents.check import print_verdict
 from rune.core.definition import problems
 from rune.core.validation.validate import ValidationResult
-from rune.documents.draw.drawing import Box, Drawing, Link, draw_definition
 from rune.documents.draw.formats import draw_mermaid, draw_svg
+from rune.documents.draw.model import Box, Drawing, Link, draw_definition
 from rune.settings import load_settings
 
 

@@ -15,8 +15,8 @@ from rich.text import Text
 from rune.cli.arguments import to_yaml
 from rune.cli.output import count
 from rune.core.limits import LIMITS
-from rune.documents.importing import Import, import_document
-from rune.documents.importing.report import FORMATS, STATUSES, Entry
+from rune.documents.importers import Import, import_document
+from rune.documents.importers.report import FORMATS, STATUSES, Entry
 from rune.errors import InvalidDocumentError, RuneError
 from rune.nodes.registry import full_registry
 from rune.settings import load_settings

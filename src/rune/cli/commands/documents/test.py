@@ -20,7 +20,7 @@ from rune.core.definition.problems import Problem
 from rune.errors import InvalidDocumentError, RuneError
 from rune.nodes.registry import full_registry
 from rune.runtime.queries.reader import ExecutionReader
-from rune.runtime.queries.recording import record_test
+from rune.runtime.queries.record import record_test
 from rune.settings import Settings, load_settings
 from rune.testing.case_runner import CaseResult, run_case
 from rune.testing.cases import Case, case_files, load_cases

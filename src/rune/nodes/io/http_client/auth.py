@@ -11,7 +11,7 @@ import aiohttp
 import msgspec
 from msgspec.structs import replace
 
-from rune.codec.decoding import MalformedDataError, decode
+from rune.codec.decode import MalformedDataError, decode
 from rune.errors import NodeFailure
 from rune.nodes.base import NodeCall
 from rune.nodes.credentials import check_connection

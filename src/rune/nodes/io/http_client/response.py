@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from rune.codec.decoding import MalformedDataError, decode
+from rune.codec.decode import MalformedDataError, decode
 from rune.core.definition.strict_json import decode_json, json_depth
 from rune.core.limits import Limits
 from rune.errors import NodeFailure

@@ -37,7 +37,7 @@ RunStatus = Literal["success", "failed", "skipped", "cancelled", "not_reached"]
 
 graphs = resource("executions")
 
-RUNNING_TIMEOUT_S = 0.1  # for the reports of the workers; what arrives later is told by the live stream
+RUNNING_TIMEOUT_S = 0.1  # for the reports of the workers; what arrives later is sent by the live stream
 
 
 class RunQuery(Page):

@@ -23,9 +23,9 @@ function act.decide(decision)
   local live = store.get('l' .. path .. '|' .. text(node))
   if act.is_done(path, node) and (not live or kind ~= 'skip') then return true end
   local given, named = live and live.j, kind == 'result' and info[6] or kind == 'attempt' and info[3]
-  local twin = kind == 'attempt' and live and (live.t or 1) > info[1]
+  local superseded = kind == 'attempt' and live and (live.t or 1) > info[1]
   -- The fact took a signal that this state still holds or gave to another token.
-  if named and not twin and not (given and given[2] == named) then return false end
+  if named and not superseded and not (given and given[2] == named) then return false end
   local did
   if kind == 'skip' or kind == 'result' then
     did = act.complete(path, node, live, info, decision[6])

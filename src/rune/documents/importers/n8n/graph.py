@@ -1,0 +1,601 @@
+"""Import n8n exports.
+
+n8n runs a node for each item of a list. An importer cannot know the data, but it can follow the graph: a `Flow` says
+whether a connection carries one item or many, and gives the expression for it. Nodes that work on one item become plain
+nodes. Behind many items, the chain of such nodes is put between a `split` and its `aggregator`. Expressions name the
+node that made an item (`$Fetch.body.name`), so that they do not depend on what payload leads to a node.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from rune.core.definition.strict_json import join
+from rune.documents.importers.draft import Draft, slug
+from rune.documents.importers.javascript import UntranslatableError
+from rune.documents.importers.n8n.links import Link, Links
+from rune.documents.importers.n8n.nodes import read_step
+from rune.documents.importers.n8n.reader import LIST_TYPES, TRIGGER_TYPES, Output, StepReader
+from rune.documents.importers.n8n.scope import Flow
+from rune.documents.importers.report import Import, Recorder, Report, is_empty
+
+PREFIX = "n8n-nodes-base."
+_LOOP = "splitInBatches"
+_ROUTERS = ("if", "switch", "filter")
+_TOP = (
+    "id",
+    "versionId",
+    "meta",
+    "tags",
+    "createdAt",
+    "updatedAt",
+    "description",
+    "triggerCount",
+    "isArchived",
+)
+_KEPT = ("id", "typeVersion", "webhookId", "color", "notesInFlow")
+_STORAGE = (
+    "saveDataErrorExecution",
+    "saveDataSuccessExecution",
+    "saveManualExecutions",
+    "saveExecutionProgress",
+)
+_PER_ITEM = (
+    "n8n runs each of these nodes for all items before the next one; here each item passes through them by itself, and "
+    "items run at the same time"
+)
+_PARALLEL = "n8n runs these branches one after the other; here they run at the same time"
+_MAX_TEXT = 2_000
+_TWICE = "n8n runs this node once for each branch that arrives; here it runs once, when all have arrived"
+
+
+def is_n8n(source: Any) -> bool:
+    return (
+        isinstance(source, dict)
+        and isinstance(source.get("nodes"), list)
+        and isinstance(source.get("connections"), dict)
+        and all(isinstance(each, dict) and "parameters" in each for each in source["nodes"])
+    )
+
+
+def import_n8n(source: Any, *, name: str = "") -> Import:
+    """Import one exported workflow."""
+    return N8nImporter(source, name).run()
+
+
+class Region(msgspec.Struct):
+    """Nodes that run once per item, between a `split` and an `aggregator`."""
+
+    members: set[str]
+    split: str
+    aggregator: str
+    items: str  # the expression of the list
+    parent: Region | None
+    is_loop: bool = False
+    flow: Flow | None = None  # of the collected list, once it is known
+
+
+class N8nImporter:
+    """The state of one import: nodes by name, their connections, flows and regions."""
+
+    def __init__(self, source: dict[str, Any], name: str) -> None:
+        self.source = source
+        self.record = Recorder(source)
+        title = source["name"] if isinstance(source.get("name"), str) and source["name"] else name
+        self.title = title
+        self.draft = Draft(title or "workflow", title)
+        self.nodes: dict[str, dict[str, Any]] = {}
+        self.paths: dict[str, str] = {}
+        self.ids: dict[str, str] = {}
+        self.entries: dict[str, str] = {}  # name -> id of the node that in-edges lead to
+        self.outputs: dict[str, list[Output]] = {}
+        self.regions: dict[str, Region] = {}
+        self.links = Links()
+        self.loops: dict[str, tuple[Region, int]] = {}  # the body of a loop, and the output that leads to it
+        self._gaps: list[tuple[Link, str]] = []  # connections back to an earlier node, and what replaces them
+        self._edges: dict[tuple[str, str, str | None, bool], str] = {}
+        self._error_edges: dict[str, dict[str, Any]] = {}
+        self._relays: set[str] = set()
+        self._inner: set[str] = set()  # sub-nodes, which are connected to their node by another type
+        self.timezone = ""
+
+    def run(self) -> Import:
+        self._read_top()
+        self._read_nodes()
+        self._set_aside(self._read_connections())
+        for name in self._order():
+            self._import_node(name)
+        for region in {id(each): each for each in self.regions.values()}.values():
+            self.collected(region)
+        for link in self.links.all:
+            self._connect(link)
+        for link, gap in self._gaps:
+            out = self.outputs[link.src][min(link.output, len(self.outputs[link.src]) - 1)]
+            self.draft.add_edge(out.node, gap, out.label)
+        self._read_pins()
+        return Import(self.draft.document(), Report("n8n", self.record.finish()))
+
+    # The document
+
+    def _read_top(self) -> None:
+        source = self.source
+        kept = {key: source[key] for key in _TOP if not is_empty(source.get(key))}
+        if kept:
+            self.draft.metadata["n8n"] = kept
+        for key in kept:
+            self.record.carried(key, f"metadata.n8n.{key}")
+        if isinstance(source.get("name"), str):
+            self.record.carried("name", "name" if source["name"] else "")
+        if source.get("active"):
+            self.record.changed(
+                "active", "", "importing activates nothing", "deploy the workflow to start its triggers"
+            )
+        elif "active" in source:
+            self.record.carried("active", "", "the workflow is not active until it is deployed")
+        settings = source.get("settings")
+        for key, value in (settings if isinstance(settings, dict) else {}).items():
+            self._read_setting(key, value)
+
+    def _read_setting(self, key: str, value: Any) -> None:
+        path = f"settings.{key}"
+        if key == "timezone" and isinstance(value, str):
+            self.timezone = value
+            self.draft.metadata.setdefault("n8n", {})["timezone"] = value
+            self.record.carried(path, "metadata.n8n.timezone", "used by the schedules of this workflow")
+        elif key == "executionTimeout" and isinstance(value, int | float) and value > 0:
+            self.draft.settings["timeout"] = value
+            self.record.carried(path, "settings.timeout")
+        elif key in ("executionTimeout", "executionOrder"):
+            self.record.carried(
+                path, "", "no timeout" if key == "executionTimeout" else "see the connections"
+            )
+        elif key in _STORAGE:
+            self.record.changed(
+                path,
+                "",
+                "every execution is recorded",
+                "choose what is removed, and when, with retention rules",
+            )
+        elif key == "errorWorkflow":
+            self.record.by_hand(
+                path,
+                "no workflow starts when another one fails",
+                "use error edges, or watch for failed executions",
+            )
+        elif key in ("callerPolicy", "callerIds"):
+            self.record.by_hand(
+                path, "access is granted by keys", "give callers a key with the scope they need"
+            )
+
+    def _read_nodes(self) -> None:
+        for at, node in enumerate(self.source["nodes"]):
+            path = f"nodes[{at}]"
+            if kind_of(node) == "stickyNote":
+                self.draft.notes.append(node)
+                self.record.carried(path, f"notes[{len(self.draft.notes) - 1}]", "a note of the drawing")
+                continue
+            name = str(node.get("name") or node.get("id") or f"node {at + 1}")
+            if name in self.nodes:
+                self.record.by_hand(path, f"a second node is named `{name}`", "give each node its own name")
+                continue
+            self.nodes[name], self.paths[name] = node, path
+            self.ids[name] = self.draft.new_id(slug(name))
+
+    def _read_connections(self) -> list[Link]:
+        found: list[Link] = []
+        for name, outputs in self.source["connections"].items():
+            base = join("connections", name)
+            for kind, lists in (outputs if isinstance(outputs, dict) else {}).items():
+                for at, targets in enumerate(lists if isinstance(lists, list) else []):
+                    for index, target in enumerate(targets if isinstance(targets, list) else []):
+                        path = f"{join(base, kind)}[{at}][{index}]"
+                        found += self._read_connection(path, name, kind, at, target)
+        return found
+
+    def _read_connection(self, path: str, name: str, kind: str, at: int, target: Any) -> list[Link]:
+        dst = str(target.get("node")) if isinstance(target, dict) else ""
+        if name not in self.nodes or dst not in self.nodes:
+            self.record.by_hand(
+                path, "the connection names a node that does not exist", "remove it, or name a node"
+            )
+        elif kind != "main":
+            self._inner.add(name)
+            self.record.by_hand(
+                path, f"connections of the type `{kind}` have no counterpart", "see the node that it leads to"
+            )
+        else:
+            index = target.get("index")
+            return [Link(name, at, dst, index if isinstance(index, int) else 0, path)]
+        return []
+
+    def _set_aside(self, links: list[Link]) -> None:
+        """Keep nodes that do not run by themselves out of the graph: sub-nodes, and nodes that no trigger reaches."""
+        linked = {each for link in links for each in (link.src, link.dst)}
+        inner = self._inner - linked
+        triggers = [each for each in self.nodes if is_trigger(self.nodes[each])]
+        orphans = set(self.nodes) - Links(links).reachable(triggers) - inner if triggers else set()
+        kept: list[Any] = []
+        for name in [each for each in self.nodes if each in inner or each in orphans]:
+            kept.append(self.nodes.pop(name))
+            target = f"metadata.n8n.nodes[{len(kept) - 1}]"
+            if name in inner:
+                reason, hint = "sub-nodes have no counterpart", "see the node that it belongs to"
+                self.record.by_hand(self.paths[name], reason, hint, target)
+            else:
+                reason = "no trigger leads to this node, so it never runs"
+                self.record.carried(self.paths[name], target, reason)
+        if kept:
+            self.draft.metadata.setdefault("n8n", {})["nodes"] = kept
+        for link in links:
+            if link.src not in self.nodes or link.dst not in self.nodes:
+                self.record.carried(link.path, "metadata.n8n", "between nodes that never run")
+        self.links = Links(each for each in links if each.src in self.nodes and each.dst in self.nodes)
+
+    def _order(self) -> list[str]:
+        """Return the nodes in topological order; connections back become the end of a loop, or gaps."""
+        loops = [each for each in self.nodes if kind_of(self.nodes[each]) == _LOOP]
+        for name in loops:
+            self._find_loop(name)
+        back = {id(link) for link in self.links.all if self.is_back(link)}
+        order: list[str] = []
+        state: dict[str, int] = {}
+        for start in self.nodes:
+            self._visit(start, state, order, back)
+        self.links = Links(each for each in self.links.all if id(each) not in back or self.is_back(each))
+        return order[::-1]
+
+    def _visit(self, start: str, state: dict[str, int], order: list[str], back: set[int]) -> None:
+        stack: list[tuple[str, list[Link]]] = []
+        if start not in state:
+            state[start] = 1
+            stack.append((start, self._links_from(start)))
+        while stack:
+            name, left = stack[-1]
+            if not left:
+                stack.pop()
+                state[name] = 2
+                order.append(name)
+                continue
+            link = left.pop()
+            if id(link) in back:
+                continue
+            if state.get(link.dst) == 1:
+                back.add(id(link))
+                self._break_cycle(link)
+            elif link.dst not in state:
+                state[link.dst] = 1
+                stack.append((link.dst, self._links_from(link.dst)))
+
+    def _links_from(self, name: str) -> list[Link]:
+        """Return the links of a node; those behind a loop are last, so that its body comes first in the order."""
+        body = self.loops[name][1] if name in self.loops else None
+        return sorted(self.links.out(name), key=lambda each: each.output != body)
+
+    def _break_cycle(self, link: Link) -> None:
+        gap = self.draft.new_id(f"{self.ids[link.src]}_again")
+        place = self.draft.add_gap(
+            gap, f"the loop back to {link.dst}", {"node": link.dst, "type": "main", "index": link.input}
+        )
+        self.record.by_hand(
+            link.path,
+            "a workflow has no loops",
+            "use `split` for lists, `retry` for failures, or a workflow that calls itself",
+            place,
+        )
+        self._gaps.append((link, gap))
+
+    # Regions
+
+    def _find_loop(self, name: str) -> None:
+        """Make the body of a `splitInBatches` loop a region."""
+        node = self.nodes[name]
+        output = 1 if float(node.get("typeVersion") or 1) >= 3 else 0
+        links = self.links.out(name)
+        body = self.links.reachable([each.dst for each in links if each.output == output], name)
+        body -= self.links.reachable([each.dst for each in links if each.output != output], name)
+        split = self.ids[name]
+        region = Region(body, split, self.draft.new_id(f"{split}_done"), "", None, is_loop=True)
+        for each in body:
+            self.regions.setdefault(each, region)
+        self.loops[name] = (region, output)
+
+    def is_back(self, link: Link) -> bool:
+        """Return whether a link leads from the body of a loop back to the loop."""
+        return link.dst in self.loops and link.src in self.loops[link.dst][0].members
+
+    def _open_region(self, name: str, flow: Flow) -> Region:
+        parent = self.regions.get(name)
+        members = {name}
+        waiting = [name]
+        while waiting:
+            for link in self.links.out(waiting.pop()):
+                if link.dst in members or not self._runs_per_item(link.dst):
+                    continue
+                inside = parent is None or link.dst in parent.members
+                arriving = [each for each in self.links.into(link.dst) if not self.is_back(each)]
+                if inside and all(each.src in members for each in arriving):
+                    members.add(link.dst)
+                    waiting.append(link.dst)
+        node_id = self.ids[name]
+        region = Region(
+            members,
+            self.draft.new_id(f"{node_id}_items"),
+            self.draft.new_id(f"{node_id}_results"),
+            flow.list_text,
+            parent,
+        )
+        for each in members:
+            self.regions[each] = region
+        self.draft.add_node(region.split, "split", {"input_array": f"{{{{ {flow.list_text} }}}}"})
+        return region
+
+    def _runs_per_item(self, name: str) -> bool:
+        kind = kind_of(self.nodes[name])
+        return kind not in LIST_TYPES and kind != _LOOP and not is_trigger(self.nodes[name])
+
+    def collected(self, region: Region) -> Flow:
+        """Return the flow of the results of a region; its aggregator is added on the first call."""
+        if region.flow is not None:
+            return region.flow
+        outs = [
+            self.outputs[name][output]
+            for name, output in self._exits(region)
+            if output < len(self.outputs.get(name, ()))
+        ]
+        if outs and any(each.flow.text != f"${each.node}" for each in outs):
+            collector = self.draft.new_id(f"{region.aggregator}_item")
+            text = " ?? ".join(dict.fromkeys(each.flow.text for each in outs))
+            self.draft.add_node(collector, "edit", {"from": f"{{{{ {text} }}}}"}, error={"type": "halt"})
+            for each in outs:
+                self._edge_once(each.node, collector, each.label, is_error=each.is_error)
+            outs = [Output(collector, Flow(False, f"${collector}"))]
+        # A leaf that ends the chain of an item is collected as it is.
+        leaves = [each for each in self.outputs if each in region.members and not self.links.out(each)]
+        ends = outs or [each for name in leaves for each in self.outputs[name][:1]]
+        self.draft.add_node(region.aggregator, "aggregator", {"timeout": 0})
+        for each in ends:
+            self._edge_once(each.node, region.aggregator, each.label, is_error=each.is_error)
+        if not ends:
+            self.draft.add_edge(region.split, region.aggregator)
+        loses = any(kind_of(self.nodes[each]) in _ROUTERS for each in region.members)
+        listed = f"${region.aggregator}"
+        region.flow = Flow(True, f"[each for each in {listed} if each != null]" if loses else listed)
+        return region.flow
+
+    def _exits(self, region: Region) -> list[tuple[str, int]]:
+        """Return the outputs by which items leave a region."""
+        return list(dict.fromkeys((link.src, link.output) for link in self._leaving(region)))
+
+    def _leaving(self, region: Region) -> list[Link]:
+        members = [each for each in self.nodes if each in region.members]
+        return [link for each in members for link in self.links.out(each) if link.dst not in region.members]
+
+    def _leaves_at_once(self, region: Region) -> bool:
+        """Return whether everything that leaves a region goes to the same places."""
+        targets: dict[tuple[str, int], set[tuple[str, int]]] = {}
+        for link in self._leaving(region):
+            targets.setdefault((link.src, link.output), set()).add((link.dst, link.input))
+        return len({frozenset(each) for each in targets.values()}) <= 1
+
+    # Nodes
+
+    def input_flow(self, name: str) -> Flow:
+        """Return what arrives at a node, over all of its inputs that arrive at the first."""
+        return self.merged([link for link in self.links.into(name) if not self.is_back(link)], name)
+
+    def merged(self, links: list[Link], name: str) -> Flow:
+        """Return the flow of several connections that lead to one input."""
+        flows = [self._flow_along(link, name) for link in links]
+        if not flows:
+            return Flow(False, "$trigger")
+        texts = list(dict.fromkeys(each.text for each in flows))
+        if sum(map(len, texts)) > _MAX_TEXT:
+            raise UntranslatableError("too many branches arrive at this node")
+        if len(texts) == 1:
+            return flows[0]
+        if any(each.many for each in flows):
+            return Flow(True, " ?? ".join(dict.fromkeys(f"({each.list_text})" for each in flows)))
+        return Flow(False, f"({' ?? '.join(texts)})")
+
+    def _flow_along(self, link: Link, name: str) -> Flow:
+        region, own = self.regions.get(link.src), self.regions.get(name)
+        if link.src in self.loops:
+            body, output = self.loops[link.src]
+            return Flow(False, "$item") if link.output == output else self.collected(body)
+        if region is not None and region is not own and not _encloses(region, own):
+            if not self._leaves_at_once(region):
+                raise UntranslatableError("items arrive from several places of a chain that runs per item")
+            return self.collected(region)
+        outputs = self.outputs.get(link.src, [])
+        return outputs[link.output].flow if link.output < len(outputs) else Flow(False, "$trigger")
+
+    def _import_node(self, name: str) -> None:
+        node, path, node_id = self.nodes[name], self.paths[name], self.ids[name]
+        region = self.regions.get(name)
+        try:
+            flow = self.input_flow(name)
+        except UntranslatableError as error:
+            self._add_gap(name, error.message, Flow(False, "$trigger"))
+            return
+        if (
+            flow.many
+            and self._runs_per_item(name)
+            and kind_of(node) != "filter"
+            and (region is None or region.is_loop)
+        ):
+            if node.get("executeOnce"):
+                flow = Flow(True, f"({flow.list_text})[:1]")
+            region = self._open_region(name, flow)
+            self.entries[name] = region.split
+            self.draft.add_edge(region.split, node_id)
+            flow = Flow(False, "$item")
+            self._note_region(name, region)
+        reader = StepReader(self, name, node, f"{path}.parameters", node_id, flow, region)
+        try:
+            outputs = read_step(reader, kind_of(node)) if not node.get("disabled") else reader.disabled()
+        except UntranslatableError as error:
+            self._add_gap(name, error.message, flow)
+            return
+        self.entries.setdefault(name, reader.entry)
+        self.outputs[name] = outputs
+        self._read_common(name, reader, region)
+
+    def _note_region(self, name: str, region: Region) -> None:
+        place = self.draft.place(region.split)
+        for link in self.links.into(name):
+            if link.src not in region.members:
+                self.record.approximated(link.path, place, _PER_ITEM)
+
+    def _add_gap(self, name: str, reason: str, flow: Flow) -> None:
+        node, node_id = self.nodes[name], self.ids[name]
+        place = self.draft.add_gap(
+            node_id, reason, node, name=name if name != node_id else "", position=_position(node)
+        )
+        self.entries.setdefault(name, node_id)
+        count = max([1, *(link.output + 1 for link in self.links.out(name))])
+        self.outputs[name] = [Output(node_id, Flow(False, f"${node_id}"))] * count
+        self.record.by_hand(
+            self.paths[name], reason, "replace the node by nodes of Rune, or by a custom node", place
+        )
+
+    def _read_common(self, name: str, reader: StepReader, region: Region | None) -> None:
+        """Read the fields that every node has, and report the parameters."""
+        node, path, node_id = self.nodes[name], self.paths[name], self.ids[name]
+        target, place = self.draft.node(node_id), self.draft.place(node_id)
+        target["metadata"] = {"n8n": {key: node[key] for key in _KEPT if not is_empty(node.get(key))}}
+        for key in target["metadata"]["n8n"]:
+            self.record.carried(f"{path}.{key}", f"{place}.metadata.n8n.{key}")
+        if name != node_id:
+            target["name"] = name
+        self.record.carried(f"{path}.name", f"{place}.name" if name != node_id else f"{place}.id")
+        for status, key, relative, message, hint in reader.notes:
+            self.record.add(
+                join(path, key) if key else path,
+                status,
+                f"{place}.{relative}" if relative else place,
+                message,
+                hint,
+            )
+        if not any(key == "type" for _, key, *_ in reader.notes):
+            self.record.carried(f"{path}.type", f"{place}.type")
+        if _position(node) is not None:
+            target["position"] = _position(node)
+            self.record.carried(f"{path}.position", f"{place}.position")
+        if node.get("notes"):
+            target["notes"] = node["notes"]
+            self.record.carried(f"{path}.notes", f"{place}.notes")
+        if node.get("disabled") is not None:
+            self.record.carried(
+                f"{path}.disabled", place, "a disabled node passes its items on" if node["disabled"] else ""
+            )
+        reader.read_policies(target, place, in_region=region is not None)
+
+    # Edges
+
+    def _connect(self, link: Link) -> None:
+        loops = self.loops
+        region, other = self.regions.get(link.src), self.regions.get(link.dst)
+        if self.is_back(link):
+            self.record.carried(
+                link.path, self.draft.place(loops[link.dst][0].aggregator), "the end of the loop's body"
+            )
+            return
+        entry = self.entries[link.dst]
+        if link.src in loops:
+            body, output = loops[link.src]
+            src = body.split if link.output == output else body.aggregator
+            place = self.draft.add_edge(src, entry)
+        elif region is not None and region is not other and not _encloses(region, other):
+            place = self._edge_once(region.aggregator, entry)
+        else:
+            outputs = self.outputs[link.src]
+            if link.output >= len(outputs):
+                self.record.by_hand(
+                    link.path, f"the node has no output {link.output}", "remove the connection"
+                )
+                return
+            out = outputs[link.output]
+            place = self._edge_once(out.node, entry, out.label, is_error=out.is_error)
+        self._report_link(link, place)
+
+    def _edge_once(self, src: str, dst: str, label: str | None = None, *, is_error: bool = False) -> str:
+        """Return the path of an edge, which is added unless it exists; a second error edge goes through a relay."""
+        key = (src, dst, label, is_error)
+        if key not in self._edges:
+            first = self._error_edges.get(src) if is_error else None
+            self._edges[key] = self._add_edge(*key) if first is None else self._relayed(first, dst)
+        return self._edges[key]
+
+    def _add_edge(self, src: str, dst: str, label: str | None, is_error: bool) -> str:
+        place = self.draft.add_edge(src, dst, label, is_error=is_error)
+        if is_error:
+            self._error_edges[src] = self.draft.edges[-1]
+        return place
+
+    def _relayed(self, first: dict[str, Any], dst: str) -> str:
+        """Lead the error edge of a node to several nodes."""
+        if first["dst"] not in self._relays:
+            relay = self.draft.new_id(f"{first['src']}_failed")
+            self.draft.add_node(relay, "noop")
+            self._relays.add(relay)
+            former, first["dst"] = first["dst"], relay
+            self.draft.add_edge(relay, former)
+        return self.draft.add_edge(first["dst"], dst)
+
+    def _report_link(self, link: Link, place: str) -> None:
+        if self.record.has(link.path):
+            return
+        arriving = [
+            each for each in self.links.into(link.dst) if each.input == link.input and not self.is_back(each)
+        ]
+        beside = [each for each in self.links.out(link.src) if each.output == link.output]
+        routers = [each for each in self.nodes if kind_of(self.nodes[each]) in _ROUTERS]
+        triggers = [each for each in self.nodes if is_trigger(self.nodes[each])]
+        if len(arriving) > 1 and not self.links.exclusive(arriving, routers, triggers):
+            self.record.approximated(link.path, place, _TWICE)
+        elif len(beside) > 1:
+            self.record.approximated(link.path, place, _PARALLEL)
+        else:
+            self.record.carried(link.path, place)
+
+    def _read_pins(self) -> None:
+        pins = self.source.get("pinData")
+        for name, items in (pins if isinstance(pins, dict) else {}).items():
+            path = join("pinData", name)
+            if name not in self.ids or is_empty(items):
+                continue
+            mocks = self.draft.metadata.setdefault("mocks", {})
+            mocks[self.ids[name]] = items
+            self.record.by_hand(
+                path,
+                "pinned data is kept in the metadata, which neither executions nor tests read",
+                "give it to a test as a mock of the node, in the form of its output, or to a run with `--pin`",
+                f"metadata.mocks.{self.ids[name]}",
+            )
+
+
+def kind_of(node: dict[str, Any]) -> str:
+    """Return the type of a node without the prefix of n8n's own nodes."""
+    return str(node.get("type") or "").removeprefix(PREFIX)
+
+
+def is_trigger(node: dict[str, Any]) -> bool:
+    kind = kind_of(node)
+    return kind in TRIGGER_TYPES or kind.lower().endswith("trigger")
+
+
+def _position(node: dict[str, Any]) -> Any:
+    found = node.get("position")
+    if isinstance(found, list) and len(found) == 2:
+        return {"x": found[0], "y": found[1]}
+    return None
+
+
+def _encloses(outer: Region, inner: Region | None) -> bool:
+    while inner is not None:
+        if inner is outer:
+            return True
+        inner = inner.parent
+    return False

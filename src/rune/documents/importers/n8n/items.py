@@ -1,0 +1,415 @@
+"""n8n's nodes that work on one item at a time, with the conditions of If, Filter and Switch as Rune expressions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rune.documents.importers.draft import literal, mapping, sequence
+from rune.documents.importers.javascript import UntranslatableError
+from rune.documents.importers.n8n.reader import Output, StepReader, error_output, parsed_json, whole_number
+from rune.documents.importers.n8n.scope import Flow
+from rune.documents.importers.translate import Translation, quoted
+
+_UNITS = ("seconds", "minutes", "hours", "days")
+
+Operand = Callable[[Any], Translation]
+"""Translates an operand to an expression."""
+
+_FORMER_OPERATIONS = {
+    "equal": "equals", "notEqual": "notEquals", "larger": "gt", "largerEqual": "gte", "smaller": "lt",
+    "smallerEqual": "lte", "isEmpty": "empty", "isNotEmpty": "notEmpty",
+}  # fmt: skip
+
+_FORMER_DEFAULTS = {"string": "equal", "number": "smaller", "boolean": "equal"}
+_DENIED = {
+    "notEquals": "equals", "notContains": "contains", "notStartsWith": "startsWith", "notEndsWith": "endsWith",
+    "notRegex": "regex", "notExists": "exists", "notEmpty": "empty",
+}  # fmt: skip
+
+_ORDER = {
+    "gt": ">", "lt": "<", "gte": ">=", "lte": "<=", "after": ">", "before": "<", "afterOrEquals": ">=",
+    "beforeOrEquals": "<=",
+}  # fmt: skip
+
+_LENGTHS = {
+    "lengthEquals": "==", "lengthNotEquals": "!=", "lengthGt": ">", "lengthLt": "<", "lengthGte": ">=",
+    "lengthLte": "<=",
+}  # fmt: skip
+
+_PLAIN = re.compile(r'[$\w.]+|-?[\d.]+|"[^"\\]*"')
+_DATES = "dates are compared as texts; both must be written in the same way"
+
+
+def read_set(step: StepReader) -> list[Output]:
+    keep_only = not _keeps_others(step)
+    if step.at("mode") == "raw":
+        return _set_raw(step, keep_only=keep_only)
+    step.carried("mode", "type")
+    assignments = _assignments(step)
+    parameters: dict[str, Any] = {"assignments": assignments}
+    if keep_only:
+        parameters["mode"] = "keep_only"
+    else:
+        parameters["from"] = f"{{{{ {step.flow.text} }}}}"
+    step.add("edit", parameters)
+    return [*step.out(), *error_output(step)]
+
+
+def _keeps_others(step: StepReader) -> bool:
+    """Return whether fields of the item that are not set stay."""
+    if step.version < 3:
+        step.carried("keepOnlySet", "parameters")
+        return not step.at("keepOnlySet")
+    if step.at("include") in ("selected", "except"):
+        raise UntranslatableError("choosing the other fields by name has no counterpart")
+    step.carried("include", "parameters")
+    step.carried("includeOtherFields", "parameters")
+    if step.at("includeOtherFields") is not None:
+        return bool(step.at("includeOtherFields"))
+    return step.version < 3.3 and step.at("include") != "none"
+
+
+def _assignments(step: StepReader) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+
+    def assign(base: str, name: Any, kind: str, key: str) -> None:
+        at = f"parameters.assignments[{len(found)}]"
+        value = step.value(key, f"{at}.value")
+        if (
+            kind in ("array", "object")
+            and isinstance(step.at(key), str)
+            and not str(step.at(key)).startswith("=")
+        ):
+            value = literal(parsed_json(step.at(key)))
+        found.append({"name": str(name or "value"), "value": value, **({"type": kind} if kind else {})})
+        for each in ("id", "name", "type"):
+            step.carried(f"{base}.{each}", f"{at}.{each}" if each != "id" else at)
+
+    dotted = step.at("options.dotNotation")
+    if dotted is False:
+        raise UntranslatableError("dots in names denote nesting; `dotNotation: false` has no counterpart")
+    step.carried("options.dotNotation", "parameters.assignments")
+    listed = step.at("assignments.assignments")
+    for at, each in enumerate(listed if isinstance(listed, list) else []):
+        base = f"assignments.assignments[{at}]"
+        if isinstance(each, dict):
+            assign(base, each.get("name"), str(each.get("type") or "string"), f"{base}.value")
+    listed = step.at("fields.values")
+    for at, each in enumerate(listed if isinstance(listed, list) else []):
+        base = f"fields.values[{at}]"
+        if isinstance(each, dict):
+            kind = str(each.get("type") or "stringValue")
+            assign(base, each.get("name"), kind.removesuffix("Value"), f"{base}.{kind}")
+    for kind in ("string", "number", "boolean"):
+        listed = step.at(f"values.{kind}")
+        for at, each in enumerate(listed if isinstance(listed, list) else []):
+            base = f"values.{kind}[{at}]"
+            if isinstance(each, dict):
+                assign(base, each.get("name"), kind, f"{base}.value")
+    return found
+
+
+def _set_raw(step: StepReader, *, keep_only: bool) -> list[Output]:
+    step.carried("mode", "type")
+    value = parsed_json(step.at("jsonOutput"))
+    if isinstance(value, dict):
+        source = f"merge({step.flow.text}, {quoted(value)})" if not keep_only else quoted(value)
+        step.carried("jsonOutput", "parameters.from")
+    else:
+        found = step.expression(value)
+        text = f"parse_json({found.text})" if found.kind == "text" else found.text
+        source = text if keep_only else f"merge({step.flow.text}, {text})"
+        step.noted("jsonOutput", "parameters.from", found.notes)
+    step.add("edit", {"from": f"{{{{ {source} }}}}"})
+    return [*step.out(), *error_output(step)]
+
+
+def read_if(step: StepReader) -> list[Output]:
+    _condition(step)
+    return [Output(step.id, step.flow, "true"), Output(step.id, step.flow, "false")]
+
+
+def read_filter(step: StepReader) -> list[Output]:
+    if not step.flow.many:
+        _condition(step)
+        return [Output(step.id, step.flow, "true")]
+    parameters = {
+        "input_array": f"{{{{ {step.flow.list_text} }}}}",
+        "expression": _conditions(step, element=True),
+    }
+    step.add("filter", parameters)
+    return step.out(f"${step.id}.items", many=True)
+
+
+def _condition(step: StepReader) -> None:
+    step.add("conditional", {"expression": _conditions(step)})
+
+
+def _conditions(step: StepReader, *, element: bool = False) -> str:
+    found = conditions_of(
+        step.parameters, lambda value: step.expression(value, element=element), former=step.version < 2
+    )
+    for key in ("conditions", "combineOperation", "combinator"):
+        step.noted(key, "parameters.expression", found.notes)
+    for key in ("options.ignoreCase", "looseTypeValidation", "options.looseTypeValidation"):
+        if step.at(key) is not None:
+            step.note(
+                "approximated", key, "parameters.expression", "values are compared with their types and case"
+            )
+    return found.text
+
+
+def read_switch(step: StepReader) -> list[Output]:
+    mode = step.at("mode") or "rules"
+    step.carried("mode", "type")
+    rules: list[str] = []
+    order: list[int] = []
+    if mode == "expression":
+        chosen = step.expression(step.at("output"))
+        step.noted("output", "parameters.rules", chosen.notes)
+        for key in ("numberOutputs", "outputsAmount"):
+            step.carried(key, "parameters.rules")
+        count = whole_number(step.at("numberOutputs") or step.at("outputsAmount"), 4)
+        if count > 100:
+            raise UntranslatableError("more than 100 outputs")
+        rules = [f"({chosen.text}) == {at}" for at in range(count)]
+        order = list(range(count))
+    elif step.version >= 3:
+        rules, order = _switch_rules(step)
+    else:
+        rules, order = _former_rules(step)
+    if not rules:
+        raise UntranslatableError("the switch has no rules")
+    if step.at("options.allMatchingOutputs"):
+        raise UntranslatableError("a switch takes one output; `allMatchingOutputs` has no counterpart")
+    step.carried("options.allMatchingOutputs", "type")
+    step.add(
+        "switch",
+        {"rules": [{"value": f"{{{{ {each} }}}}", "operator": "==", "compare": True} for each in rules]},
+    )
+    return _switch_outputs(step, order)
+
+
+def _switch_rules(step: StepReader) -> tuple[list[str], list[int]]:
+    listed = step.at("rules.values")
+    rules: list[str] = []
+    for at, each in enumerate(listed if isinstance(listed, list) else []):
+        found = conditions_of(each if isinstance(each, dict) else {}, step.expression, former=False)
+        rules.append(found.text)
+        step.noted(f"rules.values[{at}].conditions", f"parameters.rules[{at}]", found.notes)
+        for key in ("renameOutput", "outputKey"):
+            step.carried(
+                f"rules.values[{at}].{key}", f"parameters.rules[{at}]", "outlets are named by their position"
+            )
+    if step.at("options.ignoreCase") is not None:
+        step.note("approximated", "options.ignoreCase", "parameters.rules", "upper and lower case differ")
+    return rules, list(range(len(rules)))
+
+
+def _former_rules(step: StepReader) -> tuple[list[str], list[int]]:
+    kind = str(step.at("dataType") or "number")
+    listed = step.at("rules.rules")
+    rules: list[str] = []
+    order: list[int] = []
+    for at, each in enumerate(listed if isinstance(listed, list) else []):
+        found = former_rule(kind, each if isinstance(each, dict) else {}, step.at("value1"), step.expression)
+        rules.append(found.text)
+        order.append(whole_number(each.get("output") if isinstance(each, dict) else None, at))
+        if order[-1] > 100:
+            raise UntranslatableError("more than 100 outputs")
+        step.noted(f"rules.rules[{at}]", f"parameters.rules[{at}]", found.notes)
+    for key in ("dataType", "value1"):
+        step.carried(key, "parameters.rules")
+    return rules, order
+
+
+def _switch_outputs(step: StepReader, order: list[int]) -> list[Output]:
+    """Return the outputs by index; `order` has the output of each rule."""
+    fallback = step.at("options.fallbackOutput")
+    if fallback is None:
+        fallback = step.at("fallbackOutput")
+    for key in ("options.fallbackOutput", "fallbackOutput", "options.renameFallbackOutput"):
+        step.carried(key, "type")
+    outputs = [
+        Output(step.id, step.flow, f"case_{order.index(at)}" if at in order else "fallback")
+        for at in range(max(order) + 1)
+    ]
+    if len(set(order)) != len(order) or (isinstance(fallback, int) and 0 <= fallback < len(outputs)):
+        raise UntranslatableError("two rules lead to one output")
+    if fallback == "extra":
+        outputs.append(Output(step.id, step.flow, "fallback"))
+    return outputs
+
+
+def read_wait(step: StepReader) -> list[Output]:
+    resume = step.at("resume") or "timeInterval"
+    if resume == "timeInterval":
+        unit = step.at("unit") or ("seconds" if step.version >= 1.1 else "hours")
+        if unit not in _UNITS:
+            raise UntranslatableError(f"waiting in `{unit}` has no counterpart")
+        amount = (
+            step.value("amount", "parameters.amount")
+            if step.at("amount") is not None
+            else (5 if step.version >= 1.1 else 1)
+        )
+        step.carried("unit", "parameters.unit")
+        step.carried("resume", "parameters.resume")
+        step.add("wait", {"resume": "time_interval", "amount": amount, "unit": unit})
+        return step.same()
+    if resume == "specificTime":
+        step.carried("resume", "parameters.resume")
+        step.add("wait", {"resume": "date_time", "date_time": step.value("dateTime", "parameters.date_time")})
+        return step.same()
+    if resume != "webhook":
+        raise UntranslatableError(f"waiting for a `{resume}` has no counterpart")
+    step.note(
+        "changed", "resume", "parameters.resume", "a signal resumes the execution in place of a call of the resume URL",
+        f"send the signal `{step.id}` with `rune signal` or the API",
+    )  # fmt: skip
+    step.add("wait", {"resume": "signal", "name": step.id})
+    return [Output(step.id, Flow(False, f"${step.id}"))]
+
+
+def read_noop(step: StepReader) -> list[Output]:
+    step.add("noop")
+    return step.same()
+
+
+def read_stop(step: StepReader) -> list[Output]:
+    key = "errorObject" if step.at("errorType") == "errorObject" else "errorMessage"
+    step.carried("errorType", "type")
+    message = step.value(key, "parameters.message") if step.at(key) else "stopped"
+    step.add("fail", {"message": message, "code": "STOPPED"})
+    return step.out()
+
+
+def read_respond(step: StepReader) -> list[Output]:
+    wanted = step.at("respondWith") or "firstIncomingItem"
+    if wanted in ("firstIncomingItem", "allIncomingItems"):
+        value: Any = f"{{{{ {step.flow.text} }}}}"
+        step.carried("respondWith", "parameters.value")
+    elif wanted in ("json", "text"):
+        body, notes = step.template(parsed_json(step.at("responseBody")))
+        step.noted("responseBody", "parameters.value", notes)
+        step.carried("respondWith", "parameters.value")
+        value = body
+    elif wanted == "noData":
+        step.carried("respondWith", "parameters.value")
+        value = None
+    else:
+        raise UntranslatableError(f"responding with `{wanted}` has no counterpart")
+    if step.at("options.responseCode") not in (None, 200):
+        step.note(
+            "by_hand",
+            "options.responseCode",
+            "",
+            "the status of the response cannot be set",
+            "return it in the body",
+        )
+    else:
+        step.carried("options.responseCode", "")
+    step.note("approximated", "", "type", "the caller gets the result of the execution when it has ended")
+    step.add("output", {"value": value})
+    return step.same()
+
+
+def conditions_of(given: Mapping[str, Any], operand: Operand, *, former: bool) -> Translation:
+    """Translate a set of conditions; `former` selects the layout of version 1 of the nodes."""
+    notes: list[str] = []
+    if former:
+        word = " or " if given.get("combineOperation") == "any" else " and "
+        parts = list(_former(given.get("conditions"), operand, notes))
+    else:
+        conditions = mapping(given.get("conditions"))
+        word = " or " if conditions.get("combinator") == "or" else " and "
+        options = mapping(conditions.get("options"))
+        fold = options.get("caseSensitive") is False
+        parts = [_rule(each, operand, notes, fold=fold) for each in sequence(conditions.get("conditions"))]
+    if not parts:
+        return Translation("true")
+    text = parts[0] if len(parts) == 1 else word.join(f"({each})" for each in parts)
+    return Translation(text, tuple(dict.fromkeys(notes)), "boolean")
+
+
+def _former(given: Any, operand: Operand, notes: list[str]) -> Any:
+    for kind, rules in mapping(given).items():
+        for rule in map(mapping, sequence(rules)):
+            operation = str(rule.get("operation") or _FORMER_DEFAULTS.get(kind, "equal"))
+            operation = _FORMER_OPERATIONS.get(operation, operation)
+            yield _compare(kind, operation, operand(rule.get("value1")), rule.get("value2"), operand, notes)
+
+
+def former_rule(kind: str, rule: Mapping[str, Any], left: Any, operand: Operand) -> Translation:
+    """Translate one rule of a former Switch node."""
+    notes: list[str] = []
+    operation = str(rule.get("operation") or _FORMER_DEFAULTS.get(kind, "equal"))
+    operation = _FORMER_OPERATIONS.get(operation, operation)
+    text = _compare(kind, operation, operand(left), rule.get("value2"), operand, notes)
+    return Translation(text, tuple(notes), "boolean")
+
+
+def _rule(given: Any, operand: Operand, notes: list[str], *, fold: bool) -> str:
+    given = mapping(given)
+    operator = mapping(given.get("operator"))
+    kind, operation = str(operator.get("type") or "string"), str(operator.get("operation") or "equals")
+    left = operand(given.get("leftValue"))
+    return _compare(kind, operation, left, given.get("rightValue"), operand, notes, fold=fold)
+
+
+def _compare(
+    kind: str,
+    operation: str,
+    left: Translation,
+    right: Any,
+    operand: Operand,
+    notes: list[str],
+    *,
+    fold: bool = False,
+) -> str:
+    notes.extend(left.notes)
+    if operation in _DENIED:
+        return f"not ({_compare(kind, _DENIED[operation], left, right, operand, notes, fold=fold)})"
+    subject = left.text
+    if operation == "exists":
+        return f"{_side(subject)} != null"
+    if operation == "empty":
+        return f"not {_side(subject)}"
+    if operation in ("true", "false"):
+        return f"{_side(subject)} == {operation}"
+    value = operand(right)
+    notes.extend(value.notes)
+    other = _typed(kind, value)
+    if operation in _LENGTHS:
+        return f"len({subject}) {_LENGTHS[operation]} {other}"
+    if kind == "dateTime":
+        notes.append(_DATES)
+    if fold and kind == "string":
+        subject, other = f"lower(str({subject}))", f"lower(str({other}))"
+    if operation == "equals":
+        return f"{_side(subject)} == {_side(other)}"
+    if operation in _ORDER:
+        return f"{_side(subject)} {_ORDER[operation]} {_side(other)}"
+    if operation == "contains":
+        return f"{_side(subject)} contains {_side(other)}"
+    words = {"startsWith": "starts_with", "endsWith": "ends_with", "regex": "matches"}
+    if operation not in words:
+        raise UntranslatableError(f"the condition `{operation}` has no counterpart")
+    return f"{words[operation]}({subject}, {other})"
+
+
+def _typed(kind: str, value: Translation) -> str:
+    """Write a literal right side with the type of the condition: n8n stores numbers as texts at times."""
+    if kind == "number" and value.text.startswith('"'):
+        inner = value.text.strip('"')
+        try:
+            return quoted(float(inner) if "." in inner else int(inner))
+        except ValueError:
+            return value.text
+    return value.text
+
+
+def _side(text: str) -> str:
+    """Return an operand of a comparison, in parentheses unless it is a path or a literal."""
+    return text if _PLAIN.fullmatch(text) else f"({text})"

@@ -1,8 +1,0 @@
-"""Import workflows of other tools, with a report in which nothing is dropped in silence."""
-
-from __future__ import annotations
-
-from rune.documents.importing.importer import import_document
-from rune.documents.importing.report import Entry, Import, Report
-
-__all__ = ["Entry", "Import", "Report", "import_document"]

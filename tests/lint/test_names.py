@@ -1,0 +1,55 @@
+"""Names of modules, classes and functions are words of the field."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from tests.lint.tree import PACKAGE, modules, name, parsed
+
+ACTIVITIES = {
+    "encoding",
+    "messaging",
+    "routing",
+    "testing",
+    "tracing",
+}
+"""Modules and packages in -ing that are terms of the field, not activities."""
+
+FORMER = re.compile(
+    r"(?:^|_)(?:bury|crowd|crowded|desk|fleet_follower|give_back|heard|herald|logbook|nap|owed|planbook|telling|told"
+    r"|twin|twins|vault|witness)(?:$|_)"
+    r"|^(?:Intake|Letter|Vault|Desk|Herald|Planbook|Witness|Logbook)$",
+)
+"""Names that were replaced; the architecture and its glossary use others."""
+
+
+def test_modules_are_nouns_or_verbs() -> None:
+    names = {part for path in modules() for part in path.relative_to(PACKAGE).with_suffix("").parts}
+
+    assert {each for each in names if each.endswith("ing")} - ACTIVITIES == set()
+
+
+def test_former_names_do_not_occur() -> None:
+    found = [
+        f"{name(path)}:{line}: {each}"
+        for path in modules()
+        for node in ast.walk(parsed(path))
+        for each, line in _defined(node)
+        if FORMER.search(each)
+    ]
+
+    assert found == []
+
+
+def _defined(node: ast.AST) -> list[tuple[str, int]]:
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            return [(node.name, node.lineno)]
+        case ast.arg():
+            return [(node.arg, node.lineno)]
+        case ast.Name(ctx=ast.Store()):
+            return [(node.id, node.lineno)]
+        case ast.Attribute(ctx=ast.Store()):
+            return [(node.attr, node.lineno)]
+    return []

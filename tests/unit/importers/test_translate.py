@@ -1,0 +1,189 @@
+"""JavaScript expressions become Rune expressions with the same values."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rune.core.expr import Names, compile_expression
+from rune.documents.importers import javascript as js
+from rune.documents.importers.javascript import MAX_DEPTH, Step, UntranslatableError
+from rune.documents.importers.translate import LOOSE_EQUALITY, MIXED_ADDITION, Value, translate
+
+DATA = {
+    "name": " Ada Lovelace ",
+    "n": 7,
+    "half": 2.5,
+    "tags": ["x", "y", "x"],
+    "rows": [{"id": 1, "price": 3}, {"id": 2, "price": 5}],
+    "odd key": {"deep": [10, 20]},
+    "none": None,
+    "flag": False,
+    "empty": [],
+}
+
+
+class Scope:
+    """`$json` is the start payload."""
+
+    def resolve(self, base: Any, steps: tuple[Step, ...]) -> tuple[Value, int] | None:
+        return (Value("$trigger"), 0) if isinstance(base, js.Name) and base.name == "$json" else None
+
+
+def value_of(source: str) -> Any:
+    text = translate(source, Scope()).text
+    return compile_expression(text, Names(frozenset(), {})).evaluate({"$trigger": DATA, "@now": 0})
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("$json.n", 7),
+        ("$json['odd key'].deep[1]", 20),
+        ("$json.missing", None),
+        ("$json.missing?.deep", None),
+        ("$json.missing ?? 'none'", "none"),
+        ("$json.none ?? 4", 4),
+        ("$json.missing || 'x'", "x"),
+        ("$json.flag || $json.n", 7),
+        ("$json.n && 'yes'", "yes"),
+        ("!$json.flag", True),
+        ("$json.n === 7", True),
+        ("$json.n !== 7", False),
+        ("$json.missing == null", True),
+        ("$json.n > 3 && $json.n <= 7", True),
+        ("$json.n + 1 * 2", 9),
+        ("($json.n + 1) * 2", 16),
+        ("$json.n - 2 - 1", 4),
+        ("$json.n - (2 - 1)", 6),
+        ("2 ** 3 ** 2", 512),
+        ("-$json.n + 10", 3),
+        ("$json.n > 5 ? 'big' : 'small'", "big"),
+        ("$json.n > 9 ? 'big' : $json.n > 5 ? 'mid' : 'small'", "mid"),
+        ("'n=' + $json.n", "n=7"),
+        ("$json.n + ' pieces'", "7 pieces"),
+        ("`${$json.n} of ${10 + 1}: ${'a' + 'b'}`", "7 of 11: ab"),
+        ("$json.name.trim().toUpperCase()", "ADA LOVELACE"),
+        ("$json.name.trim().split(' ')[0]", "Ada"),
+        ("$json.tags.join('-')", "x-y-x"),
+        ("$json.tags.join()", "x,y,x"),
+        ("$json.tags.includes('y')", True),
+        ("'abc'.includes('d')", False),
+        ("$json.name.trim().startsWith('Ada')", True),
+        ("'a.b.c'.replaceAll('.', '/')", "a/b/c"),
+        ("$json.tags.length", 3),
+        ("$json.name.length", 14),
+        ("$json.tags.slice(1)", ["y", "x"]),
+        ("'abcdef'.slice(1, 3)", "bc"),
+        ("$json.tags.slice(-1)", ["x"]),
+        ("$json.rows.map(r => r.price * 2)", [6, 10]),
+        ("$json.rows.filter((r) => r.price > 3).map(r => r.id)", [2]),
+        ("$json.rows.find(r => r.id === 2).price", 5),
+        ("$json.rows.find(r => r.id === 9)", None),
+        ("$json.rows.some(r => r.price === 3)", True),
+        ("$json.rows.every(r => r.price > 3)", False),
+        ("[1, $json.n, 'x']", [1, 7, "x"]),
+        ("({a: $json.n, 'b c': [1]})", {"a": 7, "b c": [1]}),
+        ("({...$json.rows[0], price: 9})", {"id": 1, "price": 9}),
+        ("Object.keys($json.rows[0])", ["id", "price"]),
+        ("Object.values($json.rows[0])", [1, 3]),
+        ("JSON.stringify($json.rows[0])", '{"id":1,"price":3}'),
+        ("JSON.parse('[1, 2]')[1]", 2),
+        ("Math.round(2.5)", 3),
+        ("Math.round(-2.5)", -2),
+        ("Math.floor(-1.5)", -2),
+        ("Math.ceil(1.2)", 2),
+        ("Math.max(1, $json.n, 3)", 7),
+        ("parseInt('42', 10)", 42),
+        ("String($json.n)", "7"),
+        ("$json.n.toString() + '!'", "7!"),
+        ("encodeURIComponent('a b&c')", "a%20b%26c"),
+        ("Boolean($json.n)", True),
+        ("$json.empty.isEmpty()", True),
+        ("typeof $json.n", "number"),
+        ("0x1F", 31),
+        ("'\\u0041\\n\\x42'", "A\nB"),
+        ("true ? 1 : 2", 1),
+        ("$json.tags.concat(['z'])", ["x", "y", "x", "z"]),
+        ("$json.tags.unique()", ["x", "y"]),
+    ],
+)
+def test_translated_expression_gives_value_of_javascript(source: str, expected: Any) -> None:
+    assert value_of(source) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "note"),
+    [
+        ("$json.a == '1'", LOOSE_EQUALITY),
+        ("$json.a + $json.b", MIXED_ADDITION),
+        (
+            "'aa'.replace('a', 'b')",
+            "`replace` replaces the first occurrence in JavaScript; here it replaces all",
+        ),
+    ],
+)
+def test_translation_that_differs_for_some_values_carries_a_note(source: str, note: str) -> None:
+    assert translate(source, Scope()).notes == (note,)
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("$json.rows.reduce((a, b) => a + b, 0)", "unexpected `,`"),
+        ("(() => 1)()", "unexpected `)`"),
+        ("/a+/.test($json.name)", "regular expression literals are not supported"),
+        ("$json.name.match(/a/)", "regular expression literals are not supported"),
+        ("function () { return 1 }", "`function` is not supported"),
+        ("process.env.HOME", "`process.env` has no counterpart"),
+        ("$json.name.localeCompare('b')", "the method `localeCompare` has no counterpart"),
+        ("new Map()", "`new Map` is not supported"),
+        ("1 +", "the expression ends too early"),
+        ("'a", "unexpected `'a`"),
+        ("x => x", "a function is only supported as the argument of map, filter, find, some and every"),
+        ("$json.n = 1", "unexpected `= 1`"),
+        ("1; 2", "unexpected `; 2`"),
+        ("`${1", "a template literal is not closed"),
+        ("'\\ud800'", "a text holds half of a surrogate pair"),
+    ],
+)
+def test_expression_outside_of_the_subset_is_refused_with_its_reason(source: str, reason: str) -> None:
+    with pytest.raises(UntranslatableError) as refused:
+        translate(source, Scope())
+
+    assert refused.value.message == reason
+
+
+@pytest.mark.parametrize(
+    ("source", "limit"),
+    [
+        ("(" * 60 + "1" + ")" * 60, f"the expression is nested deeper than {MAX_DEPTH} levels"),
+        ("!" * 60 + "1", f"the expression is nested deeper than {MAX_DEPTH} levels"),
+        ("1" + " + 1" * 300, "the expression has more than 200 operators in a row"),
+        ("$json" + ".a" * 300, "a path has more than 200 steps"),
+        ("'" + "a" * 9_000 + "'", "the expression is longer than 8,192 characters"),
+    ],
+)
+def test_expression_beyond_a_limit_is_refused_with_the_limit(source: str, limit: str) -> None:
+    with pytest.raises(UntranslatableError) as refused:
+        translate(source, Scope())
+
+    assert refused.value.message == limit
+
+
+PIECES = re.split(
+    r" ", r"$json .a ['b'] ( ) 1 't' + - * ? : => x [ ] { } , ` ${ ! && ?? .map == new Date / ... \ ="
+)
+
+
+@given(st.one_of(st.text(max_size=60), st.lists(st.sampled_from(PIECES), max_size=20).map("".join)))
+def test_translation_of_any_text_compiles_or_is_refused(source: str) -> None:
+    try:
+        text = translate(source, Scope()).text
+    except UntranslatableError:
+        return
+    compile_expression(text, Names(frozenset(), {}))
