@@ -17,15 +17,17 @@ import sys
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rune.bootstrap import running_engine
 from rune.bootstrap.sqlite import create_database
+from rune.build.flow import Workflow
 from rune.build.local import embedded_settings, input_bytes, plan_of, read_result
 from rune.build.results import Result
+from rune.core.definition.model import canonical
 from rune.core.plan.model import Plan
 from rune.runtime import failpoint
 from rune.runtime.maintenance.scheduler import SWEEP_PERIOD_MS
@@ -97,8 +99,11 @@ class CrashTester:
         self._point: Point | None = None
         self._passed: Counter[str] = Counter()
         self._clean: dict[str, Any] | None = None
+        self._stored: dict[str, Workflow] = {}
         self.folder = self._next_folder()
         self.repeated: dict[Point, list[str]] = {}
+        self.unreached: list[Point] = []
+        """Points that the run which was to crash there did not pass."""
 
     def _next_folder(self) -> Path:
         self._count += 1
@@ -124,21 +129,30 @@ class CrashTester:
         self.folder = self._next_folder()
         self._mocks.reset()
 
+    def deploy(self, document: Document) -> None:
+        """Store a workflow in the folder of each further run, so that `workflow` nodes can start it."""
+        flow = workflow_of(document)
+        self._stored[flow.id] = flow
+
     def run(self, document: Document, input: Any = None) -> CrashRun:
         """Run a workflow: without a crash at first, later with a crash at the current point and a second process."""
         flow = workflow_of(document)
         point = self._point
         # Before the fork, so that the children need not do it, nor import what it needs.
         registry = MockingRegistry(self._mocks, _no_sleep)
-        registry.include(flow.registry())
+        for each in (*self._stored.values(), flow):
+            registry.include(each.registry())
+        children = [canonical(plan_of(each, registry).definition) for each in self._stored.values()]
         plan = plan_of(flow, registry)
-        work = partial(self._execute, registry, plan, input_bytes(plan, input))
+        work = partial(self._execute, registry, plan, input_bytes(plan, input), children)
         if point is not None:
             code = self._fork(work, lambda: failpoint.arm(*point))
             if code not in (0, KILLED):
                 raise CrashTestError(
                     f"the process that was to crash at {point} ended with {code}:\n{self._error()}"
                 )
+            if code == 0:
+                self.unreached.append(point)
         code = self._fork(work, lambda: self._count_points() if point is None else None)
         if code != 0:
             raise CrashTestError(
@@ -233,10 +247,14 @@ class CrashTester:
     def _settings(self) -> Settings:
         return embedded_settings(str(self.folder / "home"))
 
-    async def _execute(self, registry: MockingRegistry, plan: Plan, data: bytes) -> None:
+    async def _execute(
+        self, registry: MockingRegistry, plan: Plan, data: bytes, children: Sequence[bytes]
+    ) -> None:
         # The time stands still but for the waits of the execution, so that values that depend on it are the same.
         clock = VirtualClock()
         async with running_engine(self._settings(), registry=registry, clock=clock, door=False) as engine:
+            for definition in children:
+                await engine.services.workflows.deploy(definition)
             accepted, ending = await engine.start(plan, data, key=_KEY, fake_time=True)
             harness = Harness(engine, clock)
             async with asyncio.timeout(TIMEOUT_S / 2):

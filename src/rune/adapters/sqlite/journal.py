@@ -28,6 +28,7 @@ from rune.core.execution.fact import (
 )
 from rune.core.execution.token import Path
 from rune.ports.access import AppliedLimits, StartLimitError
+from rune.ports.clock import Clock
 from rune.ports.journal import (
     FORMAT,
     DeadLetter,
@@ -74,8 +75,10 @@ _IS_OVER = (
 class SqliteJournal:
     """Implements the journal port. The owner process is the only writer, so it assigns numbers in memory."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, clock: Clock | None = None) -> None:
+        """`clock` is needed to write only."""
         self._database = database
+        self._clock = clock
         reader = database.reader
         # The number of a removed execution is not reused, because some of its rows may still exist.
         (self._next_execution,) = reader.execute(
@@ -122,7 +125,7 @@ class SqliteJournal:
             execution.workflow,
             execution.hash,
             execution.at,
-            execution.at,
+            self._not_later(execution.at),
             _ENCODER.encode(execution),
         )
         known: ExecutionRecord | StartLimitError | None
@@ -149,6 +152,17 @@ class SqliteJournal:
         except sqlite3.IntegrityError:
             return await self.accepted(execution.id)
         return None
+
+    def _wakes_at(self, fact: Fact) -> int | None:
+        """Return the wake-up time that a signal or pause implies: the execution may be unloaded, and if this process
+        crashes, the next owner has to load it."""
+        return (
+            self._not_later(fact.at) if type(fact) is SignalReceived or type(fact) is PauseChanged else None
+        )
+
+    def _not_later(self, at: int) -> int:
+        """Return a time, at most now: the simulated time of an execution may be ahead of the clock."""
+        return at if self._clock is None else min(at, self._clock.now())
 
     def _rows(self, number: int, facts: Sequence[Fact], late: int) -> list[Row]:
         seq = self._next_seq
@@ -196,7 +210,7 @@ class SqliteJournal:
                     rows,
                     claims,
                     last if type(last) is ExecutionEnded and not late else None,
-                    _wakes_at(last) or self._next_wake_at.pop(execution, None),
+                    self._wakes_at(last) or self._next_wake_at.pop(execution, None),
                     _pause_status(last) if type(last) is PauseChanged and not late else None,
                     run_terms(facts),
                 )
@@ -548,12 +562,6 @@ def _insert_claim(db: sqlite3.Connection, row: tuple[Any, ...]) -> int:
 
 def _no_write(db: sqlite3.Connection) -> None:
     """Write nothing: the caller waits for the writes that were submitted before."""
-
-
-def _wakes_at(fact: Fact) -> int | None:
-    """Return the wake-up time that a signal or pause implies: the execution may be unloaded, and if this process
-    crashes, the next owner has to load it."""
-    return fact.at if type(fact) is SignalReceived or type(fact) is PauseChanged else None
 
 
 def _fact_id(fact: SignalReceived | PauseChanged) -> str | int:

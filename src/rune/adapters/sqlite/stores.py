@@ -39,7 +39,7 @@ class SqliteStores:
         if database is None:
             make_data_folder(path)
         self.database = database or Database(path, relaxed=relaxed)
-        self.journal = SqliteJournal(self.database)
+        self.journal = SqliteJournal(self.database, clock)
         self.blob = SqliteBlobs(self.database)
         self.queue = SqliteQueue()
         self.retention = SqliteRetention(self.database, self.journal)
