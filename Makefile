@@ -177,7 +177,7 @@ unit: setup stores ## pytest; the tests of rune.core must cover all of its branc
 	@$(BIN)/python -m compileall -q src tests
 	$(BIN)/python -m pytest -q -n $(WORKERS) $(COVERING) $(UNTRACED:%=--ignore=%) \
 	  --cov=rune.core --cov-branch --cov-fail-under=100 --cov-report=term-missing:skip-covered
-	$(BIN)/python -m pytest -q --cache-clear -n $(WORKERS) $(OTHERS) $(UNTRACED) || $(BIN)/python tools/rerun_failed.py $$?
+	$(BIN)/python -m pytest -q --cache-clear --durations=40 -n $(WORKERS) $(OTHERS) $(UNTRACED) || $(BIN)/python tools/rerun_failed.py $$?
 
 sim: setup ## Run the simulator: make sim SEEDS=100000 [JOBS=2]
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --jobs $(JOBS)

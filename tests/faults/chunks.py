@@ -75,8 +75,8 @@ ELSEWHERE: dict[str, Fault] = {
         _TESTS + "limit_of_parallel_nodes_is_kept[embedded]",
         edit(_CHUNKS + ".limit", ("found[1].max_parallel is not None", "False")),
     ),
-    "chunk-crowded": fault(
+    "chunk-shared": fault(
         _TESTS + "chunks_are_small_while_other_executions_are_active[embedded]",
-        edit(_CHUNKS + ".limit", ("min(self._size, MAX_SHARED) if crowded else self._size", "self._size")),
+        edit(_CHUNKS + ".limit", ("min(self._size, MAX_SHARED) if shared else self._size", "self._size")),
     ),
 }
