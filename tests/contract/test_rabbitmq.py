@@ -68,6 +68,9 @@ class TestMalformedMessages(MalformedMessageContract):
             b'"accumulated_context":{"$trigger":{"a":1}}}'
         ]
 
+    def named_body(self) -> bytes:
+        return b'{"execution_id":"x","token":{"node":"seven"}}'
+
     async def put(self, queue: RabbitQueue, bodies: Sequence[bytes]) -> None:
         key = queue.topology.lane(DEFAULT_QUEUE, "normal")
         await queue.publisher.publish([(queue.topology.execution, key, each, JSON) for each in bodies])

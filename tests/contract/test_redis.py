@@ -80,6 +80,9 @@ class TestMalformedMessages(MalformedMessageContract):
         tokens = (Token(3), Token(1, (0, 7)), Token(2, attempt=3, resumed=True, at=17))
         return [encode_token(each) for each in tokens]
 
+    def named_body(self) -> bytes:
+        return b"\xc1"
+
     async def put(self, queue: RedisQueue, bodies: Sequence[bytes]) -> None:
         """Add entries to the stream of one partition; some have no token, or no valid id."""
         part = self._keys.partition("x")

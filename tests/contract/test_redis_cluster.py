@@ -14,3 +14,8 @@ class TestState(test_redis.TestState):
 class TestQueue(test_redis.TestQueue):
     def url(self) -> str:
         return redis_cluster_servers().url
+
+
+class TestMalformedMessages(test_redis.TestMalformedMessages):
+    def url(self) -> str:
+        return redis_cluster_servers().url

@@ -88,6 +88,12 @@ class _Hint(msgspec.Struct, frozen=True):
     token: Token | None = None
 
 
+class _NamedExecution(msgspec.Struct, frozen=True):
+    """The field that names the execution, also of a message whose other fields are malformed."""
+
+    execution_id: str
+
+
 class ErrorObject(msgspec.Struct, frozen=True, omit_defaults=True):
     """An error. That of an execution names the node run it comes from."""
 
@@ -163,6 +169,7 @@ _RECORD_ENCODER = msgspec.msgpack.Encoder()
 _RECORD_DECODER = msgspec.msgpack.Decoder(ExecutionRecord)
 _EXECUTION_DECODER = msgspec.json.Decoder(NodeExecutionMessage)
 _HINT_DECODER = msgspec.json.Decoder(_Hint)
+_NAMED_EXECUTION_DECODER = msgspec.json.Decoder(_NamedExecution)
 _STATUS_DECODER = msgspec.json.Decoder(NodeStatusMessage)
 _STATUS_BATCH_DECODER = msgspec.json.Decoder(list[NodeStatusMessage])
 _COMPLETION_DECODER = msgspec.json.Decoder(CompletionMessage)
@@ -277,11 +284,12 @@ def check_hint(execution: str, token: Token | None) -> None:
 
 
 def execution_of(body: bytes) -> str | None:
-    """Return the execution of a message; None if the message cannot be decoded."""
+    """Return the execution that a message names; None if it names none, or the message is no JSON object."""
     try:
-        return decode_hint(body)[0]
-    except InvalidMessageError:
+        named = decode(_NAMED_EXECUTION_DECODER, body).execution_id
+    except MalformedDataError:
         return None
+    return named if ID.fullmatch(named) else None
 
 
 def decode_execution(body: bytes) -> NodeExecutionMessage:

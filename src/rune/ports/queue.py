@@ -125,6 +125,9 @@ class DeadLetterQueue(Protocol):
     async def list(self, limit: int = 100) -> list[QueueDeadLetter]:
         """Return dead letters, oldest first."""
 
+    async def find(self, letter: str) -> QueueDeadLetter | None:
+        """Return a letter with this id, however many there are."""
+
     async def count(self) -> int:
         """Return the number of dead letters."""
 

@@ -152,6 +152,28 @@ class MalformedMessageContract:
             assert (delivery.execution, delivery.token) == ("x", Token(7))
             assert await letters.count() == 0
 
+    def named_body(self) -> bytes:
+        """Return a malformed message that names the execution `x`."""
+        raise NotImplementedError
+
+    @async_test
+    async def test_log_line_and_letter_of_malformed_message_name_its_execution(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async with self.make_stores(tmp_path) as (queue, letters):
+            await self.put(queue, [b"\xff", self.named_body()])
+            waiting = asyncio.create_task(queue.receive())
+
+            async def both() -> bool:
+                return await letters.count() == 2
+
+            await until(both, "both are dead letters")
+            waiting.cancel()
+            logged = [each.getMessage() for each in caplog.records if "is a dead letter" in each.getMessage()]
+            assert sum(" of x on " in each for each in logged) == 1
+            assert sum(" of an unknown execution on " in each for each in logged) == 1
+            assert sorted(each.execution or "" for each in await letters.list()) == ["", "x"]
+
 
 async def _one_letter(letters: DeadLetterQueue) -> bool:
     """Wait for a dead letter; return whether it is the only one and has a reason and a time."""

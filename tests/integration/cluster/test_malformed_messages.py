@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import datetime
 from typing import Any
 
 import aio_pika
 import pytest
 
 from rune.adapters.redis.encoding import KeySpace
+from rune.cli.output import moment
 from rune.client import ApiError, Client
 from rune.server.health import MetricsEndpoint
 from tests.support.backends import redis_command
@@ -77,8 +79,12 @@ def test_malformed_message_ends_no_worker_and_is_a_dead_letter(cluster: Cluster,
     assert rune.json("run", str(path), "--no-worker")["status"] == "completed"
     assert len(cluster.fleet.of("worker")) >= 2, "a worker has ended"
 
-    assert letter["id"] in rune.output("dlq", "list")
-    assert "BAD_MESSAGE" in rune.output("dlq", "show", letter["id"])
+    at = moment(round(datetime.fromisoformat(letter["at"]).timestamp() * 1_000))
+    (row,) = [each for each in rune.output("dlq", "list").splitlines() if letter["id"] in each]
+    assert at in row, "the list shows when it became a dead letter"
+    shown = rune.output("dlq", "show", letter["id"])
+    assert "BAD_MESSAGE" in shown
+    assert f"dead since {at}" in shown
     assert "\ufffd1" in rune.json("dlq", "show", letter["id"])["body"]
 
     assert rune.json("dlq", "requeue", letter["id"])["requeued"] is True

@@ -86,6 +86,15 @@ class DeadLetters:
                 found.append(read_dead_letter(message))
         return found
 
+    async def find(self, letter: str) -> QueueDeadLetter | None:
+        """Return a letter with this id. Reads letters until it is found."""
+        async with self._open() as channel:
+            while (message := await channel.get(self._topology.dead)) is not None:
+                found = read_dead_letter(message)
+                if found.id == letter:
+                    return found
+        return None
+
     async def count(self) -> int:
         """Return the number of dead letters that no consumer holds."""
         async with self._open() as channel:

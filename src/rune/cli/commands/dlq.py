@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -19,6 +20,7 @@ from rune.settings import Settings
 dlq = typer.Typer(name="dlq")
 
 PAGE_SIZE = 1000
+MESSAGE_ID = re.compile(r"m[0-9a-f]{16}")
 MAX_SHOWN_CHARACTERS = 4_000  # of the body of a message
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="Id of a dead letter, or a unique prefix of it.")]
@@ -194,9 +196,12 @@ async def list_messages(settings: Settings, limit: int = PAGE_SIZE) -> list[Dead
 
 
 async def find_message(settings: Settings, given: str) -> DeadMessage | None:
-    """Return the only message whose id starts with `given`; None if there is none."""
+    """Return the only message whose id starts with `given`; None if there is none. A whole id is also found if it is
+    not among the oldest messages, which are listed."""
     if not given.startswith("m"):
         return None
+    if MESSAGE_ID.fullmatch(given):
+        return await call(settings, lambda service: service.dead_messages.find(given))
     found = sorted({each.id for each in await list_messages(settings) if each.id.startswith(given)})
     if len(found) > 1:
         raise UnknownReferenceError(

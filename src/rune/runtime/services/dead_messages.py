@@ -53,7 +53,8 @@ class DeadMessageService:
 
     async def find(self, message: str) -> DeadMessage | None:
         """Return the dead message with this id."""
-        return next((each for each in await self.list() if each.id == message), None)
+        found = None if self._queue is None else await self._queue.find(message)
+        return None if found is None else _identify(found)
 
     @audited("dead_message.requeue", "message")
     async def requeue(self, message: str) -> int:

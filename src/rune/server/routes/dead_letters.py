@@ -155,7 +155,7 @@ def _sees(caller: Principal, message: DeadMessage) -> bool:
 
 
 async def _find_message(server: ServerContext, caller: Principal, id: str) -> DeadMessage:
-    for each in await server.services.dead_messages.list():
-        if each.id == id and _sees(caller, each):
-            return each
-    raise dead_letter_not_found(id)
+    found = await server.services.dead_messages.find(id)
+    if found is None or not _sees(caller, found):
+        raise dead_letter_not_found(id)
+    return found

@@ -7,14 +7,15 @@ stays pending nor stops the entries that were read with it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import msgspec
 
 from rune.adapters.redis.client import Client
-from rune.adapters.redis.encoding import KeySpace, decode_token
+from rune.adapters.redis.encoding import KeySpace
 from rune.codec.decode import MalformedDataError, decode, decode_text
+from rune.codec.messages import ID
 from rune.ports.queue import QueueDeadLetter, letter_id
 
 MAX_LETTERS = 1_000
@@ -49,6 +50,13 @@ class RedisDeadLetters:
         found = [letter for page in pages for _, letter, _ in page]
         return sorted(found, key=lambda each: each.at or 0)[:limit]
 
+    async def find(self, letter: str) -> QueueDeadLetter | None:
+        for part in range(self._keys.partitions):
+            async for _, each, _ in self._rows(part):
+                if each.id == letter:
+                    return each
+        return None
+
     async def count(self) -> int:
         calls = (self._client.call("XLEN", self._keys.dead(part)) for part in range(self._keys.partitions))
         return sum(await asyncio.gather(*calls))
@@ -65,16 +73,21 @@ class RedisDeadLetters:
     async def _each(self, chosen: Callable[[QueueDeadLetter], bool], action: Any) -> int:
         done = 0
         for part in range(self._keys.partitions):
-            start = "-"
-            while page := await self._page(part, start, PAGE_SIZE):
-                for id, letter, fields in page:
-                    start = "(" + id.decode()
-                    if chosen(letter):
-                        if action is not None:
-                            await action(letter.queue, fields)
-                        await self._client.call("XDEL", self._keys.dead(part), id)
-                        done += 1
+            async for id, letter, fields in self._rows(part):
+                if chosen(letter):
+                    if action is not None:
+                        await action(letter.queue, fields)
+                    await self._client.call("XDEL", self._keys.dead(part), id)
+                    done += 1
         return done
+
+    async def _rows(self, part: int) -> AsyncIterator[_Row]:
+        """Yield the letters of a partition, oldest first."""
+        start = "-"
+        while page := await self._page(part, start, PAGE_SIZE):
+            for row in page:
+                yield row
+            start = "(" + page[-1][0].decode()
 
     async def _page(self, part: int, start: str, limit: int) -> Sequence[_Row]:
         rows = await self._client.call("XRANGE", self._keys.dead(part), start, "+", "COUNT", limit)
@@ -96,18 +109,17 @@ def _read(id: bytes, letter: dict[bytes, bytes]) -> tuple[QueueDeadLetter, list[
         code=code or "UNKNOWN",
         reason=reason or "no reason given",
         queue=stream,
-        execution=_execution(fields),
+        execution=execution_of(fields),
         body=body,
         at=int(id.partition(b"-")[0]),
     ), fields
 
 
-def _execution(fields: Sequence[bytes]) -> str | None:
-    """Return the execution of an entry that has one and a token."""
+def execution_of(fields: Sequence[bytes]) -> str | None:
+    """Return the execution that an entry names."""
     values = dict(zip(fields[::2], fields[1::2], strict=False))
     try:
-        execution = decode_text(values[b"x"])
-        decode_token(values[b"t"])
+        named = decode_text(values[b"x"])
     except (KeyError, MalformedDataError):
         return None
-    return execution
+    return named if ID.fullmatch(named) else None

@@ -18,7 +18,7 @@ import msgspec
 
 from rune.adapters.redis.client import Client, RedisError
 from rune.adapters.redis.encoding import CachedExecution, KeySpace, decode_token, encode_token
-from rune.adapters.redis.queue.dead_letters import MAX_LETTERS, letter_fields
+from rune.adapters.redis.queue.dead_letters import MAX_LETTERS, execution_of, letter_fields
 from rune.codec.decode import MalformedDataError, decode_text
 from rune.codec.messages import check_hint, decode_record
 from rune.core.execution.decision import Decision
@@ -237,7 +237,15 @@ class Streams:
         self, stream: str, id: bytes, fields: Sequence[bytes], error: Exception
     ) -> None:
         reason = failure_of(error)[1]
-        log.error("entry %s of %s is a dead letter: %s: %s", id.decode(), stream, BAD_MESSAGE, reason)
+        execution = execution_of(fields) or "an unknown execution"
+        log.error(
+            "entry %s of %s on %s is a dead letter: %s: %s",
+            id.decode(),
+            execution,
+            stream,
+            BAD_MESSAGE,
+            reason,
+        )
         try:
             await self._dead_letter(stream, id, fields, BAD_MESSAGE, reason)
         except (StoreUnavailableError, RedisError) as trouble:
