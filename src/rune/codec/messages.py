@@ -322,6 +322,12 @@ def _check_fields(found: NodeExecutionMessage) -> None:
         raise InvalidMessageError(f"a priority is between 0 and {MAX_PRIORITY}")
     if found.attempt < 1:
         raise InvalidMessageError("attempts are counted from 1")
+    for frame in found.lineage:
+        # A frame of another producer may lack the number of items.
+        if frame.item_index < 0 or frame.total_items < 0 or 0 < frame.total_items <= frame.item_index:
+            raise InvalidMessageError(
+                "a frame of a lineage has an `item_index` from 0, which is less than its `total_items`"
+            )
 
 
 def encode_message(message: NodeStatusMessage | CompletionMessage | NodeExecutionMessage) -> bytes:

@@ -107,3 +107,76 @@ def test_message_for_trigger_or_first_node_starts_whole_workflow(amqp: str, node
         assert {each["priority"] for each in sent} == {9}
 
     with_client(amqp, exchange)
+
+
+def test_messages_after_start_in_the_middle_name_senders_and_arrivals(amqp: str) -> None:
+    async def exchange(client: Client) -> None:
+        execution = new_id()
+        await client.copy_work()
+        given = {**START, "$a": {"n": 1}, "$b": {"n": 2}, "$side": {"n": 0}}
+        await client.publish(message(execution, "c", MIDDLE, given, from_node="b"))
+        done = await client.wait_for_completion(execution)
+        assert done["final_context"]["$c"] == {"n": 3}
+        sent = {each["current_node"]: each for each in client.work_messages(execution) if "token" in each}
+        assert {name: each["from_node"] for name, each in sent.items()} == {
+            "c": "b",
+            "all": "c",
+            "first": "c",
+        }
+        assert sent["all"]["arrived"] == ["c"]
+
+    with_client(amqp, exchange)
+
+
+def test_total_items_of_executions_from_outside_are_counted_not_copied(amqp: str) -> None:
+    async def exchange(client: Client) -> None:
+        execution = new_id()
+        await client.copy_work()
+        await client.publish(message(execution, "each", SPLIT, {"$trigger": {"items": [4, 5, 6]}}))
+        await client.wait_for_completion(execution)
+        # The execution is known, so that a frame with another number changes nothing.
+        claimed = {**FRAME, "total_items": 9}
+        await client.publish(
+            message(execution, "work", SPLIT, ITEMS, lineage_stack=[claimed], from_node="each")
+        )
+        await client.publish(message(last := new_id(), "a", {"nodes": [], "edges": []}, START))
+        await client.take_dead_letter(last)
+        frames = [
+            frame
+            for each in client.work_messages(execution)
+            if "token" in each
+            for frame in each.get("lineage_stack", [])
+        ]
+        assert sorted((frame["item_index"], frame["total_items"]) for frame in frames) == [
+            (0, 3),
+            (1, 3),
+            (2, 3),
+        ]
+
+    with_client(amqp, exchange)
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        ({"from_node": 7}, "BAD_MESSAGE"),
+        ({"from_node": "nobody"}, "UNKNOWN_NODE"),
+        ({"arrived": ["nobody"]}, "UNKNOWN_NODE"),
+        ({"lineage_stack": [{**FRAME, "split_node_id": "nobody"}]}, "UNKNOWN_NODE"),
+        ({"lineage_stack": [{**FRAME, "total_items": "two"}]}, "BAD_MESSAGE"),
+        ({"lineage_stack": [{**FRAME, "total_items": -1}]}, "BAD_MESSAGE"),
+        ({"lineage_stack": [{**FRAME, "item_index": 2}]}, "BAD_MESSAGE"),
+        ({"lineage_stack": [FRAME]}, "UNKNOWN_SCOPE"),
+    ],
+    ids=["number", "sender", "arrival", "split", "text", "negative", "beyond", "unknown"],
+)
+def test_message_with_impossible_sender_or_frame_is_a_dead_letter(
+    amqp: str, more: dict[str, Any], code: str
+) -> None:
+    async def exchange(client: Client) -> None:
+        execution = new_id()
+        await client.publish(message(execution, "work", SPLIT, ITEMS, **more), checked=False)
+        assert (await client.take_dead_letter(execution))[0] == code
+        assert client.steps(execution) == []
+
+    with_client(amqp, exchange)

@@ -78,9 +78,8 @@ class ForeignMessages:
     async def take(self, message: NodeExecutionMessage, body: bytes) -> None:
         """Start the execution of a message; the start is durable when this returns."""
         plan = await self._plan(message)
-        node = plan.index.get(message.current_node)
-        if node is None:
-            raise UnknownNodeError(f"{plan.definition.id} has no node `{message.current_node[:80]}`")
+        _check_nodes(message, plan)
+        node = plan.index[message.current_node]
         outputs = decode(_OUTPUTS, message.context)
         known = await self._journal.accepted(message.execution_id)
         if known is None and isinstance(message.definition_ref, str):
@@ -288,6 +287,15 @@ class ExecutionSeeder:
         """Return whether the first node, and nothing else, is left to run."""
         state, _ = fold(seeded, [ExecutionStarted(at), *facts], at)
         return set(state.scopes[ROOT].live) == {seeded.index[self._plan.ids[self._first]]}
+
+
+def _check_nodes(message: NodeExecutionMessage, plan: Plan) -> None:
+    """Raise UnknownNodeError if a field names a node that the definition does not have."""
+    senders = () if message.from_node is None else (message.from_node,)
+    splits = (each.split_node_id for each in message.lineage)
+    for name in (message.current_node, *senders, *message.arrived, *splits):
+        if name not in plan.index:
+            raise UnknownNodeError(f"{plan.definition.id} has no node `{name[:80]}`")
 
 
 def _placeholder(node: Node) -> Node:
