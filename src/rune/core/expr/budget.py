@@ -274,28 +274,24 @@ class Evaluation:
             self.build(len(value))
         elif kind is list:
             self.build(SLOT_BYTES * len(value))
-            self._meter.charge(len(value) * ELEMENT_NS)
-            for each in value:
+            for each in self.over(value, len(value)):
                 self.weigh(each)
         elif kind is dict:
             self.reserve(len(value))
-            self._meter.charge(len(value) * ELEMENT_NS)
-            for key, each in value.items():
+            for key, each in self.over(value.items(), len(value)):
                 self.build(SLOT_BYTES + len(key))
                 self.weigh(each)
 
     def new_list(self, items: list[Any]) -> list[Any]:
         """Account for the elements of a new list and return it."""
         self.reserve(len(items))
-        self._meter.charge(len(items) * ELEMENT_NS)
-        for each in items:
+        for each in self.over(items, len(items)):
             self.include(each)
         return self.own(items)
 
     def new_object(self, entries: dict[str, Any]) -> dict[str, Any]:
         """Account for the entries of a new object and return it."""
-        self._meter.charge(len(entries) * ELEMENT_NS)
-        for key, each in entries.items():
+        for key, each in self.over(entries.items(), len(entries)):
             self.build(len(key))
             self.include(each)
         return self.own(entries)
@@ -320,8 +316,8 @@ class Evaluation:
             waiting = [result]
             while waiting:
                 value = waiting.pop()
-                self._meter.charge(len(value) * ELEMENT_NS)
-                for each in value if type(value) is list else value.values():
+                members = value if type(value) is list else value.values()
+                for each in self.over(members, len(value)):
                     if type(each) not in (str, list, dict):
                         continue
                     if id(each) in self._built:
