@@ -34,14 +34,15 @@ MAX_MISSED_PROBES = 2
 
 
 class ReadinessProbe:
-    """Reads from the stores periodically, through the reader if there is one. With `beating`, the heartbeat of the
-    engine must be recent too."""
+    """Reads from the stores periodically, through the reader if there is one, and checks that journal and blobs can be
+    written. With `beating`, the heartbeat of the engine must be recent too."""
 
     def __init__(
         self, engine: Engine, reader: ExecutionReader | None = None, *, beating: bool = False
     ) -> None:
         self._state = engine.backend.state
         self._journal = engine.backend.journal
+        self._blob = engine.backend.blob
         self._heartbeat = engine.heartbeat if beating else None
         self._reader = reader
         self._read_at: float | None = None
@@ -58,8 +59,9 @@ class ReadinessProbe:
             async with asyncio.timeout(PROBE_PERIOD_S):
                 await self._state.next_due()
                 await self._read()
-                if isinstance(self._journal, ChecksWrites):
-                    await self._journal.check_writable()
+                for store in (self._journal, self._blob):
+                    if isinstance(store, ChecksWrites):
+                        await store.check_writable()
         except Exception as error:
             # Any exception counts: if the probe died, the last result would remain.
             self.reason = f"a store is unavailable: {str(error) or type(error).__name__}"

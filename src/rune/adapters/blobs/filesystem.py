@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +22,9 @@ from rune.ports.journal import StoreUnavailableError
 T = TypeVar("T")
 TEMPORARY_PREFIX = "."
 """Prefix of temporary files. No blob has a name that starts with it."""
+
+PROBE_BYTES = 64 * 1024
+"""How much `check_writable` writes."""
 
 MAX_WRITE_TRIES = 5
 """How often a write or a removal is tried while another process removes or fills the same folder."""
@@ -47,6 +51,15 @@ class FilesystemBlobs:
     async def delete(self, execution: str) -> int:
         name = execution_folder(execution)
         return await self._in_thread(lambda: self._remove(name))
+
+    async def check_writable(self) -> None:
+        """Raise StoreUnavailableError if the folder cannot be written, such as on a full disk."""
+        await self._in_thread(self._write_probe)
+
+    def _write_probe(self) -> None:
+        # Without a name where the file system supports that, so that a killed process leaves nothing.
+        with tempfile.TemporaryFile(dir=self.folder, prefix=TEMPORARY_PREFIX, buffering=0) as file:
+            file.write(bytes(PROBE_BYTES))
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         try:
