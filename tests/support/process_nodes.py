@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from typing import Any, NamedTuple
@@ -24,6 +25,14 @@ def recorded_effects(ledger: str) -> list[Effect]:
     """Return all effects, oldest first."""
     with open(_file(ledger)) as lines:
         return [Effect(key, int(process)) for key, process in map(str.split, lines)]
+
+
+@node("place.warnings")
+def warn(text: str, times: int) -> int:
+    """Log the same warning many times."""
+    for _ in range(times):
+        logging.getLogger("acme").warning("%s", text)
+    return times
 
 
 @node("place.process")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import pathlib
 from typing import Any
@@ -183,3 +184,25 @@ def test_returned_token_stays_in_its_queue(workerless_cluster: Cluster) -> None:
             assert {await _output(run) for run in runs} == {new.process.pid}
 
     asyncio.run(go())
+
+
+def test_worker_writes_a_warning_that_repeats_once_with_its_number(
+    workerless_cluster: Cluster, tmp_path: pathlib.Path
+) -> None:
+    rune = command_line(workerless_cluster.fleet)
+    worker = workerless_cluster.start_worker()
+    text = "the same warning again"
+    raw = document(
+        [node("start", "input"), node("warn", "place.warnings", {"text": text, "times": 5_000})],
+        "start>warn",
+        id="warnings",
+    )
+    path = tmp_path / "warnings.json"
+    path.write_text(json.dumps(raw))
+    assert rune.json("run", str(path), "--no-worker")["status"] == "completed"
+    worker.stop()
+    lines = [each for each in worker.output().splitlines() if text in each]
+    written = sum(1 if "(repeated " not in each else 0 for each in lines)
+    repeated = sum(int(each.rpartition("(repeated ")[2].split()[0]) for each in lines if "(repeated " in each)
+    assert written + repeated == 5_000
+    assert len(lines) < 50, "identical lines are summarized"
