@@ -22,6 +22,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
+from rune.codec.decode import decode
 from rune.core.definition.strict_json import decode_json
 from rune.core.limits import LIMITS
 from rune.core.permissions import RIGHTS, ROLES, Principal, Right
@@ -179,7 +180,7 @@ def decode_body(data: bytes, model: type[JsonBody]) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ApiError("body: must be an object", code="BAD_BODY")
     if model.raw_fields:
-        for name, text in _SPLIT.decode(data.removeprefix(_BOM)).items():
+        for name, text in decode(_SPLIT, data.removeprefix(_BOM)).items():
             if name in model.raw_fields:
                 found[name] = bytes(text)
     return found
