@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -90,3 +92,40 @@ def test_make_run_installs_runtime_lock_only() -> None:
 def test_compiled_packages_have_wheels_for_several_platforms() -> None:
     for compiled in ("msgspec", "google-re2"):
         assert locked(RUNTIME)[compiled].count("--hash=") > 10
+
+
+def recorded_installs(folder: Path, uv: str) -> str:
+    """Run the installation of the runtime lock with an interpreter that records its arguments and a `uv` that also runs
+    the given code; return the arguments of both."""
+    record = folder / "arguments"
+    python = folder / "python3"
+    python.write_text(
+        f"""#!/bin/bash
+echo "python $*" >> {record}
+if [ "$2" = venv ]; then mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; fi
+"""
+    )
+    tool = folder / "bin" / "uv"
+    tool.parent.mkdir()
+    tool.write_text(f'#!/bin/bash\necho "uv $*" >> {record}\n{uv}\n')
+    for each in (python, tool):
+        each.chmod(0o755)
+    command = ["make", "-f", str(ROOT / "Makefile"), f"PYTHON={python}", f"VENV={folder / 'venv'}"]
+    environment = {**os.environ, "PATH": f"{tool.parent}:{os.environ['PATH']}"}
+    subprocess.run([*command, str(folder / "venv" / ".runtime")], cwd=ROOT, env=environment, check=True)
+    return record.read_text(encoding="utf-8")
+
+
+def test_packages_are_installed_by_pip_if_uv_cannot_reach_them(tmp_path: Path) -> None:
+    lines = recorded_installs(tmp_path, "exit 2").splitlines()
+    installs = [each for each in lines if " install " in each]
+
+    assert [each.split()[0] for each in installs] == ["uv", "python", "uv", "python"]
+    assert installs[1].endswith(f"--require-hashes -r {RUNTIME}")
+    assert installs[3].endswith("--editable .")
+
+
+def test_pip_is_not_used_where_uv_works(tmp_path: Path) -> None:
+    lines = recorded_installs(tmp_path, "exit 0").splitlines()
+
+    assert [each.split()[0] for each in lines if " install " in each] == ["uv", "uv"]
