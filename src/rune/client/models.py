@@ -707,7 +707,8 @@ class ImportEntry(Model, frozen=True, kw_only=True):
 
 
 class Imported(Model, frozen=True, kw_only=True):
-    """The workflow made of a document of another tool, and the report. `complete`: everything was carried."""
+    """The workflow made of a document of another tool, and the report. `complete`: everything was carried. `test` is a
+    test for `rune test` whose mocks are the pinned data of the source, without its workflow."""
 
     document: dict[str, Any]
     format: str
@@ -716,6 +717,7 @@ class Imported(Model, frozen=True, kw_only=True):
     entries: list[ImportEntry] = []
     problems: list[Problem] = []
     stubs: str = ""
+    test: dict[str, Any] = {}
 
 
 class Outcome(Model, frozen=True, kw_only=True):

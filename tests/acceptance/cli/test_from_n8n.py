@@ -16,6 +16,7 @@ PAGE = pathlib.Path(__file__).resolve().parents[3] / "docs" / "from-n8n.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 FILES = dict(re.findall(r"```\w+ file=(\S+)\n(.*?)```", TEXT, re.DOTALL))
 COMMANDS = re.findall(r"^\$ (rune .+)$", TEXT, re.MULTILINE)
+IMPORT = "rune import orders.json -o orders.yaml --report report.json --tests test_orders.yaml"
 INPUT = '{"lines": [{"price": 2, "count": 3}, {"price": 5, "count": 4}]}'
 
 
@@ -28,9 +29,9 @@ def rune(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> InProcessCl
 
 
 def test_tutorial_import_prints_what_the_page_shows(rune: InProcessCli) -> None:
-    result = rune("import", "orders.json", "-o", "orders.yaml", "--report", "report.json")
+    result = rune(*IMPORT.split()[1:])
 
-    shown = TEXT.split("$ rune import orders.json -o orders.yaml --report report.json\n")[1].split("```")[0]
+    shown = TEXT.split(f"$ {IMPORT}\n")[1].split("```")[0]
     assert result.exit_code == 1
     assert result.stderr == shown
 
@@ -55,7 +56,8 @@ def test_tutorial_run_ends_at_the_gap(rune: InProcessCli) -> None:
 
 
 def test_tutorial_run_with_the_gap_filled_gives_the_output_of_the_page(rune: InProcessCli) -> None:
-    rune("import", "orders.json", "-o", "orders.yaml")
+    rune(*IMPORT.split()[1:])
+    unfilled = rune("test", "test_orders.yaml")
     document = load("orders.yaml")
     places = {each["id"]: at for at, each in enumerate(document["nodes"])}
     document["nodes"][places["Total"]] = load("total.yaml")
@@ -64,15 +66,18 @@ def test_tutorial_run_with_the_gap_filled_gives_the_output_of_the_page(rune: InP
     assert rune("check", "orders.yaml").exit_code == 0
     assert rune.json("run", "orders.yaml", "--input", INPUT)["output"] == {"Total": {"total": 26}}
     assert '`{"Total": {"total": 26}}`' in TEXT
+    assert (unfilled.exit_code, "NOT_IMPORTED" in unfilled.output) == (1, True)
+    assert rune("test", "test_orders.yaml").exit_code == 0
 
 
 def test_tutorial_commands_are_those_of_this_test() -> None:
     assert [
-        "rune import orders.json -o orders.yaml --report report.json",
+        IMPORT,
         "rune graph orders.yaml",
         f"rune run orders.yaml --input '{INPUT}'",
         "rune check orders.yaml",
         f"rune run orders.yaml --input '{INPUT}'",
+        "rune test test_orders.yaml",
     ] == COMMANDS
 
 

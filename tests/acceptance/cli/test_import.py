@@ -10,7 +10,7 @@ import pytest
 from rune.documents.loader import load_document
 from tests.support.in_process_cli import InProcessCli
 
-CASES = pathlib.Path(__file__).resolve().parents[2] / "unit" / "importing" / "cases" / "canvas"
+CASES = pathlib.Path(__file__).resolve().parents[2] / "unit" / "importers" / "cases" / "canvas"
 
 
 @pytest.fixture
@@ -104,3 +104,43 @@ def test_missing_file_exits_2(rune: InProcessCli) -> None:
 
     assert result.exit_code == 2
     assert "cannot be read" in result.stderr
+
+
+def test_pinned_data_becomes_a_test_that_passes(rune: InProcessCli, tmp_path: pathlib.Path) -> None:
+    source, out, tests = (
+        tmp_path / each for each in ("export.json", "flows/orders.yaml", "tests/orders.yaml")
+    )
+    for each in (out, tests):
+        each.parent.mkdir()
+    nodes = [
+        {"name": "Start", "type": "n8n-nodes-base.manualTrigger", "parameters": {}},
+        {
+            "name": "Fetch",
+            "type": "n8n-nodes-base.httpRequest",
+            "typeVersion": 4.2,
+            "parameters": {"url": "=https://shop.example/{{ $json.sku }}", "options": {}},
+        },
+    ]
+    links = {"Start": {"main": [[{"node": "Fetch", "type": "main", "index": 0}]]}}
+    pins = {"Start": [{"json": {"sku": "a-7"}}], "Fetch": [{"json": {"price": 7}}]}
+    export = {"name": "Orders", "nodes": nodes, "connections": links, "pinData": pins}
+    source.write_text(json.dumps(export), encoding="utf-8")
+
+    imported = rune("import", str(source), "-o", str(out), "--tests", str(tests))
+
+    assert "by hand" not in imported.stderr
+    assert tests.read_text(encoding="utf-8").startswith(
+        "case: pinned data of Orders\nworkflow: ../flows/orders.yaml\n"
+    )
+    assert rune("test", str(tests)).exit_code == 0
+    tests.write_text(tests.read_text(encoding="utf-8").replace("completed", "failed"), encoding="utf-8")
+    assert rune("test", str(tests)).exit_code == 1
+
+
+def test_tests_without_pinned_data_are_not_written(rune: InProcessCli, tmp_path: pathlib.Path) -> None:
+    tests = tmp_path / "tests.yaml"
+
+    result = rune("import", str(CASES / "price-check.json"), "--tests", str(tests))
+
+    assert (result.exit_code, tests.exists()) == (0, False)
+    assert f"{tests} was not written: the document has no pinned data" in result.stderr

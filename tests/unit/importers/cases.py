@@ -48,7 +48,8 @@ def described(found: Import) -> dict[str, Any]:
         for each in found.report.entries
     ]
     problems = [msgspec.to_builtins(each) for each in found.report.problems]
-    return {"document": found.document, "report": entries, "problems": problems}
+    pinned = {"test": found.test} if found.test else {}
+    return {"document": found.document, "report": entries, "problems": problems, **pinned}
 
 
 def snapshot(path: pathlib.Path) -> pathlib.Path:

@@ -58,11 +58,13 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class Import(msgspec.Struct, frozen=True):
-    """A new document, the report, and Python source of custom nodes to implement (empty if there are none)."""
+    """A new document, the report, Python source of custom nodes to implement (empty if there are none), and a test for
+    `rune test` without its workflow (empty if the source has no pinned data)."""
 
     document: dict[str, Any]
     report: Report
     stubs: str = ""
+    test: dict[str, Any] = {}
 
 
 class Recorder:
@@ -115,23 +117,22 @@ def uncovered(source: Any, covered: set[str], order: dict[str, int] | None = Non
     `order` receives the position of every visited path.
     """
     found: list[str] = []
-    stack: list[tuple[str, Any]] = [("", source)]
+    stack: list[tuple[str, Any, bool]] = [("", source, False)]
     holds_covered = _ancestors(covered)
     while stack:
-        path, part = stack.pop()
+        path, part, inside = stack.pop()
         if order is not None:
             order[path] = len(order)
-        is_covered = path in covered and path != ""
+        is_covered = inside or (path in covered and path != "")
         children = _children(path, part)
         if is_covered or (path and not is_empty(part) and (path not in holds_covered or not children)):
             if not is_covered:
                 found.append(path)
             if order is not None:
-                stack.extend(
-                    reversed([each for each in children if each[0] in covered or each[0] in holds_covered])
-                )
+                kept = [each for each in children if each[0] in covered or each[0] in holds_covered]
+                stack.extend((*each, is_covered) for each in reversed(kept))
             continue
-        stack.extend(reversed(children))
+        stack.extend((*each, False) for each in reversed(children))
     return found
 
 

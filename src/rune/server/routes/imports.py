@@ -74,7 +74,8 @@ class ImportEntry(View, frozen=True, kw_only=True):
 
 class Imported(View, frozen=True, kw_only=True):
     """The new document and the report. `complete`: everything was carried and the document is valid. `stubs` is the
-    Python source of custom nodes to complete."""
+    Python source of custom nodes to complete, `test` a test for `rune test` whose mocks are the pinned data of the
+    source, without its workflow."""
 
     document: dict[str, Any]
     format: Literal["canvas", "n8n", "asl"]
@@ -83,6 +84,7 @@ class Imported(View, frozen=True, kw_only=True):
     entries: list[ImportEntry]
     problems: list[Problem]
     stubs: str
+    test: dict[str, Any]
 
 
 @imports.post(
@@ -125,5 +127,6 @@ async def import_workflow(
             ],
             problems=list(report.problems),
             stubs=found.stubs,
+            test=found.test,
         )
     )

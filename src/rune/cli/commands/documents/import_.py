@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -57,6 +58,14 @@ def import_workflow(
             help="Import tasks of a state machine as custom nodes and write a Python module with them.",
         ),
     ] = None,
+    tests: Annotated[
+        str | None,
+        typer.Option(
+            "--tests",
+            metavar="OUT",
+            help="File for a test whose mocks are the pinned data of an n8n export, for `rune test`.",
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the workflow and the report as one JSON document.")
     ] = False,
@@ -77,6 +86,7 @@ def import_workflow(
         _write(output, text) if output else None
         _write(report, _encode(_described(found))) if report else None
         _write(stubs, found.stubs) if stubs else None
+        _write(tests, _text(_test(found, output, tests), tests)) if tests and found.test else None
     except RuneError as error:
         raise typer.Exit(_refuse(error, as_json)) from None
     if as_json:
@@ -86,6 +96,8 @@ def import_workflow(
             sys.stdout.write(text)
             sys.stdout.flush()
         _print(file, found)
+        if tests and not found.test:
+            typer.echo(f"{tests} was not written: the document has no pinned data", err=True)
     if not found.report.complete:
         raise typer.Exit(1)
 
@@ -117,6 +129,15 @@ def _write(target: str, text: str) -> None:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise RuneError(f"cannot write {target}: {reason}", code="UNWRITABLE") from None
+
+
+def _test(found: Import, output: str | None, tests: str) -> dict[str, Any]:
+    """Return the test of an import, which names the file of its workflow or has the document itself."""
+    case, *rest = found.test.items()
+    if output is None:
+        return dict([case, ("document", found.document), *rest])
+    workflow = os.path.relpath(output, Path(tests).parent)
+    return dict([case, ("workflow", Path(workflow).as_posix()), *rest])
 
 
 def _described(found: Import) -> dict[str, Any]:

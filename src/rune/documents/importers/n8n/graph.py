@@ -17,6 +17,7 @@ from rune.documents.importers.draft import Draft, slug
 from rune.documents.importers.javascript import UntranslatableError
 from rune.documents.importers.n8n.links import Link, Links
 from rune.documents.importers.n8n.nodes import read_step
+from rune.documents.importers.n8n.pins import read_pins
 from rune.documents.importers.n8n.reader import LIST_TYPES, TRIGGER_TYPES, Output, StepReader
 from rune.documents.importers.n8n.scope import Flow
 from rune.documents.importers.report import Import, Recorder, Report, is_empty
@@ -114,8 +115,8 @@ class N8nImporter:
         for link, gap in self._gaps:
             out = self.outputs[link.src][min(link.output, len(self.outputs[link.src]) - 1)]
             self.draft.add_edge(out.node, gap, out.label)
-        self._read_pins()
-        return Import(self.draft.document(), Report("n8n", self.record.finish()))
+        test = read_pins(self)
+        return Import(self.draft.document(), Report("n8n", self.record.finish()), test=test)
 
     # The document
 
@@ -559,21 +560,6 @@ class N8nImporter:
             self.record.approximated(link.path, place, _PARALLEL)
         else:
             self.record.carried(link.path, place)
-
-    def _read_pins(self) -> None:
-        pins = self.source.get("pinData")
-        for name, items in (pins if isinstance(pins, dict) else {}).items():
-            path = join("pinData", name)
-            if name not in self.ids or is_empty(items):
-                continue
-            mocks = self.draft.metadata.setdefault("mocks", {})
-            mocks[self.ids[name]] = items
-            self.record.by_hand(
-                path,
-                "pinned data is kept in the metadata, which neither executions nor tests read",
-                "give it to a test as a mock of the node, in the form of its output, or to a run with `--pin`",
-                f"metadata.mocks.{self.ids[name]}",
-            )
 
 
 def kind_of(node: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from rune.core.definition.strict_json import join
 from rune.documents.importers.draft import slug
 from rune.documents.importers.javascript import UntranslatableError
+from rune.documents.importers.n8n.pins import pinned_items
 from rune.documents.importers.n8n.reader import LIST_TYPES, Output, StepReader, error_output, parsed_json
 from rune.documents.importers.n8n.scope import Flow
 
@@ -51,9 +52,9 @@ def _http_list(step: StepReader) -> list[Output]:
     importer = step.importer
     followers = [link.dst for link in importer.links.out(step.name) if link.output == 0]
     kinds = {str(importer.nodes[each].get("type")).rpartition(".")[2] for each in followers}
-    pinned = importer.source.get("pinData")
-    pins = pinned.get(step.name) if isinstance(pinned, dict) else None
-    if (kinds and kinds <= LIST_TYPES | {"filter"} - {"merge"}) or (isinstance(pins, list) and len(pins) > 1):
+    # Pins of a node that runs per item are one for each item, and tell nothing of one response.
+    listed = step.region is None and len(pinned_items(importer.source, step.name)) > 1
+    if (kinds and kinds <= LIST_TYPES | {"filter"} - {"merge"}) or listed:
         return step.out(f'({body} if type({body}) == "array" else [{body}])', many=True)
     return step.out(body)
 
