@@ -2,9 +2,14 @@
 
 A fence `yaml file=NAME` (of any language) is a file. The lines of a `console` fence that begin with `$ ` are commands,
 those below are their output, in which `…` stands for any text, and alone on a line for any lines. A command that must
-fail ends with `# exits N`. A `sh` fence is run as it is. `<!-- needs: up -->` starts `rune up` in the same folder; a
-page that mentions `RUNE_URL` gets its URL. `<!-- needs: stores -->` gives the settings of new stores of a cluster. What
-the commands leave running in the background is killed.
+fail ends with `# exits N`. A `sh` fence is run as it is. A comment `<!-- needs: A, B -->` names what the page needs:
+
+- `up`: `rune up` runs in the same folder; a page that mentions `RUNE_URL` gets its URL
+- `stores`: the settings of new stores of a cluster
+- `administrator`: servers without users of Rune, and a password for each role
+- `clone`: the folders `deploy` and `examples`
+
+What the commands leave running in the background is killed.
 """
 
 from __future__ import annotations
@@ -23,10 +28,13 @@ from tests.lint.tree import ROOT
 from tests.support.backends import stores
 from tests.support.cli_process import TIMEOUT_S
 from tests.support.paths import SOURCE, python_path
+from tests.support.services.postgres import USER, free_port, server
+from tests.support.services.redis_server import RedisServer
 from tests.support.up_process import UpProcess
 
 FENCE = re.compile(r"^```(\w+)(?: file=(\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MARK = "<<<end of command>>>"
+NEEDS = re.compile(r"<!-- needs: (.+?) -->")
 EXITS = re.compile(r"  # exits (\d+)$")
 
 
@@ -59,12 +67,19 @@ def follow(page: str, folder: Path, inspect: Callable[[str, str], None] | None =
             commands += _commands(body)
         elif language == "sh":
             commands.append(Command(body))
-    up = UpProcess(folder / ".rune") if "<!-- needs: up -->" in text else None
+    needs = {each for found in NEEDS.findall(text) for each in found.split(", ")}
+    up = UpProcess(folder / ".rune") if "up" in needs else None
+    administered = _Administered(folder) if "administrator" in needs else None
     try:
         url = up.start("--no-examples") if up is not None else ""
         given = {"RUNE_URL": url} if url and "RUNE_URL" in text else {}
-        if "<!-- needs: stores -->" in text:
+        if "stores" in needs:
             given = {name: value for name, value in _stores(folder).items() if value}
+        if administered is not None:
+            given = administered.environment
+        if "clone" in needs:
+            for name in ("deploy", "examples"):
+                (folder / name).symlink_to(ROOT / name)
         seen = _run(commands, folder, given)
         _compare(page, seen)
         if inspect is not None:
@@ -73,6 +88,27 @@ def follow(page: str, folder: Path, inspect: Callable[[str, str], None] | None =
     finally:
         if up is not None:
             up.stop(signal.SIGKILL)
+        if administered is not None:
+            administered.redis.stop()
+
+
+class _Administered:
+    """Servers as their administrator finds them: PostgreSQL, and a Redis that reads its users from `users.acl`."""
+
+    def __init__(self, folder: Path) -> None:
+        users = folder / "users.acl"
+        users.touch()
+        port = free_port()
+        self.redis = RedisServer("--port", str(port), "--aclfile", str(users))
+        self.environment = {
+            "PGHOST": "127.0.0.1",
+            "PGPORT": str(server().port),
+            "PGUSER": USER,
+            "PGDATABASE": "postgres",
+            "REDIS": f"127.0.0.1:{port}",
+        }
+        roles = ("OWNER", "WORKER", "SCHEDULER", "API", "WATCHER")
+        self.environment |= {f"RUNE_PASSWORD_{role}": f"password{role.title()}" for role in roles}
 
 
 def _compare(page: str, seen: list[Seen]) -> None:

@@ -22,8 +22,12 @@ PLACES = (
     "docs/start/*.md",
     "docs/guides/*/*.md",
     "docs/backup.md",
+    "docs/cluster.md",
     "docs/credentials.md",
     "docs/custom-nodes.md",
+    "docs/deploy.md",
+    "docs/import.md",
+    "docs/retention.md",
     "docs/workflows.md",
 )
 PAGES = sorted({name(path) for place in PLACES for path in ROOT.glob(place)} - HTTP)
