@@ -210,6 +210,15 @@ def test_page_with_figures_states_when_and_how_they_were_measured(name: str) -> 
     assert without_command == []
 
 
+def test_comparison_of_interfaces_cites_a_page_for_each_tool() -> None:
+    text = (DOCS / "about" / "compared.md").read_text(encoding="utf-8")
+    section = text.split("## Their web interfaces\n")[1].split("\n## ")[0]
+    points = [each for each in re.split(r"^- ", section, flags=re.MULTILINE) if each.startswith("**")]
+
+    assert len(points) == 4
+    assert [each.split("**")[1] for each in points if "](https://" not in each] == []
+
+
 def test_page_of_a_file_ends_with_the_day_of_its_last_change() -> None:
     texts = {"index.md": "# Rune\n", "reference/settings.md": "# Settings\n", "site.css": "a {}\n"}
     report = "Not what you needed? [Report it](https://example.org/new)."
