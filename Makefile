@@ -24,6 +24,8 @@ SOURCE ?=
 STORE  ?=
 SITE   ?=
 ISSUES ?=
+FOLDER ?=
+NEWEST ?=
 
 # The tests start hundreds of processes; without stored bytecode each would compile every module again.
 export PYTHONDONTWRITEBYTECODE :=
@@ -154,9 +156,10 @@ test-long: test ## All gates, then full matrices, 100,000 seeds, 1,000 kills and
 
 check: setup lint type contracts ## Static gates only
 
-lint: setup ## ruff: rules and format
+lint: setup ## ruff: rules and format; codespell: the spelling of pages and sources
 	@$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md docs examples src tools ui/src
 
 format: setup ## Fix and format with ruff
 	@$(BIN)/ruff check --fix .
@@ -212,8 +215,8 @@ $(DOCS)/.ready: docs/requirements.lock | $(RUNTIME)
 	  $(DOCS)/bin/python -m pip install -qq --disable-pip-version-check --require-hashes -r docs/requirements.lock
 	touch $(DOCS)/.ready
 
-docs: $(RUNTIME) $(DOCS)/.ready ## Build the documentation as a site in build/site (SOURCE, SITE, ISSUES: URLs of a release)
-	@$(BIN)/python -m tools.docs --zensical $(DOCS)/bin/zensical --source-url "$(SOURCE)" --site-url "$(SITE)" --issues-url "$(ISSUES)"
+docs: $(RUNTIME) $(DOCS)/.ready ## Build the site in build/site (SOURCE, SITE, ISSUES: URLs; FOLDER, NEWEST: versions such as 0.1)
+	@$(BIN)/python -m tools.docs --zensical $(DOCS)/bin/zensical --source-url "$(SOURCE)" --site-url "$(SITE)" --issues-url "$(ISSUES)" --folder "$(FOLDER)" --newest "$(NEWEST)"
 
 docs-check: setup stores docs ## Check the site in Chromium: accessibility in both themes, no requests to other hosts
 	@$(BIN)/python tools/check_site.py

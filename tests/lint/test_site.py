@@ -26,6 +26,7 @@ from tools.docs.footers import last_changes, with_footers
 from tools.docs.markdown import anchors, front_matter, slug
 from tools.docs.navigation import NAVIGATION, expand, paths
 from tools.docs.staging import DOCS, broken_links, sources, staged
+from tools.docs.versions import check_folder, with_notices
 
 WRITTEN = sorted(
     path for path in DOCS.rglob("*.md") if path.relative_to(DOCS).parts[0] not in {"adr", "README.md"}
@@ -208,6 +209,46 @@ def test_page_with_figures_states_when_and_how_they_were_measured(name: str) -> 
 
     assert re.search(r"\b[A-Z][a-z]+ 20\d\d\b", introduction)
     assert without_command == []
+
+
+def test_each_stored_example_opens_in_the_server_of_make_run(texts: dict[str, str]) -> None:
+    pages = {place: text for place, text in texts.items() if place.startswith("examples/")}
+    links = {
+        place: re.findall(
+            r"^\[Open `.+` in Rune\]\(http://127\.0\.0\.1:8080/workflows/(.+?)\)", text, re.MULTILINE
+        )
+        for place, text in pages.items()
+    }
+
+    assert links["examples/fan-out.md"] == ["fan-out"]
+    assert links["examples/parent-and-children.md"] == ["order", "price-line"]
+    assert links["examples/custom-nodes.md"] == [], "its node types are not installed"
+    assert len([place for place, found in links.items() if found]) >= 9
+
+
+def test_page_of_an_old_version_links_to_the_same_page_of_the_newest() -> None:
+    texts = {
+        "index.md": "---\nkind: guide\n---\n\n# Rune\n\nText\n",
+        "guides/a/b.md": "# B\n",
+        "site.css": "a {}\n",
+    }
+
+    old = with_notices(texts, "0.9", "0.10")
+
+    assert old["index.md"] == (
+        "---\nkind: guide\n---\n\n# Rune\n\n!!! warning\n\n    This page describes version 0.9. The newest version is"
+        ' <a href="../0.10/index.html">0.10</a>.\n\n\nText\n'
+    )
+    assert 'href="../../../0.10/guides/a/b.html"' in old["guides/a/b.md"]
+    assert old["site.css"] == texts["site.css"]
+    for folder, newest in (("0.10", "0.10"), ("latest", "0.10"), ("", ""), ("0.9", "")):
+        assert with_notices(texts, folder, newest) == texts
+
+
+@pytest.mark.parametrize("name", ["../0.1", "0.1.2", "v0.1", "0.1/x", "Latest"])
+def test_folder_of_a_version_has_a_plain_name(name: str) -> None:
+    with pytest.raises(ValueError, match="neither"):
+        check_folder(name)
 
 
 def test_comparison_of_interfaces_cites_a_page_for_each_tool() -> None:

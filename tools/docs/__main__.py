@@ -1,6 +1,7 @@
 """Builds the site of the documentation: `make docs`.
 
     python -m tools.docs [--zensical PROGRAM] [--source-url URL] [--site-url URL] [--issues-url URL]
+                         [--folder VERSION] [--newest VERSION]
 
 Collects the pages in `build/docs`, checks their links and their places in the navigation, and lets the site generator
 write `build/site`. Without `--zensical` it stops after the checks.
@@ -21,6 +22,7 @@ from tools.docs import llms
 from tools.docs.footers import last_changes, with_footers
 from tools.docs.navigation import NAVIGATION, Entry, expand, paths
 from tools.docs.staging import DOCS, ROOT, broken_links, sources, staged
+from tools.docs.versions import check_folder, with_notices
 
 STAGE = ROOT / "build" / "docs"
 SITE = ROOT / "build" / "site"
@@ -45,6 +47,18 @@ def main() -> int:
         help="URL of the newest release of the site, to which pages refer as canonical",
     )
     parser.add_argument("--issues-url", default="", help="URL of a form for reports, linked from every page")
+    parser.add_argument(
+        "--folder",
+        default="",
+        type=lambda name: name and check_folder(name),
+        help="`latest` or a minor release: the folder of build/site that is written",
+    )
+    parser.add_argument(
+        "--newest",
+        default="",
+        type=lambda name: name and check_folder(name),
+        help="the newest minor release; pages of older ones begin with a notice",
+    )
     given = parser.parse_args()
     texts, others = staged(given.source_url)
     navigation = expand(NAVIGATION, texts)
@@ -52,9 +66,10 @@ def main() -> int:
     if found:
         print("\n".join(found), file=sys.stderr)
         return 1
-    write(with_footers(texts, last_changes(sources()), given.issues_url), others, navigation, given.site_url)
+    shown = with_notices(texts, given.folder, given.newest)
+    write(with_footers(shown, last_changes(sources()), given.issues_url), others, navigation, given.site_url)
     print(f"{sum(place.endswith('.md') for place in texts)} pages in {STAGE.relative_to(ROOT)}")
-    return build(given.zensical, texts, navigation) if given.zensical else 0
+    return build(given.zensical, texts, navigation, SITE / given.folder) if given.zensical else 0
 
 
 def misplaced(navigation: list[Entry], texts: Mapping[str, str]) -> Iterator[str]:
@@ -98,7 +113,7 @@ def _toml(entries: list[Entry] | tuple[Entry, ...]) -> str:
     return f"[{', '.join(parts)}]"
 
 
-def build(program: str, texts: Mapping[str, str], navigation: list[Entry]) -> int:
+def build(program: str, texts: Mapping[str, str], navigation: list[Entry], site: Path) -> int:
     """Make the site, add the pages as text, and check that it loads nothing from other hosts."""
     command = [
         str(Path(program).absolute()),
@@ -108,25 +123,26 @@ def build(program: str, texts: Mapping[str, str], navigation: list[Entry]) -> in
         "--config-file",
         str(STAGE / "zensical.toml"),
     ]
-    shutil.rmtree(SITE, ignore_errors=True)
+    shutil.rmtree(site, ignore_errors=True)
     done = subprocess.run(command, cwd=STAGE, check=False)
     if done.returncode:
         return done.returncode
-    shutil.move(STAGE / "site", SITE)
+    site.parent.mkdir(parents=True, exist_ok=True)
+    shutil.move(STAGE / "site", site)
     for place, text in texts.items():
         if place.endswith(".md"):
-            target = SITE / place
+            target = site / place
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")
-    (SITE / "llms.txt").write_text(llms.index(navigation, texts), encoding="utf-8")
-    (SITE / "llms-full.txt").write_text(llms.full(navigation, texts), encoding="utf-8")
+    (site / "llms.txt").write_text(llms.index(navigation, texts), encoding="utf-8")
+    (site / "llms-full.txt").write_text(llms.full(navigation, texts), encoding="utf-8")
     external = sorted(
-        {url for page in SITE.rglob("*.html") for url in EXTERNAL.findall(page.read_text(encoding="utf-8"))}
+        {url for page in site.rglob("*.html") for url in EXTERNAL.findall(page.read_text(encoding="utf-8"))}
     )
     if external:
         print("The site loads from other hosts:", *external, sep="\n", file=sys.stderr)
         return 1
-    print(f"{SITE.relative_to(ROOT)}/index.html")
+    print(f"{site.relative_to(ROOT)}/index.html")
     return 0
 
 

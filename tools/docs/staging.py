@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from rune.documents.loader import check_document, load_document
+from rune.nodes.registry import standard_registry
 from tools.docs import api, cli, declarations, errors, messages, nodes, python
 from tools.docs.markdown import FENCE, LINK, anchors, front_matter, page
 from tools.docs.navigation import place_of
@@ -18,6 +20,9 @@ from tools.docs.navigation import place_of
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 RENAMED = {"docs/README.md": "pages.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
+LOCAL_SERVER = "http://127.0.0.1:8080"
+"""The address of `make run`, without settings."""
+
 BINARY = {".png", ".webm", ".ico"}
 _FILE_FENCE = re.compile(r"^```(\w+) file=(\S+)$", re.MULTILINE)
 _ALERT = re.compile(r"^> \[!(\w+)\]\n((?:^>.*\n?)+)", re.MULTILINE)
@@ -152,7 +157,20 @@ def _files_of(folder: Path) -> str:
         for file in sorted(folder.iterdir(), key=lambda file: file.suffix != ".yaml")
         if file.suffix in kinds
     ]
-    return "\n## Files\n\n" + "\n\n".join(blocks) + "\n"
+    return "\n## Files\n\n" + "\n\n".join([*blocks, *_links_into(folder)]) + "\n"
+
+
+def _links_into(folder: Path) -> Iterator[str]:
+    """Yield links to the workflows of an example in the server of the reader's machine, which stores those whose node
+    types are installed."""
+    catalogue = standard_registry().catalogue
+    for file in sorted(folder.glob("*.yaml")):
+        verdict = check_document(load_document(file), catalogue)
+        if verdict.valid and verdict.definition is not None:
+            id = verdict.definition.id
+            yield (
+                f"[Open `{id}` in Rune]({LOCAL_SERVER}/workflows/{id}): `make run` on this machine has it stored."
+            )
 
 
 def broken_links(texts: Mapping[str, str], others: Mapping[str, object]) -> Iterator[str]:
