@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 
 class ExecutionFailed(RuneError):  # noqa: N818 - named as in httpx: the state, not the mistake
-    """An execution did not complete. `node` and `item` tell where it failed, `code` why."""
+    """An execution did not complete. `node` and `item` tell where it failed, `code` why, and `hint` when nodes of this
+    type fail with the code, or how to see what the execution waits for."""
 
     code = "EXECUTION_FAILED"
 
@@ -22,7 +23,7 @@ class ExecutionFailed(RuneError):  # noqa: N818 - named as in httpx: the state, 
         where = ""
         self.node = error.node_id if error is not None else ""
         self.item = error.item if error is not None else ""
-        self.hint = "result.explain() lists what it waits for" if error is None else ""
+        self.hint = "result.explain() lists what it waits for" if error is None else _hint(result, error)
         if self.node:
             where = f" in `{self.node}`" + (f" of item {self.item}" if self.item else "")
         reason = f": {error.code}: {error.message}" if error is not None else ""
@@ -165,6 +166,15 @@ class Result:
         from rune.build.notebook import picture  # noqa: PLC0415 - only notebooks need it
 
         return picture(self.flow, self) if self.flow is not None else {"text/plain": repr(self)}
+
+
+def _hint(result: Result, error: NodeError) -> str:
+    """Return when nodes of the type that failed fail with this code, as the type describes it; empty if it does not."""
+    flow = result.flow
+    if flow is None or error.node_id not in flow:
+        return ""
+    kind = flow.registry().catalogue.get(flow[error.node_id].type)
+    return "" if kind is None else str(kind.errors.get(error.code, ""))
 
 
 def _node_run(data: dict[str, Any]) -> NodeRun:

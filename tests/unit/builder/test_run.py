@@ -62,6 +62,47 @@ def test_failed_run_raises_with_node_and_code() -> None:
     assert (raised.value.node, raised.value.code) == ("broken", "NO_LUCK")
 
 
+def test_failed_item_raises_with_item_and_the_hint_of_the_node_type() -> None:
+    flow = Workflow("dividing")
+    with flow:
+        start = input("start")
+        numbers = split("numbers", input_array=start.out.numbers)
+        quote = http("quote", url=f"http://169.254.169.254/{flow.item}", error="halt")
+        every = aggregator("every")
+    start >> numbers >> quote >> every
+
+    with pytest.raises(ExecutionFailed, match="in `quote` of item numbers:0: HTTP_BLOCKED") as raised:
+        flow.run({"numbers": [1]}).raise_for_status()
+
+    assert (raised.value.node, raised.value.item, raised.value.code) == ("quote", "numbers:0", "HTTP_BLOCKED")
+    assert raised.value.hint == flow.registry().catalogue["http"].errors["HTTP_BLOCKED"]
+
+
+def test_timeline_has_the_runs_in_the_order_they_began() -> None:
+    result = squares().run({"numbers": [1, 2]})
+
+    began = [each.node_id for each in result.timeline]
+    assert began[:2] == ["start", "numbers"]
+    assert began[-2:] == ["every", "done"]
+    assert sorted(began[2:4]) == ["square", "square"]
+
+
+def test_run_uses_node_types_of_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = tmp_path / "acme_prices.py"
+    module.write_text(
+        'from rune import node\n\n\n@node("acme.double")\ndef double(price: int) -> int:\n    return price * 2\n',
+        encoding="utf-8",
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    flow = Workflow.load(
+        "id: doubling\nnodes:\n  - { id: double, type: acme.double, parameters: { price: $trigger.price } }\n"
+    )
+
+    with pytest.raises(InvalidDocumentError, match=r"acme\.double"):
+        flow.run({"price": 7})
+    assert flow.run({"price": 7}, nodes=["acme_prices"])["double"].output == 14
+
+
 def test_mocked_node_is_not_called_and_its_parameters_are_resolved() -> None:
     flow = Workflow("mocked")
     with flow:
