@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from rune.adapters.redis import rebuild
 from rune.adapters.redis.checks import UnsuitableServerError, check
 from rune.adapters.redis.client import Client, RedisError
 from rune.adapters.redis.encoding import KeySpace
@@ -18,7 +19,7 @@ from rune.codec.facts import Inline
 from rune.core.execution.fact import ExecutionEnded
 from rune.core.execution.outcome import FanOut, Suspend
 from rune.core.execution.token import Token
-from rune.ports.journal import ExecutionRecord, StoreUnavailableError
+from rune.ports.journal import ExecutionRecord, StoredFact, StoreUnavailableError
 from rune.runtime.clock import SystemClock
 from tests.contract.suites.state_driver import chain, fan
 from tests.support.async_test import async_test
@@ -256,6 +257,33 @@ class TestProcesses:
             woken = [token for each in await other.due_timers(10) for token in each.emitted]
         assert SystemClock().now() >= due
         assert (woken[0].node, woken[0].resumed) == (a.node, True)
+
+    @async_test
+    async def test_lease_of_long_rebuild_is_renewed(
+        self, tmp_path: Path, server: RedisServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(rebuild, "RENEWAL_S", 0.05)
+        async with redis_cluster(tmp_path, server.url, chain()) as cluster:
+            state, client = cluster.process(), Client(server.url)
+            (a,) = (await state.admit(await cluster.accept(), cluster.plan)).emitted
+            (b,) = (await cluster.complete(state, a)).emitted
+            fields, _, _, _, _, lease, _ = KeySpace(cluster.prefix).of("x")
+            await client.call("DEL", fields)
+            may_read, read = asyncio.Event(), cluster.journal.facts
+
+            async def read_late(execution: str, after: int = 0) -> list[StoredFact]:
+                await may_read.wait()
+                return list(await read(execution, after))
+
+            monkeypatch.setattr(cluster.journal, "facts", read_late)
+            claim = asyncio.create_task(state.claim("x", b, "me", leased=True))
+            renewals, left = 0, 0
+            while renewals < 3:
+                before, left = left, await client.call("PTTL", lease)
+                renewals += left > before > 0
+            may_read.set()
+            assert (await claim).verdict == "run"
+            await client.close()
 
 
 class TestDeliveries:

@@ -38,7 +38,11 @@ from rune.core.execution.transition import start_execution
 from rune.ports.journal import Journal, StoredFact, StoreUnavailableError
 from rune.ports.state import Applied
 
-REBUILD_LEASE_MS = 15_000
+REBUILD_LEASE_MS = 8_000
+"""After this time another process rebuilds the state, if the process that does it died: tokens have to move again
+within 10 s of the death of a worker."""
+
+RENEWAL_S = 2.0
 REBUILD_TIMEOUT_S = 40.0
 POLL_INTERVAL_S = 0.02
 PIECE_SIZE = 500
@@ -147,6 +151,7 @@ class StateRebuilder:
             # The process that rebuilds it reads the journal now, so its state is not behind.
             behind = False
             await asyncio.sleep(POLL_INTERVAL_S)
+        renewal = asyncio.create_task(self._renew(execution, owner))
         try:
             return await self._install(
                 known, owner, int(reply), left_to_sweeper=left_to_sweeper, sender=sender
@@ -155,6 +160,15 @@ class StateRebuilder:
             with contextlib.suppress(StoreUnavailableError):
                 await self._scripts.run("release", execution, owner)
             raise
+        finally:
+            renewal.cancel()
+
+    async def _renew(self, execution: str, owner: str) -> None:
+        """Renew the lease of a rebuild that takes long, by a piece without content."""
+        while True:
+            await asyncio.sleep(RENEWAL_S)
+            with contextlib.suppress(StoreUnavailableError):
+                await self._write(execution, owner, StateSnapshot([], [], [], 0), "NEITHER")
 
     async def admit(self, known: CachedExecution, sender: StreamSender | None = None) -> Applied | None:
         """Install the state of an execution that was just accepted, without reading it back; return None if it exists
