@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from rune.adapters.rabbitmq.dead_letters import MAX_REQUEUES, DeadLetters
 from rune.core.execution.token import Token
 from tests.support.async_test import async_test
@@ -28,6 +30,21 @@ async def test_dead_letters_are_listed_requeued_and_discarded() -> None:
         assert await letters.requeue(found[2].id) == 1
         assert (await queue.receive()).token.node == 2
         assert [each.code for each in await letters.list()] == ["B"]
+
+
+@async_test
+async def test_readers_at_the_same_time_see_all_letters() -> None:
+    async with vhost_queues() as vhost:
+        queue = vhost.queue()
+        await queue.check()
+        for number in range(120):
+            await vhost.put("workflow.execution.dead", f"letter {number}".encode())
+        letters = DeadLetters(vhost.url, queue.topology)
+        lists = await asyncio.gather(*(letters.list(1_000) for _ in range(5)))
+        assert [len(each) for each in lists] == [120] * 5
+        last = lists[0][-1]
+        found = await asyncio.gather(*(letters.find(last.id) for _ in range(5)))
+        assert found == [last] * 5
 
 
 @async_test

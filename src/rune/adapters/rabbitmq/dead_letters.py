@@ -62,11 +62,22 @@ def _died_at(message: Message, headers: dict[str, Any]) -> int | None:
 
 
 class DeadLetters:
-    """The dead letter queue. Requires the rights of the role `master`."""
+    """The dead letter queue. Requires the rights of the role `master`.
+
+    A reader holds letters until it closes its channel, and another one does not see them meanwhile. The operations of a
+    process therefore follow one another: two requests at once would show different letters.
+    """
 
     def __init__(self, url: str, topology: Topology) -> None:
         self._url = url
         self._topology = topology
+        self._lock = asyncio.Lock()
+
+    @asynccontextmanager
+    async def _read(self) -> AsyncIterator[Channel]:
+        """Open a channel to read letters, after the other operations of this process."""
+        async with self._lock, self._open() as channel:
+            yield channel
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[Channel]:
@@ -82,14 +93,14 @@ class DeadLetters:
     async def list(self, limit: int = 100) -> list[QueueDeadLetter]:
         """Return dead letters, oldest first."""
         found: list[QueueDeadLetter] = []
-        async with self._open() as channel:
+        async with self._read() as channel:
             async for message in self._messages(channel, limit):
                 found.append(read_dead_letter(message))
         return found
 
     async def find(self, letter: str) -> QueueDeadLetter | None:
         """Return a letter with this id. Reads letters until it is found."""
-        async with self._open() as channel:
+        async with self._read() as channel:
             async for message in self._messages(channel, await self._length(channel)):
                 found = read_dead_letter(message)
                 if found.id == letter:
@@ -137,7 +148,7 @@ class DeadLetters:
 
     async def _each(self, chosen: Callable[[QueueDeadLetter], bool], action: Any) -> int:
         done = 0
-        async with self._open() as channel:
+        async with self._read() as channel:
             # Bounded by the current number, because a requeued letter may return meanwhile.
             async for message in self._messages(channel, await self._length(channel)):
                 letter = read_dead_letter(message)
