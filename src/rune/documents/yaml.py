@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -58,9 +59,15 @@ class _Level:
 
 
 def decode_yaml(
-    data: bytes | str, *, max_bytes: int, max_depth: int, max_seconds: float | None = None
+    data: bytes | str,
+    *,
+    max_bytes: int,
+    max_depth: int,
+    max_seconds: float | None = None,
+    on_event: Callable[[Event], None] | None = None,
 ) -> Decoded:
-    """Read one YAML document. `max_seconds` limits the CPU time of this thread that it may take."""
+    """Read one YAML document. `max_seconds` limits the CPU time of this thread that it may take; `on_event` is called
+    with each event of the parser that the document may have."""
     size = len(data) if isinstance(data, bytes) else len(data.encode("utf-8", "surrogatepass"))
     if size > max_bytes:
         return Decoded(
@@ -78,6 +85,8 @@ def decode_yaml(
                 message = f"reading it as YAML takes longer than {max_seconds:g} s"
                 return Decoded(None, (_at(event, Problem("", problems.TOO_LARGE, message, "send JSON")),))
             reader.add_event(event)
+            if on_event is not None:
+                on_event(event)
     except _RefusedError as refusal:
         return Decoded(None, (*reader.problems, refusal.problem))
     except (YAMLError, ValueError, RecursionError) as error:

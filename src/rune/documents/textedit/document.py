@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import Any, Literal
 
@@ -11,12 +11,14 @@ import msgspec
 
 from rune.core.definition.strict_json import decode_json
 from rune.core.limits import LIMITS
+from rune.documents.textedit.json_tree import parse_json
 from rune.documents.textedit.tree import Entry, Part
 from rune.documents.textedit.writer import Writer
 from rune.errors import RuneError
 
 Format = Literal["yaml", "json"]
 Path = tuple[str | int, ...]
+OnEvent = Callable[[Any], None]
 
 _FLOW_OBJECT = re.compile(r"\{( ?)[^{}\s]")
 _COMPACT_COLON = re.compile(r'"\s*:\S')
@@ -81,15 +83,16 @@ def guess_format(text: str) -> Format:
     return "json" if text.lstrip("\ufeff \t\r\n").startswith("{") else "yaml"
 
 
-def decode(text: str, format: Format) -> Any:
-    """Return the plain data of a text; raise TextEditError if it has none."""
+def decode(text: str, format: Format, on_event: OnEvent | None = None) -> Any:
+    """Return the plain data of a text; raise TextEditError if it has none. `on_event` is called with the events of the
+    parser of YAML."""
     max_bytes, max_depth = LIMITS.definition_bytes, LIMITS.json_depth
     if format == "json":
         decoded = decode_json(text, max_bytes=max_bytes, max_depth=max_depth)
     else:
         from rune.documents.yaml import decode_yaml  # noqa: PLC0415 - a slow import that JSON does not need
 
-        decoded = decode_yaml(text, max_bytes=max_bytes, max_depth=max_depth)
+        decoded = decode_yaml(text, max_bytes=max_bytes, max_depth=max_depth, on_event=on_event)
     if decoded.problems:
         raise TextEditError(f"the text cannot be edited: {decoded.problems[0].message}")
     return decoded.value
@@ -103,17 +106,19 @@ class SourceText:
         self.format: Format = format or guess_format(text)
         if self.format == "json" and not _is_json(text):
             self.format = "yaml"
-        self.value = decode(text, self.format)
+        if self.format == "json":
+            self.value = decode(text, "json")
+            return
+        from rune.documents.textedit.yaml_tree import TreeBuilder  # noqa: PLC0415 - see `decode`
+
+        # The parser of YAML is slow: the value and the tree come from one pass.
+        tree = TreeBuilder(text)
+        self.value = decode(text, "yaml", tree.add)
+        self.root = tree.root
 
     @cached_property
     def root(self) -> Part:
-        if self.format == "json":
-            from rune.documents.textedit.json_tree import parse_json  # noqa: PLC0415 - see `decode`
-
-            return parse_json(self.text)
-        from rune.documents.textedit.yaml_tree import parse_yaml  # noqa: PLC0415 - see `decode`
-
-        return parse_yaml(self.text)
+        return parse_json(self.text)
 
     @cached_property
     def writer(self) -> Writer:

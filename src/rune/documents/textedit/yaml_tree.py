@@ -1,10 +1,10 @@
-"""Parse YAML into values with their positions. The text is known to be a document without aliases and tags."""
+"""Build values with their positions from the events of the parser of YAML. The text is known to be a document without
+aliases and tags."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ruamel.yaml import YAML
 from ruamel.yaml.events import (
     Event,
     MappingEndEvent,
@@ -27,14 +27,6 @@ _STYLES: dict[str | None, Style] = {
 }
 
 
-def parse_yaml(text: str) -> Part:
-    """Return the root of a YAML document."""
-    builder = _Builder(text)
-    for event in YAML(typ="safe", pure=True).parse(text):
-        builder.add(event)
-    return builder.root
-
-
 class _Open:
     """A list or object whose end has not been read."""
 
@@ -44,7 +36,9 @@ class _Open:
         self.key: ScalarEvent | None = None
 
 
-class _Builder:
+class TreeBuilder:
+    """Builds the tree of a document; `root` is complete after the last event."""
+
     def __init__(self, text: str) -> None:
         self._text = text
         self._open: list[_Open] = []
