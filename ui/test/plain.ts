@@ -177,7 +177,8 @@ export class PlainDocument {
       const isBroken = expressions.some(isUnknown);
       return isBroken ? text.replaceAll(mark, name) : text;
     };
-    const exists = (id: Json | undefined): boolean => this.edges.some((each) => !("id" in each) && `${each.src as string}-${each.dst as string}` === id);
+    const listed = this.nodes.flatMap((each) => (Array.isArray(each.dependencies) ? each.dependencies.map((src) => ({ src, dst: each.id })) : []));
+    const exists = (id: Json | undefined): boolean => [...this.edges, ...listed].some((each) => !("id" in each) && `${each.src as string}-${each.dst as string}` === id);
     for (const node of this.nodes) for (const key of ["parameters", "config"]) if (isObject(node[key])) node[key] = texts(node[key], frozen);
     for (const policy of this.policies()) if (!exists(policy.error_edge)) policy.error_edge = (policy.error_edge as string).replaceAll(mark, name);
   }

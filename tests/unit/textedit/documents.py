@@ -80,12 +80,15 @@ def _decorated(rng: Random, text: str) -> str:
     """Return a YAML text with comments above entries, comments behind keys and blank lines between nodes."""
     made: list[str] = []
     separated = rng.random() < 0.4
+    kept = False
     literal = 0  # the column of a block of text, inside of which nothing is a comment
     for line in text.splitlines():
         indent = len(line) - len(line.lstrip(" "))
         if literal and (indent >= literal or not line.strip()):
             made.append(line)
             continue
+        if literal and kept:
+            made.append("")
         literal = 0
         if line.lstrip(" ").startswith("- "):
             if separated:
@@ -94,8 +97,10 @@ def _decorated(rng: Random, text: str) -> str:
                 made.append(f"{' ' * indent}# about the next entry")
         if line.endswith(("|", "|-")):
             literal = indent + 1
+            kept = line.endswith("|") and rng.random() < 0.3  # the blank line below it belongs to the text
         is_plain = not line.endswith(('"', "'", "|", "|-"))
-        made.append(f"{line}   # a comment" if is_plain and rng.random() < 0.1 else line)
+        mark = "+" if literal and kept else "   # a comment" if is_plain and rng.random() < 0.1 else ""
+        made.append(line + mark)
     if rng.random() < 0.3:
         made.insert(0, "# A document.")
     ending = rng.choice(("\n", "\n", "\n", "\r\n"))

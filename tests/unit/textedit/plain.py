@@ -163,11 +163,9 @@ class PlainDocument:
         return text.replace(mark, self._names[mark]) if is_broken else text
 
     def _frozen_edge(self, id: str, mark: str) -> str:
-        exists = any(
-            "id" not in each and f"{each['src']}-{each['dst']}" == id
-            for each in self._value.get("edges") or []
-        )
-        return id if exists else id.replace(mark, self._names[mark])
+        ids = {f"{each['src']}-{each['dst']}" for each in self._value.get("edges") or [] if "id" not in each}
+        ids |= {f"{src}-{each['id']}" for each in self._nodes for src in each.get("dependencies") or []}
+        return id if id in ids else id.replace(mark, self._names[mark])
 
     def _list(self, name: str) -> list[Any]:
         if not isinstance(self._value.get(name), list):

@@ -238,23 +238,35 @@ export class Editor {
   }
 
   private removeLines(owner: Part, at: number, gone: Set<number>): TextEdit {
-    let [start, end] = this.source.chunk(owner.entries[at] as Entry);
+    let [start] = this.source.chunk(owner.entries[at] as Entry);
+    const end = this.removedEnd(owner, at, gone);
     if (this.keptBefore(at, gone)) {
-      start = this.source.blankBefore(start);
+      const before = owner.entries[at - 1] as Entry;
+      // Blank lines may belong to the block of text above.
+      start = Math.max(this.source.blankBefore(start), this.source.lineEnd(Math.max(before.part.end, before.keyEnd)));
       if (end === this.text.length && !this.text.endsWith("\n")) start -= this.source.writer.manner.newline.length;
-    } else end = Math.min(this.source.blankAfter(end), this.source.chunk(owner.entries[at + 1] as Entry)[0]);
+    }
     if (at > 0 && gone.has(at - 1)) start = Math.max(start, this.removedEnd(owner, at - 1, gone));
     return { start, end, text: "" };
   }
 
-  /** Where the removal of an earlier entry ends, so that two removals do not overlap. */
+  /** Where the removal of an entry ends; the removal of the next one begins there. */
   private removedEnd(owner: Part, at: number, gone: Set<number>): number {
     const entry = owner.entries[at] as Entry;
-    const following = owner.entries[at + 1] as Entry;
-    if (!this.source.beginsLine(entry.start)) return following.start;
+    const following = owner.entries[at + 1];
+    if (!this.source.beginsLine(entry.start)) return (following as Entry).start;
     const end = this.source.chunk(entry)[1];
-    if (this.keptBefore(at, gone)) return end;
-    return Math.min(this.source.blankAfter(end), this.source.chunk(following)[0]);
+    const kept = range(0, at).filter((each) => !gone.has(each)).at(-1);
+    if (kept === undefined) return Math.min(this.source.blankAfter(end), this.source.chunk(following as Entry)[0]);
+    return this.takesBlankLines(owner.entries[kept] as Entry) ? this.source.blankAfter(end) : end;
+  }
+
+  /** Whether blank lines below an entry are part of its value: it ends with a block of text, `|+` or `>+`. */
+  private takesBlankLines(entry: Entry): boolean {
+    let { part } = entry;
+    while (part.entries.length > 0) part = (part.entries.at(-1) as Entry).part;
+    const [header] = this.text.slice(part.start, this.source.lineEnd(part.start)).split("#");
+    return (part.style === "literal" || part.style === "folded") && (header as string).includes("+");
   }
 
   /** Removes the first entry of an object or list that begins on the line of a dash: the next one moves there. */
@@ -301,7 +313,8 @@ export class Editor {
       return { start: at, end: at, text: chunks.map((each) => `${each}${newline}${separated ? newline : ""}`).join("") };
     }
     const at = this.source.chunk(owner.entries.at(-1) as Entry)[1];
-    return this.insertLines(at, chunks.flatMap((chunk) => (separated ? ["", chunk] : [chunk])));
+    const lines = chunks.flatMap((chunk) => (separated ? ["", chunk] : [chunk]));
+    return this.insertLines(at, separated && this.takesBlankLines(owner.entries.at(-1) as Entry) ? lines.slice(1) : lines);
   }
 
   /** Whether blank lines stand between the entries around an index. */

@@ -280,25 +280,36 @@ class Editor:
         )
 
     def _remove_lines(self, owner: Part, at: int, gone: set[int]) -> TextEdit:
-        start, end = self._source.chunk(owner.entries[at])
+        start, _ = self._source.chunk(owner.entries[at])
+        end = self._removed_end(owner, at, gone)
         if any(earlier not in gone for earlier in range(at)):
-            start = self._source.blank_before(start)
+            before = owner.entries[at - 1]
+            # Blank lines may belong to the block of text above.
+            above = self._source.line_end(max(before.part.end, before.key_end))
+            start = max(self._source.blank_before(start), above)
             if end == len(self._text) and not self._text.endswith("\n"):
                 start -= len(self._writer.newline)
-        else:
-            end = min(self._source.blank_after(end), self._source.chunk(owner.entries[at + 1])[0])
         if at and at - 1 in gone:
             start = max(start, self._removed_end(owner, at - 1, gone))
         return TextEdit(start, end, "")
 
     def _removed_end(self, owner: Part, at: int, gone: set[int]) -> int:
-        """Return where the removal of an earlier entry ends, so that two removals do not overlap."""
+        """Return where the removal of an entry ends; the removal of the next one begins there."""
         if not self._source.begins_line(owner.entries[at].start):
             return owner.entries[at + 1].start
         _, end = self._source.chunk(owner.entries[at])
-        if any(earlier not in gone for earlier in range(at)):
-            return end
-        return min(self._source.blank_after(end), self._source.chunk(owner.entries[at + 1])[0])
+        kept = [earlier for earlier in range(at) if earlier not in gone]
+        if not kept:
+            return min(self._source.blank_after(end), self._source.chunk(owner.entries[at + 1])[0])
+        return self._source.blank_after(end) if self._takes_blank_lines(owner.entries[kept[-1]]) else end
+
+    def _takes_blank_lines(self, entry: Entry) -> bool:
+        """Return whether blank lines below an entry are part of its value, which ends with a block `|+` or `>+`."""
+        part = entry.part
+        while part.entries:
+            part = part.entries[-1].part
+        header = self._text[part.start : self._source.line_end(part.start)].split("#", maxsplit=1)[0]
+        return part.style in {"literal", "folded"} and "+" in header
 
     def _remove_compact(self, owner: Part, at: int, gone: set[int]) -> TextEdit:
         """Remove the first entry of an object or list that begins on the line of a dash: the next one moves there."""
@@ -344,6 +355,8 @@ class Editor:
             )
         at = self._source.chunk(entries[-1])[1]
         lines = [line for chunk in chunks for line in (*([""] if separated else []), chunk)]
+        if separated and self._takes_blank_lines(entries[-1]):
+            del lines[0]
         return self._insert_lines(at, lines)
 
     def _is_separated(self, owner: Part, index: int) -> bool:
