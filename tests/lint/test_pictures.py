@@ -11,6 +11,9 @@ from tools import copy_pictures
 
 PICTURES = ROOT / "docs" / "pictures"
 MAX_BYTES = 8_000_000
+CLIP = PICTURES / "editor.png"
+MAX_CLIP_BYTES = 1_500_000
+MIN_FRAMES = 6
 
 
 def looks() -> dict[str, set[str]]:
@@ -43,6 +46,18 @@ def test_each_picture_is_shown_in_the_documentation() -> None:
 
     names = [path.name for path in PICTURES.glob("*.png") if copy_pictures.look_of(path.stem)]
     assert [name for name in names if f"(pictures/{name})" not in page] == []
+
+
+def test_clip_of_the_editor_is_animated_small_and_shown_on_its_page() -> None:
+    page = (ROOT / "docs" / "editor.md").read_text(encoding="utf-8")
+    data = CLIP.read_bytes()
+    (animation,) = (body for kind, body in copy_pictures.chunks(data) if kind == b"acTL")
+    frames, repetitions = struct.unpack(">II", animation)
+
+    assert frames >= MIN_FRAMES, "run `make clip`"
+    assert repetitions == 0, "it starts again"
+    assert len(data) <= MAX_CLIP_BYTES
+    assert f"(pictures/{CLIP.name})" in page
 
 
 def test_compressed_picture_has_the_same_pixels() -> None:

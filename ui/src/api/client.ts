@@ -21,6 +21,8 @@ export class ApiError extends Error {
 /** Whether a key is needed; the shell shows the login while it is true. */
 class Session {
   needed = false;
+  /** Whether the person has signed out: nothing of theirs is stored from then on. */
+  hasLeft = false;
   private listeners = new Set<() => void>();
 
   subscribe = (listener: () => void): (() => void) => {
@@ -29,6 +31,16 @@ class Session {
   };
 
   read = (): boolean => this.needed;
+
+  leave(): void {
+    this.hasLeft = true;
+    this.set(true);
+  }
+
+  enter(): void {
+    this.hasLeft = false;
+    this.set(false);
+  }
 
   set(needed: boolean): void {
     if (this.needed === needed) return;
@@ -85,12 +97,21 @@ export function newKey(): string {
 
 export async function signIn(key: string): Promise<void> {
   await read(api.POST("/api/v1/session", { headers: { Authorization: `Bearer ${key}` } }));
-  session.set(false);
+  session.enter();
 }
+
+// Stored for a moment, so that other tabs hear of it.
+const SIGNED_OUT = "rune-signed-out";
+
+globalThis.addEventListener?.("storage", (event) => {
+  if ((event as StorageEvent).key === SIGNED_OUT && (event as StorageEvent).newValue) session.leave();
+});
 
 /** Drafts of the editor belong to the person who signs out. */
 function forgetDrafts(): void {
   try {
+    localStorage.setItem(SIGNED_OUT, String(Date.now()));
+    localStorage.removeItem(SIGNED_OUT);
     for (const key of Object.keys(localStorage)) if (key.startsWith("rune-draft:")) localStorage.removeItem(key);
   } catch {
     // Storage is blocked: there are no drafts.
@@ -99,6 +120,6 @@ function forgetDrafts(): void {
 
 export async function signOut(): Promise<void> {
   await read(api.DELETE("/api/v1/session"));
+  session.leave();
   forgetDrafts();
-  session.set(true);
 }

@@ -79,7 +79,7 @@ export class WorkflowDocument {
 
   constructor(
     start: string,
-    readonly base: Base,
+    public base: Base,
     saved?: Saved,
   ) {
     this.history = new History(saved?.text ?? start, saved);
@@ -163,10 +163,12 @@ export class WorkflowDocument {
     this.notify({ edits, from: "text" });
   }
 
-  replace(next: string, label: string): void {
+  /** Replaces the text as one step. `base`: the published text that it is to be compared with from now on. */
+  replace(next: string, label: string, { gesture = null, base = this.base }: { gesture?: string | null; base?: Base } = {}): void {
     const edits = differenceOf(this.text, next);
-    if (edits.length === 0) return;
-    this.history.apply(edits, label);
+    if (edits.length === 0 && base === this.base) return;
+    this.base = base;
+    this.history.apply(edits, label, gesture);
     this.notify({ edits, from: "action" });
   }
 

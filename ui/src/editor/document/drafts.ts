@@ -1,10 +1,14 @@
 /** Drafts in the storage of the browser: the text, the steps of undo, the version that the draft began from, and pins. */
+import { session } from "../../api/client";
 import type { Saved } from "../../text/history";
 import type { Json } from "../../text/tree";
 import type { Base } from "./document";
 
-/** `imported`: the text comes from an import and was not edited yet. */
-export type Draft = { base: Base; saved: Saved; at: number; imported?: true };
+/**
+ * `imported`: the text comes from an import and was not edited yet. `version` is the id of this text among those that the
+ * tabs of the browser have stored, `from` the ids of those that it was made from.
+ */
+export type Draft = { base: Base; saved: Saved; at: number; imported?: true; version?: string; from?: string[] };
 export type StoredPins = { [node: string]: { output: Json; outlet: string | null } };
 
 // The prefix of everything that belongs to the person who edits; signing out removes it.
@@ -14,15 +18,24 @@ const MAX_BYTES = 1_500_000;
 
 export const maxDraftBytes = MAX_BYTES;
 
+function parsed(text: string | null): unknown {
+  try {
+    return JSON.parse(text ?? "null");
+  } catch {
+    return null;
+  }
+}
+
 function stored(key: string): unknown {
   try {
-    return JSON.parse(localStorage.getItem(PREFIX + key) ?? "null");
+    return parsed(localStorage.getItem(PREFIX + key));
   } catch {
     return null;
   }
 }
 
 function store(key: string, value: unknown): boolean {
+  if (session.hasLeft) return false;
   try {
     localStorage.setItem(PREFIX + key, JSON.stringify(value));
     return true;
@@ -39,9 +52,23 @@ function forget(key: string): void {
   }
 }
 
-export function readDraft(id: string): Draft | null {
-  const draft = stored(id) as Draft | null;
+function asDraft(value: unknown): Draft | null {
+  const draft = value as Draft | null;
   return typeof draft?.saved?.text === "string" && typeof draft.base?.text === "string" ? draft : null;
+}
+
+export function readDraft(id: string): Draft | null {
+  return asDraft(stored(id));
+}
+
+/** The draft that another tab has stored, from the new value of an event. */
+export function parseDraft(text: string | null): Draft | null {
+  return asDraft(parsed(text));
+}
+
+/** Whether a key of the storage is that of the draft of a workflow. */
+export function isDraftOf(key: string | null, id: string): boolean {
+  return key === PREFIX + id;
 }
 
 export function writeDraft(id: string, draft: Draft): boolean {

@@ -42,7 +42,7 @@ export function useEditor(id: string | null, document: WorkflowDocument) {
   const [laidOut, setLaidOut] = useState(0);
   const lastPlaces = useRef<Places>(new Map());
   const places = useMemo(() => (lastPlaces.current = placesOf(view, checked, lastPlaces.current)), [view, checked]);
-  const forgetDraft = useKeptDraft(key, document, revision);
+  const forgetDraft = useKeptDraft(key, document);
 
   const readOnly = !right.allowed || document.error !== null;
   const errors = document.error ? 1 : checked.problems.filter((each) => each.problem.severity !== "warning").length;
