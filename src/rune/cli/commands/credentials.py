@@ -11,7 +11,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, Protocol, TypeVar
 
 import msgspec
 import typer
@@ -27,7 +27,6 @@ from rune.cli.backend import (
     with_credentials,
 )
 from rune.cli.output import INTERRUPTED, Cell, moment, print_json, print_table, refuse_error
-from rune.cli.remote import RemoteCredentialService
 from rune.core.definition.strict_json import decode_json
 from rune.core.permissions import DEFAULT_GRANTS
 from rune.errors import RuneError
@@ -40,7 +39,7 @@ from rune.ports.credentials import (
     secret_names,
 )
 from rune.runtime.clock import iso
-from rune.runtime.services.credentials import CredentialService, new_id
+from rune.runtime.services.credentials import new_id
 from rune.settings import Settings, load_settings
 
 MAX_SOURCE_BYTES = 1024 * 1024
@@ -322,17 +321,29 @@ def new_key(
     _exit(work, as_json=as_json)
 
 
+class _CredentialReader(Protocol):
+    """What these commands read, from the service of this process and from that of a server."""
+
+    async def list(self) -> tuple[CredentialSummary, ...]:
+        """Return all credentials without their values."""
+        ...
+
+    async def show(self, reference: str) -> CredentialSummary:
+        """Return one credential without its values."""
+        ...
+
+
 def _read_credentials(
-    settings: Settings, action: Callable[[CredentialService], Awaitable[T]], nothing: T
+    settings: Settings, action: Callable[[_CredentialReader], Awaitable[T]], nothing: T
 ) -> T:
     """Read credentials from the server or the stores."""
     if settings.url:
-        return with_credentials(settings, cast("Callable[[RemoteCredentialService], Awaitable[T]]", action))
+        return with_credentials(settings, action)
     return read_store(settings, bootstrap.open_credentials, action, nothing)
 
 
 def _find(settings: Settings, name: str) -> CredentialSummary:
-    async def found(service: CredentialService) -> CredentialSummary | None:
+    async def found(service: _CredentialReader) -> CredentialSummary | None:
         return await service.show(name)
 
     summary = _read_credentials(settings, found, None)
