@@ -113,6 +113,8 @@ SCHEMAS: dict[type[Model], tuple[str, ...]] = {
     models.TriggerList: ("TriggerList",),
     models.Credential: ("CredentialView",),
     models.CredentialList: ("CredentialList",),
+    models.CredentialUse: ("CredentialUseView",),
+    models.CredentialUses: ("CredentialUseList",),
     models.Granted: ("GrantList",),
     models.Limits: ("LimitsView",),
     models.ApiKey: ("KeyView",),

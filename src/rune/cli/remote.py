@@ -261,9 +261,20 @@ class RemoteExecutionService(_RemoteService):
         return (await self._client.resume(execution)).changed
 
     async def retry(
-        self, execution: str, *, failed_items: bool = False, key: str | None = None
+        self,
+        execution: str,
+        *,
+        failed_items: bool = False,
+        split: str | None = None,
+        item: str | None = None,
+        code: str | None = None,
+        key: str | None = None,
     ) -> ExecutionRecord:
-        return _accepted(await self._client.retry(execution, failed_items=failed_items, key=key))
+        return _accepted(
+            await self._client.retry(
+                execution, failed_items=failed_items, split=split, item=item, code=code, key=key
+            )
+        )
 
     async def rerun(
         self,

@@ -647,9 +647,20 @@ class AsyncClient:
         """Let a bulk job process no further execution."""
         return await self._send(calls.abort_bulk(job))
 
-    async def retry(self, execution: str, *, failed_items: bool = False, key: str | None = None) -> AsyncRun:
-        """Run the failed nodes again in a new execution."""
-        return AsyncRun(self, await self._send(calls.retry(execution, failed_items, key)))
+    async def retry(
+        self,
+        execution: str,
+        *,
+        failed_items: bool = False,
+        split: str | None = None,
+        item: str | None = None,
+        code: str | None = None,
+        key: str | None = None,
+    ) -> AsyncRun:
+        """Run the failed nodes again in a new execution; with `failed_items` only those of failed items, which `split`,
+        `item` and `code` limit to one split, to an item around it and to one error code."""
+        chosen = {"split": split, "item": item, "code": code}
+        return AsyncRun(self, await self._send(calls.retry(execution, failed_items, key, chosen)))
 
     async def rerun(
         self,
@@ -918,6 +929,11 @@ class AsyncClient:
     ) -> models.Credential:
         """Replace values of a credential; fields that are not given keep their values."""
         return await self._send(calls.rotate_credential(name, values, hosts, insecure))
+
+    async def credential_uses(self, name: str) -> list[models.CredentialUse]:
+        """List the nodes that refer to a credential, in the latest versions of workflows and those with an alias."""
+        found = await self._send(calls.credential_uses(name))
+        return found.uses
 
     async def remove_credential(self, name: str) -> None:
         """Delete a credential."""

@@ -122,9 +122,19 @@ class AsyncRun:
         """Resume the paused execution."""
         return await self._client.resume(self.id)
 
-    async def retry(self, *, failed_items: bool = False, key: str | None = None) -> AsyncRun:
-        """Run the failed nodes again in a new execution."""
-        return await self._client.retry(self.id, failed_items=failed_items, key=key)
+    async def retry(
+        self,
+        *,
+        failed_items: bool = False,
+        split: str | None = None,
+        item: str | None = None,
+        code: str | None = None,
+        key: str | None = None,
+    ) -> AsyncRun:
+        """Run the failed nodes again in a new execution; the items as of `Client.retry`."""
+        return await self._client.retry(
+            self.id, failed_items=failed_items, split=split, item=item, code=code, key=key
+        )
 
     async def rerun(
         self,

@@ -348,8 +348,10 @@ def signal(id: str, name: str, value: Any, item: str | None, key: str | None) ->
     return _post(f"/executions/{_quoted(id)}/signals", models.SignalResult, body, key or new_key())
 
 
-def retry(id: str, failed_items: bool, key: str | None) -> Call[models.Started]:
-    body = {"failed_items": failed_items}
+def retry(
+    id: str, failed_items: bool, key: str | None, chosen: dict[str, str | None] | None = None
+) -> Call[models.Started]:
+    body = {"failed_items": failed_items, **_present(**(chosen or {}))}
     return _post(f"/executions/{_quoted(id)}/retry", models.Started, body, key or new_key())
 
 
@@ -591,6 +593,10 @@ def remove_credential(name: str) -> Call[None]:
 
 def grants(name: str) -> Call[models.Granted]:
     return _get(f"/credentials/{_quoted(name)}/grants", models.Granted)
+
+
+def credential_uses(name: str) -> Call[models.CredentialUses]:
+    return _get(f"/credentials/{_quoted(name)}/uses", models.CredentialUses)
 
 
 def change_grants(name: str, grant: Sequence[str], withdraw: Sequence[str]) -> Call[models.Granted]:

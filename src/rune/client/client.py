@@ -620,9 +620,20 @@ class Client:
         """Let a bulk job process no further execution."""
         return self._send(calls.abort_bulk(job))
 
-    def retry(self, execution: str, *, failed_items: bool = False, key: str | None = None) -> Run:
-        """Run the failed nodes again in a new execution."""
-        return Run(self, self._send(calls.retry(execution, failed_items, key)))
+    def retry(
+        self,
+        execution: str,
+        *,
+        failed_items: bool = False,
+        split: str | None = None,
+        item: str | None = None,
+        code: str | None = None,
+        key: str | None = None,
+    ) -> Run:
+        """Run the failed nodes again in a new execution; with `failed_items` only those of failed items, which `split`,
+        `item` and `code` limit to one split, to an item around it and to one error code."""
+        chosen = {"split": split, "item": item, "code": code}
+        return Run(self, self._send(calls.retry(execution, failed_items, key, chosen)))
 
     def rerun(
         self,
@@ -886,6 +897,11 @@ class Client:
     ) -> models.Credential:
         """Replace values of a credential; fields that are not given keep their values."""
         return self._send(calls.rotate_credential(name, values, hosts, insecure))
+
+    def credential_uses(self, name: str) -> list[models.CredentialUse]:
+        """List the nodes that refer to a credential, in the latest versions of workflows and those with an alias."""
+        found = self._send(calls.credential_uses(name))
+        return found.uses
 
     def remove_credential(self, name: str) -> None:
         """Delete a credential."""

@@ -142,6 +142,7 @@ class Attempt(Model, frozen=True, kw_only=True):
     duration_ms: int | None = None
     error: ErrorInfo | None = None
     worker: str = ""
+    idempotency_key: str = ""
     logged: bool = False
 
 
@@ -928,6 +929,20 @@ class CredentialList(Model, frozen=True, kw_only=True):
     credentials: list[Credential]
 
 
+class CredentialUse(Model, frozen=True, kw_only=True):
+    """A version of a workflow, and those of its nodes that refer to a credential."""
+
+    workflow_id: str
+    version: int
+    nodes: list[str]
+    name: str = ""
+    aliases: list[str] = []
+
+
+class CredentialUses(Model, frozen=True, kw_only=True):
+    uses: list[CredentialUse]
+
+
 class Granted(Model, frozen=True, kw_only=True):
     """The principals that may use a credential."""
 
@@ -1098,3 +1113,4 @@ class ProblemDocument(Model, frozen=True, kw_only=True):
     title: str = ""
     type: str = ""
     problems: tuple[Problem, ...] = ()
+    request_id: str = ""

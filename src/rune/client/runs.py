@@ -119,9 +119,19 @@ class Run:
         """Resume the paused execution."""
         return self._client.resume(self.id)
 
-    def retry(self, *, failed_items: bool = False, key: str | None = None) -> Run:
-        """Run the failed nodes again in a new execution."""
-        return self._client.retry(self.id, failed_items=failed_items, key=key)
+    def retry(
+        self,
+        *,
+        failed_items: bool = False,
+        split: str | None = None,
+        item: str | None = None,
+        code: str | None = None,
+        key: str | None = None,
+    ) -> Run:
+        """Run the failed nodes again in a new execution; the items as of `Client.retry`."""
+        return self._client.retry(
+            self.id, failed_items=failed_items, split=split, item=item, code=code, key=key
+        )
 
     def rerun(
         self,

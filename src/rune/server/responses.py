@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import secrets
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -259,7 +260,8 @@ class TooManyLoginsError(ApiError):
 
 class ProblemDocument(View, frozen=True, kw_only=True, omit_defaults=True):
     """Why a request was rejected. `type` is the section of the documentation about the `code`, with what
-    to do. `problems` lists all problems of a document, `limit` names the limit that was exceeded."""
+    to do. `problems` lists all problems of a document, `limit` names the limit that was exceeded. `request_id` is
+    also in the header `X-Request-Id` and in the log of the server."""
 
     type: str
     title: str
@@ -268,6 +270,7 @@ class ProblemDocument(View, frozen=True, kw_only=True, omit_defaults=True):
     detail: str
     problems: tuple[Problem, ...] = ()
     limit: str = ""
+    request_id: str = ""
 
 
 PROBLEM: dict[str, Any] = {
@@ -307,9 +310,28 @@ def problem(status: int, code: str, detail: str, problems: tuple[Problem, ...] =
 
 
 def problem_response(document: ProblemDocument, headers: dict[str, str] | None = None) -> Response:
-    headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", **(headers or {})}
+    if not document.request_id:
+        document = msgspec.structs.replace(document, request_id=_new_request_id())
+    common = {
+        "Cache-Control": "no-store",
+        "X-Content-Type-Options": "nosniff",
+        "X-Request-Id": document.request_id,
+    }
+    headers = {**common, **(headers or {})}
     body = msgspec.json.encode(document)
     return Response(body, status_code=document.status, headers=headers, media_type=MEDIA)
+
+
+def _new_request_id() -> str:
+    return f"r{secrets.token_hex(8)}"
+
+
+def _rejection(request: Request, document: ProblemDocument, headers: dict[str, str]) -> Response:
+    """Log a rejected request with the id that the client receives."""
+    document = msgspec.structs.replace(document, request_id=_new_request_id())
+    place = request.url.path[:200]
+    log.info("request %s: %s %s: %s", document.request_id, request.method, place, document.code)
+    return problem_response(document, headers)
 
 
 async def on_rune_error(request: Request, error: Exception) -> Response:
@@ -324,7 +346,7 @@ async def on_rune_error(request: Request, error: Exception) -> Response:
         headers["Allow"] = error.allowed
     if document.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    return problem_response(document, headers)
+    return _rejection(request, document, headers)
 
 
 async def on_http_error(request: Request, error: Exception) -> Response:
@@ -337,7 +359,7 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     elif code == "NOT_ALLOWED":
         detail = f"{request.method} is not allowed at {request.url.path[:200]}"
         headers = {**headers, "Allow": ", ".join(_allowed_methods(request))}
-    return problem_response(problem(error.status_code, code, detail), headers)
+    return _rejection(request, problem(error.status_code, code, detail), headers)
 
 
 def _allowed_methods(request: Request) -> list[str]:
@@ -360,7 +382,7 @@ async def on_invalid_request(request: Request, error: Exception) -> Response:
         detail = f"`{value[:80]}` is not a valid {name}"
     else:
         detail = describe_errors(place, found, _query_names(request) if place == "query" else ())
-    return problem_response(problem(STATUS[code], code, detail))
+    return _rejection(request, problem(STATUS[code], code, detail), {})
 
 
 def _in(place: str, errors: Sequence[dict[str, Any]]) -> bool:
@@ -379,8 +401,10 @@ def _query_names(request: Request) -> list[str]:
 
 async def on_defect(request: Request, error: Exception) -> Response:
     """Respond to an unexpected exception without details; these are in the log."""
-    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return problem_response(problem(500, "ERROR", "internal error; see the log of the server"))
+    id = _new_request_id()
+    log.error("request %s: %s %s failed", id, request.method, request.url.path, exc_info=error)
+    document = problem(500, "ERROR", f"internal error; the log of the server has it as request `{id}`")
+    return problem_response(msgspec.structs.replace(document, request_id=id))
 
 
 async def on_disconnect(request: Request, error: Exception) -> Response:

@@ -10,6 +10,7 @@ import httpx
 
 from tests.support.api_clients import API, BOOTSTRAP, RoleClients, populate
 from tests.support.api_server import HELLO, ITEMS, RunningServer, run
+from tests.support.documents import document, node
 from tests.support.waiting import until
 
 
@@ -143,5 +144,39 @@ def test_runner_starts_stored_workflows_only(tmp_path: Path) -> None:
             refused = await runner.post(f"{API}/executions", json=brought)
             assert (refused.status_code, refused.json()["code"]) == (403, "FORBIDDEN")
             assert (await editor.post(f"{API}/executions", json=brought)).status_code == 202
+
+    run(tmp_path, work, key=BOOTSTRAP)
+
+
+def test_uses_of_a_credential_are_listed_within_the_scope(tmp_path: Path) -> None:
+    def calling(id: str) -> dict[str, Any]:
+        ask = node("ask", "http", {"url": "https://api.shop.example/"}, credentials={"name": "shop"})
+        return document([node("in", "input"), ask], "in>ask", id=id)
+
+    async def work(server: RunningServer) -> None:
+        async with AsyncExitStack() as stack:
+            roles = RoleClients(server, stack)
+            admin, ada = await roles.connect("root", "admin"), await roles.connect("ada", "editor", "orders*")
+            body = {
+                "name": "shop",
+                "type": "bearer",
+                "values": {"token": "secret"},
+                "hosts": ["api.shop.example"],
+            }
+            assert (await admin.post(f"{API}/credentials", json=body)).status_code == 201
+            for id in ("orders", "returns"):
+                assert (await admin.post(f"{API}/workflows", json=calling(id))).status_code == 201
+
+            async def seen(client: httpx.AsyncClient) -> list[tuple[str, int, list[str]]]:
+                answer = await client.get(f"{API}/credentials/shop/uses")
+                return [
+                    (each["workflow_id"], each["version"], each["nodes"]) for each in answer.json()["uses"]
+                ]
+
+            assert await seen(admin) == [("orders", 1, ["ask"]), ("returns", 1, ["ask"])]
+            assert await seen(ada) == [("orders", 1, ["ask"])]
+            unknown = await admin.get(f"{API}/credentials/nobody/uses")
+            assert unknown.status_code == 404
+            assert unknown.json()["request_id"] == unknown.headers["x-request-id"]
 
     run(tmp_path, work, key=BOOTSTRAP)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,6 +52,30 @@ def test_failed_items_reruns_only_failed_items() -> None:
 
     assert emitted == {"y@/s:1"}
     assert kept == {"s@/", "x@/s:0", "x@/s:1", "x@/s:2", "y@/s:0", "y@/s:2"}
+
+
+def test_failed_items_may_be_limited_to_a_split_a_scope_and_a_code() -> None:
+    execution = ExecutionDriver(
+        plan("start -> s -> x -> g -> t -> y -> h", s=split(), g=aggregator(), t=split(), h=aggregator())
+    )
+    execution.fan_out("s", 3)
+    execution.ok("x@/s:0")
+    execution.fail("x@/s:1", code="LATE")
+    execution.fail("x@/s:2")
+    execution.ok("g")
+    execution.fan_out("t", 1)
+    execution.fail("y@/t:0", code="LATE")
+    execution.ok("h")
+    index = execution.plan.index
+
+    def found(**limits: Any) -> set[str]:
+        return {execution.name(*key) for key in failed_items(execution.plan, execution.facts, **limits)}
+
+    assert found() == {"x@/s:1", "x@/s:2", "y@/t:0"}
+    assert found(split=index["s"]) == {"x@/s:1", "x@/s:2"}
+    assert found(split=index["s"], code="LATE") == {"x@/s:1"}
+    assert found(code="LATE") == {"x@/s:1", "y@/t:0"}
+    assert found(inside=(index["s"], 2)) == {"x@/s:2"}
 
 
 def test_failed_items_leaves_out_handled_failures() -> None:

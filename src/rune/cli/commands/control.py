@@ -255,6 +255,16 @@ def retry(
     failed_items: Annotated[
         bool, typer.Option("--failed-items", help="Run only the failed items of splits again.")
     ] = False,
+    split: Annotated[
+        str | None, typer.Option("--split", metavar="NODE", help="Only failed items of this split.")
+    ] = None,
+    item: Annotated[
+        str | None,
+        typer.Option("--item", help="Only failed items within this item, for example `users:5`."),
+    ] = None,
+    code: Annotated[
+        str | None, typer.Option("--code", help="Only items in which a node failed with this error code.")
+    ] = None,
     key: Key = None,
     wait: Wait = False,
     as_json: Json = False,
@@ -267,14 +277,18 @@ def retry(
     Exit codes: 0 started; 1 the execution has not ended, or has nothing to run
     again; with --wait those of `rune run`.
 
-    Example: rune retry x019a --failed-items --wait
+    Examples:
+      rune retry x019a --failed-items --wait
+      rune retry x019a --split lines --code HTTP_TIMEOUT
     """
 
     async def work(found: str, settings: Settings) -> int:
         idempotency_key = key or new_execution_id()
         return await start_execution(
             settings,
-            lambda service: service.executions.retry(found, failed_items=failed_items, key=idempotency_key),
+            lambda service: service.executions.retry(
+                found, failed_items=failed_items, split=split, item=item, code=code, key=idempotency_key
+            ),
             wait=wait,
             as_json=as_json,
         )

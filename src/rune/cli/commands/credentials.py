@@ -21,12 +21,14 @@ from rune.cli.backend import (
     call_local_service,
     call_service,
     exit_with,
+    query_api,
     read_access,
     read_store,
     require_local,
     with_credentials,
 )
-from rune.cli.output import INTERRUPTED, Cell, moment, print_json, print_table, refuse_error
+from rune.cli.output import INTERRUPTED, Cell, clean, moment, print_json, print_table, refuse_error
+from rune.client import AsyncClient
 from rune.core.definition.strict_json import decode_json
 from rune.core.permissions import DEFAULT_GRANTS
 from rune.errors import RuneError
@@ -39,6 +41,7 @@ from rune.ports.credentials import (
     secret_names,
 )
 from rune.runtime.clock import iso
+from rune.runtime.components import Services
 from rune.runtime.services.credentials import new_id
 from rune.settings import Settings, load_settings
 
@@ -228,6 +231,33 @@ def show(name: Name, as_json: Json = False) -> None:
         return 0
 
     _exit(work, as_json=as_json)
+
+
+@credentials.command("uses")
+def uses(name: Name, as_json: Json = False) -> None:
+    """List the nodes that refer to a credential.
+
+    The latest versions of the workflows are searched, and those that have an
+    alias. A reference by an expression is not found.
+
+    Example: rune credentials uses shop
+    """
+
+    async def work(client: AsyncClient, services: Services) -> int:
+        found = await client.credential_uses(name)
+        if as_json:
+            print_json({"uses": found})
+        elif not found:
+            print(f"no workflow refers to `{clean(name)}`")
+        else:
+            rows: list[list[Cell]] = [
+                [each.workflow_id, str(each.version), ", ".join(each.aliases), ", ".join(each.nodes)]
+                for each in found
+            ]
+            print_table(["workflow", "version", "aliases", "nodes"], rows)
+        return 0
+
+    raise typer.Exit(query_api(work, as_json=as_json))
 
 
 @credentials.command("rotate")

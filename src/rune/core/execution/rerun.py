@@ -37,14 +37,32 @@ def unfinished(plan: Plan, facts: Sequence[Fact]) -> set[Key]:
     return again | {(node, scope.path) for scope in state.scopes.values() for node in scope.live}
 
 
-def failed_items(plan: Plan, facts: Sequence[Fact]) -> set[Key]:
-    """Return the failed tokens inside of items whose entry at the aggregator is an error."""
+def failed_items(
+    plan: Plan,
+    facts: Sequence[Fact],
+    *,
+    split: int | None = None,
+    inside: Path = ROOT,
+    code: str | None = None,
+) -> set[Key]:
+    """Return the failed tokens inside of items whose entry at the aggregator is an error. The items may be limited to
+    those of one split, within one scope, and to those in which a node failed with one code."""
     results = _results(facts)
-    failed = [key for key, each in results.items() if each.status == "failed"]
-    bad = set(_failed_item_paths(plan, results))
-    return {
-        (node, path) for node, path in failed if any(path[: cut + 2] in bad for cut in range(0, len(path), 2))
+    failed = {key: each.failure for key, each in results.items() if each.status == "failed"}
+    bad = {
+        path
+        for path in _failed_item_paths(plan, results)
+        if split in (None, path[-2]) and within(path, inside)
     }
+    if code is not None:
+        coded = [path for (_, path), each in failed.items() if each is not None and each.code == code]
+        bad &= {item for path in coded for item in _items_around(path)}
+    return {(node, path) for node, path in failed if any(item in bad for item in _items_around(path))}
+
+
+def _items_around(path: Path) -> Iterator[Path]:
+    """Yield the items that a token is in, the outermost first."""
+    return (path[: cut + 2] for cut in range(0, len(path), 2))
 
 
 def _failed_item_paths(plan: Plan, results: Results) -> Iterator[Path]:

@@ -15,7 +15,7 @@ from rune.core.execution.fact import (
     TokenFact,
 )
 from rune.core.execution.outcome import Error
-from rune.core.execution.token import Path
+from rune.core.execution.token import Path, idempotency_key, token_name
 from rune.core.plan.model import Plan
 from rune.nodes.attempt_log import LogLine, StoredLog, decode_log, shortened
 from rune.nodes.redaction import SECRETS_IN_USE
@@ -96,6 +96,14 @@ class AttemptReader:
         """Computes lineages. They lack the number of items."""
         self._journal = journal
         self._blob = blob
+        self._root = accepted.root or accepted.id
+
+    def idempotency_key(self, node: int, path: Path) -> str:
+        """Return the key that a node with effects sends; empty for one that sends none."""
+        found = self.plan.nodes[node]
+        if found.pure or not found.node.idempotency_key:
+            return ""
+        return idempotency_key(self._root, token_name(node, path, self.plan.ids))
 
     async def attempts(self, node: int, path: Path, running: Sequence[RunningNode] = ()) -> list[Attempt]:
         """Return the attempts of a token, oldest first."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 from msgspec.structs import replace
@@ -321,12 +322,25 @@ class ExecutionService:
             if stored is mine:
                 return True
 
-    @audited("execution.retry", "execution", ("failed_items",))
+    @audited("execution.retry", "execution", ("failed_items", "split", "item", "code"))
     async def retry(
-        self, execution: str, *, failed_items: bool = False, key: str | None = None
+        self,
+        execution: str,
+        *,
+        failed_items: bool = False,
+        split: str | None = None,
+        item: str | None = None,
+        code: str | None = None,
+        key: str | None = None,
     ) -> ExecutionRecord:
-        """Run again what failed, was cancelled or never ended, or only the items that failed: as a new execution."""
-        return await self._start_again(execution, _failed_items if failed_items else unfinished, key)
+        """Run again what failed, was cancelled or never ended, or only the items that failed: as a new execution.
+
+        `split`, `item` and `code` limit the items to those of one split, within an item of a split around it, and to
+        those with this error code.
+        """
+        limited = (split, item, code) != (None, None, None)
+        choose = partial(_failed_items, split=split, item=item, code=code)
+        return await self._start_again(execution, choose if failed_items or limited else unfinished, key)
 
     @audited("execution.rerun", "execution", ("node", "item", "version"))
     async def rerun(
@@ -492,8 +506,18 @@ class DeadLetterService:
 
 def _item_path(plan: Plan, node: str, item: str | None) -> Path:
     """Return the path of an item in which a node runs again; the root if none is named."""
+    _node_index(plan, node)
+    return _path_of(plan, item)
+
+
+def _node_index(plan: Plan, node: str) -> int:
     if node not in plan.index:
         raise RequestRefusedError(f"the workflow has no node `{node}`", code="UNKNOWN_NODE")
+    return plan.index[node]
+
+
+def _path_of(plan: Plan, item: str | None) -> Path:
+    """Return the path of an item; the root if none is named."""
     path = ROOT if item is None else parse_path(item, plan.index)
     if path is None:
         raise RequestRefusedError(
@@ -506,5 +530,8 @@ def _nothing_to_run(execution: str) -> RequestRefusedError:
     return RequestRefusedError(f"{execution} has nothing of this kind to run again", code="NOTHING_TO_RUN")
 
 
-def _failed_items(plan: Plan, facts: Sequence[Fact]) -> set[tuple[int, Path]]:
-    return failed_items(plan, facts)
+def _failed_items(
+    plan: Plan, facts: Sequence[Fact], *, split: str | None, item: str | None, code: str | None
+) -> set[tuple[int, Path]]:
+    within_split = None if split is None else _node_index(plan, split)
+    return failed_items(plan, facts, split=within_split, inside=_path_of(plan, item), code=code)

@@ -9,9 +9,10 @@ from pydantic import Field
 from starlette.responses import Response
 
 from rune.ports.credentials import CredentialNotFoundError, described_types
+from rune.runtime.queries.credential_uses import credential_uses
 from rune.server.access.auth import requires
 from rune.server.responses import Reply, documented, no_content
-from rune.server.routing import PREFIX, CredentialName, JsonBody, Server, example, resource
+from rune.server.routing import PREFIX, Caller, CredentialName, JsonBody, Server, example, resource
 from rune.server.schemas import CredentialView, View, credential_view
 
 credentials = resource("credentials")
@@ -43,6 +44,22 @@ class CredentialTypeList(View, frozen=True, kw_only=True):
     """All credential types."""
 
     credential_types: list[CredentialTypeView]
+
+
+class CredentialUseView(View, frozen=True, kw_only=True):
+    """A version of a workflow, and those of its nodes that refer to the credential."""
+
+    workflow_id: str
+    name: str
+    version: int
+    aliases: list[str]
+    nodes: list[str]
+
+
+class CredentialUseList(View, frozen=True, kw_only=True):
+    """The uses of a credential, ordered by workflow and version."""
+
+    uses: list[CredentialUseView]
 
 
 class CredentialBody(JsonBody):
@@ -159,6 +176,32 @@ async def get_credential(credential: CredentialName, server: Server) -> Response
     if found is None:
         raise CredentialNotFoundError(f"there is no credential `{name}`")
     return Reply(credential_view(found))
+
+
+@credentials.get(
+    "/credentials/{credential}/uses",
+    summary="List where a credential is used",
+    dependencies=[requires("edit")],
+    response_model=CredentialUseList,
+)
+async def list_credential_uses(credential: CredentialName, server: Server, caller: Caller) -> Response:
+    """In the latest versions of the workflows and in those with an alias. References by an expression are not found."""
+    backend = server.engine.backend
+    found = await backend.credentials.find(credential)
+    if found is None:
+        raise CredentialNotFoundError(f"there is no credential `{credential}`")
+    uses = credential_uses(found.id, found.name, backend.workflows, server.engine.plans, caller.sees)
+    views = [
+        CredentialUseView(
+            workflow_id=each.workflow,
+            name=each.name,
+            version=each.version,
+            aliases=list(each.aliases),
+            nodes=list(each.nodes),
+        )
+        async for each in uses
+    ]
+    return Reply(CredentialUseList(uses=views))
 
 
 @credentials.patch(

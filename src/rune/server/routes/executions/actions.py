@@ -43,9 +43,13 @@ class CancelBody(JsonBody):
 
 
 class RetryBody(JsonBody):
-    """Options of a retry."""
+    """Options of a retry. `split`, `item` and `code` limit the failed items that run again: to those of one split,
+    within an item of a split around it, and to those with this error code."""
 
     failed_items: bool = False
+    split: Id | None = None
+    item: Item | None = None
+    code: Annotated[str, Field(min_length=1, max_length=128)] | None = None
 
 
 class RerunBody(JsonBody):
@@ -148,14 +152,23 @@ async def resume_execution(execution: ExecutionId, server: Server) -> Response:
 async def retry_execution(
     execution: ExecutionId,
     body: Annotated[
-        RetryBody, Body(default_factory=RetryBody, openapi_examples=example({"failed_items": True}))
+        RetryBody,
+        Body(
+            default_factory=RetryBody,
+            openapi_examples=example({"failed_items": True, "split": "lines", "code": "HTTP_TIMEOUT"}),
+        ),
     ],
     server: Server,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Keeps the results of nodes that succeeded. With `failed_items` only the failed items of splits run again."""
     accepted = await server.services.executions.retry(
-        execution, failed_items=body.failed_items, key=idempotency_key
+        execution,
+        failed_items=body.failed_items,
+        split=body.split,
+        item=body.item,
+        code=body.code,
+        key=idempotency_key,
     )
     return accepted_reply(accepted)
 

@@ -35,7 +35,7 @@ AttemptNumber = Annotated[int, Path(ge=1, le=1_000_000, description="The number 
 
 class AttemptView(View, frozen=True, kw_only=True):
     """One attempt of a node run. `ended_at` is null while it runs or waits; `worker` is empty for nodes without
-    effects."""
+    effects, and so is `idempotency_key`, the key that every attempt sends with its effect."""
 
     attempt: int
     status: str
@@ -44,6 +44,7 @@ class AttemptView(View, frozen=True, kw_only=True):
     duration_ms: int | None
     error: ErrorView | None
     worker: str
+    idempotency_key: str
     logged: bool
 
 
@@ -130,7 +131,7 @@ async def list_attempts(
         AttemptList(
             node_id=node,
             lineage=list(reader.history.lineage(path)),
-            attempts=[_attempt_view(each) for each in found],
+            attempts=[_attempt_view(each, reader.idempotency_key(index, path)) for each in found],
         )
     )
 
@@ -213,7 +214,7 @@ async def get_run_input(
     return await value_reply(msgspec.json.encode(view), query)
 
 
-def _attempt_view(each: Attempt) -> AttemptView:
+def _attempt_view(each: Attempt, key: str) -> AttemptView:
     return AttemptView(
         attempt=each.attempt,
         status=each.status,
@@ -222,6 +223,7 @@ def _attempt_view(each: Attempt) -> AttemptView:
         duration_ms=None if each.ended_at is None else max(0, each.ended_at - each.started_at),
         error=error_view(each.error),
         worker=each.worker,
+        idempotency_key=key,
         logged=each.logged,
     )
 
