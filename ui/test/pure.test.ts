@@ -3,13 +3,14 @@ import type { ExecutionView } from "../src/api/client";
 import { pictureOf } from "../src/api/layout";
 import { parseJson } from "../src/forms/json_field";
 import { check, exampleInput, initial, widgetOf, type Schema } from "../src/forms/schema";
-import { arrange, bodies, frames, joinText, outline, type Definition } from "../src/graph/model";
+import { CARD, arrange, bodies, frames, isInView, joinText, outline, viewport, type Definition, type Place } from "../src/graph/model";
 import { colourer, columns, pixel } from "../src/items/grid";
 import { snapshotOf } from "../src/live/snapshot";
 import { bytes, duration, relative, share, shortId } from "../src/parts/format";
 import { filterOf, fits, queryOf } from "../src/screens/filter";
 import { changed } from "../src/screens/query";
 import { score } from "../src/screens/score";
+import { readable } from "../src/text/readable";
 import { idle, place, scale, ticks } from "../src/timeline/scale";
 
 describe("formatters", () => {
@@ -92,6 +93,37 @@ describe("forms", () => {
     expect(parseJson('{"a": 1}')).toEqual({ ok: true, value: { a: 1 } });
     expect(parseJson('{"a": 1,\n "b" 2}')).toMatchObject({ ok: false, message: expect.stringMatching(/^Line 2, column 6: Expected ':'/) });
     expect(parseJson('{"a": x}')).toEqual({ ok: false, message: "Unexpected token 'x'" });
+  });
+});
+
+describe("texts of two versions", () => {
+  const [before, after] = ['{"a":1,"b":[2]}', '{"a":1,"b":[3]}'];
+
+  test("JSON of one line is compared with one value per line", () => {
+    expect(readable(before, after, "application/json")).toEqual(['{\n  "a": 1,\n  "b": [\n    2\n  ]\n}', '{\n  "a": 1,\n  "b": [\n    3\n  ]\n}']);
+  });
+
+  test("other texts are compared as they are", () => {
+    expect(readable(before, after, "application/yaml")).toEqual([before, after]);
+    expect(readable('{\n"a": 1}', '{\n"a": 2}', "application/json")).toEqual(['{\n"a": 1}', '{\n"a": 2}']);
+    expect(readable("{", after, "application/json")).toEqual(["{", after]);
+  });
+});
+
+describe("the first view of a graph", () => {
+  const picture = { places: new Map([0, 1, 2, 3, 4, 5].map((column) => [`n${column}`, { x: column * 308, y: 0 }] as const)), frames: [], routes: new Map() };
+  const cutCards = (focus: string, width: number): number => {
+    const { x, zoom } = viewport(picture, width, 700, focus);
+    return [...picture.places.values()].filter((each) => each.x * zoom + x < 0 && (each.x + CARD.width) * zoom + x > 0).length;
+  };
+
+  test("cuts no card at its left side and contains the chosen one", () => {
+    for (let width = 240; width <= 1200; width += 20) {
+      for (const focus of picture.places.keys()) {
+        expect([width, focus, cutCards(focus, width)]).toEqual([width, focus, 0]);
+        expect(isInView(picture.places.get(focus) as Place, viewport(picture, width, 700, focus), width, 700)).toBe(true);
+      }
+    }
   });
 });
 

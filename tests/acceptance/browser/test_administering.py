@@ -26,6 +26,16 @@ HOOK: dict[str, Any] = document(
     "asked>done",
     id="hook",
 )
+CALLS: dict[str, Any] = document(
+    [
+        node("start", "input"),
+        node("ask", "http", {"url": "https://api.shop.example/"}, credentials={"name": "shop"}),
+        node("other", "http", {"url": "https://api.shop.example/"}, credentials={"name": "warehouse"}),
+    ],
+    "start>ask",
+    "start>other",
+    id="calls",
+)
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +130,32 @@ def test_credential_is_added_granted_changed_and_deleted_without_its_value_comin
     expect(page.get_by_role("heading", name="No credentials")).to_be_visible()
     assert received != []
     assert "hunter" not in "".join(received)
+    watched.check()
+
+
+def test_credential_lists_the_nodes_that_refer_to_it(watched: WatchedPage) -> None:
+    with admin(watched) as client:
+        client.add_credential("shop", "bearer", {"token": "secret"}, hosts=["api.shop.example"])
+        client.add_credential("unused", "bearer", {"token": "secret"}, hosts=["api.shop.example"])
+        client.deploy(CALLS)
+        (use,) = client.credential_uses("shop")
+    assert (use.workflow_id, use.version, use.nodes) == ("calls", 1, ["ask"])
+    page = watched.open("/credentials")
+    dialog = page.get_by_role("dialog")
+
+    page.get_by_role("button", name="Uses of unused").click()
+    expect(dialog.get_by_text("No workflow refers to it.")).to_be_visible()
+    dialog.get_by_role("button", name="Close").last.click()
+    page.get_by_role("button", name="Uses of shop").click()
+    expect(dialog.get_by_label("Workflows").locator("li")).to_have_count(1)
+    expect(dialog.get_by_label("Workflows")).to_contain_text("ask")
+    assert watched.accessibility_problems() == []
+    dialog.get_by_role("link", name="calls 1").click()
+
+    expect(page.get_by_role("heading", name="Version 1")).to_be_visible()
+    with admin(watched) as client:
+        client.remove_credential("shop")
+        client.remove_credential("unused")
     watched.check()
 
 

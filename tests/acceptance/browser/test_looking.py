@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 from collections.abc import Iterator
@@ -211,6 +212,24 @@ def test_difference_of_versions_is_shown_in_the_graph_and_in_both_texts(watched:
 
     watched.open("/workflows/import/versions/2")
     expect(page.get_by_label("Text of version 2")).to_contain_text("# Prices are imported every night.")
+    watched.check()
+
+
+def test_difference_of_versions_in_json_is_shown_by_lines(watched: WatchedPage) -> None:
+    nodes = [{"id": "start", "type": "input"}, {"id": "rest", "type": "wait", "parameters": {"amount": 1}}]
+    first = {"id": "compact", "nodes": nodes, "edges": [{"src": "start", "dst": "rest"}]}
+    text = json.dumps(first, separators=(",", ":"))
+    with Client(watched.url) as client:
+        client.deploy(text)
+        client.deploy(text.replace('"amount":1', '"amount":2'), workflow="compact")
+        stored = client.source("compact", 1)
+
+    page = watched.open("/workflows/compact/versions/1..2")
+
+    before, after = page.get_by_label("Text of version 1"), page.get_by_label("Text of version 2")
+    expect(before.locator("[data-kind=removed]")).to_have_text(re.compile(r'removed +"amount": 1$'))
+    expect(after.locator("[data-kind=added]")).to_have_text(re.compile(r'added +"amount": 2$'))
+    assert stored == text.encode()
     watched.check()
 
 

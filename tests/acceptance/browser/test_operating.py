@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from rune.cli.bench.workloads import fill
-from rune.client import Client
+from rune.client import ApiError, Client
 from tests.acceptance.browser.conftest import WatchedPage
 from tests.acceptance.browser.test_people import BROKEN
 from tests.support.documents import document, node
@@ -287,3 +287,75 @@ def test_settings_show_values_in_effect_and_their_source(watched: WatchedPage) -
     expect(table.locator("tbody tr")).to_have_count(1)
     expect(table.locator("tbody tr")).to_contain_text("error")
     watched.check()
+
+
+PARCELS: dict[str, Any] = document(
+    [
+        node("in", "input"),
+        node("parcels", "split", {"input_array": "{{ $in.parcels }}"}),
+        node("late", "conditional", {"expression": "$item == 2"}),
+        node("lost", "fail", {"message": "lost", "code": "LOST"}),
+        node("weigh", "conditional", {"expression": "$item > 2"}),
+        node("heavy", "fail", {"message": "heavy", "code": "HEAVY"}),
+        node("all", "aggregator"),
+    ],
+    "in>parcels",
+    "parcels>late",
+    "late>lost:true",
+    "late>weigh:false",
+    "weigh>heavy:true",
+    "weigh>all:false",
+    "lost>all",
+    "heavy>all",
+    id="parcels",
+)
+
+
+def test_items_with_an_error_code_are_retried_without_the_other_failed_ones(watched: WatchedPage) -> None:
+    with Client(watched.url) as client:
+        client.deploy(PARCELS)
+        started = client.start("parcels", {"parcels": [1, 2, 3, 4]}).execution_id
+        assert client.wait(started).failed_items == 3
+    page = watched.open(f"/executions/{started}?view=items")
+
+    expect(page.get_by_role("button", name="Retry 3 failed")).to_be_visible()
+    page.get_by_role("group", name="Filter").get_by_role("button", name="HEAVY").click()
+    page.get_by_role("button", name="Retry these 2").click()
+    dialog = page.get_by_role("dialog", name="Retry 2 failed items with HEAVY")
+    assert watched.accessibility_problems() == []
+    with page.expect_request(re.compile("/retry$")) as sent:
+        dialog.get_by_role("button", name="Retry", exact=True).click()
+
+    assert sent.value.post_data_json == {"failed_items": True, "split": "parcels", "code": "HEAVY"}
+    expect(dialog).to_have_count(0)
+    expect(page).not_to_have_url(re.compile(started))
+    with Client(watched.url) as client:
+        with pytest.raises(ApiError, match="nothing of this kind"):
+            client.retry(started, code="LATE")
+        with pytest.raises(ApiError, match="nothing of this kind"):
+            client.retry(started, split="parcels", item="parcels:0")
+        with pytest.raises(ApiError, match="no node `letters`"):
+            client.retry(started, split="letters")
+    watched.check()
+
+
+def test_panel_of_a_node_with_effects_shows_its_idempotency_key(watched: WatchedPage) -> None:
+    calls = document(
+        [node("in", "input"), node("call", "http", {"url": "http://127.0.0.1:1/"}), node("done", "noop")],
+        "in>call",
+        "call>done",
+        id="calls",
+    )
+    with Client(watched.url) as client:
+        client.deploy(calls)
+        started = client.start("calls").execution_id
+        client.wait(started)
+        (attempt, *_) = client.attempts(started, "call")
+    page = watched.open(f"/executions/{started}?node=call")
+
+    key = page.get_by_role("complementary", name="Node call").locator(".idempotency-key")
+    expect(key).to_contain_text(f"{started}:call@/")
+    assert attempt.idempotency_key == f"{started}:call@/"
+    page.goto(f"{watched.url}/executions/{started}?node=done")
+    expect(page.get_by_role("complementary", name="Node done")).to_be_visible()
+    expect(page.locator(".idempotency-key")).to_have_count(0)

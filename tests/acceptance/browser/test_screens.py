@@ -79,7 +79,7 @@ SCREENS = {
     "timeline": ("/executions/{orders}?view=timeline", "orders"),
     "data": ("/executions/{orders}?view=data", "orders"),
     "events": ("/executions/{orders}?view=events", "orders"),
-    "compare": ("/executions/{failed}/diff/{retried}", "Compare executions"),
+    "compare": ("/executions/{failed}/diff/{repaired}", "Compare executions"),
     "inbox": ("/waiting", "Inbox"),
     "decision": ("/waiting/{approval}/ask", "ask"),
     "triggers": ("/triggers", "Triggers"),
@@ -132,11 +132,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict
         ids["failed"] = client.start("prices", {"rows": 0}, version="1").execution_id
         client.wait(ids["failed"])
         ids["retried"] = client.retry(ids["failed"]).execution_id
+        ids["repaired"] = client.start("prices", {"rows": 3}, version="2").execution_id
         ids["orders"] = client.start("orders", {"lines": LINES}).execution_id
         ids["approval"] = client.start(
             "approval", {"order": 1042, "amount": 4_800}, labels={"team": "sales"}
         ).execution_id
-        for each in ("retried", "orders"):
+        for each in ("retried", "repaired", "orders"):
             client.wait(ids[each])
         ids["job"] = client.bulk("retry", ids=[ids["failed"], ids["orders"]]).id
     yield url, ids

@@ -70,6 +70,25 @@ def test_failed_request_shows_its_reason_and_code_and_can_be_repeated(watched: W
     watched.check()
 
 
+def test_failed_request_is_named_by_the_id_of_the_log_and_of_the_header(watched: WatchedPage) -> None:
+    ids: list[str | None] = []
+    watched.page.on(
+        "response", lambda each: ids.append(each.header_value("x-request-id")) if each.status == 404 else None
+    )
+    watched.context.grant_permissions(["clipboard-read", "clipboard-write"])
+
+    page = watched.open("/workflows/nowhere")
+
+    shown = page.locator(".request-id").first
+    expect(shown).to_be_visible()
+    shown.get_by_role("button", name="Copy the request id").click()
+    expect(shown.get_by_role("button", name="Copied")).to_be_visible()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied in ids
+    expect(shown).to_contain_text(copied)
+    assert watched.accessibility_problems() == []
+
+
 @pytest.mark.parametrize(
     ("path", "title"),
     [

@@ -12,6 +12,8 @@ export class ApiError extends Error {
     readonly status: number,
     readonly code: string,
     readonly problems: { severity?: string; code?: string; message?: string; location?: string }[] = [],
+    /** The id by which the log of the server names the request. */
+    readonly request = "",
   ) {
     super(message);
     this.name = "ApiError";
@@ -62,9 +64,9 @@ export const api = createClient<paths>({ baseUrl: "", fetch: send });
 type Answer<T> = { data?: T; error?: unknown; response: Response };
 
 function problemOf(error: unknown, response: Response): ApiError {
-  const body = (error ?? {}) as { detail?: string; title?: string; code?: string; problems?: [] };
+  const body = (error ?? {}) as { detail?: string; title?: string; code?: string; problems?: []; request_id?: string };
   const text = body.detail ?? body.title ?? `The server answered ${response.status}.`;
-  return new ApiError(text, response.status, body.code ?? "", body.problems);
+  return new ApiError(text, response.status, body.code ?? "", body.problems, body.request_id ?? response.headers.get("X-Request-Id") ?? "");
 }
 
 /** The data of a response, or an `ApiError`. */

@@ -135,6 +135,7 @@ function Split({
   }
   if (!facets.data || !packed.data) return <Skeleton rows={5} />;
   const failed = facets.data.states.failed ?? 0;
+  const withCode = code ? (facets.data.codes.find((each) => each.code === code)?.count ?? 0) : 0;
   return (
     <>
       <div className="filters">
@@ -173,9 +174,15 @@ function Split({
         </div>
         {failed > 0 && ENDED.has(execution.status) && (
           <span className="push">
-            <Button icon={RotateCcw} size="small" disabled={!right.allowed} title={right.reason} onClick={() => onAct({ kind: "retry_items" })}>
-              Retry {count(execution.failed_items ?? failed)} failed
-            </Button>
+            {withCode > 0 ? (
+              <Button icon={RotateCcw} size="small" disabled={!right.allowed} title={right.reason} onClick={() => onAct({ kind: "retry_items", only: { split, item: scope, code, count: withCode } })}>
+                Retry these {count(withCode)}
+              </Button>
+            ) : (
+              <Button icon={RotateCcw} size="small" disabled={!right.allowed} title={right.reason} onClick={() => onAct({ kind: "retry_items" })}>
+                Retry {count(execution.failed_items ?? failed)} failed
+              </Button>
+            )}
           </span>
         )}
       </div>

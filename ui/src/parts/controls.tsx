@@ -175,6 +175,29 @@ export function Notice({ state, children }: { state: string; children: ReactNode
   );
 }
 
+/** The id of a failed request, for a report: the log of the server has it. */
+function RequestId({ error }: { error: unknown }): JSX.Element | null {
+  const { request } = error as Problem;
+  if (!request) return null;
+  return (
+    <span className="row dim request-id">
+      Request <code>{request}</code>
+      <CopyButton text={request} label="Copy the request id" />
+    </span>
+  );
+}
+
+/** A request of a dialog that failed. */
+export function Rejected({ error }: { error: Error | null }): JSX.Element | null {
+  if (!error) return null;
+  return (
+    <Notice state="failed">
+      <span>{error.message}</span>
+      <RequestId error={error} />
+    </Notice>
+  );
+}
+
 export function Blank({
   icon: Icon,
   title,
@@ -206,14 +229,14 @@ export function Failure({ error, retry, page = false }: { error: unknown; retry?
   const problem = error as Problem;
   if (problem.status === 403) {
     return (
-      <Blank icon={Lock} title="Your key does not permit this" page={page}>
+      <Blank icon={Lock} title="Your key does not permit this" page={page} action={<RequestId error={error} />}>
         <Sentence text={problem.message} />
       </Blank>
     );
   }
   if (problem.status === 404 || problem.status === 410) {
     return (
-      <Blank icon={SearchX} title={problem.status === 410 ? "No longer available" : "Not found"} page={page}>
+      <Blank icon={SearchX} title={problem.status === 410 ? "No longer available" : "Not found"} page={page} action={<RequestId error={error} />}>
         <Sentence text={problem.message} />
       </Blank>
     );
@@ -223,7 +246,12 @@ export function Failure({ error, retry, page = false }: { error: unknown; retry?
       icon={ServerCrash}
       page={page}
       title={problem.status ? "The server rejected the request" : "The server cannot be reached"}
-      action={retry && <Button onClick={retry}>Try again</Button>}
+      action={
+        <>
+          {retry && <Button onClick={retry}>Try again</Button>}
+          <RequestId error={error} />
+        </>
+      }
     >
       <Sentence text={problem.message} />
       {problem.code && (

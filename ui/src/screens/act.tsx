@@ -11,7 +11,7 @@ export function useAct(execution: ExecutionDetail, onClose: () => void) {
   const [, navigate] = useLocation();
   const [key] = useState(newKey);
   const [busy, setBusy] = useState(false);
-  const [error, setError] = useState<string | null>(null);
+  const [error, setError] = useState<Error | null>(null);
   const run = (work: () => Promise<{ text: string; to?: string }>): void => {
     setBusy(true);
     setError(null);
@@ -23,7 +23,7 @@ export function useAct(execution: ExecutionDetail, onClose: () => void) {
         if (to) navigate(`/executions/${to}`);
       },
       (problem: Error) => {
-        setError(problem.message);
+        setError(problem);
         setBusy(false);
       },
     );

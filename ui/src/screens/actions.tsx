@@ -1,15 +1,19 @@
 /** Actions on one execution. Each dialog makes its idempotency key when it opens, so that a double click acts once. */
 import { useState, type JSX } from "react";
 import { api, read, type ExecutionDetail } from "../api/client";
-import { Button, Field, Input, Notice } from "../parts/controls";
+import { Button, Field, Input, Rejected } from "../parts/controls";
 import { Dialog } from "../parts/dialog";
 import { plural } from "../parts/format";
 import { JsonField, parseJson } from "../forms/json_field";
 import { Foot, useAct } from "./act";
 import { RerunDialog } from "./rerun";
 
+/** The failed items of a split that a filter selects, within an item of a split around it. */
+export type ChosenItems = { split: string; item: string; code: string; count: number };
+
 export type Act =
-  | { kind: "retry" | "retry_items" | "cancel" }
+  | { kind: "retry" | "cancel" }
+  | { kind: "retry_items"; only?: ChosenItems }
   | { kind: "rerun"; node: string; item: string | null }
   | { kind: "signal"; name: string; item: string | null };
 
@@ -22,19 +26,20 @@ export function ActionDialog({ act, execution, onClose }: { act: Act; execution:
     case "signal":
       return <SignalDialog execution={execution} name={act.name} item={act.item} onClose={onClose} />;
     default:
-      return <RetryDialog execution={execution} items={act.kind === "retry_items"} onClose={onClose} />;
+      return <RetryDialog execution={execution} items={act.kind === "retry_items"} only={act.kind === "retry_items" ? act.only : undefined} onClose={onClose} />;
   }
 }
 
-function RetryDialog({ execution, items, onClose }: { execution: ExecutionDetail; items: boolean; onClose: () => void }): JSX.Element {
+function RetryDialog({ execution, items, only, onClose }: { execution: ExecutionDetail; items: boolean; only: ChosenItems | undefined; onClose: () => void }): JSX.Element {
   const { key, busy, error, run } = useAct(execution, onClose);
-  const failed = execution.failed_items ?? 0;
+  const failed = only?.count ?? execution.failed_items ?? 0;
+  const chosen = only ? { split: only.split, code: only.code, ...(only.item ? { item: only.item } : {}) } : {};
   return (
     <Dialog
-      title={items ? `Retry ${plural(failed, "failed item")}` : "Retry this execution"}
+      title={items ? `Retry ${plural(failed, "failed item")}${only ? ` with ${only.code}` : ""}` : "Retry this execution"}
       lead={
         items
-          ? "A new execution runs the failed items again and keeps the results of all others."
+          ? `A new execution runs ${only ? "these items" : "the failed items"} again and keeps the results of all others.`
           : "A new execution runs what failed, and all nodes after it. Results of nodes that succeeded are kept."
       }
       onClose={onClose}
@@ -48,7 +53,7 @@ function RetryDialog({ execution, items, onClose }: { execution: ExecutionDetail
                 const started = await read(
                   api.POST("/api/v1/executions/{execution}/retry", {
                     params: { path: { execution: execution.execution_id }, header: { "Idempotency-Key": key } },
-                    body: { failed_items: items },
+                    body: { failed_items: items, ...chosen },
                   }),
                 );
                 return { text: `Retried as ${started.execution_id}.`, to: started.execution_id };
@@ -60,7 +65,7 @@ function RetryDialog({ execution, items, onClose }: { execution: ExecutionDetail
         </Foot>
       }
     >
-      {error && <Notice state="failed">{error}</Notice>}
+      <Rejected error={error} />
     </Dialog>
   );
 }
@@ -95,7 +100,7 @@ function CancelDialog({ execution, onClose }: { execution: ExecutionDetail; onCl
       <Field label="Reason" hint="Stored with the end of the execution.">
         {(ids) => <Input {...ids} value={reason} maxLength={2000} onChange={(event) => setReason(event.target.value)} />}
       </Field>
-      {error && <Notice state="failed">{error}</Notice>}
+      <Rejected error={error} />
     </Dialog>
   );
 }
@@ -138,7 +143,7 @@ function SignalDialog({ execution, name, item, onClose }: { execution: Execution
         </Field>
       )}
       <JsonField label="Value" value={text} onChange={setText} hint="The output of the node that waits." />
-      {error && <Notice state="failed">{error}</Notice>}
+      <Rejected error={error} />
     </Dialog>
   );
 }

@@ -5,7 +5,7 @@ import { useEffect, useRef, type JSX, type ReactNode } from "react";
 import { api, read, readJson } from "../api/client";
 import { joinLines, type ExecutionStore, type Line } from "../live/store";
 import { useNodeState, useStoreKey } from "../live/use_live";
-import { Ago } from "../parts/controls";
+import { Ago, CopyButton } from "../parts/controls";
 import { ErrorCode } from "../parts/error_code";
 import { bytes, clock, count, duration, plural } from "../parts/format";
 import { StatePill } from "../parts/state";
@@ -43,8 +43,16 @@ export function Attempts({ execution, node, item, store }: { execution: string; 
   useEffect(() => void client.invalidateQueries({ queryKey: ["run", execution, node, "attempts"] }), [client, execution, node, running]);
   const found = attempts.data?.attempts ?? [];
   if (found.length < 2 && !found.some((each) => each.logged || each.worker)) return null;
+  const key = found[0]?.idempotency_key ?? "";
   return (
     <Section title="Attempts" aside={found.length > 1 && <span className="dim">{plural(found.length, "attempt")}</span>}>
+      {key && (
+        <div className="row wrap idempotency-key">
+          <span className="dim">Idempotency key</span>
+          <code style={{ overflowWrap: "anywhere" }}>{key}</code>
+          <CopyButton text={key} label="Copy the idempotency key" />
+        </div>
+      )}
       <ol className="attempts">
         {found.map((each) => (
           <li key={each.attempt}>

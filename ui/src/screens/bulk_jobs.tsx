@@ -5,7 +5,7 @@ import { useEffect, useState, type JSX } from "react";
 import { Link } from "wouter";
 import { api, read, type Schemas } from "../api/client";
 import { useRight } from "../api/rights";
-import { Ago, Blank, Button, Failure, Notice, Select, Skeleton } from "../parts/controls";
+import { Ago, Blank, Button, Failure, Rejected, Select, Skeleton } from "../parts/controls";
 import { count, plural, shortId } from "../parts/format";
 import { StateBar, StateGlyph, StatePill } from "../parts/state";
 import { PAST, TITLES } from "./bulk_actions";
@@ -41,7 +41,7 @@ export function JobProgress({ job: first }: { job: Job }): JSX.Element {
   const right = useRight("run");
   const job = useJob(first.id, first).data ?? first;
   const [wanted, setWanted] = useState<Outcome["outcome"] | "">("");
-  const [error, setError] = useState<string | null>(null);
+  const [error, setError] = useState<Error | null>(null);
   const outcomes = useInfiniteQuery({
     queryKey: ["bulk-outcomes", job.id, wanted],
     initialPageParam: "",
@@ -60,7 +60,7 @@ export function JobProgress({ job: first }: { job: Job }): JSX.Element {
     setError(null);
     read(api.POST("/api/v1/bulk/{job}/abort", { params: { path: { job: job.id } } })).then(
       (found) => client.setQueryData(["bulk-job", job.id], found),
-      (problem: Error) => setError(problem.message),
+      (problem: Error) => setError(problem),
     );
   };
   return (
@@ -83,7 +83,7 @@ export function JobProgress({ job: first }: { job: Job }): JSX.Element {
         {count(job.done)} {PAST[job.action]} · {count(job.unchanged)} unchanged · {count(job.refused)} refused
         {job.pending > 0 && ` · ${count(job.pending)} ${job.status === "aborted" ? "left alone" : "to do"}`}
       </p>
-      {error && <Notice state="failed">{error}</Notice>}
+      <Rejected error={error} />
       {outcomes.isError ? (
         <Failure error={outcomes.error} retry={() => void outcomes.refetch()} />
       ) : (

@@ -2,9 +2,10 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { FileKey2, Plus, Trash2 } from "lucide-react";
 import { useState, type JSX } from "react";
+import { Link } from "wouter";
 import { api, read, type Schemas } from "../api/client";
 import { useRight } from "../api/rights";
-import { Ago, Blank, Button, Failure, Field, IconButton, Input, Notice, Select, Skeleton, Switch } from "../parts/controls";
+import { Ago, Blank, Button, Failure, Field, IconButton, Input, Rejected, Select, Skeleton, Switch } from "../parts/controls";
 import { Dialog } from "../parts/dialog";
 import { say } from "../parts/toasts";
 import { fieldsOf, valuesOf, type CredentialField } from "./credential_fields";
@@ -25,6 +26,7 @@ export function CredentialsScreen(): JSX.Element {
   const [editing, setEditing] = useState<Credential | "new" | null>(null);
   const [removing, setRemoving] = useState<Credential | null>(null);
   const [granting, setGranting] = useState<Credential | null>(null);
+  const [using, setUsing] = useState<Credential | null>(null);
   const client = useQueryClient();
   return (
     <div className="screen">
@@ -76,6 +78,9 @@ export function CredentialsScreen(): JSX.Element {
                   </td>
                   <td>
                     <span className="row" style={{ justifyContent: "flex-end" }}>
+                      <Button size="small" onClick={() => setUsing(each)}>
+                        Uses<span className="sr"> of {each.name}</span>
+                      </Button>
                       <Button size="small" disabled={!right.allowed} title={right.reason} onClick={() => setGranting(each)}>
                         Grants
                       </Button>
@@ -92,6 +97,7 @@ export function CredentialsScreen(): JSX.Element {
         )}
       </div>
       {editing && <CredentialDialog credential={editing === "new" ? null : editing} onClose={() => setEditing(null)} />}
+      {using && <UsesDialog credential={using} onClose={() => setUsing(null)} />}
       {granting && <GrantsDialog credential={granting} onClose={() => setGranting(null)} />}
       {removing && (
         <Dialog
@@ -130,7 +136,7 @@ function CredentialDialog({ credential, onClose }: { credential: Credential | nu
   const [own, setOwn] = useState<string[]>(credential?.type === "custom" ? credential.fields : []);
   const [hosts, setHosts] = useState(credential?.hosts.join(", ") ?? "");
   const [insecure, setInsecure] = useState(credential?.insecure ?? false);
-  const [error, setError] = useState<string | null>(null);
+  const [error, setError] = useState<Error | null>(null);
   const [busy, setBusy] = useState(false);
   const described = types.find((each) => each.type === type);
   const fields = described ? fieldsOf(described) : [];
@@ -149,7 +155,7 @@ function CredentialDialog({ credential, onClose }: { credential: Credential | nu
         onClose();
       },
       (problem: Error) => {
-        setError(problem.message);
+        setError(problem);
         setBusy(false);
       },
     );
@@ -218,7 +224,7 @@ function CredentialDialog({ credential, onClose }: { credential: Credential | nu
         <Switch checked={insecure} onChange={setInsecure} label="Also without TLS" />
         <span aria-hidden="true">Also send it without TLS</span>
       </div>
-      {error && <Notice state="failed">{error}</Notice>}
+      <Rejected error={error} />
     </Dialog>
   );
 }
@@ -269,6 +275,46 @@ function NewField({ known, onAdd }: { known: readonly string[]; onAdd: (field: s
   );
 }
 
+/** Where a credential is used: the nodes that refer to it, by workflow. */
+function UsesDialog({ credential, onClose }: { credential: Credential; onClose: () => void }): JSX.Element {
+  const uses = useQuery({
+    queryKey: ["credential-uses", credential.name],
+    queryFn: async () => (await read(api.GET("/api/v1/credentials/{credential}/uses", { params: { path: { credential: credential.name } } }))).uses,
+  });
+  return (
+    <Dialog
+      title={`Where ${credential.name} is used`}
+      lead="In the latest version of each workflow and in versions with an alias. References by an expression are not found."
+      onClose={onClose}
+      foot={<Button onClick={onClose}>Close</Button>}
+    >
+      {uses.isError ? (
+        <Failure error={uses.error} retry={() => void uses.refetch()} />
+      ) : uses.isPending ? (
+        <Skeleton rows={2} height={24} />
+      ) : uses.data.length === 0 ? (
+        <p className="dim">No workflow refers to it.</p>
+      ) : (
+        <ul className="stack" style={{ gap: 4 }} aria-label="Workflows">
+          {uses.data.map((each) => (
+            <li key={`${each.workflow_id}/${each.version}`} className="row wrap">
+              <Link href={`/workflows/${each.workflow_id}/versions/${each.version}`}>
+                {each.name || each.workflow_id} {each.version}
+              </Link>
+              {each.aliases.map((alias) => (
+                <span key={alias} className="tag">
+                  {alias}
+                </span>
+              ))}
+              <code className="dim">{each.nodes.join(", ")}</code>
+            </li>
+          ))}
+        </ul>
+      )}
+    </Dialog>
+  );
+}
+
 /** Who may use a credential: executions of these principals and workflows. */
 function GrantsDialog({ credential, onClose }: { credential: Credential; onClose: () => void }): JSX.Element {
   const client = useQueryClient();
@@ -276,7 +322,7 @@ function GrantsDialog({ credential, onClose }: { credential: Credential; onClose
   const params = { path: { credential: credential.name } };
   const grants = useQuery({ queryKey: key, queryFn: async () => (await read(api.GET("/api/v1/credentials/{credential}/grants", { params }))).granted });
   const [added, setAdded] = useState("");
-  const [error, setError] = useState<string | null>(null);
+  const [error, setError] = useState<Error | null>(null);
   const change = (body: { grant: string[]; withdraw: string[] }): void => {
     setError(null);
     read(api.POST("/api/v1/credentials/{credential}/grants", { params, body: body as never })).then(
@@ -284,7 +330,7 @@ function GrantsDialog({ credential, onClose }: { credential: Credential; onClose
         client.setQueryData(key, found.granted);
         setAdded("");
       },
-      (problem: Error) => setError(problem.message),
+      (problem: Error) => setError(problem),
     );
   };
   return (
@@ -323,7 +369,7 @@ function GrantsDialog({ credential, onClose }: { credential: Credential; onClose
           </span>
         )}
       </Field>
-      {error && <Notice state="failed">{error}</Notice>}
+      <Rejected error={error} />
     </Dialog>
   );
 }

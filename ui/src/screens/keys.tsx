@@ -4,7 +4,7 @@ import { KeyRound, Plus } from "lucide-react";
 import { useState, type JSX } from "react";
 import { api, read, type Schemas } from "../api/client";
 import { useRight } from "../api/rights";
-import { Ago, Blank, Button, CopyButton, Failure, Field, Input, Notice, Select, Skeleton } from "../parts/controls";
+import { Ago, Blank, Button, CopyButton, Failure, Field, Input, Notice, Rejected, Select, Skeleton } from "../parts/controls";
 import { Dialog } from "../parts/dialog";
 import { say } from "../parts/toasts";
 import { Head } from "./shell";
@@ -135,7 +135,7 @@ function CreateDialog({ first, onClose }: { first: boolean; onClose: () => void 
   const [workflows, setWorkflows] = useState("");
   const [life, setLife] = useState(0);
   const [made, setMade] = useState<string | null>(null);
-  const [error, setError] = useState<string | null>(null);
+  const [error, setError] = useState<Error | null>(null);
   const [busy, setBusy] = useState(false);
   const create = (): void => {
     setBusy(true);
@@ -143,7 +143,7 @@ function CreateDialog({ first, onClose }: { first: boolean; onClose: () => void 
     read(api.POST("/api/v1/keys", { body: body as never })).then(
       (key) => setMade(key.key),
       (problem: Error) => {
-        setError(problem.message);
+        setError(problem);
         setBusy(false);
       },
     );
@@ -212,7 +212,7 @@ function CreateDialog({ first, onClose }: { first: boolean; onClose: () => void 
         )}
       </Field>
       {first && role !== "admin" && <Notice state="waiting">The first key turns authentication on. Without an admin key, no further keys can be created here.</Notice>}
-      {error && <Notice state="failed">{error}</Notice>}
+      <Rejected error={error} />
     </Dialog>
   );
 }

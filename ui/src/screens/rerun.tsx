@@ -5,7 +5,7 @@ import { api, read, readJson, type ExecutionDetail } from "../api/client";
 import { useDefinition } from "../api/queries";
 import { useRight } from "../api/rights";
 import { JsonField, parseJson } from "../forms/json_field";
-import { Button, Field, Notice, Select, Skeleton } from "../parts/controls";
+import { Button, Field, Rejected, Select, Skeleton } from "../parts/controls";
 import { Dialog } from "../parts/dialog";
 import { bytes } from "../parts/format";
 import { Foot, useAct } from "./act";
@@ -140,7 +140,7 @@ export function RerunDialog({ execution, node, item, onClose }: { execution: Exe
           </Field>
         )}
       </Option>
-      {error && <Notice state="failed">{error}</Notice>}
+      <Rejected error={error} />
     </Dialog>
   );
 }

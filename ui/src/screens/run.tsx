@@ -10,7 +10,7 @@ import { SchemaForm } from "../forms/form";
 import { JsonField, parseJson } from "../forms/json_field";
 import { check, initial, widgetOf, type Schema } from "../forms/schema";
 import type { Definition } from "../graph/model";
-import { Button, Failure, Field, Input, Notice, Select, Skeleton } from "../parts/controls";
+import { Button, Failure, Field, Input, Rejected, Select, Skeleton } from "../parts/controls";
 import { relative, shortId } from "../parts/format";
 import { Head } from "./shell";
 import { useQueryState } from "./url";
@@ -51,7 +51,7 @@ export function RunScreen({ id }: { id: string }): JSX.Element {
   const [key, setKey] = useState(newKey);
   const [touched, setTouched] = useState(false);
   const [busy, setBusy] = useState(false);
-  const [error, setError] = useState<string | null>(null);
+  const [error, setError] = useState<Error | null>(null);
   const [stamp, setStamp] = useState(0);
   useEffect(() => {
     if (!definition) return;
@@ -88,7 +88,7 @@ export function RunScreen({ id }: { id: string }): JSX.Element {
     ).then(
       (started) => navigate(`/executions/${started.execution_id}`),
       (problem: Error) => {
-        setError(problem.message);
+        setError(problem);
         setBusy(false);
       },
     );
@@ -172,7 +172,7 @@ export function RunScreen({ id }: { id: string }): JSX.Element {
             </Field>
           </div>
         </details>
-        {error && <Notice state="failed">{error}</Notice>}
+        <Rejected error={error} />
         <div className="form-actions">
           {right.reason && <span className="dim">{right.reason}</span>}
           <Link href={`/workflows/${id}`} className="button">

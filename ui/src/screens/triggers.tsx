@@ -6,7 +6,7 @@ import { Link } from "wouter";
 import { api, read, type Schemas } from "../api/client";
 import { useTriggers } from "../api/queries";
 import { useRight } from "../api/rights";
-import { Ago, Blank, Button, CopyButton, Failure, Notice, Skeleton, Switch } from "../parts/controls";
+import { Ago, Blank, Button, CopyButton, Failure, Notice, Rejected, Skeleton, Switch } from "../parts/controls";
 import { Dialog } from "../parts/dialog";
 import { absolute, duration } from "../parts/format";
 import { say } from "../parts/toasts";
@@ -179,7 +179,7 @@ function Ticks({ schedule, next }: { schedule: NonNullable<Trigger["schedule"]>;
 
 function RotateDialog({ trigger, onClose }: { trigger: Trigger; onClose: () => void }): JSX.Element {
   const client = useQueryClient();
-  const [error, setError] = useState<string | null>(null);
+  const [error, setError] = useState<Error | null>(null);
   const [made, setMade] = useState<Schemas["RotatedView"] | null>(null);
   const rotate = (secret: boolean): void => {
     read(api.POST("/api/v1/triggers/{trigger}/rotate", { params: { path: { trigger: trigger.id } }, body: { secret } })).then(
@@ -188,7 +188,7 @@ function RotateDialog({ trigger, onClose }: { trigger: Trigger; onClose: () => v
         setError(null);
         void client.invalidateQueries({ queryKey: ["triggers"] });
       },
-      (problem: Error) => setError(problem.message),
+      (problem: Error) => setError(problem),
     );
   };
   return (
@@ -214,7 +214,7 @@ function RotateDialog({ trigger, onClose }: { trigger: Trigger; onClose: () => v
         )
       }
     >
-      {error && <Notice state="failed">{error}</Notice>}
+      <Rejected error={error} />
       {made && (
         <Notice state="success">
           {made.new_secret ? (

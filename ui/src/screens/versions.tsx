@@ -12,6 +12,7 @@ import { Blank, Failure, Skeleton } from "../parts/controls";
 import { Diff } from "../parts/diff";
 import { plural } from "../parts/format";
 import { lineDiff, sides } from "../text/line_diff";
+import { readable } from "../text/readable";
 import { Head } from "./shell";
 
 const Graph = lazy(async () => ({ default: (await import("../graph/graph")).Graph }));
@@ -126,7 +127,7 @@ function Texts({ id, before, after }: { id: string; before: Schemas["WorkflowDet
   const texts = useMemo(() => {
     const [first, second] = sources.data ?? [];
     // Texts of two formats have no line in common: both are shown as JSON then, as is one that was stored without its text.
-    if (first && second && first.media === second.media) return [first.text, second.text] as const;
+    if (first && second && first.media === second.media) return readable(first.text, second.text, first.media);
     return [JSON.stringify(before.definition, null, 2), JSON.stringify(after.definition, null, 2)] as const;
   }, [sources.data, before, after]);
   const columns = useMemo(() => sides(lineDiff(texts[0], texts[1])), [texts]);

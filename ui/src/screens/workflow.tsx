@@ -9,7 +9,7 @@ import { useRight } from "../api/rights";
 import { usePicture } from "../api/layout";
 import type { Definition } from "../graph/model";
 import { iconOf } from "../graph/icons";
-import { Ago, Blank, Button, CopyButton, Failure, Field, Input, Notice, Select, Skeleton, Took } from "../parts/controls";
+import { Ago, Blank, Button, CopyButton, Failure, Field, Input, Rejected, Select, Skeleton, Took } from "../parts/controls";
 import { Dialog } from "../parts/dialog";
 import { plural, shortId } from "../parts/format";
 import { ExecutionPill } from "../parts/state";
@@ -184,7 +184,7 @@ function LimitsCard({ id }: { id: string }): JSX.Element {
 function LimitsDialog({ id, limits, onClose }: { id: string; limits: Schemas["LimitsView"]; onClose: () => void }): JSX.Element {
   const client = useQueryClient();
   const [texts, setTexts] = useState<Record<LimitName, string>>({ rate: limits.rate ?? "", burst: String(limits.burst ?? ""), running: String(limits.running ?? ""), waiting: String(limits.waiting ?? "") });
-  const [error, setError] = useState<string | null>(null);
+  const [error, setError] = useState<Error | null>(null);
   const save = (): void => {
     const body = Object.fromEntries(Object.entries(texts).flatMap(([name, text]) => (text.trim() === "" ? [] : [[name, name === "rate" ? text.trim() : Number(text)]])));
     read(api.PUT("/api/v1/workflows/{workflow}/limits", { params: { path: { workflow: id } }, body: body as never })).then(
@@ -193,7 +193,7 @@ function LimitsDialog({ id, limits, onClose }: { id: string; limits: Schemas["Li
         say("success", "Changed the limits; they apply from the next start.");
         onClose();
       },
-      (problem: Error) => setError(problem.message),
+      (problem: Error) => setError(problem),
     );
   };
   return (
@@ -216,7 +216,7 @@ function LimitsDialog({ id, limits, onClose }: { id: string; limits: Schemas["Li
           {(ids) => <Input {...ids} inputMode={name === "rate" ? "text" : "numeric"} value={texts[name]} onChange={(event) => setTexts({ ...texts, [name]: event.target.value })} />}
         </Field>
       ))}
-      {error && <Notice state="failed">{error}</Notice>}
+      <Rejected error={error} />
     </Dialog>
   );
 }
@@ -389,7 +389,7 @@ function AliasDialog({ id, versions, aliases, onClose }: { id: string; versions:
   const current = aliases.find((each) => each.alias === name);
   const [version, setVersion] = useState(versions[0]?.version ?? 1);
   const [share, setShare] = useState(100);
-  const [error, setError] = useState<string | null>(null);
+  const [error, setError] = useState<Error | null>(null);
   const [busy, setBusy] = useState(false);
   const partly = share < 100 && current !== undefined && current.version !== version;
   const save = (): void => {
@@ -404,7 +404,7 @@ function AliasDialog({ id, versions, aliases, onClose }: { id: string; versions:
         onClose();
       },
       (problem: Error) => {
-        setError(problem.message);
+        setError(problem);
         setBusy(false);
       },
     );
@@ -451,7 +451,7 @@ function AliasDialog({ id, versions, aliases, onClose }: { id: string; versions:
           {(ids) => <input {...ids} className="slider" type="range" min={1} max={100} value={share} onChange={(event) => setShare(Number(event.target.value))} />}
         </Field>
       )}
-      {error && <Notice state="failed">{error}</Notice>}
+      <Rejected error={error} />
     </Dialog>
   );
 }

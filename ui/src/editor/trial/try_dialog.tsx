@@ -4,7 +4,7 @@ import { newKey } from "../../api/client";
 import { SchemaForm } from "../../forms/form";
 import { JsonField, parseJson } from "../../forms/json_field";
 import { check, initial, widgetOf, type Schema } from "../../forms/schema";
-import { Button, Field, Notice, Select } from "../../parts/controls";
+import { Button, Field, Notice, Rejected, Select } from "../../parts/controls";
 import { Dialog } from "../../parts/dialog";
 import { relative, shortId } from "../../parts/format";
 import { usePastRuns } from "../forms/past_runs";
@@ -24,7 +24,7 @@ export function TryDialog({ editor, last, onStarted, onClose }: Props): JSX.Elem
   const [stamp, setStamp] = useState(0);
   const [touched, setTouched] = useState(false);
   const [busy, setBusy] = useState(false);
-  const [error, setError] = useState<string | null>(null);
+  const [error, setError] = useState<Error | null>(null);
   const [key, setKey] = useState(newKey);
   const former = usePastRuns(editor.id);
   const parsed = parseJson(text);
@@ -36,7 +36,7 @@ export function TryDialog({ editor, last, onStarted, onClose }: Props): JSX.Elem
     startDraft(view, sent, pins, key).then(
       (execution) => onStarted(execution, sent),
       (problem: Error) => {
-        setError(problem.message);
+        setError(problem);
         setBusy(false);
         setKey(newKey());
       },
@@ -71,7 +71,7 @@ export function TryDialog({ editor, last, onStarted, onClose }: Props): JSX.Elem
                     setText(JSON.stringify(found, null, 2));
                     setStamp(stamp + 1);
                   },
-                  (problem: Error) => setError(problem.message),
+                  (problem: Error) => setError(problem),
                 );
               }}
             >
@@ -94,7 +94,7 @@ export function TryDialog({ editor, last, onStarted, onClose }: Props): JSX.Elem
       )}
       {raw ? <JsonField label="Input as JSON" value={text} onChange={setText} rows={8} /> : <SchemaForm key={stamp} schema={schema} value={input} onChange={setInput} problems={touched ? check(schema, input) : {}} />}
       {pinned.length > 0 && <Notice state="waiting">{`Not called, because their output is pinned: ${pinned.join(", ")}.`}</Notice>}
-      {error && <Notice state="failed">{error}</Notice>}
+      <Rejected error={error} />
     </Dialog>
   );
 }

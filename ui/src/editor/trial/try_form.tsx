@@ -3,7 +3,7 @@ import { Pin, PinOff, Play } from "lucide-react";
 import { useState, type JSX } from "react";
 import { JsonField, parseJson } from "../../forms/json_field";
 import { ENDED } from "../../live/store";
-import { Button, Field, Notice, Select } from "../../parts/controls";
+import { Button, Field, Rejected, Select } from "../../parts/controls";
 import type { Json } from "../../text/tree";
 import type { ViewNode } from "../document/document";
 import { outletsOf } from "../document/rules";
@@ -26,14 +26,14 @@ export function TryForm({ node, editor, runs, execution, onExecution, onStarted 
 
 function FromHere({ node, editor, runs, execution, onExecution, onStarted }: Props): JSX.Element {
   const [busy, setBusy] = useState(false);
-  const [error, setError] = useState<string | null>(null);
+  const [error, setError] = useState<Error | null>(null);
   const chosen = runs.find((each) => each.execution_id === execution);
   const start = (): void => {
     if (!chosen) return;
     setBusy(true);
     setError(null);
     startFrom(editor.view, chosen.execution_id, node.id, editor.pins)
-      .then(onStarted, (problem: Error) => setError(problem.message))
+      .then(onStarted, (problem: Error) => setError(problem))
       .finally(() => setBusy(false));
   };
   return (
@@ -53,7 +53,7 @@ function FromHere({ node, editor, runs, execution, onExecution, onStarted }: Pro
           {chosen && !ENDED.has(chosen.status) && <p className="field-hint">That execution has not ended.</p>}
         </>
       )}
-      {error && <Notice state="failed">{error}</Notice>}
+      <Rejected error={error} />
     </section>
   );
 }

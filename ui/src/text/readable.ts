@@ -1,0 +1,18 @@
+/** JSON in a form that can be compared by lines. */
+
+/** A text of one line, as a program writes it, with one value per line; a text with lines of its own as it is. */
+function indented(text: string): string {
+  return JSON.stringify(JSON.parse(text), null, 2);
+}
+
+const isOneLine = (text: string): boolean => !text.trim().includes("\n");
+
+/** Two texts of a document as they are compared: JSON is indented if one of the texts has no lines of its own. */
+export function readable(before: string, after: string, media: string): readonly [string, string] {
+  if (!media.endsWith("json") || !(isOneLine(before) || isOneLine(after))) return [before, after];
+  try {
+    return [indented(before), indented(after)];
+  } catch {
+    return [before, after];
+  }
+}
