@@ -127,7 +127,7 @@ function Texts({ id, before, after }: { id: string; before: Schemas["WorkflowDet
   const texts = useMemo(() => {
     const [first, second] = sources.data ?? [];
     // Texts of two formats have no line in common: both are shown as JSON then, as is one that was stored without its text.
-    if (first && second && first.media === second.media) return readable(first.text, second.text, first.media);
+    if (first && second && first.media === second.media) return readable(first.text, second.text);
     return [JSON.stringify(before.definition, null, 2), JSON.stringify(after.definition, null, 2)] as const;
   }, [sources.data, before, after]);
   const columns = useMemo(() => sides(lineDiff(texts[0], texts[1])), [texts]);

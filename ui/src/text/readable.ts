@@ -7,9 +7,9 @@ function indented(text: string): string {
 
 const isOneLine = (text: string): boolean => !text.trim().includes("\n");
 
-/** Two texts of a document as they are compared: JSON is indented if one of the texts has no lines of its own. */
-export function readable(before: string, after: string, media: string): readonly [string, string] {
-  if (!media.endsWith("json") || !(isOneLine(before) || isOneLine(after))) return [before, after];
+/** Two texts of a document as they are compared: JSON, also if it was deployed as YAML, is indented if one of the texts has no lines of its own. */
+export function readable(before: string, after: string): readonly [string, string] {
+  if (!isOneLine(before) && !isOneLine(after)) return [before, after];
   try {
     return [indented(before), indented(after)];
   } catch {
