@@ -103,6 +103,12 @@ export class Editor {
     return this.source.writer.scalar(value, style, owner.style === "flow", column);
   }
 
+  /** Whether a comment follows on the line of a position. */
+  private isCommented(at: number): boolean {
+    const cut = this.text.indexOf("\n", at);
+    return this.text.slice(at, cut < 0 ? undefined : cut).trimStart().startsWith("#");
+  }
+
   /** Replaces a value by one of another kind, or an empty collection by one with entries. */
   private replace(owner: Part, entry: Entry, value: Json): TextEdit {
     const part = entry.part;
@@ -115,6 +121,8 @@ export class Editor {
     const column = this.source.column(entry.start);
     const start = this.source.afterColon(owner, entry);
     const end = Math.max(part.end, start);
+    // Behind a block of text a comment would become part of it.
+    if (endsWithLines(value) && this.isCommented(end)) return { start, end, text: ` ${writer.inline(value)}` };
     if (owner.kind === "list") return { start, end, text: writer.element(value, column).slice(1) };
     // A list of nodes or edges has one entry per line from its first entry on.
     const lines = Array.isArray(value) && value.some(isObject);
@@ -377,4 +385,11 @@ function identity(value: Json): string {
     if (value.src !== undefined && value.dst !== undefined) return `edge:${JSON.stringify([String(value.src), String(value.dst), String(value.label ?? null)])}`;
   }
   return `value:${encode(value)}`;
+}
+
+/** Whether the last text of a value has several lines, so that its block form ends with them. */
+function endsWithLines(value: Json): boolean {
+  if (Array.isArray(value)) return value.length > 0 && endsWithLines(value[value.length - 1] as Json);
+  if (isObject(value)) return Object.keys(value).length > 0 && endsWithLines(Object.values(value).at(-1) as Json);
+  return typeof value === "string" && value.includes("\n");
 }

@@ -145,6 +145,9 @@ class Editor:
         column = self._source.column(entry.start)
         start = self._source.after_colon(owner, entry)
         end = max(part.end, start)
+        if _ends_with_lines(value) and self._is_commented(end):
+            # Behind a block of text the comment would become part of it.
+            return TextEdit(start, end, " " + writer.inline(value))
         if owner.kind == "list":
             return TextEdit(start, end, writer.element(value, column)[1:])
         # A list of nodes or edges has one entry per line from its first entry on.
@@ -155,6 +158,10 @@ class Editor:
             # A comment on the line of the key stays there.
             return TextEdit(start + len(note[0].rstrip("\r")), end, shown)
         return TextEdit(start, end, shown)
+
+    def _is_commented(self, at: int) -> bool:
+        """Return whether a comment follows on the line of a position."""
+        return self._text[at:].split("\n", 1)[0].lstrip().startswith("#")
 
     def _line_content(self, at: int) -> int:
         """Return the position of the first character of a line that is not a space."""
@@ -441,3 +448,12 @@ def _identified(values: Sequence[Any]) -> bool:
 
 def _scalars(part: Part, start: int, end: int) -> bool:
     return all(part.entries[at].part.kind == "scalar" for at in range(start, end))
+
+
+def _ends_with_lines(value: Any) -> bool:
+    """Return whether the last text of a value has several lines, so that its block form ends with them."""
+    if isinstance(value, Mapping):
+        return bool(value) and _ends_with_lines(list(value.values())[-1])
+    if isinstance(value, list):
+        return bool(value) and _ends_with_lines(value[-1])
+    return isinstance(value, str) and "\n" in value
