@@ -3,7 +3,7 @@ import type { ExecutionView } from "../src/api/client";
 import { pictureOf } from "../src/api/layout";
 import { parseJson } from "../src/forms/json_field";
 import { check, exampleInput, initial, widgetOf, type Schema } from "../src/forms/schema";
-import { CARD, arrange, bodies, frames, isInView, joinText, outline, viewport, type Definition, type Place } from "../src/graph/model";
+import { arrange, bodies, frames, joinText, outline, type Definition } from "../src/graph/model";
 import { colourer, columns, pixel } from "../src/items/grid";
 import { snapshotOf } from "../src/live/snapshot";
 import { bytes, duration, relative, share, shortId } from "../src/parts/format";
@@ -107,23 +107,6 @@ describe("texts of two versions", () => {
     expect(readable("{ a: 1 }", "{ a: 2 }")).toEqual(["{ a: 1 }", "{ a: 2 }"]);
     expect(readable('{\n"a": 1}', '{\n"a": 2}')).toEqual(['{\n"a": 1}', '{\n"a": 2}']);
     expect(readable("{", after)).toEqual(["{", after]);
-  });
-});
-
-describe("the first view of a graph", () => {
-  const picture = { places: new Map([0, 1, 2, 3, 4, 5].map((column) => [`n${column}`, { x: column * 308, y: 0 }] as const)), frames: [], routes: new Map() };
-  const cutCards = (focus: string, width: number): number => {
-    const { x, zoom } = viewport(picture, width, 700, focus);
-    return [...picture.places.values()].filter((each) => each.x * zoom + x < 0 && (each.x + CARD.width) * zoom + x > 0).length;
-  };
-
-  test("cuts no card at its left side and contains the chosen one", () => {
-    for (let width = 240; width <= 1200; width += 20) {
-      for (const focus of picture.places.keys()) {
-        expect([width, focus, cutCards(focus, width)]).toEqual([width, focus, 0]);
-        expect(isInView(picture.places.get(focus) as Place, viewport(picture, width, 700, focus), width, 700)).toBe(true);
-      }
-    }
   });
 });
 

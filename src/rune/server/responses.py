@@ -329,8 +329,9 @@ def _new_request_id() -> str:
 def _rejection(request: Request, document: ProblemDocument, headers: dict[str, str]) -> Response:
     """Log a rejected request with the id that the client receives."""
     document = msgspec.structs.replace(document, request_id=_new_request_id())
-    place = request.url.path[:200]
-    log.info("request %s: %s %s: %s", document.request_id, request.method, place, document.code)
+    # A WebSocket has no method.
+    method, place = request.scope.get("method", "WebSocket"), request.url.path[:200]
+    log.info("request %s: %s %s: %s", document.request_id, method, place, document.code)
     return problem_response(document, headers)
 
 
@@ -402,7 +403,8 @@ def _query_names(request: Request) -> list[str]:
 async def on_defect(request: Request, error: Exception) -> Response:
     """Respond to an unexpected exception without details; these are in the log."""
     id = _new_request_id()
-    log.error("request %s: %s %s failed", id, request.method, request.url.path, exc_info=error)
+    method = request.scope.get("method", "WebSocket")
+    log.error("request %s: %s %s failed", id, method, request.url.path, exc_info=error)
     document = problem(500, "ERROR", f"internal error; the log of the server has it as request `{id}`")
     return problem_response(msgspec.structs.replace(document, request_id=id))
 

@@ -76,6 +76,7 @@ def test_out_of_scope_resource_looks_nonexistent(tmp_path: Path) -> None:
 async def _said(asks: httpx.AsyncClient, method: str, path: str) -> dict[str, Any]:
     answer = await asks.request(method, f"{API}{path}")
     output: dict[str, Any] = answer.json()
+    assert output.pop("request_id") == answer.headers["x-request-id"]
     name = path.split("/")[2]
     return {**output, "detail": output["detail"].replace(name, "ID"), "status": answer.status_code}
 

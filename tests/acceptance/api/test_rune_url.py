@@ -122,6 +122,7 @@ REMOTE: dict[str, Arguments] = {
     ),
     "credentials list": lambda remote: (),
     "credentials show": lambda remote: (remote.credential("e-one"),),
+    "credentials uses": lambda remote: (remote.credential("e-used"),),
     "credentials rotate": lambda remote: (remote.credential("e-rotate"), "--from-file", _token(remote)),
     "credentials remove": lambda remote: (remote.credential("e-gone"), "--yes"),
     "credentials grant": lambda remote: (remote.credential("e-granted"), "queue"),

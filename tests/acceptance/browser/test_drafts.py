@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 from rune.client import Client
 from tests.acceptance.browser.conftest import DEADLINE_MS, WatchedPage
 from tests.acceptance.browser.editor_page import add, card, code, panel, rename, text_of, write
+from tests.support.cli_process import until
 from tests.support.up_process import UpProcess
 
 SECRET = "a-key-of-the-tests-only"
@@ -95,7 +96,15 @@ def second_tab(watched: WatchedPage, id: str) -> Page:
 
 
 def wait_for_stored(page: Page, id: str, part: str) -> None:
-    page.wait_for_function(f"([id, part]) => ({STORED})(id)?.includes(part)", arg=[id, part])
+    until(
+        lambda: page.evaluate(f"([id, part]) => ({STORED})(id)?.includes(part)", [id, part]) or None,
+        "the draft is stored",
+    )
+
+
+def wait_for_other_tab(page: Page) -> None:
+    """Wait until the other tab has stored its text."""
+    until(lambda: page.evaluate("window.held.length > 0") or None, "the other tab has stored")
 
 
 def test_changes_that_two_tabs_store_in_the_same_moment_are_both_kept(watched: WatchedPage, url: str) -> None:
@@ -107,7 +116,7 @@ def test_changes_that_two_tabs_store_in_the_same_moment_are_both_kept(watched: W
     write(first, "# Watches prices.", "# Watches all prices.")
     write(second, "# Begins here.", "# Starts here.")
     for page in (first, second):
-        page.wait_for_function("window.held.length > 0")  # the other tab has stored
+        wait_for_other_tab(page)
     for page in (first, second):
         page.evaluate("window.deliver()")
 

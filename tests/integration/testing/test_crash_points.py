@@ -6,6 +6,7 @@ from __future__ import annotations
 import resource
 import sys
 import time
+from statistics import median
 
 import pytest
 
@@ -104,15 +105,18 @@ def test_hundred_crash_points_of_mixed_workflow_take_30_s(
     set_mocks(rune_mocks)
     rune_crash.deploy(prices())
     tried: list[str] = []
-    factor = LOOP_MS / min(cpu_ms_of_loop() for _ in range(5))
+    loops: list[float] = []
     began, cpu = time.monotonic(), cpu_s()
 
     for run in rune_crash.each(order(), {"amount": 500, "sku": "a-7", "lines": LINES}):
         check(run)
         tried.append(str(run.crash))
+        if len(tried) % 10 == 0:
+            loops.append(cpu_ms_of_loop())
 
-    # The CPU time is asserted, in terms of the machine that the limit is stated for; other processes do not add to it.
-    seconds = (cpu_s() - cpu) * factor
+    # The CPU time is asserted, in terms of the machine that the limit is stated for: other processes on the same core
+    # make the loop slower as well.
+    seconds = (cpu_s() - cpu - sum(loops) / 1000) * LOOP_MS / median(loops)
     points = rune_crash.points()
     with capsys.disabled():
         clock = time.monotonic() - began

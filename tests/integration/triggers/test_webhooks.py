@@ -121,6 +121,11 @@ def test_body_is_decoded_by_content_type(tmp_path: Path) -> None:
     run(tmp_path, work)
 
 
+def without_id(response: httpx.Response) -> str:
+    """Return the text of a rejection without the id of its request, in which all responses differ."""
+    return response.text.replace(response.headers["x-request-id"], "ID")
+
+
 def test_invalid_requests_start_nothing(tmp_path: Path) -> None:
     async def work(server: RunningServer) -> None:
         await server.deploy(webhook_workflow(max_bytes=1_000))
@@ -128,7 +133,7 @@ def test_invalid_requests_start_nothing(tmp_path: Path) -> None:
         unknown = [
             await server.http.post(f"/hooks/{each}", content=b"{}") for each in ("x", "a" * 33, "%00", "ü")
         ]
-        assert {(each.status_code, each.text) for each in unknown} == {(404, unknown[0].text)}
+        assert {(each.status_code, without_id(each)) for each in unknown} == {(404, without_id(unknown[0]))}
         put = await server.http.put(path, content=BODY)
         assert (put.status_code, put.headers["allow"]) == (405, "POST")
         assert (await send(server, path, b"x" * 1_001)).status_code == 413
@@ -139,7 +144,7 @@ def test_invalid_requests_start_nothing(tmp_path: Path) -> None:
         id = (await trigger(server))["id"]
         assert not (await server.post(f"/triggers/{id}/disable"))["enabled"]
         off = await server.http.post(path, content=BODY)
-        assert (off.status_code, off.text) == (404, unknown[0].text)
+        assert (off.status_code, without_id(off)) == (404, without_id(unknown[0]))
         assert await count(server) == 0
         assert (await server.post(f"/triggers/{id}/enable"))["enabled"]
         assert (await send(server, path)).status_code == 202
@@ -221,7 +226,7 @@ def test_invalid_signature_starts_nothing(tmp_path: Path) -> None:
             raw = [(key.encode(), text.encode()) for key, text in each.items()]
             answers.append(await server.http.post(path, content=BODY, headers=raw))
         assert {each.status_code for each in answers} == {401}
-        assert len({each.text for each in answers}) == 1
+        assert len({without_id(each) for each in answers}) == 1
         assert (await server.http.post(path, content=BODY[:-1], headers=good)).status_code == 401
         assert await count(server) == 0
         assert (await server.http.post(path, content=BODY, headers=good)).status_code == 202

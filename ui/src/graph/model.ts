@@ -185,24 +185,13 @@ export function curve(points: readonly Place[]): string {
 const MARGIN = 56;
 const READABLE_ZOOM = 0.5;
 
+/** The whole picture if it is readable then, or if `whole` asks for it; otherwise the part around one node, or its beginning. */
 /** Whether the whole card at a place is within a view of this size. */
 export function isInView(place: Place, view: { x: number; y: number; zoom: number }, width: number, height: number): boolean {
   const [left, top] = [place.x * view.zoom + view.x, place.y * view.zoom + view.y];
   return left >= 0 && top >= 0 && left + CARD.width * view.zoom <= width && top + CARD.height * view.zoom <= height;
 }
 
-/** How far a view is moved so that its left side cuts no card: a card there comes into view if the card `at` stays in view. */
-function uncut(picture: Picture, x: number, zoom: number, width: number, margin: number, at: Place): number {
-  const wide = CARD.width * zoom;
-  const cut = [...picture.places.values()].map((each) => each.x * zoom + x).filter((left) => left < 0 && left + wide > 0);
-  if (cut.length === 0) return 0;
-  const inside = margin / 2 - Math.min(...cut);
-  if (at.x * zoom + x + wide + inside <= width) return inside;
-  const outside = Math.max(...cut) + wide;
-  return at.x * zoom + x - outside >= 0 ? -outside : 0;
-}
-
-/** The whole picture if it is readable then, or if `whole` asks for it; otherwise the part around one node, or its beginning. */
 export function viewport(picture: Picture, width: number, height: number, focus: string | undefined, whole = false): { x: number; y: number; zoom: number } {
   const boxes = [...[...picture.places.values()].map((each) => ({ ...each, ...CARD })), ...picture.frames];
   const left = Math.min(...boxes.map((each) => each.x));
@@ -220,6 +209,5 @@ export function viewport(picture: Picture, width: number, height: number, focus:
     const first = [...picture.places.values()].reduce((a, b) => (b.x < a.x ? b : a));
     return { zoom, x: margin - left * zoom, y: y ?? height / 2 - (first.y + CARD.height / 2) * zoom };
   }
-  const x = Math.min(margin - left * zoom, width / 2 - (at.x + CARD.width / 2) * zoom);
-  return { zoom, x: x + uncut(picture, x, zoom, width, margin, at), y: y ?? height / 2 - (at.y + CARD.height / 2) * zoom };
+  return { zoom, x: Math.min(margin - left * zoom, width / 2 - (at.x + CARD.width / 2) * zoom), y: y ?? height / 2 - (at.y + CARD.height / 2) * zoom };
 }
