@@ -28,6 +28,9 @@ export function useLiveExecution(id: string, at: number | null, lineage: string 
     const load = async (): Promise<void> => {
       store.load(await readSnapshot(id, { at, lineage }, abort.signal));
       setError(null);
+      // An end between the reads of the execution and of its snapshot is followed by no event.
+      const known = client.getQueryData<{ status: string }>(["execution", id]);
+      if (at === null && ENDED.has(store.status) && !(known && ENDED.has(known.status))) void client.invalidateQueries({ queryKey: ["execution", id] });
     };
     // Events name the node that ended but not the edges that follow; those come with the next snapshot.
     const reload = (): void => {
