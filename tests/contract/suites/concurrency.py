@@ -14,7 +14,7 @@ from rune.ports.state import Applied
 from tests.contract.suites.state_driver import StateContractBase, StateDriver, chain, fan, limited
 from tests.support.async_test import async_test
 
-LEASE = 9_000
+LEASE = 7_500
 HIGH_PRIORITY = 9
 
 

@@ -19,7 +19,7 @@ from tests.contract.suites.state_driver import chain, joined
 from tests.contract.suites.successors import SuccessorContract
 from tests.support.async_test import async_test
 
-LEASE = 9_000
+LEASE = 7_500
 CLAIMS = 50
 RETRY_DELAYS = (5_000, 25_000, 125_000)
 

@@ -12,7 +12,7 @@ from rune.testing.harness import compiled
 from tests.contract.suites.state_driver import StateContractBase, StateDriver, chain
 from tests.support.async_test import async_test
 
-LEASE = 9_000
+LEASE = 7_500
 EFFECT = {"effectful": True}
 
 

@@ -11,7 +11,7 @@ from tests.support.chain_execution import ChainExecution, open_execution
 
 UNSENT_AFTER_MS = 5_001  # the time that a process has to send the tokens that it was given
 RESEND_AFTER_MS = 60_001  # the time after which a token that was sent and never claimed counts as lost
-LEASE_MS = 9_000
+LEASE_MS = 7_500
 
 
 def test_confirmed_token_is_not_sent_again_before_it_counts_as_lost(tmp_path: pathlib.Path) -> None:

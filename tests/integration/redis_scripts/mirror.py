@@ -155,7 +155,7 @@ class Mirror:
         fired, _, emitted, finish, failed = answer[5][0]
         self._expect(decode_timer(fired) == timer, f"{fired} instead of {timer}")
         if timer.kind in ("join", "finish", "deadline") and (applied.emitted or applied.finish):
-            applied.armed.append((timer, self.now + 9_000))  # until the emitted token is applied
+            applied.armed.append((timer, self.now + 7_500))  # until the emitted token is applied
         self._check(applied, PACK(("ok", 0, emitted, finish, failed, False)), str(timer))
         return applied
 

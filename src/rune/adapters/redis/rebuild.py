@@ -38,7 +38,7 @@ from rune.core.execution.transition import start_execution
 from rune.ports.journal import Journal, StoredFact, StoreUnavailableError
 from rune.ports.state import Applied
 
-REBUILD_LEASE_MS = 8_000
+REBUILD_LEASE_MS = 6_000
 """After this time another process rebuilds the state, if the process that does it died: tokens have to move again
 within 10 s of the death of a worker."""
 

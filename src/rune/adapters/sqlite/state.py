@@ -38,7 +38,7 @@ from rune.ports.state import Applied, Claim, DueTimer, Fence, Listener
 
 log = logging.getLogger("rune.state")
 
-LEASE_MS = 9_000
+LEASE_MS = 7_500
 MAX_LOADED = 8_000
 """Maximum number of executions in memory."""
 

@@ -27,9 +27,9 @@ MAX_RESENT_AT_ONCE = 50
 
 STORE_RETRY_DELAY_MS = 500
 SWEEP_PERIOD_MS = 1_000
-"""A token whose worker died is sent again at most this long after its lease of 9 s has expired."""
+"""A token whose worker died is sent again at most this long after its lease of 7.5 s has expired."""
 
-RENEWAL_PERIOD_MS = 3_000
+RENEWAL_PERIOD_MS = 2_500
 RECONCILE_PERIOD_MS = 60_000
 
 

@@ -29,7 +29,7 @@ from rune.runtime.live.running_nodes import RunningNodes
 
 lease_log = logging.getLogger("rune.leases")
 
-RENEWAL_INTERVAL_S = 3.0  # a lease lasts three times as long
+RENEWAL_INTERVAL_S = 2.5  # a lease lasts three times as long
 
 Key = tuple[str, int, Path]
 

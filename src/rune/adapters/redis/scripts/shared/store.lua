@@ -12,7 +12,7 @@
 -- the default stream and those of named queues for items of fan-outs
 -- ARGV[5] the group, empty: nothing is sent here   ARGV[6] node -> key, of the nodes with a named queue (msgpack), or
 -- empty   ARGV[7] the entry to delete, or empty; apply: ARGV[7..] entries of one stream
-local LEASE = 9000
+local LEASE = 7500
 -- ms after which sent tokens that no worker has claimed are sent again
 local RESEND = 60000
 -- ms after which tokens are sent again whose sending was not confirmed
