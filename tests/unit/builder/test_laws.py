@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,9 +19,12 @@ from tests.acceptance.conformance.case import expand, load, load_steps
 from tests.simulation.oracle.document import to_document
 from tests.simulation.oracle.generate import random_model
 from tests.support.paths import EXAMPLE_WORKFLOWS
+from tests.support.static_checks import lines_found_by_mypy, lines_found_by_ruff
 from tests.support.whole import WHOLE
 
-GENERATED = 10_000 if WHOLE else 250
+BLOCK = 500 if WHOLE else 125
+GENERATED = range(0, 10_000 if WHOLE else 250, BLOCK)
+"""The first seed of each block of generated documents."""
 
 
 def conformance_documents() -> Iterator[tuple[str, Any]]:
@@ -87,8 +88,9 @@ def test_conformance_texts_pass_law_3() -> None:
     assert texts
 
 
-def test_generated_documents_pass_laws_1_to_3() -> None:
-    for seed in range(GENERATED):
+@pytest.mark.parametrize("first", GENERATED)
+def test_generated_documents_pass_laws_1_to_3(first: int) -> None:
+    for seed in range(first, first + BLOCK):
         document = to_document(random_model(seed)[0])
         flow = Workflow.load(document)
         assert canonical(flow.definition) == canonical_form(document), seed
@@ -96,12 +98,26 @@ def test_generated_documents_pass_laws_1_to_3() -> None:
         text = flow.to_json()
         loaded = Workflow.load(text)
         assert loaded.to_json() == text, seed
-        if seed % 25 == 0:
-            # Parsing YAML is slow: fewer of them.
+        if WHOLE or seed % 25 == 0:
+            # Parsing YAML is slow: fewer of them in an ordinary run.
             text = flow.to_yaml()
             loaded = Workflow.load(text)
             assert loaded == flow, seed
             assert loaded.to_yaml() == text, seed
+
+
+@pytest.mark.parametrize("first", GENERATED)
+def test_ruff_and_mypy_accept_the_code_of_generated_documents(first: int, tmp_path: Path) -> None:
+    # Type checking is slow: fewer of them in an ordinary run.
+    files = [
+        tmp_path / f"generated_{seed}.py" for seed in range(first, first + BLOCK) if WHOLE or seed % 25 == 0
+    ]
+    for seed, file in zip(range(first, first + BLOCK, 1 if WHOLE else 25), files, strict=True):
+        code = Workflow.load(to_document(random_model(seed)[0])).to_python()
+        file.write_text(code, encoding="utf-8")
+
+    assert lines_found_by_ruff(tmp_path) == ""
+    assert lines_found_by_mypy(*files) == []
 
 
 def test_comments_and_everything_else_survive_the_way_through_python() -> None:
@@ -190,19 +206,8 @@ def test_generated_code_of_examples_has_no_names_that_ruff_refuses(tmp_path: Pat
     for path in EXAMPLE_WORKFLOWS:
         target = tmp_path / f"{path.stem.replace('-', '_')}.py"
         target.write_text(Workflow.load(path).to_python(), encoding="utf-8")
-    arguments = [
-        sys.executable,
-        "-m",
-        "ruff",
-        "check",
-        "--config",
-        "pyproject.toml",
-        "--no-cache",
-        str(tmp_path),
-    ]
-    found = subprocess.run(arguments, capture_output=True, text=True, check=False)
 
-    assert found.returncode == 0, found.stdout
+    assert lines_found_by_ruff(tmp_path) == ""
 
 
 def test_json_document_keeps_its_layout_after_a_change() -> None:

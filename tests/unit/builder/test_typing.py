@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from rune.build import Workflow
 from tests.support.in_process_cli import InProcessCli
-from tests.support.paths import EXAMPLE_WORKFLOWS, EXAMPLES, ROOT, SOURCE
+from tests.support.paths import EXAMPLE_WORKFLOWS, EXAMPLES
+from tests.support.static_checks import CUSTOM_NODES, lines_found_by_mypy, lines_found_by_pyright
 
 TWINS = sorted(
     each for each in EXAMPLES.glob("*/*.py") if each.with_name(f"{each.stem.replace('_', '-')}.yaml").exists()
 )
-NODES = EXAMPLES / "custom-nodes" / "src"
 
 MISTAKES = """\
 from rune.build import Ref, Retry, Workflow, conditional, http, input, wait
@@ -39,59 +35,6 @@ with Workflow("mistakes") as flow:
     text: Ref[str] = quote.out.status
 """
 WRONG_LINES = [5, 6, 7, 8, 9, 10, 16]
-
-
-def lines_found_by_mypy(*paths: Path) -> list[str]:
-    """The errors of `mypy --strict`, as `file:line`."""
-    command = [
-        sys.executable,
-        "-m",
-        "mypy",
-        "--strict",
-        "--config-file=",
-        "--no-error-summary",
-        "--python-version=3.11",
-    ]
-    command += [
-        "--follow-imports=silent",
-        f"--cache-dir={ROOT / '.cache' / 'mypy-examples'}",
-        *map(str, paths),
-    ]
-    found = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "MYPYPATH": os.pathsep.join((str(SOURCE), str(NODES)))},
-    )
-    assert found.returncode in (0, 1), found.stdout + found.stderr
-    places = [line.split(": error:")[0] for line in found.stdout.splitlines() if ": error:" in line]
-    return [f"{Path(file).name}:{line}" for file, line in (place.rsplit(":", 1) for place in places)]
-
-
-def lines_found_by_pyright(folder: Path) -> list[str]:
-    """The errors of pyright in strict mode in the files of a folder, as `file:line`."""
-    configuration = {
-        "include": ["."],
-        "extraPaths": [str(SOURCE), str(NODES)],
-        "typeCheckingMode": "strict",
-        "pythonVersion": "3.11",
-        # An expression statement is how edges are written: `a >> b`.
-        "reportUnusedExpression": False,
-    }
-    (folder / "pyrightconfig.json").write_text(json.dumps(configuration))
-    found = subprocess.run(
-        [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, "-p", str(folder)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"},
-    )
-    assert found.returncode in (0, 1), found.stdout + found.stderr
-    report = json.loads(found.stdout)
-    assert report["summary"]["filesAnalyzed"] == len(list(folder.glob("*.py")))
-    errors = [each for each in report["generalDiagnostics"] if each["severity"] == "error"]
-    return [f"{Path(each['file']).name}:{each['range']['start']['line'] + 1}" for each in errors]
 
 
 def test_mypy_and_pyright_accept_the_examples(tmp_path: Path) -> None:
@@ -138,7 +81,7 @@ with Workflow("titles") as flow:
 def test_mypy_and_pyright_find_wrong_parameters_of_own_nodes_by_their_stubs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.syspath_prepend(str(NODES))
+    monkeypatch.syspath_prepend(str(CUSTOM_NODES))
     InProcessCli(tmp_path / "home").output("stubs", "--nodes", "acme_nodes", "-o", str(tmp_path / "flows"))
     made, used = tmp_path / "flows" / "acme_nodes_build.py", tmp_path / "flows" / "used.py"
     used.write_text(STUBS_IN_USE, encoding="utf-8")
