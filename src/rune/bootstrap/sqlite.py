@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -149,14 +149,12 @@ def _proxies(methods: RpcMethods, call: Call) -> Services:
 
 
 @asynccontextmanager
-async def connected(
-    settings: Settings,
-) -> AsyncIterator[tuple[Services, Callable[[], Awaitable[None]]]]:
-    """Open the services of the owner process, with a function that waits for its exit; raise NoOwnerError if none."""
+async def connected(settings: Settings) -> AsyncIterator[Services]:
+    """Open the services of the owner process, over one connection; raise NoOwnerError if there is none."""
     methods = RpcMethods(Services, RPC_METHODS)
     connection = await OwnerConnection.open(socket_of(settings.database), methods)
     try:
-        yield _proxies(methods, connection.call), connection.gone
+        yield _proxies(methods, connection.call)
     finally:
         connection.close()
 
@@ -222,7 +220,7 @@ async def open_live(settings: Settings) -> AsyncIterator[RunningQuery]:
     """Open a query to the owner process. Without an owner nothing runs."""
     async with AsyncExitStack() as stack:
         try:
-            services, _ = await stack.enter_async_context(connected(settings))
+            services = await stack.enter_async_context(connected(settings))
         except NoOwnerError:
             yield _nothing_runs
         else:

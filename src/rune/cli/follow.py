@@ -1,7 +1,7 @@
 """Follow executions to their end, and run the commands that act on executions.
 
-On the embedded backend a command follows an execution as the owner of the database file, or reads the file while
-another process owns it; if that process exits, the command takes its place.
+On the embedded backend a command follows an execution as the owner of the database file, or waits for the reply of the
+owner, which comes with the end; if the owner exits, the command takes its place.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing, suppress
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
 from rune.bootstrap import connected, find_owner, open_reader, running_engine
 from rune.cli.backend import HINTS, UnknownReferenceError, exists, open_services, owner, owner_pid, resolve
 from rune.cli.backend import open_reader as reader
-from rune.cli.live import LogPrinter, RunningPoller, StoredLogs, line_text
+from rune.cli.live import ExecutionPoller, LogPrinter, RunningPoller, StoredLogs, line_text
 from rune.cli.output import (
     EXIT,
     INTERRUPTED,
@@ -33,22 +33,11 @@ from rune.cli.output import (
     refuse_error,
 )
 from rune.cli.progress import Progress, ProgressCounter, progress
-from rune.core.execution.fact import (
-    AttemptFailed,
-    ExecutionEnded,
-    ExecutionStarted,
-    Fact,
-    NodeResult,
-    NodeSuspended,
-)
-from rune.core.execution.fold import fold
-from rune.core.execution.step import decision_for_fact
-from rune.core.execution.token import Token
-from rune.core.plan.model import Plan
+from rune.core.execution.fact import ExecutionEnded
 from rune.errors import InvalidDocumentError, RuneError
 from rune.nodes.registry import Registry
-from rune.ports.journal import ExecutionRecord, StoredFact, StoreUnavailableError
-from rune.ports.processes import FileInUseError, LoggedLine, NoOwnerError, OwnerLostError, RunningNode
+from rune.ports.journal import ExecutionRecord, StoreUnavailableError
+from rune.ports.processes import FileInUseError, LoggedLine, NoOwnerError, OwnerLostError
 from rune.runtime.clock import iso
 from rune.runtime.components import Services
 from rune.runtime.engine import Engine
@@ -56,80 +45,20 @@ from rune.runtime.queries.history import History, read_history
 from rune.runtime.queries.reader import ExecutionReader
 from rune.settings import Settings, load_settings
 
-# Up to this many facts an execution is folded with every poll, which separates running from pending nodes.
-MAX_FOLDED_FACTS = 500
 OWNER_TIMEOUT_S = 10.0  # for the owner process to respond, or to exit
 MIN_RETRY_S, MAX_RETRY_S = 0.005, 0.05  # between two attempts to become or to reach the owner
-MIN_POLL_S, MAX_POLL_S = 0.005, 0.1  # between two polls of the database file
+PROGRESS_INTERVAL_S = 0.2  # between two reads of new facts; only for what is displayed
 ITEMS_FAILED = 1
 """Exit code of a completed execution with failed items, if the caller asks for it."""
 
 MAX_LINES = 1_000  # of logs that wait to be printed
-PAUSE_FACTOR = 10  # a poll is followed by a pause this many times as long as the poll
+PAUSE_FACTOR = 10  # reading new facts is followed by a pause this many times as long
 EXIT_CODES = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
 WRONG_STATUS_CODES = frozenset({"ENDED", "NOT_ENDED", "NOTHING_TO_RUN"})
 _HINTS = {**HINTS, "UNKNOWN_EXECUTION": "see `rune list`"}
 
 T = TypeVar("T")
 StartAction = Callable[[Services], Awaitable[ExecutionRecord]]
-
-
-class ExecutionPoller:
-    """Reads the facts of an execution that another process runs, counts them and finds the end."""
-
-    def __init__(self, accepted: ExecutionRecord, plan: Plan, counter: ProgressCounter | None) -> None:
-        self.accepted = accepted
-        self.plan = plan
-        self.end: ExecutionEnded | None = None
-        self.seen = 0
-        self._counter = counter
-        self._facts: list[Fact] = [ExecutionStarted(accepted.at)]
-        self._change = -1
-        self.guesses_running = True
-        """Whether tokens that may run count as running: which ones do is not known."""
-
-    async def poll(self, reader: ExecutionReader) -> bool:
-        """Read new facts; return whether any process has written to the database since the last poll."""
-        before, self._change = self._change, await reader.version()
-        if self._change == before:
-            return False
-        self.count(await reader.facts(self.accepted.id, self.seen))
-        if self.end is None and self._counter is not None and len(self._facts) <= MAX_FOLDED_FACTS:
-            _, applied = fold(self.plan, self._facts, self.accepted.at)
-            self._counter.skipped(applied.skipped)
-            for token in applied.emitted if self.guesses_running else ():
-                self._counter.claimed(self.accepted.id, token)
-        return True
-
-    def show_running(self, running: Sequence[RunningNode]) -> None:
-        """Count the nodes that run now."""
-        self.guesses_running = False
-        if self._counter is None:
-            return
-        for each in running:
-            token = Token(each.node, each.path, attempt=each.attempt)
-            self._counter.claimed(self.accepted.id, token)
-            if each.progress:
-                self._counter.progressed(self.accepted.id, token, each.progress)
-
-    def reset(self) -> None:
-        """Prepare for another reader, whose version numbers start anew."""
-        self._change = -1
-
-    def count(self, stored: Iterable[StoredFact]) -> None:
-        """Count facts, given in commit order."""
-        for each in stored:
-            self.seen = each.number
-            if each.late:
-                continue
-            if isinstance(each.fact, ExecutionEnded):
-                self.end = each.fact
-            if self._counter is None:
-                continue
-            if len(self._facts) <= MAX_FOLDED_FACTS:
-                self._facts.append(each.fact)
-            if isinstance(each.fact, NodeResult | AttemptFailed | NodeSuspended):
-                self._counter.add(decision_for_fact(self.plan, each.fact))
 
 
 class StopSignal:
@@ -226,12 +155,12 @@ class ExecutionFollower:
             accepted = self._accepted = await self._command.start_locally(engine)
             ending = await engine.wait_for(accepted.id)
 
-            async def ended() -> None:
-                await asyncio.wait([ending])
+            async def ended() -> ExecutionEnded:
+                return await ending
 
             async with open_reader(self._settings, engine.plans.catalogue) as opened:
                 code = await self._follow(opened, accepted, ended, stop)
-            assert code is not None  # the poll after the end reads the end
+            assert code is not None  # only an owner of a database file exits
             stop.restore_handlers()
             return code
 
@@ -335,7 +264,7 @@ class ExecutionFollower:
 
     async def _join_owner(self, stop: StopSignal) -> int | None:
         """Send the command to the owner and follow the execution; return None if the owner exits."""
-        async with connected(self._settings) as (services, gone):
+        async with connected(self._settings) as services:
             if self._accepted is None:
                 start = asyncio.ensure_future(self._command.start_remotely(services))
                 either: set[asyncio.Future[Any]] = {start, stop.requested}
@@ -344,51 +273,73 @@ class ExecutionFollower:
                     start.cancel()
                     return await self._report_detached(stop)
                 self._accepted = await start
+            accepted = self._accepted
             known = self._registry.catalogue if self._registry is not None else None
+
+            async def ended() -> ExecutionEnded | None:
+                try:
+                    return await services.executions.wait_for_end(accepted.id)
+                except OwnerLostError:
+                    return None
+
             async with open_reader(self._settings, known) as opened:
-                return await self._follow(opened, self._accepted, gone, stop)
+                return await self._follow(opened, accepted, ended, stop)
 
     async def _follow(
         self,
         opened: ExecutionReader,
         accepted: ExecutionRecord,
-        gone: Callable[[], Awaitable[None]],
+        ended: Callable[[], Awaitable[ExecutionEnded | None]],
         stop: StopSignal,
     ) -> int | None:
-        poller = self._show_progress(ExecutionPoller(accepted, await opened.plan(accepted.id), self._counter))
-        poller.reset()
-        leaving = asyncio.ensure_future(gone())
-        pause = MIN_POLL_S
-        running = RunningPoller(self._settings, accepted.id)
-        logs = LogPrinter(StoredLogs(await opened.attempts(accepted.id), None), stream=sys.stderr)
+        """Wait until `ended` returns the end, and print the execution; return None if the process that runs it exits
+        before, for which `ended` returns None."""
+        ending = asyncio.ensure_future(ended())
         try:
-            while True:
-                left = leaving.done()  # before the poll, so that the last writes of the owner are read
-                began = time.perf_counter()
-                changed = await poller.poll(opened)
-                if poller.end is not None:
-                    self._close()
-                    await logs.poll(running=False)
-                    await self._print_read(opened, accepted)
-                    return EXIT[poller.end.status]
-                if left:
-                    return None
-                if stop.requested.done():
-                    self._close()
-                    if self._as_json:
-                        await self._print_read(opened, accepted)
-                    return await self._report_detached(stop)
-                if self._counter is not None and (found := await running.poll()) is not None:
-                    poller.show_running(found)
-                pause = MIN_POLL_S if changed else min(2 * pause, MAX_POLL_S)
-                rest = max(pause, PAUSE_FACTOR * (time.perf_counter() - began))
-                await asyncio.wait(
-                    {leaving, stop.requested}, timeout=rest, return_when=asyncio.FIRST_COMPLETED
-                )
-                self._draw()
+            poller = self._show_progress(
+                ExecutionPoller(accepted, await opened.plan(accepted.id), self._counter)
+            )
+            poller.reset()
+            logs = LogPrinter(StoredLogs(await opened.attempts(accepted.id), None), stream=sys.stderr)
+            await self._show_until(ending, poller, opened, stop)
+            end = await ending if ending.done() else None
+            if end is None:  # the owner may have recorded the end before it exited
+                await poller.poll(opened)
+                end = poller.end
+            if end is not None:
+                self._close()
+                await logs.poll(running=False)
+                await self._print_read(opened, accepted)
+                return EXIT[end.status]
+            if ending.done():
+                return None
+            self._close()
+            if self._as_json:
+                await self._print_read(opened, accepted)
+            return await self._report_detached(stop)
         finally:
-            leaving.cancel()
-            await running.aclose()
+            ending.cancel()
+
+    async def _show_until(
+        self,
+        ending: asyncio.Future[ExecutionEnded | None],
+        poller: ExecutionPoller,
+        opened: ExecutionReader,
+        stop: StopSignal,
+    ) -> None:
+        """Display the progress, if it is displayed, until `ending` is done or a signal arrives."""
+        awaited: set[asyncio.Future[Any]] = {ending, stop.requested}
+        async with aclosing(RunningPoller(self._settings, poller.accepted.id)) as running:
+            while not ending.done() and not stop.requested.done():
+                pause = None
+                if self._counter is not None:
+                    began = time.perf_counter()
+                    await poller.poll(opened)
+                    if (found := await running.poll()) is not None:
+                        poller.show_running(found)
+                    pause = max(PROGRESS_INTERVAL_S, PAUSE_FACTOR * (time.perf_counter() - began))
+                await asyncio.wait(awaited, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
+                self._draw()
 
     def _draw(self) -> None:
         if self._shown is not None and time.monotonic() - self._drawn >= self._shown.pause:

@@ -1,4 +1,4 @@
-"""What the nodes of an execution run and log now, for commands that follow it.
+"""What an execution that another process runs has recorded, runs and logs, for commands that follow it.
 
 What runs is asked of the owner process or of the workers of a cluster. Lines are those that are stored, and new ones
 while the execution runs.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
 from typing import Any, Protocol, TextIO
@@ -17,20 +17,94 @@ import msgspec
 
 from rune.bootstrap import open_live
 from rune.cli.output import COLOURS, clean, moment, paint
+from rune.cli.progress import ProgressCounter
 from rune.client import AsyncClient, models
-from rune.core.execution.token import path_text
+from rune.core.execution.fact import (
+    AttemptFailed,
+    ExecutionEnded,
+    ExecutionStarted,
+    Fact,
+    NodeResult,
+    NodeSuspended,
+)
+from rune.core.execution.fold import fold
+from rune.core.execution.step import decision_for_fact
+from rune.core.execution.token import Token, path_text
 from rune.core.plan.model import Plan
 from rune.errors import RuneError
+from rune.ports.journal import ExecutionRecord, StoredFact
 from rune.ports.processes import LoggedLine, RunningNode, RunningQuery
 from rune.runtime.clock import iso
 from rune.runtime.queries.attempts import AttemptReader, NodeLog
 from rune.runtime.queries.history import History
+from rune.runtime.queries.reader import ExecutionReader
 from rune.settings import Settings
 
 POLL_INTERVAL_S = 0.25
 
 COLOUR_OF_LEVEL = {"warning": COLOURS["warn"], "error": COLOURS["failed"], "critical": COLOURS["failed"]}
 PAGE_SIZE = 200
+
+# Up to this many facts an execution is folded with every poll, which separates running from pending nodes.
+MAX_FOLDED_FACTS = 500
+
+
+class ExecutionPoller:
+    """Reads the facts of an execution that another process runs, counts them and finds the end."""
+
+    def __init__(self, accepted: ExecutionRecord, plan: Plan, counter: ProgressCounter | None) -> None:
+        self.accepted = accepted
+        self.plan = plan
+        self.end: ExecutionEnded | None = None
+        self.seen = 0
+        self._counter = counter
+        self._facts: list[Fact] = [ExecutionStarted(accepted.at)]
+        self._change = -1
+        self.guesses_running = True
+        """Whether tokens that may run count as running: which ones do is not known."""
+
+    async def poll(self, reader: ExecutionReader) -> bool:
+        """Read new facts; return whether any process has written to the database since the last poll."""
+        before, self._change = self._change, await reader.version()
+        if self._change == before:
+            return False
+        self.count(await reader.facts(self.accepted.id, self.seen))
+        if self.end is None and self._counter is not None and len(self._facts) <= MAX_FOLDED_FACTS:
+            _, applied = fold(self.plan, self._facts, self.accepted.at)
+            self._counter.skipped(applied.skipped)
+            for token in applied.emitted if self.guesses_running else ():
+                self._counter.claimed(self.accepted.id, token)
+        return True
+
+    def show_running(self, running: Sequence[RunningNode]) -> None:
+        """Count the nodes that run now."""
+        self.guesses_running = False
+        if self._counter is None:
+            return
+        for each in running:
+            token = Token(each.node, each.path, attempt=each.attempt)
+            self._counter.claimed(self.accepted.id, token)
+            if each.progress:
+                self._counter.progressed(self.accepted.id, token, each.progress)
+
+    def reset(self) -> None:
+        """Prepare for another reader, whose version numbers start anew."""
+        self._change = -1
+
+    def count(self, stored: Iterable[StoredFact]) -> None:
+        """Count facts, given in commit order."""
+        for each in stored:
+            self.seen = each.number
+            if each.late:
+                continue
+            if isinstance(each.fact, ExecutionEnded):
+                self.end = each.fact
+            if self._counter is None:
+                continue
+            if len(self._facts) <= MAX_FOLDED_FACTS:
+                self._facts.append(each.fact)
+            if isinstance(each.fact, NodeResult | AttemptFailed | NodeSuspended):
+                self._counter.add(decision_for_fact(self.plan, each.fact))
 
 
 class RunningPoller:

@@ -19,7 +19,7 @@ from rune.core.execution.fact import ExecutionEnded
 from rune.core.limits import LIMITS
 from rune.errors import RuneError
 
-VERSION = 3
+VERSION = 4
 HEADER = struct.Struct(">BI")
 MAX_FRAME = LIMITS.payload_bytes + LIMITS.definition_bytes + 1024 * 1024
 """Size limit of a body: the largest payload with the largest definition, and 1 MiB for the rest."""

@@ -90,6 +90,7 @@ RPC_METHODS = (
     "executions.rerun",
     "executions.delete_ended",
     "executions.running",
+    "executions.wait_for_end",
     "workflows.deploy",
     "workflows.set_alias",
     "workflows.archive",
@@ -118,6 +119,10 @@ RPC_METHODS = (
     "bulk.finish",
 )
 """The methods that other processes can call on the owner. It rejects all others."""
+
+WAITING_METHODS = frozenset({"executions.wait_for_end"})
+"""Methods that return when something has happened, however long that takes. An owner that exits does not wait for them:
+the caller calls the next owner."""
 
 IDEMPOTENT_METHODS = {
     "executions.start_definition": "execution",

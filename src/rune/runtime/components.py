@@ -114,7 +114,15 @@ class EngineComponents:
         """Build the services over these components."""
         audit_log = AuditLog(backend.log, backend.clock)
         executions = ExecutionService(
-            backend, plans, self.launcher, self.signals, self.finisher, self.limiter, audit_log, self.live
+            backend,
+            plans,
+            self.launcher,
+            self.signals,
+            self.finisher,
+            self.limiter,
+            audit_log,
+            self.live,
+            self.completion_waiters,
         )
         triggers = TriggerService(backend, plans, audit_log)
         limits = LimitService(backend, self.limiter, audit_log)

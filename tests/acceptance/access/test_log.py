@@ -17,6 +17,7 @@ QUIET = {
     "executions.start_definition",
     "executions.start",
     "executions.running",
+    "executions.wait_for_end",
     "dead_letters.list",
     "triggers.list",
     "triggers.find",

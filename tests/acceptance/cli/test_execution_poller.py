@@ -6,7 +6,7 @@ import asyncio
 import pathlib
 
 from rune.bootstrap import open_reader
-from rune.cli.follow import ExecutionPoller
+from rune.cli.live import ExecutionPoller
 from rune.cli.progress import NodeProgress, ProgressCounter, state_of
 from rune.settings import Settings
 from rune.testing.clock import VirtualClock

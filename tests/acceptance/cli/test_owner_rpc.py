@@ -30,7 +30,14 @@ from rune.core.definition.problems import Problem
 from rune.core.execution.fact import ExecutionEnded
 from rune.errors import InvalidDocumentError, LimitExceededError, RuneError
 from rune.ports.journal import ExecutionEndedError, IdempotencyConflictError, StoreUnavailableError
-from rune.ports.processes import IDEMPOTENT_METHODS, RPC_METHODS, FileInUseError, NoOwnerError, OwnerLostError
+from rune.ports.processes import (
+    IDEMPOTENT_METHODS,
+    RPC_METHODS,
+    WAITING_METHODS,
+    FileInUseError,
+    NoOwnerError,
+    OwnerLostError,
+)
 
 ERRORS: dict[str, RuneError] = {
     "conflict": IdempotencyConflictError("used before"),
@@ -57,6 +64,8 @@ class Executions:
         self.calls: list[str] = []
         self.closed = False
         self.calls_after_close = 0
+        self.waits, self.left = asyncio.Event(), asyncio.Event()
+        self.ends: dict[str, asyncio.Future[ExecutionEnded]] = {}
 
     async def signal(
         self, execution: str, name: str, value: bytes = b"null", *, key: str | None = None
@@ -74,6 +83,14 @@ class Executions:
         if execution == "odd":
             raise ZeroDivisionError("a mistake of the engine")
         return reason.upper()
+
+    async def wait_for_end(self, execution: str) -> ExecutionEnded:
+        self.waits.set()
+        try:
+            return await self.ends.setdefault(execution, asyncio.get_running_loop().create_future())
+        finally:
+            self.waits.clear()
+            self.left.set()
 
     async def secret(self) -> str:
         raise AssertionError("not an RPC method")
@@ -238,8 +255,6 @@ def test_server_replaces_stale_socket_in_long_path(tmp_path: pathlib.Path) -> No
             assert stat.S_IMODE(socket_path.stat().st_mode) == 0o600
             connection = await OwnerConnection.open(socket_path, METHODS)
             assert await proxy(connection.call).cancel("x", "deep") == "DEEP"
-            waiting = asyncio.ensure_future(connection.gone())
-        await waiting
         with pytest.raises(OwnerLostError):
             await proxy(connection.call).cancel("x")
         connection.close()
@@ -365,6 +380,63 @@ def test_closing_server_replies_to_pending_calls(socket_path: pathlib.Path) -> N
     run(work())
 
 
+async def begin_wait(services: FakeServices, connection: OwnerConnection) -> asyncio.Future[ExecutionEnded]:
+    """Call `wait_for_end` and return its result once the owner waits."""
+    pending: asyncio.Future[ExecutionEnded]
+    pending = asyncio.ensure_future(proxy(connection.call).wait_for_end("x"))
+    await services.executions.waits.wait()
+    return pending
+
+
+def test_call_that_waits_is_answered_by_what_it_waits_for(
+    socket_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rune.adapters.sqlite.owner.REPLY_TIMEOUT_S", 0.0)
+
+    async def work() -> None:
+        services = FakeServices()
+        async with OwnerServer(socket_path, METHODS, services):
+            connection = await OwnerConnection.open(socket_path, METHODS)
+            for at in (1, 2):
+                pending = await begin_wait(services, connection)
+                services.executions.ends.pop("x").set_result(ExecutionEnded(at, "completed"))
+                assert await pending == ExecutionEnded(at, "completed")
+            connection.close()
+
+    run(work())
+
+
+def test_closing_server_does_not_wait_for_calls_that_wait(
+    socket_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rune.adapters.sqlite.owner.CLOSE_TIMEOUT_S", 3600.0)
+
+    async def work() -> None:
+        services = FakeServices()
+        async with OwnerServer(socket_path, METHODS, services):
+            connection = await OwnerConnection.open(socket_path, METHODS)
+            pending = await begin_wait(services, connection)
+        with pytest.raises(OwnerLostError):
+            await pending
+        assert services.executions.left.is_set()
+        connection.close()
+
+    run(work())
+
+
+def test_call_that_waits_ends_when_its_client_disconnects(socket_path: pathlib.Path) -> None:
+    async def work() -> None:
+        services = FakeServices()
+        async with OwnerServer(socket_path, METHODS, services):
+            connection = await OwnerConnection.open(socket_path, METHODS)
+            pending = await begin_wait(services, connection)
+            pending.cancel()
+            connection.close()
+            await services.executions.left.wait()
+
+    run(work())
+
+
 def test_malformed_reply_raises_invalid_frame(socket_path: pathlib.Path) -> None:
     async def work() -> None:
         async def reply_garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -382,8 +454,8 @@ def test_malformed_reply_raises_invalid_frame(socket_path: pathlib.Path) -> None
     run(work())
 
 
-def test_idempotent_methods_are_rpc_methods() -> None:
-    assert set(IDEMPOTENT_METHODS) <= set(RPC_METHODS)
+def test_methods_with_own_rules_are_rpc_methods() -> None:
+    assert set(IDEMPOTENT_METHODS) | WAITING_METHODS <= set(RPC_METHODS)
 
 
 @pytest.mark.parametrize("iterations", range(8))

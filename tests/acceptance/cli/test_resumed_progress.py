@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from rune.bootstrap import running_engine
-from rune.cli.follow import ExecutionPoller
+from rune.cli.live import ExecutionPoller
 from rune.cli.progress import NodeProgress, ProgressCounter
 from rune.nodes.registry import full_registry
 from rune.settings import Settings

@@ -24,6 +24,7 @@ from rune.codec.rpc import (
     ErrorReply,
     InvalidFrameError,
     Reply,
+    Request,
     RpcMethod,
     RpcMethods,
     body_size,
@@ -35,7 +36,13 @@ from rune.codec.rpc import (
 )
 from rune.errors import RuneError
 from rune.ports.journal import ExecutionEndedError, StoreUnavailableError
-from rune.ports.processes import IDEMPOTENT_METHODS, FileInUseError, NoOwnerError, OwnerLostError
+from rune.ports.processes import (
+    IDEMPOTENT_METHODS,
+    WAITING_METHODS,
+    FileInUseError,
+    NoOwnerError,
+    OwnerLostError,
+)
 
 log = logging.getLogger("rune.owner")
 
@@ -259,7 +266,7 @@ class OwnerServer:
                 await _send(writer, rejection)
                 return
             while (body := await receive(reader, self._large)) is not None:
-                await self._serve(body, writer)
+                await self._serve(body, reader, writer)
         except InvalidFrameError as bad:
             with suppress(OSError, TimeoutError):
                 await _send(writer, error_reply(bad))
@@ -271,19 +278,43 @@ class OwnerServer:
             self._connections.discard(task)
             writer.close()
 
-    async def _serve(self, body: bytes, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, body: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            request = read_request(body)
+        except RuneError as error:
+            await _send(writer, error_reply(error))
+            return
+        if request.verb in WAITING_METHODS:
+            await _send(writer, await self._reply_while_connected(request, reader))
+            return
         self._calls += 1
         try:
-            await _send(writer, await self._reply(body))
+            await _send(writer, await self._reply(request))
         finally:
             self._calls -= 1
             if self._calls == 0:
                 self._idle.set()
 
-    async def _reply(self, body: bytes) -> Reply:
+    async def _reply_while_connected(self, request: Request, reader: asyncio.StreamReader) -> Reply:
+        """Carry out a call that may take any time, until the client disconnects (EOFError).
+
+        A client sends nothing before it has the reply, so that anything to read ends the connection.
+        """
+        reply = asyncio.ensure_future(self._reply(request))
+        disconnected = asyncio.ensure_future(reader.read(1))
+        try:
+            await asyncio.wait({reply, disconnected}, return_when=asyncio.FIRST_COMPLETED)
+            if not reply.done():
+                raise EOFError
+            return reply.result()
+        finally:
+            for each in (reply, disconnected):
+                each.cancel()
+            await asyncio.gather(reply, disconnected, return_exceptions=True)
+
+    async def _reply(self, request: Request) -> Reply:
         """Carry out a call. Every failure becomes a reply: a request of one client must not stop the owner."""
         try:
-            request = read_request(body)
             method = self._methods[request.verb]
             return method.answer(await bound_method(self._services, method.name)(**method.arguments(request)))
         except RuneError as error:
@@ -338,25 +369,23 @@ class OwnerConnection:
         """Call a method of the owner and return its result."""
         data = frame(method.request(arguments))
         timeout = SLOW_METHOD_TIMEOUTS_S.get(method.name, REPLY_TIMEOUT_S)
+        waits = (
+            method.name in WAITING_METHODS
+        )  # then only the rest of a reply that has begun must arrive in time
         try:
             self._writer.write(data)
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(None if waits else timeout):
                 await self._writer.drain()
                 body = await receive(self._reader)
         except TimeoutError:
             raise StoreUnavailableError(
-                f"the process that owns the file did not reply within {timeout:.0f} s"
+                f"the process that owns the file did not reply within {STALL_TIMEOUT_S if waits else timeout:.0f} s"
             ) from None
         except (OSError, EOFError) as error:
             raise OwnerLostError("the owner of the file disconnected before it replied") from error
         if body is None:
             raise OwnerLostError("the owner of the file disconnected before it replied")
         return method.value(read_reply(body))
-
-    async def gone(self) -> None:
-        """Wait until the owner disconnects. No method may be called meanwhile."""
-        with suppress(OSError):
-            await self._reader.read(1)
 
     def close(self) -> None:
         self._writer.close()

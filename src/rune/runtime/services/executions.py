@@ -35,7 +35,7 @@ from rune.ports.retention import RetentionResult, Rule
 from rune.ports.workflows import LATEST, ChosenVersion, chosen_by, number_of
 from rune.runtime import failpoint
 from rune.runtime.backend import Backend
-from rune.runtime.lifecycle.finisher import SIGNAL, Finisher, SignalDelivery
+from rune.runtime.lifecycle.finisher import SIGNAL, CompletionWaiters, Finisher, SignalDelivery
 from rune.runtime.lifecycle.launcher import DEFAULT_OPTIONS, Launcher, StartOptions, new_execution_id
 from rune.runtime.live.follower import LiveFollower
 from rune.runtime.plan_cache import PlanCache
@@ -122,9 +122,11 @@ class ExecutionService:
         limiter: Limiter,
         audit_log: AuditLog,
         live: LiveFollower,
+        waiters: CompletionWaiters,
     ) -> None:
         self.audit_log = audit_log
         self._live = live
+        self._waiters = waiters
         self._journal = backend.journal
         self._state = backend.state
         self._queue = backend.queue
@@ -464,6 +466,16 @@ class ExecutionService:
     async def running(self, execution: str) -> RunningSnapshot:
         """Return which nodes of an execution run now."""
         return await self._live.running(execution)
+
+    async def wait_for_end(self, execution: str) -> ExecutionEnded:
+        """Wait until an execution has ended and return its end. An end that is recorded already is returned at once."""
+        await self._accepted(execution)
+        future = self._waiters.wait_for(execution)  # before the query, so that no end is missed
+        try:
+            end: ExecutionEnded | None = await self._journal.end(execution)
+            return end if end is not None else await future
+        finally:
+            self._waiters.forget(execution, future)
 
     async def _accepted(self, execution: str) -> ExecutionRecord:
         accepted = await self._journal.accepted(execution)
