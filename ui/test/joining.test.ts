@@ -1,6 +1,6 @@
 /** Tabs of one browser that edit one draft: what one stores reaches the others, and no change is lost. */
 import { describe, expect, it, vi } from "vitest";
-import { WorkflowDocument } from "../src/editor/document/document";
+import { WorkflowDocument, type Base } from "../src/editor/document/document";
 import { parseDraft } from "../src/editor/document/drafts";
 import { KeptDraft } from "../src/editor/state/draft";
 
@@ -19,9 +19,12 @@ class Tab {
 
   constructor(
     private readonly browser: Browser,
-    base = { text: TEXT, version: 1 },
+    base: Base = { text: TEXT, version: 1, at: 0 },
   ) {
-    this.document = new WorkflowDocument(base.text, base);
+    // A tab that is opened later finds what others have stored.
+    if (browser.stored !== null) this.cache.set(NAME, browser.stored);
+    const draft = parseDraft(this.cache.get(NAME) ?? null);
+    this.document = draft ? new WorkflowDocument(draft.base.text, draft.base, draft.saved) : new WorkflowDocument(base.text, base);
     this.kept = this.inside(() => new KeptDraft(KEY, this.document));
     this.document.subscribe(this.kept.changed);
     browser.tabs.push(this);
@@ -49,6 +52,14 @@ class Tab {
     this.inside(() => this.document.undo());
   }
 
+  publish(version: number): void {
+    this.inside(() => this.kept.publish({ text: this.document.text, version, at: this.browser.writes + 1 }));
+  }
+
+  discard(): void {
+    this.inside(() => this.kept.discard());
+  }
+
   private write(text: string): void {
     this.inside(() => this.document.replace(text, "typing"));
   }
@@ -69,13 +80,17 @@ class Tab {
   receive(): void {
     const event = this.events.shift();
     if (!event) return;
-    if (event.at > this.written && event.value !== null) this.cache.set(NAME, event.value);
+    if (event.at > this.written) {
+      if (event.value === null) this.cache.delete(NAME);
+      else this.cache.set(NAME, event.value);
+    }
     this.inside(() => this.kept.receive(parseDraft(event.value)));
   }
 
   private inside<T>(run: () => T): T {
     const send = (value: string | null): void => {
       this.written = ++this.browser.writes;
+      this.browser.stored = value;
       for (const each of this.browser.tabs) if (each !== this) each.events.push({ at: this.written, value });
     };
     vi.stubGlobal("localStorage", {
@@ -96,10 +111,14 @@ class Tab {
     vi.stubGlobal("clearTimeout", (timer: unknown) => {
       if (timer === this.timer) this.timer = null;
     });
+    vi.stubGlobal("crypto", { randomUUID: () => `version ${++this.browser.versions}` });
+    // Several tabs act within a millisecond.
+    vi.spyOn(Date, "now").mockReturnValue(Math.floor(++this.browser.acts / 3));
     try {
       return run();
     } finally {
       vi.unstubAllGlobals();
+      vi.restoreAllMocks();
     }
   }
 }
@@ -107,6 +126,9 @@ class Tab {
 class Browser {
   readonly tabs: Tab[] = [];
   writes = 0;
+  versions = 0;
+  acts = 0;
+  stored: string | null = null;
 
   /** Lets every tab store and hear everything; throws if they never come to an end. */
   settle(): void {
@@ -114,7 +136,8 @@ class Browser {
       for (const each of this.tabs) each.store();
       if (this.tabs.every((each) => each.events.length === 0 && !each.timer)) return;
       // A tab waits for another one longer than events take.
-      if (this.tabs.every((each) => each.events.length === 0)) for (const each of this.tabs) each.store(Infinity);
+      const soonest = Math.min(...this.tabs.map((each) => each.timer?.time ?? Infinity));
+      if (this.tabs.every((each) => each.events.length === 0)) for (const each of this.tabs) each.store(soonest);
       for (const each of this.tabs) while (each.events.length > 0) each.receive();
     }
     throw new Error(`the tabs go on storing:\n${this.tabs.map((each) => each.document.text).join("\n---\n")}`);
@@ -194,28 +217,115 @@ describe("a draft in two tabs", () => {
     expect([one.document.base.version, two.document.base.version]).toEqual([2, 2]);
   });
 
-  it("loses no line, whatever the order of changes, writes and events", () => {
-    for (let seed = 1; seed <= 300; seed++) {
-      let state = seed;
-      const below = (n: number): number => Math.floor(((state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0) / 2 ** 32) * n);
+  it("is the published text in both when one has published it", () => {
+    for (const version of [2, 1]) {
+      // A change of positions alone makes no new version.
       const browser = new Browser();
-      const tabs = [new Tab(browser), new Tab(browser)];
-      const made: string[] = [];
-      for (let step = 0; step < 40; step++) {
-        const tab = tabs[below(tabs.length)] as Tab;
-        const what = below(4);
-        if (what === 0) {
-          made.push(`made ${seed} ${step}`);
-          tab.insert(made.at(-1) as string, below(tab.lines.length));
-        } else if (what === 1) tab.store();
-        else tab.receive();
-      }
+      const [one, two] = [new Tab(browser), new Tab(browser)];
+      one.change("line 4\n", "line four\n");
       browser.settle();
-      const [one, two] = tabs as [Tab, Tab];
-      expect(one.document.text, `seed ${seed}`).toBe(two.document.text);
-      const { lines } = one;
-      if (made.length > 0) expect([one.stored, two.stored], `seed ${seed}`).toEqual([one.document.text, one.document.text]);
-      expect(made.filter((each) => lines.filter((line) => line === each).length !== 1), `seed ${seed}`).toEqual([]);
+      expect([one.document.changed, two.document.changed]).toEqual([true, true]);
+      one.publish(version);
+      browser.settle();
+      expect([one.document.changed, two.document.changed]).toEqual([false, false]);
+      expect([two.document.base.version, two.lines[4]]).toEqual([version, "line four"]);
+      expect([one.stored, two.stored]).toEqual([undefined, undefined]);
     }
   });
+
+  it("keeps what one changed while the other published", () => {
+    const browser = new Browser();
+    const [one, two] = [new Tab(browser), new Tab(browser)];
+    one.change("line 4\n", "line four\n");
+    browser.settle();
+    two.change("line 9\n", "line nine\n");
+    one.publish(2);
+    browser.settle();
+    const expected = TEXT.replace("line 4\n", "line four\n").replace("line 9\n", "line nine\n");
+    expect([one.document.text, two.document.text]).toEqual([expected, expected]);
+    expect([one.document.base.version, two.document.base.version]).toEqual([2, 2]);
+    expect(one.document.base.text).toBe(TEXT.replace("line 4\n", "line four\n"));
+  });
+
+  it("is discarded in both, also what was not stored yet", () => {
+    const browser = new Browser();
+    const [one, two] = [new Tab(browser), new Tab(browser)];
+    one.change("line 4\n", "line four\n");
+    browser.settle();
+    one.change("line 5\n", "line five\n");
+    one.discard();
+    one.close();
+    browser.settle();
+    expect([one.stored, two.stored]).toEqual([undefined, undefined]);
+    expect(two.document.text).toBe(TEXT);
+  });
+
+  it("follows a tab that types the published text again", () => {
+    const browser = new Browser();
+    const [one, two] = [new Tab(browser), new Tab(browser)];
+    one.change("line 4\n", "line four\n");
+    browser.settle();
+    one.change("line four\n", "line 4\n");
+    browser.settle();
+    expect([two.document.text, two.stored]).toEqual([TEXT, undefined]);
+  });
+
+  it("loses no line and has none twice, whatever the order of changes, writes and events", () => check(300, () => 2));
 });
+
+describe("a draft in three tabs", () => {
+  it("has lines that all inserted at one place once", () => {
+    const browser = new Browser();
+    const tabs = [new Tab(browser), new Tab(browser), new Tab(browser)];
+    tabs.forEach((each, at) => each.insert(`by ${at}`, 5));
+    for (const each of tabs) each.store();
+    browser.settle();
+    const [one, two, three] = tabs as [Tab, Tab, Tab];
+    expect([two.document.text, three.document.text]).toEqual([one.document.text, one.document.text]);
+    expect(one.lines.filter((each) => each.startsWith("by ")).sort()).toEqual(["by 0", "by 1", "by 2"]);
+  });
+
+  it("has the changes of two tabs that were closed in the same moment", () => {
+    const browser = new Browser();
+    const [one, two, three] = [new Tab(browser), new Tab(browser), new Tab(browser)] as [Tab, Tab, Tab];
+    one.change("line 1\n", "line one\n");
+    two.change("line 5\n", "line five\n");
+    three.change("line 9\n", "line nine\n");
+    one.close();
+    two.close();
+    three.store();
+    browser.settle();
+    expect(three.document.text).toBe(TEXT.replace("line 1\n", "line one\n").replace("line 5\n", "line five\n").replace("line 9\n", "line nine\n"));
+  });
+
+  it("loses no line and has none twice, whatever the order of changes, writes and events", () => check(150, () => 3));
+
+  it("loses no line and has none twice when tabs are opened later", () => check(150, (step) => (step < 10 ? 1 : step < 20 ? 2 : 3)));
+});
+
+/** Lets tabs insert lines, store and hear of each other in random orders, and checks that each line is there once. */
+function check(seeds: number, tabsAt: (step: number) => number): void {
+  for (let seed = 1; seed <= seeds; seed++) {
+    let state = seed;
+    const below = (n: number): number => Math.floor(((state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0) / 2 ** 32) * n);
+    const browser = new Browser();
+    const { tabs } = browser;
+    const made: string[] = [];
+    for (let step = 0; step < 40; step++) {
+      while (tabs.length < tabsAt(step)) new Tab(browser);
+      const tab = tabs[below(tabs.length)] as Tab;
+      const what = below(4);
+      if (what === 0) {
+        made.push(`made ${seed} ${step}`);
+        tab.insert(made.at(-1) as string, below(tab.lines.length));
+      } else if (what === 1) tab.store();
+      else tab.receive();
+    }
+    browser.settle();
+    const [one] = tabs as [Tab];
+    const { text } = one.document;
+    expect(tabs.map((each) => each.document.text), `seed ${seed}`).toEqual(tabs.map(() => text));
+    if (made.length > 0) expect(tabs.map((each) => each.stored), `seed ${seed}`).toEqual(tabs.map(() => text));
+    expect(made.filter((each) => one.lines.filter((line) => line === each).length !== 1), `seed ${seed}`).toEqual([]);
+  }
+}

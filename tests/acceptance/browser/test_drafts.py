@@ -149,6 +149,49 @@ def test_change_of_one_tab_is_shown_in_the_other_and_the_later_change_of_a_line_
     expect(code(second)).to_contain_text("good day")
 
 
+def test_draft_that_is_discarded_right_after_a_change_is_not_kept(watched: WatchedPage, url: str) -> None:
+    text = deployed(url, "given_up")
+    page = open_draft(watched, "given_up")
+    write(page, "hello", "good day")
+    wait_for_stored(page, "given_up", "good day")
+    page.reload()
+    expect(code(page)).to_contain_text("good day")
+    discard = page.get_by_role("button", name="Discard it")
+    expect(discard).to_be_visible()
+
+    # the second change has not been stored when the draft is discarded
+    write(page, "good day", "good night")
+    discard.evaluate("(button) => button.click()")
+
+    expect(page.get_by_text("published text")).to_be_visible()
+    until(lambda: text_of(page) == text or None, "the published text is shown")
+    assert page.evaluate(DRAFTS) == []
+    page.reload()
+    expect(code(page)).to_contain_text("hello")
+    assert page.evaluate(DRAFTS) == []
+
+
+def test_other_tab_shows_the_published_text_after_one_tab_has_published(
+    watched: WatchedPage, url: str
+) -> None:
+    text = deployed(url, "out")
+    first = open_draft(watched, "out")
+    second = second_tab(watched, "out")
+    write(first, "hello", "good day")
+    expect(code(second)).to_contain_text("good day")
+    expect(second.get_by_text("draft, kept in this browser")).to_be_visible()
+
+    first.get_by_role("button", name="Publish", exact=True).click()
+    first.get_by_role("dialog").get_by_role("button", name="Publish", exact=True).click()
+    expect(first.get_by_text("Published version 2 of out.")).to_be_visible()
+
+    for page in (first, second):
+        expect(page.get_by_text("published text")).to_be_visible()
+        expect(page.get_by_text("since version 2")).to_be_visible()
+        assert text_of(page) == text.replace("hello", "good day")
+    assert second.evaluate(DRAFTS) == []
+
+
 def test_undo_and_redo_cross_the_graph_and_the_text(watched: WatchedPage, url: str) -> None:
     text = deployed(url, "again")
     page = open_draft(watched, "again")

@@ -6,8 +6,6 @@ import { say } from "../parts/toasts";
 import { AddDialog } from "./dialogs/catalogue";
 import { ConnectDialog, RenameDialog } from "./dialogs/connect";
 import { FindDialog } from "./dialogs/find";
-import { WorkflowDocument } from "./document/document";
-import { maxDraftBytes, writeDraft } from "./document/drafts";
 import { PublishDialog } from "./publish/publish";
 import type { AddAt, Editor } from "./state/use_editor";
 import { TryDialog } from "./trial/try_dialog";
@@ -17,9 +15,9 @@ function titleOf({ edge, after }: AddAt): string {
   return after ? `Add a node after ${after}` : "Add a node";
 }
 
-type Props = { editor: Editor; lastInput: unknown; onStarted: (execution: string, input: unknown) => void; onDocument: (document: WorkflowDocument) => void };
+type Props = { editor: Editor; lastInput: unknown; onStarted: (execution: string, input: unknown) => void; hideNotice: () => void };
 
-export function AskedDialog({ editor, lastInput, onStarted, onDocument }: Props): JSX.Element | null {
+export function AskedDialog({ editor, lastInput, onStarted, hideNotice }: Props): JSX.Element | null {
   const { asked, close, view } = editor;
   switch (asked?.kind) {
     case "add":
@@ -52,14 +50,14 @@ export function AskedDialog({ editor, lastInput, onStarted, onDocument }: Props)
         />
       );
     case "publish":
-      return <Publishing editor={editor} onDocument={onDocument} />;
+      return <Publishing editor={editor} hideNotice={hideNotice} />;
     default:
       return null;
   }
 }
 
-function Publishing({ editor, onDocument }: { editor: Editor; onDocument: (document: WorkflowDocument) => void }): JSX.Element {
-  const { document, id, key, close } = editor;
+function Publishing({ editor, hideNotice }: { editor: Editor; hideNotice: () => void }): JSX.Element {
+  const { document, id, draft, close } = editor;
   const client = useQueryClient();
   const [, navigate] = useLocation();
   return (
@@ -68,19 +66,19 @@ function Publishing({ editor, onDocument }: { editor: Editor; onDocument: (docum
       workflow={id}
       errors={editor.errors}
       onPublished={(workflow, version, base) => {
-        editor.forgetDraft();
         close();
         say("success", `Published version ${version} of ${workflow}.`, { to: `/workflows/${workflow}`, text: "Show it" });
         for (const queryKey of [["workflow", workflow], ["versions", workflow], ["workflows"]]) void client.invalidateQueries({ queryKey });
-        if (id === null) navigate(`/workflows/${workflow}/edit`);
-        else onDocument(new WorkflowDocument(base.text, base));
+        hideNotice();
+        if (id !== null) return draft.current?.publish(base);
+        draft.current?.remove();
+        navigate(`/workflows/${workflow}/edit`);
       }}
       onMerged={(text, base) => {
-        const merged = new WorkflowDocument(base.text, base, document.saved(maxDraftBytes));
-        merged.replace(text, "merge with the published version");
-        writeDraft(key, { base, saved: merged.saved(maxDraftBytes), at: Date.now() });
+        document.replace(text, "merge with the published version", { base });
+        draft.current?.write();
+        hideNotice();
         close();
-        onDocument(merged);
         say("success", "Merged into the draft. Publish it when it is right.");
       }}
       onClose={close}

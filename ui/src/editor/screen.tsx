@@ -9,7 +9,7 @@ import { NodeTree } from "./canvas/tree";
 import { Catalogue } from "./dialogs/catalogue";
 import type { PlacedProblem } from "./document/checks";
 import { WorkflowDocument, type Base } from "./document/document";
-import { readDraft, removeDraft } from "./document/drafts";
+import { readDraft } from "./document/drafts";
 import { TEMPLATE } from "./document/template";
 import { TextPane } from "./expressions/text_pane";
 import { Panel } from "./forms/panel";
@@ -47,17 +47,16 @@ export function EditorScreen({ id }: { id: string | null }): JSX.Element {
   if (error) return <Failure error={error} />;
   // A document that was published for the first time is loaded again under its own address.
   if (!loaded || loaded.id !== id) return <Skeleton rows={6} />;
-  const discard = (): void => {
-    removeDraft(id ?? "");
+  const loadAgain = (): void => {
     setLoaded(null);
     setStamp(stamp + 1);
   };
-  return <EditorOf key={`${id}#${stamp}`} id={id} document={loaded.document} restored={loaded.restored} onDiscard={discard} onDocument={(document) => setLoaded({ id, document, restored: false })} />;
+  return <EditorOf key={`${id}#${stamp}`} id={id} document={loaded.document} restored={loaded.restored} onDiscarded={loadAgain} />;
 }
 
-type EditorProps = { id: string | null; document: WorkflowDocument; restored: boolean; onDiscard: () => void; onDocument: (document: WorkflowDocument) => void };
+type EditorProps = { id: string | null; document: WorkflowDocument; restored: boolean; onDiscarded: () => void };
 
-function EditorOf({ id, document, restored, onDiscard, onDocument }: EditorProps): JSX.Element {
+function EditorOf({ id, document, restored, onDiscarded }: EditorProps): JSX.Element {
   const editor = useEditor(id, document);
   const views = useViews();
   const { view, checked, readOnly, chosen, choose } = editor;
@@ -85,9 +84,9 @@ function EditorOf({ id, document, restored, onDiscard, onDocument }: EditorProps
     },
     paste: (text) => editor.insert(text, "paste"),
   });
-  const replaceDocument = (next: WorkflowDocument): void => {
-    setRestored(false);
-    onDocument(next);
+  const discard = (): void => {
+    editor.draft.current?.discard();
+    onDiscarded();
   };
   const goToProblem = ({ node, start }: PlacedProblem): void => {
     if (node !== null) editor.goTo(node);
@@ -108,7 +107,7 @@ function EditorOf({ id, document, restored, onDiscard, onDocument }: EditorProps
         <Notice state="waiting">
           <span className="row wrap">
             Your draft was kept in this browser.
-            <Button size="small" onClick={onDiscard}>
+            <Button size="small" onClick={discard}>
               Discard it
             </Button>
             <Button size="small" onClick={() => setRestored(false)}>
@@ -130,7 +129,7 @@ function EditorOf({ id, document, restored, onDiscard, onDocument }: EditorProps
       <div className="sr" role="status" aria-live="polite">
         {editor.spoken}
       </div>
-      <AskedDialog editor={editor} lastInput={trial?.input} onStarted={(execution, input) => setTrial({ execution, input })} onDocument={replaceDocument} />
+      <AskedDialog editor={editor} lastInput={trial?.input} onStarted={(execution, input) => setTrial({ execution, input })} hideNotice={() => setRestored(false)} />
     </div>
   );
 }

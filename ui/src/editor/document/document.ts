@@ -10,8 +10,14 @@ export type ViewNode = { index: number; id: string; type: string; name: string; 
 export type ViewEdge = { id: string; src: string; dst: string; label: string; isError: boolean; path: Path };
 export type View = { id: string; name: string; nodes: ViewNode[]; edges: ViewEdge[]; value: { [key: string]: Json } };
 
-/** The text that a draft began from; `version` is null if it was never published. */
-export type Base = { text: string; version: number | null };
+/** The text that a draft began from; `version` is null if it was never published. `at`: when it was the published one. */
+export type Base = { text: string; version: number | null; at?: number };
+
+/** Whether a published text is a newer one. Texts that differ in positions and notes alone have the same version. */
+export function isNewerBase(base: Base, before: Base): boolean {
+  const [version, old] = [base.version ?? 0, before.version ?? 0];
+  return version > old || (version === old && base.text !== before.text && (base.at ?? 0) > (before.at ?? 0));
+}
 
 const text = (value: Json | undefined): string => (typeof value === "string" ? value : "");
 
@@ -170,6 +176,13 @@ export class WorkflowDocument {
     this.base = base;
     this.history.apply(edits, label, gesture);
     this.notify({ edits, from: "action" });
+  }
+
+  /** Compares the text with one that was published from now on. If it is the same, the steps before are not undone. */
+  publish(base: Base): void {
+    this.base = base;
+    if (this.text === base.text) this.history = new History(this.text);
+    this.notify({ edits: [], from: "history" });
   }
 
   undo(): string | null {

@@ -14,6 +14,7 @@ type Published = Base & { tag: string };
 
 /** Null if there is no such workflow. */
 export async function readBase(workflow: string): Promise<Published | null> {
+  const at = Date.now();
   let detail;
   try {
     detail = await read(api.GET("/api/v1/workflows/{workflow}", { params: { path: { workflow } } }));
@@ -26,7 +27,7 @@ export async function readBase(workflow: string): Promise<Published | null> {
   const text = source.ok ? await source.text() : `${JSON.stringify(detail.definition, null, 2)}\n`;
   // A proxy that compresses marks the tag as weak; the text is the same.
   const tag = source.ok ? source.headers.get("ETag")?.replace(/^W\//, "") : undefined;
-  return { text, tag: tag ?? `"${detail.hash}"`, version: detail.version };
+  return { text, tag: tag ?? `"${detail.hash}"`, version: detail.version, at };
 }
 
 type Answer = { version: number; workflow_id: string };
@@ -82,7 +83,7 @@ export function PublishDialog({ document, workflow, errors, onPublished, onMerge
     setError(null);
     const text = document.text;
     put(document, workflow, newest?.tag ?? null, note).then(
-      ({ workflow_id, version }) => onPublished(workflow_id, version, { text, version }),
+      ({ workflow_id, version }) => onPublished(workflow_id, version, { text, version, at: Date.now() }),
       (problem: Error) => {
         setBusy(false);
         if (problem instanceof ApiError && problem.status === 409 && workflow !== null) readAgain(workflow, problem);

@@ -1,7 +1,7 @@
 /** Keeps the draft in the browser while it is edited, together with the other tabs that edit it. */
-import { useEffect, useRef } from "react";
+import { useEffect, useRef, type RefObject } from "react";
 import { say } from "../../parts/toasts";
-import type { WorkflowDocument } from "../document/document";
+import { isNewerBase, type Base, type WorkflowDocument } from "../document/document";
 import { isDraftOf, maxDraftBytes, parseDraft, readDraft, removeDraft, writeDraft, type Draft } from "../document/drafts";
 import { DraftVersions } from "./joining";
 
@@ -13,8 +13,8 @@ const FROM_TAB = "take over a change of another tab";
 export class KeptDraft {
   private readonly versions: DraftVersions;
   private saved = true;
-  /** An older text of another tab, which that tab is expected to join with the one of this tab. */
-  private awaited: Draft | null = null;
+  /** Texts of other tabs, which those tabs are expected to join with the one of this tab. */
+  private awaited: Draft[] = [];
   private timer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(
@@ -28,15 +28,15 @@ export class KeptDraft {
   /** To be called after each change of the document. */
   changed = (): void => {
     this.saved = false;
-    if (!this.awaited) this.wait(SAVE_MS);
+    if (this.awaited.length === 0) this.wait(SAVE_MS);
   };
 
   /** Stores what is not stored, joined with what other tabs have stored. */
   write = (): void => {
     clearTimeout(this.timer);
     const { awaited } = this;
-    this.awaited = null;
-    if (awaited && !this.versions.knows(awaited)) this.join(awaited);
+    this.awaited = [];
+    for (const each of awaited) if (!this.versions.knows(each)) this.join(each);
     if (this.saved) return;
     const stored = readDraft(this.key);
     if (stored && !this.versions.knows(stored)) this.join(stored);
@@ -48,21 +48,38 @@ export class KeptDraft {
     if (!theirs || this.versions.knows(theirs)) return;
     const { saved } = this;
     const isAhead = this.versions.areIn(theirs);
-    if (!isAhead && this.versions.isLaterThan(theirs)) {
-      this.awaited = theirs;
-      return this.wait(JOIN_MS);
+    const lacksText = this.versions.lacksTextOf(theirs);
+    if (!isAhead && (lacksText || this.versions.isLaterThan(theirs))) {
+      this.awaited.push(theirs);
+      this.versions.remember(theirs);
+      // The tab that has all texts is the first to give up waiting.
+      return this.wait(lacksText ? 2 * JOIN_MS : JOIN_MS);
     }
     this.join(theirs);
-    if (this.awaited && this.versions.knows(this.awaited)) this.awaited = null;
+    this.awaited = this.awaited.filter((each) => !this.versions.knows(each));
     if (saved && this.is(theirs)) {
       this.versions.adopt(theirs);
       this.saved = true;
     } else if (!isAhead) this.write();
   };
 
+  /** Notes that the text was published: tabs that have nothing else show the published text. */
+  publish(base: Base): void {
+    this.document.publish(base);
+    this.store();
+  }
+
+  /** Gives up what was changed since the published text, in all tabs. */
+  discard(): void {
+    const { document } = this;
+    document.replace(document.base.text, "discard the draft");
+    this.store();
+  }
+
   remove(): void {
+    clearTimeout(this.timer);
     this.saved = true;
-    this.awaited = null;
+    this.awaited = [];
     removeDraft(this.key);
   }
 
@@ -76,26 +93,27 @@ export class KeptDraft {
   }
 
   private onTime = (): void => {
-    if (this.awaited) return this.write();
+    if (this.awaited.length > 0) return this.write();
     if (this.saved) return;
     // Another tab may have stored something of which no event has come yet.
     this.receive(readDraft(this.key));
-    if (!this.awaited && !this.saved) this.store();
+    if (this.awaited.length === 0 && !this.saved) this.store();
   };
 
   private store(): void {
     const { document, key } = this;
     clearTimeout(this.timer);
     this.saved = true;
+    writeDraft(key, this.versions.versioned({ base: document.base, saved: document.saved(maxDraftBytes), at: Date.now() }));
+    // A draft that is the published text is stored for a moment, so that the other tabs take it over.
     if (!document.changed && !document.canRedo) removeDraft(key);
-    else writeDraft(key, this.versions.versioned({ base: document.base, saved: document.saved(maxDraftBytes), at: Date.now() }));
   }
 
   /** Puts the changes of another tab into the document. */
   private join(theirs: Draft): void {
     const { document } = this;
     const { text, clash } = this.versions.join(theirs, document.base, document.text, !this.saved);
-    const isNewer = (theirs.base.version ?? 0) > (document.base.version ?? 0);
+    const isNewer = isNewerBase(theirs.base, document.base);
     // What this tab had in the lines of a clash is one step of undo away.
     document.replace(text, FROM_TAB, { gesture: clash ? null : FROM_TAB, ...(isNewer && { base: theirs.base }) });
     this.saved = false;
@@ -103,8 +121,8 @@ export class KeptDraft {
   }
 }
 
-/** Returns what removes the draft when its text has been published. */
-export function useKeptDraft(key: string, document: WorkflowDocument): () => void {
+/** Returns the kept draft, which is null before the first effect. */
+export function useKeptDraft(key: string, document: WorkflowDocument): RefObject<KeptDraft | null> {
   const kept = useRef<KeptDraft | null>(null);
   useEffect(() => {
     const mine = new KeptDraft(key, document);
@@ -124,5 +142,5 @@ export function useKeptDraft(key: string, document: WorkflowDocument): () => voi
       mine.write(); // leaving the screen stores what the timer has not
     };
   }, [document, key]);
-  return () => kept.current?.remove();
+  return kept;
 }

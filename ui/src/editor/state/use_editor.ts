@@ -42,7 +42,7 @@ export function useEditor(id: string | null, document: WorkflowDocument) {
   const [laidOut, setLaidOut] = useState(0);
   const lastPlaces = useRef<Places>(new Map());
   const places = useMemo(() => (lastPlaces.current = placesOf(view, checked, lastPlaces.current)), [view, checked]);
-  const forgetDraft = useKeptDraft(key, document);
+  const draft = useKeptDraft(key, document);
 
   const readOnly = !right.allowed || document.error !== null;
   const errors = document.error ? 1 : checked.problems.filter((each) => each.problem.severity !== "warning").length;
@@ -162,7 +162,7 @@ export function useEditor(id: string | null, document: WorkflowDocument) {
   return {
     id, key, document, view, list: list.data ?? [], types, kinds, checked, checkError, right, readOnly, errors, places,
     chosen, marked: together, meant, node, edge, choose, mark, show, shown, laidOut, goTo,
-    pins, setPin, forgetDraft, asked, setAsked, close, askToAdd, spoken, speak,
+    pins, setPin, draft, asked, setAsked, close, askToAdd, spoken, speak,
     change, add, connect, rename, removeNodes, removeEdge, remove, insert, move, align, distribute, layOut, undo, redo,
     copy: (): string | null => (meant.length > 0 ? copied(view, meant) : null),
     duplicate: (): void => {
