@@ -3,9 +3,11 @@ documents."""
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +26,7 @@ from tests.acceptance.browser.editor_page import (
     source,
     text_of,
 )
+from tests.support.cli_process import Rune
 from tests.support.paths import ROOT
 from tests.support.up_process import UpProcess
 from tests.support.whole import WHOLE
@@ -357,6 +360,40 @@ def test_import_reports_what_was_not_translated_and_opens_the_result_unsaved(
     expect(page.get_by_text("draft, kept in this browser")).to_be_visible()
     with Client(up.said["url"]) as client:
         assert "code" not in {each.workflow_id for each in client.workflows()}
+    watched.check()
+
+
+def test_import_gives_a_test_with_the_pinned_data_to_download(watched: WatchedPage, tmp_path: Path) -> None:
+    export = {
+        "name": "Prices",
+        "nodes": [
+            {"name": "Start", "type": "n8n-nodes-base.manualTrigger", "parameters": {}},
+            {
+                "name": "Quote",
+                "type": "n8n-nodes-base.httpRequest",
+                "typeVersion": 4.2,
+                "parameters": {"url": "https://prices.example/quote"},
+            },
+        ],
+        "connections": {"Start": {"main": [[{"node": "Quote", "type": "main", "index": 0}]]}},
+        "pinData": {"Quote": [{"json": {"price": 12}}]},
+    }
+    page = watched.open("/workflows")
+    page.get_by_role("button", name="Import").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Document").fill(json.dumps(export))
+    dialog.get_by_role("button", name="Import", exact=True).click()
+
+    made = dialog.get_by_role("region", name="Test with the pinned data")
+    expect(made.get_by_label("Test", exact=True)).to_contain_text("price: 12")
+    expect(made.get_by_role("button", name="Copy the test")).to_be_visible()
+    assert watched.accessibility_problems() == []
+    with page.expect_download() as download:
+        made.get_by_role("link", name="Download test_prices.yaml").click()
+    download.value.save_as(tmp_path / "test_prices.yaml")
+
+    done = Rune(tmp_path)("test", str(tmp_path / "test_prices.yaml"))
+    assert done.returncode == 0, done.stdout + done.stderr
     watched.check()
 
 

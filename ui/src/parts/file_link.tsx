@@ -1,6 +1,6 @@
-/** A reference to binary data in a value: name, type and size, with a link to download it. */
-import { FileDown } from "lucide-react";
-import type { JSX } from "react";
+/** Links to download: of binary data that a value refers to, and of a text that the page has made. */
+import { Download, FileDown } from "lucide-react";
+import { useEffect, useState, type JSX } from "react";
 import { bytes } from "./format";
 
 export type FileReference = { href: string; name: string; type: string; size: number };
@@ -19,6 +19,21 @@ export function FileLink({ file }: { file: FileReference }): JSX.Element {
     <a className="tag" href={file.href} download={file.name} aria-label={`Download ${file.name}`}>
       <FileDown size={12} aria-hidden="true" />
       {[file.name, file.type, bytes(file.size)].filter(Boolean).join(" · ")}
+    </a>
+  );
+}
+
+/** Downloads a text as a file. */
+export function DownloadText({ name, text, label }: { name: string; text: string; label: string }): JSX.Element {
+  const [href, setHref] = useState("");
+  useEffect(() => {
+    const made = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
+    setHref(made);
+    return () => URL.revokeObjectURL(made);
+  }, [text]);
+  return (
+    <a className="icon-button" data-size="small" href={href} download={name} aria-label={label} title={label}>
+      <Download size={14} aria-hidden="true" />
     </a>
   );
 }

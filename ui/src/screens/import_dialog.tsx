@@ -1,13 +1,14 @@
 /** Imports a workflow of another tool: the server converts it, the report says what became of each element, and the
  * result opens in the editor as a draft. Nothing is stored on the server. */
 import { FileUp } from "lucide-react";
-import { useRef, useState, type ChangeEvent, type JSX } from "react";
+import { useMemo, useRef, useState, type ChangeEvent, type JSX, type ReactNode } from "react";
 import { useLocation } from "wouter";
 import { api, read, type Schemas } from "../api/client";
 import { readDraft, writeDraft } from "../editor/document/drafts";
 import { TEMPLATE } from "../editor/document/template";
 import { Button, CopyButton, Field, Notice, Select, Sentence } from "../parts/controls";
 import { Dialog } from "../parts/dialog";
+import { DownloadText } from "../parts/file_link";
 import { count, plural } from "../parts/format";
 import { guessFormat } from "../text/document";
 import type { Json } from "../text/tree";
@@ -42,9 +43,21 @@ async function convert(text: string, format: string, name: string, stubs: boolea
   );
 }
 
+function yamlOf(value: Json): string {
+  return `${WRITER.block(value, 0)}\n`;
+}
+
+/** The test with the pinned data as a file for `rune test`, which has the new workflow in it; null if nothing was pinned. */
+function testOf({ test, document }: Imported): { name: string; text: string } | null {
+  const { case: title, ...rest } = test as { [key: string]: Json };
+  if (title === undefined) return null;
+  const { id } = document as { id?: Json };
+  return { name: `test_${String(id ?? "workflow")}.yaml`, text: yamlOf({ case: title, document: document as Json, ...rest }) };
+}
+
 /** Keeps the document as the draft of a new workflow. */
 function keep(document: Json): boolean {
-  const text = `${WRITER.block(document as { [key: string]: Json }, 0)}\n`;
+  const text = yamlOf(document);
   return writeDraft("", { base: { text: TEMPLATE, version: null }, saved: { text, undo: [], redo: [] }, at: Date.now(), imported: true });
 }
 
@@ -149,6 +162,7 @@ function Verdict({ found }: { found: Imported }): JSX.Element {
 /** What became of each element: first what needs work, what was carried on request. */
 function Report({ found }: { found: Imported }): JSX.Element {
   const [shown, setShown] = useState<string | null>(null);
+  const test = useMemo(() => testOf(found), [found]);
   const present = STATUSES.filter(([status]) => (found.counts[status] ?? 0) > 0);
   const entries = STATUSES.flatMap(([status]) => (shown === null ? status !== "carried" : shown === status) ? found.entries.filter((each) => each.status === status) : []);
   return (
@@ -179,17 +193,35 @@ function Report({ found }: { found: Imported }): JSX.Element {
         </ul>
       )}
       {found.stubs && (
-        <div className="stack" style={{ gap: 6 }}>
-          <div className="row">
-            <b>Custom nodes to complete</b>
-            <CopyButton text={found.stubs} label="Copy the Python source" />
-          </div>
-          <pre className="import-stubs" tabIndex={0} aria-label="Python source">
-            {found.stubs}
-          </pre>
-        </div>
+        <MadeFile title="Custom nodes to complete" content="Python source" text={found.stubs}>
+          <CopyButton text={found.stubs} label="Copy the Python source" />
+        </MadeFile>
+      )}
+      {test && (
+        <MadeFile title="Test with the pinned data" content="Test" text={test.text}>
+          <CopyButton text={test.text} label="Copy the test" />
+          <DownloadText {...test} label={`Download ${test.name}`} />
+          <span className="dim push">
+            Run it with <code>rune test {test.name}</code>
+          </span>
+        </MadeFile>
       )}
     </>
+  );
+}
+
+/** A file that was made by the import. */
+function MadeFile({ title, content, text, children }: { title: string; content: string; text: string; children: ReactNode }): JSX.Element {
+  return (
+    <section className="stack import-file" aria-label={title}>
+      <div className="row">
+        <b>{title}</b>
+        {children}
+      </div>
+      <pre className="import-text" tabIndex={0} aria-label={content}>
+        {text}
+      </pre>
+    </section>
   );
 }
 
