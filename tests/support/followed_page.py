@@ -5,21 +5,23 @@ those below are their output, in which `…` stands for any text, and alone on a
 fail ends with `# exits N`. A `sh` fence is run as it is. A comment `<!-- needs: A, B -->` names what the page needs:
 
 - `up`: `rune up` runs in the same folder; a page that mentions `RUNE_URL` gets its URL
-- `stores`: the settings of new stores of a cluster
+- `stores`: the settings of new stores of a cluster, from the comment on; above it the page uses the embedded backend
 - `administrator`: servers without users of Rune, and a password for each role
 - `clone`: the folders `deploy` and `examples`
 
-What the commands leave running in the background is killed.
+What the commands leave running in the background is killed. A tutorial may take two minutes of machine time.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import resource
+import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -31,11 +33,14 @@ from tests.support.paths import SOURCE, python_path
 from tests.support.services.postgres import USER, free_port, server
 from tests.support.services.redis_server import RedisServer
 from tests.support.up_process import UpProcess
+from tools.docs.markdown import front_matter
 
 FENCE = re.compile(r"^```(\w+)(?: file=(\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MARK = "<<<end of command>>>"
 NEEDS = re.compile(r"<!-- needs: (.+?) -->")
 EXITS = re.compile(r"  # exits (\d+)$")
+TUTORIAL_S = 120.0
+"""CPU time that the commands of a tutorial may use, with what they leave running."""
 
 
 class Command(NamedTuple):
@@ -59,29 +64,22 @@ def follow(page: str, folder: Path, inspect: Callable[[str, str], None] | None =
     """Follow a page in an empty folder; fail where it does something else than the page shows. `inspect` is called with
     the URL of the server, while it runs, and with everything that was printed."""
     text = (ROOT / page).read_text(encoding="utf-8")
-    commands: list[Command] = []
-    for language, name, body in FENCE.findall(text):
-        if name:
-            (folder / name).write_text(body, encoding="utf-8")
-        elif language == "console":
-            commands += _commands(body)
-        elif language == "sh":
-            commands.append(Command(body))
     needs = {each for found in NEEDS.findall(text) for each in found.split(", ")}
+    commands = [each for part in _parts(text) for each in _prepared(part, folder)]
     up = UpProcess(folder / ".rune") if "up" in needs else None
     administered = _Administered(folder) if "administrator" in needs else None
     try:
         url = up.start("--no-examples") if up is not None else ""
         given = {"RUNE_URL": url} if url and "RUNE_URL" in text else {}
-        if "stores" in needs:
-            given = {name: value for name, value in _stores(folder).items() if value}
         if administered is not None:
             given = administered.environment
         if "clone" in needs:
             for name in ("deploy", "examples"):
                 (folder / name).symlink_to(ROOT / name)
-        seen = _run(commands, folder, given)
+        seen, used = _run(commands, folder, given)
         _compare(page, seen)
+        if front_matter(text)[0].get("kind") == "tutorial":
+            assert used <= TUTORIAL_S, f"{page}: the commands used {used:.0f} s of a processor"
         if inspect is not None:
             inspect(url, "\n".join(line for each in seen for line in each.output))
         return seen
@@ -90,6 +88,27 @@ def follow(page: str, folder: Path, inspect: Callable[[str, str], None] | None =
             up.stop(signal.SIGKILL)
         if administered is not None:
             administered.redis.stop()
+
+
+def _parts(text: str) -> list[str]:
+    """Return the text above the comment that needs stores, and the text from there on."""
+    place = next((found.start() for found in NEEDS.finditer(text) if "stores" in found[1].split(", ")), 0)
+    return [text[:place], text[place:]] if place else [text]
+
+
+def _prepared(text: str, folder: Path) -> Iterator[Command]:
+    """Write the files of a part of a page and yield its commands."""
+    needs = NEEDS.match(text)
+    if needs and "stores" in needs[1].split(", "):
+        settings = [f"{name}={shlex.quote(value)}" for name, value in _stores(folder).items() if value]
+        yield Command(f"export {' '.join(settings)}")
+    for language, name, body in FENCE.findall(text):
+        if name:
+            (folder / name).write_text(body, encoding="utf-8")
+        elif language == "console":
+            yield from _commands(body)
+        elif language == "sh":
+            yield Command(body)
 
 
 class _Administered:
@@ -144,8 +163,9 @@ def _stores(folder: Path) -> dict[str, str]:
     }
 
 
-def _run(commands: list[Command], folder: Path, given: dict[str, str]) -> list[Seen]:
-    """Run all commands in one shell, so that variables are kept."""
+def _run(commands: list[Command], folder: Path, given: dict[str, str]) -> tuple[list[Seen], float]:
+    """Run all commands in one shell, so that variables are kept; return also the CPU time that they used."""
+    before = _cpu_of_children()
     programs = folder / ".programs"
     programs.mkdir()
     for name, words in {"rune": "-m rune ", "python": ""}.items():
@@ -173,15 +193,32 @@ def _run(commands: list[Command], folder: Path, given: dict[str, str]) -> list[S
     )
     try:
         printed, complained = shell_process.communicate(timeout=TIMEOUT_S * 2)
+        used = _cpu_of_children() - before + _cpu_of_session(shell_process.pid)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(shell_process.pid, signal.SIGKILL)
     output, errors = _sections(printed), _sections(complained)
     assert len(output) == len(commands), printed + complained
-    return [
+    seen = [
         Seen(command, code, lines, others)
         for command, (code, lines), (_, others) in zip(commands, output, errors, strict=True)
     ]
+    return seen, used
+
+
+def _cpu_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _cpu_of_session(session: int) -> float:
+    """Return the CPU time of the processes of a session that still run."""
+    ticks = 0
+    for each in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            fields = each.read_text().rpartition(")")[2].split()
+            ticks += sum(map(int, fields[11:15])) if int(fields[3]) == session else 0
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _sections(text: str) -> list[tuple[int, list[str]]]:

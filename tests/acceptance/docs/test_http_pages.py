@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -60,3 +61,19 @@ def test_guide_to_keys_hooks_schedules_starts_by_a_signed_request(tmp_path: Path
             assert result[-1] <= clock.schedule.next_at  # a minute may have passed
 
     follow("docs/guides/author/keys-hooks-schedules.md", tmp_path, inspect)
+
+
+def test_guide_to_triggers_starts_by_a_signed_request_and_by_the_clock(tmp_path: Path) -> None:
+    def inspect(url: str, output: str) -> None:
+        with Client(url) as client:
+            (started,) = client.executions(workflow="orders")
+            assert started.execution_id in output
+            assert client.wait(started.execution_id, TIMEOUT_S).status == "completed"
+            assert client.output(started.execution_id) == 7
+            (clock,) = client.triggers("minutely")
+            assert clock.enabled is False
+            first = re.search(r'"next_at":"([^"]+)"', output)
+            assert first is not None
+            assert datetime.fromisoformat(first[1]).second == 0
+
+    follow("docs/triggers.md", tmp_path, inspect)

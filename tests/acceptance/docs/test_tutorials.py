@@ -28,6 +28,9 @@ PLACES = (
     "docs/deploy.md",
     "docs/import.md",
     "docs/retention.md",
+    "docs/scale.md",
+    "docs/testing.md",
+    "docs/upgrade.md",
     "docs/workflows.md",
 )
 PAGES = sorted({name(path) for place in PLACES for path in ROOT.glob(place)} - HTTP)
