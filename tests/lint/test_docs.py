@@ -207,6 +207,14 @@ def test_decisions_are_numbered_and_listed() -> None:
     assert [adr.name for adr in ADRS if f"(adr/{adr.name})" not in index] == []
 
 
+def test_each_decision_is_listed_under_one_subject() -> None:
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    listed = re.findall(r"\[(\d+)\]\(adr/([^)]+)\)", index.split("### By subject\n")[1])
+    decisions = [(str(int(adr.name[:4])), adr.name) for adr in ADRS[1:]]
+
+    assert sorted(listed, key=lambda each: each[1]) == decisions, "add it to By subject of docs/README.md"
+
+
 def test_hazard_codes_have_no_gap() -> None:
     codes = [code for code, _ in HAZARD.findall((ROOT / "docs" / "hazards.md").read_text(encoding="utf-8"))]
     counts = {letter: sum(code[0] == letter for code in codes) for letter in "ABCDEFGHI"}
