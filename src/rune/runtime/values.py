@@ -269,10 +269,16 @@ class ExecutionData:
         return found or self._cache.get((self.accepted.id, node, path))
 
     def drop_items(self, split: int, path: Path) -> None:
-        """Drop the packed results of the items around this one, whose aggregator has read them. After a crash it reads
-        them from the journal."""
+        """Drop the packed results of the items around this one, whose aggregator has read them, and the decoded page of
+        items before them. After a crash it reads them from the journal."""
         for node in self.plan.nodes[split].body:
             self._cache.drop(self._pack_key(node, path))
+        items = self.cached_result(split, path[:-2])
+        if items is not None and type(items.value) is Paged:
+            page = (
+                _page_number(items.value.starts, path[-1]) - 1
+            )  # its own page may have items that are not read
+            self._cache.drop((f"{items.value.key}/{page}", "page"))
 
     def count(self, split: int, path: Path) -> int:
         """Return the number of items of a fan-out, or 0 if its result is not cached."""
@@ -465,6 +471,7 @@ class ValueReader(ValueSource):
             for source in sources:
                 self.fetched.pop((source, (*token.path, node.split_of, item)), None)
             yield entry.error is not None, value
+        self._collected = None  # the caller has its own list by now, and the node does not start over
 
     def _read_once(self, ref: Ref, found: dict[Key, NodeResult]) -> Any:
         """Return a value that is not read again. Cached, a million of them would displace what others read."""
