@@ -59,23 +59,18 @@ class Point(tuple[str, int]):
         return f"{self[0]}:{self[1]}"
 
 
-class CrashRun:
-    """An execution that ended. `crash` is the point at which its first process ended, None in the run without one."""
+class CrashRun(Result):
+    """The result of an execution that ended. `crash` is the point at which its first process ended, None in the run
+    without one."""
 
-    def __init__(self, result: Result, folder: Path, crash: Point | None) -> None:
-        self.result = result
+    def __init__(self, document: dict[str, Any], flow: Workflow, folder: Path, crash: Point | None) -> None:
+        super().__init__(document, flow=flow)
         self.folder = folder
         self.crash = crash
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.result, name)
-
-    def __getitem__(self, key: str | tuple[str, str]) -> Any:
-        return self.result[key]
-
     def normal(self) -> dict[str, Any]:
         """Return the execution without ids, times and durations."""
-        return normal_document(self.result.document)
+        return normal_document(self.document)
 
 
 class CrashTester:
@@ -165,7 +160,7 @@ class CrashTester:
         if report["unmocked"]:
             self._mocks.unmocked.extend(report["unmocked"])
             self._mocks.check()
-        made = CrashRun(Result(report["document"], flow=flow), self.folder, point)
+        made = CrashRun(report["document"], flow, self.folder, point)
         self._compare(made, report["points"])
         return made
 
