@@ -26,13 +26,12 @@ from rune.adapters.sqlite.readonly import ReadOnlyDatabase, SqliteIndex
 from rune.adapters.sqlite.stores import SqliteBlobs, SqliteBulkJobs, SqliteCounts, SqliteStores
 from rune.adapters.sqlite.workflows import SqliteTriggers, SqliteWorkflows
 from rune.bootstrap.components import Access, credential_service, keys, new_engine
-from rune.codec.rpc import Call, RpcMethods, ServiceProxy
+from rune.codec.rpc import Call, RpcMethods, ServiceProxy, remote
 from rune.core.node_type import Catalogue
 from rune.nodes.registry import Registry, full_registry, standard_catalogue
 from rune.ports.clock import Clock
 from rune.ports.inspection import BackupResult, FileInspection
 from rune.ports.processes import (
-    RPC_METHODS,
     LiveChannel,
     LiveReport,
     NoOwnerError,
@@ -47,9 +46,107 @@ from rune.runtime.engine import ROLES, Engine
 from rune.runtime.lifecycle.launcher import new_execution_id
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.queries.reader import ExecutionReader
+from rune.runtime.services.access import AccessService, LimitService
+from rune.runtime.services.bulk import BulkService
 from rune.runtime.services.credentials import CredentialService
+from rune.runtime.services.executions import DeadLetterService, ExecutionService
+from rune.runtime.services.triggers import TriggerService
+from rune.runtime.services.workflows import WorkflowService
 from rune.runtime.state_wrapper import ExecutionObserver, ObservedState
 from rune.settings import Settings
+
+
+class OwnerExecutions(ServiceProxy):
+    """The execution service of the owner process."""
+
+    start_definition = remote(ExecutionService.start_definition)
+    start = remote(ExecutionService.start)
+    signal = remote(ExecutionService.signal)
+    cancel = remote(ExecutionService.cancel)
+    pause = remote(ExecutionService.pause)
+    resume = remote(ExecutionService.resume)
+    retry = remote(ExecutionService.retry)
+    rerun = remote(ExecutionService.rerun)
+    delete_ended = remote(ExecutionService.delete_ended)
+    running = remote(ExecutionService.running)
+    wait_for_end = remote(ExecutionService.wait_for_end)
+
+
+class OwnerWorkflows(ServiceProxy):
+    """The workflow service of the owner process."""
+
+    deploy = remote(WorkflowService.deploy)
+    set_alias = remote(WorkflowService.set_alias)
+    archive = remote(WorkflowService.archive)
+
+
+class OwnerDeadLetters(ServiceProxy):
+    """The dead-letter service of the owner process."""
+
+    list = remote(DeadLetterService.list)
+    requeue = remote(DeadLetterService.requeue)
+    discard = remote(DeadLetterService.discard)
+
+
+class OwnerTriggers(ServiceProxy):
+    """The trigger service of the owner process."""
+
+    list = remote(TriggerService.list)
+    find = remote(TriggerService.find)
+    enable = remote(TriggerService.enable)
+    rotate = remote(TriggerService.rotate)
+
+
+class OwnerCredentials(ServiceProxy):
+    """The credential service of the owner process."""
+
+    add = remote(CredentialService.add)
+    rotate = remote(CredentialService.rotate)
+    remove = remote(CredentialService.remove)
+    reencrypt = remote(CredentialService.reencrypt)
+    grant = remote(CredentialService.grant)
+    withdraw = remote(CredentialService.withdraw)
+
+
+class OwnerAccess(ServiceProxy):
+    """The access service of the owner process."""
+
+    create_key = remote(AccessService.create_key)
+    revoke_key = remote(AccessService.revoke_key)
+
+
+class OwnerLimits(ServiceProxy):
+    """The limit service of the owner process."""
+
+    limit_workflow = remote(LimitService.limit_workflow)
+    limit_key = remote(LimitService.limit_key)
+
+
+class OwnerBulk(ServiceProxy):
+    """The bulk jobs of the owner process."""
+
+    create = remote(BulkService.create)
+    find = remote(BulkService.find)
+    list = remote(BulkService.list)
+    outcomes = remote(BulkService.outcomes)
+    abort = remote(BulkService.abort)
+    finish = remote(BulkService.finish)
+
+
+PROXIES: dict[str, type[ServiceProxy]] = {
+    "executions": OwnerExecutions,
+    "workflows": OwnerWorkflows,
+    "dead_letters": OwnerDeadLetters,
+    "triggers": OwnerTriggers,
+    "credentials": OwnerCredentials,
+    "access": OwnerAccess,
+    "limits": OwnerLimits,
+    "bulk": OwnerBulk,
+}
+RPC_METHODS = tuple(
+    f"{service}.{name}" for service, proxy in PROXIES.items() for name in vars(proxy) if name[0] != "_"
+)
+"""The methods that other processes can call on the owner. It rejects all others."""
 
 
 @asynccontextmanager
@@ -143,7 +240,9 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
 def _proxies(methods: RpcMethods, call: Call) -> Services:
     """Return services whose methods run in the owner process."""
     made: dict[str, Any] = {
-        name: ServiceProxy(name, methods, call) for name in Services.__struct_fields__ if name != "local"
+        name: PROXIES.get(name, ServiceProxy)(name, methods, call)
+        for name in Services.__struct_fields__
+        if name != "local"
     }
     return Services(**made, local=False)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import inspect
 import struct
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, get_type_hints
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 
 import msgspec
 
@@ -18,6 +18,9 @@ from rune.core.definition.problems import Problem
 from rune.core.execution.fact import ExecutionEnded
 from rune.core.limits import LIMITS
 from rune.errors import RuneError
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 VERSION = 4
 HEADER = struct.Struct(">BI")
@@ -196,23 +199,31 @@ class RpcMethods:
 
 
 class ServiceProxy:
-    """One service whose methods run in another process."""
+    """One service whose methods run in another process. A subclass lists them: `cancel = remote(Service.cancel)`."""
 
     def __init__(self, name: str, methods: RpcMethods, call: Call) -> None:
         self._name = name
         self._methods = methods
         self._call = call
 
-    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
-        full_name = f"{self._name}.{name}"
-        if full_name not in self._methods:
-            raise AttributeError(name)
-        method = self._methods[full_name]
+    async def call_remote(self, name: str, values: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """Call a method of the other process and return its result."""
+        method = self._methods[f"{self._name}.{name}"]
+        return await self._call(method, method.bind(*values, **named))
 
-        async def call(*values: Any, **named: Any) -> Any:
-            return await self._call(method, method.bind(*values, **named))
 
-        return call
+def remote(
+    method: Callable[Concatenate[Any, P], Awaitable[R]],
+) -> Callable[Concatenate[ServiceProxy, P], Coroutine[Any, Any, R]]:
+    """Return a method of a proxy that calls a method of the service with the same name and arguments."""
+    name = method.__name__
+
+    async def call(self: ServiceProxy, /, *values: P.args, **named: P.kwargs) -> R:
+        result: R = await self.call_remote(name, values, named)
+        return result
+
+    call.__name__ = name
+    return call
 
 
 def bound_method(services: Any, name: str) -> Callable[..., Awaitable[Any]]:

@@ -79,47 +79,6 @@ class Keepalive(Protocol):
 OpenKeepalive = Callable[[], AbstractAsyncContextManager[Keepalive]]
 """Opens the connections, in the event loop of the thread that will use them."""
 
-RPC_METHODS = (
-    "executions.start_definition",
-    "executions.start",
-    "executions.signal",
-    "executions.cancel",
-    "executions.pause",
-    "executions.resume",
-    "executions.retry",
-    "executions.rerun",
-    "executions.delete_ended",
-    "executions.running",
-    "executions.wait_for_end",
-    "workflows.deploy",
-    "workflows.set_alias",
-    "workflows.archive",
-    "dead_letters.list",
-    "dead_letters.requeue",
-    "dead_letters.discard",
-    "triggers.list",
-    "triggers.find",
-    "triggers.enable",
-    "triggers.rotate",
-    "credentials.add",
-    "credentials.rotate",
-    "credentials.remove",
-    "credentials.reencrypt",
-    "credentials.grant",
-    "credentials.withdraw",
-    "access.create_key",
-    "access.revoke_key",
-    "limits.limit_workflow",
-    "limits.limit_key",
-    "bulk.create",
-    "bulk.find",
-    "bulk.list",
-    "bulk.outcomes",
-    "bulk.abort",
-    "bulk.finish",
-)
-"""The methods that other processes can call on the owner. It rejects all others."""
-
 WAITING_METHODS = frozenset({"executions.wait_for_end"})
 """Methods that return when something has happened, however long that takes. An owner that exits does not wait for them:
 the caller calls the next owner."""

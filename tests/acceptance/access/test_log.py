@@ -7,8 +7,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from rune.bootstrap.sqlite import RPC_METHODS
 from rune.ports.journal import StoreUnavailableError
-from rune.ports.processes import RPC_METHODS
 from rune.runtime.components import Services
 from tests.support.api_clients import API, BOOTSTRAP, RoleClients, populate
 from tests.support.api_server import HELLO, RunningServer, run

@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from rune.adapters.sqlite.owner import OwnerClient, OwnerConnection, OwnerServer, address, socket_of
+from rune.bootstrap.sqlite import RPC_METHODS
 from rune.codec import rpc as wire
 from rune.codec.rpc import (
     HEADER,
@@ -25,6 +26,7 @@ from rune.codec.rpc import (
     InvalidRequestError,
     RpcMethods,
     ServiceProxy,
+    remote,
 )
 from rune.core.definition.problems import Problem
 from rune.core.execution.fact import ExecutionEnded
@@ -32,7 +34,6 @@ from rune.errors import InvalidDocumentError, LimitExceededError, RuneError
 from rune.ports.journal import ExecutionEndedError, IdempotencyConflictError, StoreUnavailableError
 from rune.ports.processes import (
     IDEMPOTENT_METHODS,
-    RPC_METHODS,
     WAITING_METHODS,
     FileInUseError,
     NoOwnerError,
@@ -105,8 +106,14 @@ class FakeServices:
         self.executions = executions or Executions()
 
 
+class ExecutionsProxy(ServiceProxy):
+    signal = remote(Executions.signal)
+    cancel = remote(Executions.cancel)
+    wait_for_end = remote(Executions.wait_for_end)
+
+
 def proxy(call: Call) -> Any:
-    return ServiceProxy("executions", METHODS, call)
+    return ExecutionsProxy("executions", METHODS, call)
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
