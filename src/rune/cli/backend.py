@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import msgspec
 import typer
@@ -22,9 +22,9 @@ from rune.cli.output import INTERRUPTED, refuse_error
 from rune.cli.remote import (
     RemoteCredentialService,
     RemoteReader,
+    RemoteServices,
     client,
     raise_local_errors,
-    remote_services,
 )
 from rune.client import AsyncClient
 from rune.core.execution.explain import ActiveRuns, Waiting
@@ -44,9 +44,15 @@ from rune.runtime.live.follower import active_runs
 from rune.runtime.queries.reader import ExecutionReader
 from rune.settings import Settings, load_settings
 
+CommandServices = Services | RemoteServices
+"""The services of this process or of the owner process, or those of a server."""
+
+CommandReader = ExecutionReader | RemoteReader
+"""A reader of the stores, or of a server."""
+
 
 @asynccontextmanager
-async def open_services(settings: Settings) -> AsyncIterator[Services]:
+async def open_services(settings: Settings) -> AsyncIterator[CommandServices]:
     """Open the services of the server, of the owner process, or of this process."""
     if not settings.url:
         async with bootstrap.open_services(settings) as opened:
@@ -54,11 +60,11 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
         return
 
     async with client(settings) as connected:
-        yield remote_services(connected, settings)
+        yield RemoteServices(connected)
 
 
 @asynccontextmanager
-async def open_reader(settings: Settings) -> AsyncIterator[ExecutionReader]:
+async def open_reader(settings: Settings) -> AsyncIterator[CommandReader]:
     """Open read-only access to executions and workflows."""
     if not settings.url:
         async with bootstrap.open_reader(settings) as opened:
@@ -66,15 +72,15 @@ async def open_reader(settings: Settings) -> AsyncIterator[ExecutionReader]:
         return
 
     async with client(settings) as connected:
-        yield cast(ExecutionReader, RemoteReader(connected, settings))
+        yield RemoteReader(connected)
 
 
 @asynccontextmanager
-async def open_api(settings: Settings) -> AsyncIterator[tuple[AsyncClient, Services]]:
+async def open_api(settings: Settings) -> AsyncIterator[tuple[AsyncClient, CommandServices]]:
     """Open a client of the server named by RUNE_URL, or else of the API in this process, and the same services."""
     if settings.url:
         async with client(settings) as connected:
-            yield connected, remote_services(connected, settings)
+            yield connected, RemoteServices(connected)
         return
 
     from rune.bootstrap.local_api import open_app  # noqa: PLC0415 - slow to import
@@ -151,7 +157,7 @@ def with_client(settings: Settings, action: Callable[[AsyncClient], Awaitable[T]
 def with_credentials(settings: Settings, action: Callable[[RemoteCredentialService], Awaitable[T]]) -> T:
     async def call() -> T:
         async with client(settings) as opened:
-            return await action(RemoteCredentialService(opened, settings))
+            return await action(RemoteCredentialService(opened))
 
     return asyncio.run(call())
 
@@ -189,8 +195,8 @@ def require_local(settings: Settings, command: str) -> None:
         )
 
 
-Work = Callable[[ExecutionReader, Settings], Awaitable[int]]
-Query = Callable[[AsyncClient, Services], Awaitable[int]]
+Work = Callable[[CommandReader, Settings], Awaitable[int]]
+Query = Callable[[AsyncClient, CommandServices], Awaitable[int]]
 
 MAX_LISTED = 5
 
@@ -201,19 +207,33 @@ class UnknownReferenceError(RuneError):
     code = "UNKNOWN_EXECUTION"
 
 
-def read(
-    work: Work, *, as_json: bool, without_file: Callable[[], int] | None = None, here: str | None = None
-) -> int:
+def read(work: Work, *, as_json: bool, without_file: Callable[[], int] | None = None) -> int:
     """Run a query with read-only access and return the exit code.
 
-    `without_file` runs instead if the store does not exist; `here` names a command that does not work over a server.
+    `without_file` runs instead if the store does not exist.
     """
 
     async def run(settings: Settings) -> int:
         async with open_reader(settings) as opened:
             return await work(opened, settings)
 
-    return _query(run, as_json=as_json, without_file=without_file, here=here)
+    return _query(run, as_json=as_json, without_file=without_file)
+
+
+def read_local(
+    work: Callable[[ExecutionReader], Awaitable[int]],
+    command: str,
+    *,
+    as_json: bool,
+    without_file: Callable[[], int] | None,
+) -> int:
+    """Run the query of a command that does not work over a server, and return the exit code."""
+
+    async def run(settings: Settings) -> int:
+        async with bootstrap.open_reader(settings) as opened:
+            return await work(opened)
+
+    return _query(run, as_json=as_json, without_file=without_file, here=command)
 
 
 def query_api(work: Query, *, as_json: bool, without_file: Callable[[], int] | None = None) -> int:
@@ -228,7 +248,7 @@ def query_api(work: Query, *, as_json: bool, without_file: Callable[[], int] | N
 
 async def resolve_over(opened: AsyncClient, given: str) -> str:
     """Return the id of the only execution whose id starts with `given`."""
-    return await resolve(cast(ExecutionReader, RemoteReader(opened, load_settings())), given)
+    return await resolve(RemoteReader(opened), given)
 
 
 def _query(
@@ -276,16 +296,14 @@ def _no_file(settings: Settings, without_file: Callable[[], int] | None, *, as_j
 
 
 async def waiting_of(
-    opened: ExecutionReader, settings: Settings, execution: str, now: int
+    opened: CommandReader, settings: Settings, execution: str, now: int
 ) -> tuple[bool, list[Waiting]]:
     """Return whether an execution is paused, and what it waits for.
 
     A server computes this itself, since it has all node types.
     """
-    remote_waiting = getattr(opened, "waiting", None)
-    if remote_waiting is not None:
-        answer: tuple[bool, list[Waiting]] = await remote_waiting(execution)
-        return answer
+    if isinstance(opened, RemoteReader):
+        return await opened.waiting(execution)
     plan, state = await opened.state(execution, now)
     active = None if state.ended else await _active_runs(settings, execution, now)
     return state.paused_at is not None, explain_state(plan, state, active)
@@ -299,7 +317,7 @@ async def _active_runs(settings: Settings, execution: str, now: int) -> ActiveRu
         return ActiveRuns({}, now, complete=False)
 
 
-async def resolve(opened: ExecutionReader, given: str) -> str:
+async def resolve(opened: CommandReader, given: str) -> str:
     """Return the id of the only execution whose id starts with `given`."""
     if await opened.execution(given) is not None:
         return given
@@ -316,7 +334,7 @@ async def resolve(opened: ExecutionReader, given: str) -> str:
 
 HINTS = {"UNKNOWN_WORKFLOW": "see `rune workflows`"}
 
-WorkflowQuery = Callable[[ExecutionReader], Awaitable[int]]
+WorkflowQuery = Callable[[CommandReader], Awaitable[int]]
 
 
 def run_reporting_errors(work: Callable[[], int], *, as_json: bool) -> int:
@@ -329,7 +347,7 @@ def run_reporting_errors(work: Callable[[], int], *, as_json: bool) -> int:
         return INTERRUPTED
 
 
-def call_service(settings: Settings, action: Callable[[Services], Awaitable[T]]) -> T:
+def call_service(settings: Settings, action: Callable[[CommandServices], Awaitable[T]]) -> T:
     """Call the services of the server, of the owner process, or of this process."""
 
     async def call() -> T:
@@ -359,7 +377,7 @@ async def _versions(settings: Settings, workflow: str) -> list[Version]:
 def run_workflow_query(workflow: str, work: WorkflowQuery, *, as_json: bool) -> int:
     """Run a query about a stored workflow and return the exit code."""
 
-    async def query(reader: ExecutionReader, _: Settings) -> int:
+    async def query(reader: CommandReader, _: Settings) -> int:
         try:
             return await work(reader)
         except RuneError as error:
@@ -398,7 +416,7 @@ def parse_weights(given: tuple[str, ...], alias: str, number: Callable[[str], in
     return dict(sorted(found.items()))
 
 
-async def definition_of(reader: ExecutionReader, version: Version) -> dict[str, Any]:
+async def definition_of(reader: CommandReader, version: Version) -> dict[str, Any]:
     """Return a stored definition in canonical form, as plain data."""
     data = await reader.definition(version.hash)
     if data is None:

@@ -19,7 +19,16 @@ from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
 from rune.bootstrap import connected, find_owner, open_reader, running_engine
-from rune.cli.backend import HINTS, UnknownReferenceError, exists, open_services, owner, owner_pid, resolve
+from rune.cli.backend import (
+    HINTS,
+    CommandServices,
+    UnknownReferenceError,
+    exists,
+    open_services,
+    owner,
+    owner_pid,
+    resolve,
+)
 from rune.cli.backend import open_reader as reader
 from rune.cli.live import ExecutionPoller, LogPrinter, RunningPoller, StoredLogs, line_text
 from rune.cli.output import (
@@ -33,13 +42,13 @@ from rune.cli.output import (
     refuse_error,
 )
 from rune.cli.progress import Progress, ProgressCounter, progress
+from rune.cli.remote import RemoteReader, RemoteServices, client
 from rune.core.execution.fact import ExecutionEnded
 from rune.errors import InvalidDocumentError, RuneError
 from rune.nodes.registry import Registry
 from rune.ports.journal import ExecutionRecord, StoreUnavailableError
 from rune.ports.processes import FileInUseError, LoggedLine, NoOwnerError, OwnerLostError
 from rune.runtime.clock import iso
-from rune.runtime.components import Services
 from rune.runtime.engine import Engine
 from rune.runtime.queries.history import History, read_history
 from rune.runtime.queries.reader import ExecutionReader
@@ -58,7 +67,7 @@ WRONG_STATUS_CODES = frozenset({"ENDED", "NOT_ENDED", "NOTHING_TO_RUN"})
 _HINTS = {**HINTS, "UNKNOWN_EXECUTION": "see `rune list`"}
 
 T = TypeVar("T")
-StartAction = Callable[[Services], Awaitable[ExecutionRecord]]
+StartAction = Callable[[CommandServices], Awaitable[ExecutionRecord]]
 
 
 class StopSignal:
@@ -98,7 +107,7 @@ class FollowedCommand(Protocol):
     async def start_locally(self, engine: Engine) -> ExecutionRecord:
         """Start the execution in this process."""
 
-    async def start_remotely(self, services: Services) -> ExecutionRecord:
+    async def start_remotely(self, services: CommandServices) -> ExecutionRecord:
         """Start the execution through the services of another process."""
 
 
@@ -383,10 +392,11 @@ async def follow_to_end(settings: Settings, command: FollowedCommand, *, as_json
     """Start an execution on a server and follow it until it ends or a signal arrives; return the exit code and the
     number of failed items."""
     with StopSignal() as stop:
-        async with open_services(settings) as services:
-            accepted = await command.start_remotely(services)
-        async with reader(settings) as opened:
-            end: asyncio.Future[str] = asyncio.ensure_future(opened.end(accepted.id))  # type: ignore[attr-defined]
+        async with client(settings) as api:
+            accepted = await command.start_remotely(RemoteServices(api))
+        async with client(settings) as api:
+            opened = RemoteReader(api)
+            end = asyncio.ensure_future(opened.end(accepted.id))
             either: set[asyncio.Future[Any]] = {end, stop.requested}
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if end.done():
@@ -404,7 +414,7 @@ async def follow_to_end(settings: Settings, command: FollowedCommand, *, as_json
         return stop.code, 0
 
 
-async def _print(opened: ExecutionReader, execution: str, *, as_json: bool) -> int:
+async def _print(opened: RemoteReader, execution: str, *, as_json: bool) -> int:
     """Print an execution and return the number of its failed items."""
     document = await (await opened.history(execution)).document()
     if as_json:
@@ -454,14 +464,14 @@ async def find_execution(settings: Settings, given: str) -> str:
         raise nothing from None
 
 
-async def call(settings: Settings, action: Callable[[Services], Awaitable[T]]) -> T:
+async def call(settings: Settings, action: Callable[[CommandServices], Awaitable[T]]) -> T:
     """Call the services of the server, of the owner process, or of this process."""
     async with open_services(settings) as opened:
         return await action(opened)
 
 
 async def call_and_check_owner(
-    settings: Settings, action: Callable[[Services], Awaitable[T]]
+    settings: Settings, action: Callable[[CommandServices], Awaitable[T]]
 ) -> tuple[T, bool]:
     """Call the services; also return whether a process is running executions."""
     async with open_services(settings) as opened:
@@ -480,7 +490,7 @@ class SentCommand:
     async def start_locally(self, engine: Engine) -> ExecutionRecord:
         return await self._action(engine.services)
 
-    async def start_remotely(self, services: Services) -> ExecutionRecord:
+    async def start_remotely(self, services: CommandServices) -> ExecutionRecord:
         return await self._action(services)
 
 

@@ -40,7 +40,6 @@ from rune.ports.workflows import (
     choose,
 )
 from rune.runtime.clock import iso
-from rune.runtime.components import Services
 from rune.runtime.lifecycle.launcher import DEFAULT_OPTIONS, StartOptions
 from rune.runtime.services.dead_messages import DeadMessage
 from rune.runtime.services.executions import SignalResult
@@ -177,14 +176,10 @@ class RemoteWorkflows:
 
 
 class _RemoteService:
-    """One service of a server; calling a method that the API does not have raises UnsupportedOverUrlError."""
+    """One service of a server, with the methods that the API has."""
 
-    def __init__(self, client: AsyncClient, settings: Settings) -> None:
+    def __init__(self, client: AsyncClient) -> None:
         self._client = client
-        self._settings = settings
-
-    def __getattr__(self, name: str) -> Any:
-        raise not_over_url(f"`{name.replace('_', ' ')}`", self._settings)
 
 
 class RemoteExecutionService(_RemoteService):
@@ -349,8 +344,8 @@ class RemoteDeadMessageService(_RemoteService):
 class RemoteWorkflowService(_RemoteService):
     """The workflow service of a server."""
 
-    def __init__(self, client: AsyncClient, settings: Settings) -> None:
-        super().__init__(client, settings)
+    def __init__(self, client: AsyncClient) -> None:
+        super().__init__(client)
         self._workflows = RemoteWorkflows(client)
 
     async def deploy(
@@ -430,15 +425,12 @@ class RemoteHistory:
 
 
 class RemoteReader:
-    """The reader of a server. Beyond ExecutionReader it returns what an execution waits for and streams its events."""
+    """The reader of a server: the queries of ExecutionReader that the API answers. Beyond those it returns what an
+    execution waits for and streams its events."""
 
-    def __init__(self, client: AsyncClient, settings: Settings) -> None:
+    def __init__(self, client: AsyncClient) -> None:
         self._client = client
-        self._settings = settings
         self.workflows = RemoteWorkflows(client)
-
-    def __getattr__(self, name: str) -> Any:
-        raise not_over_url("what this command reads", self._settings)
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[None]:
@@ -673,29 +665,19 @@ class RemoteWorkerService(_RemoteService):
         await self._client.resume_worker(worker)
 
 
-def remote_services(client: AsyncClient, settings: Settings) -> Services:
-    """Return the services of a server."""
-    unsupported: Any = _RemoteService(client, settings)
-    executions: Any = RemoteExecutionService(client, settings)
-    workflows: Any = RemoteWorkflowService(client, settings)
-    dead_letters: Any = RemoteDeadLetterService(client, settings)
-    dead_messages: Any = RemoteDeadMessageService(client, settings)
-    credentials: Any = RemoteCredentialService(client, settings)
-    workers: Any = RemoteWorkerService(client, settings)
-    bulk: Any = RemoteBulkService(client, settings)
-    return Services(
-        executions=executions,
-        workflows=workflows,
-        dead_letters=dead_letters,
-        dead_messages=dead_messages,
-        triggers=unsupported,
-        credentials=credentials,
-        access=unsupported,
-        limits=unsupported,
-        bulk=bulk,
-        workers=workers,
-        local=False,
-    )
+class RemoteServices:
+    """The services of a server. Triggers, API keys and limits have none: their commands call the client."""
+
+    local = False
+
+    def __init__(self, client: AsyncClient) -> None:
+        self.executions = RemoteExecutionService(client)
+        self.workflows = RemoteWorkflowService(client)
+        self.dead_letters = RemoteDeadLetterService(client)
+        self.dead_messages = RemoteDeadMessageService(client)
+        self.credentials = RemoteCredentialService(client)
+        self.bulk = RemoteBulkService(client)
+        self.workers = RemoteWorkerService(client)
 
 
 def _credential(each: Credential) -> CredentialSummary:

@@ -18,6 +18,7 @@ import typer
 
 from rune import bootstrap
 from rune.cli.backend import (
+    CommandServices,
     call_local_service,
     call_service,
     exit_with,
@@ -41,7 +42,6 @@ from rune.ports.credentials import (
     secret_names,
 )
 from rune.runtime.clock import iso
-from rune.runtime.components import Services
 from rune.runtime.services.credentials import new_id
 from rune.settings import Settings, load_settings
 
@@ -243,7 +243,7 @@ def uses(name: Name, as_json: Json = False) -> None:
     Example: rune credentials uses shop
     """
 
-    async def work(client: AsyncClient, services: Services) -> int:
+    async def work(client: AsyncClient, services: CommandServices) -> int:
         found = await client.credential_uses(name)
         if as_json:
             print_json({"uses": found})

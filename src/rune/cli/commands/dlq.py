@@ -8,12 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from rune.cli.backend import UnknownReferenceError, open_reader, read
+from rune.cli.backend import CommandReader, UnknownReferenceError, open_reader, read
 from rune.cli.follow import call, find_execution, run_command, start_execution
 from rune.cli.output import Cell, clean, moment, paint, print_json, print_table
 from rune.ports.journal import DeadLetter
 from rune.runtime.clock import iso
-from rune.runtime.queries.reader import ExecutionReader
 from rune.runtime.services.dead_messages import DeadMessage
 from rune.settings import Settings
 
@@ -51,7 +50,7 @@ def list_dead_letters(limit: Limit = 20, as_json: Json = False) -> None:
     Example: rune dlq list --limit 5
     """
 
-    async def work(reader: ExecutionReader, settings: Settings) -> int:
+    async def work(reader: CommandReader, settings: Settings) -> int:
         _print(await reader.dead_letters(limit), await list_messages(settings, limit), as_json=as_json)
         return 0
 

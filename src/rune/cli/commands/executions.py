@@ -12,7 +12,7 @@ import msgspec
 import typer
 
 from rune.cli.arguments import labels_of
-from rune.cli.backend import owner, owner_pid, read, resolve, waiting_of
+from rune.cli.backend import CommandReader, owner, owner_pid, read, resolve, waiting_of
 from rune.cli.filters import (
     Code,
     Failed,
@@ -48,6 +48,7 @@ from rune.cli.output import (
     print_table,
     version_text,
 )
+from rune.cli.remote import RemoteReader
 from rune.core.execution.fact import ExecutionEnded
 from rune.ports.queries import Event, ExecutionFilter, Summary
 from rune.ports.workflows import choose
@@ -92,7 +93,7 @@ def list_executions(
     if version is not None and workflow is None:
         raise typer.BadParameter("--version requires --workflow")
 
-    async def work(reader: ExecutionReader, settings: Settings) -> int:
+    async def work(reader: CommandReader, settings: Settings) -> int:
         hash = None
         if workflow is not None and version is not None:
             hash = choose(workflow, await reader.workflows.versions(workflow), str(version)).hash
@@ -123,7 +124,7 @@ def list_executions(
     raise typer.Exit(read(work, as_json=as_json, without_file=empty))
 
 
-async def _hint_halted(reader: ExecutionReader, wanted: ExecutionFilter) -> None:
+async def _hint_halted(reader: CommandReader, wanted: ExecutionFilter) -> None:
     """Tell how many executions are halted: a node whose failure ends the execution halts it, which is often meant by
     `failed`."""
     halted = await reader.executions(msgspec.structs.replace(wanted, statuses=("halted",)), limit=MAX_COUNTED)
@@ -235,14 +236,14 @@ def show(
             raise typer.Exit(show_node(execution, node, item, as_json=as_json))
         raise typer.Exit(show_graph(execution, item, at, as_json=as_json))
 
-    async def work(reader: ExecutionReader, settings: Settings) -> int:
+    async def work(reader: CommandReader, settings: Settings) -> int:
         return await _show(reader, settings, execution, nodes, as_json=as_json)
 
     raise typer.Exit(read(work, as_json=as_json))
 
 
 async def _show(
-    reader: ExecutionReader, settings: Settings, given: str, nodes: int | None, *, as_json: bool
+    reader: CommandReader, settings: Settings, given: str, nodes: int | None, *, as_json: bool
 ) -> int:
     execution = await resolve(reader, given)
     document = await (await reader.history(execution)).document(not_reached=True)
@@ -257,7 +258,7 @@ async def _show(
     return 0
 
 
-async def _print_open(reader: ExecutionReader, settings: Settings, execution: str) -> None:
+async def _print_open(reader: CommandReader, settings: Settings, execution: str) -> None:
     now = time.time_ns() // 1_000_000
     _, waiting = await waiting_of(reader, settings, execution, now)
     print()
@@ -276,13 +277,13 @@ def explain(
     Example: rune explain x019a
     """
 
-    async def work(reader: ExecutionReader, settings: Settings) -> int:
+    async def work(reader: CommandReader, settings: Settings) -> int:
         return await _explain(reader, settings, execution, as_json=as_json)
 
     raise typer.Exit(read(work, as_json=as_json))
 
 
-async def _explain(reader: ExecutionReader, settings: Settings, given: str, *, as_json: bool) -> int:
+async def _explain(reader: CommandReader, settings: Settings, given: str, *, as_json: bool) -> int:
     name = await resolve(reader, given)
     now = time.time_ns() // 1_000_000
     summary = await reader.execution(name)
@@ -352,25 +353,22 @@ def watch(
     Example: rune watch x019a --after 12 --json
     """
 
-    async def work(reader: ExecutionReader, settings: Settings) -> int:
+    async def work(reader: CommandReader, settings: Settings) -> int:
         return await _watch(reader, settings, execution, after, as_json=as_json)
 
     raise typer.Exit(read(work, as_json=as_json))
 
 
-async def _watch(
-    reader: ExecutionReader, settings: Settings, given: str, after: int, *, as_json: bool
-) -> int:
+async def _watch(reader: CommandReader, settings: Settings, given: str, after: int, *, as_json: bool) -> int:
     name = await resolve(reader, given)
     running = RunningPrinter(as_json=as_json)
-    stream = getattr(reader, "watch", None)
-    if stream is not None:  # a server streams the events
-        async for event in stream(name, after):
+    if isinstance(reader, RemoteReader):  # a server streams the events
+        async for event in reader.watch(name, after):
             if isinstance(event, Event):
                 _print_event(event, as_json=as_json)
             else:
                 running.show(**event)
-        return EXIT[await reader.end(name)]  # type: ignore[attr-defined]
+        return EXIT[await reader.end(name)]
     async with aclosing(RunningPoller(settings, name)) as poller:
         return await _watch_stores(reader, settings, name, after, poller, running, as_json=as_json)
 

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from rune.cli.backend import UnknownReferenceError, read, resolve
+from rune.cli.backend import CommandReader, UnknownReferenceError, read, resolve
 from rune.cli.live import LogPrinter, LogSource, RunningPoller, StoredLogs
-from rune.runtime.queries.reader import ExecutionReader
+from rune.cli.remote import RemoteReader
 from rune.settings import Settings
 
 FOLLOW_INTERVAL_S = 0.5
@@ -37,7 +37,7 @@ def logs(
       rune logs x019a --follow
     """
 
-    async def work(reader: ExecutionReader, settings: Settings) -> int:
+    async def work(reader: CommandReader, settings: Settings) -> int:
         await _print(reader, settings, execution, node, follow=follow, as_json=as_json)
         return 0
 
@@ -45,7 +45,7 @@ def logs(
 
 
 async def _print(
-    reader: ExecutionReader, settings: Settings, given: str, node: str | None, *, follow: bool, as_json: bool
+    reader: CommandReader, settings: Settings, given: str, node: str | None, *, follow: bool, as_json: bool
 ) -> None:
     name = await resolve(reader, given)
     async with AsyncExitStack() as stack:
@@ -60,12 +60,10 @@ async def _print(
 
 
 async def _source(
-    reader: ExecutionReader, settings: Settings, execution: str, node: str | None, stack: AsyncExitStack
+    reader: CommandReader, settings: Settings, execution: str, node: str | None, stack: AsyncExitStack
 ) -> LogSource:
-    remote = getattr(reader, "log_source", None)
-    if remote is not None:
-        found: LogSource = remote(execution, node)
-        return found
+    if isinstance(reader, RemoteReader):
+        return reader.log_source(execution, node)
     attempts = await reader.attempts(execution)
     if node is not None and node not in attempts.plan.index:
         raise UnknownReferenceError(f"`{node}` is not a node of {execution}")

@@ -12,7 +12,7 @@ import msgspec
 import typer
 
 from rune import bootstrap
-from rune.cli.backend import call_service, read, require_local, resolve, run_reporting_errors
+from rune.cli.backend import call_local_service, read_local, require_local, resolve, run_reporting_errors
 from rune.cli.output import by_status, clean, count, duration, paint, print_json, print_table
 from rune.ports.inspection import BackupResult
 from rune.ports.retention import InvalidRuleError, RetentionResult, Rule, parse_duration
@@ -123,7 +123,7 @@ def _delete(
     if found_store and rules and dry_run:
         done = asyncio.run(bootstrap.preview(settings, rules, time.time_ns() // 1_000_000))
     elif found_store and rules:
-        done = call_service(settings, lambda service: service.executions.delete_ended(rules))
+        done = call_local_service(settings, lambda service: service.executions.delete_ended(rules))
     if found_store and vacuum and not dry_run:
         done = asyncio.run(_vacuum(settings, done))
     _print(done, rules, dry_run=dry_run, vacuum=vacuum, as_json=as_json)
@@ -262,13 +262,13 @@ def verify(
     if everything == bool(executions):
         raise typer.BadParameter("give execution ids or --all")
 
-    async def work(reader: ExecutionReader, settings: Settings) -> int:
+    async def work(reader: ExecutionReader) -> int:
         return await _audit(reader, executions or [], as_json=as_json)
 
     def empty() -> int:
         return _Report(as_json=as_json).close()
 
-    raise typer.Exit(read(work, as_json=as_json, without_file=empty if everything else None, here="verify"))
+    raise typer.Exit(read_local(work, "verify", as_json=as_json, without_file=empty if everything else None))
 
 
 async def _audit(reader: ExecutionReader, given: list[str], *, as_json: bool) -> int:

@@ -21,6 +21,7 @@ from rune.cli.arguments import (
     read_document,
     with_modules,
 )
+from rune.cli.backend import CommandServices
 from rune.cli.follow import ExecutionFollower
 from rune.cli.output import INTERRUPTED, file_of, refuse, refuse_error
 from rune.cli.progress import ProgressCounter
@@ -35,7 +36,6 @@ from rune.documents.loader import check_document, check_input
 from rune.errors import InvalidDocumentError, RuneError
 from rune.nodes.registry import Registry, full_registry
 from rune.ports.journal import ExecutionRecord
-from rune.runtime.components import Services
 from rune.runtime.engine import Engine
 from rune.runtime.lifecycle.launcher import StartOptions, new_execution_id
 from rune.settings import Settings, load_settings
@@ -212,7 +212,7 @@ class Run:
             execution=self.id,
         )
 
-    async def start_remotely(self, services: Services) -> ExecutionRecord:
+    async def start_remotely(self, services: CommandServices) -> ExecutionRecord:
         if self._request.id is not None and not self._sent:
             await self._reject_known_id()
         self._sent = True

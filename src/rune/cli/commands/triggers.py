@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from rune.cli.backend import call_service, read_access, run_reporting_errors
+from rune.cli.backend import call_local_service, read_access, run_reporting_errors
 from rune.cli.output import Cell, clean, duration, print_json, print_table, refuse
 from rune.cli.remote import client
 from rune.core.definition.problems import Problem
@@ -210,7 +210,7 @@ def _switch(settings: Settings, name: str, *, enabled: bool, as_json: bool) -> N
     if settings.url:
         document = _to_document(_call_server(settings, lambda api: api.enable_trigger(id, enabled=enabled)))
     else:
-        changed = call_service(settings, lambda service: service.triggers.enable(id, enabled))
+        changed = call_local_service(settings, lambda service: service.triggers.enable(id, enabled))
         document = msgspec.to_builtins(trigger_view(changed))
     if as_json:
         print_json(document)
@@ -223,7 +223,7 @@ def _rotate(settings: Settings, name: str, *, secret: bool) -> dict[str, Any]:
     if settings.url:
         return _to_document(_call_server(settings, lambda api: api.rotate_trigger(id, secret=secret)))
     found: dict[str, Any] = msgspec.to_builtins(
-        rotated_view(call_service(settings, lambda service: service.triggers.rotate(id, secret)))
+        rotated_view(call_local_service(settings, lambda service: service.triggers.rotate(id, secret)))
     )
     return found
 

@@ -14,6 +14,7 @@ import typer
 
 from rune.cli.arguments import Burst, Rate, RemoveLimits, Running, print_yaml, read_document
 from rune.cli.backend import (
+    CommandReader,
     call_service,
     definition_of,
     exit_with,
@@ -45,7 +46,6 @@ from rune.ports.workflows import (
     version_source,
 )
 from rune.runtime.clock import iso
-from rune.runtime.queries.reader import ExecutionReader
 from rune.settings import Settings, load_settings
 
 workflows = typer.Typer(name="workflows")
@@ -76,7 +76,7 @@ def _workflows(context: typer.Context, everything: All = False, as_json: Json = 
 def list_workflows(everything: All = False, as_json: Json = False) -> None:
     """List the stored workflows by name, the same as `rune workflows`."""
 
-    async def work(reader: ExecutionReader, settings: Settings) -> int:
+    async def work(reader: CommandReader, settings: Settings) -> int:
         _print_list(await reader.workflows.list(hidden=everything), as_json=as_json)
         return 0
 
@@ -381,7 +381,7 @@ def _print(version: Version) -> None:
 MAX_SHOWN_VERSIONS = 20
 
 
-async def show_stored(reader: ExecutionReader, workflow: str, which: str | None, wanted: str) -> int:
+async def show_stored(reader: CommandReader, workflow: str, which: str | None, wanted: str) -> int:
     """Print a workflow and one of its versions, as `text`, `json` or `yaml`, or the `source` of the version."""
     if wanted == "source":
         return await _show_source(reader, workflow, which)
@@ -413,7 +413,7 @@ async def show_stored(reader: ExecutionReader, workflow: str, which: str | None,
     return 0
 
 
-async def _show_source(reader: ExecutionReader, workflow: str, which: str | None) -> int:
+async def _show_source(reader: CommandReader, workflow: str, which: str | None) -> int:
     version = choose(workflow, await reader.workflows.versions(workflow), which)
     source = await reader.workflows.source(workflow, version.number)
     if source is None:
@@ -470,9 +470,7 @@ def _print_stored(
     )
 
 
-async def show_difference(
-    reader: ExecutionReader, workflow: str, before: str, after: str, wanted: str
-) -> int:
+async def show_difference(reader: CommandReader, workflow: str, before: str, after: str, wanted: str) -> int:
     """Print what changed between two versions, as `text`, `json` or `unified` lines."""
     async with reader.snapshot():
         versions = await reader.workflows.versions(workflow)

@@ -14,12 +14,12 @@ from rich.console import Console
 from rich.text import Text
 
 from rune.cli.arguments import Nodes, with_modules, without_file_modules
-from rune.cli.backend import read, resolve
+from rune.cli.backend import CommandReader, read, resolve
 from rune.cli.output import clean, count
+from rune.cli.remote import RemoteReader, not_over_url
 from rune.core.definition.problems import Problem
 from rune.errors import InvalidDocumentError, RuneError
 from rune.nodes.registry import full_registry
-from rune.runtime.queries.reader import ExecutionReader
 from rune.runtime.queries.record import record_test
 from rune.settings import Settings, load_settings
 from rune.testing.case_runner import CaseResult, run_case
@@ -178,9 +178,12 @@ def record(
     Example: rune record x019a -o tests/test-orders.json
     """
 
-    async def work(reader: ExecutionReader, settings: Settings) -> int:
+    async def work(reader: CommandReader, settings: Settings) -> int:
         registry = full_registry(with_modules(without_file_modules(settings), nodes).nodes)
-        text = await record_test(reader, registry, await resolve(reader, execution))
+        found = await resolve(reader, execution)
+        if isinstance(reader, RemoteReader):
+            raise not_over_url("what this command reads", settings)
+        text = await record_test(reader, registry, found)
         _write_test(output, text.decode())
         return 0
 

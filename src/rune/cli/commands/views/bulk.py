@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from rune.cli.arguments import labels_of
-from rune.cli.backend import query_api, resolve_over
+from rune.cli.backend import CommandServices, query_api, resolve_over
 from rune.cli.filters import (
     Code,
     Failed,
@@ -30,7 +30,6 @@ from rune.cli.filters import (
 from rune.cli.output import VIOLATIONS, Cell, by_status, count, print_json, print_table
 from rune.client import AsyncClient, models
 from rune.runtime.clock import iso
-from rune.runtime.components import Services
 
 MAX_SHOWN = 20
 
@@ -128,7 +127,7 @@ def start(
         }
         return {name: value for name, value in given.items() if value}
 
-    async def work(client: AsyncClient, services: Services) -> int:
+    async def work(client: AsyncClient, services: CommandServices) -> int:
         wanted = filters()
         if ids and wanted:
             raise typer.BadParameter("give either ids or filters")
@@ -201,7 +200,7 @@ def list_jobs(
 ) -> None:
     """List bulk jobs, newest first. They are kept for 30 days."""
 
-    async def work(client: AsyncClient, services: Services) -> int:
+    async def work(client: AsyncClient, services: CommandServices) -> int:
         return _print_jobs(await client.bulk_jobs(limit), as_json=as_json)
 
     raise typer.Exit(query_api(work, as_json=as_json, without_file=lambda: _print_jobs([], as_json=as_json)))
@@ -243,7 +242,7 @@ def show(
     Example: rune bulk show b4f1 --outcome refused
     """
 
-    async def work(client: AsyncClient, services: Services) -> int:
+    async def work(client: AsyncClient, services: CommandServices) -> int:
         found = await client.bulk_job(job)
         which = None if outcome is None else outcome.value
         outcomes = [each async for each in client.bulk_outcomes(job, outcome=which)]
@@ -261,7 +260,7 @@ def show(
 def abort(job: Job, as_json: Json = False) -> None:
     """Let a bulk job process no further execution. What was done stays done."""
 
-    async def work(client: AsyncClient, services: Services) -> int:
+    async def work(client: AsyncClient, services: CommandServices) -> int:
         found = await client.abort_bulk(job)
         print_json(found) if as_json else print(f"{found.id}: {_counts(found)}")
         return 0

@@ -7,10 +7,9 @@ from typing import Annotated
 import msgspec
 import typer
 
-from rune.cli.backend import query_api, resolve_over
+from rune.cli.backend import CommandServices, query_api, resolve_over
 from rune.cli.output import COLOURS, VIOLATIONS, Cell, by_status, count, print_json, print_table
 from rune.client import AsyncClient, models
-from rune.runtime.components import Services
 
 PAGE_SIZE = 1_000
 
@@ -43,7 +42,7 @@ def compare(
     if node is not None and not runs:
         raise typer.BadParameter("--node requires --runs")
 
-    async def work(client: AsyncClient, services: Services) -> int:
+    async def work(client: AsyncClient, services: CommandServices) -> int:
         first = await resolve_over(client, before)
         second = await resolve_over(client, after)
         found = await client.compare(first, second)

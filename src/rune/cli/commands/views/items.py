@@ -7,10 +7,9 @@ from typing import Annotated
 import msgspec
 import typer
 
-from rune.cli.backend import query_api, resolve_over
+from rune.cli.backend import CommandServices, query_api, resolve_over
 from rune.cli.output import Cell, by_status, count, duration, print_json, print_table
 from rune.client import AsyncClient, models
-from rune.runtime.components import Services
 
 PAGE_SIZE = 1_000
 
@@ -54,7 +53,7 @@ def items(
     if counts and (state or code):
         raise typer.BadParameter("--counts excludes --state and --code")
 
-    async def work(client: AsyncClient, services: Services) -> int:
+    async def work(client: AsyncClient, services: CommandServices) -> int:
         id = await resolve_over(client, execution)
         if counts:
             _print_counts(await client.item_counts(id, split, lineage=item, node=node), as_json=as_json)

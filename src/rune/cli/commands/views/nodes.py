@@ -7,16 +7,15 @@ from typing import Any
 
 import msgspec
 
-from rune.cli.backend import query_api, resolve_over
+from rune.cli.backend import CommandServices, query_api, resolve_over
 from rune.cli.output import COLOURS, Cell, by_status, clean, duration, paint, print_json, print_table
 from rune.client import ApiError, AsyncClient, models
-from rune.runtime.components import Services
 
 
 def show_node(given: str, node: str, item: str | None, *, as_json: bool) -> int:
     """Print what a node was called with, and its attempts."""
 
-    async def work(client: AsyncClient, services: Services) -> int:
+    async def work(client: AsyncClient, services: CommandServices) -> int:
         id = await resolve_over(client, given)
         attempts = await client.attempts(id, node, lineage=item)
         called = await _input(client, id, node, item)
@@ -73,7 +72,7 @@ def _attempt_row(each: models.Attempt) -> list[Cell]:
 def show_graph(given: str, item: str | None, at: int | None, *, as_json: bool) -> int:
     """Print the states of all nodes and edges."""
 
-    async def work(client: AsyncClient, services: Services) -> int:
+    async def work(client: AsyncClient, services: CommandServices) -> int:
         id = await resolve_over(client, given)
         found = await client.graph(id, lineage=item, at=at)
         if as_json:

@@ -8,12 +8,11 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from rune.cli.backend import query_api
+from rune.cli.backend import CommandServices, query_api
 from rune.cli.filters import ago
 from rune.cli.output import COLOURS, Cell, by_status, duration, paint, print_json, print_table
 from rune.client import AsyncClient, models
 from rune.runtime.clock import iso
-from rune.runtime.components import Services
 
 
 class Grouping(StrEnum):
@@ -58,7 +57,7 @@ def stats(
       rune stats --workflow orders
     """
 
-    async def work(client: AsyncClient, services: Services) -> int:
+    async def work(client: AsyncClient, services: CommandServices) -> int:
         found = await client.stats(by=by.value, since=iso(ago(since)), step=step.value, workflow=workflow)
         activity = None if workflow is None else await client.activity(workflow)
         if as_json:

@@ -7,10 +7,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from rune.cli.backend import query_api, resolve_over
+from rune.cli.backend import CommandServices, query_api, resolve_over
 from rune.cli.output import Cell, count, paint, print_json, print_table
 from rune.client import AsyncClient, models
-from rune.runtime.components import Services
 
 
 def value(
@@ -56,7 +55,7 @@ def value(
         raise typer.BadParameter("--input is that of the execution; `rune show --node` shows that of a node")
     of: Literal["input", "output"] = "input" if of_input else "output"
 
-    async def work(client: AsyncClient, services: Services) -> int:
+    async def work(client: AsyncClient, services: CommandServices) -> int:
         id = await resolve_over(client, execution)
         if find is not None:
             matches = await client.find_in_value(

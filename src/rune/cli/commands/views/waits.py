@@ -7,10 +7,9 @@ from typing import Annotated
 import msgspec
 import typer
 
-from rune.cli.backend import query_api
+from rune.cli.backend import CommandServices, query_api
 from rune.cli.output import Cell, print_json, print_table
 from rune.client import AsyncClient, models
-from rune.runtime.components import Services
 
 PAGE_SIZE = 200
 
@@ -34,7 +33,7 @@ def waiting(
       rune waiting --json
     """
 
-    async def work(client: AsyncClient, services: Services) -> int:
+    async def work(client: AsyncClient, services: CommandServices) -> int:
         found: list[models.WaitingSignal] = []
         async for each in client.waiting(workflow=workflow, page=min(limit, PAGE_SIZE)):
             found.append(each)
