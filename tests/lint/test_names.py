@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from tests.lint.tree import PACKAGE, modules, name, parsed
+from tests.lint.tree import PACKAGE, module_name, modules, name, parsed
 
 ACTIVITIES = {
     "encoding",
@@ -22,6 +22,12 @@ FORMER = re.compile(
     r"|^(?:Intake|Letter|Vault|Desk|Herald|Planbook|Witness|Logbook)$",
 )
 """Names that were replaced; the architecture and its glossary use others."""
+
+DYNAMIC = {
+    "rune.build.expressions.Expr": "`node.field` in a workflow is an expression, whatever the field is called",
+    "rune.build.expressions.Ref": "the same, with the type of the field",
+}
+"""Classes that may define `__getattr__`, with the reason. All others spell out their methods."""
 
 
 def test_modules_are_nouns_or_verbs() -> None:
@@ -40,6 +46,18 @@ def test_former_names_do_not_occur() -> None:
     ]
 
     assert found == []
+
+
+def test_classes_spell_out_their_methods() -> None:
+    found = {
+        f"{module_name(path)}.{node.name}"
+        for path in modules()
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.ClassDef)
+        and any(isinstance(each, ast.FunctionDef) and each.name == "__getattr__" for each in node.body)
+    }
+
+    assert found == set(DYNAMIC)
 
 
 def _defined(node: ast.AST) -> list[tuple[str, int]]:
