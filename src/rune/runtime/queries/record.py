@@ -7,7 +7,7 @@ those that wait for a signal or start another workflow; all others run.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -17,8 +17,8 @@ from rune.core.definition.parser import parse_data
 from rune.core.definition.strict_json import Decoded
 from rune.errors import InvalidDocumentError, RuneError
 from rune.nodes.registry import Registry, has_outside_effects
+from rune.ports.queries import Summary
 from rune.runtime.plan_cache import DefinitionNotFoundError
-from rune.runtime.queries.reader import ExecutionReader
 from rune.runtime.values import ExecutionNotFoundError
 
 ATTEMPT_FAILED = "ATTEMPT_FAILED"
@@ -31,8 +31,28 @@ class NotRecordableError(RuneError):
     code = "NOT_RECORDABLE"
 
 
+class ExecutionDocument(Protocol):
+    """The history of one execution."""
+
+    async def document(self) -> dict[str, Any]:
+        """Return the document that `rune show --json` prints."""
+
+
+class RecordedExecutions(Protocol):
+    """What a test is made of; the reader of the stores and that of a server have it."""
+
+    async def execution(self, execution: str, /) -> Summary | None:
+        """Return an execution; None if no execution has this id."""
+
+    async def definition(self, hash: str, /) -> bytes | None:
+        """Return a definition in canonical form."""
+
+    async def history(self, execution: str, /) -> ExecutionDocument:
+        """Return the history of an execution."""
+
+
 async def record_test(
-    reader: ExecutionReader, registry: Registry, execution: str, *, node: str | None = None, item: str = ""
+    reader: RecordedExecutions, registry: Registry, execution: str, *, node: str | None = None, item: str = ""
 ) -> bytes:
     """Return the test of an execution that has ended, as JSON text. With `node` the test expects the result of this
     node as well, in an item such as `users:5`."""

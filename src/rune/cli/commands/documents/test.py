@@ -16,7 +16,6 @@ from rich.text import Text
 from rune.cli.arguments import Nodes, with_modules, without_file_modules
 from rune.cli.backend import CommandReader, read, resolve
 from rune.cli.output import clean, count
-from rune.cli.remote import RemoteReader, not_over_url
 from rune.core.definition.problems import Problem
 from rune.errors import InvalidDocumentError, RuneError
 from rune.nodes.registry import full_registry
@@ -180,10 +179,7 @@ def record(
 
     async def work(reader: CommandReader, settings: Settings) -> int:
         registry = full_registry(with_modules(without_file_modules(settings), nodes).nodes)
-        found = await resolve(reader, execution)
-        if isinstance(reader, RemoteReader):
-            raise not_over_url("what this command reads", settings)
-        text = await record_test(reader, registry, found)
+        text = await record_test(reader, registry, await resolve(reader, execution))
         _write_test(output, text.decode())
         return 0
 
