@@ -35,7 +35,7 @@ from rune.core.execution.fact import ExecutionEnded, NodeResult  # noqa: E402
 from rune.core.execution.outcome import Error  # noqa: E402
 from rune.ports.journal import ExecutionRecord, StoredFact  # noqa: E402
 from rune.ports.queries import CountStore, ExecutionFilter  # noqa: E402
-from rune.runtime.queries.item_bytes import item_bytes  # noqa: E402
+from rune.runtime.queries.items import item_bytes  # noqa: E402
 from rune.runtime.queries.overview import Overview  # noqa: E402
 from rune.runtime.queries.reader import ExecutionIndex  # noqa: E402
 from rune.server.views.graphs import graph_view  # noqa: E402

@@ -27,7 +27,7 @@ PACKAGES = (
     "rune.testing.crash",
     "rune.testing.nodes",
     "rune.testing.checks",
-    "rune.testing.recorder",
+    "rune.testing.case_runner",
     "rune.documents.importers",
 )
 PLUGIN = "rune.testing.plugin"

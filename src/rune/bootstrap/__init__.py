@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Protocol
 
 from rune.bootstrap import sqlite
-from rune.bootstrap.components import Access
+from rune.bootstrap.components import Access, optional_imports
 from rune.bootstrap.components import add_key as add_key
 from rune.bootstrap.components import fresh_key as fresh_key
-from rune.bootstrap.extras import optional_imports
 from rune.bootstrap.sqlite import connected as connected
 from rune.core.node_type import Catalogue
 from rune.errors import RuneError

@@ -50,8 +50,7 @@ from rune.runtime.backend import Backend
 from rune.runtime.clock import SystemClock
 from rune.runtime.components import Services
 from rune.runtime.engine import ROLES, Engine
-from rune.runtime.live.follower import LiveFollower
-from rune.runtime.live.running_nodes import RunningNodes
+from rune.runtime.live import LiveFollower, RunningNodes
 from rune.runtime.maintenance.keepalive import this_process
 from rune.runtime.messaging.full_messages import QueueRouter
 from rune.runtime.plan_cache import PlanCache

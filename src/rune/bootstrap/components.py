@@ -1,9 +1,11 @@
-"""Components that every backend needs: the engine itself, tracing, and the encryption keys of credentials."""
+"""Components that every backend needs: the engine, tracing, encryption keys, and the error for a missing package."""
 
 from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -20,14 +22,42 @@ from rune.ports.workflows import TriggerStore
 from rune.runtime.backend import Backend
 from rune.runtime.clock import SystemClock
 from rune.runtime.engine import Engine
-from rune.runtime.instrumentation import Instrumentation
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.services.access import AuditLog
 from rune.runtime.services.credentials import CredentialService
 from rune.runtime.state_wrapper import ExecutionObserver
 from rune.runtime.values import ExecutionDataCache
 from rune.settings import Settings
+from rune.telemetry.counters import Instrumentation
 from rune.telemetry.tracing import Tracer
+
+EXTRAS = {
+    "asyncpg": "cluster",
+    "hiredis": "cluster",
+    "pamqp": "cluster",
+    "obstore": "cluster",
+}
+"""Top-level module -> the extra of this package that installs it."""
+
+
+class MissingExtraError(RuneError):
+    """An operation needs a package that is not installed."""
+
+    code = "MISSING_EXTRA"
+
+
+@contextmanager
+def optional_imports(purpose: str) -> Iterator[None]:
+    """Raise MissingExtraError if an import in the block fails because an extra is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRAS:
+            raise
+        raise MissingExtraError(
+            f"{purpose} needs `{package}`: install `rune-engine[{EXTRAS[package]}]`"
+        ) from None
 
 
 class TracingUnavailableError(RuneError):

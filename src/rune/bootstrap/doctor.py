@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec.structs import replace
 
 from rune.bootstrap import inspect_file, survey_cluster
-from rune.bootstrap.components import keys_found
-from rune.bootstrap.extras import MissingExtraError
+from rune.bootstrap.components import MissingExtraError, keys_found
 from rune.bootstrap.interpreter import describe, is_this_optimised
 from rune.errors import RuneError
 from rune.nodes.base import RunnableType

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from rune.build.comments import Comment
-from rune.build.graph import COMMON
+from rune.build.graph import COMMON, Comment
 from rune.build.nodes import KEYWORDS, TEXTS, WHOLE
 from rune.core.definition.model import Definition, ErrorPolicy, Pin, Retry, Settings
 from rune.core.definition.model import Edge as DefinedEdge

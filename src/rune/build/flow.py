@@ -8,9 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
-from rune.build.comments import Comments
 from rune.build.expressions import Ref, plain
-from rune.build.graph import OPEN, SPLITS, Edge, Node, Split
+from rune.build.graph import OPEN, SPLITS, Comments, Edge, Node, Split
 
 if TYPE_CHECKING:
     from rune.build.results import Result

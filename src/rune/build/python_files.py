@@ -9,7 +9,7 @@ import tokenize
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rune.build.comments import LOADING, Comment, comment_text
+from rune.build.graph import LOADING, Comment, comment_text
 
 if TYPE_CHECKING:
     from rune.build.flow import Workflow

@@ -6,7 +6,7 @@ import dataclasses
 import json
 from typing import Any
 
-from rune.build.comments import Comment, Comments, comment_text
+from rune.build.graph import Comment, Comments, comment_text
 from rune.core.definition.problems import Problem
 from rune.core.definition.strict_json import Decoded, decode_json
 from rune.core.limits import LIMITS

@@ -1,4 +1,5 @@
-"""Options and arguments that several commands share: idempotency keys, limits, payloads, labels and documents.
+"""Options and arguments that several commands share: idempotency keys, limits, payloads, labels,
+filters of executions, and documents.
 
 It also writes definitions as YAML that Rune reads back to the same content.
 """
@@ -7,7 +8,9 @@ from __future__ import annotations
 
 import io
 import sys
+import time
 from collections.abc import Iterator, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,6 +29,7 @@ from rune.core.validation.validate import ValidationResult
 from rune.documents.loader import check_document, load_document
 from rune.errors import InvalidDocumentError, RuneError
 from rune.nodes.registry import full_registry, load_module, standard_catalogue
+from rune.ports.retention import parse_duration
 from rune.settings import Settings, load_settings
 
 
@@ -80,6 +84,17 @@ StartKey = Annotated[
         callback=not_empty,
         help="Idempotency key: a second start with the same key returns the first execution.",
     ),
+]
+WorkflowInput = Annotated[
+    str, typer.Option("--input", "-i", help="Input of the workflow, as JSON or @FILE.", show_default=False)
+]
+LabelOptions = Annotated[
+    list[str] | None,
+    typer.Option("--label", metavar="NAME=VALUE", help="Label of the execution. Repeatable."),
+]
+FakeTime = Annotated[
+    bool,
+    typer.Option("--fake-time", help="Use a virtual clock for this execution, so that waits take no time."),
 ]
 
 
@@ -284,3 +299,79 @@ def _reorder(thing: Any) -> Any:
 def print_yaml(definition: dict[str, Any]) -> None:
     sys.stdout.write(to_yaml(definition))
     sys.stdout.flush()
+
+
+class Status(StrEnum):
+    """The status of an execution."""
+
+    running = "running"
+    paused = "paused"
+    completed = "completed"
+    failed = "failed"
+    halted = "halted"
+    cancelled = "cancelled"
+
+
+Statuses = Annotated[
+    list[Status] | None,
+    typer.Option("--status", "-s", help="Only executions with this status. Repeatable.", show_default=False),
+]
+Failed = Annotated[bool, typer.Option("--failed", help="The same as --status failed --status halted.")]
+FailedItems = Annotated[
+    bool, typer.Option("--failed-items", help="Only ended executions in which an item of a split failed.")
+]
+Stuck = Annotated[
+    bool,
+    typer.Option(
+        "--stuck",
+        help="Only running executions without progress for 15 minutes that wait for neither a timer nor a signal.",
+    ),
+]
+Workflow = Annotated[str | None, typer.Option("--workflow", "-w", help="Only executions of this workflow.")]
+VersionNumber = Annotated[
+    int | None,
+    typer.Option("--version", min=1, help="Only executions of this version; requires --workflow."),
+]
+Labels = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--label",
+        metavar="NAME=VALUE",
+        help="Only executions with this label. Repeatable: all labels must match.",
+    ),
+]
+Since = Annotated[
+    str | None,
+    typer.Option(
+        "--since", metavar="AGE", help="Only executions started at most this long ago: 30m, 2h, 7d."
+    ),
+]
+Until = Annotated[
+    str | None,
+    typer.Option(
+        "--until", metavar="AGE", help="Only executions started at least this long ago: 30m, 2h, 7d."
+    ),
+]
+Code = Annotated[str | None, typer.Option("--code", help="Only executions that ended with this error code.")]
+StartedBy = Annotated[
+    str | None,
+    typer.Option("--by", metavar="PRINCIPAL", help="Only executions that this principal started."),
+]
+Parent = Annotated[
+    str | None, typer.Option("--parent", metavar="ID", help="Only children of this execution.")
+]
+RetryOf = Annotated[
+    str | None,
+    typer.Option("--retry-of", metavar="ID", help="Only retries and reruns of this execution."),
+]
+
+
+def statuses_of(given: list[Status] | None, *, failed: bool) -> tuple[str, ...]:
+    """Return the statuses of --status and --failed, each once."""
+    named = [each.value for each in given or ()] + (["failed", "halted"] if failed else [])
+    return tuple(dict.fromkeys(named))
+
+
+def ago(age: str | None) -> int | None:
+    """Return the start of a time span that ends now, in epoch ms."""
+    return None if age is None else time.time_ns() // 1_000_000 - parse_duration(age)

@@ -40,7 +40,7 @@ from rune.ports.workflows import (
 )
 from rune.runtime.clock import iso
 from rune.runtime.components import Services
-from rune.runtime.live.follower import active_runs
+from rune.runtime.live import active_runs
 from rune.runtime.queries.reader import ExecutionReader
 from rune.settings import Settings, load_settings
 

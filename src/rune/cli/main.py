@@ -34,14 +34,14 @@ PANELS = {
         "show": Entry("executions", "show", "Show the result of every node of an execution."),
         "watch": Entry("executions", "watch", "Print the events of an execution until it ends."),
         "items": Entry(
-            "views.items", "items", "List the items of a split, or count them by state and error."
+            "views.details", "items", "List the items of a split, or count them by state and error."
         ),
-        "value": Entry("views.values", "value", "Print a part of an input or output, or search in it."),
+        "value": Entry("views.details", "value", "Print a part of an input or output, or search in it."),
         "compare": Entry("views.compare", "compare", "Compare two executions and list what differs."),
-        "waiting": Entry("views.waits", "waiting", "List the nodes that wait for a signal."),
-        "stats": Entry("views.stats", "stats", "Count the executions that ended, by status or workflow."),
+        "waiting": Entry("views.overview", "waiting", "List the nodes that wait for a signal."),
+        "stats": Entry("views.overview", "stats", "Count the executions that ended, by status or workflow."),
         "explain": Entry("executions", "explain", "Explain what an execution is waiting for."),
-        "logs": Entry("logs", "logs", "Print what the nodes of an execution logged."),
+        "logs": Entry("views.details", "logs", "Print what the nodes of an execution logged."),
         "verify": Entry(
             "maintenance", "verify", "Replay the journal and check its invariants. Exits 1 on a violation."
         ),
@@ -74,7 +74,7 @@ PANELS = {
             "Import a workflow of another tool and report what became of every element.",
         ),
         "graph": Entry(
-            "documents.graph", "graph", "Draw a workflow in the terminal, as SVG or as Mermaid text."
+            "documents.check", "graph", "Draw a workflow in the terminal, as SVG or as Mermaid text."
         ),
         "convert": Entry("documents.convert", "convert", "Convert a workflow between YAML, JSON and Python."),
         "stubs": Entry("documents.convert", "stubs", "Write typed constructors for custom node types."),
@@ -100,7 +100,7 @@ PANELS = {
         ),
         "migrate": Entry("cluster", "migrate", "Prepare the stores of a cluster for this version of Rune."),
         "topology": Entry("cluster", "topology", "Print the queues and users that a cluster needs."),
-        "settings": Entry("views.settings", "settings", "List the settings and where each comes from."),
+        "settings": Entry("doctor", "settings", "List the settings and where each comes from."),
         "doctor": Entry(
             "doctor", "doctor", "Check the configuration and the stores, and advise on problems."
         ),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 
 from rune.runtime.backend import Backend
-from rune.runtime.instrumentation import Instrumentation
 from rune.runtime.lifecycle.children import Children
 from rune.runtime.lifecycle.finisher import (
     CompletionWaiters,
@@ -15,8 +14,7 @@ from rune.runtime.lifecycle.finisher import (
     SignalDelivery,
 )
 from rune.runtime.lifecycle.launcher import Launcher
-from rune.runtime.live.follower import LiveFollower
-from rune.runtime.live.running_nodes import RunningNodes
+from rune.runtime.live import LiveFollower, RunningNodes
 from rune.runtime.messaging.completion_publisher import CompletionPublisher, ExternalExecutor
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.services.access import MAX_WAITING, AccessService, AuditLog, Limiter, LimitService
@@ -29,6 +27,7 @@ from rune.runtime.services.workers import DrainControl, WorkerService
 from rune.runtime.services.workflows import WorkflowService
 from rune.runtime.values import ExecutionDataCache
 from rune.runtime.worker.attempt import AttemptLogs, Leases
+from rune.telemetry.counters import Instrumentation
 
 
 class Services(msgspec.Struct):

@@ -19,11 +19,9 @@ from rune.ports.workflows import TriggerStore
 from rune.runtime.backend import Backend
 from rune.runtime.clock import SystemClock
 from rune.runtime.components import EngineComponents
-from rune.runtime.instrumentation import Instrumentation
 from rune.runtime.lifecycle.finisher import CompletionListener, Finisher
 from rune.runtime.lifecycle.launcher import StartOptions, new_execution_id
-from rune.runtime.live.follower import LiveFollower
-from rune.runtime.live.running_nodes import LineCallback, LiveReporter, ProgressCallback
+from rune.runtime.live import LineCallback, LiveFollower, LiveReporter, ProgressCallback
 from rune.runtime.maintenance.cleaner import Cleaner
 from rune.runtime.maintenance.keepalive import Heartbeat, KeepaliveThread
 from rune.runtime.maintenance.outbox_relay import OutboxRelay
@@ -37,6 +35,7 @@ from rune.runtime.values import ExecutionDataCache
 from rune.runtime.worker.attempt import LIMIT_MS, Evaluator
 from rune.runtime.worker.executor import Executor
 from rune.runtime.worker.worker import Worker
+from rune.telemetry.counters import Instrumentation
 from rune.telemetry.logs import LOG_CONTEXT
 
 log = logging.getLogger("rune.engine")

@@ -15,8 +15,19 @@ from typing import Any
 
 import msgspec
 
-from rune.codec.facts import Inline, Large, Paged, Same, StoredValue, decode_value, encode_value
-from rune.codec.packed_results import MAX_PACKED_BYTES, PACK_ITEMS, RESULT_BYTES, PackedResults
+from rune.codec.facts import (
+    MAX_PACKED_BYTES,
+    PACK_ITEMS,
+    RESULT_BYTES,
+    Inline,
+    Large,
+    PackedResults,
+    Paged,
+    Same,
+    StoredValue,
+    decode_value,
+    encode_value,
+)
 from rune.core.execution.fact import ExecutionEnded, NodeResult
 from rune.core.execution.scope import ExpressionScope, ValueSource
 from rune.core.execution.state import item_entry

@@ -28,8 +28,7 @@ from rune.server.routes.executions.comparison import comparing
 from rune.server.routes.executions.executions import executions, starts
 from rune.server.routes.executions.items import items
 from rune.server.routes.executions.live import live
-from rune.server.routes.executions.node_runs import graphs, runs
-from rune.server.routes.executions.record import recording
+from rune.server.routes.executions.node_runs import graphs, recording, runs
 from rune.server.routes.executions.stats import stats
 from rune.server.routes.executions.waits import waiting
 from rune.server.routes.imports import imports

@@ -11,8 +11,8 @@ from typing import Any
 from rune.ports.inspection import Finding
 from rune.runtime.components import Services
 from rune.runtime.engine import Engine
-from rune.runtime.live.running_nodes import LiveReporter
-from rune.runtime.live.statuses import StatusListener
+from rune.runtime.live import LiveReporter
+from rune.runtime.messaging.statuses import StatusListener
 from rune.runtime.queries.comparison import Comparison
 from rune.runtime.queries.reader import ExecutionReader
 from rune.runtime.queries.value_parts import ValueCache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 
-from rune.runtime.queries.item_times import STEPS, item_times
+from rune.runtime.queries.items import STEPS, item_times
 from rune.runtime.queries.overview import Items
 
 

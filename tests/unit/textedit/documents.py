@@ -7,7 +7,7 @@ from collections import Counter
 from random import Random
 from typing import Any
 
-from rune.build.comments import Comments
+from rune.build.graph import Comments
 from rune.build.writer import to_yaml
 from rune.documents.textedit.document import Format
 from tests.simulation.oracle.document import to_document

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rune.build.comments import Comments
+from rune.build.graph import Comments
 from rune.build.writer import to_yaml
 from rune.documents.textedit import SourceText, update
 from rune.documents.textedit.document import decode

@@ -14,7 +14,7 @@ import typer
 
 from rune import bootstrap
 from rune.bootstrap import UnsupportedByBackendError, list_processes
-from rune.bootstrap.extras import optional_imports
+from rune.bootstrap.components import optional_imports
 from rune.cli.backend import require_local, with_client
 from rune.cli.follow import call, run_command
 from rune.cli.output import Cell, clean, duration, print_json, print_table, refuse_error

@@ -11,9 +11,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from rune.cli.arguments import labels_of
-from rune.cli.backend import CommandReader, owner, owner_pid, read, resolve, waiting_of
-from rune.cli.filters import (
+from rune.cli.arguments import (
     Code,
     Failed,
     FailedItems,
@@ -28,8 +26,10 @@ from rune.cli.filters import (
     VersionNumber,
     Workflow,
     ago,
+    labels_of,
     statuses_of,
 )
+from rune.cli.backend import CommandReader, owner, owner_pid, read, resolve, waiting_of
 from rune.cli.live import RunningPoller, RunningPrinter, running_documents
 from rune.cli.output import (
     COLOURS,
@@ -230,7 +230,7 @@ def show(
     if node is not None and graph:
         raise typer.BadParameter("--node and --graph exclude each other")
     if node is not None or graph:
-        from rune.cli.commands.views.nodes import show_graph, show_node  # noqa: PLC0415 - rarely needed
+        from rune.cli.commands.views.details import show_graph, show_node  # noqa: PLC0415 - rarely needed
 
         if node is not None:
             raise typer.Exit(show_node(execution, node, item, as_json=as_json))

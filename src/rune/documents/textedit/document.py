@@ -11,8 +11,7 @@ import msgspec
 
 from rune.core.definition.strict_json import decode_json
 from rune.core.limits import LIMITS
-from rune.documents.textedit.json_tree import parse_json
-from rune.documents.textedit.tree import Entry, Part
+from rune.documents.textedit.tree import Entry, Part, parse_json
 from rune.documents.textedit.writer import Writer
 from rune.errors import RuneError
 

@@ -18,11 +18,11 @@ from rune.ports.journal import Journal, Parent, StoreUnavailableError
 from rune.ports.state import Claim
 from rune.ports.workflows import ChosenVersion, WorkflowStore, chosen_by
 from rune.runtime import failpoint
-from rune.runtime.instrumentation import Instrumentation
 from rune.runtime.lifecycle.finisher import ABANDONED, Finisher
 from rune.runtime.lifecycle.launcher import Launcher, StartOptions
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.values import ExecutionData, ExecutionDataCache
+from rune.telemetry.counters import Instrumentation
 
 log = logging.getLogger("rune.children")
 

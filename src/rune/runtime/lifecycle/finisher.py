@@ -33,10 +33,10 @@ from rune.ports.queue import Queue
 from rune.ports.state import State
 from rune.runtime import failpoint
 from rune.runtime.backend import Notifier
-from rune.runtime.instrumentation import Instrumentation
 from rune.runtime.messaging.completion_publisher import CompletionPublisher
 from rune.runtime.queries.history import error_document, read_history
 from rune.runtime.values import ExecutionData, ExecutionDataCache, store_value
+from rune.telemetry.counters import Instrumentation
 
 log = logging.getLogger("rune.finisher")
 

@@ -29,11 +29,11 @@ from rune.ports.state import Applied
 from rune.ports.workflows import ChosenVersion
 from rune.runtime import failpoint
 from rune.runtime.backend import Backend
-from rune.runtime.instrumentation import Instrumentation
 from rune.runtime.lifecycle.finisher import Finisher, OutboxMarker
 from rune.runtime.messaging.completion_publisher import ExternalExecutor
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.values import ExecutionDataCache
+from rune.telemetry.counters import Instrumentation
 
 log = logging.getLogger("rune.launcher")
 

@@ -14,10 +14,10 @@ from rune.ports.journal import StoreUnavailableError
 from rune.ports.queue import Queue
 from rune.ports.state import DueTimer, State
 from rune.runtime import failpoint
-from rune.runtime.instrumentation import Instrumentation
 from rune.runtime.lifecycle.children import Children
 from rune.runtime.lifecycle.finisher import Finisher
 from rune.runtime.worker.attempt import Leases
+from rune.telemetry.counters import Instrumentation
 
 log = logging.getLogger("rune.scheduler")
 

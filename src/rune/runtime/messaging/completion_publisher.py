@@ -42,7 +42,7 @@ from rune.ports.journal import (
     OutboxRow,
     StoreUnavailableError,
 )
-from rune.runtime.messaging.status_publisher import output_of, reference, value_or_reference
+from rune.runtime.messaging.statuses import output_of, reference, value_or_reference
 from rune.runtime.values import ExecutionData, ExecutionDataCache, ExecutionNotFoundError
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Operations on credentials and on the grants that say which principals may use them.
+"""Operations on credentials and on the grants that say which principals may use them; which workflows use them.
 
 Values go in and are never returned: neither results, logs nor error messages repeat what `add` and `rotate` receive.
 Arguments and results are plain data, so that the owner of a database file can run them for other processes.
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
+
+import msgspec
 
 from rune.core.permissions import is_grant
 from rune.ports.clock import Clock
@@ -25,6 +27,8 @@ from rune.ports.credentials import (
     fields_of,
     is_id,
 )
+from rune.ports.workflows import WorkflowStore
+from rune.runtime.plan_cache import PlanCache
 from rune.runtime.services.access import AuditLog, audited, current_principal
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -168,3 +172,37 @@ def _hosts(given: Sequence[str]) -> tuple[str, ...]:
         if each != ANY_HOST and not _HOST.fullmatch(each):
             raise CredentialError(f"`{each[:80]}` is neither a host nor a `*.domain`")
     return found
+
+
+class CredentialUse(msgspec.Struct, frozen=True, kw_only=True):
+    """A version of a workflow, and those of its nodes that refer to the credential."""
+
+    workflow: str
+    name: str
+    version: int
+    aliases: tuple[str, ...]
+    nodes: tuple[str, ...]
+
+
+async def credential_uses(
+    credential: str, name: str, workflows: WorkflowStore, plans: PlanCache, sees: Callable[[str], bool]
+) -> AsyncIterator[CredentialUse]:
+    """Yield the uses of a credential by its id or name, ordered by workflow and version, in the workflows that the
+    caller sees. Only the latest version and those with an alias are considered; references by expressions are not."""
+    for entry in filter(lambda each: sees(each.workflow), await workflows.list()):
+        for number in sorted({entry.latest, *entry.aliases.values()}):
+            found = await workflows.find(entry.workflow, str(number))
+            definition = (await plans.plan(found.hash)).definition
+            nodes = [each.id for each in definition.nodes if _refers(each.credentials, credential, name)]
+            if nodes:
+                yield CredentialUse(
+                    workflow=entry.workflow,
+                    name=entry.name,
+                    version=number,
+                    aliases=found.aliases,
+                    nodes=tuple(nodes),
+                )
+
+
+def _refers(given: dict[str, object] | None, credential: str, name: str) -> bool:
+    return given is not None and (given.get("name") == name or given.get("id") == credential)

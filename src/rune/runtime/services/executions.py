@@ -37,7 +37,7 @@ from rune.runtime import failpoint
 from rune.runtime.backend import Backend
 from rune.runtime.lifecycle.finisher import SIGNAL, CompletionWaiters, Finisher, SignalDelivery
 from rune.runtime.lifecycle.launcher import DEFAULT_OPTIONS, Launcher, StartOptions, new_execution_id
-from rune.runtime.live.follower import LiveFollower
+from rune.runtime.live import LiveFollower
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.services.access import AuditLog, Limiter, audited, current_principal
 from rune.runtime.services.rerun_changes import (

@@ -25,7 +25,7 @@ from rune.nodes.base import Interruption
 from rune.ports.journal import BlobStore, StoreUnavailableError
 from rune.ports.processes import LoggedLine
 from rune.ports.state import Fence, State
-from rune.runtime.live.running_nodes import RunningNodes
+from rune.runtime.live import RunningNodes
 
 lease_log = logging.getLogger("rune.leases")
 

@@ -41,12 +41,12 @@ from rune.ports.state import Applied, Claim, KeptToken
 from rune.runtime import failpoint
 from rune.runtime.backend import Backend
 from rune.runtime.components import EngineComponents
-from rune.runtime.instrumentation import now_ns
-from rune.runtime.live.running_nodes import ProgressCallback
+from rune.runtime.live import ProgressCallback
 from rune.runtime.values import ExecutionClock, ExecutionData, ExecutionNotFoundError, ValueReader
 from rune.runtime.worker.attempt import Evaluator
 from rune.runtime.worker.item_chunks import ItemChunks
 from rune.runtime.worker.node_runner import CredentialPolicy, NodeRunner
+from rune.telemetry.counters import now_ns
 from rune.telemetry.logs import LOG_CONTEXT
 
 log = logging.getLogger("rune.executor")

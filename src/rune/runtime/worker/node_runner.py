@@ -34,11 +34,11 @@ from rune.ports.credentials import Credential, CredentialDeniedError, Credential
 from rune.ports.journal import ExecutionRecord
 from rune.ports.state import Claim
 from rune.ports.workflows import WorkflowStore
-from rune.runtime.instrumentation import Instrumentation
 from rune.runtime.lifecycle.children import Children
-from rune.runtime.live.running_nodes import ProgressCallback, RunningNodes
+from rune.runtime.live import ProgressCallback, RunningNodes
 from rune.runtime.values import ExecutionData, ValueNotLoaded, ValueReader
 from rune.runtime.worker.attempt import AttemptLogs, Evaluator, Leases, NeedsThread
+from rune.telemetry.counters import Instrumentation
 
 MAX_PREPARED_PLANS = 256
 REPORT_INTERVAL_S = 0.1  # between two progress reports of one run

@@ -9,7 +9,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from rune.ports.credentials import CredentialNotFoundError, described_types
-from rune.runtime.queries.credential_uses import credential_uses
+from rune.runtime.services.credentials import credential_uses
 from rune.server.access.auth import requires
 from rune.server.responses import Reply, documented, no_content
 from rune.server.routing import PREFIX, Caller, CredentialName, JsonBody, Server, example, resource

@@ -8,9 +8,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from rune.cli.arguments import labels_of
-from rune.cli.backend import CommandServices, query_api, resolve_over
-from rune.cli.filters import (
+from rune.cli.arguments import (
     Code,
     Failed,
     FailedItems,
@@ -25,8 +23,10 @@ from rune.cli.filters import (
     VersionNumber,
     Workflow,
     ago,
+    labels_of,
     statuses_of,
 )
+from rune.cli.backend import CommandServices, query_api, resolve_over
 from rune.cli.output import VIOLATIONS, Cell, by_status, count, print_json, print_table
 from rune.client import AsyncClient, models
 from rune.runtime.clock import iso

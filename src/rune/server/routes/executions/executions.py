@@ -20,7 +20,7 @@ from rune.ports.journal import ExecutionRecord
 from rune.ports.queries import ExecutionFilter, Summary
 from rune.ports.workflows import LATEST, choose, workflow_not_found
 from rune.runtime.lifecycle.launcher import StartOptions, new_execution_id
-from rune.runtime.live.follower import active_runs
+from rune.runtime.live import active_runs
 from rune.runtime.queries.value_parts import JsonObject, JsonText
 from rune.runtime.values import ExecutionNotFoundError
 from rune.server.access.auth import check_definition, check_right, requires

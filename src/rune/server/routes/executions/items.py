@@ -11,8 +11,7 @@ from starlette.responses import Response
 from rune.core.execution.token import Path, path_text
 from rune.core.limits import LIMITS
 from rune.runtime.clock import iso
-from rune.runtime.queries.item_bytes import MAX_BYTE, Property, item_bytes, tally
-from rune.runtime.queries.item_times import item_times
+from rune.runtime.queries.items import MAX_BYTE, Property, item_bytes, item_times, tally
 from rune.runtime.queries.overview import Items, Overview
 from rune.runtime.queries.scope_states import STATES
 from rune.server.access.auth import requires

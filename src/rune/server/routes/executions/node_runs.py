@@ -1,4 +1,4 @@
-"""Routes for node runs, events, roll-ups and the graph of an execution."""
+"""Routes for node runs, events, roll-ups and the graph of an execution, and for the execution as a test."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from rune.ports.queries import Event
+from rune.runtime.queries.record import record_test
 from rune.runtime.queries.value_parts import JsonText
 from rune.server.access.auth import requires
 from rune.server.live.feed import EncodedEvent, SplitRollup
@@ -209,3 +210,29 @@ async def get_graph(
         overviews.of(execution), server.engine.live.running(execution, RUNNING_TIMEOUT_S)
     )
     return Reply(graph_view(overview, lineage, running.nodes))
+
+
+recording = resource("executions")
+
+
+class RecordQuery(QueryModel):
+    """A node run that the test expects as well."""
+
+    node: Omittable[Id] = None
+    lineage: Omittable[Item] = None
+
+
+@recording.get(
+    "/executions/{execution}/test",
+    summary="Get an ended execution as a test",
+    dependencies=[requires("view")],
+)
+async def get_execution_test(
+    execution: ExecutionId, query: Annotated[RecordQuery, Query()], server: Server
+) -> Response:
+    """The test that `rune record` writes and `rune test` runs: the workflow, its input, mocks of nodes with effects,
+    and the outcome. With `node`, also the result of this node, inside of splits in the item `lineage`."""
+    registry = server.engine.registry
+    return Reply(
+        await record_test(server.reader, registry, execution, node=query.node, item=query.lineage or "")
+    )

@@ -1,7 +1,8 @@
-"""Publishes the status of every node run to RabbitMQ: running, waiting, ended, skipped.
+"""Statuses of node runs on RabbitMQ: workers publish them, API processes consume them.
 
 The publisher wraps the state, because every claim and every decision passes there. Outputs are published as they are
-stored; large ones are replaced by a reference.
+stored; large ones are replaced by a reference. The broker distributes the messages among the API processes, so the one
+that consumes a message is often not the one whose client follows. It reports over the live channel like a worker.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -19,8 +21,11 @@ from rune.codec.facts import Inline, Large, Same, encode_value
 from rune.codec.messages import (
     NOTHING,
     ErrorObject,
+    InvalidMessageError,
     NodeStatusMessage,
     Status,
+    decode_completion,
+    decode_statuses,
     encode_message,
     frames,
     moment,
@@ -32,7 +37,10 @@ from rune.core.execution.outcome import Error
 from rune.core.execution.scope import failure_value
 from rune.core.execution.step import retry_due
 from rune.core.execution.token import Path, Ref, Token, TokenPurpose, parse_path, token_name
+from rune.core.plan.model import Plan
+from rune.errors import RuneError
 from rune.ports.journal import EventPublisher
+from rune.ports.processes import LiveReport, RunningNode
 from rune.ports.state import Applied, Claim, Fence, State
 from rune.runtime.queries.history import OpenRuns, end_text
 from rune.runtime.state_wrapper import StateWrapper
@@ -372,3 +380,97 @@ def _retry_at(data: ExecutionData, fact: AttemptFailed) -> int:
     name = token_name(fact.node, fact.path, data.plan.ids)
     policy = data.plan.nodes[fact.node].retry
     return retry_due(policy, fact.attempt, fact.at, name, retry_at if type(retry_at) is int else 0)
+
+
+live_log = logging.getLogger("rune.live")
+
+STATUS_LIFETIME_S = 3.0
+"""How long a status tells that a node runs. The worker itself reports nodes that run longer."""
+
+
+class StatusListener:
+    """Handles the messages that an API process consumes. `on_change` is called when an execution may have changed that
+    a client of this process follows."""
+
+    def __init__(
+        self,
+        sender: str,
+        plan_of: Callable[[str], Awaitable[Plan]],
+        is_followed: Callable[[str], bool],
+        on_change: Callable[[], None],
+    ) -> None:
+        self.followed: Collection[str] = frozenset()
+        self._sender = sender
+        self._plan_of = plan_of
+        self._is_followed = is_followed
+        self._on_change = on_change
+        self._running: dict[str, dict[Key, tuple[float, RunningNode]]] = {}
+
+    async def on_statuses(self, bodies: Sequence[bytes]) -> None:
+        if not self.followed:
+            return  # they need not even be decoded
+        changed = False
+        for body in bodies:
+            try:
+                statuses = decode_statuses(body)
+            except InvalidMessageError as error:
+                live_log.info("a status is dropped: %s", error.message)
+                continue
+            for each in statuses:
+                if each.execution_id in self.followed:
+                    await self._take(each)
+                    changed = changed or self._is_followed(each.execution_id)
+        if changed:
+            self._on_change()
+
+    async def on_completion(self, body: bytes) -> None:
+        try:
+            execution = decode_completion(body).execution_id
+        except InvalidMessageError as error:
+            live_log.info("a completion is dropped: %s", error.message)
+            return
+        self._running.pop(execution, None)
+        if self._is_followed(execution):
+            self._on_change()
+
+    async def _take(self, status: NodeStatusMessage) -> None:
+        try:
+            plan = await self._plan_of(status.execution_id)
+            since = round(datetime.fromisoformat(status.executed_at).timestamp() * 1000)
+        except (RuneError, ValueError):
+            return
+        key = _key(status, plan)
+        if key is None:
+            return
+        runs = self._running.setdefault(status.execution_id, {})
+        if status.status != "running":
+            runs.pop(key, None)
+            return
+        metadata = status.metadata if isinstance(status.metadata, dict) else {}
+        worker = str(metadata.get("worker", ""))
+        runs[key] = (time.monotonic(), RunningNode(*key, status.attempt, since, worker))
+
+    def report(self, executions: Collection[str]) -> LiveReport:
+        """Return the nodes that began lately and have not ended."""
+        oldest = time.monotonic() - STATUS_LIFETIME_S
+        for gone in self._running.keys() - set(executions):
+            del self._running[gone]
+        for runs in self._running.values():
+            for key in [key for key, (at, _) in runs.items() if at < oldest]:
+                del runs[key]
+        return LiveReport(
+            self._sender,
+            {each: [node for _, node in self._running.get(each, {}).values()] for each in executions},
+        )
+
+
+def _key(status: NodeStatusMessage, plan: Plan) -> Key | None:
+    """Return node and path of a status; None if the plan has no such node."""
+    node = plan.index.get(status.node_id)
+    path: list[int] = []
+    for frame in status.lineage:
+        split = plan.index.get(frame.split_node_id)
+        if split is None:
+            return None
+        path += (split, frame.item_index)
+    return None if node is None else (node, tuple(path))

@@ -1,4 +1,4 @@
-"""`rune stats`: how many executions ended, and how long they took."""
+"""`rune stats` and `rune waiting`: figures of all executions, and what they wait for."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from rune.cli.arguments import ago
 from rune.cli.backend import CommandServices, query_api
-from rune.cli.filters import ago
 from rune.cli.output import COLOURS, Cell, by_status, duration, paint, print_json, print_table
 from rune.client import AsyncClient, models
 from rune.runtime.clock import iso
@@ -64,7 +64,7 @@ def stats(
             more = {} if activity is None else {"activity": msgspec.to_builtins(activity)}
             print_json({**msgspec.to_builtins(found), **more})
         else:
-            _print(found, activity)
+            _print_stats(found, activity)
         return 0
 
     def nothing() -> int:
@@ -75,7 +75,7 @@ def stats(
     raise typer.Exit(query_api(work, as_json=as_json, without_file=nothing))
 
 
-def _print(found: models.Stats, activity: models.WorkflowActivity | None) -> None:
+def _print_stats(found: models.Stats, activity: models.WorkflowActivity | None) -> None:
     rows: list[list[Cell]] = [
         [each.workflow or "", by_status(each.status or ""), f"{each.total:,}", f"{each.open:,}"]
         for each in found.groups
@@ -93,3 +93,59 @@ def _print(found: models.Stats, activity: models.WorkflowActivity | None) -> Non
             f"took    {duration(activity.p50_ms)} in the median, {duration(activity.p95_ms)} in 95 of 100"
             f" (of the last {activity.measured:,})"
         )
+
+
+PAGE_SIZE = 200
+
+
+def waiting(
+    workflow: Annotated[
+        str | None, typer.Option("--workflow", "-w", help="Only executions of this workflow.")
+    ] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=100_000, help="Maximum number of results.")
+    ] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """List the nodes that wait for a signal.
+
+    Those of the newest executions come first. `rune signal` sends the signal. A node may have a title, a description,
+    choices, and a schema of the value that it takes.
+
+    Examples:
+      rune waiting --workflow orders
+      rune waiting --json
+    """
+
+    async def work(client: AsyncClient, services: CommandServices) -> int:
+        found: list[models.WaitingSignal] = []
+        async for each in client.waiting(workflow=workflow, page=min(limit, PAGE_SIZE)):
+            found.append(each)
+            if len(found) == limit:
+                break
+        return _print_waits(found, as_json=as_json)
+
+    raise typer.Exit(query_api(work, as_json=as_json, without_file=lambda: _print_waits([], as_json=as_json)))
+
+
+def _print_waits(found: list[models.WaitingSignal], *, as_json: bool) -> int:
+    if as_json:
+        print_json({"waiting": msgspec.to_builtins(found)})
+    elif not found:
+        print("nothing waits for a signal")
+    else:
+        rows: list[list[Cell]] = [
+            [
+                each.execution_id,
+                each.workflow_id,
+                each.node_id,
+                each.item or "",
+                each.signal,
+                each.since,
+                each.until or "no timeout",
+                each.title or "",
+            ]
+            for each in found
+        ]
+        print_table(("id", "workflow", "node", "item", "signal", "since", "until", "title"), rows)
+    return 0

@@ -1,1 +1,0 @@
-"""Live hints: what runs now, reported by workers to processes that follow."""
