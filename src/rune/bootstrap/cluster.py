@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -26,6 +27,7 @@ from rune.adapters.postgres.access import (
     PostgresStartLimits,
 )
 from rune.adapters.postgres.database import Database
+from rune.adapters.postgres.journal import PostgresJournal
 from rune.adapters.postgres.schema import grant
 from rune.adapters.postgres.schema import migrate as migrate_database
 from rune.adapters.postgres.stores import PostgresBulkJobs, PostgresCounts, PostgresStores, postgres
@@ -35,6 +37,8 @@ from rune.adapters.rabbitmq.topology import Topology
 from rune.adapters.redis.client import library_name, load_functions
 from rune.adapters.redis.cluster.client import open_client
 from rune.adapters.redis.queue.dead_letters import RedisDeadLetters
+from rune.adapters.redis.queue.queue import RedisQueue
+from rune.adapters.redis.state import RedisState
 from rune.adapters.redis.stores import RedisStores
 from rune.bootstrap.components import Access, credential_service, keys, new_engine
 from rune.bootstrap.rabbitmq import RabbitComponents
@@ -42,7 +46,7 @@ from rune.core.node_type import Catalogue
 from rune.nodes.registry import Registry, full_registry, standard_catalogue
 from rune.ports.clock import Clock
 from rune.ports.journal import BlobStore, StoreDamagedError, StoreUnavailableError
-from rune.ports.processes import ProcessInfo, RunningQuery
+from rune.ports.processes import OpenKeepalive, ProcessInfo, RunningQuery
 from rune.ports.queue import DeadLetterQueue, Queue
 from rune.ports.retention import RetentionResult, Rule
 from rune.ports.state import State
@@ -141,6 +145,40 @@ def _external_blobs(settings: Settings) -> BlobStore | None:
     return None if settings.blob == "embedded" else open_blob(settings.blob)
 
 
+class _Delivery(NamedTuple):
+    """What delivers tokens and holds the state of executions: Redis alone, or with RabbitMQ."""
+
+    queue: Queue
+    state: State
+    redis_state: RedisState
+    keepalive: OpenKeepalive
+
+
+def _with_broker(
+    broker: RabbitComponents, stores: RedisStores, state: RedisState, member: ProcessInfo
+) -> _Delivery:
+    keepalive = partial(stores.keepalive, member.name)
+    return _Delivery(broker.queue, broker.wrap_state(state, stores), state, keepalive)
+
+
+def _with_streams(
+    settings: Settings, stores: RedisStores, queue: RedisQueue, state: RedisState, member: ProcessInfo
+) -> _Delivery:
+    queue.renews = False  # the keepalive thread renews what the queue delivers
+    keepalive = partial(stores.keepalive, member.name, settings.queues, queue)
+    return _Delivery(queue, state, state, keepalive)
+
+
+async def _list_running(journal: PostgresJournal, after: str, limit: int) -> Sequence[tuple[str, int | None]]:
+    """Return running executions by id, with the time at which each is due."""
+    rows = await journal.running(after, limit)
+    waiting = [each.id for each in rows if each.due is not None]
+    starts = await asyncio.gather(*map(journal.accepted, waiting))
+    # A due time of an execution with a virtual clock is a time of that clock, and may be due already.
+    own = {each.id for each in starts if each is not None and each.fake_time}
+    return [(each.id, None if each.id in own else each.due) for each in rows]
+
+
 def _engine(
     settings: Settings,
     opened: PostgresStores,
@@ -154,49 +192,35 @@ def _engine(
     router: QueueRouter,
     broker: RabbitComponents | None,
 ) -> Engine:
-    async def list_running(after: str, limit: int) -> Sequence[tuple[str, int | None]]:
-        rows = await opened.journal.running(after, limit)
-        waiting = [each.id for each in rows if each.due is not None]
-        starts = await asyncio.gather(*map(opened.journal.accepted, waiting))
-        # A due time of an execution with a virtual clock is a time of that clock, and may be due already.
-        own = {each.id for each in starts if each is not None and each.fake_time}
-        return [(each.id, None if each.id in own else each.due) for each in rows]
-
-    queue: Queue
-    wrapped: State
+    open_state = partial(
+        stores.state,
+        opened.journal,
+        plans.plan,
+        running_executions=partial(_list_running, opened.journal),
+        find=data_cache.find,
+    )
     if broker is not None:
-        state = stores.state(
-            opened.journal, plans.plan, running_executions=list_running, find=data_cache.find
-        )
-        queue, wrapped = broker.queue, broker.wrap_state(state, stores)
-        keepalive = partial(stores.keepalive, member.name)
+        delivery = _with_broker(broker, stores, open_state(), member)
     else:
-        queue = streams = stores.queue(member.name, settings.queues, route=router.queue_of)
-        wrapped = state = stores.state(
-            opened.journal,
-            plans.plan,
-            queue=streams,
-            running_executions=list_running,
-            find=data_cache.find,
-        )
-        streams.renews = False
-        keepalive = partial(stores.keepalive, member.name, settings.queues, streams)
+        queue = stores.queue(member.name, settings.queues, route=router.queue_of)
+        delivery = _with_streams(settings, stores, queue, open_state(queue=queue), member)
+    wrapped = delivery.state
     backend = Backend(
         journal=opened.journal,
         state=ObservedState(wrapped, observer) if observer is not None else wrapped,
-        queue=queue,
+        queue=delivery.queue,
         blob=opened.blob,
         workflows=opened.workflows,
         retention=opened.retention,
         credentials=PostgresCredentials(opened.database, keys(settings)),
         clock=clock,
         triggers=PostgresTriggers(opened.database),
-        admission=state,
+        admission=delivery.redis_state,
         outbox=opened.outbox,
         processes=stores.processes,
         notifier=stores.notifier,
         live=stores.live,
-        keepalive=keepalive,
+        keepalive=delivery.keepalive,
         events=None if broker is None else broker.events,
         completions=settings.statuses != "off",
         dead_messages=_dead_messages(settings, stores),

@@ -7,9 +7,12 @@ from typing import Annotated
 import typer
 
 from rune.cli.arguments import (
+    FakeTime,
+    LabelOptions,
     OutletOptions,
     PinOptions,
     StartKey,
+    WorkflowInput,
     labels_of,
     not_empty,
     payload_of,
@@ -49,6 +52,50 @@ Wait = Annotated[
         "--wait", help="Wait for the end of the new execution, with the output and exit codes of `rune run`."
     ),
 ]
+Item = Annotated[
+    str | None,
+    typer.Option(
+        "--item",
+        help="Only for this item, for example `users:5` or `users:5/orders:2`.",
+        show_default=False,
+    ),
+]
+FirstNode = Annotated[
+    str,
+    typer.Option(
+        "--from", metavar="NODE", help="First node to run again. Results of nodes before it are reused."
+    ),
+]
+NodeInput = Annotated[
+    str | None,
+    typer.Option(
+        "--input",
+        "-i",
+        help="Input for the node, as JSON or @FILE, instead of the one it received.",
+        show_default=False,
+    ),
+]
+Parameters = Annotated[
+    str | None,
+    typer.Option(
+        "--parameters",
+        help="Object with other parameters of the node, as JSON or @FILE.",
+        show_default=False,
+    ),
+]
+OtherVersion = Annotated[
+    str | None,
+    typer.Option("--version", help="Another version of the workflow, or an alias.", show_default=False),
+]
+EditedFile = Annotated[
+    str | None,
+    typer.Option(
+        "--file",
+        metavar="FILE",
+        help="Edited workflow that is not deployed: a JSON or YAML file, a folder, or `-`.",
+        show_default=False,
+    ),
+]
 
 
 def start(
@@ -59,27 +106,16 @@ def start(
             help="Stored workflow, with a version number or an alias. Default: the latest version.",
         ),
     ],
-    input: Annotated[
-        str,
-        typer.Option("--input", "-i", help="Input of the workflow, as JSON or @FILE.", show_default=False),
-    ] = "{}",
+    input: WorkflowInput = "{}",
     key: StartKey = None,
-    labels: Annotated[
-        list[str] | None,
-        typer.Option("--label", metavar="NAME=VALUE", help="Label of the execution. Repeatable."),
-    ] = None,
+    labels: LabelOptions = None,
     priority: Annotated[
         int | None,
         typer.Option(
             "--priority", min=0, max=10, help="Priority, 0 to 10. Default: the priority of the workflow."
         ),
     ] = None,
-    fake_time: Annotated[
-        bool,
-        typer.Option(
-            "--fake-time", help="Use a virtual clock for this execution, so that waits take no time."
-        ),
-    ] = False,
+    fake_time: FakeTime = False,
     pins: PinOptions = None,
     outlets: OutletOptions = None,
     wait: Annotated[
@@ -298,50 +334,12 @@ def retry(
 
 def rerun(
     execution: Id,
-    node: Annotated[
-        str,
-        typer.Option(
-            "--from", metavar="NODE", help="First node to run again. Results of nodes before it are reused."
-        ),
-    ],
-    item: Annotated[
-        str | None,
-        typer.Option(
-            "--item",
-            help="Only for this item, for example `users:5` or `users:5/orders:2`.",
-            show_default=False,
-        ),
-    ] = None,
-    input: Annotated[
-        str | None,
-        typer.Option(
-            "--input",
-            "-i",
-            help="Input for the node, as JSON or @FILE, instead of the one it received.",
-            show_default=False,
-        ),
-    ] = None,
-    parameters: Annotated[
-        str | None,
-        typer.Option(
-            "--parameters",
-            help="Object with other parameters of the node, as JSON or @FILE.",
-            show_default=False,
-        ),
-    ] = None,
-    version: Annotated[
-        str | None,
-        typer.Option("--version", help="Another version of the workflow, or an alias.", show_default=False),
-    ] = None,
-    file: Annotated[
-        str | None,
-        typer.Option(
-            "--file",
-            metavar="FILE",
-            help="Edited workflow that is not deployed: a JSON or YAML file, a folder, or `-`.",
-            show_default=False,
-        ),
-    ] = None,
+    node: FirstNode,
+    item: Item = None,
+    input: NodeInput = None,
+    parameters: Parameters = None,
+    version: OtherVersion = None,
+    file: EditedFile = None,
     pins: PinOptions = None,
     outlets: OutletOptions = None,
     key: Key = None,

@@ -11,10 +11,13 @@ import typer
 
 from rune.bootstrap import open_reader
 from rune.cli.arguments import (
+    FakeTime,
+    LabelOptions,
     Nodes,
     OutletOptions,
     PinOptions,
     StartKey,
+    WorkflowInput,
     labels_of,
     payload_of,
     pins_of,
@@ -50,27 +53,16 @@ def run(
             help="Workflow: a JSON or YAML file, a folder that contains one, or `-` for standard input.",
         ),
     ],
-    input: Annotated[
-        str,
-        typer.Option("--input", "-i", help="Input of the workflow, as JSON or @FILE.", show_default=False),
-    ] = "{}",
+    input: WorkflowInput = "{}",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document and nothing else.")
     ] = False,
     key: StartKey = None,
-    labels: Annotated[
-        list[str] | None,
-        typer.Option("--label", metavar="NAME=VALUE", help="Label of the execution. Repeatable."),
-    ] = None,
+    labels: LabelOptions = None,
     id: Annotated[
         str | None, typer.Option("--id", help="Id of the execution. Default: a generated one.")
     ] = None,
-    fake_time: Annotated[
-        bool,
-        typer.Option(
-            "--fake-time", help="Use a virtual clock for this execution, so that waits take no time."
-        ),
-    ] = False,
+    fake_time: FakeTime = False,
     fail_on_items: Annotated[
         bool, typer.Option("--fail-on-items", help="Exit with 1 if an item of a split failed.")
     ] = False,

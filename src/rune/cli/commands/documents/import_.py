@@ -82,24 +82,34 @@ def import_workflow(
         found = import_document(
             _read(file), catalogue, format=source, name=_name(file), stubs=stubs is not None
         )
-        text = _text(found.document, output)
-        _write(output, text) if output else None
-        _write(report, _encode(_described(found))) if report else None
-        _write(stubs, found.stubs) if stubs else None
-        _write(tests, _text(_test(found, output, tests), tests)) if tests and found.test else None
+        _write_files(found, output=output, report=report, stubs=stubs, tests=tests)
     except RuneError as error:
         raise typer.Exit(_refuse(error, as_json)) from None
     if as_json:
         typer.echo(_encode({"document": found.document, **_described(found)}))
     else:
         if output is None:
-            sys.stdout.write(text)
+            sys.stdout.write(_text(found.document, None))
             sys.stdout.flush()
         _print(file, found)
         if tests and not found.test:
             typer.echo(f"{tests} was not written: the document has no pinned data", err=True)
     if not found.report.complete:
         raise typer.Exit(1)
+
+
+def _write_files(
+    found: Import, *, output: str | None, report: str | None, stubs: str | None, tests: str | None
+) -> None:
+    """Write the workflow, the report, the stubs and the test to the files that were named."""
+    if output:
+        _write(output, _text(found.document, output))
+    if report:
+        _write(report, _encode(_described(found)))
+    if stubs:
+        _write(stubs, found.stubs)
+    if tests and found.test:
+        _write(tests, _text(_test(found, output, tests), tests))
 
 
 def _read(file: str) -> bytes:

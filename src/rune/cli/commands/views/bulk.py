@@ -110,9 +110,9 @@ def start(
     if version is not None and workflow is None:
         raise typer.BadParameter("--version requires --workflow")
 
-    def filters() -> dict[str, Any]:
-        given: dict[str, Any] = {
-            "status": list(statuses_of(status, failed=failed)) or None,
+    async def work(client: AsyncClient, services: CommandServices) -> int:
+        filters = {
+            "status": list(statuses_of(status, failed=failed)),
             "failed_items": failed_items,
             "stuck": stuck,
             "workflow": workflow,
@@ -125,15 +125,7 @@ def start(
             "parent": parent,
             "retry_of": retry_of,
         }
-        return {name: value for name, value in given.items() if value}
-
-    async def work(client: AsyncClient, services: CommandServices) -> int:
-        wanted = filters()
-        if ids and wanted:
-            raise typer.BadParameter("give either ids or filters")
-        selection: dict[str, Any] = {"filter": wanted, "limit": limit}
-        if ids:
-            selection = {"ids": [await resolve_over(client, each) for each in ids]}
+        selection = await _select(client, ids or [], filters, limit)
         named = action.value.replace("-", "_")
         if dry_run:
             _print_preview(await client.bulk_preview(named, **selection), as_json=as_json)
@@ -143,6 +135,16 @@ def start(
         return await _report(client, await client.bulk_job(job.id), as_json=as_json)
 
     raise typer.Exit(query_api(work, as_json=as_json))
+
+
+async def _select(client: AsyncClient, ids: list[str], filters: dict[str, Any], limit: int) -> dict[str, Any]:
+    """Return which executions are meant: those with the given ids, or those that the filters select."""
+    wanted = {name: value for name, value in filters.items() if value}
+    if ids and wanted:
+        raise typer.BadParameter("give either ids or filters")
+    if ids:
+        return {"ids": [await resolve_over(client, each) for each in ids]}
+    return {"filter": wanted, "limit": limit}
 
 
 async def _report(client: AsyncClient, job: models.BulkJob, *, as_json: bool) -> int:
