@@ -34,7 +34,12 @@ from rune.settings import Settings, load_settings
 PACKAGE = Path(rune.__file__).resolve().parent
 TIMEOUT_S = 30.0
 NOT_TRACED = "Engine.wait_for"  # called by this tool, not by the execution
-PERIODIC = "runtime/maintenance/watchdog.py"  # runs every few ms, whether or not there is an execution
+PERIODIC = frozenset(
+    f"runtime/maintenance/{name}.py"
+    for name in ("cleaner", "keepalive", "outbox_relay", "trigger_scheduler", "watchdog")
+)
+"""Loops that run whether or not there is an execution. A slow machine passes more of them in one run."""
+
 
 TWO_NODES: dict[str, Any] = {
     "nodes": [
@@ -80,7 +85,7 @@ class Tracer:
         for code in self._codes:
             if code.co_name != "<module>" and code.co_qualname != NOT_TRACED:
                 name = Path(code.co_filename).relative_to(PACKAGE).as_posix()
-                if name != PERIODIC:
+                if name not in PERIODIC:
                     found[name].append((code.co_firstlineno, code.co_qualname))
         return {name: [each for _, each in sorted(found[name])] for name in sorted(found)}
 

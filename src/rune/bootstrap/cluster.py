@@ -56,8 +56,7 @@ from rune.runtime.components import Services
 from rune.runtime.engine import ROLES, Engine
 from rune.runtime.live import LiveFollower, RunningNodes
 from rune.runtime.maintenance.keepalive import this_process
-from rune.runtime.messaging.full_messages import QueueRouter
-from rune.runtime.plan_cache import PlanCache
+from rune.runtime.plan_cache import PlanCache, QueueRouter
 from rune.runtime.queries.reader import ExecutionReader
 from rune.runtime.services.credentials import CredentialService
 from rune.runtime.state_wrapper import ExecutionObserver, ObservedState

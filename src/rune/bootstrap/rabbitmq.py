@@ -24,8 +24,9 @@ from rune.ports.processes import ProcessInfo
 from rune.ports.state import State
 from rune.runtime.engine import Engine
 from rune.runtime.messaging.foreign_messages import ForeignMessages
-from rune.runtime.messaging.full_messages import QueueRouter, SelfContainedMessages
+from rune.runtime.messaging.full_messages import SelfContainedMessages
 from rune.runtime.messaging.statuses import StatusPublisher
+from rune.runtime.plan_cache import QueueRouter
 from rune.runtime.state_wrapper import BatchingState, EndPredictingState, ServedQueuesFilter
 from rune.runtime.values import ExecutionDataCache
 from rune.settings import Settings

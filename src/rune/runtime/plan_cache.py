@@ -1,17 +1,20 @@
-"""Caches compiled plans by the hash of their definition."""
+"""Caches compiled plans by the hash of their definition, and reads from them which queue serves a token."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
+from rune.codec.messages import MessageContext, encode_record, is_first
 from rune.core.definition.model import Definition, canonical, content_hash
 from rune.core.definition.parser import NO_PINS, Parsed, Pins, SourceLocations, parse_document, with_pins
 from rune.core.definition.problems import TOO_LARGE, Problem
+from rune.core.execution.token import Token
 from rune.core.limits import LIMITS
 from rune.core.node_type import Catalogue, NodeType
 from rune.core.plan.compiler import compile_definition, names_of
@@ -20,6 +23,10 @@ from rune.core.plan.parameters import NO_PARAMETERS, compile_parameters
 from rune.documents.loader import check_document, definition_in
 from rune.errors import InvalidDocumentError, RuneError
 from rune.ports.journal import Journal
+from rune.ports.queue import DEFAULT_QUEUE
+
+if TYPE_CHECKING:
+    from rune.runtime.values import ExecutionDataCache
 
 MAX_CACHED_PLANS = 256
 _DECODER = msgspec.json.Decoder(Definition)
@@ -163,3 +170,30 @@ class _OpaqueOutlets(dict[str | None, Split]):
 
 def _opaque_type(name: str, outlets: tuple[str, ...]) -> NodeType:
     return NodeType(name=name, effectful=lambda parameters: True, outlets=lambda parameters: outlets)
+
+
+class QueueRouter:
+    """Reads the plans of the executions that this process works on. Only the queues of a cluster need it."""
+
+    def __init__(self, data_cache: ExecutionDataCache) -> None:
+        self._data_cache = data_cache
+
+    async def queue_of(self, execution: str, token: Token) -> str:
+        """Return the name of the queue that serves the node of a token."""
+        plan = (await self._data_cache.get(execution)).plan
+        return plan.nodes[token.node].node.queue or DEFAULT_QUEUE
+
+    async def message_context(self, execution: str, tokens: Sequence[Token]) -> MessageContext:
+        """Return what the messages of tokens on RabbitMQ carry besides them."""
+        data = await self._data_cache.get(execution)
+        await data.load_counts([each.path for each in tokens if each.path])
+        accepted = data.accepted
+        return MessageContext(
+            accepted.workflow,
+            accepted.hash,
+            data.plan.ids,
+            traceparent=accepted.trace or None,
+            plan=data.plan,
+            total=data.count,
+            record=encode_record(accepted) if any(is_first(each, data.plan) for each in tokens) else b"",
+        )

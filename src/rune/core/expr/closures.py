@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from rune.core.expr.budget import Evaluation, ExpressionError
-from rune.core.expr.operators import MISSING, Operation
-from rune.core.expr.values import Code, is_short, json_equal, kind_name
+from rune.core.expr.operators import MISSING, Code, Operation
+from rune.core.expr.values import is_short, json_equal, kind_name
 
 _SCALARS = frozenset({int, float, bool, type(None)})
 Scope = Mapping[str, Any]

@@ -21,19 +21,8 @@ from rune.core.expr.budget import (
 from rune.core.expr.functions import FUNCTIONS, Function
 from rune.core.expr.lexer import Lexed, Token
 from rune.core.expr.names import Names, Reference, known_references, unknown
-from rune.core.expr.values import (
-    Code,
-    Path,
-    describe,
-    fetch,
-    follow,
-    index,
-    is_number,
-    json_equal,
-    peek,
-    peek_fetch,
-    take_slice,
-)
+from rune.core.expr.operators import Code, Path, fetch, follow, index, peek, peek_fetch, take_slice
+from rune.core.expr.values import describe, is_number, json_equal
 
 
 def parse(source: str, lexed: Lexed) -> ast.expr:

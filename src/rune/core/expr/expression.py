@@ -24,7 +24,8 @@ from rune.core.expr.budget import (
 from rune.core.expr.compiler import Compiler, parse
 from rune.core.expr.lexer import expression_end, lex
 from rune.core.expr.names import ROOTS, Names, Reference, id_ends, known_references, path_at, root_at, unknown
-from rune.core.expr.values import Code, fetch, to_text, write_json
+from rune.core.expr.operators import Code, fetch
+from rune.core.expr.values import to_text, write_json
 
 # A single reference, the most common expression, skips the lexer and the compiler. `$node` and names with two leading
 # underscores do not, as they need name resolution or an error.

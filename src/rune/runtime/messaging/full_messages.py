@@ -1,19 +1,18 @@
-"""What the messages of tokens carry besides them, and which named queue serves each.
+"""Self-contained messages, for consumers without access to the stores.
 
-A self-contained message, for consumers without access to the stores, carries the definition and all outputs that its
-node can read. Rune's own workers ignore both.
+Such a message carries the definition and all outputs that its node can read. Rune's own workers ignore both.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 
 import msgspec
 from msgspec.structs import replace
 
 from rune.codec.facts import encode_value
-from rune.codec.messages import MessageContext, MessageTooLargeError, encode_hint, encode_record, is_first
+from rune.codec.messages import MessageContext, MessageTooLargeError, encode_hint
 from rune.core.definition.model import canonical
 from rune.core.execution.decision import FinishExecution
 from rune.core.execution.outcome import Error
@@ -22,7 +21,6 @@ from rune.core.execution.token import Token
 from rune.core.plan.graph import ancestors
 from rune.core.plan.model import Plan
 from rune.ports.clock import Clock
-from rune.ports.queue import DEFAULT_QUEUE
 from rune.runtime.values import Cache, ExecutionData, ExecutionDataCache, ValueNotLoaded
 
 log = logging.getLogger("rune.full_messages")
@@ -120,30 +118,3 @@ def _value(scope: ExpressionScope, root: str) -> msgspec.Raw | None:
         return msgspec.Raw(encode_value(scope[root]))
     except KeyError:
         return None
-
-
-class QueueRouter:
-    """Reads the plans of the executions that this process works on. Only the queues of a cluster need it."""
-
-    def __init__(self, data_cache: ExecutionDataCache) -> None:
-        self._data_cache = data_cache
-
-    async def queue_of(self, execution: str, token: Token) -> str:
-        """Return the name of the queue that serves the node of a token."""
-        plan = (await self._data_cache.get(execution)).plan
-        return plan.nodes[token.node].node.queue or DEFAULT_QUEUE
-
-    async def message_context(self, execution: str, tokens: Sequence[Token]) -> MessageContext:
-        """Return what the messages of tokens on RabbitMQ carry besides them."""
-        data = await self._data_cache.get(execution)
-        await data.load_counts([each.path for each in tokens if each.path])
-        accepted = data.accepted
-        return MessageContext(
-            accepted.workflow,
-            accepted.hash,
-            data.plan.ids,
-            traceparent=accepted.trace or None,
-            plan=data.plan,
-            total=data.count,
-            record=encode_record(accepted) if any(is_first(each, data.plan) for each in tokens) else b"",
-        )
