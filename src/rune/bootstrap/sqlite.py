@@ -49,7 +49,8 @@ from rune.runtime.queries.reader import ExecutionReader
 from rune.runtime.services.access import AccessService, LimitService
 from rune.runtime.services.bulk import BulkService
 from rune.runtime.services.credentials import CredentialService
-from rune.runtime.services.executions import DeadLetterService, ExecutionService
+from rune.runtime.services.dead_letters import DeadLetterService
+from rune.runtime.services.executions import ExecutionService
 from rune.runtime.services.triggers import TriggerService
 from rune.runtime.services.workflows import WorkflowService
 from rune.runtime.state_wrapper import ExecutionObserver, ObservedState

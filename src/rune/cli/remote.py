@@ -41,7 +41,7 @@ from rune.ports.workflows import (
 )
 from rune.runtime.clock import iso
 from rune.runtime.lifecycle.launcher import DEFAULT_OPTIONS, StartOptions
-from rune.runtime.services.dead_messages import DeadMessage
+from rune.runtime.services.dead_letters import DeadMessage
 from rune.runtime.services.executions import SignalResult
 from rune.settings import Settings
 

@@ -20,8 +20,8 @@ from rune.runtime.plan_cache import PlanCache
 from rune.runtime.services.access import MAX_WAITING, AccessService, AuditLog, Limiter, LimitService
 from rune.runtime.services.bulk import BulkService
 from rune.runtime.services.credentials import CredentialService
-from rune.runtime.services.dead_messages import DeadMessageService
-from rune.runtime.services.executions import DeadLetterService, ExecutionService
+from rune.runtime.services.dead_letters import DeadLetterService, DeadMessageService
+from rune.runtime.services.executions import ExecutionService
 from rune.runtime.services.triggers import TriggerService
 from rune.runtime.services.workers import DrainControl, WorkerService
 from rune.runtime.services.workflows import WorkflowService

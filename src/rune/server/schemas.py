@@ -16,7 +16,7 @@ from rune.ports.queries import Event, Frame, NodeRun, Summary
 from rune.ports.workflows import Trigger, Version, WorkflowEntry
 from rune.runtime.clock import iso
 from rune.runtime.queries.history import details_of
-from rune.runtime.services.dead_messages import DeadMessage
+from rune.runtime.services.dead_letters import DeadMessage
 from rune.runtime.services.triggers import RotatedSecret
 
 if TYPE_CHECKING:

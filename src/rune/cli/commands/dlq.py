@@ -13,7 +13,7 @@ from rune.cli.follow import call, find_execution, run_command, start_execution
 from rune.cli.output import Cell, clean, moment, paint, print_json, print_table
 from rune.ports.journal import DeadLetter
 from rune.runtime.clock import iso
-from rune.runtime.services.dead_messages import DeadMessage
+from rune.runtime.services.dead_letters import DeadMessage
 from rune.settings import Settings
 
 dlq = typer.Typer(name="dlq")

@@ -17,7 +17,8 @@ from rune.ports.bulk import BulkAction, BulkJob, BulkOutcome, BulkStore, BulkTar
 from rune.ports.clock import Clock
 from rune.ports.journal import ExecutionEndedError, StoreUnavailableError
 from rune.runtime.services.access import AuditLog, as_principal, audited, current_principal
-from rune.runtime.services.executions import DeadLetterService, ExecutionService, RequestRefusedError
+from rune.runtime.services.dead_letters import DeadLetterService
+from rune.runtime.services.executions import ExecutionService, RequestRefusedError
 
 log = logging.getLogger("rune.bulk")
 

@@ -1,4 +1,4 @@
-"""Operations on executions and dead letters. What a method returns is durable."""
+"""Operations on executions. What a method returns is durable."""
 
 from __future__ import annotations
 
@@ -24,11 +24,9 @@ from rune.documents.loader import check_input
 from rune.errors import InvalidDocumentError, RuneError
 from rune.ports.journal import (
     FORMAT,
-    DeadLetter,
     ExecutionEndedError,
     ExecutionRecord,
     IdempotencyConflictError,
-    Journal,
 )
 from rune.ports.processes import RunningSnapshot
 from rune.ports.retention import RetentionResult, Rule
@@ -489,31 +487,6 @@ class ExecutionService:
         if end is not None:
             raise ExecutionEndedError(end)
         return accepted
-
-
-class DeadLetterService:
-    """Lists, requeues and discards dead letters: executions that failed because of the engine, not of a node."""
-
-    def __init__(self, journal: Journal, executions: ExecutionService, audit_log: AuditLog) -> None:
-        self.audit_log = audit_log
-        self._journal = journal
-        self._executions = executions
-
-    async def list(self, limit: int = 100, after: str | None = None) -> Sequence[DeadLetter]:
-        """Return the dead letters, newest first."""
-        return await self._journal.dead_letters(limit, after)
-
-    @audited("dead_letter.requeue", "letter")
-    async def requeue(self, letter: str) -> ExecutionRecord:
-        """Retry the execution of a dead letter and resolve the letter."""
-        accepted = await self._executions.retry(letter, key=f"requeue:{letter}")
-        await self._journal.resolve_dead_letter(letter, "requeued")
-        return accepted
-
-    @audited("dead_letter.drop", "letter")
-    async def discard(self, letter: str) -> bool:
-        """Resolve a dead letter without a retry. Return False if there is none."""
-        return await self._journal.resolve_dead_letter(letter, "dropped")
 
 
 def _item_path(plan: Plan, node: str, item: str | None) -> Path:

@@ -1,15 +1,19 @@
-"""Operations on dead messages: messages of the queue of a cluster that no worker could process.
+"""Operations on dead letters: executions that the engine gave up on, and messages that no worker could process.
 
-Executions that the engine gave up on are dead letters instead (`services.executions`).
+Messages are in the queue of a cluster.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from rune.codec.decode import MalformedDataError, decode
+from rune.ports.journal import DeadLetter, ExecutionRecord, Journal
 from rune.ports.queue import DeadLetterQueue, QueueDeadLetter
 from rune.runtime.services.access import AuditLog, audited
+from rune.runtime.services.executions import ExecutionService
 
 MAX_DEAD_MESSAGES = 1_000
 
@@ -65,3 +69,28 @@ class DeadMessageService:
     async def discard(self, message: str) -> int:
         """Delete the messages with this id; return their number."""
         return 0 if self._queue is None else await self._queue.discard(message)
+
+
+class DeadLetterService:
+    """Lists, requeues and discards dead letters: executions that failed because of the engine, not of a node."""
+
+    def __init__(self, journal: Journal, executions: ExecutionService, audit_log: AuditLog) -> None:
+        self.audit_log = audit_log
+        self._journal = journal
+        self._executions = executions
+
+    async def list(self, limit: int = 100, after: str | None = None) -> Sequence[DeadLetter]:
+        """Return the dead letters, newest first."""
+        return await self._journal.dead_letters(limit, after)
+
+    @audited("dead_letter.requeue", "letter")
+    async def requeue(self, letter: str) -> ExecutionRecord:
+        """Retry the execution of a dead letter and resolve the letter."""
+        accepted = await self._executions.retry(letter, key=f"requeue:{letter}")
+        await self._journal.resolve_dead_letter(letter, "requeued")
+        return accepted
+
+    @audited("dead_letter.drop", "letter")
+    async def discard(self, letter: str) -> bool:
+        """Resolve a dead letter without a retry. Return False if there is none."""
+        return await self._journal.resolve_dead_letter(letter, "dropped")
