@@ -37,7 +37,7 @@ PANELS = {
             "views.details", "items", "List the items of a split, or count them by state and error."
         ),
         "value": Entry("views.details", "value", "Print a part of an input or output, or search in it."),
-        "compare": Entry("views.compare", "compare", "Compare two executions and list what differs."),
+        "compare": Entry("views.details", "compare", "Compare two executions and list what differs."),
         "waiting": Entry("views.overview", "waiting", "List the nodes that wait for a signal."),
         "stats": Entry("views.overview", "stats", "Count the executions that ended, by status or workflow."),
         "explain": Entry("executions", "explain", "Explain what an execution is waiting for."),

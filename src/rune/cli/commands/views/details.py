@@ -1,4 +1,4 @@
-"""One execution in detail: `rune show --node` and `--graph`, `rune items`, `rune value` and `rune logs`."""
+"""One execution in detail: `rune show --node` and `--graph`, `rune items`, `rune value`, `rune logs` and `rune compare`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,18 @@ from rune.cli.backend import (
     resolve_over,
 )
 from rune.cli.live import LogPrinter, LogSource, RunningPoller, StoredLogs
-from rune.cli.output import COLOURS, Cell, by_status, clean, count, duration, paint, print_json, print_table
+from rune.cli.output import (
+    COLOURS,
+    VIOLATIONS,
+    Cell,
+    by_status,
+    clean,
+    count,
+    duration,
+    paint,
+    print_json,
+    print_table,
+)
 from rune.cli.remote import RemoteReader
 from rune.client import ApiError, AsyncClient, models
 from rune.settings import Settings
@@ -333,18 +344,18 @@ def logs(
     """
 
     async def work(reader: CommandReader, settings: Settings) -> int:
-        await _print(reader, settings, execution, node, follow=follow, as_json=as_json)
+        await _print_logs(reader, settings, execution, node, follow=follow, as_json=as_json)
         return 0
 
     raise typer.Exit(read(work, as_json=as_json))
 
 
-async def _print(
+async def _print_logs(
     reader: CommandReader, settings: Settings, given: str, node: str | None, *, follow: bool, as_json: bool
 ) -> None:
     name = await resolve(reader, given)
     async with AsyncExitStack() as stack:
-        printer = LogPrinter(await _source(reader, settings, name, node, stack), as_json=as_json)
+        printer = LogPrinter(await _log_source(reader, settings, name, node, stack), as_json=as_json)
         while True:
             summary = await reader.execution(name)
             over = summary is None or summary.ended_at is not None
@@ -354,7 +365,7 @@ async def _print(
             await asyncio.sleep(FOLLOW_INTERVAL_S)
 
 
-async def _source(
+async def _log_source(
     reader: CommandReader, settings: Settings, execution: str, node: str | None, stack: AsyncExitStack
 ) -> LogSource:
     if isinstance(reader, RemoteReader):
@@ -364,3 +375,104 @@ async def _source(
         raise UnknownReferenceError(f"`{node}` is not a node of {execution}")
     running = await stack.enter_async_context(aclosing(RunningPoller(settings, execution)))
     return StoredLogs(attempts, running, None if node is None else attempts.plan.index[node])
+
+
+def compare(
+    before: Annotated[str, typer.Argument(metavar="ID", help="Execution id, or a unique prefix of it.")],
+    after: Annotated[
+        str, typer.Argument(metavar="OTHER", help="The execution that it is compared with, given likewise.")
+    ],
+    runs: Annotated[
+        bool, typer.Option("--runs", help="Also list the node runs that differ, item by item.")
+    ] = False,
+    node: Annotated[str | None, typer.Option("--node", help="With --runs: only those of this node.")] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=100_000, help="Maximum number of runs.")
+    ] = 100,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Compare two executions and list what differs.
+
+    The input, the definition and the results of nodes are compared. Runs that
+    differ in the same way are one group, however many items there are.
+
+    Exit codes: 0 nothing differs; 1 something differs; 2 an unknown id.
+
+    Examples:
+      rune compare x019a x019b
+      rune compare x019a x019b --runs --node charge
+    """
+    if node is not None and not runs:
+        raise typer.BadParameter("--node requires --runs")
+
+    async def work(client: AsyncClient, services: CommandServices) -> int:
+        first = await resolve_over(client, before)
+        second = await resolve_over(client, after)
+        found = await client.compare(first, second)
+        pairs = await _differing_runs(client, first, second, node, limit) if runs else None
+        if as_json:
+            listed = {} if pairs is None else {"runs": msgspec.to_builtins(pairs)}
+            print_json({**msgspec.to_builtins(found), **listed})
+        else:
+            _print_comparison(found, pairs)
+        same = found.same_input and found.same_definition and not found.differing
+        return 0 if same and found.status[0] == found.status[1] else VIOLATIONS
+
+    raise typer.Exit(query_api(work, as_json=as_json))
+
+
+async def _differing_runs(
+    client: AsyncClient, before: str, after: str, node: str | None, limit: int
+) -> list[models.ComparedRunPair]:
+    found: list[models.ComparedRunPair] = []
+    async for each in client.differing_runs(before, after, node=node, page=min(limit, PAGE_SIZE)):
+        found.append(each)
+        if len(found) == limit:
+            break
+    return found
+
+
+def _print_comparison(found: models.Comparison, pairs: list[models.ComparedRunPair] | None) -> None:
+    print_table(
+        ("", "before", "after"),
+        [
+            ["execution", found.before, found.after],
+            ["status", by_status(found.status[0]), by_status(found.status[1])],
+        ],
+    )
+    print(f"input       {'the same' if found.same_input else 'differs'}")
+    print(f"definition  {'the same' if found.same_definition else 'differs'}")
+    verdict = f"{found.differing:,} of {count(found.compared, 'node run')} differ"
+    print(verdict + (f", from `{found.first}` on" if found.first is not None else ""))
+    if found.groups:
+        print()
+        print_table(
+            ("node", "runs", "differ in", "before", "after"), [_group_row(each) for each in found.groups]
+        )
+    if pairs:
+        print()
+        print_table(("node", "item", "differs in", "before", "after"), [_pair_row(each) for each in pairs])
+
+
+def _group_row(each: models.DifferenceGroup) -> list[Cell]:
+    return [
+        each.node_id,
+        f"{each.count:,}",
+        ", ".join(each.fields),
+        *(_side(each.status[side], each.code[side]) for side in (0, 1)),
+    ]
+
+
+def _pair_row(each: models.ComparedRunPair) -> list[Cell]:
+    sides = ((None, "") if run is None else _state(run) for run in (each.before, each.after))
+    item = "" if each.lineage == "/" else each.lineage
+    return [each.node_id, item, ", ".join(each.fields), *(_side(*side) for side in sides)]
+
+
+def _state(run: models.ComparedRun) -> tuple[str, str]:
+    return run.status, "" if run.error is None else run.error.code
+
+
+def _side(status: str | None, code: str) -> Cell:
+    text = status or "no result"
+    return f"{text} {code}".strip(), COLOURS.get(text, "")
