@@ -17,8 +17,7 @@ RuneError                              base of all errors that Rune raises on pu
 │                                             MissingFunctionsError
 ├── adapters.sqlite.backup                    InvalidBackupError
 ├── bootstrap                                 UnsupportedByBackendError, UnsupportedOverUrlError
-├── bootstrap.components                      TracingUnavailableError
-├── bootstrap.extras                          MissingExtraError
+├── bootstrap.components                      MissingExtraError, TracingUnavailableError
 ├── bootstrap.http                            ServerStartError
 ├── build.operations                          UnknownTypesError
 ├── build.results                             ExecutionFailed

@@ -1,4 +1,4 @@
-"""One execution in detail: `rune show --node` and `--graph`, `rune items`, `rune value`, `rune logs` and `rune compare`."""
+"""Executions in detail: `rune show --node` and `--graph`, `rune items`, `rune value`, `rune logs`, `rune compare`."""
 
 from __future__ import annotations
 
