@@ -14,12 +14,12 @@ import pytest
 from rune.adapters.sqlite.owner import OwnerServer
 from rune.bootstrap import running_engine
 from rune.cli import follow
+from rune.cli.backend import CommandServices
 from rune.cli.follow import ExecutionFollower, SentCommand
 from rune.cli.live import ExecutionPoller
 from rune.cli.progress import ProgressCounter
 from rune.codec.rpc import Request
 from rune.ports.journal import ExecutionRecord
-from rune.runtime.components import Services
 from rune.runtime.engine import Engine
 from rune.settings import Settings
 from tests.support import cluster_cli
@@ -58,7 +58,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> OwnerRequests:
     return OwnerRequests(monkeypatch)
 
 
-async def start(services: Services) -> ExecutionRecord:
+async def start(services: CommandServices) -> ExecutionRecord:
     return await services.executions.start_definition(GATED, b'{"n": 7}', execution="x")
 
 
