@@ -48,6 +48,18 @@ def wide_graph(nodes: int, width: int = 40) -> dict[str, Any]:
     )
 
 
+def large_document(nodes: int) -> str:
+    """The text of a workflow in YAML whose nodes form a binary tree."""
+    made = ["  - id: n0\n    type: input\n"]
+    made += [
+        f"  - id: n{at}\n    type: log\n"
+        f"    parameters: {{ message: 'number {at} of many, with a text of some words' }}\n"
+        for at in range(1, nodes)
+    ]
+    edges = [f"  - {{ src: n{(at - 1) // 2}, dst: n{at} }}\n" for at in range(1, nodes)]
+    return f"id: large\nnodes:\n{''.join(made)}edges:\n{''.join(edges)}"
+
+
 def _facts(plan: Plan, items: int, now: int, failed_every: int) -> Iterator[Fact]:
     start, split, fetch, gather = (plan.index[name] for name in ("in", "s", "fetch", "all"))
     yield NodeResult(start, (), now, "ok", value=Inline(b"{}"))

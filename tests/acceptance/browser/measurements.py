@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, CDPSession, Locator, Page, expect
 from rune.cli.bench.workloads import fill
 from rune.client import Client
 from tests.support.documents import document, node
-from tests.support.large_executions import wide_graph, write_items
+from tests.support.large_executions import large_document, wide_graph, write_items
 from tests.support.paths import SOURCE, python_path
 from tests.support.up_process import UpProcess
 
@@ -63,6 +63,20 @@ COUNT_FRAMES = """
   requestAnimationFrame(step);
 })
 """
+# A place of the graph with no card or edge near it, at which a drag moves the whole graph.
+FIND_EMPTY_PLACE = """
+() => {
+  const pane = document.querySelector(".react-flow__pane");
+  const box = pane.getBoundingClientRect();
+  const isEmpty = (x, y) => document.elementFromPoint(x, y) === pane;
+  for (let y = box.top + 60; y < box.bottom - 60; y += 8) {
+    for (let x = box.left + 60; x < box.right - 60; x += 8) {
+      if (isEmpty(x, y) && isEmpty(x - 6, y - 6) && isEmpty(x + 6, y + 6)) return [x, y];
+    }
+  }
+  return null;
+}
+"""
 
 BUDGETS = {
     "first contentful paint, ms": 1_000,
@@ -76,6 +90,12 @@ BUDGETS = {
     "graph of 2,000 nodes, CPU per frame, ms": 16,
     "graph of 2,000 nodes, heap, MB": 60,
     "graph of 2,000 nodes run live, longest task, ms": 100,
+    "editor of 2,000 nodes shown, ms": 1_500,
+    "editor of 2,000 nodes shown, CPU, ms": 1_000,
+    "editor of 2,000 nodes, p95 of a frame, ms": 20,
+    "editor of 2,000 nodes, CPU per frame, ms": 16,
+    "editor of 2,000 nodes, longest task, ms": 100,
+    "editor of 2,000 nodes, heap, MB": 60,
     "grid of 100,000 items from click, ms": 1_000,
     "grid of 100,000 items from click, CPU, ms": 300,
     "filter of 100,000 items, ms": 100,
@@ -111,8 +131,9 @@ def open_site(home: Path) -> tuple[UpProcess, Site]:
         home, RUNE_DURABILITY="relaxed", RUNE_NODES="bench_nodes", PYTHONPATH=python_path(SOURCE, home)
     )
     url = up.start()
-    with Client(url) as client:
+    with Client(url, timeout=120) as client:
         client.deploy(wide_graph(NODES))
+        client.deploy(large_document(NODES))
         client.deploy(document([node("in", "input"), node("big", "bench.large")], "in>big", id="values"))
     return up, Site(url, items)
 
@@ -155,6 +176,19 @@ class Opened:
         act()
         times = sorted(self.page.evaluate("window.noted"))
         return float(times[math.ceil(len(times) * 0.95) - 1]), (self.cpu() - before) / len(times)
+
+    def drag(self, start: tuple[float, float]) -> None:
+        """Press the mouse button at a place and move in 60 steps to the right and down."""
+        mouse = self.page.mouse
+        mouse.move(*start)
+        mouse.down()
+        for step in range(60):
+            mouse.move(start[0] + step * 6, start[1] + step * 3)
+        mouse.up()
+
+    def zoom_out(self) -> None:
+        for _ in range(20):
+            self.page.mouse.wheel(0, 120)
 
     def after_click(self, target: Locator, shown: str) -> tuple[float, float]:
         """Milliseconds from a click to the first frame in which an expression is true, and the CPU time of the page.
@@ -209,23 +243,12 @@ def measure_graph(browser: Browser, site: Site) -> dict[str, float]:
         expect(page.locator(".head .pill")).to_have_text("completed")
         live = opened.longest_task()
         heap = opened.heap_mb()
-        box = page.locator(".react-flow__pane").bounding_box()
-        assert box is not None
-        middle = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-
-        def drag() -> None:
-            page.mouse.move(*middle)
-            page.mouse.down()
-            for step in range(60):
-                page.mouse.move(middle[0] + step * 6, middle[1] + step * 3)
-            page.mouse.up()
-
-        def zoom_out() -> None:
-            for _ in range(20):
-                page.mouse.wheel(0, 120)
-
+        middle = middle_of(page.locator(".react-flow__pane"))
         # Over cards, then out to the picture of the whole graph, then over that picture.
-        moved = [opened.frames(each) for each in (drag, zoom_out, drag)]
+        moved = [
+            opened.frames(each)
+            for each in (lambda: opened.drag(middle), opened.zoom_out, lambda: opened.drag(middle))
+        ]
         page.locator(".flow-far").wait_for()
         opened.context.close()
     return {
@@ -237,6 +260,45 @@ def measure_graph(browser: Browser, site: Site) -> dict[str, float]:
         "graph of 2,000 nodes, heap, MB": heap,
         "graph of 2,000 nodes run live, longest task, ms": live,
     }
+
+
+def measure_editor(browser: Browser, site: Site) -> dict[str, float]:
+    opened = Opened(browser)
+    page = opened.page
+    page.goto(f"{site.url}/workflows/large/edit")
+    page.locator(".edit-card").first.wait_for()
+    shown, cpu = opened.clock(), opened.cpu()
+    # The server has checked the draft and laid it out.
+    page.get_by_text("No problems.").wait_for()
+    opened.forget_long_tasks()
+    pane = page.locator(".react-flow__pane")
+    empty = page.evaluate(FIND_EMPTY_PLACE)
+    moved = [opened.frames(lambda: opened.drag((empty[0], empty[1])))]
+    card = middle_of(page.locator('.react-flow__node[data-id="n0"]'))
+    moved.append(opened.frames(lambda: opened.drag(card)))
+    page.get_by_role("button", name="Undo: move n0").wait_for()
+    page.get_by_text("draft, kept in this browser").wait_for()
+    page.mouse.move(*middle_of(pane))
+    moved.append(opened.frames(opened.zoom_out))
+    page.locator(".flow-far").wait_for()
+    moved.append(opened.frames(lambda: opened.drag(middle_of(pane))))
+    longest = opened.longest_task()
+    heap = opened.heap_mb()
+    opened.context.close()
+    return {
+        "editor of 2,000 nodes shown, ms": shown,
+        "editor of 2,000 nodes shown, CPU, ms": cpu,
+        "editor of 2,000 nodes, p95 of a frame, ms": max(each for each, _ in moved),
+        "editor of 2,000 nodes, CPU per frame, ms": max(each for _, each in moved),
+        "editor of 2,000 nodes, longest task, ms": longest,
+        "editor of 2,000 nodes, heap, MB": heap,
+    }
+
+
+def middle_of(element: Locator) -> tuple[float, float]:
+    box = element.bounding_box()
+    assert box is not None
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
 
 
 def measure_items(browser: Browser, site: Site) -> dict[str, float]:
@@ -301,4 +363,4 @@ def measure_value(browser: Browser, site: Site) -> dict[str, float]:
     }
 
 
-MEASURES = (measure_list, measure_graph, measure_items, measure_value)
+MEASURES = (measure_list, measure_graph, measure_editor, measure_items, measure_value)

@@ -22,6 +22,7 @@ from tests.acceptance.browser.measurements import (
     ITEMS,
     STEADY,
     Site,
+    measure_editor,
     measure_graph,
     measure_items,
     measure_list,
@@ -86,6 +87,10 @@ def test_list_is_usable_within_budget(browser: Browser, site: Site) -> None:
 
 def test_graph_of_2000_nodes_is_shown_moved_and_run_within_budget(browser: Browser, site: Site) -> None:
     check(measure_graph, browser, site)
+
+
+def test_editor_of_2000_nodes_is_shown_and_moved_within_budget(browser: Browser, site: Site) -> None:
+    check(measure_editor, browser, site)
 
 
 def test_grid_of_100000_items_is_shown_and_filtered_within_budget(browser: Browser, site: Site) -> None:

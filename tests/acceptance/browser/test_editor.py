@@ -27,6 +27,7 @@ from tests.acceptance.browser.editor_page import (
     text_of,
 )
 from tests.support.cli_process import Rune
+from tests.support.large_executions import large_document
 from tests.support.paths import ROOT
 from tests.support.up_process import UpProcess
 from tests.support.whole import WHOLE
@@ -274,21 +275,10 @@ def test_selection_try_tab_and_find_dialog_have_no_accessibility_problems(
     watched.close()
 
 
-def large_document() -> str:
-    nodes = ["  - id: n0\n    type: input\n"]
-    nodes += [
-        f"  - id: n{at}\n    type: log\n"
-        f"    parameters: {{ message: 'number {at} of many, with a text of some words' }}\n"
-        for at in range(1, 2_000)
-    ]
-    edges = [f"  - {{ src: n{(at - 1) // 2}, dst: n{at} }}\n" for at in range(1, 2_000)]
-    return f"id: large\nnodes:\n{''.join(nodes)}edges:\n{''.join(edges)}"
-
-
 def test_document_of_2000_nodes_is_edited_within_the_budget_and_published(
     watched: WatchedPage, up: UpProcess
 ) -> None:
-    text = large_document()
+    text = large_document(2_000)
     assert len(text) > 256 * 1024
     deploy(up, text)
     page = watched.open("/workflows/large/edit?node=n1")
