@@ -1,15 +1,66 @@
 /** Lining up nodes, finding them, and the pins that a run of a draft takes. */
 import { describe, expect, it } from "vitest";
+import { nearOf } from "../src/editor/canvas/dragging";
 import { aligned, distributed, inPlaceOf, moving, placesOf } from "../src/editor/canvas/places";
 import { matching } from "../src/editor/dialogs/find";
 import { UNCHECKED } from "../src/editor/document/checks";
 import { WorkflowDocument, viewOf } from "../src/editor/document/document";
 import { pinMembers } from "../src/editor/state/pins";
+import { CARD, viewport } from "../src/graph/model";
 import { decode } from "../src/text/document";
 
 const PLACES = new Map([["a", { x: 0, y: 10 }], ["b", { x: 50, y: 100 }], ["c", { x: 400, y: 40 }]]);
 const IDS = ["a", "b", "c"];
 const TEXT = "id: made\nnodes:\n  - id: fetch_price\n    type: http\n    parameters: { url: 'https://shop.test' }\n  - id: tell\n    name: Tell the buyer\n    type: log\nedges:\n  - { src: fetch_price, dst: tell }\n";
+
+const SCREEN = { width: 580, height: 700 };
+/** Cards in a row, and the columns of them that a view shows completely, cuts at its left border, and cuts at its right one. */
+function shownOf(columns: number, focus: number): { whole: number[]; cutLeft: number[]; zoom: number } {
+  const places = new Map(Array.from({ length: columns }, (_, at) => [`n${at}`, { x: at * 308, y: 0 }]));
+  const { x, zoom } = viewport({ places, frames: [], routes: new Map() }, SCREEN.width, SCREEN.height, `n${focus}`);
+  const at = (column: number): [number, number] => [column * 308 * zoom + x, (column * 308 + CARD.width) * zoom + x];
+  const all = Array.from({ length: columns }, (_, column) => column);
+  return {
+    zoom,
+    whole: all.filter((each) => at(each)[0] >= 0 && at(each)[1] <= SCREEN.width),
+    cutLeft: all.filter((each) => at(each)[0] < 0 && at(each)[1] > 0),
+  };
+}
+
+describe("the first view", () => {
+  it("cuts no card at its left border and shows the node in focus", () => {
+    for (let columns = 4; columns <= 12; columns++) {
+      for (let focus = 0; focus < columns; focus++) {
+        const { whole, cutLeft } = shownOf(columns, focus);
+        expect([cutLeft, whole.includes(focus)], `${focus} of ${columns}`).toEqual([[], true]);
+      }
+    }
+  });
+
+  it("shows the last card if that is in focus or beside it", () => {
+    expect(shownOf(8, 7).whole).toContain(7);
+    expect(shownOf(8, 6).whole.length).toBeGreaterThanOrEqual(2);
+  });
+
+  it("shows all of a small graph", () => {
+    expect(shownOf(3, 2).whole).toEqual([0, 1, 2]);
+  });
+});
+
+describe("dragging in a large graph", () => {
+  const nodes = Array.from({ length: 100 }, (_, at) => ({ id: `n${at}`, type: "card", position: { x: at * 300, y: 0 }, width: 232, height: 66, data: {} }));
+  const wire = (source: string, target: string) => ({ id: `${source}-${target}`, type: "wire" as const, source, target, data: { label: "", isError: false } });
+  const wires = [...nodes.slice(1).map((each, at) => wire(`n${at}`, each.id)), wire("n0", "n99")];
+  const area = { x: 3_000, y: -300, width: 600, height: 900 };
+
+  it("gives the graph the cards near the screen, the edges that pass it and what is moved", () => {
+    const near = nearOf(nodes, wires, area, new Set(["n50"]));
+    expect(near.nodes.map((each) => each.id)).toEqual(["n0", "n9", "n10", "n11", "n12", "n13", "n49", "n50", "n51", "n99"]);
+    expect(near.wires.map((each) => each.id)).toContain("n0-n99");
+    const known = new Set(near.nodes.map((each) => each.id));
+    expect(near.wires.every(({ source, target }) => known.has(source) && known.has(target))).toBe(true);
+  });
+});
 
 describe("lining up", () => {
   it.each([

@@ -306,13 +306,13 @@ def test_small_map_appears_beyond_30_nodes_and_moves_the_view(watched: WatchedPa
     deploy(up, chain("mapped", 31))
     page = watched.open("/workflows/thirty/edit?node=n0")
     expect(card(page, "n0")).to_be_visible()
-    expect(page.locator(".edit-map")).to_have_count(0)
+    expect(page.locator(".flow-map")).to_have_count(0)
     page = watched.open("/workflows/mapped/edit?node=n0")
     expect(card(page, "n0")).to_be_visible()
     expect(page.get_by_text("No problems.")).to_be_visible()
     expect(card(page, "n30")).to_have_count(0)
 
-    map = page.locator(".edit-map svg")
+    map = page.locator(".flow-map svg")
     box = map.bounding_box()
     assert box is not None
     map.click(position={"x": box["width"] - 10, "y": box["height"] / 2})

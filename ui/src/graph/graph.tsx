@@ -8,7 +8,6 @@ import {
   Controls,
   EdgeLabelRenderer,
   Handle,
-  MiniMap,
   Position,
   ReactFlow,
   ReactFlowProvider,
@@ -27,6 +26,7 @@ import { useNow } from "../parts/now";
 import { StateBar, StateGlyph, stateWord } from "../parts/state";
 import { FarPicture, nodeAt } from "./far";
 import { iconOf } from "./icons";
+import { MAPPED_NODES, MapOfGraph } from "./map";
 import { CARD, curve, isInView, joinText, viewport, type Definition, type DefinitionNode, type Picture, type Place } from "./model";
 
 type Mark = "added" | "removed" | "changed";
@@ -320,7 +320,7 @@ function Inner({ definition, picture, store = null, selected, onSelect, marks, l
             }}
           />
         )}
-        {controls && !far && cards.length > 30 && <MiniMap pannable zoomable nodeColor="var(--line-strong)" maskColor="transparent" ariaLabel="Map of the graph" />}
+        {controls && !far && cards.length > MAPPED_NODES && <MapOfGraph places={picture.places} />}
         {far && <FarPicture definition={definition} picture={picture} store={store} />}
       </ReactFlow>
     </Store.Provider>

@@ -1,12 +1,15 @@
 /** A small map of a large graph: one picture of all cards with the part that is on the screen. */
 import { Panel, useReactFlow, useStore } from "@xyflow/react";
 import { useEffect, useMemo, useRef, type JSX, type PointerEvent } from "react";
-import { CARD } from "../../graph/model";
-import type { Places } from "./places";
+import { useTheme } from "../parts/theme";
+import { CARD, type Place } from "./model";
 
+/** The number of cards from which on a graph has a map. */
+export const MAPPED_NODES = 30;
 const SIZE = { width: 176, height: 112 };
 const MARGIN = 6;
 
+type Places = ReadonlyMap<string, Place>;
 type Bounds = { left: number; top: number; scale: number };
 
 function boundsOf(places: Places): Bounds {
@@ -23,6 +26,7 @@ function boundsOf(places: Places): Bounds {
 
 export function MapOfGraph({ places }: { places: Places }): JSX.Element {
   const flow = useReactFlow();
+  const { dark } = useTheme();
   const cards = useRef<HTMLCanvasElement>(null);
   const { left, top, scale } = useMemo(() => boundsOf(places), [places]);
   const shown = useStore((state) => [...state.transform, state.width, state.height].join(","));
@@ -36,7 +40,7 @@ export function MapOfGraph({ places }: { places: Places }): JSX.Element {
     pen.scale(ratio, ratio);
     pen.fillStyle = getComputedStyle(element).getPropertyValue("--line-strong");
     for (const { x, y } of places.values()) pen.fillRect((x - left) * scale, (y - top) * scale, Math.max(1.5, CARD.width * scale), Math.max(1, CARD.height * scale));
-  }, [places, left, top, scale]);
+  }, [places, left, top, scale, dark]);
   const [x = 0, y = 0, zoom = 1, width = 0, height = 0] = shown.split(",").map(Number);
   const part = { x: (-x / zoom - left) * scale, y: (-y / zoom - top) * scale, width: (width / zoom) * scale, height: (height / zoom) * scale };
   const go = (event: PointerEvent<SVGSVGElement>): void => {
@@ -44,7 +48,7 @@ export function MapOfGraph({ places }: { places: Places }): JSX.Element {
     void flow.setCenter((event.clientX - box.left) / scale + left, (event.clientY - box.top) / scale + top, { zoom });
   };
   return (
-    <Panel position="bottom-right" className="edit-map" aria-hidden="true">
+    <Panel position="bottom-right" className="flow-map" aria-hidden="true">
       <canvas ref={cards} />
       <svg
         viewBox={`0 0 ${SIZE.width} ${SIZE.height}`}

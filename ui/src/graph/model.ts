@@ -183,16 +183,19 @@ export function curve(points: readonly Place[]): string {
 }
 
 const MARGIN = 56;
+const EDGE = 16; // between a card and the border of the view
 const READABLE_ZOOM = 0.5;
 
-/** The whole picture if it is readable then, or if `whole` asks for it; otherwise the part around one node, or its beginning. */
+export type ViewOf = { x: number; y: number; zoom: number };
+
 /** Whether the whole card at a place is within a view of this size. */
-export function isInView(place: Place, view: { x: number; y: number; zoom: number }, width: number, height: number): boolean {
+export function isInView(place: Place, view: ViewOf, width: number, height: number): boolean {
   const [left, top] = [place.x * view.zoom + view.x, place.y * view.zoom + view.y];
   return left >= 0 && top >= 0 && left + CARD.width * view.zoom <= width && top + CARD.height * view.zoom <= height;
 }
 
-export function viewport(picture: Picture, width: number, height: number, focus: string | undefined, whole = false): { x: number; y: number; zoom: number } {
+/** The whole picture if it is readable then, or if `whole` asks for it; otherwise the part around one node, or its beginning. */
+export function viewport(picture: Picture, width: number, height: number, focus: string | undefined, whole = false): ViewOf {
   const boxes = [...[...picture.places.values()].map((each) => ({ ...each, ...CARD })), ...picture.frames];
   const left = Math.min(...boxes.map((each) => each.x));
   const top = Math.min(...boxes.map((each) => each.y));
@@ -209,5 +212,24 @@ export function viewport(picture: Picture, width: number, height: number, focus:
     const first = [...picture.places.values()].reduce((a, b) => (b.x < a.x ? b : a));
     return { zoom, x: margin - left * zoom, y: y ?? height / 2 - (first.y + CARD.height / 2) * zoom };
   }
-  return { zoom, x: Math.min(margin - left * zoom, width / 2 - (at.x + CARD.width / 2) * zoom), y: y ?? height / 2 - (at.y + CARD.height / 2) * zoom };
+  const view = { zoom, x: Math.min(margin - left * zoom, width / 2 - (at.x + CARD.width / 2) * zoom), y: y ?? height / 2 - (at.y + CARD.height / 2) * zoom };
+  return withoutCutCards(picture, view, width, height, at);
+}
+
+/** Moves a view so that its left border cuts no card. Such cards are shown if the node in focus and the last card of the graph
+ * stay on the screen, else they are left out. */
+function withoutCutCards(picture: Picture, view: ViewOf, width: number, height: number, focus: Place): ViewOf {
+  const { zoom } = view;
+  const wide = CARD.width * zoom;
+  const leftOf = ({ x }: Place): number => x * zoom + view.x;
+  const isOnScreen = ({ y }: Place): boolean => (y + CARD.height) * zoom + view.y > 0 && y * zoom + view.y < height;
+  const places = [...picture.places.values()];
+  const cut = places.filter(isOnScreen).map(leftOf).filter((each) => each < 0 && each + wide > 0);
+  const end = Math.max(...places.map(leftOf)) + wide;
+  const keeps = (shift: number): boolean => {
+    const at = leftOf(focus) + shift;
+    return at >= EDGE && at + wide <= width - EDGE && (end > width || end + shift <= width);
+  };
+  const shift = [EDGE - Math.min(...cut), -Math.max(...cut) - wide].find(keeps);
+  return cut.length === 0 || shift === undefined ? view : { ...view, x: view.x + shift };
 }

@@ -1,9 +1,10 @@
 /** The graph as an editor: cards are moved and connected by pointer or keyboard. */
-import { Background, Controls, ReactFlow, ReactFlowProvider, applyNodeChanges, useReactFlow, useStore, type Node, type NodeChange } from "@xyflow/react";
+import { Background, Controls, ReactFlow, ReactFlowProvider, useReactFlow, useStore, type Node, type NodeChange } from "@xyflow/react";
 import "../../graph/graph.css";
 import "../editor.css";
 import { useCallback, useEffect, useMemo, useRef, useState, type JSX, type KeyboardEvent, type MouseEvent } from "react";
 import { FarPicture, nodeAt } from "../../graph/far";
+import { MAPPED_NODES, MapOfGraph } from "../../graph/map";
 import { CARD, isInView, viewport, type Kind, type Picture, type Place } from "../../graph/model";
 import type { ExecutionStore } from "../../live/store";
 import type { Checked } from "../document/checks";
@@ -11,13 +12,12 @@ import type { View } from "../document/document";
 import { refusal, type Types } from "../document/rules";
 import type { Chosen } from "../state/selection";
 import { Acts, EDGE_TYPES, NODE_TYPES, Running } from "./cards";
+import { useDragging } from "./dragging";
 import { useCards, useFrames, useWires } from "./drawing";
-import { MapOfGraph } from "./map";
 import { definitionOf, type Places } from "./places";
 import { RefusalHint, endsOf, type Reason } from "./refusal_hint";
 
 const FAR_ZOOM = 0.4;
-const MAPPED_NODES = 30;
 const MOVING_MS = 300;
 const NOTHING: never[] = [];
 
@@ -109,9 +109,7 @@ function Inner(props: CanvasProps): JSX.Element {
     if (selectedId !== null) selected.add(selectedId);
     return [...boxes, ...cards.map((each) => (selected.has(each.id) ? { ...each, selected: true } : each))];
   }, [boxes, cards, selectedId, marked]);
-  // While cards are dragged the graph shows places that the document does not have yet.
-  const [dragged, setDragged] = useState<{ of: Node[]; nodes: Node[] } | null>(null);
-  const nodes = dragged?.of === drawn ? dragged.nodes : drawn;
+  const { nodes, wires, drag, drop } = useDragging(drawn, edges);
   const isLaidOut = view.nodes.find((each) => each.id === selectedId)?.position === null;
   const { picture, fit } = useViewport(places, checked.revision >= 0, selectedId ?? undefined, isLaidOut ? selectedId : null, props.shown);
   const far = useStore((state) => state.transform[2] < FAR_ZOOM);
@@ -131,7 +129,7 @@ function Inner(props: CanvasProps): JSX.Element {
     const selects = changes.filter((each) => each.type === "select");
     const positions = changes.filter((each) => each.type === "position");
     if (selects.length > 0) {
-      const selected = new Set(nodes.filter((each) => each.selected).map((each) => each.id));
+      const selected = new Set(drawn.filter((each) => each.selected).map((each) => each.id));
       for (const each of selects) {
         if (each.selected) selected.add(each.id);
         else selected.delete(each.id);
@@ -139,11 +137,11 @@ function Inner(props: CanvasProps): JSX.Element {
       props.onMark([...selected].filter((id) => !id.startsWith("frame:")));
     }
     if (positions.length === 0) return;
-    setDragged({ of: drawn, nodes: applyNodeChanges(positions, nodes) });
+    drag(positions);
     const moved = positions.flatMap((each) => (each.dragging === false && each.position ? [[each.id, each.position] as const] : []));
     if (moved.length > 0) {
       props.onMove(new Map(moved));
-      setDragged(null);
+      drop();
     }
   };
   const reason: Reason = ({ src, dst, outlet }) => refusal(view, types, checked.outlets, src, dst, outlet);
@@ -162,7 +160,7 @@ function Inner(props: CanvasProps): JSX.Element {
           <ReactFlow
             className="flow edit-flow"
             nodes={far ? NOTHING : nodes}
-            edges={far ? NOTHING : edges}
+            edges={far ? NOTHING : wires}
             nodeTypes={NODE_TYPES}
             edgeTypes={EDGE_TYPES}
             nodesDraggable={!readOnly}
