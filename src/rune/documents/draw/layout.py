@@ -37,6 +37,9 @@ ROW_HEIGHT = 14.0
 SPACE = 6.0
 MAX_LENGTH = 31
 
+_Texts = list[dict[int, tuple[str, float, float]]]
+"""By layer the captions of the links that leave it: text, position at the layer and behind the gap."""
+
 Leaving = tuple[int, str, float, float]
 """A link with its text, and its position at the layer it leaves and behind the gap."""
 
@@ -222,10 +225,11 @@ class _Level:
         self._make_segments()
         order(self._rows, self._segments)
         across = place(self._rows, self._style.gap)
-        widest = max(
-            (caption_width(text) for row in self._caption_texts() for text, _, _ in row.values()), default=0.0
-        )
-        return self._block(max(across, widest) if self._style.captions else across)
+        texts = self._caption_texts()
+        if self._style.captions:
+            widest = (caption_width(text) for row in texts for text, _, _ in row.values())
+            across = max(across, max(widest, default=0.0))
+        return self._block(across, texts)
 
     def _owner(self, box: int) -> tuple[int, bool]:
         """Return the member of this level that stands for a box, and whether the box is inside its body."""
@@ -240,6 +244,9 @@ class _Level:
         ends: list[tuple[int, int]] = []
         for each in self._frame.links.get(self._splits, ()):
             link = self._frame.drawing.links[each]
+            if link.src in number and link.dst in number:
+                ends.append((number[link.src], number[link.dst]))
+                continue
             owners = [self._owner(box) for box in (link.src, link.dst) if self._contains(box)]
             if len(owners) == 2:
                 src, dst = [(bodies if inside else number).get(at, -1) for at, inside in owners]
@@ -316,8 +323,8 @@ class _Level:
         self._routes[at] = found
         self._segments += found
 
-    def _block(self, across: float) -> _Block:
-        tops, ends, captions = self._place_layers(across)
+    def _block(self, across: float, texts: _Texts) -> _Block:
+        tops, ends, captions = self._place_layers(across, texts)
         block = _Block(ends[-1] if ends else 0.0, across)
         block.captions = captions
         for at, cell in self._cells.items():
@@ -332,14 +339,15 @@ class _Level:
             self._route(block, at, tops, ends)
         return block
 
-    def _place_layers(self, across: float) -> tuple[list[float], list[float], dict[int, Caption]]:
+    def _place_layers(
+        self, across: float, texts: _Texts
+    ) -> tuple[list[float], list[float], dict[int, Caption]]:
         """Return where each layer begins and ends, and the captions of the links that leave it."""
         depth = [0.0] * len(self._rows)
         for at, cell in self._cells.items():
             depth[cell.layer] = max(depth[cell.layer], self._frame.along[at])
         for at, cell in self._body_cells.items():
             depth[cell.layer] = max(depth[cell.layer], self._bodies[at].along + 2 * PADDING)
-        texts = self._caption_texts()
         captions: dict[int, Caption] = {}
         tops: list[float] = []
         ends: list[float] = []
@@ -363,14 +371,12 @@ class _Level:
             top = ends[-1] + gap
         return tops, ends, captions
 
-    def _caption_texts(self) -> list[dict[int, tuple[str, float, float]]]:
-        """Return by layer the captions of the links that leave it: text, position at the layer and behind the gap."""
-        found: list[dict[int, tuple[str, float, float]]] = [{} for _ in self._rows]
+    def _caption_texts(self) -> _Texts:
+        found: _Texts = [{} for _ in self._rows]
         for at, segments in self._routes.items():
             link = self._frame.drawing.links[at]
             text = shorten(link.caption or ("error" if link.is_error else ""))
-            leaves = self._frame.drawing.boxes[link.src].splits == self._splits
-            if text and leaves and segments:
+            if text and segments and self._frame.drawing.boxes[link.src].splits == self._splits:
                 first = segments[0]
                 start = first.upper.at + first.out
                 found[first.upper.layer][at] = (text, start, first.lower.at + first.into)
