@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import pathlib
 import re
-import shlex
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
-import typer
 from typer.exceptions import TyperException
 
-from rune.cli.main import FORMER_NAMES, app
+from rune.cli.main import FORMER_NAMES
 from rune.core.permissions import ROLES
 from tests.lint.tree import ROOT, files, name
+from tests.support.help_examples import RUNE, help_examples, words_of
 
-RUNE: Any = typer.main.get_command(app)
 PAGES = [path for path in files(ROOT, ".md") if path.name != "CHANGELOG.md"]  # which names former commands
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`(rune [^`]+)`")
 CALL = re.compile(r"(?:^|[|;&(]) *(?:[A-Z_]+=\S* +)*(rune [^\n]*)", re.MULTILINE)
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
-OPERATOR = re.compile(r"[|&;<>()]+")
 
 
 def calls(text: str) -> Iterator[str]:
@@ -44,18 +41,6 @@ def mentioned(page: str) -> Iterator[str]:
     for _, body in FENCE.findall(page):
         yield from calls(re.sub(r"^\$ ", "", body, flags=re.MULTILINE))
     yield from INLINE.findall(FENCE.sub("", page))
-
-
-def words_of(call: str) -> list[str]:
-    """Return the arguments of a command as a shell passes them, up to the next operator or comment."""
-    found: list[str] = []
-    lexer = shlex.shlex(call, posix=True, punctuation_chars="|&;<>()")
-    lexer.whitespace_split = True
-    for word in lexer:
-        if OPERATOR.fullmatch(word):
-            break
-        found.append(word)
-    return found[1:]
 
 
 def command_of(words: list[str]) -> tuple[Any, list[str]]:
@@ -95,13 +80,6 @@ def rejections(found: Iterable[str]) -> list[str]:
     return rejected
 
 
-def helps(command: Any) -> Iterator[str]:
-    """Yield the help texts of a command and of its subcommands."""
-    yield command.help or ""
-    for each in getattr(command, "commands", {}).values():
-        yield from helps(each)
-
-
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_mentioned_commands_and_options_exist(page: pathlib.Path) -> None:
     found = [(call, list(unknown_in(call))) for call in mentioned(page.read_text(encoding="utf-8"))]
@@ -115,15 +93,10 @@ def test_shown_commands_are_accepted(page: pathlib.Path) -> None:
 
 
 def test_examples_of_help_texts_are_accepted() -> None:
-    examples = [
-        call
-        for text in helps(RUNE)
-        for line in text.splitlines()
-        for call in re.findall(r"^\s*(?:Example: )?(rune [a-z].*)", line)
-    ]
+    examples = help_examples()
 
     assert len(examples) > len(RUNE.commands)
-    assert rejections(examples) == []
+    assert rejections(call for example in examples for call in calls(example)) == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
