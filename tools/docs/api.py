@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rune.server.app import document
+from tools.docs.calls import QUERY, curl, python
 from tools.docs.markdown import code, fence, page, schema_type, table
 
 FOLDER = "reference/api"
 Operation = tuple[str, str, Mapping[str, Any]]
+VARIABLES = (
+    "`RUNE_URL` is the address of the server and `client` is `rune.client.Client()`, which reads the same"
+    " variable, and the key in `RUNE_API_KEY`. A server that requires a key also needs"
+    ' `-H "Authorization: Bearer $RUNE_API_KEY"` in the request. The parameters of the path are variables.'
+)
 
 
 def pages() -> dict[str, str]:
     """Return one page per tag, the page of all types, the page that lists them, and the document itself."""
     found = document()
     tags = [each["name"] for each in found["tags"]]
-    operations = [
-        (method, path, each) for path, methods in found["paths"].items() for method, each in methods.items()
-    ]
+    operations = operations_of(found)
     made = {
         f"{FOLDER}/index.md": _index(tags, operations),
         f"{FOLDER}/types.md": _types(found["components"]["schemas"]),
@@ -28,9 +31,17 @@ def pages() -> dict[str, str]:
     }
     for tag in tags:
         own = [each for each in operations if tag in each[2]["tags"]]
-        blocks = [block for each in own for block in _operation(each, found)]
+        blocks = [block for each in own for block in _operation(each)]
+        blocks += ["## Variables of the examples", VARIABLES]
         made[f"{FOLDER}/{_file(tag)}"] = page(f"API: {tag}", blocks, audience="developer")
     return made
+
+
+def operations_of(found: Mapping[str, Any]) -> list[Operation]:
+    """Return the operations of an OpenAPI document."""
+    return [
+        (method, path, each) for path, methods in found["paths"].items() for method, each in methods.items()
+    ]
 
 
 def _file(tag: str) -> str:
@@ -58,7 +69,7 @@ def _index(tags: list[str], operations: list[Operation]) -> str:
     return page("API", blocks, audience="developer")
 
 
-def _operation(operation: Operation, found: Mapping[str, Any]) -> Iterator[str]:
+def _operation(operation: Operation) -> Iterator[str]:
     method, path, each = operation
     yield f"## {each['operationId'].replace('_', ' ')}"
     yield f"`{method.upper()} {path}` · right `{each.get('x-needs', 'none')}`"
@@ -83,7 +94,9 @@ def _operation(operation: Operation, found: Mapping[str, Any]) -> Iterator[str]:
         if status != "default"
     ]
     yield table(("status", "body", ""), answers)
-    yield from _example(method, path, body)
+    for shell, call in examples(operation):
+        yield fence("sh", shell)
+        yield fence("python", call)
 
 
 def _answer(answer: Mapping[str, Any]) -> str:
@@ -101,16 +114,15 @@ def _reference(schema: Mapping[str, Any]) -> str:
     return name
 
 
-def _example(method: str, path: str, body: Mapping[str, Any]) -> Iterator[str]:
-    examples = body.get("application/json", {}).get("examples", {})
-    for example in examples.values():
-        data = shlex.quote(json.dumps(example["value"], ensure_ascii=False))
-        place = path.replace("{", "$").replace("}", "")
-        words = [
-            f"curl -X {method.upper()} $RUNE_URL{place} -H 'Content-Type: application/json'",
-            f"  -d {data}",
-        ]
-        yield fence("sh", " \\\n".join(words))
+def examples(operation: Operation) -> Iterator[tuple[str, str]]:
+    """Yield each example of an operation: with curl, and with the Python client."""
+    method, path, each = operation
+    needed = [given["name"] for given in each.get("parameters", ()) if given.get("required")]
+    queries = {name: QUERY[name] for name in needed if f"{{{name}}}" not in path}
+    content = each.get("requestBody", {}).get("content", {}).get("application/json", {})
+    bodies = [example["value"] for example in content.get("examples", {}).values()] or [None]
+    for body in bodies:
+        yield curl(method, path, queries, body), python(each["operationId"], method, path, body)
 
 
 def _types(schemas: Mapping[str, Any]) -> str:
