@@ -156,10 +156,11 @@ test-long: test ## All gates, then full matrices, 100,000 seeds, 1,000 kills and
 
 check: setup lint type contracts ## Static gates only
 
-lint: setup ## ruff: rules and format; codespell: the spelling of pages and sources
+lint: setup ## ruff: rules and format; codespell: the spelling of pages and sources; long sentences as warnings
 	@$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md docs examples src tools ui/src
+	$(BIN)/python -m tools.docs.prose
 
 format: setup ## Fix and format with ruff
 	@$(BIN)/ruff check --fix .
@@ -221,8 +222,8 @@ docs: $(RUNTIME) $(DOCS)/.ready ## Build the site in build/site (SOURCE, SITE, I
 docs-check: setup stores docs ## Check the site in Chromium: accessibility in both themes, no requests to other hosts
 	@$(BIN)/python tools/check_site.py
 
-docs-serve: docs ## Serve the site on port 8000
-	@$(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site 8000
+docs-serve: docs ## Serve the site on port 8000 and build it again when a page changes
+	@$(BIN)/python -m tools.docs.serve -- $(BIN)/python -m tools.docs --zensical $(DOCS)/bin/zensical
 
 bench-ui: setup stores ## Measure the web interface in Chromium against its budgets
 	@$(BIN)/python bench/ui.py

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import msgspec
 import pytest
 
@@ -25,6 +26,7 @@ from tools.docs.errors import GUIDE, find_codes, remedies_in
 from tools.docs.footers import last_changes, with_footers
 from tools.docs.markdown import anchors, front_matter, slug
 from tools.docs.navigation import NAVIGATION, expand, paths
+from tools.docs.prose import long_sentences
 from tools.docs.staging import DOCS, broken_links, sources, staged
 from tools.docs.versions import check_folder, with_notices
 
@@ -39,6 +41,10 @@ GUIDES = [
     and path.name not in SCREENS
 ]
 KINDS = {"tutorial", "guide", "reference", "explanation"}
+OF_KIND = {
+    kind: [path for path in WRITTEN if f"\nkind: {kind}\n" in path.read_text(encoding="utf-8")]
+    for kind in KINDS
+}
 AUDIENCES = {"operator", "author", "developer"}
 
 
@@ -185,6 +191,89 @@ def test_tutorial_has_numbered_steps(path: Path) -> None:
     assert front_matter(text)[0]["kind"] == "tutorial"
     assert steps == list(range(1, len(steps) + 1))
     assert len(steps) >= 3
+
+
+@pytest.mark.parametrize("path", OF_KIND["reference"], ids=lambda path: path.relative_to(DOCS).as_posix())
+def test_reference_is_tabular_and_has_no_steps_to_follow(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+
+    assert "\n|---" in text
+    assert "When you want to " not in text
+    assert re.findall(r"^```(?:sh|console)$", text, re.MULTILINE) == []
+
+
+@pytest.mark.parametrize("path", OF_KIND["explanation"], ids=lambda path: path.relative_to(DOCS).as_posix())
+def test_explanation_contains_no_instructions(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+
+    assert re.findall(r"^```(?:sh|console)\b", text, re.MULTILINE) == []
+    assert (
+        re.findall(r"^(?:\d+\.|-) (?:Run|Start|Install|Set|Open|Add|Write|Copy) ", text, re.MULTILINE) == []
+    )
+
+
+def test_drawings_have_the_colours_of_both_themes(texts: dict[str, str]) -> None:
+    drawings = {place: text for place, text in texts.items() if place.endswith(".svg")}
+    drawings |= {path.name: path.read_text(encoding="utf-8") for path in DOCS.rglob("*.svg")}
+    theme = (DOCS / "site.css").read_text(encoding="utf-8")
+
+    assert len(drawings) >= 30
+    assert [place for place, text in drawings.items() if "prefers-color-scheme: dark" not in text] == []
+    assert "color-scheme: light" in theme
+    assert "color-scheme: dark" in theme
+
+
+def test_page_of_an_example_shows_the_graph_of_each_document(texts: dict[str, str]) -> None:
+    pictures = {
+        place: re.findall(r"!\[The graph of .+\]\((.+\.svg)\)", text)
+        for place, text in texts.items()
+        if place.startswith("examples/") and place.endswith(".md") and place != "examples/index.md"
+    }
+
+    assert pictures["examples/fan-out.md"] == ["fan-out-fan-out.svg"]
+    assert [place for place, found in pictures.items() if not found] == []
+    assert all("<svg" in texts[f"examples/{each}"] for found in pictures.values() for each in found)
+
+
+def test_long_sentence_is_found_outside_of_fences_and_tables() -> None:
+    words = "word " * 50
+    text = f"# A\n\n{words}ends. Short.\n\n```sh\n{words}\n```\n\n| {words} |\n|---|\n"
+
+    assert [count for count, _ in long_sentences(text)] == [51]
+
+
+def test_site_is_built_again_when_a_page_changes(tmp_path: Path) -> None:
+    page, site = tmp_path / "page.md", tmp_path / "site"
+    site.mkdir()
+    page.write_text("old", encoding="utf-8")
+    command = [
+        sys.executable,
+        "-m",
+        "tools.docs.serve",
+        "--port",
+        "0",
+        "--site",
+        str(site),
+        "--watch",
+        str(page),
+    ]
+    with subprocess.Popen(
+        [*command, "--", "cp", str(page), str(site / "index.html")],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            url = process.stdout.readline().strip()
+            page.write_text("new", encoding="utf-8")
+            lines = [process.stdout.readline() for _ in range(2)]
+            shown = httpx.get(url, trust_env=False).text
+        finally:
+            process.terminate()
+
+    assert lines == ["page.md changed, building\n", "built\n"]
+    assert shown == "new"
 
 
 @pytest.mark.parametrize("path", GUIDES, ids=lambda path: path.relative_to(DOCS).as_posix())

@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from rune.documents.draw.formats import draw_svg
+from rune.documents.draw.model import draw_definition
 from rune.documents.loader import check_document, load_document
 from rune.nodes.registry import standard_registry
 from tools.docs import api, cli, declarations, errors, messages, nodes, python
@@ -65,7 +67,22 @@ def staged(source_url: str = "") -> tuple[dict[str, str], dict[str, Path]]:
     }
     others = {place: path for place, path in places.items() if path.suffix != ".md"}
     made = {place: _relinked(text, place) for place, text in generated().items()}
-    return {**texts, **made}, others
+    return {**texts, **_drawings(), **made}, others
+
+
+def _drawings() -> dict[str, str]:
+    """Return the documents of the examples as pictures, by their place in the site."""
+    return {
+        f"examples/{file.parent.name}-{file.stem}.svg": draw_svg(
+            draw_definition(check_document(load_document(file), standard_registry().catalogue))
+        )
+        for file in _documents(ROOT / "examples")
+    }
+
+
+def _documents(folder: Path) -> list[Path]:
+    """Return the workflows in a folder and below."""
+    return [file for file in sorted(folder.rglob("*.yaml")) if file.name != "tests.yaml"]
 
 
 def _relinked(text: str, place: str) -> str:
@@ -157,7 +174,8 @@ def _files_of(folder: Path) -> str:
         for file in sorted(folder.iterdir(), key=lambda file: file.suffix != ".yaml")
         if file.suffix in kinds
     ]
-    return "\n## Files\n\n" + "\n\n".join([*blocks, *_links_into(folder)]) + "\n"
+    pictures = [f"![The graph of {file.stem}]({folder.name}-{file.stem}.svg)" for file in _documents(folder)]
+    return "\n## Files\n\n" + "\n\n".join([*pictures, *blocks, *_links_into(folder)]) + "\n"
 
 
 def _links_into(folder: Path) -> Iterator[str]:
