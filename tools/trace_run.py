@@ -34,11 +34,21 @@ from rune.settings import Settings, load_settings
 PACKAGE = Path(rune.__file__).resolve().parent
 TIMEOUT_S = 30.0
 NOT_TRACED = "Engine.wait_for"  # called by this tool, not by the execution
+WATCHDOG = "runtime/maintenance/watchdog.py"  # runs every few ms, whether or not there is an execution
 PERIODIC = frozenset(
-    f"runtime/maintenance/{name}.py"
-    for name in ("cleaner", "keepalive", "outbox_relay", "trigger_scheduler", "watchdog")
+    {
+        "BulkService.run",
+        "ChangeNotifier.run",
+        "Cleaner.run",
+        "Heartbeat.run",
+        "LiveFollower.run",
+        "OutboxRelay.run",
+        "ReadinessProbe.run",
+        "StatisticsCache.run",
+        "TriggerScheduler.run",
+    }
 )
-"""Loops that run whether or not there is an execution. A slow machine passes more of them in one run."""
+"""Loops with a period of their own. A slow machine passes more of them during one execution, which is not its path."""
 
 
 TWO_NODES: dict[str, Any] = {
@@ -67,8 +77,15 @@ class Tracer:
         self._package = str(PACKAGE)
 
     def _note(self, frame: FrameType, event: str, _argument: Any) -> None:
-        if event == "call" and frame.f_code.co_filename.startswith(self._package):
-            self._codes.add(frame.f_code)
+        code = frame.f_code
+        if event != "call" or code in self._codes or not code.co_filename.startswith(self._package):
+            return
+        caller: FrameType | None = frame
+        while caller is not None:
+            if caller.f_code.co_qualname in PERIODIC:
+                return
+            caller = caller.f_back
+        self._codes.add(code)
 
     def start(self) -> None:
         """Begin in this thread and in those that are started from now on."""
@@ -85,7 +102,7 @@ class Tracer:
         for code in self._codes:
             if code.co_name != "<module>" and code.co_qualname != NOT_TRACED:
                 name = Path(code.co_filename).relative_to(PACKAGE).as_posix()
-                if name not in PERIODIC:
+                if name != WATCHDOG:
                     found[name].append((code.co_firstlineno, code.co_qualname))
         return {name: [each for _, each in sorted(found[name])] for name in sorted(found)}
 
