@@ -22,17 +22,15 @@ from rune.server.routes.credentials import credentials, granting
 from rune.server.routes.dead_letters import dead_letters
 from rune.server.routes.definitions import definitions
 from rune.server.routes.executions.actions import actions
-from rune.server.routes.executions.attempts import attempts
 from rune.server.routes.executions.bulk import bulk
 from rune.server.routes.executions.comparison import comparing
 from rune.server.routes.executions.executions import executions, starts
 from rune.server.routes.executions.items import items
 from rune.server.routes.executions.live import live
-from rune.server.routes.executions.node_runs import graphs, recording, runs
-from rune.server.routes.executions.stats import stats
+from rune.server.routes.executions.node_runs import attempts, graphs, recording, runs
 from rune.server.routes.executions.waits import waiting
 from rune.server.routes.imports import imports
-from rune.server.routes.system import health, nodetypes, system
+from rune.server.routes.system import health, nodetypes, stats, system
 from rune.server.routes.triggers import triggers
 from rune.server.routes.webhooks import hooks
 from rune.server.routes.workflows import workflows
