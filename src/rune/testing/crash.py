@@ -68,6 +68,11 @@ class CrashRun(Result):
         self.folder = folder
         self.crash = crash
 
+    @property
+    def result(self) -> Result:
+        """This result; the runs of a test engine have the same attribute."""
+        return self
+
     def normal(self) -> dict[str, Any]:
         """Return the execution without ids, times and durations."""
         return normal_document(self.document)
