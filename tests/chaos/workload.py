@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 from tests.support.workflows import Fields, edit, of_type, split, wait, workflow
 
 CHILD = "chaos-child"
+PURE_ITEMS = 300
+"""Items of pure nodes: more than two workers take in one chunk each, so that a fault meets chunks at every stage."""
 
 
 class Shape(NamedTuple):
@@ -67,6 +69,15 @@ WORKLOAD: dict[str, Shape] = {
             h=of_type("aggregator"), g=of_type("aggregator"), out=_out("{{ [[x.did for x in row] for row in $g] }}"),
         ),
         ([["e", "e", "e"], ["e", "e"], []],),
+    ),
+    "pure items": Shape(
+        _document(
+            "chaos-pure-items", "start>a a>s s>i i>j j>g g>z z>out",
+            a=_effect("a"), s=split(f"{{{{ range({PURE_ITEMS}) }}}}"), i=edit(v="{{ 1000 // ($item - 77) }}"),
+            j=edit(v="{{ $item }}", w="{{ $i.v }}"), g=of_type("aggregator"), z=_effect("z"),
+            out=_out("{{ [x.v ?? x.error.code for x in $g] + [$z.did] }}"),
+        ),
+        ([each if each != 77 else "EXPRESSION_ERROR" for each in range(PURE_ITEMS)] + ["z"],),
     ),
     "short wait": Shape(
         _document("chaos-nap", "start>a a>w w>b b>out", a=_effect("a"), w=wait(0.7, "seconds"), b=_effect("b"),
