@@ -97,6 +97,7 @@ def test_successor_is_sent_while_all_slots_are_busy(
 ) -> None:
     """A delivery that has had its turn leaves its slot to what waits in the queue."""
     monkeypatch.setattr(worker, "MAX_TURN_S", 0.0)
+    monkeypatch.setattr(worker, "TURN_PER_SLOT_S", 0.0)
     assert asyncio.run(_run_chain(backend, slots=1))[1] == 3
 
 

@@ -37,7 +37,12 @@ STORE_RETRY_DELAY_S = 0.5
 ERROR_DELAY_S = 1.0  # until another worker, which has the node type or a newer version, may receive the token
 REDELIVERY_DELAYS_S = (5.0, 25.0, 125.0)
 MISSING_TYPE_TIMEOUT_S = 60.0
-MAX_TURN_S = 0.25  # how long a delivery may keep its slot for successors while no other slot is free
+MAX_TURN_S = 0.25
+"""How long a delivery may keep its slot for successors while no other slot is free, in a worker with few slots."""
+
+TURN_PER_SLOT_S = 0.004
+"""The same for each slot of a worker with many: one of them becomes free every 4 ms, whatever their number."""
+
 MAX_TRACKED_TYPES = 10_000
 FIRST_SLOTS = 16  # served from the beginning; a worker that runs little does not pay for the others
 
@@ -141,9 +146,10 @@ class Worker:
     async def _handle(self, delivery: Delivery, claim: Claim | None = None) -> None:
         """Handle a delivery, and then each successor that was kept for this worker."""
         began = time.monotonic()
+        turn = max(MAX_TURN_S, TURN_PER_SLOT_S * self._slots)
 
         def may_go_on() -> bool:
-            free = self._busy < self._slots or time.monotonic() - began < MAX_TURN_S
+            free = self._busy < self._slots or time.monotonic() - began < turn
             return free and not self._stopping
 
         kept = await self._handle_token(delivery, claim, may_go_on)
