@@ -71,7 +71,12 @@ async def chains(stores: Stores, scale: float, *, effectful: bool, workers: int 
         met=load.rate >= goal,
         limit=bare,
         cpu=load.cpu,
-        notes={"p50_ms": percentile(load.took, 0.5), "p99_ms": percentile(load.took, 0.99), **slow},
+        notes={
+            "p50_ms": percentile(load.took, 0.5),
+            "p99_ms": percentile(load.took, 0.99),
+            **slow,
+            **{f"{name}_per_node": f"{each:.3f}" for name, each in load.calls.items()},
+        },
     )
 
 

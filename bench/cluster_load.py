@@ -39,12 +39,14 @@ class Figure(msgspec.Struct, kw_only=True):
 
 
 class Load(NamedTuple):
-    """A finished load: counted units, resource usage and the ms of each execution. `nodes` includes the warm-up."""
+    """A finished load: counted units, resource usage and the ms of each execution. `nodes` includes the warm-up;
+    `calls` are calls of the stores per unit, if they were counted."""
 
     units: int
     usage: Usage
     took: list[float]
     nodes: int
+    calls: Mapping[str, float] = {}
 
     @property
     def rate(self) -> float:
@@ -60,9 +62,11 @@ async def chained(bench: Bench, scale: float, *, effectful: bool) -> Load:
     count = max(400, int((2_000 if effectful else 6_000) * scale))
     plan = workloads.chain(10, bench.catalogue, effectful=effectful)
     await completed(bench.engine, plan, [b"{}"] * CONCURRENCY * 2, CONCURRENCY)
+    before = await bench.traffic()
     async with bench.measured() as usage:
         took = await completed(bench.engine, plan, [b'{"x": 1}'] * count, CONCURRENCY)
-    return Load(count * 10, usage, took, (count + CONCURRENCY * 2) * 10)
+    calls = {name: (each - before[name]) / (count * 10) for name, each in (await bench.traffic()).items()}
+    return Load(count * 10, usage, took, (count + CONCURRENCY * 2) * 10, calls)
 
 
 async def fanned(bench: Bench, scale: float) -> Load:

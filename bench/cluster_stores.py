@@ -126,6 +126,23 @@ class Bench:
         after = self.stores.processes(self.workers)
         usage.cpu = {name: after[name] - before[name] for name in before}
 
+    async def traffic(self) -> dict[str, float]:
+        """Return how often the stores were called so far: transactions, and commands of Redis and the reads from its
+        sockets that brought them. Commands per read and units per transaction tell how large the batches are."""
+        connection = await asyncpg.connect(self.settings.journal)
+        commits = await connection.fetchval(
+            "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()"
+        )
+        await connection.close()
+        client = Client(self.stores.redis.url)
+        stats = info(await client.call("INFO", "stats"))
+        await client.close()
+        return {
+            "transactions": float(commits),
+            "redis_commands": float(stats["total_commands_processed"]),
+            "redis_reads": float(stats["total_reads_processed"]),
+        }
+
     async def audited(self, results: int, claims: int) -> None:
         """Verify all executions and the total number of results and claims."""
         found = claimed = 0
