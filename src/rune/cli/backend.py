@@ -18,14 +18,9 @@ import typer
 from rune import bootstrap
 from rune.bootstrap import UnsupportedOverUrlError
 from rune.bootstrap.components import Access
+from rune.cli.connection import client, raise_local_errors
 from rune.cli.output import INTERRUPTED, refuse_error
-from rune.cli.remote import (
-    RemoteCredentialService,
-    RemoteReader,
-    RemoteServices,
-    client,
-    raise_local_errors,
-)
+from rune.cli.remote import RemoteCredentialService, RemoteReader, RemoteServices
 from rune.client import AsyncClient
 from rune.core.execution.explain import ActiveRuns, Waiting
 from rune.core.execution.explain import explain as explain_state

@@ -30,6 +30,7 @@ from rune.cli.backend import (
     resolve,
 )
 from rune.cli.backend import open_reader as reader
+from rune.cli.connection import client
 from rune.cli.live import ExecutionPoller, LogPrinter, RunningPoller, StoredLogs, line_text
 from rune.cli.output import (
     EXIT,
@@ -42,7 +43,7 @@ from rune.cli.output import (
     refuse_error,
 )
 from rune.cli.progress import Progress, ProgressCounter, progress
-from rune.cli.remote import RemoteReader, RemoteServices, client
+from rune.cli.remote import RemoteReader, RemoteServices
 from rune.core.execution.fact import ExecutionEnded
 from rune.errors import InvalidDocumentError, RuneError
 from rune.nodes.registry import Registry

@@ -6,24 +6,21 @@ Errors of the API are raised as the local services would raise them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from rune.bootstrap import UnsupportedOverUrlError
+from rune.cli.connection import local_problems
 from rune.cli.live import RemoteLogs
-from rune.cli.server_keys import key_for_server
 from rune.client import ApiError, AsyncClient, AsyncRun, models
 from rune.client.models import Credential, Worker
-from rune.codec.decode import MalformedDataError
 from rune.core.definition.parser import NO_PINS, Pins
-from rune.core.definition.problems import Problem
 from rune.core.execution.explain import Waiting
 from rune.core.execution.outcome import Error, ErrorOrigin
-from rune.errors import InvalidDocumentError, RuneError
+from rune.errors import RuneError
 from rune.ports.credentials import CredentialSummary
 from rune.ports.journal import DeadLetter, ExecutionRecord
 from rune.ports.processes import ProcessInfo
@@ -43,51 +40,10 @@ from rune.runtime.clock import iso
 from rune.runtime.lifecycle.launcher import DEFAULT_OPTIONS, StartOptions
 from rune.runtime.services.dead_letters import DeadMessage
 from rune.runtime.services.executions import SignalResult
-from rune.settings import Settings
 
 PAGE_SIZE = 1_000
 BULK_INTERVAL_S = 0.2
 MAX_ID_LENGTH = 128
-
-
-def not_over_url(what: str, settings: Settings) -> UnsupportedOverUrlError:
-    return UnsupportedOverUrlError(
-        f"{what} is not available over the server at {settings.url}: unset RUNE_URL and run it where the server runs"
-    )
-
-
-@asynccontextmanager
-async def client(settings: Settings) -> AsyncIterator[AsyncClient]:
-    """Open a client of the server named by RUNE_URL."""
-    async with AsyncClient(settings.url, key=key_for_server(settings)) as opened:
-        with raise_local_errors(settings.url):
-            yield opened
-
-
-def _problems(given: Iterable[models.Problem]) -> tuple[Problem, ...]:
-    return tuple(msgspec.convert(msgspec.to_builtins(each), Problem) for each in given)
-
-
-@contextmanager
-def raise_local_errors(url: str) -> Iterator[None]:
-    """Raise errors of the API as the local services would raise them."""
-    try:
-        yield
-    except ApiError as refused:
-        if refused.problems:
-            raise InvalidDocumentError(_problems(refused.problems)) from None
-        if refused.code == "UNAUTHORIZED":
-            raise RuneError(
-                f"{url} requires an API key, and RUNE_API_KEY does not contain a valid one",
-                code="UNAUTHORIZED",
-            ) from None
-        if refused.code == "HTTP_STATUS":
-            raise RuneError(
-                f"{url} does not respond like a Rune server: status {refused.status}", code="UNREACHABLE"
-            ) from None
-        raise
-    except (msgspec.DecodeError, MalformedDataError) as error:
-        raise RuneError(f"{url} does not respond like a Rune server: {error}", code="UNREACHABLE") from None
 
 
 def epoch(moment: str) -> int:
@@ -368,7 +324,7 @@ class RemoteWorkflowService(_RemoteService):
             moved = await self.set_alias(name, alias, made.version)
             change = moved.change if change == "none" else change
         version = await self._version(name, made.version, change)
-        return DeployedVersion(**msgspec.structs.asdict(version), problems=_problems(made.problems))
+        return DeployedVersion(**msgspec.structs.asdict(version), problems=local_problems(made.problems))
 
     async def set_alias(
         self,

@@ -25,10 +25,10 @@ from rune.cli.arguments import (
     with_modules,
 )
 from rune.cli.backend import CommandServices
+from rune.cli.connection import not_over_url
 from rune.cli.follow import ExecutionFollower
 from rune.cli.output import INTERRUPTED, file_of, refuse, refuse_error
 from rune.cli.progress import ProgressCounter
-from rune.cli.remote import not_over_url
 from rune.core.definition.model import canonical
 from rune.core.definition.parser import with_pins
 from rune.core.definition.problems import Problem

@@ -13,8 +13,8 @@ import msgspec
 import typer
 
 from rune.cli.backend import call_local_service, read_access, run_reporting_errors
+from rune.cli.connection import client
 from rune.cli.output import Cell, clean, duration, print_json, print_table, refuse
-from rune.cli.remote import client
 from rune.core.definition.problems import Problem
 from rune.core.triggers import Schedule
 from rune.nodes.control.schedule import check_schedule, next_times

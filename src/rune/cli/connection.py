@@ -1,4 +1,4 @@
-"""The API key that commands send to a server.
+"""The connection of commands to the server named by RUNE_URL: its client, its errors, and the API key.
 
 RUNE_API_KEY belongs to the server of RUNE_URL. It is never sent to a server that `rune.toml` of the current folder
 names, because that file may come with a checkout from anywhere. Keys of such servers are in a file of the user.
@@ -8,11 +8,19 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import msgspec
+
+from rune.bootstrap import UnsupportedOverUrlError
+from rune.client import ApiError, AsyncClient, models
 from rune.client.transport import ServerKeyError, require_encryption
+from rune.codec.decode import MalformedDataError
+from rune.core.definition.problems import Problem
+from rune.errors import InvalidDocumentError, RuneError
 from rune.settings import Settings
 
 KEYS_FILE = Path("rune", "keys.toml")
@@ -75,3 +83,44 @@ def _read_keys(file: Path) -> dict[tuple[str, str, int | None], str]:
         raise ServerKeyError(f"{file}: {(error.strerror or str(error)).lower()}") from None
     except ValueError:
         raise ServerKeyError(f'{file} is not a list of keys: a line is "https://host:port" = "key"') from None
+
+
+def not_over_url(what: str, settings: Settings) -> UnsupportedOverUrlError:
+    return UnsupportedOverUrlError(
+        f"{what} is not available over the server at {settings.url}: unset RUNE_URL and run it where the server runs"
+    )
+
+
+@asynccontextmanager
+async def client(settings: Settings) -> AsyncIterator[AsyncClient]:
+    """Open a client of the server named by RUNE_URL."""
+    async with AsyncClient(settings.url, key=key_for_server(settings)) as opened:
+        with raise_local_errors(settings.url):
+            yield opened
+
+
+def local_problems(given: Iterable[models.Problem]) -> tuple[Problem, ...]:
+    """Return problems of the API as those of the local services."""
+    return tuple(msgspec.convert(msgspec.to_builtins(each), Problem) for each in given)
+
+
+@contextmanager
+def raise_local_errors(url: str) -> Iterator[None]:
+    """Raise errors of the API as the local services would raise them."""
+    try:
+        yield
+    except ApiError as refused:
+        if refused.problems:
+            raise InvalidDocumentError(local_problems(refused.problems)) from None
+        if refused.code == "UNAUTHORIZED":
+            raise RuneError(
+                f"{url} requires an API key, and RUNE_API_KEY does not contain a valid one",
+                code="UNAUTHORIZED",
+            ) from None
+        if refused.code == "HTTP_STATUS":
+            raise RuneError(
+                f"{url} does not respond like a Rune server: status {refused.status}", code="UNREACHABLE"
+            ) from None
+        raise
+    except (msgspec.DecodeError, MalformedDataError) as error:
+        raise RuneError(f"{url} does not respond like a Rune server: {error}", code="UNREACHABLE") from None
