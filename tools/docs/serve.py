@@ -44,9 +44,8 @@ def changed(before: Mapping[Path, int], after: Mapping[Path, int]) -> list[Path]
     return sorted(each for each in before.keys() | after.keys() if before.get(each) != after.get(each))
 
 
-def watch(paths: list[Path], build: list[str], stop: threading.Event) -> None:
-    """Run the build command after each change, until stopped."""
-    before = times(paths)
+def watch(paths: list[Path], before: Mapping[Path, int], build: list[str], stop: threading.Event) -> None:
+    """Run the build command after each change since `before`, until stopped."""
     while not stop.wait(PAUSE_S):
         after = times(paths)
         found = changed(before, after)
@@ -71,9 +70,10 @@ def main() -> int:
         ("127.0.0.1", given.port), partial(_Handler, directory=str(given.site.resolve()))
     )
     threading.Thread(target=server.serve_forever, daemon=True).start()
+    before = times(paths)  # a change after the address is printed must not be missed
     print(f"http://127.0.0.1:{server.server_port}/index.html", flush=True)
     try:
-        watch(paths, given.build, threading.Event())
+        watch(paths, before, given.build, threading.Event())
     except KeyboardInterrupt:
         server.shutdown()
     return 0
