@@ -243,6 +243,7 @@ async def _fan(folder: Path, name: str, items: int, *, goal: int, goal_mb: int) 
         (took,) = await completed(engine, plan, [payload], 1)
         rate = items / (time.perf_counter() - began)
         grown = resident_mb() - before
+        peak = resident_mb(peak=True) - before
     limit = bare_rate(folder / "limit.db", nodes=items, claims=False, per_commit=256)
     return Report(
         name=name,
@@ -254,6 +255,11 @@ async def _fan(folder: Path, name: str, items: int, *, goal: int, goal_mb: int) 
         rss_mb=grown,
         goal=f">= {goal:,} items/s, growth <= {goal_mb} MB",
         met=rate >= goal and grown <= goal_mb,
+        details={
+            "items": items,
+            "peak_mb": round(peak, 1),
+            "peak_bytes_per_item": round(peak * 2**20 / items),
+        },
     )
 
 

@@ -253,11 +253,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     details: dict[str, float | int | str] = {}
 
 
-def resident_mb() -> float:
-    """Return the resident memory of this process."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) / 1024
+def resident_mb(*, peak: bool = False) -> float:
+    """Return the resident memory of this process, or the most that it has had."""
+    if not peak:
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) / 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
