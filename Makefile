@@ -90,8 +90,9 @@ ui-dev: $(UI) ## Serve the web interface while editing it; RUNE_URL names the se
 ui-test: $(UI) ## Types and unit tests of the web interface; the committed build must be current
 	@$(BIN)/python tools/build_ui.py check
 
-clip: setup stores ## Record the author's scenario as docs/pictures/editor.png, an animated picture
+clip: setup stores ## Record three scenarios as animated pictures in docs/pictures: editor, clip-retry, clip-fan-out
 	@RUNE_CLIP=docs/pictures/editor.png $(BIN)/python -m pytest -q tests/acceptance/browser/test_author.py -k readme
+	RUNE_CLIPS=docs/pictures $(BIN)/python -m pytest -q tests/acceptance/browser/test_clips.py
 
 stores: ## Install missing servers that the tests start: PostgreSQL, Redis, RabbitMQ, Chromium, Prometheus
 	@missing=""
