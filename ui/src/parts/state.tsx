@@ -111,9 +111,9 @@ export function StateGlyph({ state, size = 16 }: { state: string; size?: number 
   );
 }
 
-export function StatePill({ state, size, text }: { state: string; size?: "large"; text?: string }): JSX.Element {
+export function StatePill({ state, size, text, title }: { state: string; size?: "large"; text?: string; title?: string }): JSX.Element {
   return (
-    <span className="pill" data-state={state} data-size={size}>
+    <span className="pill" data-state={state} data-size={size} title={title}>
       <StateGlyph state={state} size={size === "large" ? 15 : 13} />
       {text ?? stateWord(state)}
     </span>
@@ -125,11 +125,7 @@ export function StatePill({ state, size, text }: { state: string; size?: "large"
 export function ExecutionPill({ status, failedItems, size }: { status: string; failedItems?: number | null; size?: "large" }): JSX.Element {
   if (status !== "completed" || !failedItems) return <StatePill state={status} size={size} />;
   const text = `completed with ${plural(failedItems, "failed item")}`;
-  return (
-    <span title={text}>
-      <StatePill state="completed_with_failures" size={size} text={size === "large" ? text : "completed"} />
-    </span>
-  );
+  return <StatePill state="completed_with_failures" size={size} text={size === "large" ? text : "completed"} title={text} />;
 }
 
 /** Counts by state as a stacked bar; the text for screen readers names each count. */
