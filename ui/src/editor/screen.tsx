@@ -125,7 +125,7 @@ function EditorOf({ id, document, restored, onDiscarded }: EditorProps): JSX.Ele
         {(views.shown === "text" || views.beside) && <TextPane editor={editor} reveal={reveal} onCursor={onCursor} />}
         {views.shown !== "text" && <Panel editor={editor} onStarted={(execution) => setTrial({ execution, input: trial?.input })} />}
       </div>
-      <Problems document={document} problems={checked.problems} onGo={goToProblem} onFix={(fix) => editor.change(fix.actions, fix.label.toLowerCase())} />
+      <Problems document={document} isChecked={checked.revision >= 0} problems={checked.problems} onGo={goToProblem} onFix={(fix) => editor.change(fix.actions, fix.label.toLowerCase())} />
       <div className="sr" role="status" aria-live="polite">
         {editor.spoken}
       </div>

@@ -6,11 +6,13 @@ import type { PlacedProblem } from "../document/checks";
 import type { WorkflowDocument } from "../document/document";
 import { fixOf, type Fix } from "../document/fixes";
 
-export function Problems({ document, problems, onGo, onFix }: { document: WorkflowDocument; problems: readonly PlacedProblem[]; onGo: (problem: PlacedProblem) => void; onFix: (fix: Fix) => void }): JSX.Element {
+export function Problems({ document, isChecked, problems, onGo, onFix }: { document: WorkflowDocument; isChecked: boolean; problems: readonly PlacedProblem[]; onGo: (problem: PlacedProblem) => void; onFix: (fix: Fix) => void }): JSX.Element {
   const all = document.error && problems.length === 0 ? [{ problem: { path: "", code: "SYNTAX", message: document.error.message, hint: "", severity: "error" as const, line: null, column: null }, node: null, start: document.error.offset ?? 0, end: null }] : problems;
   return (
     <section className="edit-problems" aria-label="Problems">
-      {all.length === 0 ? (
+      {all.length === 0 && !isChecked ? (
+        <p className="row dim">Not checked yet.</p>
+      ) : all.length === 0 ? (
         <p className="row dim">
           <CircleCheck size={15} aria-hidden="true" /> No problems.
         </p>
