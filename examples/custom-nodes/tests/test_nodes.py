@@ -9,7 +9,7 @@ import pytest
 from acme_nodes import PIECE, checksum, document, slug
 
 from rune.errors import NodeFailure
-from rune.testing.nodes import context
+from rune.testing import context
 
 
 @pytest.mark.parametrize(

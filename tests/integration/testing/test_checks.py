@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from rune.testing.checks import assert_problem, assert_valid, documents, random_document
-from rune.testing.engine import EmbeddedEngine
+from rune.testing import EmbeddedEngine, assert_problem, assert_valid, documents
+from rune.testing.checks import random_document
 from tests.support.paths import EXAMPLES
 
 BROKEN = {
