@@ -48,7 +48,7 @@ function yamlOf(value: Json): string {
 }
 
 /** The test with the pinned data as a file for `rune test`, which has the new workflow in it; null if nothing was pinned. */
-function testOf({ test, document }: Imported): { name: string; text: string } | null {
+function pinnedTest({ test, document }: Imported): { name: string; text: string } | null {
   const { case: title, ...rest } = test as { [key: string]: Json };
   if (title === undefined) return null;
   const { id } = document as { id?: Json };
@@ -162,7 +162,7 @@ function Verdict({ found }: { found: Imported }): JSX.Element {
 /** What became of each element: first what needs work, what was carried on request. */
 function Report({ found }: { found: Imported }): JSX.Element {
   const [shown, setShown] = useState<string | null>(null);
-  const test = useMemo(() => testOf(found), [found]);
+  const test = useMemo(() => pinnedTest(found), [found]);
   const present = STATUSES.filter(([status]) => (found.counts[status] ?? 0) > 0);
   const entries = STATUSES.flatMap(([status]) => (shown === null ? status !== "carried" : shown === status) ? found.entries.filter((each) => each.status === status) : []);
   return (
