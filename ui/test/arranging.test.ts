@@ -14,15 +14,15 @@ const IDS = ["a", "b", "c"];
 const TEXT = "id: made\nnodes:\n  - id: fetch_price\n    type: http\n    parameters: { url: 'https://shop.test' }\n  - id: tell\n    name: Tell the buyer\n    type: log\nedges:\n  - { src: fetch_price, dst: tell }\n";
 
 const SCREEN = { width: 580, height: 700 };
-/** Cards in a row, and the columns of them that a view shows completely, cuts at its left border, and cuts at its right one. */
-function shownOf(columns: number, focus: number): { whole: number[]; cutLeft: number[]; zoom: number } {
+/** Of cards in a row: those that a view shows completely, those that its left border cuts, and the last one on the screen. */
+function shownOf(columns: number, focus: number, width = SCREEN.width): { whole: number[]; cutLeft: number[]; last: number } {
   const places = new Map(Array.from({ length: columns }, (_, at) => [`n${at}`, { x: at * 308, y: 0 }]));
-  const { x, zoom } = viewport({ places, frames: [], routes: new Map() }, SCREEN.width, SCREEN.height, `n${focus}`);
+  const { x, zoom } = viewport({ places, frames: [], routes: new Map() }, width, SCREEN.height, `n${focus}`);
   const at = (column: number): [number, number] => [column * 308 * zoom + x, (column * 308 + CARD.width) * zoom + x];
   const all = Array.from({ length: columns }, (_, column) => column);
   return {
-    zoom,
-    whole: all.filter((each) => at(each)[0] >= 0 && at(each)[1] <= SCREEN.width),
+    last: Math.max(...all.filter((each) => at(each)[0] < width)),
+    whole: all.filter((each) => at(each)[0] >= 0 && at(each)[1] <= width),
     cutLeft: all.filter((each) => at(each)[0] < 0 && at(each)[1] > 0),
   };
 }
@@ -40,6 +40,12 @@ describe("the first view", () => {
   it("shows the last card if that is in focus or beside it", () => {
     expect(shownOf(8, 7).whole).toContain(7);
     expect(shownOf(8, 6).whole.length).toBeGreaterThanOrEqual(2);
+  });
+
+  it("hides no card at the right that a view around the node in focus has", () => {
+    // The node in focus begins at 397, the second one behind it at 890 of 980.
+    expect(shownOf(12, 4, 980).last).toBe(6);
+    expect(shownOf(12, 4, 980).cutLeft).toEqual([]);
   });
 
   it("shows all of a small graph", () => {

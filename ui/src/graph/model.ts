@@ -216,7 +216,7 @@ export function viewport(picture: Picture, width: number, height: number, focus:
   return withoutCutCards(picture, view, width, height, at);
 }
 
-/** Moves a view so that its left border cuts no card. Such cards are shown if the node in focus and the last card of the graph
+/** Moves a view so that its left border cuts no card. Such cards are shown if the node in focus and all cards at the right
  * stay on the screen, else they are left out. */
 function withoutCutCards(picture: Picture, view: ViewOf, width: number, height: number, focus: Place): ViewOf {
   const { zoom } = view;
@@ -226,9 +226,10 @@ function withoutCutCards(picture: Picture, view: ViewOf, width: number, height: 
   const places = [...picture.places.values()];
   const cut = places.filter(isOnScreen).map(leftOf).filter((each) => each < 0 && each + wide > 0);
   const end = Math.max(...places.map(leftOf)) + wide;
+  const hides = (shift: number): boolean => places.some((each) => isOnScreen(each) && leftOf(each) < width && leftOf(each) + shift >= width);
   const keeps = (shift: number): boolean => {
     const at = leftOf(focus) + shift;
-    return at >= EDGE && at + wide <= width - EDGE && (end > width || end + shift <= width);
+    return at >= EDGE && at + wide <= width - EDGE && (end > width || end + shift <= width) && !hides(shift);
   };
   const shift = [EDGE - Math.min(...cut), -Math.max(...cut) - wide].find(keeps);
   return cut.length === 0 || shift === undefined ? view : { ...view, x: view.x + shift };
