@@ -30,7 +30,7 @@ const STATUSES = [
   ["changed", "changed", "running"],
   ["carried", "carried", "success"],
 ] as const;
-const WRITER = new Writer({ asJson: false, padded: true, spaced: true, step: 2, listStep: 2, newline: "\n" });
+const WRITER = new Writer({ asJson: false, padded: true, spaced: true, step: 2, listStep: 2, newline: "\n", endsWithNewline: true });
 
 async function convert(text: string, format: string, name: string, stubs: boolean): Promise<Imported> {
   return read(

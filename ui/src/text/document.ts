@@ -48,14 +48,15 @@ export class SourceText {
   get writer(): Writer {
     if (this.made) return this.made;
     const newline = this.text.includes("\r\n") ? "\r\n" : "\n";
+    const endsWithNewline = this.text.endsWith("\n");
     if (this.format === "json") {
       const step = JSON_STEP.exec(this.text);
-      this.made = new Writer({ asJson: true, padded: true, spaced: !COMPACT_COLON.test(this.text), step: step?.[1]?.length ?? 2, listStep: 2, newline });
+      this.made = new Writer({ asJson: true, padded: true, spaced: !COMPACT_COLON.test(this.text), step: step?.[1]?.length ?? 2, listStep: 2, newline, endsWithNewline });
     } else {
       const flow = FLOW_OBJECT.exec(this.text);
       const listed = LIST_IN_OBJECT.exec(this.text);
       const listStep = listed ? Math.max((listed[2] ?? "").length - (listed[1] ?? "").length, 0) : 2;
-      this.made = new Writer({ asJson: false, padded: !flow || flow[1] === " ", spaced: true, step: 2, listStep, newline });
+      this.made = new Writer({ asJson: false, padded: !flow || flow[1] === " ", spaced: true, step: 2, listStep, newline, endsWithNewline });
     }
     return this.made;
   }

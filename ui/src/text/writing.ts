@@ -10,7 +10,16 @@ const FLOW_INDICATORS = /[,[\]{}:?]/;
 const UNPRINTABLE = /[^\x20-\x7e\xa1-\u2027\u2030-\ud7ff\ue000-\ufefe\uff00-\ufffd\u{10000}-\u{10ffff}]/u;
 const UNPRINTABLES = new RegExp(UNPRINTABLE.source, "gu");
 
-export type Manner = { asJson: boolean; padded: boolean; spaced: boolean; step: number; listStep: number; newline: string };
+export type Manner = {
+  asJson: boolean;
+  padded: boolean;
+  spaced: boolean;
+  step: number;
+  listStep: number;
+  newline: string;
+  /** Whether the last line of the document has a line break. Without it a block at the end loses its own. */
+  endsWithNewline: boolean;
+};
 
 const collection = (value: Json): value is Json[] | { [key: string]: Json } => typeof value === "object" && value !== null;
 const isEmpty = (value: Json): boolean => (Array.isArray(value) ? value.length === 0 : isObject(value) && Object.keys(value).length === 0);
@@ -23,7 +32,8 @@ export class Writer {
   scalar(value: Json, style: Style, flow: boolean, column = 0): string {
     if (typeof value !== "string") return typeof value === "bigint" ? value.toString() : JSON.stringify(value);
     if (this.manner.asJson) return jsonText(value);
-    if (style === "literal" && !flow && fitsLiteral(value)) return this.literal(value, column);
+    const keepsEnd = this.manner.endsWithNewline || !value.endsWith("\n");
+    if (style === "literal" && !flow && keepsEnd && fitsLiteral(value)) return this.literal(value, column);
     if (style === "single" && !UNPRINTABLE.test(value)) return `'${value.replaceAll("'", "''")}'`;
     if (style !== "double" && isPlain(value, flow)) return value;
     return quoted(value);

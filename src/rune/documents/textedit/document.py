@@ -129,7 +129,12 @@ class SourceText:
             spaced = _COMPACT_COLON.search(text) is None
             return Writer(as_json=True, spaced=spaced, step=len(step[1]) if step else 2, newline=newline)
         flow = _FLOW_OBJECT.search(text)
-        return Writer(padded=flow is None or flow[1] == " ", list_step=_list_step(text), newline=newline)
+        return Writer(
+            padded=flow is None or flow[1] == " ",
+            list_step=_list_step(text),
+            newline=newline,
+            ends_with_newline=text.endswith("\n"),
+        )
 
     def part(self, path: Path) -> Part:
         """Return the value at a path."""

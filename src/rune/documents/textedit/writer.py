@@ -32,6 +32,8 @@ class Writer(msgspec.Struct, frozen=True):
     step: int = 2
     list_step: int = 2
     newline: str = "\n"
+    ends_with_newline: bool = True
+    """Whether the last line of the document has a line break. Without it a block at the end loses its own."""
 
     def scalar(self, value: Any, style: Style = "plain", *, flow: bool, column: int = 0) -> str:
         """Return the text of a scalar, in a style if that can represent it. `column` is where a block begins."""
@@ -39,7 +41,8 @@ class Writer(msgspec.Struct, frozen=True):
             return json.dumps(value)
         if self.as_json:
             return json.dumps(value, ensure_ascii=False)
-        if style == "literal" and not flow and _fits_literal(value):
+        keeps_end = self.ends_with_newline or not value.endswith("\n")
+        if style == "literal" and not flow and keeps_end and _fits_literal(value):
             return self._literal(value, column)
         if style == "single" and not _UNPRINTABLE.search(value):
             return "'" + value.replace("'", "''") + "'"

@@ -8,7 +8,7 @@ import { Writer } from "../../text/writing";
 import type { View } from "./document";
 import { freeId } from "./rules";
 
-const WRITER = new Writer({ asJson: false, padded: true, spaced: true, step: 2, listStep: 2, newline: "\n" });
+const WRITER = new Writer({ asJson: false, padded: true, spaced: true, step: 2, listStep: 2, newline: "\n", endsWithNewline: true });
 
 /** The chosen nodes and the edges between them. */
 export function copied(view: View, ids: readonly string[]): string {
