@@ -286,9 +286,8 @@ class ExecutionData:
             self._cache.drop(self._pack_key(node, path))
         items = self.cached_result(split, path[:-2])
         if items is not None and type(items.value) is Paged:
-            page = (
-                _page_number(items.value.starts, path[-1]) - 1
-            )  # its own page may have items that are not read
+            # The page of the item itself may have items that are not read yet.
+            page = _page_number(items.value.starts, path[-1]) - 1
             self._cache.drop((f"{items.value.key}/{page}", "page"))
 
     def count(self, split: int, path: Path) -> int:

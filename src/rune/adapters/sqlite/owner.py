@@ -369,9 +369,8 @@ class OwnerConnection:
         """Call a method of the owner and return its result."""
         data = frame(method.request(arguments))
         timeout = SLOW_METHOD_TIMEOUTS_S.get(method.name, REPLY_TIMEOUT_S)
-        waits = (
-            method.name in WAITING_METHODS
-        )  # then only the rest of a reply that has begun must arrive in time
+        # Of a method that waits, only the rest of a reply that has begun has to arrive in time.
+        waits = method.name in WAITING_METHODS
         try:
             self._writer.write(data)
             async with asyncio.timeout(None if waits else timeout):
