@@ -28,6 +28,9 @@ EFFECT_SLACK_S = 1.0
 """Seconds after its row in which an effect may still be made, by a worker that claimed the token just before."""
 
 PERMANENT_KEYS = ("rune:settings", "rune:incarnation", "rune:fleet", "rune:recovered")
+EXPIRING_KEYS = (":activated",)
+"""Marks that Redis removes after a minute."""
+
 CLEANUP_TIMEOUT_S = 120.0
 MAX_FUTURE_MS = 310_000
 PAGE = 500
@@ -109,7 +112,7 @@ def _in_redis(cluster: BreakableCluster) -> list[str]:
     found = []
     now = round(time.time() * 1000)
     for key in cluster.redis.command("--scan").split():
-        if key.startswith(PERMANENT_KEYS):
+        if key.startswith(PERMANENT_KEYS) or key.endswith(EXPIRING_KEYS):
             continue
         kind = cluster.redis.command("TYPE", key).strip()
         if kind == "zset" and ":x:" not in key:

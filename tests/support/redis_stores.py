@@ -95,6 +95,18 @@ class RedisCluster:
         await self.journal.record(execution, [ended.fact])
         return await state.apply(execution, [ended])
 
+    async def stored_keys(self, execution: str) -> list[str]:
+        """Return the keys with the state of an execution."""
+        keys = KeySpace(self.prefix).of(execution)
+        state = (keys[0], keys[1], keys[2], keys[5], keys[6])
+        client = self._stores[0].client
+        return [key for key in state if await client.call("EXISTS", key)]
+
+    async def due_time(self, execution: str) -> int | None:
+        """Return the time (epoch ms) of the next timer of an execution."""
+        due = await self._stores[0].client.call("ZSCORE", KeySpace(self.prefix).of(execution)[3], execution)
+        return None if due is None else int(due)
+
     async def close(self) -> None:
         for stores in self._stores:
             await stores.client.close()

@@ -154,6 +154,33 @@ class TestProcesses:
             assert await other.renew("x", b.node, b.path, mine.fence)
 
     @async_test
+    async def test_late_activation_of_ended_execution_installs_nothing(self, tmp_path: Path) -> None:
+        async with redis_cluster(tmp_path, redis_server().url, chain()) as cluster:
+            starter, relay = cluster.process(streams=True), cluster.process()
+            accepted = await cluster.accept()
+            tokens = (await relay.begin("x")).emitted
+            while tokens:
+                tokens = (await cluster.complete(relay, tokens[0])).emitted
+            end = ExecutionEnded(2, "completed")
+            await cluster.journal.record("x", [end])
+            await relay.end("x", end)
+            assert (await starter.admit(accepted, cluster.plan)).emitted == ()
+            assert await cluster.stored_keys("x") == []
+
+    @async_test
+    async def test_late_activation_of_waiting_execution_keeps_its_timer(self, tmp_path: Path) -> None:
+        async with redis_cluster(tmp_path, redis_server().url, chain()) as cluster:
+            starter, relay = cluster.process(), cluster.process()
+            accepted = await cluster.accept()
+            (a,) = (await relay.begin("x")).emitted
+            await cluster.complete(relay, a, Suspend(until=SystemClock().now() + 60_000))
+            assert await cluster.stored_keys("x") == []  # the waiting execution was unloaded
+            due = await cluster.due_time("x")
+            assert due is not None
+            assert (await starter.admit(accepted, cluster.plan)).emitted == ()
+            assert await cluster.due_time("x") == due
+
+    @async_test
     async def test_concurrent_processes_finish_fan_out_once(self, tmp_path: Path) -> None:
         async with redis_cluster(tmp_path, redis_server().url, fan()) as cluster:
             states = [cluster.process() for _ in range(3)]

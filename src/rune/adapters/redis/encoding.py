@@ -112,6 +112,10 @@ class KeySpace:
         head = self.prefix if partition is None else self._tags[partition]
         return f"{head}:recovered:{run}"
 
+    def activated(self, execution: str) -> str:
+        """Mark of an execution that was activated from the journal."""
+        return f"{self.of(execution)[0]}:activated"
+
     def _of(self, execution: str) -> tuple[str, ...]:
         """Return the keys of the functions that change one execution, in order; the last two are for rebuilding."""
         tag = self._tags[self.partition(execution)]

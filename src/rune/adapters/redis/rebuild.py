@@ -48,6 +48,10 @@ POLL_INTERVAL_S = 0.02
 PIECE_SIZE = 500
 """Fields, timers or listeners in one command: more would block the server for milliseconds."""
 
+ACTIVATED_MS = 60_000
+"""How long an execution that was activated from the journal is marked: longer than the process that accepted it may
+take to install the state from memory."""
+
 MIN_SLEEP_MS = 2_000
 """An execution whose tokens all wait longer than this is unloaded."""
 
@@ -115,8 +119,9 @@ class RebuiltState(msgspec.Struct):
 class StateRebuilder:
     """Rebuilds executions, each in one process at a time."""
 
-    def __init__(self, scripts: Scripts, journal: Journal) -> None:
+    def __init__(self, scripts: Scripts, keys: KeySpace, journal: Journal) -> None:
         self._scripts = scripts
+        self._keys = keys
         self._journal = journal
         self._name = token_hex(8)
         self._numbers = count(1)
@@ -171,8 +176,8 @@ class StateRebuilder:
                 await self._write(execution, owner, StateSnapshot([], [], [], 0), "NEITHER")
 
     async def admit(self, known: CachedExecution, sender: StreamSender | None = None) -> Applied | None:
-        """Install the state of an execution that was just accepted, without reading it back; return None if it exists
-        already. With a sender the emitted tokens are sent in the same call."""
+        """Install the state of an execution that was just accepted, without reading it back; return None if another
+        process has activated it already. With a sender the emitted tokens are sent in the same call."""
         accepted = known.accepted
         state = State()
         applied = start_execution(known.plan, state, accepted.at)
@@ -219,7 +224,8 @@ class StateRebuilder:
         if not stored and await self._journal.accepted(execution) is None:
             raise KeyError(execution)
         # An execution without facts is activated, not rebuilt.
-        self.rebuilds += bool(stored)
+        activates = not stored
+        self.rebuilds += not activates
         while True:
             state, applied, context = await self._fold(known, stored, now)
             if state.ended:
@@ -240,7 +246,9 @@ class StateRebuilder:
         )
         if sender is not None and len(applied.emitted) <= MAX_RESENT:
             sent, tokens = sender.initial_sends(known, applied.emitted), []
-        if not await self._write(execution, owner, pieces[-1], last, snapshot, tokens, sent):
+        if not await self._write(
+            execution, owner, pieces[-1], last, snapshot, tokens, sent, activates=activates
+        ):
             raise StoreUnavailableError(f"the lease expired while the state of {execution} was rebuilt")
         emitted = tuple(applied.emitted) if sent is None else ()
         waits_until = min((due for due, _ in snapshot.timers), default=None)
@@ -275,6 +283,7 @@ class StateRebuilder:
         unsent: Sequence[Any] = (),
         sent: tuple[tuple[str, ...], Sequence[Any]] | None = None,
         record: bytes = b"",
+        activates: bool = False,
     ) -> bool:
         fields = [part for pair in piece.fields for part in pair]
         timers = [part for pair in piece.timers for part in pair]
@@ -283,11 +292,11 @@ class StateRebuilder:
         if whole is not None and whole.timers:
             nearest = min(due for due, _ in whole.timers) - whole.offset
         packed = (_PACK(fields), _PACK(timers), _PACK(listeners), _PACK(unsent))
-        arguments = (owner, REBUILD_LEASE_MS, which, *packed, nearest)
-        if sent is None:
-            return bool(await self._scripts.run("install", execution, *arguments))
-        arguments = (*arguments, record, *sent[1])
-        return bool(await self._scripts.run("install", execution, *arguments, streams=sent[0]))
+        mark = ACTIVATED_MS if activates else 0
+        streams, sends = sent or ((), ())
+        arguments = (owner, REBUILD_LEASE_MS, which, *packed, nearest, mark, record, *sends)
+        keys = (self._keys.activated(execution), *streams)
+        return bool(await self._scripts.run("install", execution, *arguments, streams=keys))
 
 
 def _resend_times(execution: str, tokens: Sequence[Token], when: int) -> list[Any]:

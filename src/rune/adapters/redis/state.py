@@ -181,7 +181,7 @@ class RedisState:
         self._clock = clock
         self._sender = sender
         self._executions = ExecutionCache(journal, plans, find)
-        self._rebuilder = StateRebuilder(self, journal)
+        self._rebuilder = StateRebuilder(self, keys, journal)
         self._recovery = WipeRecovery(client, keys, running_executions)
         self._consumers = ConsumerCleaner(client, keys)
         self._predictor = EndPredictor(clock)

@@ -40,6 +40,10 @@ log = logging.getLogger("rune.launcher")
 ACTIVATION_WAIT_S = 0.5
 """How long a start waits for its activation before it returns; the activation continues in the background."""
 
+MAX_ADMISSION_S = 10.0
+"""How long after the start of its record an execution may be activated from memory. Later, another process may have
+activated it and it may have ended, so its state is read from the journal. Stores mark such an execution for longer."""
+
 MAX_ACTIVATIONS = 1_000
 """Activations in flight in this process; beyond it starts are left to the relay."""
 
@@ -164,6 +168,7 @@ class Launcher:
     ) -> ExecutionRecord:
         """Accept an execution and activate it from memory, which saves reading it back from the journal."""
         room = await self._admission.room()
+        began = time.monotonic()
         with self._admission.arriving(wanted.id):
             accepted = await self._journal.accept(wanted, held=held)
             # crash here: the row is marked as not activated; the relay, or the next owner of the file, activates it
@@ -175,14 +180,17 @@ class Launcher:
                 return accepted
             self._data_cache.open(accepted, plan)
             if self._bounded:
-                activation = self._activate_from_memory(accepted, plan)
+                activation = self._activate_from_memory(accepted, plan, began)
             else:
                 activation = self._send(accepted, await self._admission.admit(accepted, plan))
         await self._follow_up(accepted.id, activation)
         return accepted
 
-    async def _activate_from_memory(self, accepted: ExecutionRecord, plan: Plan) -> None:
-        await self._send(accepted, await self._admission.admit(accepted, plan))
+    async def _activate_from_memory(self, accepted: ExecutionRecord, plan: Plan, began: float) -> None:
+        if time.monotonic() - began > MAX_ADMISSION_S:
+            await self.activate(accepted)
+        else:
+            await self._send(accepted, await self._admission.admit(accepted, plan))
 
     async def _follow_up(self, execution: str, activation: Coroutine[Any, Any, None]) -> None:
         """Activate an accepted execution. Wait for it briefly, and not at all while another activation is late: the

@@ -46,7 +46,7 @@ EXECUTION_KEYS = 5
 """Number of keys of an execution that a function takes before the keys of streams."""
 
 FIRST_NAMED_QUEUE_KEY = 8
-FIRST_STREAM_KEY = 8
+FIRST_STREAM_KEY = 9
 """Position of the first stream key after the keys that `install` takes."""
 
 NOTHING_SENT = ("", "", "")
