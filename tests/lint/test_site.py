@@ -349,6 +349,53 @@ def test_comparison_of_interfaces_cites_a_page_for_each_tool() -> None:
     assert [each.split("**")[1] for each in points if "](https://" not in each] == []
 
 
+def unsourced(page: str) -> list[str]:
+    """Return the cells of the table of engines that neither link to a page of the engine nor are unknown."""
+    section = page.split("## At a glance\n", 1)[1].split("\n## ", 1)[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in (lines[0], *lines[2:])]
+    defined = set(re.findall(r"^\[([\w-]+)\]: https://", page, re.MULTILINE))
+    found: list[str] = []
+    for row in rows[1:]:
+        for engine, cell in zip(rows[0][1:], row[1:], strict=True):
+            named = {
+                each for each in re.findall(r"\]\[([\w-]+)\]", cell) if each.startswith(f"{engine.lower()}-")
+            }
+            linked = "](../" in cell if engine == "Rune" else bool(named & defined)
+            if not linked and cell != "unknown":
+                found.append(f"{row[0]}, {engine}: {cell}")
+    return found
+
+
+def test_comparison_cites_a_page_of_the_engine_in_each_cell() -> None:
+    text = (DOCS / "about" / "compared.md").read_text(encoding="utf-8")
+    defined = re.findall(r"^\[([\w-]+)\]: ", text, re.MULTILINE)
+    sources = " ".join(text.split("## Sources\n")[1].split("\n[")[0].split())
+
+    assert unsourced(text) == []
+    assert sorted(defined) == sorted(set(re.findall(r"\]\[([\w-]+)\]", text))), (
+        "each source is defined once and used"
+    )
+    assert re.search(r"were read on \d+ [A-Z][a-z]+ 20\d\d", sources)
+
+
+@pytest.mark.parametrize(
+    ("cell", "count"),
+    [
+        ("code", 1),
+        ("[code][other-page]", 1),
+        ("[code][engine-missing]", 1),
+        ("[code][engine-page]", 0),
+        ("unknown", 0),
+    ],
+)
+def test_cell_without_a_source_is_found(cell: str, count: int) -> None:
+    table = f"| | Rune | Engine |\n|---|---|---|\n| is | [data](../language.md) | {cell} |\n"
+    page = f"## At a glance\n\n{table}\n## Next\n\n[engine-page]: https://engine.example\n[other-page]: https://other.example\n"
+
+    assert len(unsourced(page)) == count
+
+
 def test_page_of_a_file_ends_with_the_day_of_its_last_change() -> None:
     texts = {"index.md": "# Rune\n", "reference/settings.md": "# Settings\n", "site.css": "a {}\n"}
     report = "Not what you needed? [Report it](https://example.org/new)."
