@@ -20,9 +20,8 @@ from rune.adapters.postgres.access import (
     PostgresSessions,
     PostgresStartLimits,
 )
-from rune.adapters.postgres.journal import PostgresJournal
+from rune.adapters.postgres.journal import PostgresBlobs, PostgresJournal
 from rune.adapters.postgres.stores import (
-    PostgresBlobs,
     PostgresBulkJobs,
     PostgresCounts,
     PostgresStores,

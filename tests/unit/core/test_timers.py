@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from rune.core.execution.control import claim_verdict, end_execution, fire_timer, join_waits_since, timers_of
+from rune.core.execution.control import claim_verdict, end_execution, fire_timer, timers_of
 from rune.core.execution.decision import Applied, FinishExecution, Timer
 from rune.core.execution.fact import ExecutionEnded
 from rune.core.execution.outcome import Output
-from rune.core.execution.state import State
+from rune.core.execution.state import State, join_waits_since
 from rune.core.execution.step import step, step_unrun
 from rune.core.execution.token import Token, TokenPurpose
 from rune.core.execution.transition import apply

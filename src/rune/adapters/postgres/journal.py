@@ -1,4 +1,4 @@
-"""Journal, execution index and transactional outbox in PostgreSQL.
+"""Journal, blobs, execution index and transactional outbox in PostgreSQL.
 
 The primary key of the fact table makes every fact write-once. An exclusive lock per execution makes the order of its
 facts the order of their commits. The outbox lists the work that an accepted or ended execution still needs: a `start`
@@ -9,6 +9,7 @@ concurrently.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -186,6 +187,36 @@ class PostgresJournal:
 
 def _like(scope: str) -> tuple[str, str]:
     return "LIKE {}", scope.replace("_", r"\_").replace("*", "%")
+
+
+class PostgresBlobs:
+    """Blobs by key; the part of a key before the first slash is the execution."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._reads: dict[str, asyncio.Task[bytes | None]] = {}
+
+    async def put(self, key: str, data: bytes) -> None:
+        await self._database.fetch(query("blob_put"), key.partition("/")[0], key, data)
+
+    async def get(self, key: str) -> bytes | None:
+        """Return the blob of a key. Concurrent reads of one key share a query: hundreds of fan-out items read the same
+        page of their list at once."""
+        if self._database.in_snapshot:
+            return await self._get(key)
+        read = self._reads.get(key)
+        if read is None:
+            read = self._reads[key] = asyncio.create_task(self._get(key))
+            read.add_done_callback(lambda _: self._reads.pop(key, None))
+        return await asyncio.shield(read)
+
+    async def _get(self, key: str) -> bytes | None:
+        row = await self._database.find(query("blob_get"), key.partition("/")[0], key)
+        return row["data"] if row is not None else None
+
+    async def delete(self, execution: str) -> int:
+        row = await self._database.once(query("blob_delete"), execution)
+        return int(row["count"]) if row is not None else 0
 
 
 class PostgresIndex:

@@ -1,15 +1,14 @@
-"""Opens all stores that the cluster has in PostgreSQL, with its blobs, counts and bulk jobs."""
+"""Opens all stores that the cluster has in PostgreSQL, with its counts and bulk jobs."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import msgspec
 
 from rune.adapters.postgres.database import Database, Row, query
-from rune.adapters.postgres.journal import PostgresIndex, PostgresJournal, PostgresOutbox
+from rune.adapters.postgres.journal import PostgresBlobs, PostgresIndex, PostgresJournal, PostgresOutbox
 from rune.adapters.postgres.retention import PostgresRetention
 from rune.adapters.postgres.workflows import PostgresWorkflows
 from rune.ports.bulk import KEPT_MS, BulkJob, BulkOutcome, BulkStatus, BulkTarget, Outcome
@@ -19,36 +18,6 @@ from rune.ports.queries import COUNTED_MS, StatusCount
 _JOB = msgspec.msgpack.Decoder(BulkJob)
 _OUTCOME = msgspec.msgpack.Decoder(BulkOutcome)
 _ENCODER = msgspec.msgpack.Encoder()
-
-
-class PostgresBlobs:
-    """Blobs by key; the part of a key before the first slash is the execution."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._reads: dict[str, asyncio.Task[bytes | None]] = {}
-
-    async def put(self, key: str, data: bytes) -> None:
-        await self._database.fetch(query("blob_put"), key.partition("/")[0], key, data)
-
-    async def get(self, key: str) -> bytes | None:
-        """Return the blob of a key. Concurrent reads of one key share a query: hundreds of fan-out items read the same
-        page of their list at once."""
-        if self._database.in_snapshot:
-            return await self._get(key)
-        read = self._reads.get(key)
-        if read is None:
-            read = self._reads[key] = asyncio.create_task(self._get(key))
-            read.add_done_callback(lambda _: self._reads.pop(key, None))
-        return await asyncio.shield(read)
-
-    async def _get(self, key: str) -> bytes | None:
-        row = await self._database.find(query("blob_get"), key.partition("/")[0], key)
-        return row["data"] if row is not None else None
-
-    async def delete(self, execution: str) -> int:
-        row = await self._database.once(query("blob_delete"), execution)
-        return int(row["count"]) if row is not None else 0
 
 
 class PostgresStores:

@@ -116,7 +116,7 @@ class PostgresWorkflows:
 
     async def find(self, workflow: str, which: str | None = None, *, by: str | None = None) -> Version:
         wanted = LATEST if which is None else which
-        number = number_of(wanted)
+        number = None if which is None else number_of(which)
         row = await self._database.find(
             query("versions"), workflow, number, wanted if number is None else None
         )

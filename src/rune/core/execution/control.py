@@ -12,7 +12,15 @@ from msgspec.structs import replace
 from rune.core.execution.decision import Applied, FinishExecution, Timer
 from rune.core.execution.fact import ExecutionEnded, PauseChanged, SignalReceived
 from rune.core.execution.outcome import Error
-from rune.core.execution.state import Scope, State, in_cancelled_region, own_timer, paused_since, started
+from rune.core.execution.state import (
+    Scope,
+    State,
+    in_cancelled_region,
+    join_waits_since,
+    own_timer,
+    paused_since,
+    started,
+)
 from rune.core.execution.token import START, Arrived, Path, Token, TokenPurpose
 from rune.core.execution.transition import Transition
 from rune.core.plan.model import NodePlan, Plan
@@ -143,21 +151,6 @@ def _arrivals(scope: Scope, node: NodePlan) -> tuple[Arrived, ...]:
     if barrier is None:
         return ()
     return tuple(Arrived(edge, each.payload or START) for edge, each in sorted(barrier.arrivals.items()))
-
-
-def join_waits_since(node: NodePlan, scope: Scope) -> int | None:
-    """Return when the timeout of a join began, or None if the join is not waiting."""
-    if node.index in scope.done or node.index in scope.live:
-        return None
-    if node.timeout_from == "scope":
-        return scope.opened_at
-    if node.joins_items:
-        fan = scope.fans.get(node.split_of)
-        if fan is None or not fan.resolved:
-            return None
-        return fan.latest if node.timeout_from == "latest" else fan.first
-    barrier = scope.barriers.get(node.index)
-    return None if barrier is None else barrier.first
 
 
 def _resume(act: Transition, scope: Scope, timer: Timer, now: int) -> None:

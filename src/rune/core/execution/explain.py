@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from rune.core.execution.control import join_waits_since
-from rune.core.execution.state import LiveToken, Scope, State, paused_since
+from rune.core.execution.state import LiveToken, Scope, State, join_waits_since, paused_since
 from rune.core.execution.token import Path, TokenPurpose, path_text
 from rune.core.plan.model import NodePlan, Plan
 

@@ -218,6 +218,21 @@ def paused_since(state: State, since: int) -> int:
     return sum(max(0, end - max(begin, since)) for begin, end in state.pauses)
 
 
+def join_waits_since(node: NodePlan, scope: Scope) -> int | None:
+    """Return when the timeout of a join began, or None if the join is not waiting."""
+    if node.index in scope.done or node.index in scope.live:
+        return None
+    if node.timeout_from == "scope":
+        return scope.opened_at
+    if node.joins_items:
+        fan = scope.fans.get(node.split_of)
+        if fan is None or not fan.resolved:
+            return None
+        return fan.latest if node.timeout_from == "latest" else fan.first
+    barrier = scope.barriers.get(node.index)
+    return None if barrier is None else barrier.first
+
+
 def started(state: State, path: Path) -> bool:
     """Return whether the item of this scope was ever started; a started scope that no longer exists has ended."""
     outer = state.scopes.get(path[:-2])

@@ -50,6 +50,8 @@ def compile_definition(
         for i in range(len(definition.nodes))
     )
     root = [each for each in nodes if each.depth == 0]
+    triggers = [i for i in graph.entries if types[i].trigger or definition.nodes[i].trigger]
+    after_triggers = dict.fromkeys(node for each in triggers for node in graph.successors(each))
     return Plan(
         definition=definition,
         hash=content_hash(definition),
@@ -62,7 +64,8 @@ def compile_definition(
         dst=graph.dst,
         gather_position=_gather_positions(nodes),
         entries=graph.entries,
-        triggers=frozenset(i for i in graph.entries if types[i].trigger or definition.nodes[i].trigger),
+        triggers=frozenset(triggers),
+        first=tuple(after_triggers) or graph.entries,
         leaves=tuple(each.index for each in root if not each.out),
         outputs=tuple(each.index for each in root if each.type.sets_output),
         races=traits.timed_races.get(-1, ()),

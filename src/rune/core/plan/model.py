@@ -77,6 +77,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     gather_position: Mapping[int, int]  # edge into an aggregator -> its position among the in-edges
     entries: tuple[int, ...]
     triggers: frozenset[int]
+    first: tuple[int, ...]  # the nodes after the triggers; without triggers the entries
     leaves: tuple[int, ...]  # root nodes without out-edges
     outputs: tuple[int, ...]  # root nodes that set the execution's output
     races: tuple[int, ...]  # root joins whose timeout begins with the execution

@@ -245,11 +245,10 @@ class ExternalExecutor:
 
 def _start_message(plan: Plan, input: bytes, execution: str, priority: int | None) -> bytes:
     """Encode the start of an execution for an engine without access to our stores."""
-    entries = [node for each in sorted(plan.triggers) for node in plan.graph.successors(each)]
     message = NodeExecutionMessage(
         workflow_id=plan.definition.id,
         execution_id=execution,
-        current_node=plan.ids[(entries or list(plan.entries))[0]],
+        current_node=plan.ids[plan.first[0]],
         definition=msgspec.Raw(canonical(plan.definition)),
         context=msgspec.Raw(b'{"$trigger":' + input + b"}"),
         priority=priority,

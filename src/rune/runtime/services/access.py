@@ -272,8 +272,7 @@ class QueueDepths:
 
 def first_queues(plan: Plan) -> set[str]:
     """Return the queues that the first nodes of an execution are sent to."""
-    behind = {node for each in plan.triggers for node in plan.graph.successors(each)}
-    return {plan.nodes[each].node.queue or DEFAULT for each in behind or plan.entries}
+    return {plan.nodes[each].node.queue or DEFAULT for each in plan.first}
 
 
 class LimitService:
