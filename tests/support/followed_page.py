@@ -40,7 +40,7 @@ MARK = "<<<end of command>>>"
 NEEDS = re.compile(r"<!-- needs: (.+?) -->")
 EXITS = re.compile(r"  # exits (\d+)$")
 TUTORIAL_S = 120.0
-"""CPU time that the commands of a tutorial may use, with what they leave running."""
+"""CPU time that the commands or the code of a tutorial may use, with what they leave running."""
 
 
 class Command(NamedTuple):
@@ -78,8 +78,7 @@ def follow(page: str, folder: Path, inspect: Callable[[str, str], None] | None =
                 (folder / name).symlink_to(ROOT / name)
         seen, used = _run(commands, folder, given)
         _compare(page, seen)
-        if front_matter(text)[0].get("kind") == "tutorial":
-            assert used <= TUTORIAL_S, f"{page}: the commands used {used:.0f} s of a processor"
+        check_limit(page, text, used)
         if inspect is not None:
             inspect(url, "\n".join(line for each in seen for line in each.output))
         return seen
@@ -88,6 +87,12 @@ def follow(page: str, folder: Path, inspect: Callable[[str, str], None] | None =
             up.stop(signal.SIGKILL)
         if administered is not None:
             administered.redis.stop()
+
+
+def check_limit(page: str, text: str, used: float) -> None:
+    """Fail if what a tutorial shows used more CPU time than a tutorial may."""
+    if front_matter(text)[0].get("kind") == "tutorial":
+        assert used <= TUTORIAL_S, f"{page}: what it shows used {used:.0f} s of a processor"
 
 
 def _parts(text: str) -> list[str]:
@@ -165,7 +170,7 @@ def _stores(folder: Path) -> dict[str, str]:
 
 def _run(commands: list[Command], folder: Path, given: dict[str, str]) -> tuple[list[Seen], float]:
     """Run all commands in one shell, so that variables are kept; return also the CPU time that they used."""
-    before = _cpu_of_children()
+    before = cpu_time(resource.RUSAGE_CHILDREN)
     programs = folder / ".programs"
     programs.mkdir()
     for name, words in {"rune": "-m rune ", "python": ""}.items():
@@ -193,7 +198,7 @@ def _run(commands: list[Command], folder: Path, given: dict[str, str]) -> tuple[
     )
     try:
         printed, complained = shell_process.communicate(timeout=TIMEOUT_S * 2)
-        used = _cpu_of_children() - before + _cpu_of_session(shell_process.pid)
+        used = cpu_time(resource.RUSAGE_CHILDREN) - before + _cpu_of_session(shell_process.pid)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(shell_process.pid, signal.SIGKILL)
@@ -206,8 +211,9 @@ def _run(commands: list[Command], folder: Path, given: dict[str, str]) -> tuple[
     return seen, used
 
 
-def _cpu_of_children() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+def cpu_time(of: int = resource.RUSAGE_SELF) -> float:
+    """Return the CPU time that this process, or its children that ended, have used."""
+    used = resource.getrusage(of)
     return used.ru_utime + used.ru_stime
 
 

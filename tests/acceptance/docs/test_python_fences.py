@@ -13,6 +13,7 @@ import pytest
 
 from tests.lint.tree import ROOT, files, name
 from tests.support.api_server import HELLO, RunningServer, in_thread
+from tests.support.followed_page import check_limit, cpu_time
 
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PAGES = [path for path in files(ROOT, ".md") if BLOCK.search(path.read_text(encoding="utf-8"))]
@@ -30,10 +31,12 @@ def test_python_of_page_runs_as_one_module(
     module: dict[str, Any] = {"__name__": page.stem}
     monkeypatch.chdir(tmp_path)
 
+    before = cpu_time()
     with in_thread(tmp_path, _fill) as url:
         monkeypatch.setenv("RUNE_URL", url)
         for block in BLOCK.findall(text):
             exec(compile(block, str(page), "exec"), module)
+    check_limit(name(page), text, cpu_time() - before)
 
     if page.name == "api.md":
         assert capsys.readouterr().out.endswith("Hello, World!\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 
 from rune.build import Workflow
 from tests.lint.tree import ROOT, name
-from tests.support.followed_page import follow, matches
+from tests.support.followed_page import TUTORIAL_S, check_limit, follow, matches
+from tools.docs.markdown import front_matter
 
 HTTP = {
     "docs/start/with-curl.md",
@@ -26,6 +28,7 @@ PLACES = (
     "docs/credentials.md",
     "docs/custom-nodes.md",
     "docs/deploy.md",
+    "docs/from-n8n.md",
     "docs/import.md",
     "docs/retention.md",
     "docs/scale.md",
@@ -39,6 +42,26 @@ PAGES = sorted({name(path) for place in PLACES for path in ROOT.glob(place)} - H
 @pytest.mark.parametrize("page", PAGES)
 def test_page_works_as_written(page: str, tmp_path: Path) -> None:
     assert follow(page, tmp_path)
+
+
+def test_every_tutorial_is_followed_within_the_limit_of_a_tutorial() -> None:
+    texts = {name(path): path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("*.md")}
+    tutorials = {page for page, text in texts.items() if front_matter(text)[0].get("kind") == "tutorial"}
+    programs = {page for page in tutorials - {*PAGES} - HTTP if "```python\n" in texts[page]}
+
+    assert len(tutorials) >= 10
+    assert tutorials - {*PAGES} - HTTP - programs == set(), (
+        "test_python_fences runs programs, test_http_pages HTTP"
+    )
+
+
+@pytest.mark.parametrize(("kind", "allowed"), [("tutorial", False), ("guide", True)])
+def test_only_a_tutorial_has_the_limit(kind: str, allowed: bool) -> None:
+    text = f"---\nkind: {kind}\nfor: author\n---\n\n# A page\n"
+
+    check_limit("page.md", text, TUTORIAL_S)
+    with nullcontext() if allowed else pytest.raises(AssertionError, match="121 s of a processor"):
+        check_limit("page.md", text, TUTORIAL_S + 1)
 
 
 def test_readme_works_as_written(tmp_path: Path) -> None:
