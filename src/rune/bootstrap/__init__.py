@@ -27,9 +27,9 @@ from rune.ports.clock import Clock
 from rune.ports.inspection import BackupResult, ClusterSurvey, FileInspection
 from rune.ports.processes import ProcessInfo, RunningQuery
 from rune.ports.retention import RetentionResult, Rule
-from rune.runtime.components import Services
 from rune.runtime.engine import ROLES, Engine
 from rune.runtime.failpoint import arm_from_environment
+from rune.runtime.owner_services import LocalServices
 from rune.runtime.queries.reader import ExecutionReader
 from rune.runtime.services.credentials import CredentialService
 from rune.runtime.state_wrapper import ExecutionObserver
@@ -62,8 +62,10 @@ class BackendModule(Protocol):
         observer: ExecutionObserver | None = None,
         roles: frozenset[str] = ROLES,
     ) -> AbstractAsyncContextManager[Engine]: ...
-    def open_services(self, settings: Settings) -> AbstractAsyncContextManager[Services]: ...
-    def open_engine(self, settings: Settings) -> AbstractAsyncContextManager[tuple[Engine, Services]]: ...
+    def open_services(self, settings: Settings) -> AbstractAsyncContextManager[LocalServices]: ...
+    def open_engine(
+        self, settings: Settings
+    ) -> AbstractAsyncContextManager[tuple[Engine, LocalServices]]: ...
     def open_reader(
         self, settings: Settings, catalogue: Catalogue | None
     ) -> AbstractAsyncContextManager[ExecutionReader]: ...
@@ -125,12 +127,12 @@ async def running_engine(
         yield engine
 
 
-def open_services(settings: Settings) -> AbstractAsyncContextManager[Services]:
+def open_services(settings: Settings) -> AbstractAsyncContextManager[LocalServices]:
     """Open the services of the owner process, or of this process if there is no owner."""
     return _backend(settings).open_services(settings)
 
 
-def open_engine(settings: Settings) -> AbstractAsyncContextManager[tuple[Engine, Services]]:
+def open_engine(settings: Settings) -> AbstractAsyncContextManager[tuple[Engine, LocalServices]]:
     """Open an engine that runs nothing, for queries, and the services of the owner process or of this process."""
     return _backend(settings).open_engine(settings)
 

@@ -8,14 +8,14 @@ from typing import Any
 
 from rune.bootstrap import open_engine, open_reader
 from rune.bootstrap.doctor import check_installation
-from rune.runtime.components import Services
+from rune.runtime.owner_services import LocalServices
 from rune.server.app import make_app
 from rune.server.context import ServerContext
 from rune.settings import Settings, describe_settings
 
 
 @asynccontextmanager
-async def open_app(settings: Settings) -> AsyncIterator[tuple[Any, Services]]:
+async def open_app(settings: Settings) -> AsyncIterator[tuple[Any, LocalServices]]:
     """Open the application, which reads the stores, and the services that it sends changes to: those of the owner
     process if there is one."""
     async with (

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 from rune.adapters.sqlite import backup as copying
 from rune.adapters.sqlite import retention as embedded_retention
@@ -26,7 +25,7 @@ from rune.adapters.sqlite.readonly import ReadOnlyDatabase, SqliteIndex
 from rune.adapters.sqlite.stores import SqliteBlobs, SqliteBulkJobs, SqliteCounts, SqliteStores
 from rune.adapters.sqlite.workflows import SqliteTriggers, SqliteWorkflows
 from rune.bootstrap.components import Access, credential_service, keys, new_engine
-from rune.codec.rpc import Call, RpcMethods, ServiceProxy, remote
+from rune.codec.rpc import RpcMethods
 from rune.core.node_type import Catalogue
 from rune.nodes.registry import Registry, full_registry, standard_catalogue
 from rune.ports.clock import Clock
@@ -44,110 +43,12 @@ from rune.runtime.clock import SystemClock
 from rune.runtime.components import Services
 from rune.runtime.engine import ROLES, Engine
 from rune.runtime.lifecycle.launcher import new_execution_id
+from rune.runtime.owner_services import RPC_METHODS, OwnerServices
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.queries.reader import ExecutionReader
-from rune.runtime.services.access import AccessService, LimitService
-from rune.runtime.services.bulk import BulkService
 from rune.runtime.services.credentials import CredentialService
-from rune.runtime.services.dead_letters import DeadLetterService
-from rune.runtime.services.executions import ExecutionService
-from rune.runtime.services.triggers import TriggerService
-from rune.runtime.services.workflows import WorkflowService
 from rune.runtime.state_wrapper import ExecutionObserver, ObservedState
 from rune.settings import Settings
-
-
-class OwnerExecutions(ServiceProxy):
-    """The execution service of the owner process."""
-
-    start_definition = remote(ExecutionService.start_definition)
-    start = remote(ExecutionService.start)
-    signal = remote(ExecutionService.signal)
-    cancel = remote(ExecutionService.cancel)
-    pause = remote(ExecutionService.pause)
-    resume = remote(ExecutionService.resume)
-    retry = remote(ExecutionService.retry)
-    rerun = remote(ExecutionService.rerun)
-    delete_ended = remote(ExecutionService.delete_ended)
-    running = remote(ExecutionService.running)
-    wait_for_end = remote(ExecutionService.wait_for_end)
-
-
-class OwnerWorkflows(ServiceProxy):
-    """The workflow service of the owner process."""
-
-    deploy = remote(WorkflowService.deploy)
-    set_alias = remote(WorkflowService.set_alias)
-    archive = remote(WorkflowService.archive)
-
-
-class OwnerDeadLetters(ServiceProxy):
-    """The dead-letter service of the owner process."""
-
-    list = remote(DeadLetterService.list)
-    requeue = remote(DeadLetterService.requeue)
-    discard = remote(DeadLetterService.discard)
-
-
-class OwnerTriggers(ServiceProxy):
-    """The trigger service of the owner process."""
-
-    list = remote(TriggerService.list)
-    find = remote(TriggerService.find)
-    enable = remote(TriggerService.enable)
-    rotate = remote(TriggerService.rotate)
-
-
-class OwnerCredentials(ServiceProxy):
-    """The credential service of the owner process."""
-
-    add = remote(CredentialService.add)
-    rotate = remote(CredentialService.rotate)
-    remove = remote(CredentialService.remove)
-    reencrypt = remote(CredentialService.reencrypt)
-    grant = remote(CredentialService.grant)
-    withdraw = remote(CredentialService.withdraw)
-
-
-class OwnerAccess(ServiceProxy):
-    """The access service of the owner process."""
-
-    create_key = remote(AccessService.create_key)
-    revoke_key = remote(AccessService.revoke_key)
-
-
-class OwnerLimits(ServiceProxy):
-    """The limit service of the owner process."""
-
-    limit_workflow = remote(LimitService.limit_workflow)
-    limit_key = remote(LimitService.limit_key)
-
-
-class OwnerBulk(ServiceProxy):
-    """The bulk jobs of the owner process."""
-
-    create = remote(BulkService.create)
-    find = remote(BulkService.find)
-    list = remote(BulkService.list)
-    outcomes = remote(BulkService.outcomes)
-    abort = remote(BulkService.abort)
-    finish = remote(BulkService.finish)
-
-
-PROXIES: dict[str, type[ServiceProxy]] = {
-    "executions": OwnerExecutions,
-    "workflows": OwnerWorkflows,
-    "dead_letters": OwnerDeadLetters,
-    "triggers": OwnerTriggers,
-    "credentials": OwnerCredentials,
-    "access": OwnerAccess,
-    "limits": OwnerLimits,
-    "bulk": OwnerBulk,
-}
-RPC_METHODS = tuple(
-    f"{service}.{name}" for service, proxy in PROXIES.items() for name in vars(proxy) if name[0] != "_"
-)
-"""The methods that other processes can call on the owner. It rejects all others."""
 
 
 @asynccontextmanager
@@ -222,9 +123,8 @@ def _engine(
 
 
 @asynccontextmanager
-async def open_services(settings: Settings) -> AsyncIterator[Services]:
+async def open_services(settings: Settings) -> AsyncIterator[OwnerServices]:
     """Open the services of the owner process, or of this process if there is no owner."""
-
     methods = RpcMethods(Services, RPC_METHODS)
 
     @asynccontextmanager
@@ -234,27 +134,17 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
             yield engine.services
 
     async with OwnerClient(socket_of(settings.database), methods, own, new_execution_id) as caller:
-        services = _proxies(methods, caller.call)
+        services = OwnerServices(methods, caller.call)
         yield services
 
 
-def _proxies(methods: RpcMethods, call: Call) -> Services:
-    """Return services whose methods run in the owner process."""
-    made: dict[str, Any] = {
-        name: PROXIES.get(name, ServiceProxy)(name, methods, call)
-        for name in Services.__struct_fields__
-        if name != "local"
-    }
-    return Services(**made, local=False)
-
-
 @asynccontextmanager
-async def connected(settings: Settings) -> AsyncIterator[Services]:
+async def connected(settings: Settings) -> AsyncIterator[OwnerServices]:
     """Open the services of the owner process, over one connection; raise NoOwnerError if there is none."""
     methods = RpcMethods(Services, RPC_METHODS)
     connection = await OwnerConnection.open(socket_of(settings.database), methods)
     try:
-        yield _proxies(methods, connection.call)
+        yield OwnerServices(methods, connection.call)
     finally:
         connection.close()
 
@@ -274,7 +164,7 @@ async def open_reader(
 
 
 @asynccontextmanager
-async def open_engine(settings: Settings) -> AsyncIterator[tuple[Engine, Services]]:
+async def open_engine(settings: Settings) -> AsyncIterator[tuple[Engine, OwnerServices]]:
     """Open an engine that runs nothing and reads the file only, also while another process owns it, and the services of
     the owner, or of this process if there is no owner."""
     with _reading(settings) as database:

@@ -34,12 +34,12 @@ from rune.ports.workflows import (
     workflow_not_found,
 )
 from rune.runtime.clock import iso
-from rune.runtime.components import Services
 from rune.runtime.live import active_runs
+from rune.runtime.owner_services import LocalServices
 from rune.runtime.queries.reader import ExecutionReader
 from rune.settings import Settings, load_settings
 
-CommandServices = Services | RemoteServices
+CommandServices = LocalServices | RemoteServices
 """The services of this process or of the owner process, or those of a server."""
 
 CommandReader = ExecutionReader | RemoteReader
@@ -131,7 +131,7 @@ def read_store(
         return nothing
 
 
-def call_local_service(settings: Settings, action: Callable[[Services], Awaitable[T]]) -> T:
+def call_local_service(settings: Settings, action: Callable[[LocalServices], Awaitable[T]]) -> T:
     """Call the services of the owner process, or of this process if there is no owner."""
 
     async def call() -> T:

@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from rune.ports.inspection import Finding
-from rune.runtime.components import Services
 from rune.runtime.engine import Engine
 from rune.runtime.live import LiveReporter
 from rune.runtime.messaging.statuses import StatusListener
+from rune.runtime.owner_services import LocalServices
 from rune.runtime.queries.comparison import Comparison
 from rune.runtime.queries.reader import ExecutionReader
 from rune.runtime.queries.value_parts import ValueCache
@@ -48,11 +48,11 @@ class ServerContext:
         streams: StreamLimits = DEFAULT_STREAM_LIMITS,
         settings: Sequence[SettingValue] = (),
         checks: Checks = _no_checks,
-        services: Services | None = None,
+        services: LocalServices | None = None,
     ) -> None:
         """`checks` runs those of `rune doctor`; `services` are those of the engine unless another process has them."""
         self.engine = engine
-        self.services = services or engine.services
+        self.services: LocalServices = services or engine.services
         self.reader = reader
         self.clock = engine.backend.clock
         self.started_at = self.clock.now()
@@ -84,7 +84,7 @@ class ServerContext:
             self.changes.run(),
             self.probe.run(),
             self.engine.live.run(),
-            self.services.bulk.run(),
+            self.engine.services.bulk.run(),
             self.statistics.run(),
             *self._event_loops(),
         ]

@@ -7,9 +7,9 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from rune.bootstrap.sqlite import RPC_METHODS
 from rune.ports.journal import StoreUnavailableError
 from rune.runtime.components import Services
+from rune.runtime.owner_services import RPC_METHODS
 from tests.support.api_clients import API, BOOTSTRAP, RoleClients, populate
 from tests.support.api_server import HELLO, RunningServer, run
 
@@ -19,6 +19,8 @@ QUIET = {
     "executions.running",
     "executions.wait_for_end",
     "dead_letters.list",
+    "dead_messages.list",
+    "dead_messages.find",
     "triggers.list",
     "triggers.find",
     "bulk.find",

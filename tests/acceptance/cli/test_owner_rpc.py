@@ -15,7 +15,6 @@ import msgspec
 import pytest
 
 from rune.adapters.sqlite.owner import OwnerClient, OwnerConnection, OwnerServer, address, socket_of
-from rune.bootstrap.sqlite import RPC_METHODS
 from rune.codec import rpc as wire
 from rune.codec.rpc import (
     HEADER,
@@ -39,6 +38,7 @@ from rune.ports.processes import (
     NoOwnerError,
     OwnerLostError,
 )
+from rune.runtime.owner_services import RPC_METHODS
 
 ERRORS: dict[str, RuneError] = {
     "conflict": IdempotencyConflictError("used before"),

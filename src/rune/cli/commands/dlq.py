@@ -187,9 +187,13 @@ def _print_one(letter: DeadLetter) -> None:
     print(f"`rune show {letter.id}` shows the execution, `rune dlq requeue {letter.id}` retries it")
 
 
+def _has_messages(settings: Settings) -> bool:
+    return bool(settings.url) or settings.clustered
+
+
 async def list_messages(settings: Settings, limit: int = PAGE_SIZE) -> list[DeadMessage]:
     """Return the dead messages of a cluster, oldest first; an embedded engine has none."""
-    if not settings.url and not settings.clustered:
+    if not _has_messages(settings):
         return []
     return await call(settings, lambda service: service.dead_messages.list(limit))
 
@@ -197,7 +201,7 @@ async def list_messages(settings: Settings, limit: int = PAGE_SIZE) -> list[Dead
 async def find_message(settings: Settings, given: str) -> DeadMessage | None:
     """Return the only message whose id starts with `given`; None if there is none. A whole id is also found if it is
     not among the oldest messages, which are listed."""
-    if not given.startswith("m"):
+    if not given.startswith("m") or not _has_messages(settings):
         return None
     if MESSAGE_ID.fullmatch(given):
         return await call(settings, lambda service: service.dead_messages.find(given))

@@ -364,7 +364,7 @@ async def create_session(request: Request, server: Server, caller: Caller) -> Re
     proof = await gate.proof_of(caller) if isinstance(gate, ApiKeyAuth) else None
     if proof is None or gate.sessions is None:
         return Reply(me_view(caller, None))
-    async with server.services.access.audit_log.record("session.create", caller.name):
+    async with server.engine.services.access.audit_log.record("session.create", caller.name):
         token, made = await gate.sessions.create(caller.name, proof)
     response = Reply(me_view(caller, made))
     set_cookie(request, response, token)
