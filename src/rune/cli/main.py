@@ -39,7 +39,7 @@ PANELS = {
         "value": Entry("views.details", "value", "Print a part of an input or output, or search in it."),
         "compare": Entry("views.details", "compare", "Compare two executions and list what differs."),
         "waiting": Entry("views.overview", "waiting", "List the nodes that wait for a signal."),
-        "stats": Entry("views.overview", "stats", "Count the executions that ended, by status or workflow."),
+        "stats": Entry("views.overview", "stats", "Count executions by status or workflow."),
         "explain": Entry("executions", "explain", "Explain what an execution is waiting for."),
         "logs": Entry("views.details", "logs", "Print what the nodes of an execution logged."),
         "verify": Entry(
@@ -64,9 +64,9 @@ PANELS = {
             "workflows", "workflows", "List, show, compare, limit or remove stored workflows."
         ),
         "check": Entry("documents.check", "check", "Check workflow documents and list every problem."),
-        "test": Entry("documents.test", "run_tests", "Run tests of workflows that are written as YAML."),
+        "test": Entry("documents.test", "run_tests", "Run workflow tests that are written in YAML or JSON."),
         "record": Entry(
-            "documents.test", "record", "Write an execution that has ended as a test, which `rune test` runs."
+            "documents.test", "record", "Write a test for `rune test` from an execution that has ended."
         ),
         "import": Entry(
             "documents.import_",

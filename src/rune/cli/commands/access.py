@@ -83,7 +83,7 @@ def create(
 
     Creating the first API key turns authentication on, also on loopback.
 
-    Roles: viewer reads; approver only sees what waits for a signal, and sends
+    Roles: viewer reads; approver lists the nodes that wait for a signal and sends
     signals; runner reads, starts and controls executions; editor also changes
     workflows; admin also manages keys and credentials and reads the
     audit log.

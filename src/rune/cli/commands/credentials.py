@@ -62,7 +62,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
 def grant(name: Name, grantees: Grantees, as_json: Json = False) -> None:
-    """Allow executions to use a credential, by the principal that starts them or by their workflow.
+    """Allow the executions of a principal or of a workflow to use a credential.
 
     A new credential is granted to the principal that added it. `everyone` is
     all executions except those started from the queue.

@@ -217,8 +217,8 @@ def show(
     While the execution runs, open nodes are listed with what they wait for.
 
     With --node: what the node was called with, secrets redacted, and each of
-    its attempts. With --graph: the states of nodes and edges, of a node inside
-    a split by number of items.
+    its attempts. With --graph: the state of every node and edge. For a node
+    inside a split it is the number of items in each state.
 
     Examples:
       rune show x019a --nodes 100

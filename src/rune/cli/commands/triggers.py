@@ -80,7 +80,7 @@ def show(name: Name, as_json: Json = False) -> None:
 
 @triggers.command()
 def enable(name: Name, as_json: Json = False) -> None:
-    """Switch a trigger on. Times that passed while it was off are not caught up."""
+    """Switch a trigger on. Times of a schedule that passed while it was off are skipped."""
     _run(lambda settings: _switch(settings, name, enabled=True, as_json=as_json), as_json=as_json)
 
 

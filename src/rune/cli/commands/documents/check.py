@@ -37,8 +37,8 @@ def check(
 ) -> None:
     """Check workflow documents and list every problem.
 
-    Node types are the built-in and installed ones and those of --nodes and
-    RUNE_NODES; the modules that rune.toml names are not imported.
+    Known node types are the built-in ones, the installed ones, and those of
+    --nodes and RUNE_NODES. The modules that rune.toml names are not imported.
 
     Exit codes: 0 valid; 2 a document has errors or cannot be read.
 
@@ -125,8 +125,8 @@ def graph(
 ) -> None:
     """Draw a workflow in the terminal, as SVG or as Mermaid text.
 
-    The modules that rune.toml names are not imported: a node whose type they may
-    contain is drawn without its outlets.
+    The modules that rune.toml names are not imported. A node whose type may be
+    defined there is drawn without its outlets.
 
     Example: rune graph order.yaml --svg order.svg
     """

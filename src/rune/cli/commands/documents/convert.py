@@ -29,7 +29,7 @@ def convert(
         bool, typer.Option("--check", help="Write nothing; exit 1 if the two files differ in meaning.")
     ] = False,
     report: Annotated[
-        bool, typer.Option("--report", help="List the comments that the target does not carry.")
+        bool, typer.Option("--report", help="List the comments that are missing in the target.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
@@ -134,7 +134,7 @@ def _compare(one: Workflow, two: Workflow, as_json: bool) -> None:
 
 def stubs(
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Folder to write the module to.")
+        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Folder for the Python files.")
     ],
     modules: Nodes = None,
 ) -> None:

@@ -72,8 +72,9 @@ def import_workflow(
 ) -> None:
     """Import a workflow of another tool and report what became of every element.
 
-    Exit codes: 0 everything was carried over; 1 something was changed,
-    approximated or is left to do by hand; 2 the document cannot be imported.
+    Exit codes: 0 everything was carried over; 1 something was changed or
+    approximated, or has to be completed by hand; 2 the document cannot be
+    imported.
 
     Example: rune import workflow.json -o orders.yaml --report report.json
     """

@@ -30,10 +30,10 @@ def nodes(
 ) -> None:
     """List the node types, or show one of them in full.
 
-    With a type: its parameters, outlets, output and error codes. The `retry` of a
-    node covers transient errors, or exactly the codes that its `on` lists. If
-    RUNE_URL is set, the types are those of that server. The modules that
-    rune.toml names are not imported: use --nodes or RUNE_NODES.
+    With a type: its parameters, outlets, output and error codes. By default the
+    `retry` of a node repeats it after transient errors; if `on` lists codes, after
+    these only. If RUNE_URL is set, the types are those of that server. The modules
+    that rune.toml names are not imported: use --nodes or RUNE_NODES.
 
     Examples:
       rune nodes
@@ -71,9 +71,9 @@ def _find_types(settings: Settings, modules: tuple[str, ...]) -> list[dict[str, 
 def schema(modules: Nodes = None) -> None:
     """Print the JSON Schema of workflow documents, for editors.
 
-    It contains the parameters of every node type, also those of custom nodes of
+    It contains the parameters of every node type, including the custom nodes of
     --nodes and RUNE_NODES; the modules that rune.toml names are not imported.
-    If RUNE_URL is set, the node types of that server.
+    If RUNE_URL is set, it contains the node types of that server instead.
 
     Examples:
       rune schema > workflow.schema.json

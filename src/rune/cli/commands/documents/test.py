@@ -1,4 +1,4 @@
-"""`rune test` and `rune record`: run tests of workflows that are written as YAML or JSON, and write them."""
+"""`rune test` and `rune record`: run workflow tests in YAML or JSON, and write one from an execution."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run_tests(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Run tests of workflows that are written as YAML.
+    """Run workflow tests that are written in YAML or JSON.
 
     A test has an input, mocks, steps and an expected result, and runs in virtual
     time.
@@ -168,11 +168,11 @@ def record(
     ] = None,
     nodes: Nodes = None,
 ) -> None:
-    """Write an execution that has ended as a test, which `rune test` runs.
+    """Write a test for `rune test` from an execution that has ended.
 
-    The test contains the workflow, its input, its outcome, and mocks that return
-    what the nodes with effects returned, and those of unknown types. The modules
-    that rune.toml names are not imported.
+    The test contains the workflow, its input and its outcome. Nodes that have
+    effects or an unknown type are mocked: the mock returns what the node returned.
+    The modules that rune.toml names are not imported.
 
     Example: rune record x019a -o tests/test-orders.json
     """

@@ -35,7 +35,8 @@ MAX_SHOWN = 20
 
 bulk = typer.Typer(
     name="bulk",
-    help="Cancel, pause, resume, retry or requeue many executions.\n\nThe work is a job that survives crashes.",
+    help="Cancel, pause, resume, retry or requeue many executions.\n\n"
+    "Each `rune bulk start` creates a job, which continues after a crash.",
     no_args_is_help=True,
 )
 
@@ -95,12 +96,12 @@ def start(
     """Act on many executions and wait until all are processed.
 
     The actions: cancel, pause, resume, retry, retry-failed-items, requeue.
-    Executions are given by id, or by the filters of `rune list`; a filter is
-    required, since none would select every execution. What cannot be done to an
-    execution is refused for this one and listed. Ctrl-C does not stop the job;
-    `rune bulk abort` does.
+    Executions are selected by id or by the filters of `rune list`. One of the two
+    is required, so that no call selects every execution by mistake. If the action
+    is not possible for an execution, that execution is refused and listed. Ctrl-C
+    does not stop the job; `rune bulk abort` does.
 
-    Exit codes: 0 none was refused; 1 some were; 2 rejected.
+    Exit codes: 0 no execution was refused; 1 some were; 2 invalid request.
 
     Examples:
       rune bulk start retry --code HTTP_TIMEOUT --since 2h
@@ -260,7 +261,7 @@ def show(
 
 @bulk.command()
 def abort(job: Job, as_json: Json = False) -> None:
-    """Let a bulk job process no further execution. What was done stays done."""
+    """Stop a bulk job before its next execution. Actions that were carried out are not undone."""
 
     async def work(client: AsyncClient, services: CommandServices) -> int:
         found = await client.abort_bulk(job)

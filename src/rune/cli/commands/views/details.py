@@ -141,7 +141,7 @@ def items(
     split: Annotated[str, typer.Argument(metavar="SPLIT", help="Id of the split node.")],
     node: Annotated[
         str | None,
-        typer.Option("--node", help="By the state of this node, instead of the worst state in each item."),
+        typer.Option("--node", help="Use the state of this node instead of the worst state in each item."),
     ] = None,
     state: Annotated[
         list[str] | None,
@@ -248,7 +248,8 @@ def value(
         int | None, typer.Option("--limit", "-n", min=1, help="Maximum number of members or characters.")
     ] = None,
     find: Annotated[
-        str | None, typer.Option("--find", metavar="TEXT", help="List keys and texts that contain this.")
+        str | None,
+        typer.Option("--find", metavar="TEXT", help="List the keys and texts that contain this text."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
@@ -380,7 +381,7 @@ async def _log_source(
 def compare(
     before: Annotated[str, typer.Argument(metavar="ID", help="Execution id, or a unique prefix of it.")],
     after: Annotated[
-        str, typer.Argument(metavar="OTHER", help="The execution that it is compared with, given likewise.")
+        str, typer.Argument(metavar="OTHER", help="Id of the other execution, or a unique prefix of it.")
     ],
     runs: Annotated[
         bool, typer.Option("--runs", help="Also list the node runs that differ, item by item.")

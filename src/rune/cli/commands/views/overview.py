@@ -44,13 +44,14 @@ def stats(
         str, typer.Option("--since", metavar="AGE", help="Count from this long ago: 30m, 2h, 7d.")
     ] = "1d",
     step: Annotated[
-        Step, typer.Option("--step", help="Length of the steps that --json has a count for.")
+        Step, typer.Option("--step", help="Length of the periods that --json counts separately.")
     ] = Step.hour,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Count the executions that ended, by status or workflow.
+    """Count executions by status or workflow.
 
-    Those that have not ended are counted too.
+    Executions that ended since --since are counted, and beside them those that
+    have not ended.
 
     Examples:
       rune stats --by workflow --since 7d --step 1d
@@ -109,8 +110,8 @@ def waiting(
 ) -> None:
     """List the nodes that wait for a signal.
 
-    Those of the newest executions come first. `rune signal` sends the signal. A node may have a title, a description,
-    choices, and a schema of the value that it takes.
+    Nodes of the newest executions are listed first. `rune signal` sends the signal. A node may have a title, a
+    description, choices, and a schema of the value that it takes.
 
     Examples:
       rune waiting --workflow orders
