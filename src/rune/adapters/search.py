@@ -85,11 +85,6 @@ _DURATIONS = (
     " ORDER BY ended_at DESC, n DESC LIMIT {}"
 )
 
-_NEWEST = (
-    "SELECT * FROM (SELECT n, id, status, at, ended_at FROM execution WHERE workflow = {} AND status = {}"
-    " ORDER BY n DESC LIMIT {}) AS r"
-)
-
 
 class Conditions(msgspec.Struct):
     """Conditions on a row of `execution`, all of which must hold."""
@@ -114,25 +109,62 @@ class Bounds(msgspec.Struct, frozen=True):
     period: Conditions
 
 
-class Source(msgspec.Struct, frozen=True):
-    """A way to read numbers of executions, newest first: one or several ranges of an index. `sorted`: a range is in
-    the order of the numbers. `covers`: the fields of the filter that all its executions match. A source without a term
-    reads the rows of executions, and skips those outside of the period itself."""
+class Dialect(msgspec.Struct, frozen=True):
+    """Where the databases differ. `like` compares a workflow with a scope: it returns the operator and the value.
 
-    ranges: tuple[tuple[str, tuple[Any, ...]], ...]
+    `by_leading_column`: a range is compared and ordered such that only an index on its columns yields the order. The
+    planner of PostgreSQL otherwise reads all executions by number, newest first, and skips those outside of the range,
+    because it does not know that a status or workflow may occur only among the oldest, or not at all.
+    """
+
+    like: Callable[[str], tuple[str, str]]
+    by_leading_column: bool = False
+
+
+class Range(msgspec.Struct, frozen=True):
+    """The rows that have these values in these columns. An index on the columns yields them by number."""
+
+    columns: tuple[str, ...] = ()
+    values: tuple[Any, ...] = ()
+    table: str = "execution"
+
+    def newest(
+        self, selected: str, within: Conditions, limit: int, dialect: Dialect
+    ) -> tuple[str, list[Any]]:
+        """Return the statement for the newest rows within further conditions."""
+        rows = Conditions([f"{column} = {{}}" for column in self.columns], [*self.values])
+        order = "n DESC"
+        if dialect.by_leading_column and self.columns:
+            leading = self.columns[0]
+            rows.texts[0], rows.values[0] = f"{leading} = ANY ({{}})", [self.values[0]]
+            order = f"{leading} DESC, n DESC"
+        where = " AND ".join([*rows.texts, *within.texts]) or "n > 0"
+        text = f"SELECT {selected} FROM {self.table} WHERE {where} ORDER BY {order} LIMIT {{}}"
+        return f"SELECT * FROM ({text}) AS r", [*rows.values, *within.values, limit]
+
+
+class Source(msgspec.Struct, frozen=True):
+    """A way to read numbers of executions, newest first: one or several ranges. `sorted`: the rows of a range are in an
+    index in the order of the numbers. `covers`: the fields of the filter that all its executions match. A source
+    without a term reads the rows of executions, and skips those outside of the period itself."""
+
+    ranges: tuple[Range, ...]
     sorted: bool = True
     covers: frozenset[str] = frozenset()
     term: str | None = None
 
-    def statement(self, limit: int, bounds: Bounds) -> tuple[str, list[Any]]:
+    def statement(self, limit: int, bounds: Bounds, dialect: Dialect) -> tuple[str, list[Any]]:
         """Return the statement for the newest numbers within bounds."""
+        period = bounds.period if self.term is None else Conditions([], [])
+        within = Conditions(
+            ["n >= {}", "n < {}", *period.texts], [bounds.floor, bounds.before, *period.values]
+        )
         parts: list[str] = []
         values: list[Any] = []
-        period = bounds.period if self.term is None else Conditions([], [])
-        within = f"n >= {{}} AND n < {{}}{period.sql()}"
-        for text, given in self.ranges:
-            parts.append(f"SELECT * FROM ({text} AND {within} ORDER BY n DESC LIMIT {{}}) AS r")
-            values += [*given, bounds.floor, bounds.before, *period.values, limit]
+        for each in self.ranges:
+            text, given = each.newest("n", within, limit, dialect)
+            parts.append(text)
+            values += given
         merged = " UNION ALL ".join(parts)
         if len(parts) > 1:
             merged = f"SELECT n FROM ({merged}) AS u ORDER BY n DESC LIMIT {{}}"
@@ -140,7 +172,7 @@ class Source(msgspec.Struct, frozen=True):
         return merged, values
 
 
-ALL = Source((("SELECT n FROM execution WHERE n > 0", ()),))
+ALL = Source((Range(),))
 
 
 _LISTED = frozenset({"statuses", "workflow", "hash", "failed_items"})
@@ -171,31 +203,27 @@ def terms_of(wanted: ExecutionFilter) -> list[str]:
 
 def sources_of(wanted: ExecutionFilter) -> list[Source]:
     """Return the ways to read the executions of a filter."""
-    by_term = "SELECT n FROM execution_term WHERE term = {}"
-    found = [Source(((by_term, (term,)),), term=term) for term in terms_of(wanted)]
+    found = [Source((Range(("term",), (term,), "execution_term"),), term=term) for term in terms_of(wanted)]
     if wanted.parent is not None:
-        text = "SELECT n FROM execution WHERE parent = {}"
-        found.append(Source(((text, (wanted.parent,)),), covers=frozenset({"parent"})))
+        found.append(Source((Range(("parent",), (wanted.parent,)),), covers=frozenset({"parent"})))
     if wanted.workflow is not None:
-        text = "SELECT n FROM execution WHERE workflow = {} AND status = {}"
-        ranges = tuple((text, (wanted.workflow, status)) for status in wanted.statuses or STATUSES)
+        ranges = of_workflow(wanted.workflow, wanted.statuses or STATUSES)
         found.append(Source(ranges, covers=frozenset({"workflow", "statuses"})))
     elif wanted.statuses:
-        text = "SELECT n FROM execution WHERE status = {}"
-        found.append(
-            Source(tuple((text, (status,)) for status in wanted.statuses), covers=frozenset({"statuses"}))
-        )
+        ranges = tuple(Range(("status",), (status,)) for status in wanted.statuses)
+        found.append(Source(ranges, covers=frozenset({"statuses"})))
     if wanted.hash is not None:
-        text = "SELECT n FROM execution WHERE hash = {}"
-        found.append(Source(((text, (wanted.hash,)),), sorted=False, covers=frozenset({"hash"})))
+        found.append(Source((Range(("hash",), (wanted.hash,)),), sorted=False, covers=frozenset({"hash"})))
     return found
 
 
-def conditions_of(
-    wanted: ExecutionFilter, source: Source, like: Callable[[str], tuple[str, str]]
-) -> Conditions:
-    """Return the conditions of a filter that its source does not cover. `like` compares a workflow with a scope: it
-    returns the operator and the value."""
+def of_workflow(workflow: str, statuses: Sequence[str]) -> tuple[Range, ...]:
+    """Return the ranges of a workflow, one per status."""
+    return tuple(Range(("workflow", "status"), (workflow, status)) for status in statuses)
+
+
+def conditions_of(wanted: ExecutionFilter, source: Source, dialect: Dialect) -> Conditions:
+    """Return the conditions of a filter that its source does not cover."""
     found = Conditions([], [])
     for term in terms_of(wanted):
         if term == source.term:
@@ -219,7 +247,7 @@ def conditions_of(
         found.texts += period.texts
         found.values += period.values
     if wanted.scopes:
-        compared = [like(each) for each in wanted.scopes]
+        compared = [dialect.like(each) for each in wanted.scopes]
         text = " OR ".join(f"x.workflow {operator}" for operator, _ in compared)
         found.add(f"({text})", *(value for _, value in compared))
     return found
@@ -243,12 +271,12 @@ class ExecutionSearch:
         fetch: Fetch,
         columns: str,
         summary: Callable[[tuple[Any, ...]], Summary],
-        like: Callable[[str], tuple[str, str]],
+        dialect: Dialect,
     ) -> None:
         self._fetch = fetch
         self._columns = columns
         self._summary = summary
-        self._like = like
+        self._dialect = dialect
 
     async def find(self, wanted: ExecutionFilter, *, after: str | None, limit: int) -> ExecutionsFound:
         """Return a page of executions, newest first, and the id to continue after."""
@@ -257,10 +285,10 @@ class ExecutionSearch:
             return ExecutionsFound([], None)
         bounds = await self._bounds(wanted, before)
         source = await self._choose(wanted, bounds)
-        conditions = conditions_of(wanted, source, self._like)
+        conditions = conditions_of(wanted, source, self._dialect)
         # Most pages are full after a few rows.
         for size in dict.fromkeys((min(MAX_SCANNED, FIRST_SCANNED * (limit + 1)), MAX_SCANNED)):
-            scanned, values = source.statement(size, bounds)
+            scanned, values = source.statement(size, bounds, self._dialect)
             rows = await self._fetch(
                 f"SELECT {self._columns} FROM ({scanned}) AS s CROSS JOIN execution AS x WHERE x.n = s.n"
                 f"{conditions.sql()} ORDER BY s.n DESC LIMIT {{}}",
@@ -296,11 +324,13 @@ class ExecutionSearch:
         """Count executions. Many are estimated from the share of the newest ones that match."""
         bounds = await self._bounds(wanted)
         source = await self._choose(wanted, bounds)
-        scanned, values = source.statement(MAX_COUNTED, bounds)
-        conditions = conditions_of(wanted, source, self._like)
-        text = f"SELECT count(*) FROM ({scanned}) AS s CROSS JOIN execution AS x WHERE x.n = s.n{conditions.sql()}"
-        ((matching,),) = await self._fetch(text, [*values, *conditions.values])
+        scanned, values = source.statement(MAX_COUNTED, bounds, self._dialect)
+        conditions = conditions_of(wanted, source, self._dialect)
         ((read, last),) = await self._fetch(f"SELECT count(*), min(s.n) FROM ({scanned}) AS s", values)
+        matching = read
+        if conditions.texts:
+            text = f"SELECT count(*) FROM ({scanned}) AS s CROSS JOIN execution AS x WHERE x.n = s.n{conditions.sql()}"
+            ((matching,),) = await self._fetch(text, [*values, *conditions.values])
         if read < MAX_COUNTED:
             return ExecutionCount(matching, exact=True)
         ((first, newest),) = await self._fetch(
@@ -320,10 +350,11 @@ class ExecutionSearch:
             return sources[0]
         counted: list[tuple[int, int]] = []
         for place, source in enumerate(sources):
-            text, values = source.statement(MAX_PROBED, bounds)
+            text, values = source.statement(MAX_PROBED, bounds, self._dialect)
             if not source.sorted:
-                ((part, given),) = source.ranges
-                text, values = f"{part} LIMIT {{}}", [*given, MAX_PROBED]
+                (part,) = source.ranges
+                text = f"SELECT n FROM {part.table} WHERE {part.columns[0]} = {{}} LIMIT {{}}"
+                values = [part.values[0], MAX_PROBED]
             ((count,),) = await self._fetch(f"SELECT count(*) FROM ({text}) AS s", values)
             if source.sorted or count < MAX_PROBED:
                 counted.append((count, place))
@@ -352,8 +383,9 @@ class ExecutionSearch:
 class ExecutionStatistics:
     """Counts the executions of one database."""
 
-    def __init__(self, fetch: Fetch) -> None:
+    def __init__(self, fetch: Fetch, dialect: Dialect) -> None:
         self._fetch = fetch
+        self._dialect = dialect
 
     async def ended(self, since: int, until: int) -> list[StatusCount]:
         """Count the executions that ended in a period, by workflow and status."""
@@ -381,8 +413,12 @@ class ExecutionStatistics:
 
     async def recent(self, workflow: str, limit: int) -> list[RecentExecution]:
         """Return the newest executions of a workflow, newest first."""
-        values: list[object] = [each for status in STATUSES for each in (workflow, status, limit)]
-        rows = await self._fetch(" UNION ALL ".join([_NEWEST] * len(STATUSES)), values)
+        parts = [
+            each.newest("n, id, status, at, ended_at", Conditions([], []), limit, self._dialect)
+            for each in of_workflow(workflow, STATUSES)
+        ]
+        text = " UNION ALL ".join(part for part, _ in parts)
+        rows = await self._fetch(text, [value for _, values in parts for value in values])
         newest = sorted(rows, key=lambda row: -row[0])[:limit]
         return [RecentExecution(*row[1:]) for row in newest]
 

@@ -247,6 +247,18 @@ class Database:
 
         return await self._with_retry(run)
 
+    async def fetch_planned(self, statement: str, *values: Any) -> Sequence[Row]:
+        """Return the rows of a query that the server plans for its values. `fetch` uses a plan for any values after a
+        few calls, which is right for statements that look up keys, and wrong for a range whose length it guesses."""
+
+        async def run(connection: Connection) -> Sequence[Row]:
+            async with connection.transaction():
+                await connection.execute("SET LOCAL plan_cache_mode = force_custom_plan")
+                rows: Sequence[Row] = await connection.fetch(statement, *values)
+            return rows
+
+        return await self._with_retry(run)
+
     async def _with_retry(self, run: Callable[[Connection], Awaitable[T]]) -> T:
         """Run on one connection after the other until one succeeds or the retry timeout has passed."""
         deadline = time.monotonic() + self._retry_timeout

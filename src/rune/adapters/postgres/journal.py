@@ -18,7 +18,7 @@ import msgspec
 from rune.adapters.postgres.database import Database, Lookup, ResultReader, is_storable, query, splitting
 from rune.adapters.postgres.journal_writes import ACCEPTED, LANES, FactWriter, StartWriter
 from rune.adapters.rows import letter_of, list_page, summary_of
-from rune.adapters.search import ExecutionSearch, ExecutionStatistics, is_listed
+from rune.adapters.search import Dialect, ExecutionSearch, ExecutionStatistics, is_listed
 from rune.batcher import Batcher
 from rune.codec.facts import decode_fact, decode_path, encode_path
 from rune.core.execution.fact import ExecutionEnded, SignalReceived, TokenFact
@@ -189,6 +189,9 @@ def _like(scope: str) -> tuple[str, str]:
     return "LIKE {}", scope.replace("_", r"\_").replace("*", "%")
 
 
+DIALECT = Dialect(_like, by_leading_column=True)
+
+
 class PostgresBlobs:
     """Blobs by key; the part of a key before the first slash is the execution."""
 
@@ -224,10 +227,10 @@ class PostgresIndex:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        search = ExecutionSearch(self._fetch, _COLUMNS, summary_of, _like)
+        search = ExecutionSearch(self._fetch, _COLUMNS, summary_of, DIALECT)
         self._search = search
         self.count = search.count
-        self.statistics = ExecutionStatistics(self._fetch)
+        self.statistics = ExecutionStatistics(self._fetch, DIALECT)
 
     async def search(
         self, wanted: ExecutionFilter, *, after: str | None = None, limit: int = 50
@@ -239,9 +242,9 @@ class PostgresIndex:
     async def _fetch(self, statement: str, values: list[Any]) -> list[Any]:
         text = statement
         for number, value in enumerate(values, 1):
-            kind = "text" if isinstance(value, str) else "bigint"
+            kind = "text[]" if isinstance(value, list) else "text" if isinstance(value, str) else "bigint"
             text = text.replace("{}", f"${number}::{kind}", 1)
-        return list(await self._database.fetch(text, *values))
+        return list(await self._database.fetch_planned(text, *values))
 
     async def executions(
         self, wanted: ExecutionFilter = ALL_EXECUTIONS, *, after: str | None = None, limit: int = 50

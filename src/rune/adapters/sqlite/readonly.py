@@ -12,7 +12,7 @@ from typing import Any
 
 from rune.adapters.private_files import restrict_file
 from rune.adapters.rows import list_page, summary_of
-from rune.adapters.search import ExecutionSearch, ExecutionStatistics, is_listed
+from rune.adapters.search import Dialect, ExecutionSearch, ExecutionStatistics, is_listed
 from rune.adapters.sqlite.database import MIGRATIONS, Database, WriteFunction, store_error
 from rune.codec.facts import decode_fact, decode_path
 from rune.core.execution.token import Path as LineagePath
@@ -52,8 +52,7 @@ def list_statement(
     return f"{head} n IN ({' UNION ALL '.join(each)}) ORDER BY n DESC LIMIT :limit"
 
 
-def _like(scope: str) -> tuple[str, str]:
-    return "GLOB {}", scope
+DIALECT = Dialect(like=lambda scope: ("GLOB {}", scope))
 
 
 class ReadOnlyDatabase(Database):
@@ -108,10 +107,10 @@ class SqliteIndex:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        search = ExecutionSearch(self._fetch, _SEARCHED, summary_of, _like)
+        search = ExecutionSearch(self._fetch, _SEARCHED, summary_of, DIALECT)
         self._search = search
         self.count = search.count
-        self.statistics = ExecutionStatistics(self._fetch)
+        self.statistics = ExecutionStatistics(self._fetch, DIALECT)
 
     async def search(
         self, wanted: ExecutionFilter, *, after: str | None = None, limit: int = 50

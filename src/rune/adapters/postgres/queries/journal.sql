@@ -205,29 +205,29 @@ ORDER BY n DESC LIMIT $2
 
 -- name: executions_of_status
 -- As `executions`, with statuses $5. Reads the newest of each status from the index and returns the newest of those.
--- Read-only.
+-- The array, and the status in the order, let the planner choose no index without the status. Read-only.
 SELECT e.id, e.workflow, e.hash, e.status, e.at, e.ended_at, e.accepted, e.ending
 FROM unnest($5::text[]) AS s (status)
 JOIN LATERAL (
     SELECT x.n, x.id, x.workflow, x.hash, x.status, x.at, x.ended_at, x.accepted, x.ending FROM execution AS x
-    WHERE x.status = s.status
+    WHERE x.status = ANY (ARRAY[s.status])
       AND x.n < coalesce((SELECT b.n FROM execution AS b WHERE b.id = $1), CASE WHEN $1::text IS NULL THEN 9223372036854775807 END)
       AND ($3::text IS NULL OR x.hash = $3) AND (NOT $4::boolean OR position('failed_items'::bytea IN x.ending) > 0)
-    ORDER BY x.n DESC LIMIT $2
+    ORDER BY x.status DESC, x.n DESC LIMIT $2
 ) AS e ON true
 ORDER BY e.n DESC LIMIT $2
 
 -- name: executions_of_workflow
 -- As `executions`, of workflow $5 with statuses $6. Reads the newest of each status from the index and returns the
--- newest of those. Read-only.
+-- newest of those. The array, and the workflow in the order, let the planner choose no index without it. Read-only.
 SELECT e.id, e.workflow, e.hash, e.status, e.at, e.ended_at, e.accepted, e.ending
 FROM unnest($6::text[]) AS s (status)
 JOIN LATERAL (
     SELECT x.n, x.id, x.workflow, x.hash, x.status, x.at, x.ended_at, x.accepted, x.ending FROM execution AS x
-    WHERE x.workflow = $5 AND x.status = s.status
+    WHERE x.workflow = ANY (ARRAY[$5::text]) AND x.status = s.status
       AND x.n < coalesce((SELECT b.n FROM execution AS b WHERE b.id = $1), CASE WHEN $1::text IS NULL THEN 9223372036854775807 END)
       AND ($3::text IS NULL OR x.hash = $3) AND (NOT $4::boolean OR position('failed_items'::bytea IN x.ending) > 0)
-    ORDER BY x.n DESC LIMIT $2
+    ORDER BY x.workflow DESC, x.n DESC LIMIT $2
 ) AS e ON true
 ORDER BY e.n DESC LIMIT $2
 
