@@ -63,7 +63,6 @@ class _Emitter:
         self._made: set[str] = set()
         constructors = {each.type for each in definition.nodes if each.type in KEYWORDS}
         self._taken = {"flow", "Workflow", "Retry", "expr", "template", "node", *constructors, *_BUILTINS}
-        self._policies = {each.id: each.error for each in definition.nodes}
         self._error_edges: dict[str, list[str]] = {}
         for edge in definition.edges:
             if edge.is_error:

@@ -15,7 +15,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     payload_bytes: int = 64 * 1024 * 1024
     output_bytes: int = 64 * 1024 * 1024
     body_bytes: int = 1024 * 1024
-    message_bytes: int = 64 * 1024
     inline_bytes: int = 32 * 1024
     json_depth: int = 100
     items: int = 1_000_000

@@ -17,9 +17,6 @@ from rune.core.definition import problems
 from rune.core.definition.problems import Problem, did_you_mean
 from rune.core.node_type import NodeType, ParameterKind
 
-Category = Literal["trigger", "control", "data", "integration", "custom"]
-"""Groups of node types in a catalogue."""
-
 Widget = Literal[
     "assignments",
     "condition",

@@ -307,10 +307,6 @@ class ExecutionData:
     def decoded(self, node: int, path: Path) -> Any:
         return self._cache.get((self.accepted.id, node, path, "value"))
 
-    def result_bytes(self, key: str) -> bytes | None:
-        found: bytes | None = self._cache.get(key)
-        return found
-
     def item_page(self, key: str) -> list[Any] | None:
         found: list[Any] | None = self._cache.get((key, "page"))
         return found

@@ -232,14 +232,6 @@ def decode_timer(text: str) -> Timer:
     return Timer(_TIMER_KIND[letter], int(node), decode_path(path), int(number))
 
 
-def listener_prefix(name: str, path: Path | None) -> bytes:
-    """Return the common prefix of all listeners for a signal name, in one lineage or (None) in any."""
-    text = name.encode()
-    if path is None:
-        return b"n%08x%b" % (len(text), text)
-    return b"p%08x%b%b/" % (len(text), text, _sortable(path))
-
-
 def listener_members(name: str, path: Path, node: int, since: int) -> tuple[bytes, bytes]:
     """Return the two sorted set members of a listener, by name and by name and lineage. Both sort the longest wait
     first."""

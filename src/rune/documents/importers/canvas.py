@@ -15,7 +15,7 @@ from rune.documents.importers.draft import Draft, mapping, sequence, slug
 from rune.documents.importers.javascript import UntranslatableError
 from rune.documents.importers.report import Import, Recorder, Report, is_empty
 
-_TOP = (
+_KEPT_FIELDS = (
     "description",
     "category",
     "icon",
@@ -25,8 +25,9 @@ _TOP = (
     "viewport",
     "id",
     "version",
-    "metadata",
 )
+"""Fields of a document that are carried over to the metadata."""
+
 _MAKES_JSON = frozenset({"edit", "filter", "sort", "limit"})
 _LISTS = frozenset({"filter", "sort", "limit"})
 # Fields of nodes and edges that only the drawing uses.
@@ -123,17 +124,7 @@ class _Canvas:
             self._record.carried("name", "name")
         if source.get("external_id"):
             self._record.carried("external_id", "id")
-        for key in (
-            "description",
-            "category",
-            "icon",
-            "tags",
-            "author",
-            "official",
-            "viewport",
-            "id",
-            "version",
-        ):
+        for key in _KEPT_FIELDS:
             for holder, root in ((source, ""), (self._graph, self._root)):
                 if key in holder and not is_empty(holder[key]) and (key != "id" or holder is source):
                     kept[key] = holder[key]

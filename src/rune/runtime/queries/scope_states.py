@@ -7,7 +7,7 @@ they are applied to one scope at a time, from the outcome of each of its nodes.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -17,7 +17,7 @@ from rune.core.execution.step import routes
 from rune.core.execution.token import ROOT, TokenPurpose
 from rune.core.plan.model import NodePlan, Plan
 
-STATES = (
+NodeState = Literal[
     "pending",
     "queued",
     "running",
@@ -28,7 +28,8 @@ STATES = (
     "skipped",
     "cancelled",
     "not_reached",
-)
+]
+STATES: tuple[NodeState, ...] = get_args(NodeState)
 """The states of a node; by the facts alone, `queued` is queued or running. In packed form a state is its position in
 this list."""
 

@@ -413,7 +413,7 @@ class N8nImporter:
         return outputs[link.output].flow if link.output < len(outputs) else Flow(False, "$trigger")
 
     def _import_node(self, name: str) -> None:
-        node, path, node_id = self.nodes[name], self.paths[name], self.ids[name]
+        node, node_id = self.nodes[name], self.ids[name]
         region = self.regions.get(name)
         try:
             flow = self.input_flow(name)
@@ -433,7 +433,7 @@ class N8nImporter:
             self.draft.add_edge(region.split, node_id)
             flow = Flow(False, "$item")
             self._note_region(name, region)
-        reader = StepReader(self, name, node, f"{path}.parameters", node_id, flow, region)
+        reader = StepReader(self, name, node, node_id, flow, region)
         try:
             outputs = read_step(reader, kind_of(node)) if not node.get("disabled") else reader.disabled()
         except UntranslatableError as error:

@@ -65,7 +65,6 @@ class StepReader:
         importer: N8nImporter,
         name: str,
         node: dict[str, Any],
-        path: str,
         node_id: str,
         flow: Flow,
         region: Region | None,
@@ -82,7 +81,6 @@ class StepReader:
         self.version = float(node["typeVersion"]) if isinstance(node.get("typeVersion"), int | float) else 1.0
         self.entry = node_id
         self.notes: list[tuple[Status, str, str, str, str]] = []
-        self._path = path
 
     # Notes
 
@@ -109,7 +107,7 @@ class StepReader:
     # Values
 
     def scope(self, *, element: bool = False) -> N8nScope:
-        return N8nScope(self.importer, self.name, self.flow, self.region, element=element)
+        return N8nScope(self.importer, self.flow, self.region, element=element)
 
     def value(self, key: str, target: str, *, element: bool = False) -> Any:
         """Return a parameter as a template and note it."""

@@ -41,10 +41,9 @@ class N8nScope:
     """The names that are visible to the expressions of one node."""
 
     def __init__(
-        self, importer: N8nImporter, name: str, flow: Flow, region: Region | None, *, element: bool = False
+        self, importer: N8nImporter, flow: Flow, region: Region | None, *, element: bool = False
     ) -> None:
         self._importer = importer
-        self._name = name
         self._flow = Flow(False, "$item") if element else flow
         self._region = region
         self._element = element

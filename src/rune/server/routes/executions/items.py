@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import Query
 from pydantic import Field
@@ -13,7 +13,7 @@ from rune.core.limits import LIMITS
 from rune.runtime.clock import iso
 from rune.runtime.queries.items import MAX_BYTE, Property, item_bytes, item_times, tally
 from rune.runtime.queries.overview import Items, Overview
-from rune.runtime.queries.scope_states import STATES
+from rune.runtime.queries.scope_states import STATES, NodeState
 from rune.server.access.auth import requires
 from rune.server.context import ServerContext
 from rune.server.responses import ApiError, Reply
@@ -34,18 +34,6 @@ from rune.server.views.node_runs import NodeRunNotFoundError, parse_scope
 
 items = resource("executions")
 
-ItemState = Literal[
-    "pending",
-    "queued",
-    "running",
-    "waiting",
-    "retrying",
-    "success",
-    "failed",
-    "skipped",
-    "cancelled",
-    "not_reached",
-]
 Code = Annotated[str, Field(min_length=1, max_length=200)]
 BYTES: dict[str, Any] = {
     "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
@@ -86,7 +74,7 @@ class ItemQuery(Page):
 
     lineage: Omittable[Item] = None
     node: Omittable[Id] = None
-    status: list[ItemState] = Field(default=[], description="May be repeated: items with any of them.")
+    status: list[NodeState] = Field(default=[], description="May be repeated: items with any of them.")
     code: Omittable[Code] = None
 
 
