@@ -43,7 +43,7 @@ from rune.adapters.redis.encoding import KeySpace
 from rune.cli.bench import workloads
 from rune.cli.bench.measures import MAX_FAIR_RATIO
 from rune.cli.bench.workloads import completed, percentile
-from rune.cli.commands.serve import quick_loop
+from rune.cli.commands.serve import run_on_uvloop
 from rune.core.plan.model import Plan
 from rune.runtime.engine import Engine
 from rune.settings import Settings
@@ -322,7 +322,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--only", nargs="+", choices=sorted(MEASURES), default=list(MEASURES))
     given = parser.parse_args()
-    return quick_loop(measure(given.only, 0.1 if given.quick else 1.0, as_json=given.json))
+    return run_on_uvloop(measure(given.only, 0.1 if given.quick else 1.0, as_json=given.json))
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ from rune.adapters.redis import client as redis_client
 from rune.bootstrap import cluster
 from rune.cli.bench import workloads
 from rune.cli.bench.workloads import completed, percentile
-from rune.cli.commands.serve import quick_loop
+from rune.cli.commands.serve import run_on_uvloop
 from rune.telemetry.logs import LOG_CONTEXT
 from tests.support.services.rabbitmq import new_broker
 
@@ -199,7 +199,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--trips", action="store_true", help="count the calls to servers")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    return quick_loop(measure(parser.parse_args()))
+    return run_on_uvloop(measure(parser.parse_args()))
 
 
 if __name__ == "__main__":

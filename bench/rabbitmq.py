@@ -35,7 +35,7 @@ from bench.rabbitmq_backlog import drain
 from bench.rabbitmq_hops import MESSAGES, hops
 from bench.rabbitmq_stores import Brokered, Statuses
 from rune.cli.bench.workloads import percentile
-from rune.cli.commands.serve import quick_loop
+from rune.cli.commands.serve import run_on_uvloop
 from tests.support.services.rabbitmq import new_broker
 
 
@@ -166,7 +166,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", choices=sorted(MEASURES), default=list(MEASURES))
     given = parser.parse_args()
     scale = 0.1 if given.quick else 1.0
-    return quick_loop(measure(given.only, scale, quorum=given.quorum, statuses=given.statuses))
+    return run_on_uvloop(measure(given.only, scale, quorum=given.quorum, statuses=given.statuses))
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from bench.cluster_load import Load, chained, listed, new_folder
 from bench.cluster_stores import Stores, cpu_seconds, running
 from rune.cli.bench.workloads import percentile
-from rune.cli.commands.serve import quick_loop
+from rune.cli.commands.serve import run_on_uvloop
 from rune.settings import Settings
 from tests.support.services.fleet import Fleet
 from tests.support.services.redis_cluster import RedisClusterServers
@@ -96,7 +96,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="run a tenth of the load")
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2], help="numbers of worker processes")
     given = parser.parse_args()
-    quick_loop(measure(given.workers, 0.1 if given.quick else 1.0))
+    run_on_uvloop(measure(given.workers, 0.1 if given.quick else 1.0))
 
 
 if __name__ == "__main__":

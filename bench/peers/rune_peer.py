@@ -22,7 +22,7 @@ from bench.rabbitmq_stores import Brokered
 from rune.bootstrap.sqlite import running_engine
 from rune.cli.bench import workloads
 from rune.cli.bench.workloads import completed
-from rune.cli.commands.serve import quick_loop
+from rune.cli.commands.serve import run_on_uvloop
 from rune.runtime.engine import Engine
 from rune.settings import Settings
 from tests.support.services.rabbitmq import new_broker
@@ -73,7 +73,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=200)
     given = parser.parse_args()
     with new_folder("rune-peer-") as folder:
-        quick_loop(measure(given.backend, given.chains, given.items, given.samples, folder))
+        run_on_uvloop(measure(given.backend, given.chains, given.items, given.samples, folder))
 
 
 if __name__ == "__main__":

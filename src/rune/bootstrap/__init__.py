@@ -103,12 +103,12 @@ async def running_engine(
     observer: ExecutionObserver | None = None,
     working: bool = True,
     roles: frozenset[str] = ROLES,
-    door: bool | None = None,
+    accept_calls: bool | None = None,
 ) -> AsyncIterator[Engine]:
     """Run an engine while the block runs.
 
     Tests pass a clock and a registry. An engine that is not `working` records starts and commands but runs nothing;
-    otherwise `roles` selects what it runs. `door`: see the embedded backend.
+    otherwise `roles` selects what it runs. `accept_calls`: see the embedded backend.
     """
     arm_from_environment()
     protect_log()
@@ -120,7 +120,11 @@ async def running_engine(
     # the event loop, not within a turn.
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     backend = _backend(settings)
-    run = backend.running_engine if settings.clustered else partial(sqlite.running_engine, door=door)
+    run = (
+        backend.running_engine
+        if settings.clustered
+        else partial(sqlite.running_engine, accept_calls=accept_calls)
+    )
     active = roles if working else frozenset()
     opened = run(settings, clock=clock, registry=registry, observer=observer, roles=active)
     async with opened as engine:

@@ -81,7 +81,7 @@ async def survey_cluster(settings: Settings) -> ClusterSurvey:
     if settings.brokered:
         found["queue"] = _redact(settings.queue)
         found |= await _inspect("queue_trouble", lambda: inspect_rabbitmq(settings.queue, topology(settings)))
-    return ClusterSurvey(**found, **keys_found(settings), rooms=_free_space(settings))
+    return ClusterSurvey(**found, **keys_found(settings), free_space=_free_space(settings))
 
 
 async def _inspect(error_field: str, ask: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:

@@ -314,9 +314,9 @@ def broker(seen: ClusterSurvey) -> Iterator[Finding]:
         yield Finding("rabbitmq rights", "ok", f"all permissions that {subject}")
 
 
-def rooms(seen: ClusterSurvey) -> Iterator[Finding]:
+def free_space(seen: ClusterSurvey) -> Iterator[Finding]:
     """Check the free disk space of the folders that this machine writes to."""
-    for folder, free in seen.rooms:
+    for folder, free in seen.free_space:
         verdict: Verdict = "ok"
         if free < MIN_FREE_BYTES:
             verdict = "bad" if free < CRITICAL_FREE_BYTES else "warn"
@@ -347,7 +347,7 @@ def cluster_findings(seen: ClusterSurvey) -> Iterator[Finding]:
         yield _workers(seen)
         yield _schedulers(seen)
     yield from broker(seen)
-    yield from rooms(seen)
+    yield from free_space(seen)
     yield _cluster_keys(seen)
 
 

@@ -59,13 +59,13 @@ async def running_engine(
     registry: Registry | None = None,
     observer: ExecutionObserver | None = None,
     roles: frozenset[str] = ROLES,
-    door: bool | None = None,
+    accept_calls: bool | None = None,
 ) -> AsyncIterator[Engine]:
     """Run an engine that owns the database file while the block runs; raise FileInUseError if another process does.
 
-    `door`: whether other processes may call its services; by default if it has roles and uses the system clock.
+    `accept_calls`: whether other processes may call its services; by default if it has roles and uses the system clock.
     """
-    opened = bool(roles) and clock is None if door is None else door
+    opened = bool(roles) and clock is None if accept_calls is None else accept_calls
     registry = registry or full_registry(settings.nodes)
     clock = clock or SystemClock()
     with Lock(settings.database), reporting_errors(settings.database):

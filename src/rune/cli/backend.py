@@ -19,7 +19,7 @@ from rune import bootstrap
 from rune.bootstrap import UnsupportedOverUrlError
 from rune.bootstrap.components import Access
 from rune.cli.connection import client, raise_local_errors
-from rune.cli.output import INTERRUPTED, refuse_error
+from rune.cli.output import INTERRUPTED, print_error
 from rune.cli.remote import RemoteCredentialService, RemoteReader, RemoteServices
 from rune.client import AsyncClient
 from rune.core.execution.explain import ActiveRuns, Waiting
@@ -163,7 +163,7 @@ def exit_with(work: Callable[[Settings], None], *, as_json: bool) -> None:
     try:
         work(load_settings())
     except RuneError as error:
-        code = refuse_error(error, as_json=as_json)
+        code = print_error(error, as_json=as_json)
     except (KeyboardInterrupt, EOFError):
         code = INTERRUPTED
     raise typer.Exit(code)
@@ -241,7 +241,7 @@ def query_api(work: Query, *, as_json: bool, without_file: Callable[[], int] | N
     return _query(run, as_json=as_json, without_file=without_file)
 
 
-async def resolve_over(opened: AsyncClient, given: str) -> str:
+async def resolve_with_client(opened: AsyncClient, given: str) -> str:
     """Return the id of the only execution whose id starts with `given`."""
     return await resolve(RemoteReader(opened), given)
 
@@ -266,9 +266,9 @@ def _query(
                 raise
             return _no_file(settings, without_file, as_json=as_json)
     except UnknownReferenceError as unknown:
-        return refuse_error(unknown, as_json=as_json, hint="see `rune list`")
+        return print_error(unknown, as_json=as_json, hint="see `rune list`")
     except RuneError as error:
-        return refuse_error(error, as_json=as_json)
+        return print_error(error, as_json=as_json)
     except BrokenPipeError:
         # The reader of the pipe has closed it; the interpreter must not flush the rest on exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -281,13 +281,9 @@ def _no_file(settings: Settings, without_file: Callable[[], int] | None, *, as_j
     if without_file is not None:
         return without_file()
     if settings.clustered:
-        return refuse_error(
-            UnknownReferenceError("no executions yet: the database is empty"), as_json=as_json
-        )
+        return print_error(UnknownReferenceError("no executions yet: the database is empty"), as_json=as_json)
     missing = UnknownReferenceError(f"no executions yet: {settings.database} does not exist")
-    return refuse_error(
-        missing, as_json=as_json, hint="`rune run FILE` creates it; RUNE_HOME sets its folder"
-    )
+    return print_error(missing, as_json=as_json, hint="`rune run FILE` creates it; RUNE_HOME sets its folder")
 
 
 async def waiting_of(
@@ -337,19 +333,20 @@ def run_reporting_errors(work: Callable[[], int], *, as_json: bool) -> int:
     try:
         return work()
     except RuneError as error:
-        return refuse_error(error, as_json=as_json, hint=HINTS.get(error.code, ""))
+        return print_error(error, as_json=as_json, hint=HINTS.get(error.code, ""))
     except KeyboardInterrupt:
         return INTERRUPTED
 
 
-def call_service(settings: Settings, action: Callable[[CommandServices], Awaitable[T]]) -> T:
+async def call(settings: Settings, action: Callable[[CommandServices], Awaitable[T]]) -> T:
     """Call the services of the server, of the owner process, or of this process."""
+    async with open_services(settings) as opened:
+        return await action(opened)
 
-    async def call() -> T:
-        async with open_services(settings) as opened:
-            return await action(opened)
 
-    return asyncio.run(call())
+def call_service(settings: Settings, action: Callable[[CommandServices], Awaitable[T]]) -> T:
+    """Call the services, for a command without an event loop."""
+    return asyncio.run(call(settings, action))
 
 
 def find_version(settings: Settings, workflow: str, which: str | None) -> Version:
@@ -378,11 +375,11 @@ def run_workflow_query(workflow: str, work: WorkflowQuery, *, as_json: bool) -> 
         except RuneError as error:
             if error.code not in HINTS:
                 raise
-            return refuse_error(error, as_json=as_json, hint=HINTS[error.code])
+            return print_error(error, as_json=as_json, hint=HINTS[error.code])
 
     def nothing() -> int:
         missing = workflow_not_found(workflow, (), LATEST)
-        return refuse_error(missing, as_json=as_json, hint=HINTS[missing.code])
+        return print_error(missing, as_json=as_json, hint=HINTS[missing.code])
 
     return read(query, as_json=as_json, without_file=nothing)
 

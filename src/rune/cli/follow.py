@@ -38,9 +38,9 @@ from rune.cli.output import (
     TERMINATED,
     VIOLATIONS,
     print_document,
+    print_error,
     print_json,
-    refuse,
-    refuse_error,
+    print_problems,
 )
 from rune.cli.progress import Progress, ProgressCounter, progress
 from rune.cli.remote import RemoteReader, RemoteServices
@@ -434,9 +434,9 @@ def run_command(work: Callable[[Settings], Awaitable[int]], *, as_json: bool) ->
     try:
         return asyncio.run(run())
     except InvalidDocumentError as invalid:
-        return refuse(invalid.problems, as_json=as_json)
+        return print_problems(invalid.problems, as_json=as_json)
     except RuneError as error:
-        code = refuse_error(error, as_json=as_json, hint=_HINTS.get(error.code, ""))
+        code = print_error(error, as_json=as_json, hint=_HINTS.get(error.code, ""))
         return VIOLATIONS if error.code in WRONG_STATUS_CODES else code
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -463,12 +463,6 @@ async def find_execution(settings: Settings, given: str) -> str:
         if error.code != "EMPTY_STORE":
             raise
         raise nothing from None
-
-
-async def call(settings: Settings, action: Callable[[CommandServices], Awaitable[T]]) -> T:
-    """Call the services of the server, of the owner process, or of this process."""
-    async with open_services(settings) as opened:
-        return await action(opened)
 
 
 async def call_and_check_owner(

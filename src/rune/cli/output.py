@@ -140,7 +140,7 @@ def until(due: int, now: int) -> str:
     return f"{left} ({moment(due)})"
 
 
-def refuse_error(error: RuneError, *, as_json: bool, hint: str = "") -> int:
+def print_error(error: RuneError, *, as_json: bool, hint: str = "") -> int:
     """Print an error and return the exit code."""
     unreachable = error.code in {
         "STORE_AWAY",
@@ -153,13 +153,13 @@ def refuse_error(error: RuneError, *, as_json: bool, hint: str = "") -> int:
         "UNREACHABLE",
     }
     if as_json:
-        refuse((Problem("", error.code, error.message, hint),), as_json=True)
+        print_problems((Problem("", error.code, error.message, hint),), as_json=True)
     else:
         print(f"rune: {error.message}{f' ({hint})' if hint else ''}", file=sys.stderr)
     return UNREACHABLE if unreachable else INVALID
 
 
-def refuse(problems: Sequence[Problem], *, as_json: bool, file: str = "") -> int:
+def print_problems(problems: Sequence[Problem], *, as_json: bool, file: str = "") -> int:
     """Print problems, as one document on stdout or as lines on stderr, and return the exit code. `file` is the document
     that the problems with a line are in."""
     if as_json:

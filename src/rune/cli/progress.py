@@ -139,7 +139,7 @@ class ProgressCounter:
             name = "success" if fact.status == "ok" else fact.status
             setattr(line, name, getattr(line, name) + 1)
             if fact.items is not None:
-                self._spread(decision.node, fact.items)
+                self._add_items(decision.node, fact.items)
         elif isinstance(fact, AttemptFailed | NodeSuspended):
             self._wait(key, fact)
         elif fact is None and decision.effects:  # without effects it only starts more items
@@ -150,7 +150,7 @@ class ProgressCounter:
             elif isinstance(effect, UncollectedFailure) or (
                 isinstance(effect, CollectItem) and effect.mark == FAILED
             ):
-                self._lose(decision.path)
+                self._count_failed_item(decision.path)
 
     def skipped(self, keys: Iterable[Key]) -> None:
         """Replace the counts of skipped runs by all that are known now."""
@@ -166,7 +166,7 @@ class ProgressCounter:
             self._skipped.add((node, path))
             self._lines[node].skipped += 1
 
-    def _lose(self, item: Path) -> None:
+    def _count_failed_item(self, item: Path) -> None:
         if item not in self._lost:
             self._lost.add(item)
             self._lines[item[-2]].lost += 1
@@ -198,7 +198,7 @@ class ProgressCounter:
         if due is not None:
             heappush(self._dues[key[0]], (due, key[1]))
 
-    def _spread(self, split: int, count: int) -> None:
+    def _add_items(self, split: int, count: int) -> None:
         assert self._plan is not None
         self._lines[split].total = (self._lines[split].total or 0) + count
         for node in self._plan.nodes:

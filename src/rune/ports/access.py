@@ -63,11 +63,11 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
     def principal(self) -> Principal:
         return Principal(f"key:{self.id}", self.role, self.scopes)
 
-    def holds(self, now: int) -> bool:
+    def is_valid(self, now: int) -> bool:
         """Return whether the key is valid at this time: neither revoked nor expired."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
-    def opened_by(self, secret: str) -> bool:
+    def has_secret(self, secret: str) -> bool:
         """Compare a secret with the key's digest in constant time."""
         return hmac.compare_digest(digest_of(secret), self.digest)
 

@@ -70,9 +70,9 @@ class BulkStore(Protocol):
         """Store outcomes and extend the reservation. Return the status: `completed` once all have an outcome."""
 
     async def abort(self, id: str) -> bool:
-        """Let no further execution be processed; False if the job is over."""
+        """Stop a job before its next execution; False if the job is over."""
 
     async def outcomes(
         self, id: str, *, after: int = -1, limit: int = 100, outcome: Outcome | None = None
     ) -> Sequence[BulkOutcome]:
-        """Return the outcomes of a job behind a place, in order."""
+        """Return the outcomes of a job after a place, in order."""

@@ -75,7 +75,7 @@ class ClusterSurvey(msgspec.Struct, frozen=True, kw_only=True):
     queue_lacks: tuple[str, ...] = ()
     queue_missing: int = 0  # number of queues and exchanges that are not declared yet
     queue_differs: str = ""  # a queue or exchange whose declaration differs from the settings
-    rooms: tuple[tuple[str, int], ...] = ()  # folders of this machine with their free bytes
+    free_space: tuple[tuple[str, int], ...] = ()  # folders of this machine with their free bytes
     workers: tuple[ProcessInfo, ...] = ()
     schedulers: tuple[ProcessInfo, ...] = ()
     keys: int = 0  # number of encryption keys for credentials

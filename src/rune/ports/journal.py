@@ -298,4 +298,4 @@ class EventConsumer(Protocol):
     """Consumes the messages that workers publish."""
 
     async def run(self, handler: EventHandler) -> None:
-        """Pass messages to the handler until cancelled. While the broker is away, wait for it."""
+        """Pass messages to the handler until cancelled. While the broker is unavailable, wait for it."""

@@ -33,7 +33,7 @@ SentCallback = Callable[[str, Sequence[Token]], None]
 
 
 def ignore_sent(execution: str, tokens: Sequence[Token]) -> None:
-    """The default: no component has to know."""
+    """Do nothing. The default: no component needs the confirmation."""
 
 
 async def default_route(execution: str, token: Token) -> str:

@@ -97,7 +97,7 @@ class State(Protocol):
         """End the lease that a worker has on a token which it did not process.
 
         With `delays` (ms), count an engine error of this token and attempt, whichever worker it happened in, and refuse
-        claims until the delay of this error is over; the sweeper does not send the token earlier either. Return the
+        claims until the delay of this error is over; the scheduler does not resend the token earlier either. Return the
         number of errors; 0 if none was counted, because another worker holds the token or it is done.
         """
 

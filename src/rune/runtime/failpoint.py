@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-WALK = (
+EXECUTION_POINTS = (
     "received",
     "claimed",
     "chosen",
@@ -21,7 +21,7 @@ WALK = (
 )
 """Points that a plain execution passes."""
 
-ACTS = (
+OPERATION_POINTS = (
     "begun",
     "signalled",
     "signal_applied",
@@ -32,14 +32,14 @@ ACTS = (
 )
 """Points that only signals, pauses, at-most-once nodes and child executions pass."""
 
-TWO_STORES = ("relayed",)
+OUTBOX_POINTS = ("relayed",)
 """Points that exist only where journal and state are two stores."""
 
-POINTS = WALK + ACTS
+POINTS = EXECUTION_POINTS + OPERATION_POINTS
 
 
 def _ignore(name: str) -> None:
-    """The default: no fail point is armed."""
+    """Do nothing. The default: no fail point is armed."""
 
 
 hit: Callable[[str], None] = _ignore
@@ -47,7 +47,7 @@ hit: Callable[[str], None] = _ignore
 
 def arm(name: str, times: int = 1) -> None:
     """Kill the process when it passes a point for the n-th time, like kill -9: no clean-up, no flush."""
-    known = POINTS + TWO_STORES
+    known = POINTS + OUTBOX_POINTS
     if name not in known:
         raise ValueError(f"unknown fail point `{name}`; known: {', '.join(known)}")
     remaining = times

@@ -252,7 +252,9 @@ class CrashTester:
     ) -> None:
         # The time stands still but for the waits of the execution, so that values that depend on it are the same.
         clock = VirtualClock()
-        async with running_engine(self._settings(), registry=registry, clock=clock, door=False) as engine:
+        async with running_engine(
+            self._settings(), registry=registry, clock=clock, accept_calls=False
+        ) as engine:
             for definition in children:
                 await engine.services.workflows.deploy(definition)
             accepted, ending = await engine.start(plan, data, key=_KEY, fake_time=True)

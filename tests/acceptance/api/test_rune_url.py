@@ -266,7 +266,7 @@ def test_printing_new_key_needs_no_server(tmp_path: Path) -> None:
 
 def test_local_commands_ignore_rune_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "rune.cli.commands.serve.keep_log", lambda settings: None
+        "rune.cli.commands.serve.configure_log", lambda settings: None
     )  # keep the logging setup of pytest
     rune = InProcessCli(tmp_path / "home", RUNE_URL=UNREACHABLE)
     file = tmp_path / "hello.json"

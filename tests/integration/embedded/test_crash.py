@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rune.runtime.failpoint import WALK
+from rune.runtime.failpoint import EXECUTION_POINTS
 from tests.support.forked_rune import KILLED, ForkedRune
 from tests.support.ledger_workflows import PAYLOAD, SHAPES, Shape
 from tests.support.whole import WHOLE
@@ -70,14 +70,14 @@ def _check_journal(forked: ForkedRune, folder: pathlib.Path, executions: int) ->
     assert (report["executions"], report["violations"]) == (executions, 0)
 
 
-@pytest.mark.parametrize("point", WALK)
+@pytest.mark.parametrize("point", EXECUTION_POINTS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_kill_at_any_failpoint_loses_and_repeats_nothing(
     shape: str, point: str, tmp_path: pathlib.Path, forked: ForkedRune
 ) -> None:
     runs = 0
     killed = False
-    for times in dict.fromkeys((*_passes(3, list(SHAPES).index(shape) + WALK.index(point)), 1)):
+    for times in dict.fromkeys((*_passes(3, list(SHAPES).index(shape) + EXECUTION_POINTS.index(point)), 1)):
         exit_code, calls = _crash_and_resume(forked, tmp_path, SHAPES[shape], point, times)
         _check_effects(SHAPES[shape], calls, repeatable=point == "ran")
         runs += 1

@@ -12,7 +12,7 @@ import redis
 
 from rune.adapters.rabbitmq.queue import RabbitQueue
 from rune.adapters.rabbitmq.topology import Topology, definitions, user_name
-from rune.bootstrap.doctor import clock, rooms
+from rune.bootstrap.doctor import clock, free_space
 from rune.bootstrap.interpreter import describe
 from rune.ports.inspection import ClusterSurvey
 from tests.support.backends import stores
@@ -144,7 +144,7 @@ def test_clock_skew_sets_verdict(skew: float, verdict: str) -> None:
 
 @pytest.mark.parametrize(("free", "verdict"), [(2**40, "ok"), (2**29, "warn"), (2**20, "bad")])
 def test_free_disk_space_sets_verdict(free: int, verdict: str) -> None:
-    (found,) = rooms(ClusterSurvey(journal="", state="", rooms=(("/somewhere", free),)))
+    (found,) = free_space(ClusterSurvey(journal="", state="", free_space=(("/somewhere", free),)))
     assert found.verdict == verdict
 
 

@@ -87,8 +87,8 @@ def test_keys_are_unique_and_repr_hides_secret() -> None:
     stored_key = ApiKey(
         id=one.id, name="n", role="viewer", digest=digest_of(one.secret), created_at=1, created_by="local"
     )
-    assert stored_key.opened_by(one.secret)
-    assert not stored_key.opened_by(other.secret)
+    assert stored_key.has_secret(one.secret)
+    assert not stored_key.has_secret(other.secret)
     assert one.secret.encode() not in stored_key.digest
 
 

@@ -15,9 +15,9 @@ import typer
 from rune import bootstrap
 from rune.bootstrap import UnsupportedByBackendError, list_processes
 from rune.bootstrap.components import optional_imports
-from rune.cli.backend import require_local, with_client
-from rune.cli.follow import call, run_command
-from rune.cli.output import Cell, clean, duration, print_json, print_table, refuse_error
+from rune.cli.backend import call, require_local, with_client
+from rune.cli.follow import run_command
+from rune.cli.output import Cell, clean, duration, print_error, print_json, print_table
 from rune.cli.remote import process_info
 from rune.errors import RuneError
 from rune.ports.processes import ProcessInfo
@@ -49,7 +49,7 @@ def migrate(
         steps = asyncio.run(bootstrap.migrate(settings))
         granted = asyncio.run(bootstrap.grant_roles(settings)) if roles else []
     except RuneError as error:
-        raise typer.Exit(refuse_error(error, as_json=as_json)) from None
+        raise typer.Exit(print_error(error, as_json=as_json)) from None
     if as_json:
         print_json({"status": "ok", "steps": steps} | ({"roles": granted} if roles else {}))
         return
@@ -108,7 +108,7 @@ def topology(
         else:
             print(topology_text(settings))
     except RuneError as error:
-        raise typer.Exit(refuse_error(error, as_json=as_json)) from None
+        raise typer.Exit(print_error(error, as_json=as_json)) from None
 
 
 def _passwords(roles: list[str]) -> dict[str, str]:
@@ -193,7 +193,7 @@ def list_workers(as_json: Json = False) -> None:
     try:
         found = _list_processes(load_settings())
     except RuneError as error:
-        raise typer.Exit(refuse_error(error, as_json=as_json)) from None
+        raise typer.Exit(print_error(error, as_json=as_json)) from None
     if as_json:
         print_json({"workers": msgspec.to_builtins(found)})
     elif not found:

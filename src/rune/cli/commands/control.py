@@ -20,9 +20,8 @@ from rune.cli.arguments import (
     read_document,
     value_of,
 )
-from rune.cli.backend import exists, split_reference
+from rune.cli.backend import call, exists, split_reference
 from rune.cli.follow import (
-    call,
     call_and_check_owner,
     print_notice,
     run_command,

@@ -28,7 +28,7 @@ from rune.cli.backend import (
     require_local,
     with_credentials,
 )
-from rune.cli.output import INTERRUPTED, Cell, clean, moment, print_json, print_table, refuse_error
+from rune.cli.output import INTERRUPTED, Cell, clean, moment, print_error, print_json, print_table
 from rune.client import AsyncClient
 from rune.core.definition.strict_json import decode_json
 from rune.core.permissions import DEFAULT_GRANTS
@@ -393,7 +393,7 @@ def _exit(work: Callable[[Settings], int], *, as_json: bool) -> None:
     try:
         code = work(load_settings())
     except RuneError as error:
-        code = refuse_error(error, as_json=as_json, hint=hints.get(error.code, ""))
+        code = print_error(error, as_json=as_json, hint=hints.get(error.code, ""))
     except (KeyboardInterrupt, EOFError):
         code = INTERRUPTED
     raise typer.Exit(code)

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from rune.cli.backend import CommandReader, UnknownReferenceError, open_reader, read
-from rune.cli.follow import call, find_execution, run_command, start_execution
+from rune.cli.backend import CommandReader, UnknownReferenceError, call, open_reader, read
+from rune.cli.follow import find_execution, run_command, start_execution
 from rune.cli.output import Cell, clean, moment, paint, print_json, print_table
 from rune.ports.journal import DeadLetter
 from rune.runtime.clock import iso

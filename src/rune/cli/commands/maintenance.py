@@ -263,7 +263,7 @@ def verify(
         raise typer.BadParameter("give execution ids or --all")
 
     async def work(reader: ExecutionReader) -> int:
-        return await _audit(reader, executions or [], as_json=as_json)
+        return await _verify_all(reader, executions or [], as_json=as_json)
 
     def empty() -> int:
         return _Report(as_json=as_json).close()
@@ -271,7 +271,7 @@ def verify(
     raise typer.Exit(read_local(work, "verify", as_json=as_json, without_file=empty if everything else None))
 
 
-async def _audit(reader: ExecutionReader, given: list[str], *, as_json: bool) -> int:
+async def _verify_all(reader: ExecutionReader, given: list[str], *, as_json: bool) -> int:
     report = _Report(as_json=as_json)
     for each in given:
         report.add(await _verify(reader, await resolve(reader, each)), named=True)
@@ -308,13 +308,13 @@ class _Report:
         self._executions = 0
         self._violations = 0
 
-    def add(self, audit: VerificationReport, *, named: bool) -> None:
+    def add(self, report: VerificationReport, *, named: bool) -> None:
         self._executions += 1
-        self._violations += len(audit.violations)
+        self._violations += len(report.violations)
         for name in COUNTS:
-            self._totals[name] += getattr(audit, name)
-        if named or audit.violations:
-            self._listed.append(audit)
+            self._totals[name] += getattr(report, name)
+        if named or report.violations:
+            self._listed.append(report)
 
     def close(self) -> int:
         """Print the report and return the exit code."""

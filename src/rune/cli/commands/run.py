@@ -27,7 +27,7 @@ from rune.cli.arguments import (
 from rune.cli.backend import CommandServices
 from rune.cli.connection import not_over_url
 from rune.cli.follow import ExecutionFollower
-from rune.cli.output import INTERRUPTED, file_of, refuse, refuse_error
+from rune.cli.output import INTERRUPTED, file_of, print_error, print_problems
 from rune.cli.progress import ProgressCounter
 from rune.core.definition.model import canonical
 from rune.core.definition.parser import with_pins
@@ -141,9 +141,9 @@ def run_to_end(request: Request) -> int:
         create_info_records()
         return asyncio.run(_run(settings, request))
     except InvalidDocumentError as invalid:
-        return refuse(invalid.problems, as_json=request.as_json)
+        return print_problems(invalid.problems, as_json=request.as_json)
     except RuneError as error:
-        return refuse_error(error, as_json=request.as_json)
+        return print_error(error, as_json=request.as_json)
     except KeyboardInterrupt:
         return INTERRUPTED
 
@@ -158,14 +158,14 @@ async def _run(settings: Settings, request: Request) -> int:
     verdict = check_document(with_pins(read_document(request.file), pins), registry.catalogue)
     if not verdict.valid or verdict.definition is None:
         file = file_of(request.file, verdict.source)
-        return refuse(verdict.problems, as_json=request.as_json, file=file)
+        return print_problems(verdict.problems, as_json=request.as_json, file=file)
     _, problems = check_input(verdict.definition, payload)
     if request.id is not None and not _ID_PATTERN.fullmatch(request.id):
         problems.append(
             Problem("--id", "BAD_ID", "an id has 1 to 128 characters: letters, digits, `_` and `-`")
         )
     if problems:
-        return refuse(problems, as_json=request.as_json)
+        return print_problems(problems, as_json=request.as_json)
     run = Run(settings, request, _compile(verdict, registry), payload, labels)
     counter = None if request.as_json else ProgressCounter(run.id)
     return await ExecutionFollower(

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from rune.bootstrap import UnsupportedByBackendError, exists, open_reader, running_engine, wait_for_stores
 from rune.cli.arguments import Nodes, with_modules
 from rune.cli.follow import StopSignal
-from rune.cli.output import INTERRUPTED, VIOLATIONS, print_json, refuse_error
+from rune.cli.output import INTERRUPTED, VIOLATIONS, print_error, print_json
 from rune.core.definition.model import canonical
 from rune.documents.loader import check_document, load_document
 from rune.errors import RuneError
@@ -165,15 +165,15 @@ def _run_in_cluster(
 ) -> int:
     try:
         settings = changed(serving_settings())
-        keep_log(settings)
+        configure_log(settings)
         if not settings.clustered:
             raise UnsupportedByBackendError(
                 "`rune serve` needs a cluster: set RUNE_JOURNAL=postgresql://… and RUNE_STATE=redis://…,"
                 " or use `rune run` or `rune up` with the embedded backend"
             )
-        return quick_loop(work(settings))
+        return run_on_uvloop(work(settings))
     except RuneError as error:
-        return refuse_error(error, as_json=False, hint=_HINTS.get(error.code, ""))
+        return print_error(error, as_json=False, hint=_HINTS.get(error.code, ""))
 
 
 def serving_settings() -> Settings:
@@ -181,12 +181,12 @@ def serving_settings() -> Settings:
     return replace(load_settings(), url="")
 
 
-def keep_log(settings: Settings, level: str = "info") -> None:
+def configure_log(settings: Settings, level: str = "info") -> None:
     """Configure logging by the settings; `level` applies if they set none."""
     set_up_log(settings.log, settings.log_level or level, SECRETS_IN_USE.fields)
 
 
-def quick_loop(work: Coroutine[Any, Any, T]) -> T:
+def run_on_uvloop(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine on uvloop if it is installed."""
     try:
         import uvloop  # noqa: PLC0415 - an extra
@@ -290,7 +290,7 @@ def up(
     except RuneError as error:
         taken = isinstance(error, FileInUseError)
         hint = "stop that process, or set RUNE_HOME to another folder" if taken else ""
-        raise typer.Exit(refuse_error(error, as_json=as_json, hint=hint)) from None
+        raise typer.Exit(print_error(error, as_json=as_json, hint=hint)) from None
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
 
@@ -299,7 +299,7 @@ def _up(host: str, port: int, *, examples: bool, as_json: bool) -> int:
     from rune.bootstrap.http import loop_factory  # noqa: PLC0415 - slow to import
 
     settings = serving_settings()
-    keep_log(settings, "warning")
+    configure_log(settings, "warning")
     key = settings.api_key
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(_serve_embedded(settings, host, port, key, examples=examples, as_json=as_json))

@@ -14,7 +14,7 @@ import typer
 
 from rune.cli.backend import call_local_service, read_access, run_reporting_errors
 from rune.cli.connection import client
-from rune.cli.output import Cell, clean, duration, print_json, print_table, refuse
+from rune.cli.output import Cell, clean, duration, print_json, print_problems, print_table
 from rune.core.definition.problems import Problem
 from rune.core.triggers import Schedule
 from rune.nodes.control.schedule import check_schedule, next_times
@@ -141,7 +141,7 @@ def preview(
         given = _schedule_parameters(cron, timezone, every)
         ticks, problems = _preview(load_settings(), given, count)
         if problems:
-            return refuse(problems, as_json=as_json)
+            return print_problems(problems, as_json=as_json)
         if as_json:
             print_json({"ticks": ticks})
         else:

@@ -28,7 +28,17 @@ from rune.cli.backend import (
     version_document,
 )
 from rune.cli.commands.access import limit_workflow, limits_to_set
-from rune.cli.output import Cell, clean, count, file_of, moment, paint, print_json, print_table, refuse
+from rune.cli.output import (
+    Cell,
+    clean,
+    count,
+    file_of,
+    moment,
+    paint,
+    print_json,
+    print_problems,
+    print_table,
+)
 from rune.core.definition.diff import Change, Field, difference
 from rune.core.definition.model import canonical
 from rune.core.definition.problems import Problem
@@ -160,7 +170,7 @@ def restore(
     if which is None:
         message = f"the version of `{workflow}` is missing"
         missing = Problem("NAME@VERSION", "MISSING_VERSION", message, f"for example {workflow}@1")
-        raise typer.Exit(refuse((missing,), as_json=as_json))
+        raise typer.Exit(print_problems((missing,), as_json=as_json))
     raise typer.Exit(_set_alias(workflow, "latest", which, as_json=as_json))
 
 
@@ -338,7 +348,7 @@ def _deploy(file: str, alias: str | None, note: str, *, as_json: bool) -> int:
         verdict = check_document(parsed, full_registry(settings.nodes).catalogue)
         refused, warnings = not verdict.valid, verdict.problems
     if refused or parsed.definition is None:
-        return refuse(warnings, as_json=as_json, file=shown)
+        return print_problems(warnings, as_json=as_json, file=shown)
     definition = canonical(parsed.definition)
     source = None if parsed.source is None else version_source(parsed.source)
     try:
@@ -347,12 +357,14 @@ def _deploy(file: str, alias: str | None, note: str, *, as_json: bool) -> int:
             lambda service: service.workflows.deploy(definition, alias=alias, source=source, note=note),
         )
     except InvalidDocumentError as error:
-        return refuse(error.problems, as_json=as_json, file=shown)
+        return print_problems(error.problems, as_json=as_json, file=shown)
     warnings = version.problems if isinstance(version, DeployedVersion) else warnings
     if as_json:
         _print_document(version, warnings)
     else:
-        refuse(warnings, as_json=False, file=shown)  # prints warnings, which do not prevent the deploy
+        print_problems(
+            warnings, as_json=False, file=shown
+        )  # prints warnings, which do not prevent the deploy
         _print(version)
     return 0
 
@@ -418,7 +430,9 @@ async def _show_source(reader: CommandReader, workflow: str, which: str | None) 
     source = await reader.workflows.source(workflow, version.number)
     if source is None:
         message = f"{label(version)} was stored without its text"
-        return refuse((Problem("", "NO_SOURCE", message, "--yaml prints its definition"),), as_json=False)
+        return print_problems(
+            (Problem("", "NO_SOURCE", message, "--yaml prints its definition"),), as_json=False
+        )
     sys.stdout.flush()
     sys.stdout.buffer.write(source.data)
     sys.stdout.buffer.flush()

@@ -1,1 +1,1 @@
-"""Background loops: scheduler, triggers, outbox relay, cleaner, heartbeat."""
+"""Background loops: scheduler, triggers, outbox relay, cleaner, keepalive, watchdog."""

@@ -65,7 +65,7 @@ class LoopWatchdog:
                 self._report(thread)
 
     def _check_clock(self, before: float) -> float:
-        """Compare the system clock with one that only runs; return by how much it is ahead."""
+        """Compare the system clock with the monotonic clock; return by how much it is ahead."""
         ahead = time.time() - time.monotonic()
         if abs(ahead - before) > JUMP_S:
             self._counters.clock_jumps += 1

@@ -107,7 +107,7 @@ ENDED: dict[str, Status] = {
 class StatusPublisher(StateWrapper):
     """Publishes a status when a token is claimed, waits or ends, before any token that follows from it is sent.
 
-    A failure to publish is logged and changes nothing: the journal stays the truth.
+    A failure to publish is logged and changes nothing else: the journal has every result.
     """
 
     def __init__(

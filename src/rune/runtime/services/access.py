@@ -1,11 +1,11 @@
 """API keys, start limits, and the audit log of what each principal changed.
 
-A call of an audited service method is written to the log before it runs and a second time if it is refused, so that no
-change exists that the log does not know, whatever crashed in between. The principal of the current request is kept in a
+A call of an audited service method is written to the log before it runs and a second time if it is refused, so that the
+log lists every change even if the process crashes in between. The principal of the current request is kept in a
 context variable; unless the server sets one, it is the local user of the machine.
 
-The limiter remembers for a moment which limits exist, so that a start without any reads nothing; how far they are used
-up is known to the journal alone.
+The limiter caches which limits exist, so that a start without limits reads nothing. The journal counts how far a limit
+is used up, in the transaction that accepts a start.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class BulkService:
 
     @audited("bulk.abort", "id")
     async def abort(self, id: str) -> BulkJob:
-        """Let no further execution be processed. What was done stays done."""
+        """Stop a job before its next execution. Actions that were carried out are not undone."""
         await self.find(id)
         await self._store.abort(id)
         return await self.find(id)

@@ -1,6 +1,6 @@
-"""Operations on credentials and on the grants that say which principals may use them; which workflows use them.
+"""Operations on credentials, on the grants that allow principals to use them, and a search for the workflows that do.
 
-Values go in and are never returned: neither results, logs nor error messages repeat what `add` and `rotate` receive.
+Values are stored and never returned: results, logs and error messages do not contain what `add` and `rotate` receive.
 Arguments and results are plain data, so that the owner of a database file can run them for other processes.
 """
 

@@ -410,7 +410,8 @@ class ExecutionService:
             priority=old.priority,
             fake_time=old.fake_time,
             depth=old.depth,
-            principal=old.principal,  # of the first run, who chose the definition; the audit log has the other
+            # The principal that chose the definition. The audit log names the one that requested this run.
+            principal=old.principal,
             retry_of=old.id,
             needs=(old.id, *old.needs),
             version=old.version,

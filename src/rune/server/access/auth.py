@@ -65,9 +65,9 @@ class KeyCache:
         """Return the stored key if the secret matches and the key is valid. An unknown id takes as long as a wrong
         secret, so that the time reveals nothing."""
         key = await self._find(sent.id)
-        matches = (key or _NO_KEY).opened_by(sent.secret)
+        matches = (key or _NO_KEY).has_secret(sent.secret)
         now = self._clock.now()
-        if key is None or not matches or not key.holds(now):
+        if key is None or not matches or not key.is_valid(now):
             return None
         await self._mark_used(key, now)
         return key
@@ -75,7 +75,7 @@ class KeyCache:
     async def valid(self, id: str) -> ApiKey | None:
         """Return the key with this id if it is neither revoked nor expired."""
         key = await self._find(id)
-        return key if key is not None and key.holds(self._clock.now()) else None
+        return key if key is not None and key.is_valid(self._clock.now()) else None
 
     async def exist(self) -> bool:
         """Whether a key was ever created. Keys are never deleted, so a positive result is final."""

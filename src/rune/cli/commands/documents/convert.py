@@ -9,7 +9,7 @@ import typer
 
 from rune.build.flow import Workflow
 from rune.cli.arguments import Nodes, with_modules
-from rune.cli.output import INVALID, VIOLATIONS, print_json, refuse, refuse_error
+from rune.cli.output import INVALID, VIOLATIONS, print_error, print_json, print_problems
 from rune.core.definition.problems import Problem
 from rune.errors import InvalidDocumentError, RuneError
 from rune.settings import load_settings
@@ -48,14 +48,16 @@ def convert(
     if check:
         if target is None:
             raise typer.Exit(
-                refuse((_problem("`--check` compares two files; name the second one"),), as_json=as_json)
+                print_problems(
+                    (_problem("`--check` compares two files; name the second one"),), as_json=as_json
+                )
             )
         _compare(flow, _load(target, as_json), as_json)
         return
     try:
         text = _text(flow, target)
     except InvalidDocumentError as error:
-        raise typer.Exit(refuse(error.problems, as_json=as_json)) from None
+        raise typer.Exit(print_problems(error.problems, as_json=as_json)) from None
     if target is None:
         typer.echo(text, nl=False)
     else:
@@ -73,18 +75,18 @@ def convert(
 def _load(path: Path, as_json: bool) -> Workflow:
     if path.suffix not in _SUFFIXES:
         problem = _problem(f"`{path}`: a workflow is a .yaml, .yml, .json or .py file")
-        raise typer.Exit(refuse((problem,), as_json=as_json))
+        raise typer.Exit(print_problems((problem,), as_json=as_json))
     try:
         return Workflow.load(path)
     except OSError as error:
         problem = Problem(
             "", "UNREADABLE", f"`{path}` cannot be read: {(error.strerror or str(error)).lower()}"
         )
-        raise typer.Exit(refuse((problem,), as_json=as_json)) from None
+        raise typer.Exit(print_problems((problem,), as_json=as_json)) from None
     except Exception as error:
         # A Python file is the user's code and may raise anything.
         problem = _problem(f"`{path}` cannot be loaded: {type(error).__name__}: {error}")
-        raise typer.Exit(refuse((problem,), as_json=as_json)) from None
+        raise typer.Exit(print_problems((problem,), as_json=as_json)) from None
 
 
 def _problem(message: str) -> Problem:
@@ -119,7 +121,7 @@ def _compare(one: Workflow, two: Workflow, as_json: bool) -> None:
         changes = one.diff(two)
         same = one.hash == two.hash
     except InvalidDocumentError as error:
-        raise typer.Exit(refuse(error.problems, as_json=as_json)) from None
+        raise typer.Exit(print_problems(error.problems, as_json=as_json)) from None
     if as_json:
         listed = [{"what": each.what, "id": each.id, "kind": each.kind} for each in changes]
         print_json({"same": same, "hash": [one.hash, two.hash], "changes": listed})
@@ -153,11 +155,11 @@ def stubs(
     names = with_modules(load_settings(), tuple(modules or ())).nodes
     if not names:
         problem = Problem("nodes", "BAD_NODE_MODULE", "no module is named", "use --nodes MODULE")
-        raise typer.Exit(refuse((problem,), as_json=False))
+        raise typer.Exit(print_problems((problem,), as_json=False))
     try:
         found = {name: load_module(name) for name in names}
     except RuneError as error:
-        raise typer.Exit(refuse_error(error, as_json=False)) from None
+        raise typer.Exit(print_error(error, as_json=False)) from None
     try:
         output.mkdir(parents=True, exist_ok=True)
         for name, kinds in found.items():

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from rune.cli.arguments import Nodes, with_modules, without_file_modules
-from rune.cli.output import Cell, paint, print_json, print_table, refuse, refuse_error
+from rune.cli.output import Cell, paint, print_error, print_json, print_problems, print_table
 from rune.core.definition.model import Retry
 from rune.core.definition.problems import Problem, did_you_mean
 from rune.documents.workflow_schema import workflow_schema
@@ -43,12 +43,12 @@ def nodes(
     try:
         found = _find_types(load_settings(), tuple(modules or ()))
     except RuneError as error:
-        raise typer.Exit(refuse_error(error, as_json=as_json)) from None
+        raise typer.Exit(print_error(error, as_json=as_json)) from None
     by_name = {every: each for each in found for every in (each["type"], *each["aliases"])}
     if name is not None and name not in by_name:
         hint = did_you_mean(name, by_name)
         problem = Problem("type", "UNKNOWN_TYPE", f"there is no node type `{name}`", hint)
-        raise typer.Exit(refuse((problem,), as_json=as_json))
+        raise typer.Exit(print_problems((problem,), as_json=as_json))
     if as_json:
         print_json({"nodes": found} if name is None else by_name[name])
     elif name is None:
@@ -82,7 +82,7 @@ def schema(modules: Nodes = None) -> None:
     try:
         made = _make_schema(load_settings(), tuple(modules or ()))
     except RuneError as error:
-        raise typer.Exit(refuse_error(error, as_json=False)) from None
+        raise typer.Exit(print_error(error, as_json=False)) from None
     typer.echo(json.dumps(made, ensure_ascii=False, indent=2))
 
 

@@ -26,7 +26,7 @@ from rune.cli.arguments import (
     labels_of,
     statuses_of,
 )
-from rune.cli.backend import CommandServices, query_api, resolve_over
+from rune.cli.backend import CommandServices, query_api, resolve_with_client
 from rune.cli.output import VIOLATIONS, Cell, by_status, count, print_json, print_table
 from rune.client import AsyncClient, models
 from rune.runtime.clock import iso
@@ -144,7 +144,7 @@ async def _select(client: AsyncClient, ids: list[str], filters: dict[str, Any], 
     if ids and wanted:
         raise typer.BadParameter("give either ids or filters")
     if ids:
-        return {"ids": [await resolve_over(client, each) for each in ids]}
+        return {"ids": [await resolve_with_client(client, each) for each in ids]}
     return {"filter": wanted, "limit": limit}
 
 

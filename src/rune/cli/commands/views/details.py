@@ -17,7 +17,7 @@ from rune.cli.backend import (
     query_api,
     read,
     resolve,
-    resolve_over,
+    resolve_with_client,
 )
 from rune.cli.live import LogPrinter, LogSource, RunningPoller, StoredLogs
 from rune.cli.output import (
@@ -41,7 +41,7 @@ def show_node(given: str, node: str, item: str | None, *, as_json: bool) -> int:
     """Print what a node was called with, and its attempts."""
 
     async def work(client: AsyncClient, services: CommandServices) -> int:
-        id = await resolve_over(client, given)
+        id = await resolve_with_client(client, given)
         attempts = await client.attempts(id, node, lineage=item)
         called = await _input(client, id, node, item)
         if as_json:
@@ -98,7 +98,7 @@ def show_graph(given: str, item: str | None, at: int | None, *, as_json: bool) -
     """Print the states of all nodes and edges."""
 
     async def work(client: AsyncClient, services: CommandServices) -> int:
-        id = await resolve_over(client, given)
+        id = await resolve_with_client(client, given)
         found = await client.graph(id, lineage=item, at=at)
         if as_json:
             document: dict[str, Any] = msgspec.to_builtins(found)
@@ -176,7 +176,7 @@ def items(
         raise typer.BadParameter("--counts excludes --state and --code")
 
     async def work(client: AsyncClient, services: CommandServices) -> int:
-        id = await resolve_over(client, execution)
+        id = await resolve_with_client(client, execution)
         if counts:
             _print_counts(await client.item_counts(id, split, lineage=item, node=node), as_json=as_json)
             return 0
@@ -268,7 +268,7 @@ def value(
     of: Literal["input", "output"] = "input" if of_input else "output"
 
     async def work(client: AsyncClient, services: CommandServices) -> int:
-        id = await resolve_over(client, execution)
+        id = await resolve_with_client(client, execution)
         if find is not None:
             matches = await client.find_in_value(
                 id, find, of, node=node, lineage=item, pointer=pointer, offset=offset, limit=limit or 100
@@ -407,8 +407,8 @@ def compare(
         raise typer.BadParameter("--node requires --runs")
 
     async def work(client: AsyncClient, services: CommandServices) -> int:
-        first = await resolve_over(client, before)
-        second = await resolve_over(client, after)
+        first = await resolve_with_client(client, before)
+        second = await resolve_with_client(client, after)
         found = await client.compare(first, second)
         pairs = await _differing_runs(client, first, second, node, limit) if runs else None
         if as_json:
