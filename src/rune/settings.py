@@ -55,7 +55,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     partitions: int = 16  # cluster: fixed at its first start
     durability: Literal["full", "relaxed"] = "full"  # relaxed: a power cut may lose recent writes
     in_place: bool = True  # run pure successors in the same commit instead of sending them
-    sticky: Literal["auto", "on", "off"] = "auto"  # cluster: keep an only successor in its worker
+    sticky: Literal["auto", "on", "off"] = "auto"  # keep an only successor in its worker
     chunk: int = 64  # pure items of a fan-out that run and commit together; 1: each alone
     slots: int = 256  # nodes that run concurrently in one process
     expression_ms: int = 5_000  # CPU time that the expressions of one node may take
@@ -127,7 +127,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     @property
     def keeps_successors(self) -> bool:
         """Whether a worker goes on with the only successor of a token instead of sending it."""
-        return self.clustered and (self.sticky == "on" or (self.sticky == "auto" and not self.brokered))
+        return self.sticky == "on" or (self.sticky == "auto" and not self.brokered)
 
     @property
     def runs_with(self) -> str:

@@ -27,8 +27,6 @@ from tests.support.sqlite_stores import copy_sqlite_files, sqlite_stores
 
 
 class TestState(StateContract):
-    keeps_successors = True
-
     def url(self) -> str:
         return redis_server().url
 

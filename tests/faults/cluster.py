@@ -408,6 +408,8 @@ TABLE: dict[str, Fault] = {
 }
 
 _STATE = "tests/contract/test_redis.py::TestState::test_"
+_EMBEDDED_STATE = "tests/contract/test_sqlite.py::TestState::test_"
+_CLAIM_SUCCESSOR = "rune.adapters.sqlite.state:SqliteState.apply_and_claim"
 _KEPT = "tests/integration/cluster/test_kept_successors.py::test_"
 
 ELSEWHERE: dict[str, Fault] = {
@@ -432,6 +434,14 @@ ELSEWHERE: dict[str, Fault] = {
     "kept-limit": fault(
         _STATE + "successor_counts_for_limit_of_parallel_nodes",
         edit_script("shared/lease", "if meta.f or meta.p or meta.m then", "if meta.f or meta.p then"),
+    ),
+    "kept-several-embedded": fault(
+        _EMBEDDED_STATE + "one_of_several_successors_is_not_claimed",
+        edit(_CLAIM_SUCCESSOR, ("len(tokens) != 1", "not tokens")),
+    ),
+    "kept-limit-embedded": fault(
+        _EMBEDDED_STATE + "successor_counts_for_limit_of_parallel_nodes",
+        edit(_CLAIM_SUCCESSOR, ("running.plan.max_parallel is not None", "False")),
     ),
     "kept-slots": fault(
         _KEPT + "successor_is_sent_while_all_slots_are_busy",

@@ -118,7 +118,7 @@ class State(Protocol):
         self, execution: str, decisions: Sequence[Decision], successor: int, owner: str
     ) -> Applied:
         """Apply decisions and, if they emit a token of the node `successor` and no other, claim it for the worker in
-        the same step, with a lease. A state may leave the claim to the caller, as `apply` does."""
+        the same step, with a lease. Otherwise it is among `emitted`, as with `apply`."""
 
     async def control(self, execution: str, fact: PauseChanged) -> Applied:
         """Apply a recorded pause or resume."""

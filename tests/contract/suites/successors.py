@@ -42,9 +42,7 @@ def limited_chain() -> Plan:
 
 
 class SuccessorContract(StateContractBase):
-    """A state either claims the successor or emits it; `keeps_successors` tells which is expected of it."""
-
-    keeps_successors = False
+    """The state claims the only successor in the step that emits it."""
 
     async def _advance(self, driver: StateDriver, token: Token, to: str = "b") -> Applied:
         decision = await driver.record_decision(driver.decision(token))
@@ -54,12 +52,9 @@ class SuccessorContract(StateContractBase):
         """Complete the first node of a chain and return the claim of the second."""
         (a,) = (await driver.accept()).emitted
         applied = await self._advance(driver, a)
-        assert (applied.kept is not None) == self.keeps_successors
-        if applied.kept is not None:
-            assert applied.emitted == ()
-            return applied.kept.claim
-        (b,) = applied.emitted
-        return await driver.state.claim("x", b, "me", leased=True)
+        assert applied.kept is not None
+        assert applied.emitted == ()
+        return applied.kept.claim
 
     @async_test
     async def test_successor_is_claimed_by_one_worker(self, tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ async def _claims(backend: Backend, execution: str) -> list[int]:
         return sorted((await reader.claims(execution)).values())
 
 
-@backends("redis")
+@backends("embedded", "redis")
 def test_chain_passes_through_the_queue_once(backend: Backend) -> None:
     calls, deliveries, document, claims = asyncio.run(_run_chain(backend))
     assert calls == NAMES
@@ -55,7 +55,7 @@ def test_chain_passes_through_the_queue_once(backend: Backend) -> None:
     assert claims == [1, 1, 1]
 
 
-@backends("redis", "rabbitmq")
+@backends("embedded", "redis", "rabbitmq")
 def test_chain_is_sent_node_by_node_if_sticky_is_off(backend: Backend) -> None:
     calls, deliveries, document, claims = asyncio.run(_run_chain(backend, sticky="off"))
     assert (calls, deliveries, document["status"], claims) == (NAMES, 3, "completed", [1, 1, 1])
@@ -91,7 +91,7 @@ def test_successor_of_another_queue_is_sent(backend: Backend) -> None:
     assert calls == ["a@/", "b@/", "c@/"]
 
 
-@backends("redis")
+@backends("embedded", "redis")
 def test_successor_is_sent_while_all_slots_are_busy(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,7 +101,7 @@ def test_successor_is_sent_while_all_slots_are_busy(
     assert asyncio.run(_run_chain(backend, slots=1))[1] == 3
 
 
-@backends("redis")
+@backends("embedded", "redis")
 def test_stopping_worker_leaves_the_successor_to_others(backend: Backend) -> None:
     """A node that runs when the worker stops is its last one."""
     calls: list[str] = []

@@ -34,7 +34,7 @@ from rune.core.execution.transition import apply, start_execution
 from rune.core.plan.model import Plan
 from rune.ports.clock import Clock
 from rune.ports.journal import ExecutionRecord, StoreUnavailableError
-from rune.ports.state import Applied, Claim, DueTimer, Fence, Listener
+from rune.ports.state import Applied, Claim, DueTimer, Fence, KeptToken, Listener
 
 log = logging.getLogger("rune.state")
 
@@ -261,8 +261,18 @@ class SqliteState:
     async def apply_and_claim(
         self, execution: str, decisions: Sequence[Decision], successor: int, owner: str
     ) -> Applied:
-        # The queue is in memory: a claim of its own costs no round trip.
-        return await self.apply(execution, decisions)
+        applied = await self.apply(execution, decisions)
+        running = self._running.get(execution)
+        if running is None or running.plan.max_parallel is not None:
+            return applied
+        tokens = undecided(decisions, applied.emitted)
+        if len(tokens) != 1 or tokens[0].node != successor:
+            return applied
+        claim = self._claim(running, tokens[0], owner, leased=True)
+        # An earlier delivery of the token may hold it.
+        if claim.verdict != "run":
+            return applied
+        return Applied((), applied.finish, applied.now, KeptToken(claim))
 
     def _after_change(self, running: LoadedExecution, applied: effect.Applied) -> Applied:
         """Update the timers after a change, and unload the execution if all of its tokens wait."""

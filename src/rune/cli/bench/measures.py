@@ -183,7 +183,7 @@ Measure = Callable[[Path, float], Coroutine[Any, Any, Report]]
 
 
 async def chain_effectful(folder: Path, scale: float) -> Report:
-    """10-node chains, 200 concurrent; every node is claimed, committed and queued separately."""
+    """10-node chains, 200 concurrent; every node is claimed and committed separately."""
     return await _chains(folder, scale, effectful=True, goal=10_000)
 
 
