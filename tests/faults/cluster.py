@@ -116,8 +116,8 @@ def _ignore_rows_after_recovery(claimed: Any) -> Any:
 
 
 def _drop_result_without_journal(written: Any) -> Any:
-    def changed(self: Any, data: Any, run: Any, facts: Any, claim: Any) -> Any:
-        return written(self, data, run, facts, msgspec.structs.replace(claim, fence=None))
+    def changed(self: Any, data: Any, run: Any, facts: Any, claim: Any, **options: Any) -> Any:
+        return written(self, data, run, facts, msgspec.structs.replace(claim, fence=None), **options)
 
     return changed
 

@@ -126,7 +126,7 @@ def _field_text(value: Any) -> str:
         return repr(value)[:200]
 
 
-class NodeCall(Generic[P]):
+class NodeCall(msgspec.Struct, Generic[P], eq=False):
     """One run of a node.
 
     `parameters` are resolved and typed. `scope` holds the variables of expressions; `scope["$json"]` is the payload.
@@ -139,79 +139,29 @@ class NodeCall(Generic[P]):
     `progress` publishes the progress of the run to subscribers.
     """
 
-    __slots__ = (
-        "arrivals",
-        "attempt",
-        "blobs",
-        "credentials",
-        "due",
-        "elements",
-        "entries",
-        "idempotency_key",
-        "launch",
-        "limits",
-        "node",
-        "now",
-        "parameters",
-        "progress",
-        "resources",
-        "resumed",
-        "scope",
-        "secret",
-        "signal",
-        "timer_id",
-        "traceparent",
-        "usage",
-        "write_line",
-    )
-
-    def __init__(
-        self,
-        parameters: P,
-        scope: Mapping[str, Any],
-        *,
-        now: int,
-        node: str = "",
-        elements: Mapping[str, Element] | None = None,
-        arrivals: Arrivals = list,
-        entries: Entries = list,
-        attempt: int = 1,
-        idempotency_key: str = "",
-        resumed: bool = False,
-        timer_id: str = "",
-        due: int | None = None,
-        signal: Any = None,
-        limits: Limits = LIMITS,
-        resources: Resources | None = None,
-        blobs: Blobs = NO_BLOBS,
-        progress: Progress = _no_progress,
-        credentials: Reference | None = None,
-    ) -> None:
-        self.parameters = parameters
-        self.scope = scope
-        self.now = now
-        self.node = node
-        self.elements = elements or {}
-        self.arrivals = arrivals
-        self.entries = entries
-        self.attempt = attempt
-        self.idempotency_key = idempotency_key
-        self.resumed = resumed
-        self.timer_id = timer_id
-        self.due = due
-        self.signal = signal
-        self.limits = limits
-        self.resources = resources or NO_RESOURCES
-        self.blobs = blobs
-        self.progress = progress
-        self.credentials = credentials
-        self.usage: CredentialUse | None = None
-        self.traceparent = ""
-        # Overrides the credential resolver of `resources`.
-        self.secret: CredentialResolver | None = None
-        self.launch: Launch = _no_launch
-        # Adds a line to the log of the attempt, given its level and text.
-        self.write_line: WriteLine | None = None
+    parameters: P
+    scope: Mapping[str, Any]
+    now: int
+    node: str = ""
+    elements: Mapping[str, Element] = {}
+    arrivals: Arrivals = list
+    entries: Entries = list
+    attempt: int = 1
+    idempotency_key: str = ""
+    resumed: bool = False
+    timer_id: str = ""
+    due: int | None = None
+    signal: Any = None
+    limits: Limits = LIMITS
+    resources: Resources = NO_RESOURCES
+    blobs: Blobs = NO_BLOBS
+    progress: Progress = _no_progress
+    credentials: Reference | None = None
+    usage: CredentialUse | None = None
+    traceparent: str = ""
+    secret: CredentialResolver | None = None  # overrides the credential resolver of `resources`
+    launch: Launch = _no_launch
+    write_line: WriteLine | None = None  # adds a line to the log of the attempt, given its level and text
 
     @property
     def payload(self) -> Any:

@@ -173,7 +173,7 @@ class CallOptions(TypedDict, total=False):
     due: int | None
     signal: Any
     limits: Limits
-    resources: Resources | None
+    resources: Resources
     blobs: Blobs
     progress: Progress
     credentials: Reference | None

@@ -187,23 +187,21 @@ class ExecutionDataCache:
 
     def clock_since(self, claimed: int) -> ExecutionClock:
         """Return the clock of an execution whose token was claimed at this time of its store."""
-        return ExecutionClock(self._clock, claimed)
+        return ExecutionClock(self._clock, claimed, self._clock.now())
 
 
-class ExecutionClock:
+class ExecutionClock(msgspec.Struct, frozen=True, eq=False):
     """The time of an execution while a worker runs one of its tokens: the store's time at the claim, plus the time that
     has passed on this machine since. The times of workers whose clocks differ thus keep the order of the store."""
 
-    __slots__ = ("_claimed", "_clock", "_since")
-
-    def __init__(self, clock: Clock, claimed: int) -> None:
-        self._clock = clock
-        self._claimed = claimed
-        self._since = clock.now()
+    clock: Clock
+    claimed: int
+    since: int  # when the clock of this machine showed the time of the claim
 
     def now(self) -> int:
         """Return the time in milliseconds since the epoch, never before the claim."""
-        return self._claimed + max(0, self._clock.now() - self._since)
+        passed = self.clock.now() - self.since
+        return self.claimed + passed if passed > 0 else self.claimed
 
 
 class ExecutionData:
@@ -625,10 +623,10 @@ class Cache:
 
     def put(self, owner: str, key: Hashable, value: Any, size: int) -> None:
         """Cache a value of about this many bytes, unless it is larger than the whole cache."""
+        size += CACHE_ENTRY_BYTES
         with self._lock:
             if key in self._entries:
                 self._drop(key)
-            size += CACHE_ENTRY_BYTES
             if size <= self._limit:
                 self._add(owner, key, CacheEntry(value, size, owner))
 
@@ -645,7 +643,8 @@ class Cache:
                 self._add(owner, key, CacheEntry(pack, CACHE_ENTRY_BYTES + RESULT_BYTES + size, owner))
             elif len(pack) > count:
                 entry.size += RESULT_BYTES + size
-                self._grow(RESULT_BYTES + size)
+                self.size += RESULT_BYTES + size
+                self._evict()
             return True
 
     def unpack(self, key: Hashable, path: Path) -> NodeResult | None:
@@ -660,11 +659,16 @@ class Cache:
 
     def _add(self, owner: str, key: Hashable, entry: CacheEntry) -> None:
         self._entries[key] = entry
-        self._keys.setdefault(owner, set()).add(key)
-        self._grow(entry.size)
+        keys = self._keys.get(owner)
+        if keys is None:
+            self._keys[owner] = {key}
+        else:
+            keys.add(key)
+        self.size += entry.size
+        if self.size > self._limit:
+            self._evict()
 
-    def _grow(self, size: int) -> None:
-        self.size += size
+    def _evict(self) -> None:
         while self.size > self._limit:
             self._drop(next(iter(self._entries)))
 
@@ -677,8 +681,8 @@ class Cache:
     def drop_all(self, owner: str) -> None:
         """Drop the entries of an owner."""
         with self._lock:
-            for key in list(self._keys.get(owner, ())):
-                self._drop(key)
+            for key in self._keys.pop(owner, ()):
+                self.size -= self._entries.pop(key).size
 
     def _drop(self, key: Hashable) -> None:
         entry = self._entries.pop(key)

@@ -364,41 +364,26 @@ class ExclusiveWrite:
         return self.work(db)
 
 
-class Write:
+class Write(msgspec.Struct, eq=False):
     """A submitted write with the future of its result."""
 
-    __slots__ = ("answer", "error", "future", "work")
-
-    def __init__(self, work: WriteFunction, future: asyncio.Future[Any]) -> None:
-        self.work = work
-        self.future = future
-        self.answer: Any = None
-        self.error: BaseException | None = None
+    work: WriteFunction
+    future: asyncio.Future[Any]
+    answer: Any = None
+    error: BaseException | None = None
 
 
-class Rows:
+class Rows(msgspec.Struct, eq=False):
     """A write of facts of one execution, with claims of any execution. `end` is the end of the execution if it is among
     the facts; `status` is its new status in lists."""
 
-    __slots__ = ("claims", "end", "execution", "facts", "status", "terms", "wake_at")
-
-    def __init__(
-        self,
-        execution: str,
-        facts: list[Row],
-        claims: list[tuple[Any, ...]],
-        end: ExecutionEnded | None,
-        wake_at: int | None = None,
-        status: str | None = None,
-        terms: Sequence[str] = (),
-    ) -> None:
-        self.execution = execution
-        self.terms = terms
-        self.facts = facts
-        self.claims = claims
-        self.end = end
-        self.wake_at = wake_at
-        self.status = status
+    execution: str
+    facts: list[Row]
+    claims: list[tuple[Any, ...]]
+    end: ExecutionEnded | None
+    wake_at: int | None = None
+    status: str | None = None
+    terms: Sequence[str] = ()
 
     def __call__(self, db: sqlite3.Connection) -> None:
         write_rows(db, [self])

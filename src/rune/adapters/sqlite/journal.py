@@ -202,19 +202,12 @@ class SqliteJournal:
             self._undelivered.setdefault(execution, set()).add(_fact_id(last))
         late = int(ended is not None)
         rows = self._rows(number, facts, late)
+        claims, self._claims = self._claims, []
+        write = Rows(execution, rows, claims, None)
+        if type(last) is not NodeResult or len(facts) > 1:
+            self._add_columns(write, facts, late)
         try:
-            claims, self._claims = self._claims, []
-            await self._database.submit(
-                Rows(
-                    execution,
-                    rows,
-                    claims,
-                    last if type(last) is ExecutionEnded and not late else None,
-                    self._wakes_at(last) or self._next_wake_at.pop(execution, None),
-                    _pause_status(last) if type(last) is PauseChanged and not late else None,
-                    run_terms(facts),
-                )
-            )
+            await self._database.submit(write)
         except sqlite3.IntegrityError:
             self._withdraw_end(execution, last)
             return await self._stored_or_retry(execution, number, facts)
@@ -228,6 +221,16 @@ class SqliteJournal:
         if type(last) is ExecutionEnded:
             self._final[execution] = last
         return facts
+
+    def _add_columns(self, write: Rows, facts: Sequence[Fact], late: int) -> None:
+        """Add what these facts change in the row of their execution. A single result changes nothing."""
+        last = facts[-1]
+        if type(last) is ExecutionEnded and not late:
+            write.end = last
+        elif type(last) is PauseChanged and not late:
+            write.status = _pause_status(last)
+        write.wake_at = self._wakes_at(last) or self._next_wake_at.pop(write.execution, None)
+        write.terms = run_terms(facts)
 
     async def record_all(
         self, execution: str, runs: Sequence[Sequence[Fact]]

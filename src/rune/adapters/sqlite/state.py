@@ -158,26 +158,26 @@ class SqliteState:
         verdict = claim_verdict(running.plan, running.state, token)
         if verdict not in ("run", "cancelled"):
             return Claim(verdict, token, now)
+        key = token.key
         live = running.state.scopes[token.path].live.get(token.node)
         mine = live.token if live is not None else token
-        again = token.key in running.claimed
+        again = key in running.claimed
         if not again and running.is_full(mine):
-            running.held_back[token.key] = mine
+            running.held_back[key] = mine
             return Claim("held back", mine, now)
-        due = running.expired_waits.pop(token.key, None) if mine.resumed else None
+        due = running.expired_waits.pop(key, None) if mine.resumed else None
+        first = running.first(mine) if mine.arrived else None
         if not leased and not again:
-            running.claim(token.key)
-            return Claim(verdict, mine, now, due=due, first=running.first(mine))
-        held = running.leases.get(token.key)
+            running.claim(key)
+            return Claim(verdict, mine, now, due=due, first=first)
+        held = running.leases.get(key)
         if held is not None and held.until > now:
             return Claim("held", mine, now)
         fence = self._journal.next_fence()
-        running.claim(token.key)
+        running.claim(key)
         given_back = 0 if held is None else held.given_back
-        running.leases[token.key] = Lease(owner, fence, now + LEASE_MS, given_back)
-        return Claim(
-            verdict, mine, now, fence, again, due, running.recovered, running.first(mine), given_back
-        )
+        running.leases[key] = Lease(owner, fence, now + LEASE_MS, given_back)
+        return Claim(verdict, mine, now, fence, again, due, running.recovered, first, given_back)
 
     async def requeue(self, execution: str, token: Token, owner: str, delays: Sequence[int] = ()) -> int:
         running = self._running.get(execution)
@@ -230,12 +230,14 @@ class SqliteState:
         return None if finish is None else (finish, max(self._now(running), decisions[-1].at))
 
     async def apply(self, execution: str, decisions: Sequence[Decision]) -> Applied:
-        running, loaded = await self._load(execution)
-        if loaded is not None:
-            return loaded  # the fold has already applied the facts of these decisions
+        running = self._running.get(execution)
+        if running is None:
+            running, loaded = await self._load(execution)
+            if loaded is not None:
+                return loaded  # the fold has already applied the facts of these decisions
         if running.sleeps_after(decisions) and self._unloaded_with_fact(running, running.asleep_until):
             return Applied(now=self._now(running))
-        total = effect.Applied()
+        total: effect.Applied | None = None
         for decision in decisions:
             applied = apply(running.plan, running.state, decision)
             if not applied.known:
@@ -243,12 +245,10 @@ class SqliteState:
                 _, refolded = await self._load(execution)
                 assert refolded is not None
                 return refolded
-            total.emitted += applied.emitted
-            total.armed += applied.armed
-            total.disarmed += applied.disarmed
-            total.finish = total.finish or applied.finish
+            total = applied if total is None else _together(total, applied)
             if applied.fresh and type(decision.fact) is not RaceWinner:
                 running.done((decision.node, decision.path))
+        assert total is not None, "there are decisions"
         if running.held_back:
             total.emitted += running.take_held_back()
         return self._after_change(running, total)
@@ -265,7 +265,7 @@ class SqliteState:
         running = self._running.get(execution)
         if running is None or running.plan.max_parallel is not None:
             return applied
-        tokens = undecided(decisions, applied.emitted)
+        tokens = applied.emitted if len(decisions) == 1 else undecided(decisions, applied.emitted)
         if len(tokens) != 1 or tokens[0].node != successor:
             return applied
         claim = self._claim(running, tokens[0], owner, leased=True)
@@ -499,6 +499,15 @@ class SqliteState:
         return explain(running.plan, running.state)
 
 
+def _together(total: effect.Applied, applied: effect.Applied) -> effect.Applied:
+    """Add the consequences of one decision to those of the decisions before it."""
+    total.emitted += applied.emitted
+    total.armed += applied.armed
+    total.disarmed += applied.disarmed
+    total.finish = total.finish or applied.finish
+    return total
+
+
 class Lease(msgspec.Struct):
     """The exclusive right of a worker to run a token, until a time."""
 
@@ -529,8 +538,8 @@ class LoadedExecution(msgspec.Struct):
     )
 
     def first(self, token: Token) -> int | None:
-        """Return when the first branch arrived at the join that the token belongs to."""
-        scope = self.state.scopes.get(token.path) if token.arrived else None
+        """Return when the first branch arrived at the join that opened the token."""
+        scope = self.state.scopes.get(token.path)
         barrier = None if scope is None else scope.barriers.get(token.node)
         return None if barrier is None else barrier.first
 

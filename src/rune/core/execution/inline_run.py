@@ -28,8 +28,8 @@ class InlineRun:
     ) -> None:
         self.decisions: list[Decision] = []
         self._plan = plan
-        self._ready: deque[Token] = deque([first])
-        self._queue = plan.nodes[first.node].node.queue
+        self._first = first
+        self._ready: deque[Token] = deque((first,))
         self._in_place = in_place
         self._bound = bound
         self._barriers: dict[int, Barrier] = {}
@@ -56,7 +56,7 @@ class InlineRun:
 
     def _runs_inline(self, node: NodePlan) -> bool:
         """Return whether this worker may run the node inline: it may not serve another queue."""
-        return node.pure and node.node.queue == self._queue
+        return node.pure and node.node.queue == self._plan.nodes[self._first.node].node.queue
 
     def _arrive(self, effect: ArriveAtJoin, decision: Decision) -> None:
         node = self._plan.nodes[self._plan.dst[effect.edge]]

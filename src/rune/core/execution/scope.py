@@ -112,6 +112,8 @@ class ExpressionScope(dict[str, Any]):
 
     def _find(self, root: str) -> Any:
         token = self._token
+        if root == "$json":
+            return self._values.value(token.payload, token)
         if root == "@now":
             return self._now
         if root == "@seed":

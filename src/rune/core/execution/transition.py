@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Sequence
 
+import msgspec
 from msgspec.structs import replace
 
 from rune.core.execution.decision import (
@@ -62,16 +63,13 @@ MAX_SHOWN_FAILURES = 10
 FINISH_DELAY_MS = 3_000  # the worker that caused the end writes it; the timer covers a crash of that worker
 
 
-class Transition:
+class Transition(msgspec.Struct, eq=False):
     """Performs effects on a state and collects the tokens and timers that follow."""
 
-    __slots__ = ("_at", "_plan", "applied", "state")
-
-    def __init__(self, plan: Plan, state: State, at: int) -> None:
-        self.applied = Applied()
-        self._plan = plan
-        self.state = state
-        self._at = at
+    _plan: Plan
+    state: State
+    _at: int
+    applied: Applied = msgspec.field(default_factory=Applied)
 
     def perform(self, scope: Scope, effects: tuple[Effect, ...] | list[Effect]) -> None:
         """Perform the effects of a decision in its scope."""

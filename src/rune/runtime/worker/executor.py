@@ -29,7 +29,7 @@ from rune.core.execution.fact import (
 )
 from rune.core.execution.inline_run import InlineRun, only_successor
 from rune.core.execution.outcome import Cancelled, Error, Failure, FanOut, Outcome, Output
-from rune.core.execution.step import decision_for_fact, error_origin, step, step_unrun
+from rune.core.execution.step import decision_for_fact, error_origin, fact_for_outcome, step, step_unrun
 from rune.core.execution.token import Token, TokenPurpose, token_name
 from rune.core.plan.model import Plan
 from rune.errors import RuneError
@@ -156,23 +156,24 @@ class Executor:
         run, timeline = await self._run(data, claim)
         # crash here: an effect ran but no result is recorded; this is the only window in which it can run again
         failpoint.hit("ran")
-        if await self._lease_lost(data, run, claim):
+        if not _succeeded(run.decisions[0]) and await self._lease_lost(data, run, claim):
             return None
-        decisions = await self._record(data, run, claim)
+        node = only_successor(run.decisions)
+        decisions = await self._record(data, run, claim, may_end=node is None)
         self._report(data, run, decisions, timeline, claim)
         # crash here: the next claim finds the recorded result and applies it; nothing runs again
         failpoint.hit("journaled")
-        await self._cancel_children(data, decisions[0], claim)
+        if not _succeeded(decisions[0]):
+            await self._cancel_children(data, decisions[0], claim)
         successor = None
-        if self._sticky and decisions is run.decisions and may_go_on():
-            successor = self._successor(data.plan, decisions, claim)
+        if node is not None and self._sticky and decisions is run.decisions and may_go_on():
+            successor = self._successor(data.plan, node, claim)
         return await self._apply_and_send(data, run, decisions, successor)
 
-    def _successor(self, plan: Plan, decisions: list[Decision], claim: Claim) -> int | None:
-        """Return the node with effects behind the run if it is the only one and of the same queue. A pure one is
-        behind it only if the run has reached its bound."""
-        node = only_successor(decisions)
-        if node is None or plan.nodes[node].pure:
+    def _successor(self, plan: Plan, node: int, claim: Claim) -> int | None:
+        """Return the only node behind the run if it has effects and is of the same queue. A pure one is behind it only
+        if the run has reached its bound."""
+        if plan.nodes[node].pure:
             return None
         same_queue = plan.nodes[node].node.queue == plan.nodes[claim.token.node].node.queue
         return node if same_queue else None
@@ -276,24 +277,24 @@ class Executor:
         outcome = await self._runner.run(data, reader, token, claim)
         now = clock.now()
         try:
-            decision = step(plan, token, await self._persist_output(data, reader, token, outcome), now)
+            outcome = await self._persist_output(data, reader, token, outcome)
         except StoreUnavailableError:
             raise
         except RuneError as error:
-            decision = step(plan, token, Failure(Error(error.code, error.message)), now)
-        return self._with_attempt(data, token, decision, began if now > began else 0)
+            outcome = Failure(Error(error.code, error.message))
+        fact = fact_for_outcome(plan, token, outcome, now)
+        return decision_for_fact(plan, self._with_attempt(data, token, fact, began if now > began else 0))
 
-    def _with_attempt(self, data: ExecutionData, token: Token, decision: Decision, began: int) -> Decision:
+    def _with_attempt(self, data: ExecutionData, token: Token, fact: TokenFact, began: int) -> TokenFact:
         """Add to the fact of a run when it began, and of a run with effects its worker."""
-        fact = decision.fact
         logged = bool(self._logs.logged) and self._logs.was_logged(data.accepted.id, token)
         if type(fact) is NodeResult or type(fact) is AttemptFailed:
             worker = "" if data.plan.nodes[token.node].pure else self._owner
             if began or worker or logged:
-                return replace(decision, fact=replace(fact, began=began, worker=worker, logged=logged))
+                return replace(fact, began=began, worker=worker, logged=logged)
         elif type(fact) is NodeSuspended and (began or logged):
-            return replace(decision, fact=replace(fact, began=began, logged=logged))
-        return decision
+            return replace(fact, began=began, logged=logged)
+        return fact
 
     async def _record_race_winner(self, data: ExecutionData, token: Token, now: int) -> Token:
         """Record which arrival opened the race before any effect depends on it; return the token with the winner."""
@@ -339,12 +340,15 @@ class Executor:
         token = claim.token
         return not await self._state.renew(data.accepted.id, token.node, token.path, claim.fence)
 
-    async def _record(self, data: ExecutionData, run: InlineRun, claim: Claim) -> list[Decision]:
-        """Record the facts of the run. If another holder recorded the first fact, drop the run and use that fact."""
+    async def _record(
+        self, data: ExecutionData, run: InlineRun, claim: Claim, *, may_end: bool
+    ) -> list[Decision]:
+        """Record the facts of the run. If another holder recorded the first fact, drop the run and use that fact. With
+        `may_end`, no token is known to follow the run."""
         facts: list[Fact] = [each.fact for each in run.decisions if each.fact is not None]
         if not facts:
             return run.decisions
-        stored = await self._record_with_retry(data, run, facts, claim)
+        stored = await self._record_with_retry(data, run, facts, claim, may_end=may_end)
         if stored[0] is not facts[0]:
             fact = stored[0]
             assert not isinstance(fact, ExecutionEnded)
@@ -359,15 +363,15 @@ class Executor:
         return run.decisions
 
     async def _record_with_retry(
-        self, data: ExecutionData, run: InlineRun, facts: list[Fact], claim: Claim
+        self, data: ExecutionData, run: InlineRun, facts: list[Fact], claim: Claim, *, may_end: bool
     ) -> Sequence[Fact]:
         """Record the facts, together with the end of the execution where it is certain. While the journal is
         unavailable the worker keeps the result and the lease, so that an effect does not run again."""
         while True:
-            ending = self._state.predict_end(data.accepted.id, run.decisions)
-            end = [] if ending is None else [_terminal_row(*ending)]
+            ending = self._state.predict_end(data.accepted.id, run.decisions) if may_end else None
+            rows = facts if ending is None else [*facts, _terminal_row(*ending)]
             try:
-                return await self._journal.record(data.accepted.id, [*facts, *end])
+                return await self._journal.record(data.accepted.id, rows)
             except StoreUnavailableError as error:
                 if claim.fence is None:
                     raise
@@ -443,6 +447,11 @@ class Executor:
             if failed or suspended:
                 return fact
         return None
+
+
+def _succeeded(decision: Decision) -> bool:
+    fact = decision.fact
+    return type(fact) is NodeResult and fact.status == "ok"
 
 
 def _terminal_row(finish: FinishExecution, at: int) -> ExecutionEnded:

@@ -19,7 +19,7 @@ from typing import Any
 from rune.core.execution.outcome import Error, Failure, FanOut, Outcome, Output
 from rune.core.execution.token import Token, idempotency_key, token_name
 from rune.core.expr import Meter
-from rune.core.expr.budget import METER
+from rune.core.expr.budget import METER, UNMETERED
 from rune.core.permissions import permits
 from rune.core.plan.model import NodePlan, Plan
 from rune.errors import LimitExceededError, RuneError
@@ -144,7 +144,7 @@ class NodeRunner:
         claim: Claim,
         log: AttemptLog | None,
     ) -> Outcome:
-        meter = self._evaluator.inline()
+        meter = self._evaluator.inline() if prepared.evaluates else UNMETERED
         allowance = meter.left
         in_thread = False
         while True:
@@ -167,7 +167,11 @@ class NodeRunner:
                 in_thread = True
         self._equip(call, prepared, data, token, claim)
         try:
-            outcome = await self._run_with_lease(prepared, call, data.accepted.id, token)
+            outcome = (
+                execute(prepared.kind, call)
+                if prepared.immediate
+                else await self._run_with_lease(prepared, call, data.accepted.id, token)
+            )
             if call.usage is not None:
                 return call.usage.close_run(outcome)
             return NAMES_ONLY.outcome(outcome) if type(outcome) is Failure else outcome
@@ -203,11 +207,7 @@ class NodeRunner:
     async def _run_with_timeout(self, prepared: PreparedNode, call: NodeCall[Any]) -> Outcome:
         timeout = prepared.node.node.timeout
         if timeout is None:
-            return (
-                await execute_async(prepared.kind, call)
-                if prepared.asynchronous
-                else execute(prepared.kind, call)
-            )
+            return await execute_async(prepared.kind, call)
         try:
             async with asyncio.timeout(timeout):
                 return await execute_async(prepared.kind, call)
@@ -229,7 +229,8 @@ class NodeRunner:
         node = prepared.node
         name = prepared.name(token, data.plan)
         scope = reader.scope(token, claim.now / 1000, name)
-        scope[METER] = meter
+        if prepared.evaluates:
+            scope[METER] = meter
         parameters = prepared.parameters
         if parameters is None:
             try:
@@ -262,7 +263,7 @@ class NodeRunner:
             outcome = execute(prepared.kind, call)
             return NAMES_ONLY.outcome(outcome) if type(outcome) is Failure else outcome
         # From here on nothing is moved to a thread: the effect would run twice.
-        del scope[METER]
+        scope.pop(METER, None)
         return call
 
     def _equip(
@@ -291,6 +292,8 @@ class PreparedNode:
 
     __slots__ = (
         "asynchronous",
+        "evaluates",
+        "immediate",
         "joins",
         "kind",
         "named",
@@ -320,6 +323,10 @@ class PreparedNode:
         self.named = not node.pure or node.type.suspends or not node.parameters.pure
         # Parameters without expressions are converted once, not in every run.
         self.parameters: Any = None if node.parameters.dynamic else typed(kind, node.parameters.fixed)
+        # A node with effects evaluates nothing by itself before it runs, so that constant parameters need no meter.
+        self.evaluates = node.pure or self.repeatable or self.parameters is None
+        # Nothing can interrupt a synchronous node, neither a timeout nor the loss of its lease.
+        self.immediate = not self.asynchronous and node.node.timeout is None
 
     def name(self, token: Token, plan: Plan) -> str:
         """Return the name of a token of this node; empty if nothing needs it."""
