@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from rune.core.plan.compiler import compile_definition
-from rune.documents.loader import check_document, check_input, load_document
+from rune.documents.loader import check_document, input_problems, load_document
 from rune.runtime.engine import Engine
 from rune.runtime.queries.history import read_history
 from tests.acceptance.conformance.case import Case
@@ -106,7 +106,7 @@ async def run_document_of(engine: Engine, case: Case, base_url: str = "") -> dic
     verdict = check_document(load_document(case.workflow_source(base_url), case.suffix), registry.catalogue)
     problems: Sequence[Any] = verdict.problems
     if verdict.definition is not None and verdict.valid:
-        _, problems = check_input(verdict.definition, payload)
+        problems = input_problems(verdict.definition, payload)
     if problems or verdict.definition is None:
         return {"status": "invalid", "problems": [msgspec.to_builtins(each) for each in problems]}
     plan = compile_definition(verdict.definition, registry.catalogue)

@@ -77,16 +77,18 @@ def _check_schema(schema: dict[str, Any]) -> list[Problem]:
     return check_schema(schema)
 
 
-def check_input(
-    definition: Definition, data: bytes | str, *, limits: Limits = LIMITS
-) -> tuple[Any, list[Problem]]:
-    """Return the start payload, or None and the problems: it must be JSON within the limits that matches `inputs`."""
+def input_problems(definition: Definition, data: bytes | str, *, limits: Limits = LIMITS) -> list[Problem]:
+    """Return the problems of a start payload, which must be JSON within the limits that matches `inputs`."""
     decoded = parse_input(data, limits=limits)
-    if decoded.problems:
-        return None, list(decoded.problems)
-    if definition.inputs is None:
-        return decoded.value, []
+    if decoded.problems or definition.inputs is None:
+        return list(decoded.problems)
     from rune.documents.input_schema import check_value  # noqa: PLC0415 - a slow import that few documents need
 
-    problems = check_value(definition.inputs, decoded.value)
-    return (None, problems) if problems else (decoded.value, [])
+    return check_value(definition.inputs, decoded.value)
+
+
+def check_input(definition: Definition, data: bytes | str) -> None:
+    """Raise InvalidDocumentError with all problems of a start payload, if it has any."""
+    problems = input_problems(definition, data)
+    if problems:
+        raise InvalidDocumentError(tuple(problems))

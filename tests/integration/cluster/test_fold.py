@@ -15,7 +15,7 @@ from rune.core.execution.fold import fold
 from rune.core.execution.state import State
 from rune.core.plan.compiler import compile_definition
 from rune.core.plan.model import Plan
-from rune.documents.loader import check_document, check_input, load_document
+from rune.documents.loader import check_document, input_problems, load_document
 from rune.ports.journal import StoredFact
 from rune.runtime.engine import Engine
 from rune.testing.harness import Harness, Run, compiled, harness
@@ -98,7 +98,7 @@ def _plan(engine: Engine, case: Case) -> Plan | None:
     verdict = check_document(load_document(case.workflow_source(""), case.suffix), engine.registry.catalogue)
     if verdict.definition is None or not verdict.valid:
         return None
-    if check_input(verdict.definition, case.input_source())[1]:
+    if input_problems(verdict.definition, case.input_source()):
         return None
     return compile_definition(verdict.definition, engine.registry.catalogue)
 

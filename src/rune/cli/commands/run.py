@@ -35,7 +35,7 @@ from rune.core.definition.problems import Problem
 from rune.core.plan.compiler import compile_definition
 from rune.core.plan.model import Plan
 from rune.core.validation.validate import ValidationResult
-from rune.documents.loader import check_document, check_input
+from rune.documents.loader import check_document, input_problems
 from rune.errors import InvalidDocumentError, RuneError
 from rune.nodes.registry import Registry, full_registry
 from rune.ports.journal import ExecutionRecord
@@ -159,7 +159,7 @@ async def _run(settings: Settings, request: Request) -> int:
     if not verdict.valid or verdict.definition is None:
         file = file_of(request.file, verdict.source)
         return print_problems(verdict.problems, as_json=request.as_json, file=file)
-    _, problems = check_input(verdict.definition, payload)
+    problems = input_problems(verdict.definition, payload)
     if request.id is not None and not _ID_PATTERN.fullmatch(request.id):
         problems.append(
             Problem("--id", "BAD_ID", "an id has 1 to 128 characters: letters, digits, `_` and `-`")

@@ -11,7 +11,7 @@ from typing import Any
 from rune.codec.facts import encode_value
 from rune.core.execution.token import Token, child_id, token_name
 from rune.core.limits import LIMITS
-from rune.documents.loader import check_input
+from rune.documents.loader import input_problems
 from rune.errors import LimitExceededError, NodeFailure
 from rune.nodes.blobs import names_blobs
 from rune.ports.journal import Journal, Parent, StoreUnavailableError
@@ -72,7 +72,7 @@ class Children:
         hash, chosen = await self._definition(parent.id, name, workflow, which)
         plan = await self._plans.plan(hash)
         payload = encode_value(input)
-        _, problems = check_input(plan.definition, payload)
+        problems = input_problems(plan.definition, payload)
         if problems:
             message = "; ".join(f"{each.path}: {each.message}" for each in problems[:5])
             raise NodeFailure(f"`{workflow}` rejects its start payload: {message}", code="INVALID_INPUT")

@@ -18,7 +18,7 @@ from rune.core.execution.decision import FinishExecution
 from rune.core.execution.outcome import Error
 from rune.core.triggers import ScheduleState, advance, next_start, started
 from rune.documents.loader import check_input
-from rune.errors import InvalidDocumentError, RuneError
+from rune.errors import RuneError
 from rune.nodes.cron import next_tick
 from rune.ports.journal import (
     IdempotencyConflictError,
@@ -86,9 +86,7 @@ class TriggeredStarts:
         if key is not None and await self._journal.accepted(execution) is not None:
             return TriggeredStart(execution, again=True)
         plan = await self._plans.plan(trigger.hash)
-        _, problems = check_input(plan.definition, input)
-        if problems:
-            raise InvalidDocumentError(tuple(problems))
+        check_input(plan.definition, input)
         try:
             accepted = await self._launcher.start(
                 plan,

@@ -182,9 +182,7 @@ class ExecutionService:
         execution: str | None,
         chosen: ChosenVersion | None = None,
     ) -> ExecutionRecord:
-        _, problems = check_input(plan.definition, input)
-        if problems:
-            raise InvalidDocumentError(tuple(problems))
+        check_input(plan.definition, input)
         if priority is not None and not 0 <= priority <= MAX_PRIORITY:
             raise RequestRefusedError(f"a priority is between 0 and {MAX_PRIORITY}", code="BAD_PRIORITY")
         known = None if execution is None else await self._journal.accepted(execution)
@@ -446,9 +444,7 @@ class ExecutionService:
     ) -> tuple[ExecutionRecord, list[Fact]]:
         """Return a rerun in which the node receives another payload."""
         if node in plan.triggers:
-            _, problems = check_input(plan.definition, input)
-            if problems:
-                raise InvalidDocumentError(tuple(problems))
+            check_input(plan.definition, input)
             return replace(wanted, input=input), kept
         if len(inside) != 2 * plan.nodes[node].depth:
             raise RequestRefusedError(

@@ -86,9 +86,7 @@ async def replace_payload(
         source = sources[name]
         if source.kind == "start":
             start = value
-            _, problems = check_input(plan.definition, start)
-            if problems:
-                raise InvalidDocumentError(tuple(problems))
+            check_input(plan.definition, start)
             continue
         stored = await store_value(blob, f"{execution}/edited/{plan.ids[source.node]}", value, LIMITS)
         key = (source.node, source.path)
