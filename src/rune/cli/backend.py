@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeVar
 
@@ -155,18 +155,6 @@ def with_credentials(settings: Settings, action: Callable[[RemoteCredentialServi
             return await action(RemoteCredentialService(opened))
 
     return asyncio.run(call())
-
-
-def exit_with(work: Callable[[Settings], None], *, as_json: bool) -> None:
-    """Run the work of a command, print an error if it raises, and exit."""
-    code = 0
-    try:
-        work(load_settings())
-    except RuneError as error:
-        code = print_error(error, as_json=as_json)
-    except (KeyboardInterrupt, EOFError):
-        code = INTERRUPTED
-    raise typer.Exit(code)
 
 
 LOCAL_ONLY = {
@@ -323,19 +311,29 @@ async def resolve(opened: CommandReader, given: str) -> str:
     )
 
 
-HINTS = {"UNKNOWN_WORKFLOW": "see `rune workflows`"}
+HINTS: Mapping[str, str] = {"UNKNOWN_WORKFLOW": "see `rune workflows`"}
+NO_HINTS: Mapping[str, str] = {}
 
 WorkflowQuery = Callable[[CommandReader], Awaitable[int]]
 
 
-def run_reporting_errors(work: Callable[[], int], *, as_json: bool) -> int:
-    """Run the work of a command and return the exit code; print an error if it raises."""
+def run_reporting_errors(
+    work: Callable[[], int | None], *, as_json: bool, hints: Mapping[str, str] = HINTS
+) -> int:
+    """Run the work of a command and return the exit code. Print an error if it raises, with the hint for its code."""
     try:
-        return work()
+        return work() or 0
     except RuneError as error:
-        return print_error(error, as_json=as_json, hint=HINTS.get(error.code, ""))
-    except KeyboardInterrupt:
+        return print_error(error, as_json=as_json, hint=hints.get(error.code, ""))
+    except (KeyboardInterrupt, EOFError):
         return INTERRUPTED
+
+
+def exit_with(
+    work: Callable[[Settings], int | None], *, as_json: bool, hints: Mapping[str, str] = NO_HINTS
+) -> None:
+    """Run the work of a command with the settings, and exit with its exit code; 0 if it returns none."""
+    raise typer.Exit(run_reporting_errors(lambda: work(load_settings()), as_json=as_json, hints=hints))
 
 
 async def call(settings: Settings, action: Callable[[CommandServices], Awaitable[T]]) -> T:

@@ -28,11 +28,10 @@ from rune.cli.backend import (
     require_local,
     with_credentials,
 )
-from rune.cli.output import INTERRUPTED, Cell, clean, moment, print_error, print_json, print_table
+from rune.cli.output import Cell, clean, moment, print_json, print_table
 from rune.client import AsyncClient
 from rune.core.definition.strict_json import decode_json
 from rune.core.permissions import DEFAULT_GRANTS
-from rune.errors import RuneError
 from rune.ports.credentials import (
     TYPES,
     CredentialError,
@@ -43,7 +42,7 @@ from rune.ports.credentials import (
 )
 from rune.runtime.clock import iso
 from rune.runtime.services.credentials import new_id
-from rune.settings import Settings, load_settings
+from rune.settings import Settings
 
 MAX_SOURCE_BYTES = 1024 * 1024
 MAX_JSON_DEPTH = 5
@@ -390,13 +389,7 @@ def _exit(work: Callable[[Settings], int], *, as_json: bool) -> None:
         "SECRET_IN_ARGUMENTS": "leave it out to be prompted, or use --from-file",
         "SECRET_KEY_ENVIRONMENT": "`rune credentials key new --print` creates one",
     }
-    try:
-        code = work(load_settings())
-    except RuneError as error:
-        code = print_error(error, as_json=as_json, hint=hints.get(error.code, ""))
-    except (KeyboardInterrupt, EOFError):
-        code = INTERRUPTED
-    raise typer.Exit(code)
+    exit_with(work, as_json=as_json, hints=hints)
 
 
 def _run_change(work: Callable[[Settings], CredentialSummary], what: str, *, as_json: bool) -> None:

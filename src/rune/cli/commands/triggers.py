@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from rune.cli.backend import call_local_service, read_access, run_reporting_errors
+from rune.cli.backend import HINTS, call_local_service, exit_with, read_access, run_reporting_errors
 from rune.cli.connection import client
 from rune.cli.output import Cell, clean, duration, print_json, print_problems, print_table
 from rune.core.definition.problems import Problem
@@ -60,7 +60,7 @@ def list_triggers(
     def work(settings: Settings) -> None:
         print_triggers(_list(settings, workflow), as_json=as_json)
 
-    _run(work, as_json=as_json)
+    exit_with(work, as_json=as_json, hints=HINTS)
 
 
 @triggers.command()
@@ -75,19 +75,23 @@ def show(name: Name, as_json: Json = False) -> None:
     def work(settings: Settings) -> None:
         print_trigger(_find(settings, name), settings.url, as_json=as_json)
 
-    _run(work, as_json=as_json)
+    exit_with(work, as_json=as_json, hints=HINTS)
 
 
 @triggers.command()
 def enable(name: Name, as_json: Json = False) -> None:
     """Switch a trigger on. Times of a schedule that passed while it was off are skipped."""
-    _run(lambda settings: _switch(settings, name, enabled=True, as_json=as_json), as_json=as_json)
+    exit_with(
+        lambda settings: _switch(settings, name, enabled=True, as_json=as_json), as_json=as_json, hints=HINTS
+    )
 
 
 @triggers.command()
 def disable(name: Name, as_json: Json = False) -> None:
     """Switch a trigger off: a webhook responds with 404, a schedule does not fire."""
-    _run(lambda settings: _switch(settings, name, enabled=False, as_json=as_json), as_json=as_json)
+    exit_with(
+        lambda settings: _switch(settings, name, enabled=False, as_json=as_json), as_json=as_json, hints=HINTS
+    )
 
 
 @triggers.command()
@@ -112,7 +116,7 @@ def rotate(
     def work(settings: Settings) -> None:
         _print_rotated(_rotate(settings, name, secret=secret), settings.url, as_json=as_json)
 
-    _run(work, as_json=as_json)
+    exit_with(work, as_json=as_json, hints=HINTS)
 
 
 @triggers.command()
@@ -171,14 +175,6 @@ def _preview(
     problems = check_schedule(parameters)
     ticks = [] if problems else next_times(parameters, time.time_ns() // 1_000_000, count)
     return [iso(each) or "" for each in ticks], problems
-
-
-def _run(work: Any, *, as_json: bool) -> None:
-    def done() -> int:
-        work(load_settings())
-        return 0
-
-    raise typer.Exit(run_reporting_errors(done, as_json=as_json))
 
 
 def _list(settings: Settings, workflow: str | None) -> list[dict[str, Any]]:
