@@ -127,7 +127,7 @@ async def running_server(
                 key=key,
                 stop=stop,
                 ready=ready.set_result,
-                made=masters.append,
+                on_context=masters.append,
             )
         )
         try:

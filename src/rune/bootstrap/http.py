@@ -57,9 +57,9 @@ def listen(host: str, port: int) -> socket.socket:
 class _Server(uvicorn.Server):
     """A uvicorn server without signal handlers that ends live streams before it waits for open requests."""
 
-    def __init__(self, config: uvicorn.Config, leave: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, before_shutdown: Callable[[], None]) -> None:
         super().__init__(config)
-        self._leave = leave
+        self._before_shutdown = before_shutdown
         self.answers = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -71,7 +71,7 @@ class _Server(uvicorn.Server):
         yield
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._leave()
+        self._before_shutdown()
         await super().shutdown(sockets)
 
 
@@ -80,15 +80,15 @@ async def serve_api(
     app: Any,
     host: str,
     port: int,
-    leave: Callable[[], None] = lambda: None,
+    before_shutdown: Callable[[], None] = lambda: None,
     limits: ConnectionLimits | None = None,
 ) -> AsyncIterator[tuple[str, asyncio.Task[None]]]:
     """Serve an application while the block runs; yield its URL and the server task.
 
-    `leave` is called before the shutdown waits for open requests.
+    `before_shutdown` is called before the shutdown waits for open requests.
     """
     opened = listen(host, port)
-    server = _Server(_config(app, limits or ConnectionLimits()), leave)
+    server = _Server(_config(app, limits or ConnectionLimits()), before_shutdown)
     serving = asyncio.create_task(server.serve(sockets=[opened]))
     try:
         await _wait_until_started(server, serving)
@@ -194,11 +194,12 @@ async def serve(
     key: str = "",
     stop: asyncio.Future[None] | None = None,
     ready: Callable[[str], None] | None = None,
-    made: Callable[[ServerContext], None] | None = None,
+    on_context: Callable[[ServerContext], None] | None = None,
 ) -> None:
     """Serve the API until `stop` is done.
 
-    `made` is called with the server context before the start, `ready` with the URL when the server accepts requests.
+    `on_context` is called with the server context before the start, `ready` with the URL when the server accepts
+    requests.
     """
     keys = cached_keys(engine.backend)
     locked = bool(key) or await keys.exist()
@@ -211,8 +212,8 @@ async def serve(
         settings=describe_settings(settings),
         checks=lambda: check_installation(settings),
     )
-    if made is not None:
-        made(context)
+    if on_context is not None:
+        on_context(context)
     sessions = cached_sessions(engine.backend)
     failed_logins = FailedLogins(settings.api_failed_logins)
     gate = ApiKeyAuth(key, keys, sessions, loopback=is_loopback(host), failed_logins=failed_logins)

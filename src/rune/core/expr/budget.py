@@ -4,8 +4,8 @@ Straight-line code needs no budget, as MAX_NODES bounds its length. Loops, calls
 operations that build a value do.
 
 Two kinds of accounting are separate. The limits on steps and built bytes are part of the language: exceeding one is an
-error on every machine. The meter counts estimated CPU time, charged before the work is done; whoever evaluates decides
-what happens when it is empty. See ADR 0034.
+error on every machine. The meter counts estimated CPU time, charged before the work is done; the caller of an
+evaluation decides what happens when it is empty. See ADR 0034.
 """
 
 from __future__ import annotations

@@ -54,20 +54,9 @@ def run_tests(
         modules = with_modules(load_settings(), nodes).nodes
     except RuneError as error:
         raise typer.Exit(_refuse({"": (Problem("", error.code, error.message),)}, as_json)) from None
-    found: list[tuple[Path, Case]] = []
-    refused: dict[str, tuple[Problem, ...]] = {}
-    for path in case_files(files):
-        try:
-            found += [(path, each) for each in load_cases(path) if name is None or name in each.case]
-        except InvalidDocumentError as error:
-            refused[str(path)] = error.problems
-    if refused:
-        raise typer.Exit(_refuse(refused, as_json))
-    if not found:
-        nothing = Problem(
-            "", "NO_TESTS", "no test was found", "name files with tests, or another text with -k"
-        )
-        raise typer.Exit(_refuse({"": (nothing,)}, as_json))
+    found, invalid = _find_cases(files, name)
+    if invalid:
+        raise typer.Exit(_refuse(invalid, as_json))
     results: list[tuple[Path, CaseResult]] = []
     for path, case in found:
         result = run_case(case, path.parent, nodes=modules)
@@ -85,6 +74,23 @@ def run_tests(
         _write_junit(Path(junit), results)
     if failed:
         raise typer.Exit(1)
+
+
+def _find_cases(
+    files: list[str], name: str | None
+) -> tuple[list[tuple[Path, Case]], dict[str, tuple[Problem, ...]]]:
+    """Return the tests whose name contains `name`, and the problems by file; it is a problem if there is no test."""
+    found: list[tuple[Path, Case]] = []
+    invalid: dict[str, tuple[Problem, ...]] = {}
+    for path in case_files(files):
+        try:
+            found += [(path, each) for each in load_cases(path) if name is None or name in each.case]
+        except InvalidDocumentError as error:
+            invalid[str(path)] = error.problems
+    if not found and not invalid:
+        advice = "name files with tests, or another text with -k"
+        invalid[""] = (Problem("", "NO_TESTS", "no test was found", advice),)
+    return found, invalid
 
 
 def _print(console: Console, path: Path, result: CaseResult) -> None:
