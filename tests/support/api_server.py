@@ -179,10 +179,12 @@ def in_thread(
 
     thread = threading.Thread(target=lambda: asyncio.run(go()))
     thread.start()
-    assert up.wait(DEADLINE * 2)
-    yield urls[0]
-    down.set()
-    thread.join()
+    try:
+        assert up.wait(DEADLINE * 2)
+        yield urls[0]
+    finally:
+        down.set()
+        thread.join()
 
 
 class RawStream:
