@@ -203,8 +203,8 @@ bench-cluster: setup stores ## Measure a cluster over Redis Streams against a ba
 bench-rabbitmq: setup stores ## Measure a cluster over RabbitMQ against a bare client: make bench-rabbitmq STATUSES=batched
 	@$(BIN)/python bench/rabbitmq.py --statuses $(STATUSES)
 
-bench-peers: setup stores ## Measure Rune beside Celery, DBOS, Prefect and n8n on this machine, into build/peers.md
-	@PYTHONPATH=. $(BIN)/python bench/peers/run.py --markdown build/peers.md
+bench-peers: setup stores ## Measure Rune beside Celery, DBOS, Prefect and n8n, into docs/benchmarks.md (SCALE=0.1: build/peers.md only)
+	@PYTHONPATH=. $(BIN)/python bench/peers/run.py --scale $(SCALE) --markdown build/peers.md --page docs/benchmarks.md
 
 bench-api: setup ## Measure starts, live events and pages over HTTP against an empty handler
 	@$(BIN)/python bench/api.py

@@ -30,7 +30,11 @@ SLOW_COMMAND_US = 1_000
 LONG_COMMAND_US = 5_000
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 NO_ROLES: frozenset[str] = frozenset()
-BARE = "CREATE TABLE bare (LIKE fact INCLUDING ALL); CREATE TABLE bare_claim (LIKE claim INCLUDING ALL)"
+BARE = """
+DROP TABLE IF EXISTS bare, bare_claim;
+CREATE TABLE bare (LIKE fact INCLUDING ALL);
+CREATE TABLE bare_claim (LIKE claim INCLUDING ALL)
+"""
 CLAIM = """
 INSERT INTO bare_claim (execution, incarnation, fence, at, node, path)
 SELECT g.execution, 1, 1, 1, g.node, '' FROM unnest($1::bigint[], $2::integer[]) AS g (execution, node)
