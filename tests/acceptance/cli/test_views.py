@@ -202,7 +202,7 @@ def test_stats_count_by_status_and_workflow(place: Place) -> None:
         "nested": (2, 0),
     }
     assert "newest" in text
-    assert "in the median" in text
+    assert "took    median " in text
 
 
 def test_settings_name_their_source(place: Place) -> None:

@@ -214,7 +214,7 @@ def preview_place(plan: Plan, node: str, lineage: str, draft: DraftPlace | None)
     index = plan.index if draft is None else draft.index(plan)
     path = parse_path(lineage, index) if lineage.strip("/") else ()
     if path is None or not _is_lineage(plan, path):
-        raise ItemNotFoundError(f"the execution has no items like `{lineage}`")
+        raise ItemNotFoundError(f"the execution has no item `{lineage}`")
     found = index.get(node)
     if draft is None:
         if found is not None and plan.scopes.enclosing(found) != path[::2]:

@@ -79,7 +79,7 @@ def recorded_case(
         )
     if document["status"] == "cancelled":
         raise NotRecordableError(
-            f"{document['execution_id']} was cancelled: a test of it would run to an end of its own"
+            f"{document['execution_id']} was cancelled: its test would not be, and would end differently"
         )
     parsed = parse_data(Decoded(dict(definition)))
     if parsed.definition is None:

@@ -91,7 +91,7 @@ def _print_stats(found: models.Stats, activity: models.WorkflowActivity | None) 
     print(f"\nnewest  {', '.join(marks)}")
     if activity.p50_ms is not None and activity.p95_ms is not None:
         print(
-            f"took    {duration(activity.p50_ms)} in the median, {duration(activity.p95_ms)} in 95 of 100"
+            f"took    median {duration(activity.p50_ms)}, 95th percentile {duration(activity.p95_ms)}"
             f" (of the last {activity.measured:,})"
         )
 
