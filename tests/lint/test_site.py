@@ -95,6 +95,10 @@ def test_every_command_has_a_page(texts: dict[str, str]) -> None:
     assert [name for name in COMMANDS if f"reference/cli/{name}.md" not in texts] == []
 
 
+def test_every_error_code_has_a_page(texts: dict[str, str]) -> None:
+    assert [code for code in find_codes() if f"reference/errors/{code}.md" not in texts] == []
+
+
 def test_every_route_is_listed_and_described(texts: dict[str, str]) -> None:
     pages = "".join(text for place, text in texts.items() if place.startswith("reference/api/"))
     routes = [f"`{verb.upper()} {path}`" for path, verbs in document()["paths"].items() for verb in verbs]

@@ -18,6 +18,7 @@ from tools.docs.markdown import front_matter
 HTTP = {
     "docs/start/with-curl.md",
     "docs/guides/author/keys-hooks-schedules.md",
+    "docs/triggers.md",
     "docs/guides/operate/what-to-do-when.md",  # shows no commands to follow
 }  # the others are followed by test_http_pages
 PLACES = (
@@ -44,15 +45,27 @@ def test_page_works_as_written(page: str, tmp_path: Path) -> None:
     assert follow(page, tmp_path)
 
 
-def test_every_tutorial_is_followed_within_the_limit_of_a_tutorial() -> None:
+def _pages_of(kind: str) -> dict[str, str]:
     texts = {name(path): path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("*.md")}
-    tutorials = {page for page, text in texts.items() if front_matter(text)[0].get("kind") == "tutorial"}
-    programs = {page for page in tutorials - {*PAGES} - HTTP if "```python\n" in texts[page]}
+    return {page: text for page, text in texts.items() if front_matter(text)[0].get("kind") == kind}
+
+
+def test_every_tutorial_is_followed_within_the_limit_of_a_tutorial() -> None:
+    tutorials = _pages_of("tutorial")
+    programs = {
+        page for page, text in tutorials.items() if "```python\n" in text
+    }  # run by test_python_fences
 
     assert len(tutorials) >= 10
-    assert tutorials - {*PAGES} - HTTP - programs == set(), (
-        "test_python_fences runs programs, test_http_pages HTTP"
-    )
+    assert tutorials.keys() - {*PAGES} - HTTP - programs == set()
+
+
+def test_every_page_with_commands_to_follow_is_followed() -> None:
+    pages = {**_pages_of("tutorial"), **_pages_of("guide")}
+    commands = {page for page, text in pages.items() if re.search(r"^```(console|sh)\n", text, re.MULTILINE)}
+
+    assert commands - {*PAGES} - HTTP == set()
+    assert [page for page, text in pages.items() if re.search(r"^```(text)?\n\$ ", text, re.MULTILINE)] == []
 
 
 @pytest.mark.parametrize(("kind", "allowed"), [("tutorial", False), ("guide", True)])
