@@ -322,6 +322,60 @@ def test_small_map_appears_beyond_30_nodes_and_moves_the_view(watched: WatchedPa
     watched.check()
 
 
+def test_cards_give_way_to_one_picture_from_far_away_and_come_back(
+    watched: WatchedPage, up: UpProcess
+) -> None:
+    deploy(up, chain("far", 3))
+    page = watched.open("/workflows/far/edit")
+    start = card(page, "n0")
+    expect(start).to_be_visible()
+    page.locator(".react-flow__pane").hover()
+    for _ in range(12):
+        page.mouse.wheel(0, 200)
+    picture = page.locator(".flow-far")
+    expect(picture).to_be_visible()
+    expect(page.locator(".edit-card")).to_have_count(0)
+    expect(page.locator(".react-flow__edge")).to_have_count(0)
+    page.get_by_role("button", name="Fit View").click()
+    expect(start).to_be_visible()
+    expect(page.locator(".react-flow__edge")).to_have_count(2)
+    expect(picture).to_have_count(0)
+    watched.check()
+
+
+def test_dots_move_with_the_cards(watched: WatchedPage, up: UpProcess) -> None:
+    deploy(up, chain("dotted", 3))
+    page = watched.open("/workflows/dotted/edit")
+    start = card(page, "n0")
+    expect(start).to_be_visible()
+    dots, pane = page.locator(".flow-dots"), page.locator(".react-flow__pane")
+    step = float(dots.evaluate("(each) => parseFloat(getComputedStyle(each).backgroundSize)"))
+
+    def place() -> tuple[float, float]:
+        """The place of a card, and its distance from the dot at its left, from 0 to 1."""
+        at, first = start.bounding_box(), dots.bounding_box()
+        assert at is not None
+        assert first is not None
+        return at["x"], (at["x"] - first["x"]) % step / step
+
+    before, distance = place()
+    box = pane.bounding_box()
+    assert box is not None
+    corner = box["x"] + 30, box["y"] + 30
+    page.mouse.move(*corner)
+    page.mouse.down()
+    page.mouse.move(corner[0] + 31, corner[1] + 17, steps=4)
+    page.mouse.up()
+    after, moved = place()
+    assert after - before == pytest.approx(31, abs=1)
+    assert abs((moved - distance + 0.5) % 1 - 0.5) * step <= 1
+    covered = dots.bounding_box()
+    assert covered is not None
+    assert covered["x"] <= box["x"]
+    assert covered["x"] + covered["width"] >= box["x"] + box["width"]
+    watched.check()
+
+
 def test_split_is_drawn_as_a_frame_and_a_join_as_one_card_with_two_edges(
     watched: WatchedPage, up: UpProcess
 ) -> None:

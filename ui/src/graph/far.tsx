@@ -1,6 +1,6 @@
 /** The graph from far away: one picture of it, drawn when its cards are too small to read. */
-import { useStore } from "@xyflow/react";
-import { useCallback, useEffect, useMemo, useRef, type JSX } from "react";
+import { useStore, type Node } from "@xyflow/react";
+import { useCallback, useDeferredValue, useEffect, useMemo, useRef, type JSX } from "react";
 import type { ExecutionStore } from "../live/store";
 import { useTheme } from "../parts/theme";
 import { CARD, type Definition, type Picture, type Place } from "./model";
@@ -46,6 +46,27 @@ function coloursOf(element: Element): (name: string) => string {
     known.set(name, value);
     return value;
   };
+}
+
+const hidden = new WeakMap<Node, Node>();
+
+function hide<T extends Node>(node: T): T {
+  const known = hidden.get(node) ?? { ...node, hidden: true };
+  hidden.set(node, known);
+  return known as T;
+}
+
+type Shown<T, E> = { nodes: T[]; edges: E[]; isFar: boolean };
+
+/** What the graph is given: from far away no edges, and nodes that are hidden. If they were taken away, the graph would throw
+ * and catch an error for each card that it still shows. The picture is drawn first, and the cards go in a task of their own;
+ * the picture stays until the cards are back. */
+export function useFar<T extends Node, E>(nodes: T[], edges: E[], far: boolean): Shown<T, E> {
+  const isHidden = useDeferredValue(far);
+  return useMemo(() => {
+    const isFar = far || isHidden;
+    return isHidden ? { nodes: nodes.map(hide), edges: [], isFar } : { nodes, edges, isFar };
+  }, [nodes, edges, far, isHidden]);
 }
 
 /** One picture of the whole graph, drawn instead of the cards when they are too small to read. */

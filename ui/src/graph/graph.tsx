@@ -4,7 +4,6 @@
  */
 import {
   BaseEdge,
-  Background,
   Controls,
   EdgeLabelRenderer,
   Handle,
@@ -24,7 +23,8 @@ import type { ExecutionStore, NodeState } from "../live/store";
 import { compact, duration, share } from "../parts/format";
 import { useNow } from "../parts/now";
 import { StateBar, StateGlyph, stateWord } from "../parts/state";
-import { FarPicture, nodeAt } from "./far";
+import { Dots } from "./dots";
+import { FarPicture, nodeAt, useFar } from "./far";
 import { iconOf } from "./icons";
 import { MAPPED_NODES, MapOfGraph } from "./map";
 import { CARD, curve, isInView, joinText, viewport, type Definition, type DefinitionNode, type Picture, type Place } from "./model";
@@ -193,9 +193,6 @@ const Line = memo(function Line({ id, sourceX, sourceY, targetX, targetY, data }
 const NODE_TYPES = { card: Card, frame: SplitBox };
 const EDGE_TYPES = { wire: Line };
 
-const NO_NODES: (CardNode | FrameNode)[] = [];
-const NO_EDGES: Wire[] = [];
-
 /** The node to look at first in a large graph: one that failed, else one that is active. */
 function attention(definition: Definition, store: ExecutionStore | null): string | undefined {
   const find = (...states: string[]): string | undefined => definition.nodes.find((each) => states.includes(store?.node(each.id).state ?? ""))?.id;
@@ -265,6 +262,7 @@ function Inner({ definition, picture, store = null, selected, onSelect, marks, l
     }));
   }, [definition, picture, marks]);
   const far = useStore((state) => state.transform[2] < FAR_ZOOM);
+  const drawn = useFar(nodes, edges, far);
   const size = useStore((state) => (state.width > 0 ? `${state.width}x${state.height}` : ""));
   const shown = useRef<Picture | null>(null);
   useEffect(() => {
@@ -286,8 +284,8 @@ function Inner({ definition, picture, store = null, selected, onSelect, marks, l
     <Store.Provider value={store}>
       <ReactFlow
         className="flow"
-        nodes={far ? NO_NODES : nodes}
-        edges={far ? NO_EDGES : edges}
+        nodes={drawn.nodes}
+        edges={drawn.edges}
         nodeTypes={NODE_TYPES}
         edgeTypes={EDGE_TYPES}
         nodesDraggable={false}
@@ -309,7 +307,7 @@ function Inner({ definition, picture, store = null, selected, onSelect, marks, l
         proOptions={{ hideAttribution: false }}
         colorMode="system"
       >
-        <Background gap={22} size={1.4} color="var(--grid-dot)" />
+        <Dots />
         {controls && (
           <Controls
             showInteractive={false}
@@ -321,7 +319,7 @@ function Inner({ definition, picture, store = null, selected, onSelect, marks, l
           />
         )}
         {controls && !far && cards.length > MAPPED_NODES && <MapOfGraph places={picture.places} />}
-        {far && <FarPicture definition={definition} picture={picture} store={store} />}
+        {drawn.isFar && <FarPicture definition={definition} picture={picture} store={store} />}
       </ReactFlow>
     </Store.Provider>
   );

@@ -1,9 +1,10 @@
 /** The graph as an editor: cards are moved and connected by pointer or keyboard. */
-import { Background, Controls, ReactFlow, ReactFlowProvider, useReactFlow, useStore, type Node, type NodeChange } from "@xyflow/react";
+import { Controls, ReactFlow, ReactFlowProvider, useReactFlow, useStore, type Node, type NodeChange } from "@xyflow/react";
 import "../../graph/graph.css";
 import "../editor.css";
 import { useCallback, useEffect, useMemo, useRef, useState, type JSX, type KeyboardEvent, type MouseEvent } from "react";
-import { FarPicture, nodeAt } from "../../graph/far";
+import { Dots } from "../../graph/dots";
+import { FarPicture, nodeAt, useFar } from "../../graph/far";
 import { MAPPED_NODES, MapOfGraph } from "../../graph/map";
 import { CARD, isInView, viewport, type Kind, type Picture, type Place } from "../../graph/model";
 import type { ExecutionStore } from "../../live/store";
@@ -19,7 +20,6 @@ import { RefusalHint, endsOf, type Reason } from "./refusal_hint";
 
 const FAR_ZOOM = 0.4;
 const MOVING_MS = 300;
-const NOTHING: never[] = [];
 
 export type CanvasProps = {
   view: View;
@@ -113,7 +113,8 @@ function Inner(props: CanvasProps): JSX.Element {
   const isLaidOut = view.nodes.find((each) => each.id === selectedId)?.position === null;
   const { picture, fit } = useViewport(places, checked.revision >= 0, selectedId ?? undefined, isLaidOut ? selectedId : null, props.shown);
   const far = useStore((state) => state.transform[2] < FAR_ZOOM);
-  const definition = useMemo(() => (far ? definitionOf(view) : null), [far, view]);
+  const shown = useFar(nodes, wires, far);
+  const definition = useMemo(() => (shown.isFar ? definitionOf(view) : null), [shown.isFar, view]);
 
   const [moving, setMoving] = useState(false);
   const laidOut = useRef(props.laidOut);
@@ -159,8 +160,8 @@ function Inner(props: CanvasProps): JSX.Element {
         <div className="edit-canvas" data-moving={moving || undefined}>
           <ReactFlow
             className="flow edit-flow"
-            nodes={far ? NOTHING : nodes}
-            edges={far ? NOTHING : wires}
+            nodes={shown.nodes}
+            edges={shown.edges}
             nodeTypes={NODE_TYPES}
             edgeTypes={EDGE_TYPES}
             nodesDraggable={!readOnly}
@@ -218,7 +219,7 @@ function Inner(props: CanvasProps): JSX.Element {
             aria-label="Graph of the draft"
             colorMode="system"
           >
-            <Background gap={22} size={1.4} color="var(--grid-dot)" />
+            <Dots />
             <Controls showInteractive={false} position="bottom-left" onFitView={fit} />
             {view.nodes.length > MAPPED_NODES && <MapOfGraph places={places} />}
             <RefusalHint picture={picture} reason={reason} />
