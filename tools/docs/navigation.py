@@ -26,7 +26,7 @@ NAVIGATION: tuple[Entry, ...] = (
             "start/with-curl.md",
             "start/from-n8n.md",
             "start/a-cluster-on-one-machine.md",
-            "examples/",
+            ("Examples", ("examples/",)),
         ),
     ),
     (
