@@ -259,7 +259,8 @@ class ExecutionData:
         size = len(value.data) if type(value) is Inline else 64
         if path and self._cache.pack(self.accepted.id, self._pack_key(result.node, path), result, size):
             return
-        self._put((self.accepted.id, result.node, path), result, size + RESULT_OBJECT_BYTES)
+        key = (self.accepted.id, result.node, path)
+        self._cache.put(self.accepted.id, key, result, size + RESULT_OBJECT_BYTES)
 
     def _pack_key(self, node: int, path: Path) -> Hashable:
         return (self.accepted.id, node, path[:-1], path[-1] // PACK_ITEMS, "items")

@@ -147,14 +147,14 @@ class SqliteState:
 
     async def claim(self, execution: str, token: Token, owner: str, *, leased: bool) -> Claim:
         running = self._running.get(execution) or await self._load_readonly(execution)
-        return self._claim(running, token, owner, leased=leased)
+        return self._claim(running, token, owner, self._now(running), leased=leased)
 
     async def claim_all(self, execution: str, tokens: Sequence[Token], owner: str) -> list[Claim]:
         running = self._running.get(execution) or await self._load_readonly(execution)
-        return [self._claim(running, each, owner, leased=False) for each in tokens]
-
-    def _claim(self, running: LoadedExecution, token: Token, owner: str, *, leased: bool) -> Claim:
         now = self._now(running)
+        return [self._claim(running, each, owner, now, leased=False) for each in tokens]
+
+    def _claim(self, running: LoadedExecution, token: Token, owner: str, now: int, *, leased: bool) -> Claim:
         verdict = claim_verdict(running.plan, running.state, token)
         if verdict not in ("run", "cancelled"):
             return Claim(verdict, token, now)
@@ -268,7 +268,7 @@ class SqliteState:
         tokens = applied.emitted if len(decisions) == 1 else undecided(decisions, applied.emitted)
         if len(tokens) != 1 or tokens[0].node != successor:
             return applied
-        claim = self._claim(running, tokens[0], owner, leased=True)
+        claim = self._claim(running, tokens[0], owner, applied.now, leased=True)
         # An earlier delivery of the token may hold it.
         if claim.verdict != "run":
             return applied

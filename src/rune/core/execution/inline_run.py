@@ -84,9 +84,10 @@ def undecided(decisions: Sequence[Decision], emitted: Iterable[Token]) -> list[T
 
 def _is_decided(token: Token, decided: dict[tuple[int, Path], TokenFact | None]) -> bool:
     """Return whether a decision covers the token. A suspended or retried token may have been resumed at once."""
-    if token.fate is not TokenPurpose.RUN or token.key not in decided:
+    key = (token.node, token.path)
+    if token.fate is not TokenPurpose.RUN or key not in decided:
         return False
-    fact = decided[token.key]
+    fact = decided[key]
     if type(fact) is NodeSuspended:
         return not token.resumed
     return type(fact) is not AttemptFailed or token.attempt == fact.attempt

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, TypeVar
 
+import msgspec
+
 from rune.errors import RuneError
 
 MAX_SOURCE_BYTES = 8 * 1024
@@ -117,17 +119,14 @@ class ExpressionSyntaxErrors(RuneError):  # noqa: N818 - a list of errors
         self.errors = errors
 
 
-class Meter:
+class Meter(msgspec.Struct, eq=False):
     """Counts the estimated nanoseconds of the evaluations that share it.
 
     When `left` is used up, `refill` is called with the cost of what comes next. It returns a new allowance or raises.
     """
 
-    __slots__ = ("_refill", "left")
-
-    def __init__(self, left: int, refill: Callable[[int], int]) -> None:
-        self.left = left
-        self._refill = refill
+    left: int
+    _refill: Callable[[int], int]
 
     def charge(self, cost: int) -> None:
         """Account for work that is about to be done."""

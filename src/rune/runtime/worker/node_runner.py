@@ -274,7 +274,8 @@ class NodeRunner:
         if not node.pure:
             call.resources = self._resources
             call.blobs = data.blobs
-            call.traceparent = self._instrumentation.outgoing_trace(data.accepted, data.plan, token)
+            if self._instrumentation.tracer is not None:
+                call.traceparent = self._instrumentation.outgoing_trace(data.accepted, data.plan, token)
             call.credentials = node.node.credentials
             if call.credentials is not None:
                 call.secret = self._policy.restrict(self._resources.credentials, data.accepted)
