@@ -147,7 +147,7 @@ export function FleetScreen(): JSX.Element {
                     <span className="workflow-name">
                       <b>{each.host}</b>
                       <code className="dim">
-                        {each.id} · pid {each.pid}
+                        {each.id !== String(each.pid) && `${each.id} · `}pid {each.pid}
                       </code>
                     </span>
                   </td>
