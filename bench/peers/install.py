@@ -30,8 +30,10 @@ PEERS: Mapping[str, Peer] = {
     "Celery": Peer(("celery[redis]==5.7.0",), "celery_peer.py", 200, 2_000, 100, "Redis"),
     "DBOS": Peer(("dbos==3.3.0",), "dbos_peer.py", 100, 500, 100, "PostgreSQL"),
     # The server of Prefect does not start with newer versions of FastAPI.
-    "Prefect": Peer(("prefect<4", "fastapi<0.120"), "prefect_peer.py", 10, 100, 10, "Prefect server, SQLite"),
-    "n8n": Peer(("n8n@1",), "n8n_peer.py", 200, 2_000, 100, "SQLite"),
+    "Prefect": Peer(
+        ("prefect==3.7.2", "fastapi<0.120"), "prefect_peer.py", 10, 100, 10, "Prefect server, SQLite"
+    ),
+    "n8n": Peer(("n8n@1.123.81",), "n8n_peer.py", 200, 2_000, 100, "SQLite"),
 }
 
 
@@ -80,9 +82,8 @@ def _install_node(folder: Path, peer: Peer, seconds: float) -> None:
     if npm is None:
         raise InstallError("npm is not installed")
     folder.mkdir(parents=True)
-    _command(
-        [npm, "install", "--no-audit", "--no-fund", "--prefix", str(folder), *peer.requirements], seconds
-    )
+    options = ("--no-audit", "--no-fund", "--fetch-retries=1", "--fetch-retry-mintimeout=1000")
+    _command([npm, "install", *options, "--prefix", str(folder), *peer.requirements], seconds)
 
 
 def _command(words: list[str], seconds: float) -> None:

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from figures import CHAIN_STEPS, arguments, measure_chains, measure_fan, measure_latency, quiet
 
 PORT = 47_214
-STARTUP_S = 180.0
+STARTUP_S = 100.0
 
 
 def node(name: str, kind: str, version: float, parameters: dict[str, Any], place: int) -> dict[str, Any]:
@@ -109,8 +109,10 @@ def start(program: str, folder: Path) -> subprocess.Popen[bytes]:
             call("chain-1", {"value": 0})
             return server
         except OSError:
-            if server.poll() is not None or time.monotonic() > until:
-                raise
+            if server.poll() is not None:
+                raise RuntimeError(f"the server ended with {server.returncode}") from None
+            if time.monotonic() > until:
+                raise RuntimeError(f"the server did not answer within {STARTUP_S:.0f} s") from None
             time.sleep(0.5)
 
 

@@ -38,8 +38,10 @@ def start_server(folder: str) -> subprocess.Popen[bytes]:
             urllib.request.urlopen(f"http://127.0.0.1:{PORT}/api/health", timeout=2).close()
             return server
         except OSError:
-            if server.poll() is not None or time.monotonic() > until:
-                raise
+            if server.poll() is not None:
+                raise RuntimeError(f"the server ended with {server.returncode}") from None
+            if time.monotonic() > until:
+                raise RuntimeError(f"the server did not answer within {STARTUP_S:.0f} s") from None
             time.sleep(0.2)
 
 

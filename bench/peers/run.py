@@ -75,7 +75,8 @@ def figures(words: list[str], environment: Mapping[str, str], seconds: float) ->
     done = run_limited(words, seconds, environment, ROOT)
     if done.returncode:
         print(done.stderr, file=sys.stderr)
-        raise RuntimeError(f"exit code {done.returncode}")
+        last = (done.stderr.strip().splitlines() or [""])[-1]
+        raise RuntimeError(f"exit code {done.returncode}: {last}")
     lines = [json.loads(each) for each in done.stdout.splitlines() if each.startswith('{"job"')]
     return {each["job"]: each["value"] for each in lines}
 

@@ -123,6 +123,13 @@ def test_page_of_the_benchmarks_has_a_place_for_the_table() -> None:
         assert f"\n| {name} | " in page.split(BEGIN)[1].split(END)[0]
 
 
+def test_reason_of_a_program_that_fails_is_its_last_line() -> None:
+    script = "import sys; print('Traceback', file=sys.stderr); sys.exit('the server ended with 3')"
+
+    with pytest.raises(RuntimeError, match=r"^exit code 1: the server ended with 3$"):
+        figures([sys.executable, "-c", script], {}, 60)
+
+
 def test_program_that_takes_too_long_is_killed_with_what_it_started(tmp_path: Path) -> None:
     started = tmp_path / "started"
     script = f"sleep 600 & echo $! > {started}.new; mv {started}.new {started}; wait"
