@@ -132,21 +132,22 @@ def test_h_i12_work_of_dead_worker_is_reclaimed(backend: ClusterBackend) -> None
     calls: list[str] = []
 
     async def claim_and_die() -> str:
-        """Claim the token with a lease that is never renewed."""
+        """Claim the token with a lease that is never renewed, and acknowledge its message: the queue has no copy."""
         async with backend.open(registry=recording_registry(calls), roles=frozenset()) as engine:
             run = await engine.start(workflow("start>a", a=of_type("t.call")))
             stores = RedisStores(backend.settings.state, prefix=backend.settings.prefix)
+            queue = stores.queue("ghost")
             async with asyncio.timeout(60):
-                delivery = await stores.queue("ghost").receive()
+                delivery = await queue.receive()
             claim = await engine.engine.backend.state.claim(run.id, delivery.token, "ghost", leased=True)
             assert claim.verdict == "run"
+            await queue.ack(delivery)
             for client in (stores.client, stores._blocking):
                 await client.close()
             return run.id
 
     async def go() -> str:
         execution = await claim_and_die()
-        # Not longer: later an unacknowledged message is redelivered without the sweeper.
         async with backend.open(registry=recording_registry(calls)) as engine, asyncio.timeout(LEASE_S + 20):
             return await end_status(engine, execution)
 
