@@ -44,6 +44,11 @@ export function IconButton({
   );
 }
 
+/** A text whose parts between backticks are code. */
+export function CodeSpans({ text }: { text: string }): JSX.Element {
+  return <>{text.split("`").map((part, at) => (at % 2 === 1 ? <code key={at}>{part}</code> : part))}</>;
+}
+
 export function Field({
   label,
   hint,
@@ -73,7 +78,7 @@ export function Field({
       ) : (
         hint && (
           <span className="field-hint" id={`${id}-hint`}>
-            {hint}
+            {typeof hint === "string" ? <CodeSpans text={hint} /> : hint}
           </span>
         )
       )}
@@ -164,10 +169,10 @@ function Running({ from }: { from: string | null | undefined }): JSX.Element {
   return <span className="tabular">{start === null ? "–" : duration(Math.max(0, Math.floor((now - start) / 1000) * 1000))}</span>;
 }
 
-export function Notice({ state, children }: { state: string; children: ReactNode }): JSX.Element {
+export function Notice({ state, icon: Icon, children }: { state: string; icon?: LucideIcon; children: ReactNode }): JSX.Element {
   return (
     <div className="notice" data-state={state}>
-      <StateGlyph state={state} />
+      {Icon ? <Icon size={15} aria-hidden="true" /> : <StateGlyph state={state} />}
       <div className="stack" style={{ gap: 4, flex: 1 }}>
         {children}
       </div>

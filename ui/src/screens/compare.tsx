@@ -1,7 +1,7 @@
 /** Two executions: the verdict first, then only what differs. Runs that differ in the same way are one group, and values
  * are read when a group is opened, so that executions with many items can be compared. */
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
-import { ChevronDown, ChevronRight, Equal } from "lucide-react";
+import { ChevronDown, ChevronRight, Diff, Equal } from "lucide-react";
 import { useState, type JSX, type ReactNode } from "react";
 import { Link } from "wouter";
 import { api, read, type Schemas } from "../api/client";
@@ -75,7 +75,7 @@ function Verdict({ data }: { data: Summary }): JSX.Element {
     );
   }
   return (
-    <Notice state="running">
+    <Notice state="running" icon={Diff}>
       {data.first === null ? (
         <p>All {plural(data.compared, "node run")} are the same.</p>
       ) : (

@@ -33,6 +33,7 @@ export function VersionsScreen({ id, range }: { id: string; range: string }): JS
 
 function Loaded({ id, before, after, changes }: { id: string; before: Schemas["WorkflowDetail"]; after: Schemas["WorkflowDetail"]; changes: Schemas["Change"][] }): JSX.Element {
   const one = before.version === after.version;
+  const rows = changes.reduce((total, each) => total + Math.max(1, each.fields?.length ?? 0), 0);
   const types = useNodeTypes();
   const kinds = useMemo(() => kindsOf(types.data), [types.data]);
   const both = useMemo(() => union(before.definition as unknown as Definition, after.definition as unknown as Definition), [before, after]);
@@ -47,7 +48,7 @@ function Loaded({ id, before, after, changes }: { id: string; before: Schemas["W
         title={one ? `Version ${after.version}` : `Version ${before.version} → ${after.version}`}
         lead={
           <>
-            <Link href={`/workflows/${id}`}>{after.name || id}</Link> · {one ? "one version" : plural(changes.length, "change")}
+            <Link href={`/workflows/${id}`}>{after.name || id}</Link> · {one ? "one version" : plural(rows, "change")}
           </>
         }
       />

@@ -2,7 +2,7 @@
 import { Braces, Plus, Trash2, Type } from "lucide-react";
 import { useId, useState, type JSX } from "react";
 import { JsonField, parseJson } from "../../forms/json_field";
-import { Button, Field, IconButton, Input, Select, Switch } from "../../parts/controls";
+import { Button, CodeSpans, Field, IconButton, Input, Select, Switch } from "../../parts/controls";
 import { isObject, toJson, type Json } from "../../text/tree";
 import { Expression, type Place } from "../expressions/expression";
 import { CronInput } from "./cron";
@@ -51,7 +51,7 @@ export function ValueField(props: Props): JSX.Element {
       ) : (
         <Control {...props} control={control} />
       )}
-      {(dynamic || composed) && schema.description && <span className="field-hint">{schema.description}</span>}
+      {(dynamic || composed) && schema.description && <span className="field-hint"><CodeSpans text={schema.description} /></span>}
       {props.problem && (
         <span className="field-error" role="alert">
           {props.problem}
@@ -110,7 +110,7 @@ function Control({ control, ...props }: Props & { control: Kind }): JSX.Element 
           <span className="field-label" aria-hidden="true">
             {label}
           </span>
-          {schema.description && <span className="field-hint">{schema.description}</span>}
+          {schema.description && <span className="field-hint"><CodeSpans text={schema.description} /></span>}
         </div>
       );
     case "choice":
