@@ -457,7 +457,6 @@ ELSEWHERE: dict[str, Fault] = {
     "kept-requeue": fault(
         _KEPT + "engine_error_of_kept_token_is_retried_with_its_delays",
         skip("rune.adapters.redis.queue.queue:RedisQueue.keep", 0),
-        hangs=True,
     ),
     "sent-record": fault(
         "tests/integration/cluster/test_sent_records.py::test_first_token_of_removed_execution_restores_nothing",
