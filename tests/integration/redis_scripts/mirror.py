@@ -93,7 +93,7 @@ class Mirror:
         self.redis.set(keys[5], "me")
         listeners = [each for member in made.listeners for each in (0, member.decode())]
         nearest = min(self.timers.values(), default="")
-        parts = (PACK(fields), PACK(timers), PACK(listeners), PACK([]), nearest)
+        parts = (PACK(fields), PACK(timers), PACK(listeners), PACK([]), nearest, 0)
         assert self.run("install", "me", 1000, "BOTH", *parts) == 1
 
     def run(self, name: str, *more: Any) -> Any:

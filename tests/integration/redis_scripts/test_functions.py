@@ -40,7 +40,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "end": (),
     "fire": (10, *NO_STREAMS, "{}", 1000),
     "fold": ("me", 1000, 0),
-    "install": ("me", 1000, "BOTH", PACK([]), PACK([]), PACK([]), PACK([]), ""),
+    "install": ("me", 1000, "BOTH", PACK([]), PACK([]), PACK([]), PACK([]), "", 0),
     "renew": (1, "", 1),
     "signal": (PACK((NOW, "s", "go", False)),),
     "sweep": (PACK([(1, "")]),),
@@ -185,7 +185,7 @@ def test_waiting_execution_keeps_only_its_due_time(redis: Any) -> None:
 def test_fold_is_exclusive_and_revoked_by_end(redis: Any) -> None:
     assert int(call(redis, "fold", "me", 1_000, 0)) == NOW
     assert call(redis, "fold", "other", 1_000, 0) == b"HELD"
-    parts = (PACK(["!", {"i": SERVER_RUN}]), PACK([]), PACK([]), PACK([]), "")
+    parts = (PACK(["!", {"i": SERVER_RUN}]), PACK([]), PACK([]), PACK([]), "", 0)
     assert call(redis, "install", "other", 1_000, "BOTH", *parts) == 0
     assert call(redis, "install", "me", 1_000, "FIRST", *parts) == 1
     assert not redis.exists(KEYS.of("x")[0]), "not visible before the last piece"
@@ -196,8 +196,8 @@ def test_fold_is_exclusive_and_revoked_by_end(redis: Any) -> None:
 
 def test_last_install_piece_publishes_state(redis: Any) -> None:
     call(redis, "fold", "me", 1_000, 0)
-    first = (PACK(["!", {"i": SERVER_RUN, "f": "x"}]), PACK([5, "f|-1||0"]), PACK([]), PACK([]), "")
-    last = (PACK(["s", {"c": 0, "a": 0, "o": 1}]), PACK([7, "d|-1||0"]), PACK([]), PACK([]), 5)
+    first = (PACK(["!", {"i": SERVER_RUN, "f": "x"}]), PACK([5, "f|-1||0"]), PACK([]), PACK([]), "", 0)
+    last = (PACK(["s", {"c": 0, "a": 0, "o": 1}]), PACK([7, "d|-1||0"]), PACK([]), PACK([]), 5, 0)
     assert call(redis, "install", "me", 1_000, "FIRST", *first) == 1
     assert call(redis, "install", "me", 1_000, "LAST", *last) == 1
     assert call(redis, "fold", "other", 1_000, 0) == b"THERE"

@@ -35,12 +35,15 @@ MB = 1_000_000
 class Clocked(Meter):
     """A meter with a limit on CPU time that notes the longest time between two charges."""
 
-    __slots__ = ("began", "last", "longest")
+    left: int = SLICE_NS
+    _refill: Callable[[int], int] = abs
+    began: float = 0.0
+    last: float = 0.0
+    longest: float = 0.0
 
-    def __init__(self) -> None:
-        super().__init__(SLICE_NS, self._check)
+    def __post_init__(self) -> None:
+        self._refill = self._check
         self.began = self.last = time.thread_time()
-        self.longest = 0.0
 
     def charge(self, cost: int) -> None:
         now = time.thread_time()
