@@ -41,8 +41,8 @@ ACTIVATION_WAIT_S = 0.5
 """How long a start waits for its activation before it returns; the activation continues in the background."""
 
 MAX_ADMISSION_S = 10.0
-"""How long after the start of its record an execution may be activated from memory. Later, another process may have
-activated it and it may have ended, so its state is read from the journal. Stores mark such an execution for longer."""
+"""An execution is activated from memory only within this time after the launcher began to record it. Later, another
+process may have activated it and it may have ended, so its state is read from the journal."""
 
 MAX_ACTIVATIONS = 1_000
 """Activations in flight in this process; beyond it starts are left to the relay."""
@@ -180,13 +180,14 @@ class Launcher:
                 return accepted
             self._data_cache.open(accepted, plan)
             if self._bounded:
-                activation = self._activate_from_memory(accepted, plan, began)
+                activation = self._activate_accepted(accepted, plan, began)
             else:
                 activation = self._send(accepted, await self._admission.admit(accepted, plan))
         await self._follow_up(accepted.id, activation)
         return accepted
 
-    async def _activate_from_memory(self, accepted: ExecutionRecord, plan: Plan, began: float) -> None:
+    async def _activate_accepted(self, accepted: ExecutionRecord, plan: Plan, began: float) -> None:
+        """Activate an execution from memory or, if its record took too long, from the journal."""
         if time.monotonic() - began > MAX_ADMISSION_S:
             await self.activate(accepted)
         else:
