@@ -227,6 +227,11 @@ def test_drawings_have_the_colours_of_both_themes(texts: dict[str, str]) -> None
     assert "color-scheme: dark" in theme
 
 
+def test_picture_alone_is_shown_in_the_theme_of_the_reader(texts: dict[str, str]) -> None:
+    shown = re.findall(r"pictures/execution-\S+?\.png(?:#[a-z-]+)?", texts["index.md"])
+    assert shown == ["pictures/execution-light.png#only-light", "pictures/execution-dark.png#only-dark"]
+
+
 def test_page_of_an_example_shows_the_graph_of_each_document(texts: dict[str, str]) -> None:
     pictures = {
         place: re.findall(r"!\[The graph of .+\]\((.+\.svg)\)", text)

@@ -1,7 +1,8 @@
 """Collects the pages of the site: the files of `docs/`, generated reference pages, examples, changelog.
 
 Hand-written pages are CommonMark that a code forge shows as it is. Here their links that leave `docs/` become links to
-pages of the site, or to the file in the repository if its URL is given, and otherwise plain text.
+pages of the site, or to the file in the repository if its URL is given, and otherwise plain text. A picture of the
+light theme that stands alone is followed by that of the dark theme; the style sheet hides the one of the other theme.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ LOCAL_SERVER = "http://127.0.0.1:8080"
 
 BINARY = {".png", ".webm", ".ico"}
 _FILE_FENCE = re.compile(r"^```(\w+) file=(\S+)$", re.MULTILINE)
+_PICTURE_ALONE = re.compile(r"^(!\[[^\]]*\]\(\S+)-light\.png\)$", re.MULTILINE)
 _ALERT = re.compile(r"^> \[!(\w+)\]\n((?:^>.*\n?)+)", re.MULTILINE)
 
 
@@ -149,6 +151,7 @@ def _moved(path: Path, place: str, by_source: Mapping[Path, str], source_url: st
     moved = _outside_fences(text, link)
     moved = _FILE_FENCE.sub(r'```\1 title="\2"', moved)
     moved = _ALERT.sub(_admonition, moved)
+    moved = _PICTURE_ALONE.sub(r"\1-light.png#only-light)\n\1-dark.png#only-dark)", moved)
     if path.parent.parent == ROOT / "examples":
         moved += _files_of(path.parent)
     return moved
@@ -205,5 +208,5 @@ def broken_links(texts: Mapping[str, str], others: Mapping[str, object]) -> Iter
             to = posixpath.normpath(posixpath.join(posixpath.dirname(place), file)) if file else place
             if to not in texts and to not in others:
                 yield f"{place}: {target}: no such page"
-            elif anchor and anchor not in headings.get(to, ()):
+            elif anchor and to in headings and anchor not in headings[to]:
                 yield f"{place}: {target}: no such heading"
