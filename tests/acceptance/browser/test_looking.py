@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from rune.client import Client
 from tests.acceptance.browser.conftest import WatchedPage
@@ -366,6 +366,33 @@ def test_slider_replays_an_execution_event_by_event(watched: WatchedPage) -> Non
     page.get_by_role("button", name="To the end").click()
     expect(page).not_to_have_url(re.compile("at="))
     expect(card(page, "empty")).to_have_attribute("data-state", "failed")
+    watched.check()
+
+
+def test_link_to_a_replayed_moment_keeps_it_while_the_last_event_is_read(watched: WatchedPage) -> None:
+    with Client(watched.url) as client:
+        client.deploy(BROKEN)
+        execution = client.start("prices", {"rows": 0}).execution_id
+        client.wait(execution)
+    held: list[Route] = []
+    page = watched.page
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route(re.compile("/history\\?.*before="), hold)
+
+    watched.open(f"/executions/{execution}?at=1")
+
+    slider = page.get_by_role("slider", name="Replay")
+    expect(slider).to_have_attribute("aria-valuetext", "event 1 of 1")
+    # A timer of the page that ends after the one of the slider.
+    page.evaluate("new Promise((done) => setTimeout(done, 300))")
+    assert page.url.endswith("at=1")
+    for each in held:
+        each.continue_()
+    expect(slider).not_to_have_attribute("aria-valuetext", "event 1 of 1")
+    expect(card(page, "empty")).to_have_attribute("data-state", "pending")
     watched.check()
 
 

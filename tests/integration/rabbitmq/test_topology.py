@@ -219,15 +219,18 @@ async def test_rejected_start_is_kept_when_dead_letter_queue_is_missing() -> Non
 
         reader = LegacyExecutor(broker().url(vhost), topology, "worker", take)
         reader.start()
-        await reader.hand_over(b"{}")
+        # Its own connection: that of the reader is dropped, perhaps before a confirmation has arrived on it.
+        sender = LegacyExecutor(broker().url(vhost), topology, "master")
+        await sender.hand_over(b"{}")
         queues = VhostQueues(broker().url(vhost), vhost)
         await until(lambda: _has_one(queues))
         broker().api("DELETE", f"queues/{vhost}/{topology.dead}")
-        await reader.hand_over(b"[]")
+        await sender.hand_over(b"[]")
         await until(lambda: _has_one(queues))
         letter = await queues.take(topology.dead)
         assert letter is not None
         assert letter.body == b"[]"
+        await sender.close()
         await reader.close()
 
 

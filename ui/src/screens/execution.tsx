@@ -383,15 +383,16 @@ function Replay({ store, execution, at, onChange }: { store: ExecutionStore; exe
     enabled: at !== null,
     staleTime: Infinity,
   });
-  const last = at === null ? number : (newest.data?.events[0]?.number ?? number);
+  // Until it is known, the chosen place is not taken for the end.
+  const last = at === null ? number : newest.data?.events[0]?.number;
   const [place, setPlace] = useState(at);
   useEffect(() => {
-    const wanted = place === null || place >= last ? null : place;
+    const wanted = place === null || (last !== undefined && place >= last) ? null : place;
     if (wanted === at) return;
     const timer = setTimeout(() => onChange(wanted === null ? null : String(wanted)), 120);
     return () => clearTimeout(timer);
   }, [place, at, last, onChange]);
-  const top = Math.max(last, place ?? 0);
+  const top = Math.max(last ?? number, place ?? 0);
   const ended = epoch(execution.completed_at);
   return (
     <div className="replay">
