@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from typing import Any
 
-from rune.runtime.worker.worker import LONG_TURN_S, MIN_ITEMS, OTHERS_ACTIVE_S, FairShare
+import pytest
+
+from rune.runtime.worker.worker import (
+    LONG_TURN_S,
+    MEASURE_INTERVAL_S,
+    MIN_ITEMS,
+    OTHERS_ACTIVE_S,
+    FairShare,
+)
+from tests.support.waiting import until
 
 SLOTS = 100
 NOW = 1000.0
@@ -93,5 +103,38 @@ def test_cancelled_waiter_frees_its_slot() -> None:
             await first
         async with asyncio.timeout(60):
             await second
+
+    asyncio.run(run())
+
+
+def test_turns_are_measured_only_while_executions_compete(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A timer every few milliseconds would keep an idle worker busy."""
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        measured: list[float] = []
+        call_later = loop.call_later
+
+        def noted(delay: float, *arguments: Any, **options: Any) -> asyncio.TimerHandle:
+            if delay == MEASURE_INTERVAL_S:
+                measured.append(loop.time())
+            return call_later(delay, *arguments, **options)
+
+        monkeypatch.setattr(loop, "call_later", noted)
+        share = FairShare(SLOTS)
+        running = asyncio.create_task(share.run())
+        tasks = await _acquire(share, SLOTS)
+        assert measured == []
+        share.note_other("one", loop.time())
+        assert await _acquired(tasks) == SLOTS
+        assert len(measured) == 1
+        share.adjust(2 * LONG_TURN_S, loop.time())
+        assert share.limit < SLOTS
+        share.note_other("one", loop.time() - OTHERS_ACTIVE_S)  # the last other token was received long ago
+        await until(lambda: share.limit == SLOTS)
+        count = len(measured)
+        assert await _acquired(tasks) == SLOTS
+        assert len(measured) == count
+        running.cancel()
 
     asyncio.run(run())

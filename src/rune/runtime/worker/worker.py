@@ -300,12 +300,14 @@ class FairShare:
         self._items = 0
         self._per_execution: Counter[str] = Counter()
         self._others_until = 0.0
+        self._competing = asyncio.Event()
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def note_other(self, execution: str, now: float) -> None:
         """Note a token that is no item. It counts only while items of a different execution run."""
         if self._per_execution and execution not in self._per_execution:
             self._others_until = now + OTHERS_ACTIVE_S
+            self._competing.set()
 
     def shared(self, now: float) -> bool:
         """Return whether tokens of other executions were received in the last seconds."""
@@ -355,11 +357,15 @@ class FairShare:
                 waiter.set_result(None)
 
     async def run(self) -> None:
-        """Measure the event loop's turns and adjust the limit until cancelled."""
+        """Measure the event loop's turns and adjust the limit until cancelled; without competing executions, wait."""
         loop = asyncio.get_running_loop()
         while True:
+            await self._competing.wait()
             began = loop.time()
             await asyncio.sleep(MEASURE_INTERVAL_S)
-            if self._items:
-                now = loop.time()
-                self.adjust(now - began - MEASURE_INTERVAL_S, now)
+            now = loop.time()
+            if now >= self._others_until:
+                self._competing.clear()
+            elif not self._items:
+                continue
+            self.adjust(now - began - MEASURE_INTERVAL_S, now)
