@@ -114,7 +114,7 @@ function Split({
   });
   const packed = useQuery({
     queryKey: ["packed", path, chosen, by],
-    queryFn: async () => new Uint8Array(await read(api.GET("/api/v1/executions/{execution}/splits/{node}/items/packed", { params: { path, query: { ...chosen, by } }, parseAs: "arrayBuffer" })) as ArrayBuffer),
+    queryFn: async () => ({ by, bytes: new Uint8Array((await read(api.GET("/api/v1/executions/{execution}/splits/{node}/items/packed", { params: { path, query: { ...chosen, by } }, parseAs: "arrayBuffer" }))) as ArrayBuffer) }),
     refetchInterval,
     structuralSharing: false,
     retry: false,
@@ -186,7 +186,7 @@ function Split({
           </span>
         )}
       </div>
-      <Heat bytes={packed.data} legend={facets.data.legend} by={by} codes={facets.data.codes} onOpen={open} label={`${count(facets.data.items || total)} items of ${split}`} />
+      <Heat bytes={packed.data.bytes} legend={facets.data.legend} by={packed.data.by} codes={facets.data.codes} onOpen={open} label={`${count(facets.data.items || total)} items of ${split}`} />
       <List path={path} query={{ ...chosen, ...(status.length ? { status } : {}), ...(code ? { code } : {}) }} live={live} onOpen={open} />
     </>
   );

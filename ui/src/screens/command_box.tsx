@@ -32,6 +32,7 @@ export function CommandBox({ onClose, onHelp }: { onClose: () => void; onHelp: (
     queryFn: () => read(api.GET("/api/v1/executions", { params: { query: { limit: 6, ...(settled ? { q: settled } : {}) } } })),
     placeholderData: (before) => before,
   });
+  const isFound = settled === text.trim() && !executions.isPlaceholderData;
   useEffect(() => {
     const element = dialog.current;
     element?.showModal();
@@ -78,7 +79,10 @@ export function CommandBox({ onClose, onHelp }: { onClose: () => void; onHelp: (
       .sort((a, b) => b.rank - a.rank)
       .slice(0, 14)
       .map(({ each }) => each);
-    const found = (executions.data?.executions ?? []).map<Entry>((each) => ({
+    // Until the server has searched for the text, of what was found for another one only that is shown which has it.
+    const low = text.trim().toLowerCase();
+    const known = (executions.data?.executions ?? []).filter((each) => isFound || `${each.execution_id} ${each.workflow_id}`.toLowerCase().includes(low));
+    const found = known.map<Entry>((each) => ({
       key: `execution:${each.execution_id}`,
       group: "Executions",
       text: each.workflow_id,
@@ -90,7 +94,7 @@ export function CommandBox({ onClose, onHelp }: { onClose: () => void; onHelp: (
     const order = ["Run", "Workflows", "Executions", "Go to", "Actions"];
     const exact = text.trim().length > 2 && ranked.length > 0;
     return [...ranked, ...found].sort((a, b) => (exact ? 0 : order.indexOf(a.group) - order.indexOf(b.group)));
-  }, [text, workflows.data, executions.data, dark, navigate, onClose, onHelp]);
+  }, [text, workflows.data, executions.data, isFound, dark, navigate, onClose, onHelp]);
   const at = Math.min(cursor, entries.length - 1);
   useEffect(() => {
     list.current?.querySelector('[aria-selected="true"]')?.scrollIntoView({ block: "nearest" });
@@ -149,7 +153,7 @@ export function CommandBox({ onClose, onHelp }: { onClose: () => void; onHelp: (
             {index === at ? <CornerDownLeft size={14} aria-hidden="true" /> : <ArrowRight size={14} aria-hidden="true" className="ghost" />}
           </li>
         ))}
-        {entries.length === 0 && <li className="command-none dim">Nothing matches.</li>}
+        {entries.length === 0 && <li className="command-none dim">{isFound && !executions.isFetching ? "Nothing matches." : "Searching…"}</li>}
       </ul>
     </dialog>
   );

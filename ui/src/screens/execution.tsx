@@ -346,10 +346,12 @@ function GraphView({
   const kinds = useMemo(() => kindsOf(types.data), [types.data]);
   const picture = usePicture(execution.hash, definition, kinds);
   const loaded = useStoreKey(store, "loaded", (each) => each.loaded);
-  if (!picture || !loaded) return <Skeleton rows={5} />;
+  // The slider stays while a moment is read: it has the focus of who moves it.
   return (
     <div className="graph-view">
-      {listed ? (
+      {!picture || !loaded ? (
+        <Skeleton rows={5} />
+      ) : listed ? (
         <Outline definition={definition} store={store} selected={selected} onSelect={(each) => set({ node: each })} />
       ) : (
         <Graph
@@ -384,7 +386,7 @@ function Replay({ store, execution, at, onChange }: { store: ExecutionStore; exe
     staleTime: Infinity,
   });
   // Until it is known, the chosen place is not taken for the end.
-  const last = at === null ? number : newest.data?.events[0]?.number;
+  const last = at === null && number > 0 ? number : newest.data?.events[0]?.number;
   const [place, setPlace] = useState(at);
   useEffect(() => {
     const wanted = place === null || (last !== undefined && place >= last) ? null : place;
@@ -392,7 +394,9 @@ function Replay({ store, execution, at, onChange }: { store: ExecutionStore; exe
     const timer = setTimeout(() => onChange(wanted === null ? null : String(wanted)), 120);
     return () => clearTimeout(timer);
   }, [place, at, last, onChange]);
-  const top = Math.max(last ?? number, place ?? 0);
+  const [known, setKnown] = useState(0);
+  if (last !== undefined && last > known) setKnown(last);
+  const top = Math.max(last ?? known, number, place ?? 0);
   const ended = epoch(execution.completed_at);
   return (
     <div className="replay">

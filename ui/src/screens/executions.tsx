@@ -214,6 +214,8 @@ export function ExecutionsScreen(): JSX.Element {
   useEffect(() => {
     if (hasNextPage && !isFetchingNextPage && last >= rows.length - 30) void fetchNextPage();
   }, [hasNextPage, isFetchingNextPage, fetchNextPage, last, rows.length]);
+  // A link, or the way back, changes the address without typing.
+  useEffect(() => setText(filter.text ?? ""), [filter.text]);
   useEffect(() => {
     const timer = setTimeout(() => {
       if ((filter.text ?? "") !== text) set({ q: text || null }, { replace: true });

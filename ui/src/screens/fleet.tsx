@@ -217,8 +217,10 @@ export function FleetScreen(): JSX.Element {
                       <td className="tabular">{each.held === null ? <span className="dim">unknown</span> : count(each.held)}</td>
                       <td className="tabular">{each.oldest_ms === null || each.depth === 0 ? <span className="dim">–</span> : duration(each.oldest_ms)}</td>
                       <td>
-                        {served.has(each.name) ? (
-                          plural(workers.data?.filter((worker) => worker.queues.includes(each.name)).length ?? 0, "process", "processes")
+                        {!workers.data ? (
+                          <span className="dim">–</span>
+                        ) : served.has(each.name) ? (
+                          plural(workers.data.filter((worker) => worker.queues.includes(each.name)).length, "process", "processes")
                         ) : (
                           <span className="error-line">no worker</span>
                         )}

@@ -131,7 +131,9 @@ export function KeysScreen(): JSX.Element {
 function CreateDialog({ first, onClose }: { first: boolean; onClose: () => void }): JSX.Element {
   const client = useQueryClient();
   const [name, setName] = useState("");
-  const [role, setRole] = useState(first ? "admin" : "viewer");
+  // The keys may be read after the dialog was opened.
+  const [chosen, setRole] = useState<string | null>(null);
+  const role = chosen ?? (first ? "admin" : "viewer");
   const [workflows, setWorkflows] = useState("");
   const [life, setLife] = useState(0);
   const [made, setMade] = useState<string | null>(null);

@@ -30,7 +30,7 @@ export function LogScreen(): JSX.Element {
                 type="search"
                 aria-label={`Filter by ${each}`}
                 placeholder={{ actor: "Actor", action: "Action, such as workflow", target: "Target" }[each]}
-                defaultValue={filter[each] ?? ""}
+                value={filter[each] ?? ""}
                 onChange={(event) => set({ [each]: event.target.value || null }, { replace: true })}
               />
             </div>

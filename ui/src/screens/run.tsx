@@ -10,8 +10,10 @@ import { SchemaForm } from "../forms/form";
 import { JsonField, parseJson } from "../forms/json_field";
 import { check, initial, widgetOf, type Schema } from "../forms/schema";
 import type { Definition } from "../graph/model";
-import { Button, Failure, Field, Input, Rejected, Select, Skeleton } from "../parts/controls";
+import { Button, Failure, Field, Input, Notice, Rejected, Select, Skeleton } from "../parts/controls";
 import { relative, shortId } from "../parts/format";
+import { say } from "../parts/toasts";
+import { useShown } from "./act";
 import { Head } from "./shell";
 import { useQueryState } from "./url";
 
@@ -28,6 +30,7 @@ function parseLabels(text: string): Record<string, string> | null {
 export function RunScreen({ id }: { id: string }): JSX.Element {
   const [parameters, set] = useQueryState();
   const [, navigate] = useLocation();
+  const shown = useShown();
   const version = parameters.get("version") ?? "";
   const from = parameters.get("from") ?? "";
   const workflow = useWorkflow(id, version || undefined);
@@ -39,6 +42,13 @@ export function RunScreen({ id }: { id: string }): JSX.Element {
     queryKey: ["former", id],
     queryFn: () => read(api.GET("/api/v1/executions", { params: { query: { workflow: id, limit: 10 } } })),
   });
+  const given = useQuery({
+    queryKey: ["input", from],
+    queryFn: () => readJson(`/api/v1/executions/${from}/input`),
+    enabled: from !== "",
+    staleTime: Infinity,
+  });
+  const isReading = from !== "" && given.isPending;
   const right = useRight("run");
   const definition = workflow.data?.definition as Definition | undefined;
   const schema = useMemo(() => (definition?.inputs ?? {}) as Schema, [definition]);
@@ -54,20 +64,12 @@ export function RunScreen({ id }: { id: string }): JSX.Element {
   const [error, setError] = useState<Error | null>(null);
   const [stamp, setStamp] = useState(0);
   useEffect(() => {
-    if (!definition) return;
-    let live = true;
-    const begin = (input: unknown): void => {
-      if (!live) return;
-      setValue(input);
-      setText(JSON.stringify(input ?? {}, null, 2));
-      setStamp((before) => before + 1);
-    };
-    if (from) readJson(`/api/v1/executions/${from}/input`).then(begin, () => begin(initial(schema)));
-    else begin(initial(schema));
-    return () => {
-      live = false;
-    };
-  }, [definition, schema, from]);
+    if (!definition || isReading) return;
+    const input = from && given.data !== undefined ? given.data : initial(schema);
+    setValue(input);
+    setText(JSON.stringify(input ?? {}, null, 2));
+    setStamp((before) => before + 1);
+  }, [definition, schema, from, isReading, given.data]);
   if (workflow.isError) return <Failure page error={workflow.error} retry={() => void workflow.refetch()} />;
   if (!workflow.data || !definition) return <Skeleton rows={6} />;
   const asJson = raw || !drawn;
@@ -86,7 +88,11 @@ export function RunScreen({ id }: { id: string }): JSX.Element {
         body: { input: input ?? {}, labels: chosen, ...(version ? { version } : {}), ...(priority === "" ? {} : { priority: Number(priority) }) } as never,
       }),
     ).then(
-      (started) => navigate(`/executions/${started.execution_id}`),
+      ({ execution_id }) => {
+        const to = `/executions/${execution_id}`;
+        if (shown.current) navigate(to);
+        else say("success", `Started ${workflow.data.name || id}.`, { to, text: "Open the execution" });
+      },
       (problem: Error) => {
         setError(problem);
         setBusy(false);
@@ -135,7 +141,10 @@ export function RunScreen({ id }: { id: string }): JSX.Element {
             </span>
           </div>
           <div className="card-body">
-            {asJson ? (
+            {from && given.isError && <Notice state="failed">{`The input of ${shortId(from)} could not be read: ${given.error.message}`}</Notice>}
+            {isReading ? (
+              <Skeleton rows={3} />
+            ) : asJson ? (
               <JsonField label="Input as JSON" value={text} onChange={setText} rows={10} hint={drawn ? undefined : "This workflow declares no input schema; any JSON value is accepted."} />
             ) : (
               <SchemaForm key={stamp} schema={schema} value={value} onChange={setValue} problems={problems} />
@@ -178,7 +187,7 @@ export function RunScreen({ id }: { id: string }): JSX.Element {
           <Link href={`/workflows/${id}`} className="button">
             Back
           </Link>
-          <Button type="submit" kind="primary" icon={Play} disabled={busy || !right.allowed}>
+          <Button type="submit" kind="primary" icon={Play} disabled={busy || !right.allowed || isReading}>
             Start
           </Button>
         </div>

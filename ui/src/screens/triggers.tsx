@@ -181,14 +181,19 @@ function RotateDialog({ trigger, onClose }: { trigger: Trigger; onClose: () => v
   const client = useQueryClient();
   const [error, setError] = useState<Error | null>(null);
   const [made, setMade] = useState<Schemas["RotatedView"] | null>(null);
+  const [busy, setBusy] = useState(false);
   const rotate = (secret: boolean): void => {
+    setBusy(true);
     read(api.POST("/api/v1/triggers/{trigger}/rotate", { params: { path: { trigger: trigger.id } }, body: { secret } })).then(
       (found) => {
         setMade(found);
         setError(null);
         void client.invalidateQueries({ queryKey: ["triggers"] });
       },
-      (problem: Error) => setError(problem),
+      (problem: Error) => {
+        setError(problem);
+        setBusy(false);
+      },
     );
   };
   return (
@@ -204,10 +209,10 @@ function RotateDialog({ trigger, onClose }: { trigger: Trigger; onClose: () => v
         ) : (
           <>
             <Button onClick={onClose}>Close</Button>
-            <Button kind="danger" onClick={() => rotate(false)}>
+            <Button kind="danger" disabled={busy} onClick={() => rotate(false)}>
               New path
             </Button>
-            <Button kind="danger" onClick={() => rotate(true)}>
+            <Button kind="danger" disabled={busy} onClick={() => rotate(true)}>
               New secret
             </Button>
           </>

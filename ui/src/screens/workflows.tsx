@@ -57,7 +57,7 @@ function Restore({ id, name }: { id: string; name: string }): JSX.Element {
 export function WorkflowsScreen(): JSX.Element {
   const [parameters, set] = useQueryState();
   const hidden = parameters.get("hidden") === "true";
-  const [text, setText] = useState(parameters.get("q") ?? "");
+  const text = parameters.get("q") ?? "";
   const [importing, setImporting] = useState(false);
   const edits = useRight("edit");
   const workflows = useWorkflows(hidden, true);
@@ -97,10 +97,7 @@ export function WorkflowsScreen(): JSX.Element {
               placeholder="Name or id"
               aria-label="Filter by name or id"
               value={text}
-              onChange={(event) => {
-                setText(event.target.value);
-                set({ q: event.target.value || null }, { replace: true });
-              }}
+              onChange={(event) => set({ q: event.target.value || null }, { replace: true })}
             />
           </div>
           <button type="button" className="chip" aria-pressed={hidden} onClick={() => set({ hidden: hidden ? null : "true" })}>

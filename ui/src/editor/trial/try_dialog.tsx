@@ -1,5 +1,5 @@
 /** Running the draft without storing it. */
-import { useState, type JSX } from "react";
+import { useRef, useState, type JSX } from "react";
 import { newKey } from "../../api/client";
 import { SchemaForm } from "../../forms/form";
 import { JsonField, parseJson } from "../../forms/json_field";
@@ -28,6 +28,28 @@ export function TryDialog({ editor, last, onStarted, onClose }: Props): JSX.Elem
   const [key, setKey] = useState(newKey);
   const former = usePastRuns(editor.id);
   const parsed = parseJson(text);
+  /** The execution that was chosen last: an answer about another one is too late. */
+  const wanted = useRef("");
+  const [isReading, setReading] = useState(false);
+  const take = (execution: string): void => {
+    wanted.current = execution;
+    setReading(execution !== "");
+    if (!execution) return;
+    const settle = (apply: () => void): void => {
+      if (wanted.current !== execution) return;
+      apply();
+      setReading(false);
+    };
+    readInput(execution).then(
+      (found) =>
+        settle(() => {
+          setInput(found);
+          setText(JSON.stringify(found, null, 2));
+          setStamp((before) => before + 1);
+        }),
+      (problem: Error) => settle(() => setError(problem)),
+    );
+  };
   const start = (): void => {
     setTouched(true);
     const sent = raw ? (parsed.ok ? parsed.value : undefined) : input;
@@ -51,7 +73,7 @@ export function TryDialog({ editor, last, onStarted, onClose }: Props): JSX.Elem
       foot={
         <>
           <Button onClick={onClose}>Close</Button>
-          <Button type="submit" kind="primary" disabled={busy}>
+          <Button type="submit" kind="primary" disabled={busy || isReading}>
             Start
           </Button>
         </>
@@ -60,21 +82,7 @@ export function TryDialog({ editor, last, onStarted, onClose }: Props): JSX.Elem
       {former.length > 0 && (
         <Field label="Input of">
           {(ids) => (
-            <Select
-              {...ids}
-              defaultValue=""
-              onChange={(event) => {
-                if (!event.target.value) return;
-                readInput(event.target.value).then(
-                  (found) => {
-                    setInput(found);
-                    setText(JSON.stringify(found, null, 2));
-                    setStamp(stamp + 1);
-                  },
-                  (problem: Error) => setError(problem),
-                );
-              }}
-            >
+            <Select {...ids} defaultValue="" onChange={(event) => take(event.target.value)}>
               <option value="">this form</option>
               {former.map((each) => (
                 <option key={each.execution_id} value={each.execution_id}>
