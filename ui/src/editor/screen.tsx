@@ -44,13 +44,14 @@ export function EditorScreen({ id }: { id: string | null }): JSX.Element {
       live = false;
     };
   }, [id, stamp]);
-  if (error) return <Failure error={error} />;
-  // A document that was published for the first time is loaded again under its own address.
-  if (!loaded || loaded.id !== id) return <Skeleton rows={6} />;
   const loadAgain = (): void => {
+    setError(null);
     setLoaded(null);
     setStamp(stamp + 1);
   };
+  if (error) return <Failure error={error} retry={loadAgain} />;
+  // A document that was published for the first time is loaded again under its own address.
+  if (!loaded || loaded.id !== id) return <Skeleton rows={6} />;
   return <EditorOf key={`${id}#${stamp}`} id={id} document={loaded.document} restored={loaded.restored} onDiscarded={loadAgain} />;
 }
 

@@ -1,6 +1,7 @@
 /** The live state of one execution: a snapshot first, then the events behind its number. */
 import { useQueryClient } from "@tanstack/react-query";
 import { useCallback, useEffect, useMemo, useState, useSyncExternalStore } from "react";
+import { ApiError } from "../api/client";
 import { readSnapshot } from "./snapshot";
 import { HIDDEN_MS } from "./connection";
 import { takeStream } from "./shared";
@@ -87,13 +88,19 @@ export function useLiveExecution(id: string, at: number | null, lineage: string 
     };
     const begin = (): void => {
       load().then(follow, (problem: Error) => {
-        if (!abort.signal.aborted) setError(problem);
+        if (abort.signal.aborted) return;
+        if (!store.loaded) setError(problem);
+        // What the server refused it would refuse again; a request that was lost is repeated.
+        if (!(problem instanceof ApiError && problem.status < 500)) poll = setTimeout(begin, POLL_MS);
       });
     };
     const onVisibility = (): void => {
       clearTimeout(hidden);
       if (document.hidden) hidden = setTimeout(stop, HIDDEN_MS);
-      else if (!reader && store.loaded) begin();
+      else if (!reader) {
+        clearTimeout(poll);
+        begin();
+      }
     };
     begin();
     document.addEventListener("visibilitychange", onVisibility);

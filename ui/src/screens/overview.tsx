@@ -135,8 +135,8 @@ export function OverviewScreen(): JSX.Element {
         <Tile
           name="Fleet"
           state={fleet.some((each) => !each.ready) ? "waiting" : "success"}
-          figure={`${busy} / ${slots}`}
-          note={`slots busy in ${plural(fleet.length, "process", "processes")}`}
+          figure={workers.data ? `${busy} / ${slots}` : "–"}
+          note={workers.data ? `slots busy in ${plural(fleet.length, "process", "processes")}` : "slots busy"}
           to="/fleet"
         />
       </div>
@@ -193,9 +193,11 @@ export function OverviewScreen(): JSX.Element {
           </div>
           {failed.isPending ? (
             <Skeleton rows={4} height={26} />
+          ) : !failed.data ? (
+            <Failure error={failed.error} retry={() => void failed.refetch()} />
           ) : (
             <Entries
-              rows={failed.data?.executions ?? []}
+              rows={failed.data.executions}
               empty={
                 <Blank icon={Inbox} title="Nothing failed">
                   Executions that failed or were halted appear here.

@@ -80,7 +80,8 @@ export function DecisionScreen({ execution: id, node }: { execution: string; nod
   const entry = useQuery({ queryKey: ["waiting", id, node, item], queryFn: () => readDecision(id, node, item), refetchInterval: 10_000, retry: 1, enabled: !tried });
   const [sent, setSent] = useState<string | null>(null);
   const missing = (entry.error as { status?: number } | null)?.status === 404;
-  if (entry.isError && !missing && sent === null) return <Failure page error={entry.error} retry={() => void entry.refetch()} />;
+  // An answer that is being written stays when the decision cannot be read again.
+  if (entry.isError && !missing && !entry.data && sent === null) return <Failure page error={entry.error} retry={() => void entry.refetch()} />;
   if (entry.isPending) return <Skeleton rows={6} />;
   return (
     <div className="decision">

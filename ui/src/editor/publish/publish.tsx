@@ -23,6 +23,7 @@ export async function readBase(workflow: string): Promise<Published | null> {
     throw error;
   }
   const source = await fetch(`/api/v1/workflows/${encodeURIComponent(workflow)}/versions/${detail.version}/source`);
+  if (!source.ok && source.status !== 404) throw new ApiError(`The server answered ${source.status}.`, source.status, "");
   // A version that was stored without its text is shown as JSON.
   const text = source.ok ? await source.text() : `${JSON.stringify(detail.definition, null, 2)}\n`;
   // A proxy that compresses marks the tag as weak; the text is the same.
