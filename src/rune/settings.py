@@ -279,8 +279,15 @@ def _check_bounds(settings: Settings) -> None:
         raise SettingsError("RUNE_TRACE_SHARE: a share between 0 and 1")
     if not 0 <= settings.health_port < 65_536:
         raise SettingsError("RUNE_HEALTH_PORT: a port, or 0 for none")
-    if settings.url and not _is_reachable(settings.url):
+    if settings.url:
+        _check_url(settings.url)
+
+
+def _check_url(url: str) -> None:
+    if not _is_reachable(url):
         raise SettingsError("RUNE_URL: the address of a server is `http://host:port` or `https://host:port`")
+    if url.rstrip("/").endswith("/api/v1"):
+        raise SettingsError("RUNE_URL: omit `/api/v1`, which the commands add: `http://host:port`")
 
 
 def _is_reachable(url: str) -> bool:

@@ -48,6 +48,7 @@ def test_value_of_wrong_type_is_rejected_with_expected_type(
         {"RUNE_URL": "http://"},
         {"RUNE_URL": "http://127.0.0.1:99999"},
         {"RUNE_URL": "http://127.0.0.1:0"},
+        {"RUNE_URL": "http://127.0.0.1:8080/api/v1"},
     ],
 )
 def test_out_of_range_value_is_rejected_by_setting_name(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import importlib.util
 import ipaddress
 import resource
@@ -49,7 +50,8 @@ def listen(host: str, port: int) -> socket.socket:
         opened.listen(2048)
     except OSError as error:
         opened.close()
-        raise ServerStartError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+        taken = "; stop that process, or choose another port" if error.errno == errno.EADDRINUSE else ""
+        raise ServerStartError(f"cannot listen on {host}:{port}: {error.strerror or error}{taken}") from None
     opened.setblocking(False)
     return opened
 

@@ -268,4 +268,7 @@ def plain(value: Any, *, expression: bool = False) -> Any:
         return value
     if isinstance(value, Function):
         raise TypeError(f"fn.{value.name} is a function; call it: fn.{value.name}(x)")
+    output = getattr(value, "out", None)
+    if isinstance(output, Expr):
+        raise TypeError(f"a parameter is JSON or an expression, not a node; its output is `{value.id}.out`")
     raise TypeError(f"a parameter is JSON or an expression, not {type(value).__name__}")

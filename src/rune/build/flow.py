@@ -234,7 +234,11 @@ class Workflow:
         for each in self._nodes:
             if each.id == id:
                 return each
-        raise KeyError(f"the workflow has no node `{id}`")
+        from rune.core.definition.problems import did_you_mean  # noqa: PLC0415 - needed for an error only
+
+        raise KeyError(
+            f"the workflow has no node `{id}`: {did_you_mean(id, [each.id for each in self._nodes])}"
+        )
 
     def __contains__(self, id: object) -> bool:
         return any(each.id == id for each in self._nodes)

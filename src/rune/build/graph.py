@@ -228,6 +228,14 @@ class Node(Connectable):
         self.flow = flow
         self.data = data
 
+    if not TYPE_CHECKING:  # type checkers report unknown attributes themselves
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(
+                f"a node has no attribute `{name}`; the field `{name}` of its output is `.out.{name}`",
+                name=name,
+            )
+
     @property
     def id(self) -> str:
         return str(self.data.get("id", ""))

@@ -15,6 +15,7 @@ import msgspec
 from rune.bootstrap import running_engine
 from rune.build.graph import without_open_workflow
 from rune.build.results import Result, Waiting
+from rune.core.definition.problems import did_you_mean
 from rune.core.execution.explain import explain
 from rune.core.execution.outcome import Output
 from rune.core.plan.compiler import compile_definition
@@ -83,7 +84,8 @@ async def arun(
     if mocks:
         unknown = mocks.keys() - set(plan.ids)
         if unknown:
-            raise KeyError(f"the workflow has no node `{sorted(unknown)[0]}` to mock")
+            first = sorted(unknown)[0]
+            raise KeyError(f"the workflow has no node `{first}` to mock: {did_you_mean(first, plan.ids)}")
         registry = _with_outputs(registry, mocks)
     data = input_bytes(plan, input)
     with without_open_workflow():

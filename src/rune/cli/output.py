@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from rune.core.definition.parser import SourceText
-from rune.core.definition.problems import Problem
+from rune.core.definition.problems import NOT_JSON, Problem
 from rune.core.execution.explain import Waiting
 from rune.errors import RuneError
 
@@ -159,6 +159,10 @@ def print_error(error: RuneError, *, as_json: bool, hint: str = "") -> int:
     return UNREACHABLE if unreachable else INVALID
 
 
+_JSON_OPTIONS = frozenset({"input", "--input", "--value", "--parameters"})
+_JSON_HINT = """write JSON in single quotes, such as '{"name": "Ada"}' or '"text"', or @FILE to read a file"""
+
+
 def print_problems(problems: Sequence[Problem], *, as_json: bool, file: str = "") -> int:
     """Print problems, as one document on stdout or as lines on stderr, and return the exit code. `file` is the document
     that the problems with a line are in."""
@@ -166,7 +170,8 @@ def print_problems(problems: Sequence[Problem], *, as_json: bool, file: str = ""
         print_json({"status": "invalid", "problems": [msgspec.to_builtins(each) for each in problems]})
     else:
         for each in problems:
-            hint = f" ({each.hint})" if each.hint else ""
+            advice = each.hint or (_JSON_HINT if each.code == NOT_JSON and each.path in _JSON_OPTIONS else "")
+            hint = f" ({advice})" if advice else ""
             place = place_in(file, each)
             text = f"{place}{each.path or 'document'}: {each.message}" if place else each.text
             print(clean(f"{text}{hint}"), file=sys.stderr)

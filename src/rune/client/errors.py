@@ -98,7 +98,17 @@ def api_error(status: int, body: bytes, headers: Mapping[str, str] | None = None
 
 
 def connection_failed(url: object, error: Exception) -> ConnectionFailedError:
-    return ConnectionFailedError(f"{url}: {str(error) or type(error).__name__}")
+    reason = str(error) or type(error).__name__
+    hint = next((hint for part, hint in _REASONS.items() if part in reason), "")
+    return ConnectionFailedError(f"{url}: {reason}{hint}")
+
+
+_REASONS = {
+    "All connection attempts failed": " (no server listens there: compare the URL with the one that `rune up` prints)",
+    "Name or service not known": " (no host has this name: check the URL)",
+    "WRONG_VERSION_NUMBER": " (the server does not use TLS there: try `http://`)",
+}
+"""What to do about the failures that follow from a wrong URL, by a part of the message of the operating system."""
 
 
 # Earlier names, kept for programs that import them.

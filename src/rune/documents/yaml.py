@@ -33,6 +33,14 @@ _INTEGER = re.compile(r"[-+]?[0-9]{1,20}\Z")
 _OCTAL_OR_HEX = re.compile(r"0o[0-7]{1,22}\Z|0x[0-9a-fA-F]{1,16}\Z")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z")
 _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)\Z|\.(nan|NaN|NAN)\Z")
+_INDENTATION = "indent the entries of one list or object by the same number of spaces"
+_SYNTAX_HINTS = {
+    "expected <block end>": _INDENTATION,
+    "mapping values are not allowed": f"{_INDENTATION}, and put text that contains `: ` in quotes",
+    "'\\t'": "indent with spaces, not with tabs",
+    "could not find expected ':'": "put a space after the colon of each key, and text of several lines in quotes",
+    "expected ',' or": "close each `{` with `}` and each `[` with `]`, and separate entries with commas",
+}
 
 
 class _RefusedError(Exception):
@@ -105,11 +113,16 @@ def yaml_places(text: str, max_depth: int) -> Places:
 
 def _syntax_problem(error: Exception) -> Problem:
     reason = getattr(error, "problem", None) or str(error).split("\n", maxsplit=1)[0]
-    problem = Problem("", problems.NOT_YAML, f"not YAML: {reason}")
+    problem = Problem("", problems.NOT_YAML, f"not YAML: {reason}", _syntax_hint(str(reason)))
     if isinstance(error, MarkedYAMLError) and error.problem_mark is not None:
         line, column = error.problem_mark.line + 1, error.problem_mark.column + 1
         return msgspec.structs.replace(problem, line=line, column=column)
     return problem
+
+
+def _syntax_hint(reason: str) -> str:
+    """Return what to change for the errors of the parser that name its tokens instead of the mistake."""
+    return next((hint for part, hint in _SYNTAX_HINTS.items() if part in reason), "")
 
 
 class _Reader:

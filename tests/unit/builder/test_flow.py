@@ -410,3 +410,14 @@ def test_python_file_with_two_workflows_must_name_one_flow(tmp_path: Path) -> No
 
 def test_constructors_are_those_that_the_tool_generates() -> None:
     assert generate() == TARGET.read_text(encoding="utf-8"), "run make generate"
+
+
+def test_misused_node_is_reported_with_the_spelling_that_works() -> None:
+    with Workflow("w") as flow:
+        start = input("start")
+        with pytest.raises(AttributeError, match=r"the field `name` of its output is `\.out\.name`"):
+            start.name  # type: ignore[attr-defined]  # noqa: B018
+        with pytest.raises(TypeError, match=r"its output is `start\.out`"):
+            output("done", value=start)
+        with pytest.raises(KeyError, match="did you mean `start`"):
+            flow["strat"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -30,7 +31,7 @@ from rune.cli.follow import (
 )
 from rune.cli.output import print_json
 from rune.core.definition.model import canonical
-from rune.errors import InvalidDocumentError
+from rune.errors import InvalidDocumentError, RuneError
 from rune.ports.workflows import LATEST, workflow_not_found
 from rune.runtime.lifecycle.launcher import StartOptions, new_execution_id
 from rune.settings import Settings
@@ -142,6 +143,12 @@ def start(
     raise typer.Exit(run_command(work, as_json=as_json))
 
 
+def _refuse_file(given: str) -> None:
+    if "." in given and Path(given).is_file():  # the id of a workflow has no dot
+        way = f"`rune run {given}` runs it, `rune deploy {given}` stores it to be started by its id"
+        raise RuneError(f"`{given}` is a file: {way}", code="UNKNOWN_WORKFLOW")
+
+
 async def _start(
     settings: Settings,
     given: str,
@@ -152,6 +159,7 @@ async def _start(
     wait: bool,
     as_json: bool,
 ) -> int:
+    _refuse_file(given)
     workflow, which = split_reference(given)
     # Without a store the workflow is unknown; opening the services would create the database file.
     if not exists(settings):

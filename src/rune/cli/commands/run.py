@@ -31,7 +31,7 @@ from rune.cli.output import INTERRUPTED, file_of, print_error, print_problems
 from rune.cli.progress import ProgressCounter
 from rune.core.definition.model import canonical
 from rune.core.definition.parser import with_pins
-from rune.core.definition.problems import Problem
+from rune.core.definition.problems import UNREADABLE, Problem
 from rune.core.plan.compiler import compile_definition
 from rune.core.plan.model import Plan
 from rune.core.validation.validate import ValidationResult
@@ -158,7 +158,8 @@ async def _run(settings: Settings, request: Request) -> int:
     verdict = check_document(with_pins(read_document(request.file), pins), registry.catalogue)
     if not verdict.valid or verdict.definition is None:
         file = file_of(request.file, verdict.source)
-        return print_problems(verdict.problems, as_json=request.as_json, file=file)
+        problems = [_with_start_hint(each, request.file) for each in verdict.problems]
+        return print_problems(problems, as_json=request.as_json, file=file)
     problems = input_problems(verdict.definition, payload)
     if request.id is not None and not _ID_PATTERN.fullmatch(request.id):
         problems.append(
@@ -177,6 +178,13 @@ async def _run(settings: Settings, request: Request) -> int:
         working=request.worker,
         fail_on_items=request.fail_on_items,
     ).follow_to_end()
+
+
+def _with_start_hint(problem: Problem, given: str) -> Problem:
+    """Add the command for deployed workflows to the problem of a missing file that may be the id of one."""
+    if problem.code != UNREADABLE or problem.hint or not _ID_PATTERN.fullmatch(given):
+        return problem
+    return msgspec.structs.replace(problem, hint=f"`rune start {given}` starts a deployed workflow")
 
 
 class Run:

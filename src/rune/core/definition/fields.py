@@ -158,7 +158,9 @@ def fields(
 ) -> dict[str, Any] | None:
     """Read the fields of an object, each with its reader; null counts as absent."""
     if not isinstance(value, dict):
-        wrong_type(value, "an object", path, problems)
+        hint = "" if path else "a workflow is an object with `nodes` and `edges`"
+        message = f"an object expected, found {kind_of(value)}"
+        problems.append(Problem(path, codes.WRONG_TYPE, message, hint))
         return None
     found: dict[str, Any] = {}
     for key, each in value.items():

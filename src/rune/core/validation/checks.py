@@ -197,7 +197,9 @@ def check_outputs(subject: ValidationInput, dominators: Dominators) -> None:
                 _add_clash(clashes, setter, dominator)
             below.setdefault(dominator, []).append((child, setter))
     for router, reached in below.items():
-        _find_clashes(dominators, router, reached, clashes)
+        # The outlets of a node whose type or parameters are wrong are unknown: they may well separate the two.
+        if router == ROOT or subject.sound[router]:
+            _find_clashes(dominators, router, reached, clashes)
     for later, earlier in sorted(clashes.items()):
         names = subject.graph.ids
         subject.report(

@@ -172,6 +172,8 @@ class _ExpressionChecker:
         self._scopes = scopes
         self._ancestors = ancestors
         self._ordered = frozenset(subject.graph.order)
+        known = subject.graph.index
+        self._edges_known = all(each.src in known and each.dst in known for each in subject.definition.edges)
 
     def node(self, at: int) -> Parameters | None:
         kind = self._subject.types[at]
@@ -249,7 +251,8 @@ class _ExpressionChecker:
         if target is None or root in _RESERVED_ROOTS:
             return None
         if not self._ancestors[at] >> target & 1:
-            return self._not_an_ancestor(at, root)
+            # An edge that leads nowhere is reported by itself; the path may run over it.
+            return self._not_an_ancestor(at, root) if self._edges_known or target == at else None
         split = self._scopes.split[target]
         if split is None or split == self._scopes.split[at] or split in self._scopes.enclosing(at):
             return None

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from rune.core.definition.parser import NO_PINS, Pins
-from rune.core.definition.problems import INPUT_MISMATCH, Problem
+from rune.core.definition.problems import INPUT_MISMATCH, Problem, did_you_mean
 from rune.core.definition.strict_json import parse_input
 from rune.core.execution.decision import FinishExecution
 from rune.core.execution.fact import ExecutionEnded, Fact, PauseChanged, SignalReceived
@@ -494,7 +494,9 @@ def _item_path(plan: Plan, node: str, item: str | None) -> Path:
 
 def _node_index(plan: Plan, node: str) -> int:
     if node not in plan.index:
-        raise RequestRefusedError(f"the workflow has no node `{node}`", code="UNKNOWN_NODE")
+        raise RequestRefusedError(
+            f"the workflow has no node `{node}`: {did_you_mean(node, plan.index)}", code="UNKNOWN_NODE"
+        )
     return plan.index[node]
 
 

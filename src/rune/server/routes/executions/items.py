@@ -8,6 +8,7 @@ from fastapi import Query
 from pydantic import Field
 from starlette.responses import Response
 
+from rune.core.definition.problems import did_you_mean
 from rune.core.execution.token import Path, path_text
 from rune.core.limits import LIMITS
 from rune.runtime.clock import iso
@@ -151,7 +152,11 @@ async def _select(
     overview = await server.overviews.of(execution)
     found = overview.items_of(plan.index.get(split, -1), path)
     if found is None:
-        raise NodeRunNotFoundError(f"`{split}` has no items in this lineage")
+        if split not in plan.index:
+            raise NodeRunNotFoundError(
+                f"the workflow has no node `{split}`: {did_you_mean(split, plan.index)}"
+            )
+        raise NodeRunNotFoundError(f"`{split}` has no items here: it is not a split, or it has not begun")
     index = None if node is None else plan.index.get(node, -1)
     if index is not None and index not in found.columns:
         raise ApiError(f"`{node}` is not a node directly inside `{split}`", code="UNKNOWN_NODE")
