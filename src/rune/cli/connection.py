@@ -114,7 +114,8 @@ def raise_local_errors(url: str) -> Iterator[None]:
             raise InvalidDocumentError(local_problems(refused.problems)) from None
         if refused.code == "UNAUTHORIZED":
             raise RuneError(
-                f"{url} requires an API key, and RUNE_API_KEY does not contain a valid one",
+                f"{url} requires an API key, and RUNE_API_KEY does not contain a valid one: an administrator of the "
+                "server creates one with `rune keys create`",
                 code="UNAUTHORIZED",
             ) from None
         if refused.code == "HTTP_STATUS":

@@ -112,6 +112,9 @@ def case_files(names: Sequence[str]) -> list[Path]:
     return found
 
 
+_CASE_HINT = "write a file with `workflow`, the path of this one, and `tests`"
+
+
 def load_cases(path: Path) -> list[Case]:
     """Read the tests of a file; raise InvalidDocumentError with all problems if it cannot be read."""
     try:
@@ -136,6 +139,9 @@ def _read(value: Any, problems: list[Problem]) -> list[Case]:
     raw, prefix = value, ""
     if isinstance(value, Mapping) and "case" in value and "tests" not in value:
         raw = [value]
+    elif isinstance(value, Mapping) and "nodes" in value:
+        problems.append(Problem("", BAD_CASE, "this is a workflow, not a test of one", _CASE_HINT))
+        return []
     elif isinstance(value, Mapping):
         if _convert(value, CaseFile, "", problems) is None:
             return []

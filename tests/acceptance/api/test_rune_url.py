@@ -345,3 +345,12 @@ def test_rune_url_leaves_local_file_untouched(remote: PopulatedServer, tmp_path:
     away = InProcessCli(tmp_path / "home", RUNE_URL=remote.url, RUNE_API_KEY=KEY)
     assert "mine" not in away.output("workflows")
     assert "mine" in own.output("workflows")
+
+
+def test_missing_key_is_reported_with_the_command_that_creates_one(
+    remote: PopulatedServer, tmp_path: Path
+) -> None:
+    done = InProcessCli(tmp_path / "home", RUNE_URL=remote.url, RUNE_API_KEY="")("list")
+
+    assert done.exit_code == 2
+    assert "creates one with `rune keys create`" in done.stderr

@@ -103,6 +103,10 @@ def test_file_and_id_of_a_workflow_are_told_apart(rune: Rune, tmp_path: pathlib.
     path = tmp_path / "hello.yaml"
     path.write_text(HELLO)
 
+    assert (
+        "this is a workflow, not a test of one" in (tested := rune("test", str(path))).stdout + tested.stderr
+    )
+    assert "write a file with `workflow`, the path of this one, and `tests`" in tested.stdout + tested.stderr
     assert "`rune start hello` starts a deployed workflow" in rune("run", "hello").stderr
     assert f"`rune run {path}` runs it" in rune("start", str(path)).stderr
 
