@@ -511,6 +511,13 @@ class TestOutputs:
     def test_outputs_of_success_and_error_edge_are_accepted(self) -> None:
         assert self.outputs("t>c", "c>o:true", "c>p!", error="branch") == []
 
+    def test_outputs_below_router_of_unknown_type_are_not_reported(self) -> None:
+        nodes = [node("r", "swtch"), node("o", "output"), node("p", "output")]
+
+        assert problem_codes(document(nodes, "r>o:case_0", "r>p:fallback")) == [
+            ("nodes[0].type", codes.UNKNOWN_TYPE)
+        ]
+
     def test_three_outputs_are_checked_pairwise(self) -> None:
         rules = {"rules": [{"value": 1}, {"value": 2}]}
         nodes = [node("s", "switch", rules), *(node(each, "output") for each in "abc")]
