@@ -242,9 +242,18 @@ def test_response_of_foreign_server_is_reported(body: bytes, tmp_path: pathlib.P
 
 
 def test_url_with_path_reports_unmatched_route(remote: RemoteCli) -> None:
+    done = InProcessCli(remote.home, RUNE_URL=f"{remote.url}/rune", RUNE_API_KEY=KEY)("list")
+
+    assert (done.exit_code, done.stderr) == (2, "rune: no route matches /rune/api/v1/executions\n")
+
+
+def test_url_with_the_path_of_the_api_is_refused_with_the_form_that_works(remote: RemoteCli) -> None:
     done = InProcessCli(remote.home, RUNE_URL=f"{remote.url}/api/v1", RUNE_API_KEY=KEY)("list")
 
-    assert (done.exit_code, done.stderr) == (2, "rune: no route matches /api/v1/api/v1/executions\n")
+    assert (done.exit_code, done.stderr) == (
+        2,
+        "rune: RUNE_URL: omit `/api/v1`, which the commands add: `http://host:port`\n",
+    )
 
 
 def test_deploy_is_checked_against_node_types_of_server(remote: RemoteCli) -> None:
