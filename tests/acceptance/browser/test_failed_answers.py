@@ -13,7 +13,8 @@ from rune.client import Client
 from tests.acceptance.browser.conftest import WatchedPage
 from tests.acceptance.browser.editor_page import text_of
 from tests.acceptance.browser.test_people import BROKEN
-from tests.acceptance.browser.test_slow_answers import card, ended
+from tests.acceptance.browser.test_slow_answers import TIMERS, card, ended
+from tests.support.api_server import ITEMS, WAITS
 from tests.support.cli_process import until
 from tests.support.up_process import UpProcess
 
@@ -135,4 +136,105 @@ def test_overview_does_not_tell_that_nothing_failed_when_it_could_not_be_read(wa
     page.unroute_all()
     failed.get_by_role("button", name="Try again").click()
     expect(failed).to_contain_text("EMPTY_LIST")
+    watched.check()
+
+
+def test_output_that_could_not_be_read_is_not_pinned_as_an_empty_one(watched: WatchedPage) -> None:
+    ended(watched.url, BROKEN, {"rows": 3})
+    page = watched.open("/workflows/prices/edit?node=store")
+    panel = page.get_by_role("complementary", name="Node store")
+    panel.get_by_role("button", name="Try", exact=True).click()
+    expect(panel.get_by_label("On the data of")).to_be_visible()
+    FailingOnce(page, "/nodes/store/output$")
+
+    panel.get_by_role("button", name="Pin the output of store").click()
+
+    expect(page.locator(".toast")).to_contain_text("could not be read")
+    panel.get_by_role("button", name="Pin the output of store").click()
+    expect(panel.get_by_label("Output", exact=True)).to_have_value("3")
+    watched.check()
+
+
+def test_draft_is_checked_again_after_a_check_that_failed(watched: WatchedPage) -> None:
+    with Client(watched.url) as client:
+        client.deploy(TEXT.replace("nightly-prices", "daily-prices"))
+    failing = FailingOnce(watched.page, "/workflows/validate")
+
+    page = watched.open("/workflows/daily-prices/edit")
+
+    expect(page.get_by_text("The draft could not be checked")).to_be_visible()
+    expect(page.get_by_text("The draft could not be checked")).to_have_count(0)
+    assert failing.failed == 1
+    watched.check()
+
+
+def test_panel_of_a_node_shows_its_input_although_the_first_reading_failed(watched: WatchedPage) -> None:
+    execution = ended(watched.url, BROKEN, {"rows": 3})
+    failing = FailingOnce(watched.page, "/nodes/store/input")
+
+    page = watched.open(f"/executions/{execution}?node=store")
+
+    panel = page.get_by_role("complementary", name="Node store")
+    expect(panel.get_by_role("heading", name="Input")).to_be_visible()
+    assert failing.failed == 1
+    watched.check()
+
+
+def test_items_are_shown_although_the_first_reading_of_their_states_failed(watched: WatchedPage) -> None:
+    execution = ended(watched.url, ITEMS, {"items": list(range(20))})
+    failing = FailingOnce(watched.page, "/items/packed")
+
+    page = watched.open(f"/executions/{execution}?view=items")
+
+    expect(page.get_by_role("img", name=re.compile("20 items of s"))).to_be_visible()
+    assert failing.failed == 1
+    watched.check()
+
+
+def test_form_stays_when_its_workflow_cannot_be_read_again(watched: WatchedPage) -> None:
+    ended(watched.url, BROKEN, {"rows": 0})
+    page = watched.page
+    page.clock.install()
+    watched.open("/workflows/prices/run")
+    page.get_by_label("Input as JSON").fill('{"rows": 12}')
+    refused: list[str] = []
+
+    def refuse(route: Route) -> None:
+        refused.append(route.request.url)
+        route.fulfill(status=400, body="{}")
+
+    page.route("**/api/v1/workflows/prices", refuse)
+
+    page.clock.fast_forward(6_000)
+    page.evaluate("window.dispatchEvent(new Event('visibilitychange'))")
+
+    until(lambda: bool(refused) or page.evaluate("null"), "the workflow is read again")
+    page.evaluate(TIMERS)
+    expect(page.get_by_role("heading", name="The server rejected the request")).to_have_count(0)
+    expect(page.get_by_label("Input as JSON")).to_have_value('{"rows": 12}')
+
+
+def test_graph_is_read_again_after_the_reading_of_its_end_failed(watched: WatchedPage) -> None:
+    with Client(watched.url) as client:
+        client.deploy(WAITS)
+        execution = client.start("waits").execution_id
+        page = watched.open(f"/executions/{execution}")
+        expect(card(page, "w")).to_have_attribute("data-state", "waiting")
+        failed: list[str] = []
+
+        def fail(route: Route) -> None:
+            failed.append(route.request.url)
+            route.abort()
+
+        pattern = re.compile(f"/executions/{execution}/graph")
+        page.route(pattern, fail)
+        client.signal(execution, "go", {})
+        client.wait(execution)
+    expect(page.locator(".pill[data-size=large]")).to_have_text("completed")
+    until(lambda: bool(failed) or page.evaluate("null"), "a reading of the graph failed")
+    # The page reads the graph for the last time when the stream has ended, a moment after the last event.
+    page.evaluate("new Promise((done) => setTimeout(done, 1500))")
+    page.unroute(pattern)
+
+    expect(page.locator(".flow-line[data-edge=pending]")).to_have_count(0)
     watched.check()

@@ -110,20 +110,18 @@ function Split({
     queryKey: ["facets", path, chosen],
     queryFn: () => read(api.GET("/api/v1/executions/{execution}/splits/{node}/items/facets", { params: { path, query: chosen } })),
     refetchInterval,
-    retry: false,
   });
   const packed = useQuery({
     queryKey: ["packed", path, chosen, by],
     queryFn: async () => ({ by, bytes: new Uint8Array((await read(api.GET("/api/v1/executions/{execution}/splits/{node}/items/packed", { params: { path, query: { ...chosen, by } }, parseAs: "arrayBuffer" }))) as ArrayBuffer) }),
     refetchInterval,
     structuralSharing: false,
-    retry: false,
     placeholderData: (before) => before,
   });
   // An item opens with the node that needs attention, so that its error is in view at once.
   const open = (index: number, wanted?: string): void =>
     set({ item: [scope, `${split}:${index}`].filter(Boolean).join("/"), view: null, split: null, by: null, of: null, status: null, code: null, ...(wanted ? { node: wanted } : {}) });
-  if (facets.isError) {
+  if (facets.isError && !facets.data) {
     const missing = (facets.error as { status?: number }).status === 404;
     return missing ? (
       <Blank icon={Grid3x3} title="No items yet">
@@ -133,6 +131,7 @@ function Split({
       <Failure error={facets.error} retry={() => void facets.refetch()} />
     );
   }
+  if (packed.isError && !packed.data) return <Failure error={packed.error} retry={() => void packed.refetch()} />;
   if (!facets.data || !packed.data) return <Skeleton rows={5} />;
   const failed = facets.data.states.failed ?? 0;
   const withCode = code ? (facets.data.codes.find((each) => each.code === code)?.count ?? 0) : 0;

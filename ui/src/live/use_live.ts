@@ -26,6 +26,8 @@ export function useLiveExecution(id: string, at: number | null, lineage: string 
     let hidden: ReturnType<typeof setTimeout> | undefined;
     let late: ReturnType<typeof setTimeout> | undefined;
     const touched = new Set<string>();
+    // What the server refused it would refuse again; a request that was lost is repeated.
+    const isLost = (problem: Error): boolean => !abort.signal.aborted && !(problem instanceof ApiError && problem.status < 500);
     const load = async (): Promise<void> => {
       store.load(await readSnapshot(id, { at, lineage }, abort.signal));
       setError(null);
@@ -34,11 +36,13 @@ export function useLiveExecution(id: string, at: number | null, lineage: string 
       if (at === null && ENDED.has(store.status) && !(known && ENDED.has(known.status))) void client.invalidateQueries({ queryKey: ["execution", id] });
     };
     // Events name the node that ended but not the edges that follow; those come with the next snapshot.
-    const reload = (): void => {
+    const reload = (delay = REFRESH_MS): void => {
       timer ??= setTimeout(() => {
         timer = undefined;
-        load().catch(() => {});
-      }, REFRESH_MS);
+        load().catch((problem: Error) => {
+          if (isLost(problem)) reload(POLL_MS);
+        });
+      }, delay);
     };
     const stop = (): void => {
       clearTimeout(poll);
@@ -88,10 +92,8 @@ export function useLiveExecution(id: string, at: number | null, lineage: string 
     };
     const begin = (): void => {
       load().then(follow, (problem: Error) => {
-        if (abort.signal.aborted) return;
-        if (!store.loaded) setError(problem);
-        // What the server refused it would refuse again; a request that was lost is repeated.
-        if (!(problem instanceof ApiError && problem.status < 500)) poll = setTimeout(begin, POLL_MS);
+        if (!abort.signal.aborted && !store.loaded) setError(problem);
+        if (isLost(problem)) poll = setTimeout(begin, POLL_MS);
       });
     };
     const onVisibility = (): void => {

@@ -36,7 +36,6 @@ export function Attempts({ execution, node, item, store }: { execution: string; 
           params: { path: { execution, node }, query: item ? { lineage: item } : {} },
         }),
       ),
-    retry: false,
   });
   // An attempt that begins is no event; the report of what runs tells it.
   const running = `${state.state}/${state.attempts}`;
@@ -145,7 +144,6 @@ export function CalledWith({ execution, node, item, over }: { execution: string;
     queryKey: ["run", execution, node, "input", item],
     queryFn: () => readJson<Part>(partPath(path, { pointer: "", depth: 3, offset: 0 })),
     enabled: over,
-    retry: false,
   });
   if (!input.data) return null;
   const found = new Map((input.data.entries as Entry[] | null)?.map((each) => [each.key, each]));

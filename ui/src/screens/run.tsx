@@ -70,7 +70,7 @@ export function RunScreen({ id }: { id: string }): JSX.Element {
     setText(JSON.stringify(input ?? {}, null, 2));
     setStamp((before) => before + 1);
   }, [definition, schema, from, isReading, given.data]);
-  if (workflow.isError) return <Failure page error={workflow.error} retry={() => void workflow.refetch()} />;
+  if (workflow.isError && !workflow.data) return <Failure page error={workflow.error} retry={() => void workflow.refetch()} />;
   if (!workflow.data || !definition) return <Skeleton rows={6} />;
   const asJson = raw || !drawn;
   const parsed = parseJson(text);

@@ -30,7 +30,7 @@ export function WorkflowScreen({ id }: { id: string }): JSX.Element {
   const stable = aliases.data?.aliases.some((each) => each.alias === "stable") ? "stable" : undefined;
   const workflow = useWorkflow(id, version || stable, version !== "" || !aliases.isPending);
   const right = useRight("run");
-  if (workflow.isError) return <Failure page error={workflow.error} retry={() => void workflow.refetch()} />;
+  if (workflow.isError && !workflow.data) return <Failure page error={workflow.error} retry={() => void workflow.refetch()} />;
   if (!workflow.data) return <Skeleton rows={7} />;
   const { data } = workflow;
   const definition = data.definition as unknown as Definition;

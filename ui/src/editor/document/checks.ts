@@ -1,6 +1,6 @@
 /** The server's checks of a draft: problems, outlets, what each node may mention, and the layout. */
 import { useEffect, useRef, useState } from "react";
-import { api, read, type Schemas } from "../../api/client";
+import { ApiError, api, read, type Schemas } from "../../api/client";
 import { pictureOf } from "../../api/layout";
 import { CARD, type Picture } from "../../graph/model";
 import { listOf } from "../../text/renaming";
@@ -25,6 +25,7 @@ export type PlacedProblem = { problem: Problem; node: string | null; start: numb
 export const UNCHECKED: Checked = { revision: -1, valid: true, hash: null, problems: [], outlets: new Map(), mentions: new Map(), splits: new Map(), picture: null };
 
 const DELAY_MS = 300;
+const AGAIN_MS = 3_000; // after a check that failed
 // The server reads JSON a hundred times faster than YAML; problems are found by their paths then, not by lines.
 const MAX_YAML_BYTES = 40_000;
 const SPACE = 32; // frames of splits need room above the cards; see `api/layout`
@@ -108,8 +109,9 @@ export function useChecks(document: WorkflowDocument, revision: number): { check
   const first = useRef(true);
   useEffect(() => {
     const abort = new AbortController();
-    const timer = setTimeout(
-      () => {
+    let timer: ReturnType<typeof setTimeout>;
+    const checkAfter = (delay: number): void => {
+      timer = setTimeout(() => {
         check(document, abort.signal).then(
           (found) => {
             setError(null);
@@ -117,12 +119,15 @@ export function useChecks(document: WorkflowDocument, revision: number): { check
             setChecked((before) => (found.picture ? found : { ...found, picture: before.picture, outlets: before.outlets, mentions: before.mentions, splits: before.splits }));
           },
           (problem: Error) => {
-            if (!abort.signal.aborted) setError(problem);
+            if (abort.signal.aborted) return;
+            setError(problem);
+            // What the server refused it would refuse again.
+            if (!(problem instanceof ApiError && problem.status < 500)) checkAfter(AGAIN_MS);
           },
         );
-      },
-      first.current ? 0 : DELAY_MS,
-    );
+      }, delay);
+    };
+    checkAfter(first.current ? 0 : DELAY_MS);
     first.current = false;
     return () => {
       clearTimeout(timer);

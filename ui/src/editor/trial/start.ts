@@ -1,5 +1,5 @@
 /** Runs of the draft, which is not stored: from its beginning, or from a node on with the data of a former execution. */
-import { api, newKey, read, readJson } from "../../api/client";
+import { ApiError, api, newKey, read, readJson } from "../../api/client";
 import { toJson, type Json } from "../../text/tree";
 import type { View } from "../document/document";
 import { pinMembers, type Pins } from "../state/pins";
@@ -26,5 +26,8 @@ export function readInput(execution: string): Promise<unknown> {
 
 /** The output of a node in an execution; undefined if it has none. */
 export async function readOutput(execution: string, node: string): Promise<Json | undefined> {
-  return readJson<Json>(`/api/v1/executions/${execution}/nodes/${encodeURIComponent(node)}/output`).catch(() => undefined);
+  return readJson<Json>(`/api/v1/executions/${execution}/nodes/${encodeURIComponent(node)}/output`).catch((error: unknown) => {
+    if (error instanceof ApiError && error.status === 404) return undefined;
+    throw error;
+  });
 }

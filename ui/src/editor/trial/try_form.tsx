@@ -4,6 +4,7 @@ import { useState, type JSX } from "react";
 import { JsonField, parseJson } from "../../forms/json_field";
 import { ENDED } from "../../live/store";
 import { Button, Field, Rejected, Select } from "../../parts/controls";
+import { say } from "../../parts/toasts";
 import type { Json } from "../../text/tree";
 import type { ViewNode } from "../document/document";
 import { outletsOf } from "../document/rules";
@@ -107,7 +108,7 @@ function PinForm({ node, editor, execution }: { node: ViewNode; editor: Editor; 
         <>
           <p className="field-hint">Give an output, so that trying the draft does not call {node.id}. {execution === null ? "" : "It begins with the one of the chosen execution."}</p>
           <div>
-            <Button icon={Pin} onClick={() => void begin()}>
+            <Button icon={Pin} onClick={() => void begin().catch((error: Error) => say("failed", `The output of ${node.id} could not be read: ${error.message}`))}>
               Pin the output of {node.id}
             </Button>
           </div>
