@@ -87,3 +87,11 @@ def browser() -> Iterator[Browser]:
         )
         yield opened
         opened.close()
+
+
+@pytest.fixture
+def watched(browser: Browser, url: str) -> Iterator[WatchedPage]:
+    """A page of the server whose URL the module's fixture `url` returns."""
+    opened = WatchedPage(browser, url)
+    yield opened
+    opened.close()

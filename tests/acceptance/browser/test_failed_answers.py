@@ -7,7 +7,7 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Page, Route, expect
 
 from rune.client import Client
 from tests.acceptance.browser.conftest import WatchedPage
@@ -31,13 +31,6 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     up = UpProcess(tmp_path_factory.mktemp("failed"), RUNE_LOG_LEVEL="error")
     yield up.start()
     up.stop(signal.SIGKILL)
-
-
-@pytest.fixture
-def watched(browser: Browser, url: str) -> Iterator[WatchedPage]:
-    opened = WatchedPage(browser, url)
-    yield opened
-    opened.close()
 
 
 class FailingOnce:

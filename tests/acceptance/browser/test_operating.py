@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import expect
 
 from rune.cli.bench.workloads import fill
 from rune.client import ApiError, Client
@@ -63,13 +63,6 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     up = UpProcess(home, RUNE_LOG_LEVEL="error")
     yield up.start()
     up.stop(signal.SIGKILL)
-
-
-@pytest.fixture
-def watched(browser: Browser, url: str) -> Iterator[WatchedPage]:
-    opened = WatchedPage(browser, url)
-    yield opened
-    opened.close()
 
 
 def test_bulk_retry_of_all_that_match_shows_counts_and_each_outcome(watched: WatchedPage) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Page, Route, expect
 
 from rune.client import Client
 from tests.acceptance.browser.conftest import WatchedPage
@@ -27,13 +27,6 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     up = UpProcess(tmp_path_factory.mktemp("slow"), RUNE_LOG_LEVEL="error")
     yield up.start()
     up.stop(signal.SIGKILL)
-
-
-@pytest.fixture
-def watched(browser: Browser, url: str) -> Iterator[WatchedPage]:
-    opened = WatchedPage(browser, url)
-    yield opened
-    opened.close()
 
 
 class Held:
