@@ -37,6 +37,7 @@ from rune.core.execution.token import ROOT, Token
 from rune.core.execution.transition import start_execution
 from rune.ports.journal import Journal, StoredFact, StoreUnavailableError
 from rune.ports.state import Applied
+from rune.replay import replay
 
 REBUILD_LEASE_MS = 6_000
 """After this time another process rebuilds the state, if the process that does it died: tokens have to move again
@@ -265,9 +266,10 @@ class StateRebuilder:
         facts = [ExecutionStarted(accepted.at), *(each.fact for each in stored)]
         latest = max(fact.at for fact in facts)
         offset = max(0, latest - clock) if accepted.fake_time else 0
-        state, applied = fold(known.plan, facts, clock + offset)
+        now = clock + offset
+        state, applied = await replay(len(facts), lambda: fold(known.plan, facts, now))
         if accepted.fake_time and not state.ended:
-            offset += _skipped_wait(state, applied, clock + offset)
+            offset += _skipped_wait(state, applied, now)
         context = SnapshotContext(
             await self._scripts.server(accepted.id), MIN_SLEEP_MS, offset, accepted.fake_time, True
         )

@@ -31,6 +31,7 @@ from rune.ports.journal import (
 )
 from rune.ports.queue import Queue
 from rune.ports.state import State
+from rune.replay import replay
 from rune.runtime import failpoint
 from rune.runtime.backend import Notifier
 from rune.runtime.messaging.completion_publisher import CompletionPublisher
@@ -127,7 +128,8 @@ class Finisher:
         if not any(each.fans_out for each in data.plan.nodes):
             return 0
         facts = [each.fact for each in await self._journal.facts(execution)]
-        state, _ = fold(data.plan, [ExecutionStarted(data.accepted.at), *facts], now)
+        started = ExecutionStarted(data.accepted.at)
+        state, _ = await replay(len(facts), lambda: fold(data.plan, [started, *facts], now))
         return state.failed_items
 
     async def _count_end(self, execution: str, end: ExecutionEnded) -> None:

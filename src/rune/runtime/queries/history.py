@@ -31,6 +31,7 @@ from rune.core.execution.token import Path, Ref
 from rune.core.plan.model import Plan
 from rune.ports.journal import BlobStore, ExecutionRecord, Journal, StoredFact
 from rune.ports.queries import Event, Frame, NodeRun
+from rune.replay import replay
 from rune.runtime.clock import iso
 from rune.runtime.values import Cache, ExecutionData, ValueNotLoaded, ValueReader
 
@@ -125,6 +126,7 @@ class History:
             )
             for node in sorted(self.plan.triggers)
         ]
+        await replay(self.size, self._replayed)
         for result in self._results.values():
             if result.status != "skipped":
                 found.append(await self.node_run(result))
@@ -386,7 +388,7 @@ class History:
         return bool(controls) and controls[-1].paused
 
     def _origin(self) -> dict[str, Any]:
-        """Return the version of a stored workflow and the alias that selected it, and the ids of the executions that
+        """Return the version of a deployed workflow and the alias that selected it, and the ids of the executions that
         this one was started or retried from."""
         accepted = self.accepted
         found: dict[str, Any] = {}

@@ -5,7 +5,6 @@ An expression is evaluated with the limits of the engine: in a thread with a lim
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -47,10 +46,10 @@ from rune.core.plan.parameters import Element, Rules
 from rune.errors import RuneError
 from rune.nodes.redaction import NAMES_ONLY
 from rune.ports.journal import ExecutionRecord
+from rune.replay import replay
 from rune.runtime.values import ExecutionData, ValueNotLoaded, ValueReader
 from rune.runtime.worker.attempt import Evaluator, NeedsThread
 
-MAX_INLINE_FACTS = 2_000  # more of them are replayed in a thread
 _NEVER = 2**53
 
 MAX_PREVIEW_BYTES = 10 * 1024
@@ -72,10 +71,7 @@ async def read_input(
 ) -> NodeInput | None:
     """Return the input of a node in one lineage, given the facts of its execution in commit order; None if the node did
     not run there. `now()` is the time at which the run began."""
-    if len(facts) > MAX_INLINE_FACTS:
-        found = await asyncio.to_thread(_token_of, data.plan, data.accepted, facts, node, path)
-    else:
-        found = _token_of(data.plan, data.accepted, facts, node, path)
+    found = await replay(len(facts), lambda: _token_of(data.plan, data.accepted, facts, node, path))
     if found is None:
         return None
     token, began = found

@@ -33,6 +33,7 @@ from rune.ports.queries import (
     Summary,
 )
 from rune.ports.workflows import WorkflowStore
+from rune.replay import replay
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.queries.attempts import AttemptReader
 from rune.runtime.queries.history import History
@@ -190,7 +191,8 @@ class ExecutionReader:
         latest = max((each.at for each in facts), default=0)
         ended = any(isinstance(each, ExecutionEnded) for each in facts)
         moment = max(now, latest) if accepted.fake_time and not ended else now
-        state, _ = fold(plan, [ExecutionStarted(accepted.at), *facts], moment)
+        started = ExecutionStarted(accepted.at)
+        state, _ = await replay(len(facts), lambda: fold(plan, [started, *facts], moment))
         return plan, state
 
 

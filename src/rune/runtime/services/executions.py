@@ -31,6 +31,7 @@ from rune.ports.journal import (
 from rune.ports.processes import RunningSnapshot
 from rune.ports.retention import RetentionResult, Rule
 from rune.ports.workflows import LATEST, ChosenVersion, chosen_by, number_of
+from rune.replay import replay
 from rune.runtime import failpoint
 from rune.runtime.backend import Backend
 from rune.runtime.lifecycle.finisher import SIGNAL, CompletionWaiters, Finisher, SignalDelivery
@@ -160,7 +161,7 @@ class ExecutionService:
         priority: int | None = None,
         execution: str | None = None,
     ) -> ExecutionRecord:
-        """Start a version of a stored workflow; with pins the execution belongs to no version. An alias with weights
+        """Start a version of a deployed workflow; with pins the execution belongs to no version. An alias with weights
         gives the same version to the same key, or to the same execution where there is none."""
         by = options.key or execution
         if by is None and which is not None and which != LATEST and number_of(which) is None:
@@ -378,11 +379,11 @@ class ExecutionService:
     async def _start_again(self, execution: str, choose: Again, key: str | None) -> ExecutionRecord:
         """Run chosen tokens and everything behind them again, with the idempotency keys of their first run."""
         old, plan, facts = await self._ended(execution)
-        again = choose(plan, facts)
+        again = await replay(len(facts), lambda: choose(plan, facts))
         if not again:
             raise _nothing_to_run(execution)
         wanted = replace(self._wanted(old, key), root=old.root or old.id)
-        kept = kept_results(plan, facts, again, wanted.at)
+        kept = await replay(len(facts), lambda: kept_results(plan, facts, again, wanted.at))
         return await self._launcher.start_again(wanted, plan, kept, await self._limiter.held(plan))
 
     async def _ended(self, execution: str) -> tuple[ExecutionRecord, Plan, list[Fact]]:

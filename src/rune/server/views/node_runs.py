@@ -19,6 +19,7 @@ from rune.core.plan.model import Plan
 from rune.errors import RuneError
 from rune.ports.journal import StoredFact
 from rune.ports.queries import NodeRun
+from rune.replay import MAX_INLINE_FACTS, replay
 from rune.runtime.engine import Engine
 from rune.runtime.queries.history import STATUS, History
 from rune.runtime.queries.reader import ExecutionReader
@@ -28,7 +29,6 @@ from rune.server.responses import ApiError
 
 MAX_CACHED_SKIPS = 400_000  # of all executions together
 MAX_CACHED_EXECUTIONS = 200
-MAX_INLINE_FACTS = 2_000  # longer histories are computed in a thread, and only once they have ended
 BATCH_SIZE = 500  # facts per read
 MAX_SCANNED = 1_500  # facts per request
 CLAIMS_WRITTEN_S = 10.0  # after an end, by when workers have written what they claimed before it
@@ -80,8 +80,7 @@ class DerivedRuns:
         if history is None:
             return _Derived([], 0, False)
         await history.load_claims()
-        few = history.size <= MAX_INLINE_FACTS
-        runs = _derive(history) if few else await asyncio.to_thread(_derive, history)
+        runs = await replay(history.size, lambda: _derive(history))
         # Runs that were cancelled may still write late facts.
         end = history.end
         final = end is not None and end.status == "completed"

@@ -1,0 +1,119 @@
+"""A request that replays an execution with many facts does not delay other requests."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from rune import replay
+from rune.core.execution import rerun
+from rune.runtime.lifecycle import finisher
+from rune.runtime.queries import history, reader
+from tests.support.api_server import ITEMS, RunningServer, run
+from tests.support.waiting import until
+
+BLOCKED_S = 30.0
+WAITING: dict[str, Any] = {
+    **ITEMS,
+    "id": "waiting",
+    "nodes": [
+        *ITEMS["nodes"],
+        {"id": "w", "type": "wait", "parameters": {"resume": "signal", "name": "go"}},
+    ],
+    "edges": [*ITEMS["edges"], {"src": "all", "dst": "w"}],
+}
+
+
+def hold_replays(
+    monkeypatch: pytest.MonkeyPatch, module: ModuleType
+) -> tuple[asyncio.Event, threading.Event]:
+    """Let each replay of a module wait. Return what is set when one begins, and what to set to let it go on."""
+    began, answered = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+    fold: Callable[..., Any] = vars(module)["fold"]
+
+    def held(*arguments: Any) -> Any:
+        loop.call_soon_threadsafe(began.set)
+        assert answered.wait(BLOCKED_S), "the event loop is blocked"
+        return fold(*arguments)
+
+    monkeypatch.setattr(module, "fold", held)
+    monkeypatch.setattr(replay, "MAX_INLINE_FACTS", 0)
+    return began, answered
+
+
+async def while_replaying(
+    server: RunningServer, held: tuple[asyncio.Event, threading.Event], call: Any
+) -> Any:
+    """Make a call; while it replays, ask for the health of the server. Return the answer to the call."""
+    began, answered = held
+    task = asyncio.ensure_future(call)
+    await began.wait()
+    assert (await server.http.get("/healthz")).status_code == 200
+    answered.set()
+    return await task
+
+
+async def waiting_execution(server: RunningServer) -> str:
+    await server.deploy(WAITING)
+    id = (await server.client.start("waiting", {"items": [1, 2, 3]})).execution_id
+
+    async def waits() -> bool:
+        found = await server.get(f"/executions/{id}/explain")
+        return [each["node"] for each in found["waiting"]] == ["w"]
+
+    await until(waits, "the execution waits for the signal")
+    return id
+
+
+def test_explain_does_not_delay_other_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(server: RunningServer) -> None:
+        id = await waiting_execution(server)
+        held = hold_replays(monkeypatch, reader)
+        found = await while_replaying(server, held, server.get(f"/executions/{id}/explain"))
+        assert [each["node"] for each in found["waiting"]] == ["w"]
+
+    run(tmp_path, work)
+
+
+def test_cancel_does_not_delay_other_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(server: RunningServer) -> None:
+        id = await waiting_execution(server)
+        held = hold_replays(monkeypatch, finisher)
+        await while_replaying(server, held, server.client.cancel(id))
+        found = await server.get(f"/executions/{id}")
+        assert (found["status"], found["failed_items"]) == ("cancelled", 2)
+
+    run(tmp_path, work)
+
+
+def test_retry_does_not_delay_other_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(server: RunningServer) -> None:
+        await server.deploy(ITEMS)
+        id = await server.ended("items", {"items": [1, 2, 3]})
+        held = hold_replays(monkeypatch, rerun)
+        again = await while_replaying(server, held, server.client.retry(id))
+        end = await server.client.wait(again.execution_id, 60)
+        assert end.failed_items == 2
+
+    run(tmp_path, work)
+
+
+def test_complete_history_does_not_delay_other_requests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(server: RunningServer) -> None:
+        await server.deploy(ITEMS)
+        id = await server.ended("items", {"items": [1, 2, 3]})
+        held = hold_replays(monkeypatch, history)
+        found = await server.master.reader.history(id)
+        document = await while_replaying(server, held, found.document())
+        assert sum(each["status"] == "skipped" for each in document["nodes"]) == 3
+
+    run(tmp_path, work)
