@@ -180,13 +180,14 @@ class QueueRouter:
 
     async def queue_of(self, execution: str, token: Token) -> str:
         """Return the name of the queue that serves the node of a token."""
-        plan = (await self._data_cache.get(execution)).plan
-        return plan.nodes[token.node].node.queue or DEFAULT_QUEUE
+        data = self._data_cache.cached(execution) or await self._data_cache.get(execution)
+        return data.plan.nodes[token.node].node.queue or DEFAULT_QUEUE
 
     async def message_context(self, execution: str, tokens: Sequence[Token]) -> MessageContext:
         """Return what the messages of tokens on RabbitMQ carry besides them."""
-        data = await self._data_cache.get(execution)
-        await data.load_counts([each.path for each in tokens if each.path])
+        data = self._data_cache.cached(execution) or await self._data_cache.get(execution)
+        if paths := [each.path for each in tokens if each.path]:
+            await data.load_counts(paths)
         accepted = data.accepted
         return MessageContext(
             accepted.workflow,

@@ -140,12 +140,19 @@ class ExecutionDataCache:
         found = self._open.get(execution)
         return None if found is None else (found.accepted, found.plan)
 
-    async def get(self, execution: str, accepted: ExecutionRecord | None = None) -> ExecutionData:
-        """Return the data of an execution, loading its plan and, unless it is given, its record if necessary."""
+    def cached(self, execution: str) -> ExecutionData | None:
+        """Return the data of an execution if it is cached. Every token asks for it several times, so callers try this
+        before the coroutine `get`."""
         found = self._open.get(execution)
         if found is not None:
             found.used_at = time.monotonic()
             self._open.move_to_end(execution)
+        return found
+
+    async def get(self, execution: str, accepted: ExecutionRecord | None = None) -> ExecutionData:
+        """Return the data of an execution, loading its plan and, unless it is given, its record if necessary."""
+        found = self.cached(execution)
+        if found is not None:
             return found
         if accepted is None:
             accepted = await self._journal.accepted(execution)

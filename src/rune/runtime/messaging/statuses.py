@@ -138,10 +138,11 @@ class StatusPublisher(StateWrapper):
 
     async def _publish_running(self, execution: str, claim: Claim) -> None:
         self._begin(execution, claim.token, claim.now)
-        data = await self._execution_data(execution)
+        data = self._data_cache.cached(execution) or await self._execution_data(execution)
         if data is not None:
             token = claim.token
-            await self._load_counts(data, [token.path])
+            if token.path:
+                await self._load_counts(data, [token.path])
             self._publish(
                 data, token.node, token.path, "running", claim.now, token.attempt, metadata=self._running
             )
@@ -178,10 +179,11 @@ class StatusPublisher(StateWrapper):
         if begun is not None:
             for each in decisions:
                 begun.pop((each.node, each.path), None)
-        data = await self._execution_data(execution)
+        data = self._data_cache.cached(execution) or await self._execution_data(execution)
         if data is not None:
             try:
-                await self._load_counts(data, [each.path for each in decisions])
+                if paths := [each.path for each in decisions if each.path]:
+                    await self._load_counts(data, paths)
                 self._publish_node(data, decisions, applied)
             except Exception:
                 log.exception("publishing the statuses of %s failed", execution)
@@ -189,7 +191,7 @@ class StatusPublisher(StateWrapper):
     async def _load_counts(self, data: ExecutionData, paths: Iterable[Path]) -> None:
         """Load the item counts that lineages contain. Without them a status is published all the same."""
         try:
-            await data.load_counts([each for each in paths if each])
+            await data.load_counts(paths)
         except Exception as error:
             log.info("the items of a split of %s are not counted: %s", data.accepted.id, error)
 

@@ -183,7 +183,9 @@ class Executor:
         context: list[Any] = [self._owner, execution, (), token]
         LOG_CONTEXT.set(context)
         try:
-            data = await self._data_cache.get(execution, delivery.accepted)
+            data = self._data_cache.cached(execution)
+            if data is None:
+                data = await self._data_cache.get(execution, delivery.accepted)
         except ExecutionNotFoundError as unknown:
             raise UnservableTokenError(unknown.message, code=unknown.code) from None
         if not 0 <= token.node < len(data.plan.nodes):
