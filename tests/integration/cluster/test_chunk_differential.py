@@ -28,6 +28,9 @@ COUNT = 100 if WHOLE else 8
 AT_ONCE = 20
 """More at once would make a slow machine exceed the deadline of an execution."""
 
+DEADLINE = 600.0
+"""s after which an execution counts as hung. Three nested splits have up to 47,000 items."""
+
 REPEAT = 12
 """Lists of the start payload are this much longer, so that there are chunks of many items."""
 
@@ -75,7 +78,8 @@ async def _differences(opened: AbstractAsyncContextManager[Harness]) -> list[str
     async with opened as engine:
         for first in range(0, COUNT, AT_ONCE):
             batch = seeds()[first : first + AT_ONCE]
-            differences = await asyncio.gather(*(difference(engine, seed, repeat=REPEAT) for seed in batch))
+            runs = (difference(engine, seed, repeat=REPEAT, deadline=DEADLINE) for seed in batch)
+            differences = await asyncio.gather(*runs)
             found += filter(None, differences)
     return found
 
