@@ -1,4 +1,4 @@
-# The price of one line of an order. A separate stored workflow, so that others can use it.
+# The price of one line of an order. A separate deployed workflow, so that others can use it.
 
 from rune.build import Workflow, edit, expr, fail, input, output, switch
 

@@ -365,7 +365,7 @@ async def _versions(settings: Settings, workflow: str) -> list[Version]:
 
 
 def run_workflow_query(workflow: str, work: WorkflowQuery, *, as_json: bool) -> int:
-    """Run a query about a stored workflow and return the exit code."""
+    """Run a query about a deployed workflow and return the exit code."""
 
     async def query(reader: CommandReader, _: Settings) -> int:
         try:

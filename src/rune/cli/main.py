@@ -61,7 +61,7 @@ PANELS = {
     "Workflows": {
         "deploy": Entry("workflows", "deploy", "Store a workflow as its next version."),
         "workflows": Entry(
-            "workflows", "workflows", "List, show, compare, limit or remove stored workflows."
+            "workflows", "workflows", "List, show, compare, limit or remove deployed workflows."
         ),
         "check": Entry("documents.check", "check", "Check workflow documents and list every problem."),
         "test": Entry("documents.test", "run_tests", "Run workflow tests that are written in YAML or JSON."),
@@ -82,7 +82,7 @@ PANELS = {
         "schema": Entry(
             "documents.nodes", "schema", "Print the JSON Schema of workflow documents, for editors."
         ),
-        "triggers": Entry("triggers", "triggers", "Manage the webhooks and schedules of stored workflows."),
+        "triggers": Entry("triggers", "triggers", "Manage the webhooks and schedules of deployed workflows."),
     },
     "Administer": {
         "prune": Entry("maintenance", "prune", "Delete ended executions."),

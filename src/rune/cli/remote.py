@@ -70,7 +70,7 @@ def process_info(each: Worker) -> ProcessInfo:
 
 
 class RemoteWorkflows:
-    """Read-only access to stored workflows."""
+    """Read-only access to deployed workflows."""
 
     def __init__(self, client: AsyncClient) -> None:
         self._client = client

@@ -128,7 +128,7 @@ class AsyncClient:
         pins: dict[str, Any] | None = None,
         outlets: dict[str, str] | None = None,
     ) -> AsyncRun:
-        """Start a stored workflow and return the handle of its execution, which is durable when this returns.
+        """Start a deployed workflow and return the handle of its execution, which is durable when this returns.
         `version` is a number or an alias. `pins` are outputs of nodes that are not called, by node; `outlets` are the
         outlets of pinned nodes that have outlets."""
         call = calls.start(
@@ -766,7 +766,7 @@ class AsyncClient:
     async def workflows(
         self, *, hidden: bool = False, activity: bool = False, page: int = 200
     ) -> AsyncIterator[models.Workflow]:
-        """Yield the stored workflows by id, with `hidden` archived ones too, with `activity` their newest outcomes."""
+        """Yield the deployed workflows by id. `hidden` adds archived ones, `activity` adds their newest outcomes."""
         async for found in self._pages(lambda cursor: calls.workflows(hidden, activity, page, cursor)):
             for each in found.workflows:
                 yield each

@@ -126,7 +126,7 @@ class Client:
         pins: dict[str, Any] | None = None,
         outlets: dict[str, str] | None = None,
     ) -> Run:
-        """Start a stored workflow and return the handle of its execution, which is durable when this returns.
+        """Start a deployed workflow and return the handle of its execution, which is durable when this returns.
         `version` is a number or an alias. `pins` are outputs of nodes that are not called, by node; `outlets` are the
         outlets of pinned nodes that have outlets."""
         call = calls.start(
@@ -739,7 +739,7 @@ class Client:
     def workflows(
         self, *, hidden: bool = False, activity: bool = False, page: int = 200
     ) -> Iterator[models.Workflow]:
-        """Yield the stored workflows by id, with `hidden` archived ones too, with `activity` their newest outcomes."""
+        """Yield the deployed workflows by id. `hidden` adds archived ones, `activity` adds their newest outcomes."""
         for found in self._pages(lambda cursor: calls.workflows(hidden, activity, page, cursor)):
             yield from found.workflows
 

@@ -241,7 +241,7 @@ def _node(catalogue: Catalogue, types: Mapping[str, NodeType]) -> Schema:
                 "output": {"description": "The output; of a split, the list of its items."},
                 "outlet": _word("The outlet, if the node type has outlets."),
             },
-            description="An output that is given instead of calling the node. Stored workflows have none.",
+            description="An output that is given instead of calling the node. Deployed workflows have none.",
         ),
         "output": {"description": "Kept with the document, not used."},
         "position": {"description": "Where an editor shows the node."},

@@ -113,7 +113,7 @@ class ExecutionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     # Credentials are granted to principals. A child has the principal of its parent.
     principal: str = LOCAL
     trace: str = ""  # the W3C `traceparent` of the start request
-    # The version of a stored workflow, and the alias that selected it; None if the start named the number.
+    # The version of a deployed workflow, and the alias that selected it; None if the start named the number.
     version: int | None = None
     alias: str | None = None
     format: int = 1

@@ -15,7 +15,7 @@ STATUSES = ("running", "paused", "completed", "failed", "halted", "cancelled")
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """One execution in a list. `failed_items` is None until it has ended; `version` is None if its definition was not
-    started as a stored workflow, `alias` if the start named the number of the version."""
+    started as a deployed workflow, `alias` if the start named the number of the version."""
 
     id: str
     workflow: str

@@ -95,7 +95,7 @@ class ExecutionView(View, frozen=True, kw_only=True):
     completed_at: str | None
     total_duration_ms: int | None
     failed_items: int | None  # null until it has ended
-    version: int | None  # null if its definition was not started as a stored workflow
+    version: int | None  # null if its definition was not started as a deployed workflow
     alias: str | None  # the alias that selected the version; null if the start named the number
 
 
@@ -177,7 +177,7 @@ class WorkflowActivity(View, frozen=True, kw_only=True):
 
 
 class WorkflowView(View, frozen=True, kw_only=True):
-    """A stored workflow in a list. `activity` is null unless the request asks for it."""
+    """A deployed workflow in a list. `activity` is null unless the request asks for it."""
 
     workflow_id: str
     name: str

@@ -343,7 +343,7 @@ class EmbeddedEngine:
         return self.run_of(self.call(begin()))
 
     def start_stored(self, workflow: str, input: Any = None, **options: Any) -> Run:
-        """Start a stored workflow: `name`, `name@3` or `name@alias`."""
+        """Start a deployed workflow: `name`, `name@3` or `name@alias`."""
         name, _, which = workflow.partition("@")
         data = msgspec.json.encode({} if input is None else input)
 

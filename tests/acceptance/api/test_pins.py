@@ -69,7 +69,7 @@ async def check_pins(server: RunningServer) -> None:
     )
     assert await client.output(chosen.execution_id) == {"no": 1}
 
-    # A stored workflow keeps calling its nodes; an execution with pins is of no version.
+    # A deployed workflow keeps calling its nodes; an execution with pins is of no version.
     await server.deploy(order())
     plain = await client.start("order")
     assert ((await plain.wait(DEADLINE)).status, plain.version) == ("halted", 1)

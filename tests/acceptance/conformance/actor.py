@@ -22,7 +22,7 @@ class RejectedError(Exception):
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """A start of a document or of a stored workflow."""
+    """A start of a document or of a deployed workflow."""
 
     source: str = ""
     workflow: str | None = None  # `name` or `name@which`

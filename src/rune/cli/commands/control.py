@@ -103,7 +103,7 @@ def start(
         str,
         typer.Argument(
             metavar="NAME[@VERSION]",
-            help="Stored workflow, with a version number or an alias. Default: the latest version.",
+            help="Deployed workflow, with a version number or an alias. Default: the latest version.",
         ),
     ],
     input: WorkflowInput = "{}",

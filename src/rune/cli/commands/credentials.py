@@ -64,7 +64,7 @@ def grant(name: Name, grantees: Grantees, as_json: Json = False) -> None:
     """Allow the executions of a principal or of a workflow to use a credential.
 
     A new credential is granted to the principal that added it. `everyone` is
-    all executions except those started from the queue.
+    every execution except those that a message of the queue started.
 
     Example: rune credentials grant shop queue
     """

@@ -1,4 +1,4 @@
-"""`rune triggers`: webhooks and schedules of stored workflows."""
+"""`rune triggers`: webhooks and schedules of deployed workflows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from rune.settings import Settings, load_settings
 
 triggers = typer.Typer(
     name="triggers",
-    help="Manage the webhooks and schedules of stored workflows.\n\nWithout a command: list them.",
+    help="Manage the webhooks and schedules of deployed workflows.\n\nWithout a command: list them.",
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]

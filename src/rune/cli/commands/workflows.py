@@ -67,7 +67,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the workflow.
 
 @workflows.callback(invoke_without_command=True)
 def _workflows(context: typer.Context, everything: All = False, as_json: Json = False) -> None:
-    """List, show, compare, limit or remove stored workflows.
+    """List, show, compare, limit or remove deployed workflows.
 
     Without a command: list them.
 
@@ -84,7 +84,7 @@ def _workflows(context: typer.Context, everything: All = False, as_json: Json = 
 
 @workflows.command("list")
 def list_workflows(everything: All = False, as_json: Json = False) -> None:
-    """List the stored workflows by name, the same as `rune workflows`."""
+    """List the deployed workflows by name, the same as `rune workflows`."""
 
     async def work(reader: CommandReader, settings: Settings) -> int:
         _print_list(await reader.workflows.list(hidden=everything), as_json=as_json)

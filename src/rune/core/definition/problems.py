@@ -156,7 +156,7 @@ MEANINGS: Final[dict[str, str]] = {
     JOIN_NEVER_OPENS: "a join waits for more arrivals than are possible",
     NEVER_RUNS: "the node can never run",
     NO_EFFECT: "a field that has no effect here",
-    PINNED: "the output of a node is pinned, so that the node is not called; a stored workflow has no pins",
+    PINNED: "the output of a node is pinned, so that the node is not called; a deployed workflow has no pins",
     BAD_SCHEMA: "`inputs` is not a usable JSON Schema",
     INPUT_MISMATCH: "the start payload does not match `inputs`",
 }

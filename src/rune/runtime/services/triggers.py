@@ -1,4 +1,4 @@
-"""The triggers of stored workflows.
+"""The triggers of deployed workflows.
 
 A workflow has the triggers of the version that its alias `stable` points at or, without that alias, of the latest
 version. Deploying a version or moving the alias publishes them; a scheduler repeats what a crash left unpublished.

@@ -1,4 +1,4 @@
-"""Operations on stored workflows: deploy a version, move an alias, archive."""
+"""Operations on deployed workflows: deploy a version, move an alias, archive."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ class WorkflowService:
 
 
 def _check_unpinned(definition: Definition) -> None:
-    """Raise InvalidDocumentError if a node is pinned: a stored workflow calls all of its nodes."""
-    message, hint = "a stored workflow has no pins", "give `pins` when it is started"
+    """Raise InvalidDocumentError if a node is pinned: a deployed workflow calls all of its nodes."""
+    message, hint = "a deployed workflow has no pins", "give `pins` when it is started"
     problems = [Problem(f"nodes[{at}].pin", PINNED, message, hint) for at in pinned_nodes(definition)]
     if problems:
         raise InvalidDocumentError(tuple(problems))

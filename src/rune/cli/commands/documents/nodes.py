@@ -30,10 +30,11 @@ def nodes(
 ) -> None:
     """List the node types, or show one of them in full.
 
-    With a type: its parameters, outlets, output and error codes. By default the
-    `retry` of a node repeats it after transient errors; if `on` lists codes, after
-    these only. If RUNE_URL is set, the types are those of that server. The modules
-    that rune.toml names are not imported: use --nodes or RUNE_NODES.
+    With a type: its parameters, outlets, output and error codes. A node with
+    `retry` is retried after transient errors; if `retry.on` lists error codes, it
+    is retried after those only. If RUNE_URL is set, the types are those of that
+    server. The modules that rune.toml names are not imported: use --nodes or
+    RUNE_NODES.
 
     Examples:
       rune nodes

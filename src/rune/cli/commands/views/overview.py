@@ -50,7 +50,7 @@ def stats(
 ) -> None:
     """Count executions by status or workflow.
 
-    Executions that ended since --since are counted, and beside them those that
+    Counts the executions that ended within --since and, separately, those that
     have not ended.
 
     Examples:

@@ -108,7 +108,7 @@ class StartBody(JsonBody):
 
 
 class AnyStartBody(StartBody):
-    """A start of a stored workflow, or of a definition that is not stored as a workflow."""
+    """A start of a deployed workflow, or of a definition that is not stored as a workflow."""
 
     workflow: Id | None = None
     definition: RawJson = Field(default_factory=bytes)
@@ -122,7 +122,7 @@ def accepted_reply(accepted: ExecutionRecord, *, replayed: bool = False) -> Resp
 
 @starts.post(
     "/workflows/{workflow}/executions",
-    summary="Start a stored workflow",
+    summary="Start a deployed workflow",
     dependencies=[requires("run")],
     response_model=Started,
     status_code=202,
@@ -149,7 +149,7 @@ async def start_workflow(
 
 @starts.post(
     "/executions",
-    summary="Start a stored workflow or a definition",
+    summary="Start a deployed workflow or a definition",
     dependencies=[requires("run")],
     response_model=Started,
     status_code=202,
