@@ -85,6 +85,7 @@ class Stores:
         return {
             "worker": sum(cpu_seconds(each.process.pid) for each in workers.of("worker")),
             "scheduler": sum(cpu_seconds(each.process.pid) for each in workers.of("scheduler")),
+            "api": sum(cpu_seconds(each.process.pid) for each in workers.of("api")),
             "load": cpu_seconds(os.getpid()),
             "postgres": cpu_seconds(main, children=True) + sum(cpu_seconds(int(each)) for each in children),
             "redis": cpu_seconds(self._redis_id),

@@ -1,9 +1,10 @@
 """Measures one execution at a time on an idle cluster: how long it takes, and which round trips it makes.
 
-    python bench/idle.py [--queue redis|rabbitmq] [--steps 1 3] [--count 300] [--trips] [--json]
+    python bench/idle.py [--queue redis|rabbitmq] [--steps 1 3] [--count 300] [--http | --trips] [--json]
 
 An execution is a chain of nodes with effects, started by a process without a role and run by a worker process. With
-`--trips` starter and worker are two engines of this process, and every call to a server is counted.
+`--http` one request to an API process starts it and a second one waits for it. With `--trips` starter and worker are
+two engines of this process, and every call to a server is counted.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import contextlib
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,11 @@ sys.path.pop(0)
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
+import aiohttp
 import msgspec
 
 from bench.cluster_load import new_folder
-from bench.cluster_stores import NO_ROLES, Stores, running
+from bench.cluster_stores import NO_ROLES, Bench, Stores, running
 from bench.rabbitmq_stores import Brokered
 from rune.adapters.postgres.database import Database, queries
 from rune.adapters.rabbitmq.amqp.channel import Channel
@@ -36,8 +38,11 @@ from rune.adapters.rabbitmq.publisher import Publisher
 from rune.adapters.redis import client as redis_client
 from rune.bootstrap import cluster
 from rune.cli.bench import workloads
+from rune.cli.bench.latency import start_and_wait
 from rune.cli.bench.workloads import completed, percentile
 from rune.cli.commands.serve import run_on_uvloop
+from rune.core.definition.model import canonical
+from rune.core.plan.model import Plan
 from rune.telemetry.logs import LOG_CONTEXT
 from tests.support.services.rabbitmq import new_broker
 
@@ -54,14 +59,36 @@ class Latency(msgspec.Struct, kw_only=True):
     cpu: dict[str, float]
 
 
-async def latency(stores: Stores, queue: str, steps: Sequence[int], count: int) -> list[Latency]:
+Run = Callable[[Plan, int], Awaitable[list[float]]]
+"""Runs so many executions of a plan one after the other and returns the ms that each took."""
+
+
+@asynccontextmanager
+async def caller(bench: Bench, *, http: bool) -> AsyncIterator[Run]:
+    """Yield what starts executions and waits for them, in this process or over HTTP."""
+    if not http:
+        yield lambda plan, count: completed(bench.engine, plan, [b'{"x": 1}'] * count, 1)
+        return
+    api = await asyncio.to_thread(bench.workers.api)
+    async with aiohttp.ClientSession(api.url) as session:
+
+        async def run(plan: Plan, count: int) -> list[float]:
+            await bench.engine.services.workflows.deploy(canonical(plan.definition))
+            return await start_and_wait(session, plan.definition.id, count)
+
+        yield run
+
+
+async def latency(
+    stores: Stores, queue: str, steps: Sequence[int], count: int, *, http: bool
+) -> list[Latency]:
     found = []
-    async with running(stores) as bench:
+    async with running(stores) as bench, caller(bench, http=http) as run:
         for number in steps:
             plan = workloads.chain(number, bench.catalogue, effectful=True)
-            await completed(bench.engine, plan, [b"{}"] * WARM_UP, 1)
+            await run(plan, WARM_UP)
             async with bench.measured() as usage:
-                took = await completed(bench.engine, plan, [b'{"x": 1}'] * count, 1)
+                took = await run(plan, count)
             found.append(
                 Latency(
                     queue=queue,
@@ -178,7 +205,7 @@ async def measure(given: argparse.Namespace) -> int:
         if given.trips:
             await trips(stores, given.steps, given.count)
             return 0
-        found = await latency(stores, given.queue, given.steps, given.count)
+        found = await latency(stores, given.queue, given.steps, given.count, http=given.http)
     if given.json:
         print(msgspec.json.encode(found).decode())
         return 0
@@ -197,6 +224,9 @@ def main() -> int:
     parser.add_argument("--queue", choices=["redis", "rabbitmq"], default="redis")
     parser.add_argument("--steps", nargs="+", type=int, default=[1, 3])
     parser.add_argument("--count", type=int, default=300)
+    parser.add_argument(
+        "--http", action="store_true", help="start and wait over HTTP, through an API process"
+    )
     parser.add_argument("--trips", action="store_true", help="count the calls to servers")
     parser.add_argument("--json", action="store_true", help="print JSON")
     return run_on_uvloop(measure(parser.parse_args()))

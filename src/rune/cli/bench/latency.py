@@ -61,12 +61,12 @@ async def _latency_http(folder: Path, scale: float, nodes: int, goal: float) -> 
     async with _serving(folder) as (engine, url), aiohttp.ClientSession(url) as session:
         plan = workloads.chain(nodes, engine.registry.catalogue, effectful=True)
         await engine.services.workflows.deploy(canonical(plan.definition))
-        await _waited(session, plan.definition.id, WARM_UP)
-        took = await _waited(session, plan.definition.id, count)
+        await start_and_wait(session, plan.definition.id, WARM_UP)
+        took = await start_and_wait(session, plan.definition.id, count)
     return _report(f"latency-http-{nodes}", took, goal, _commit_ms(folder, scale))
 
 
-async def _waited(session: aiohttp.ClientSession, workflow: str, count: int) -> list[float]:
+async def start_and_wait(session: aiohttp.ClientSession, workflow: str, count: int) -> list[float]:
     """Start executions one after the other and wait for each; return the ms that each took."""
     took: list[float] = []
     for _ in range(count):
