@@ -3,7 +3,7 @@
     python bench/idle.py [--queue redis|rabbitmq] [--steps 1 3] [--count 300] [--http | --trips] [--json]
 
 An execution is a chain of nodes with effects, started by a process without a role and run by a worker process. With
-`--http` one request to an API process starts it and a second one waits for it. With `--trips` starter and worker are
+`--http` a request to an API process starts it and waits for its end. With `--trips` starter and worker are
 two engines of this process, and every call to a server is counted.
 """
 

@@ -215,7 +215,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
 }
 """Arguments with which a method calls different operations."""
 
-KEYWORDS = {"limit": ("limit", "page"), "label": ("labels",), "wait": ("seconds",)}
+KEYWORDS = {"limit": ("limit", "page"), "label": ("labels",), "wait": ("seconds", "wait")}
 """Names of keywords that differ from the parameter of the query that they set."""
 
 

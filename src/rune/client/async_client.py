@@ -127,10 +127,12 @@ class AsyncClient:
         fake_time: bool = False,
         pins: dict[str, Any] | None = None,
         outlets: dict[str, str] | None = None,
+        wait: float = 0.0,
     ) -> AsyncRun:
         """Start a deployed workflow and return the handle of its execution, which is durable when this returns.
         `version` is a number or an alias. `pins` are outputs of nodes that are not called, by node; `outlets` are the
-        outlets of pinned nodes that have outlets."""
+        outlets of pinned nodes that have outlets. With `wait`, the same request waits for the end, up to so many
+        seconds and at most 60; `started.execution` of the handle is the execution then."""
         call = calls.start(
             workflow,
             input,
@@ -141,6 +143,7 @@ class AsyncClient:
             fake_time=fake_time,
             pins=pins,
             outlets=outlets,
+            wait=wait,
         )
         return AsyncRun(self, await self._send(call))
 
@@ -154,8 +157,9 @@ class AsyncClient:
         fake_time: bool = False,
         pins: dict[str, Any] | None = None,
         outlets: dict[str, str] | None = None,
+        wait: float = 0.0,
     ) -> AsyncRun:
-        """Start a definition without storing it as a workflow; `pins` and `outlets` as of `start`."""
+        """Start a definition without storing it as a workflow; `pins`, `outlets` and `wait` as of `start`."""
         call = calls.start(
             None,
             input,
@@ -165,6 +169,7 @@ class AsyncClient:
             fake_time=fake_time,
             pins=pins,
             outlets=outlets,
+            wait=wait,
         )
         return AsyncRun(self, await self._send(call))
 
@@ -181,10 +186,22 @@ class AsyncClient:
         seconds: float | None = None,
     ) -> models.Execution:
         """Start a definition without storing it and wait for its end. Raise TimeoutError after `seconds`."""
+        began = time.monotonic()
         started = await self.start_definition(
-            definition, input, key=key, labels=labels, fake_time=fake_time, pins=pins, outlets=outlets
+            definition,
+            input,
+            key=key,
+            labels=labels,
+            fake_time=fake_time,
+            pins=pins,
+            outlets=outlets,
+            wait=LONG_POLL_S if seconds is None else min(LONG_POLL_S, max(seconds, 0.0)),
         )
-        return await self.wait(started.execution_id, seconds)
+        found = started.started.execution
+        if found is not None and found.ended:
+            return found
+        left = None if seconds is None else seconds - (time.monotonic() - began)
+        return await self.wait(started.execution_id, left)
 
     async def wait(self, execution: str, seconds: float | None = None) -> models.Execution:
         """Wait until an execution has ended, whatever its status. Raise TimeoutError after `seconds`."""
@@ -675,6 +692,7 @@ class AsyncClient:
         definition: dict[str, Any] | None = None,
         pins: dict[str, Any] | None = None,
         outlets: dict[str, str] | None = None,
+        wait: float = 0.0,
     ) -> AsyncRun:
         """Run a node and all nodes after it again in a new execution: with another payload unless `input` is None, with
         other `parameters` of the node, with another version of the workflow or a `definition` that is not stored, or

@@ -55,6 +55,7 @@ def start(
     fake_time: bool = False,
     pins: dict[str, Any] | None = None,
     outlets: dict[str, str] | None = None,
+    wait: float = 0.0,
 ) -> Call[models.Started]:
     body = _present(
         definition=definition,
@@ -68,7 +69,7 @@ def start(
     if fake_time:
         body["fake_time"] = True
     path = "/executions" if workflow is None else f"/workflows/{_quoted(workflow)}/executions"
-    return _post(path, models.Started, body, key or new_key())
+    return _post(path, models.Started, body, key or new_key(), wait, wait=wait or None)
 
 
 def execution(id: str, wait: float = 0.0) -> Call[models.Execution]:
@@ -724,15 +725,24 @@ def _get(path: str, response: Any, extra_timeout_s: float = 0.0, **params: Any) 
     )
 
 
-def _post(path: str, response: Any, body: dict[str, Any] | None = None, key: str | None = None) -> Call[Any]:
+def _post(
+    path: str,
+    response: Any,
+    body: dict[str, Any] | None = None,
+    key: str | None = None,
+    extra_timeout_s: float = 0.0,
+    **params: Any,
+) -> Call[Any]:
     headers = {"Idempotency-Key": key} if key is not None else {}
     return Call(
         method="POST",
         path=API + path,
         response=response,
+        params=_present(**params),
         body=msgspec.json.encode(body or {}),
         headers=headers,
         idempotent=key is not None,
+        extra_timeout_s=extra_timeout_s,
     )
 
 

@@ -125,10 +125,12 @@ class Client:
         fake_time: bool = False,
         pins: dict[str, Any] | None = None,
         outlets: dict[str, str] | None = None,
+        wait: float = 0.0,
     ) -> Run:
         """Start a deployed workflow and return the handle of its execution, which is durable when this returns.
         `version` is a number or an alias. `pins` are outputs of nodes that are not called, by node; `outlets` are the
-        outlets of pinned nodes that have outlets."""
+        outlets of pinned nodes that have outlets. With `wait`, the same request waits for the end, up to so many
+        seconds and at most 60; `started.execution` of the handle is the execution then."""
         call = calls.start(
             workflow,
             input,
@@ -139,6 +141,7 @@ class Client:
             fake_time=fake_time,
             pins=pins,
             outlets=outlets,
+            wait=wait,
         )
         return Run(self, self._send(call))
 
@@ -152,8 +155,9 @@ class Client:
         fake_time: bool = False,
         pins: dict[str, Any] | None = None,
         outlets: dict[str, str] | None = None,
+        wait: float = 0.0,
     ) -> Run:
-        """Start a definition without storing it as a workflow; `pins` and `outlets` as of `start`."""
+        """Start a definition without storing it as a workflow; `pins`, `outlets` and `wait` as of `start`."""
         call = calls.start(
             None,
             input,
@@ -163,6 +167,7 @@ class Client:
             fake_time=fake_time,
             pins=pins,
             outlets=outlets,
+            wait=wait,
         )
         return Run(self, self._send(call))
 
@@ -179,10 +184,22 @@ class Client:
         seconds: float | None = None,
     ) -> models.Execution:
         """Start a definition without storing it and wait for its end. Raise TimeoutError after `seconds`."""
+        began = time.monotonic()
         started = self.start_definition(
-            definition, input, key=key, labels=labels, fake_time=fake_time, pins=pins, outlets=outlets
+            definition,
+            input,
+            key=key,
+            labels=labels,
+            fake_time=fake_time,
+            pins=pins,
+            outlets=outlets,
+            wait=LONG_POLL_S if seconds is None else min(LONG_POLL_S, max(seconds, 0.0)),
         )
-        return self.wait(started.execution_id, seconds)
+        found = started.started.execution
+        if found is not None and found.ended:
+            return found
+        left = None if seconds is None else seconds - (time.monotonic() - began)
+        return self.wait(started.execution_id, left)
 
     def wait(self, execution: str, seconds: float | None = None) -> models.Execution:
         """Wait until an execution has ended, whatever its status. Raise TimeoutError after `seconds`."""
@@ -648,6 +665,7 @@ class Client:
         definition: dict[str, Any] | None = None,
         pins: dict[str, Any] | None = None,
         outlets: dict[str, str] | None = None,
+        wait: float = 0.0,
     ) -> Run:
         """Run a node and all nodes after it again in a new execution: with another payload unless `input` is None, with
         other `parameters` of the node, with another version of the workflow or a `definition` that is not stored, or

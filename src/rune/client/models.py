@@ -76,7 +76,8 @@ class ExecutionPage(Page, frozen=True, kw_only=True):
 
 
 class Started(Model, frozen=True, kw_only=True):
-    """An accepted execution. `replayed`: an earlier request with the same idempotency key started it."""
+    """An accepted execution. `replayed`: an earlier request with the same idempotency key started it. `execution`: its
+    state, if the start waited for its end."""
 
     execution_id: str
     workflow_id: str
@@ -86,6 +87,7 @@ class Started(Model, frozen=True, kw_only=True):
     started_at: str
     retry_of: str | None = None
     replayed: bool = False
+    execution: Execution | None = None
 
 
 class ActionResult(Model, frozen=True, kw_only=True):

@@ -72,6 +72,9 @@ class Run:
 
     def wait(self, timeout: float | None = None) -> models.Execution:
         """Wait until the execution has ended, whatever its status. Raise TimeoutError after `timeout` seconds."""
+        found = self.started.execution
+        if found is not None and found.ended:
+            return found
         return self._client.wait(self.id, timeout)
 
     def result(self, timeout: float | None = None) -> Any:

@@ -7,7 +7,9 @@ from typing import Any, Protocol
 
 import msgspec
 
+from rune.core.execution.fact import ExecutionEnded
 from rune.core.execution.outcome import Error
+from rune.ports.journal import ExecutionRecord
 
 STATUSES = ("running", "paused", "completed", "failed", "halted", "cancelled")
 """The statuses that a list shows."""
@@ -28,6 +30,23 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     failed_items: int | None = None
     version: int | None = None
     alias: str | None = None
+
+
+def ended_summary(accepted: ExecutionRecord, end: ExecutionEnded) -> Summary:
+    """Return the summary of an execution that has ended, as the index returns it."""
+    return Summary(
+        id=accepted.id,
+        workflow=accepted.workflow,
+        hash=accepted.hash,
+        status=end.status,
+        started_at=accepted.at,
+        ended_at=end.at,
+        error=end.error,
+        labels=accepted.labels,
+        failed_items=end.failed_items,
+        version=accepted.version,
+        alias=accepted.alias,
+    )
 
 
 class Frame(msgspec.Struct, frozen=True):

@@ -253,8 +253,8 @@ class ApiRoute(APIRoute):
 
 
 class FastRoute(ApiRoute):
-    """A route that resolves the parameters of its handler without FastAPI (docs/adr/0032). It supports path parameters,
-    headers, one body, and dependencies whose only parameter is the connection."""
+    """A route that resolves the parameters of its handler without FastAPI (docs/adr/0032). It supports path and query
+    parameters, headers, one body, and dependencies whose only parameter is the connection."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         super().__init__(path, endpoint, **options)
@@ -268,14 +268,15 @@ class FastRoute(ApiRoute):
 
     def get_route_handler(self) -> Handler:
         dependant, permission, model = self.dependant, self.permission, self.body_model
-        if dependant.query_params or dependant.cookie_params or model is None:
-            raise TypeError(f"{self.path}: a fast route takes a body, path parameters and headers only")
+        if dependant.cookie_params or model is None:
+            raise TypeError(f"{self.path}: a fast route takes a body, parameters and headers only")
         others = [each for each in dependant.dependencies if each.call is not permission]
         dependencies = [(each.name, _on_connection(each)) for each in others if each.name]
         if len(dependencies) < len(others):
             raise TypeError(f"{self.path}: a fast route has one permission and no other unnamed dependency")
         endpoint: Callable[..., Awaitable[Response]] = self.endpoint
         paths = [_FastParameter("path", each) for each in dependant.path_params]
+        queries = [_FastParameter("query", each) for each in dependant.query_params]
         headers = [_FastParameter("header", each) for each in dependant.header_params]
         (body,) = dependant.body_params
         optional = not body.field_info.is_required()
@@ -291,6 +292,8 @@ class FastRoute(ApiRoute):
             values[body.name], errors = body.validate(sent, values, loc=("body",))
             if errors:
                 raise RequestValidationError(errors)
+            for each in queries:
+                values[each.name] = each.validated(request.query_params)
             for each in headers:
                 values[each.name] = each.validated(request.headers)
             return await endpoint(**values)
@@ -299,12 +302,12 @@ class FastRoute(ApiRoute):
 
 
 class _FastParameter:
-    """A path parameter or a header of a fast route."""
+    """A path or query parameter or a header of a fast route."""
 
     def __init__(self, place: str, field: Any) -> None:
         self.name: str = field.name
         self._field = field
-        self._key = field.alias if place == "path" else field.alias.lower()
+        self._key = field.alias.lower() if place == "header" else field.alias
         self._loc = (place, field.alias)
         self._default = field.get_default()
 

@@ -126,7 +126,8 @@ class ExecutionPage(View, frozen=True, kw_only=True):
 
 
 class Started(View, frozen=True, kw_only=True):
-    """An accepted execution. It is stored durably."""
+    """An accepted execution. It is stored durably. `execution`: with `wait`, what it was when it had ended or the time
+    was over."""
 
     execution_id: str
     workflow_id: str
@@ -136,6 +137,7 @@ class Started(View, frozen=True, kw_only=True):
     started_at: str
     retry_of: str | None
     replayed: bool
+    execution: ExecutionDetail | None = None
 
 
 class VersionView(View, frozen=True, kw_only=True):
@@ -385,7 +387,9 @@ def execution_detail(each: Summary, accepted: ExecutionRecord) -> ExecutionDetai
     )
 
 
-def started(accepted: ExecutionRecord, *, replayed: bool = False) -> Started:
+def started(
+    accepted: ExecutionRecord, *, replayed: bool = False, execution: ExecutionDetail | None = None
+) -> Started:
     return Started(
         execution_id=accepted.id,
         workflow_id=accepted.workflow,
@@ -395,6 +399,7 @@ def started(accepted: ExecutionRecord, *, replayed: bool = False) -> Started:
         started_at=moment(accepted.at),
         retry_of=accepted.retry_of,
         replayed=replayed,
+        execution=execution,
     )
 
 

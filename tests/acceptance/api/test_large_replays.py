@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from rune import replay
 from rune.core.execution import rerun
+from rune.runtime import replay
 from rune.runtime.lifecycle import finisher
 from rune.runtime.queries import history, reader
 from tests.support.api_server import ITEMS, RunningServer, run

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,6 +18,7 @@ from rune.adapters.redis.encoding import KeySpace
 from rune.adapters.redis.stores import RedisStores
 from rune.codec.facts import Inline
 from rune.core.execution.fact import ExecutionEnded
+from rune.core.execution.fold import fold
 from rune.core.execution.outcome import FanOut, Suspend
 from rune.core.execution.token import Token
 from rune.ports.journal import ExecutionRecord, StoredFact, StoreUnavailableError
@@ -309,6 +311,34 @@ class TestProcesses:
                 before, left = left, await client.call("PTTL", lease)
                 renewals += left > before > 0
             may_read.set()
+            assert (await claim).verdict == "run"
+            await client.close()
+
+    @async_test
+    async def test_lease_is_renewed_while_many_facts_are_replayed(
+        self, tmp_path: Path, server: RedisServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(rebuild, "RENEWAL_S", 0.05)
+        monkeypatch.setattr(rebuild, "MAX_INLINE_FACTS", 0)
+        async with redis_cluster(tmp_path, server.url, chain()) as cluster:
+            state, client = cluster.process(), Client(server.url)
+            (a,) = (await state.admit(await cluster.accept(), cluster.plan)).emitted
+            (b,) = (await cluster.complete(state, a)).emitted
+            fields, _, _, _, _, lease, _ = KeySpace(cluster.prefix).of("x")
+            await client.call("DEL", fields)
+            may_replay = threading.Event()
+
+            def replay_late(*arguments: Any) -> Any:
+                assert may_replay.wait(30), "the event loop is blocked"
+                return fold(*arguments)
+
+            monkeypatch.setattr(rebuild, "fold", replay_late)
+            claim = asyncio.create_task(state.claim("x", b, "me", leased=True))
+            renewals, left = 0, 0
+            while renewals < 3:
+                before, left = left, await client.call("PTTL", lease)
+                renewals += left > before > 0
+            may_replay.set()
             assert (await claim).verdict == "run"
             await client.close()
 

@@ -37,13 +37,15 @@ from rune.core.execution.token import ROOT, Token
 from rune.core.execution.transition import start_execution
 from rune.ports.journal import Journal, StoredFact, StoreUnavailableError
 from rune.ports.state import Applied
-from rune.replay import replay
 
 REBUILD_LEASE_MS = 6_000
 """After this time another process rebuilds the state, if the process that does it died: tokens have to move again
 within 10 s of the death of a worker."""
 
 RENEWAL_S = 2.0
+MAX_INLINE_FACTS = 2_000
+"""More facts are replayed in a thread, so that the lease is renewed meanwhile."""
+
 REBUILD_TIMEOUT_S = 40.0
 POLL_INTERVAL_S = 0.02
 PIECE_SIZE = 500
@@ -267,7 +269,10 @@ class StateRebuilder:
         latest = max(fact.at for fact in facts)
         offset = max(0, latest - clock) if accepted.fake_time else 0
         now = clock + offset
-        state, applied = await replay(len(facts), lambda: fold(known.plan, facts, now))
+        if len(facts) <= MAX_INLINE_FACTS:
+            state, applied = fold(known.plan, facts, now)
+        else:
+            state, applied = await asyncio.to_thread(fold, known.plan, facts, now)
         if accepted.fake_time and not state.ended:
             offset += _skipped_wait(state, applied, now)
         context = SnapshotContext(

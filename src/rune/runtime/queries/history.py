@@ -31,8 +31,8 @@ from rune.core.execution.token import Path, Ref
 from rune.core.plan.model import Plan
 from rune.ports.journal import BlobStore, ExecutionRecord, Journal, StoredFact
 from rune.ports.queries import Event, Frame, NodeRun
-from rune.replay import replay
 from rune.runtime.clock import iso
+from rune.runtime.replay import replay
 from rune.runtime.values import Cache, ExecutionData, ValueNotLoaded, ValueReader
 
 T = TypeVar("T")

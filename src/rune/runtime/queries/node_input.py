@@ -46,7 +46,7 @@ from rune.core.plan.parameters import Element, Rules
 from rune.errors import RuneError
 from rune.nodes.redaction import NAMES_ONLY
 from rune.ports.journal import ExecutionRecord
-from rune.replay import replay
+from rune.runtime.replay import replay
 from rune.runtime.values import ExecutionData, ValueNotLoaded, ValueReader
 from rune.runtime.worker.attempt import Evaluator, NeedsThread
 

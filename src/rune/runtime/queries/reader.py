@@ -33,10 +33,10 @@ from rune.ports.queries import (
     Summary,
 )
 from rune.ports.workflows import WorkflowStore
-from rune.replay import replay
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.queries.attempts import AttemptReader
 from rune.runtime.queries.history import History
+from rune.runtime.replay import replay
 from rune.runtime.values import ExecutionNotFoundError
 
 BATCH = 1_000

@@ -31,13 +31,13 @@ from rune.ports.journal import (
 from rune.ports.processes import RunningSnapshot
 from rune.ports.retention import RetentionResult, Rule
 from rune.ports.workflows import LATEST, ChosenVersion, chosen_by, number_of
-from rune.replay import replay
 from rune.runtime import failpoint
 from rune.runtime.backend import Backend
 from rune.runtime.lifecycle.finisher import SIGNAL, CompletionWaiters, Finisher, SignalDelivery
 from rune.runtime.lifecycle.launcher import DEFAULT_OPTIONS, Launcher, StartOptions, new_execution_id
 from rune.runtime.live import LiveFollower
 from rune.runtime.plan_cache import PlanCache
+from rune.runtime.replay import replay
 from rune.runtime.services.access import AuditLog, Limiter, audited, current_principal
 from rune.runtime.services.rerun_changes import (
     UNCHANGED,
@@ -146,10 +146,12 @@ class ExecutionService:
         options: StartOptions = DEFAULT_OPTIONS,
         *,
         execution: str | None = None,
+        new_id: bool = False,
     ) -> ExecutionRecord:
-        """Start a definition that is stored nowhere but with its executions."""
+        """Start a definition that is stored nowhere but with its executions. With `new_id`, `execution` was generated
+        for this call, so no earlier start can have used it."""
         plan = self._plans.compile_untrusted(definition, options.pins)
-        return await self._start(plan, input, options, None, execution)
+        return await self._start(plan, input, options, None, execution, new_id=new_id)
 
     async def start(
         self,
@@ -160,19 +162,21 @@ class ExecutionService:
         *,
         priority: int | None = None,
         execution: str | None = None,
+        new_id: bool = False,
     ) -> ExecutionRecord:
         """Start a version of a deployed workflow; with pins the execution belongs to no version. An alias with weights
         gives the same version to the same key, or to the same execution where there is none."""
         by = options.key or execution
         if by is None and which is not None and which != LATEST and number_of(which) is None:
             by = execution = new_execution_id()
+            new_id = True
         version = await self._workflows.find(workflow, which, by=by)
         plan = await self._plans.plan(version.hash)
         if options.pins != NO_PINS:  # another definition, and none that is stored as a version
             pinned = self._plans.compile_changed(plan.definition, options.pins)
-            return await self._start(pinned, input, options, priority, execution)
+            return await self._start(pinned, input, options, priority, execution, new_id=new_id)
         chosen = ChosenVersion(version.number, LATEST) if which is None else chosen_by(which, version)
-        return await self._start(plan, input, options, priority, execution, chosen)
+        return await self._start(plan, input, options, priority, execution, chosen, new_id=new_id)
 
     async def _start(
         self,
@@ -182,11 +186,13 @@ class ExecutionService:
         priority: int | None,
         execution: str | None,
         chosen: ChosenVersion | None = None,
+        *,
+        new_id: bool,
     ) -> ExecutionRecord:
         check_input(plan.definition, input)
         if priority is not None and not 0 <= priority <= MAX_PRIORITY:
             raise RequestRefusedError(f"a priority is between 0 and {MAX_PRIORITY}", code="BAD_PRIORITY")
-        known = None if execution is None else await self._journal.accepted(execution)
+        known = None if execution is None or new_id else await self._journal.accepted(execution)
         accepted = known or await self._launcher.start(
             plan,
             input,

@@ -444,10 +444,12 @@ class PendingEnd:
         self._future = future
         self._notifier = notifier
 
-    async def wait(self, seconds: float) -> None:
-        """Wait until the execution has ended, the time is over, or the server shuts down."""
+    async def wait(self, seconds: float) -> ExecutionEnded | None:
+        """Wait until the execution has ended, the time is over, or the server shuts down. Return the end, or None."""
         if not self._notifier.closed:
             await asyncio.wait({self._future}, timeout=seconds)
+        ended = self._future.done() and not self._future.cancelled()
+        return self._future.result() if ended else None
 
 
 class FeedRegistry:

@@ -19,11 +19,11 @@ from rune.core.plan.model import Plan
 from rune.errors import RuneError
 from rune.ports.journal import StoredFact
 from rune.ports.queries import NodeRun
-from rune.replay import MAX_INLINE_FACTS, replay
 from rune.runtime.engine import Engine
 from rune.runtime.queries.history import STATUS, History
 from rune.runtime.queries.reader import ExecutionReader
 from rune.runtime.queries.value_parts import JsonText, ValueCache
+from rune.runtime.replay import MAX_INLINE_FACTS, replay
 from rune.runtime.services.executions import RequestRefusedError
 from rune.server.responses import ApiError
 

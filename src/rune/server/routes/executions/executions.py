@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Awaitable
 from datetime import datetime
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -17,7 +18,7 @@ from rune.core.execution.explain import explain as why
 from rune.core.limits import LIMITS
 from rune.core.permissions import Principal, fits
 from rune.ports.journal import ExecutionRecord
-from rune.ports.queries import ExecutionFilter, Summary
+from rune.ports.queries import ExecutionFilter, Summary, ended_summary
 from rune.ports.workflows import LATEST, choose, workflow_not_found
 from rune.runtime.lifecycle.launcher import StartOptions, new_execution_id
 from rune.runtime.live import active_runs
@@ -114,10 +115,24 @@ class AnyStartBody(StartBody):
     definition: RawJson = Field(default_factory=bytes)
 
 
-def accepted_reply(accepted: ExecutionRecord, *, replayed: bool = False) -> Response:
+StartWait = Annotated[
+    float,
+    Query(
+        ge=0,
+        le=60,
+        description="Seconds to wait for the end of the execution. The response then has it as `execution`.",
+    ),
+]
+
+
+def accepted_reply(
+    accepted: ExecutionRecord, *, replayed: bool = False, execution: ExecutionDetail | None = None
+) -> Response:
     """Respond with an execution that was accepted, by this request or by an earlier one with the same key."""
     location = {"Location": f"{PREFIX}/executions/{accepted.id}"}
-    return Reply(started(accepted, replayed=replayed), 200 if replayed else 202, location)
+    return Reply(
+        started(accepted, replayed=replayed, execution=execution), 200 if replayed else 202, location
+    )
 
 
 @starts.post(
@@ -142,9 +157,11 @@ async def start_workflow(
     server: Server,
     caller: Caller,
     idempotency_key: IdempotencyKey = None,
+    wait: StartWait = 0,
 ) -> Response:
-    """Starts the given version, or the latest."""
-    return await _start(server, caller, workflow, body, idempotency_key)
+    """Starts the given version, or the latest. With `wait`, responds when the execution has ended or the time is
+    over."""
+    return await _start(server, caller, workflow, body, idempotency_key, wait)
 
 
 @starts.post(
@@ -162,8 +179,10 @@ async def start_execution(
     server: Server,
     caller: Caller,
     idempotency_key: IdempotencyKey = None,
+    wait: StartWait = 0,
 ) -> Response:
-    """Requires either `workflow` or `definition`."""
+    """Requires either `workflow` or `definition`. With `wait`, responds when the execution has ended or the time is
+    over."""
     # Sending a definition amounts to editing one.
     if body.definition:
         check_right(caller, "edit")
@@ -171,37 +190,53 @@ async def start_execution(
     if (body.workflow is None) == (not body.definition):
         raise ApiError("body: requires either `workflow` or `definition`", code="BAD_BODY")
     if body.workflow is not None:
-        return await _start(server, caller, body.workflow, body, idempotency_key)
+        return await _start(server, caller, body.workflow, body, idempotency_key, wait)
     if body.version is not None or body.priority is not None:
         raise ApiError("body: `version` and `priority` require `workflow`", code="BAD_BODY")
-    options, id = _start_options(body, idempotency_key)
-    accepted = await server.services.executions.start_definition(
-        body.definition, body.input, options, execution=id
+    options, id = _start_options(body, idempotency_key, wait)
+    starting = server.services.executions.start_definition(
+        body.definition, body.input, options, execution=id, new_id=True
     )
-    return accepted_reply(accepted, replayed=id is not None and accepted.id != id)
+    return await _started(server, starting, id, wait)
 
 
 async def _start(
-    server: ServerContext, caller: Principal, workflow: str, body: StartBody, key: str | None
+    server: ServerContext, caller: Principal, workflow: str, body: StartBody, key: str | None, wait: float
 ) -> Response:
     if not caller.sees(workflow):
         raise workflow_not_found(workflow, (), LATEST)
     if body.pins or body.outlets:  # amounts to another definition
         check_right(caller, "edit")
-    options, id = _start_options(body, key)
+    options, id = _start_options(body, key, wait)
     which = None if body.version is None else str(body.version)
-    accepted = await server.services.executions.start(
-        workflow, which, body.input, options, priority=body.priority, execution=id
+    starting = server.services.executions.start(
+        workflow, which, body.input, options, priority=body.priority, execution=id, new_id=True
     )
-    return accepted_reply(accepted, replayed=id is not None and accepted.id != id)
+    return await _started(server, starting, id, wait)
 
 
-def _start_options(body: StartBody, key: str | None) -> tuple[StartOptions, str | None]:
-    """Return the options of a start. With an idempotency key the execution id is chosen here; if the start returns
-    another id, an earlier request used the key."""
+def _start_options(body: StartBody, key: str | None, wait: float) -> tuple[StartOptions, str | None]:
+    """Return the options of a start. With an idempotency key or a wait the execution id is chosen here; if the start
+    returns another id, an earlier request used the key."""
     pins = Pins(body.pins, body.outlets)
     options = StartOptions(key=key, labels=body.labels, fake_time=body.fake_time, pins=pins)
-    return options, None if key is None else new_execution_id()
+    return options, None if key is None and not wait else new_execution_id()
+
+
+async def _started(
+    server: ServerContext, starting: Awaitable[ExecutionRecord], id: str | None, wait: float
+) -> Response:
+    """Start an execution, wait for its end if that is wanted, and respond."""
+    if not wait or id is None:
+        accepted = await starting
+        return accepted_reply(accepted, replayed=id is not None and accepted.id != id)
+    with server.feeds.awaiting(id) as pending:
+        accepted = await starting
+        end = await pending.wait(wait) if accepted.id == id else None
+    if accepted.id != id:
+        return accepted_reply(accepted, replayed=True, execution=await _waited(server, accepted.id, wait))
+    summary = await summary_of(server, id) if end is None else ended_summary(accepted, end)
+    return accepted_reply(accepted, execution=execution_detail(summary, accepted))
 
 
 class ExecutionFilters(BaseModel):
@@ -400,16 +435,22 @@ async def get_execution(
     server: Server,
 ) -> Response:
     """With `wait`, responds when the execution has ended or the time is over."""
-    id = execution
-    if not query.wait:
-        summary, accepted = await asyncio.gather(summary_of(server, id), server.reader.accepted(id))
-        return Reply(execution_detail(summary, accepted))
-    with server.feeds.awaiting(id) as end:
-        summary, accepted = await asyncio.gather(summary_of(server, id), server.reader.accepted(id))
-        if summary.ended_at is None:
-            await end.wait(query.wait)
-            summary = await summary_of(server, id)
+    if query.wait:
+        return Reply(await _waited(server, execution, query.wait))
+    summary, accepted = await asyncio.gather(summary_of(server, execution), server.reader.accepted(execution))
     return Reply(execution_detail(summary, accepted))
+
+
+async def _waited(server: ServerContext, execution: str, seconds: float) -> ExecutionDetail:
+    """Return an execution when it has ended or the time is over."""
+    with server.feeds.awaiting(execution) as pending:
+        summary, accepted = await asyncio.gather(
+            summary_of(server, execution), server.reader.accepted(execution)
+        )
+        if summary.ended_at is None:
+            end = await pending.wait(seconds)
+            summary = await summary_of(server, execution) if end is None else ended_summary(accepted, end)
+    return execution_detail(summary, accepted)
 
 
 @executions.get(

@@ -1,7 +1,7 @@
 """Runs work that replays the facts of an execution, without blocking the event loop for long.
 
-A replay takes about 25 µs per fact, so an execution with 100,000 items takes seconds. Every process replays: a worker
-that rebuilds the state, the API that explains an execution, the finisher that counts failed items.
+A replay takes about 25 µs per fact, so an execution with 100,000 items takes seconds: the API explains an execution,
+the finisher counts failed items, a retry selects what has to run again.
 """
 
 from __future__ import annotations
