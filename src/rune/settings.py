@@ -204,12 +204,13 @@ def describe_settings(
     for field in msgspec.structs.fields(Settings):
         if field.name in DERIVED:
             continue
-        value, secret = getattr(settings, field.name), field.name in SECRET
+        value = getattr(settings, field.name)
         source: Literal["default", "file", "environment"] = "default"
         if f"RUNE_{field.name.upper()}" in given:
             source = "environment"
         elif field.name in in_file:
             source = "file"
+        secret = field.name in SECRET and not (value and source == "default")  # a default is no secret
         shown = bool(value) if secret else msgspec.to_builtins(value)
         found.append(SettingValue(name=field.name, value=shown, source=source, secret=secret))
     return found

@@ -6,7 +6,7 @@ import pathlib
 
 import pytest
 
-from rune.settings import SettingsError, load_settings
+from rune.settings import Settings, SettingsError, describe_settings, load_settings
 
 
 @pytest.mark.parametrize(
@@ -112,3 +112,14 @@ def test_toml_path_that_is_a_directory_is_rejected(tmp_path: pathlib.Path) -> No
 
     with pytest.raises(SettingsError, match=r"rune\.toml: is a directory"):
         load_settings({}, tmp_path)
+
+
+def test_default_of_an_address_is_described_and_a_given_one_is_not() -> None:
+    default = {each.name: each for each in describe_settings(Settings(), {})}
+    assert (default["state"].value, default["state"].secret) == ("embedded", False)
+    assert (default["api_key"].value, default["api_key"].secret) == (False, True)
+
+    url = "redis://:secret@localhost/0"
+    given = describe_settings(Settings(state=url), {"RUNE_STATE": url})
+    assert [(each.value, each.secret) for each in given if each.name == "state"] == [(True, True)]
+    assert "secret@" not in repr(given)

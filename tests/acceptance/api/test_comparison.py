@@ -35,6 +35,10 @@ async def check_comparison(server: RunningServer) -> None:
     failed = groups[("bad", None, "failed")]
     assert (failed.count, failed.code, failed.lineages) == (3, ("", "FAILED"), ["/s:2", "/s:3", "/s:4"])
     assert groups[("twice", "success", None)].count == 3
+    assert {tuple(each.fields) for each in found.groups if each.node_id == "odd"} == {("outlet", "output")}
+    longer = await server.ended("items", {"items": [0, 2, 4, 6, 8, 1, 3]})
+    counted = {each.node_id: each.fields for each in (await client.compare(one, longer)).groups}
+    assert counted["s"] == ["items", "output"]
     assert found.differing == sum(each.count for each in found.groups)
     assert found.first is not None
     runs = [each async for each in client.differing_runs(one, two, page=2)]

@@ -32,14 +32,18 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 class Held:
     """Requests of a page that are kept back until a test passes them on."""
 
-    def __init__(self, page: Page, pattern: str) -> None:
+    def __init__(self, page: Page, pattern: str, method: str | None = None) -> None:
         self.routes: list[Route] = []
         self._page = page
+        self._method = method
         self._pattern = re.compile(pattern)
         page.route(self._pattern, self._hold)
 
     def _hold(self, route: Route) -> None:
-        self.routes.append(route)
+        if self._method in (None, route.request.method):
+            self.routes.append(route)
+        else:
+            route.continue_()
 
     def arrived(self, count: int = 1) -> None:
         until(lambda: len(self.routes) >= count or self._page.evaluate("null"), f"{count} requests are held")
@@ -130,6 +134,45 @@ def test_first_key_is_for_an_administrator_also_before_the_keys_were_read(watche
     held.pass_on()
 
     expect(page.get_by_role("dialog").get_by_label("Role")).to_have_value("admin")
+    watched.check()
+
+
+def test_new_key_is_shown_although_its_dialog_was_to_be_closed(watched: WatchedPage) -> None:
+    page = watched.open("/keys")
+    page.get_by_role("button", name="Create a key").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Name").fill("nightly")
+    held = Held(page, "/api/v1/keys$", "POST")
+
+    dialog.get_by_role("button", name="Create", exact=True).click()
+    held.arrived()
+    page.keyboard.press("Escape")
+
+    expect(dialog.get_by_text("Close", exact=True)).to_be_disabled()
+    held.routes[0].fulfill(json={"key": "rune_secret-of-the-key"})
+    expect(dialog).to_contain_text("rune_secret-of-the-key")
+    watched.check()
+
+
+def test_withdrawn_grants_are_gone_whatever_answer_comes_last(watched: WatchedPage) -> None:
+    with Client(watched.url) as client:
+        client.add_credential("shop", "bearer", {"token": "t0ken-of-the-shop"}, hosts=["shop.example"])
+        client.grant("shop", ["queue", "everyone"])
+    page = watched.open("/credentials")
+    page.get_by_role("row", name="shop").get_by_role("button", name="Grants").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("listitem")).to_have_count(3)
+    held = Held(page, "/credentials/shop/grants$", "POST")
+    for name in ("queue", "everyone"):
+        dialog.get_by_role("button", name=f"Withdraw from {name}").click()
+    held.arrived(2)
+
+    # Both are carried out in order, but the answer to the first comes last.
+    answers = [each.fetch() for each in held.routes]
+    for each, answer in reversed(list(zip(held.routes, answers, strict=True))):
+        each.fulfill(response=answer)
+
+    expect(dialog.get_by_role("listitem")).to_have_count(1)
     watched.check()
 
 

@@ -326,8 +326,9 @@ function GrantsDialog({ credential, onClose }: { credential: Credential; onClose
   const change = (body: { grant: string[]; withdraw: string[] }): void => {
     setError(null);
     read(api.POST("/api/v1/credentials/{credential}/grants", { params, body: body as never })).then(
-      (found) => {
-        client.setQueryData(key, found.granted);
+      () => {
+        // Read again: of two changes, the answer to the first may come last.
+        void client.invalidateQueries({ queryKey: key });
         setAdded("");
       },
       (problem: Error) => setError(problem),

@@ -173,14 +173,20 @@ function CreateDialog({ first, onClose }: { first: boolean; onClose: () => void 
       </Dialog>
     );
   }
+  // A key whose answer is awaited exists already, and only the answer has its secret.
+  const leave = (): void => {
+    if (!busy) onClose();
+  };
   return (
     <Dialog
       title="Create a key"
-      onClose={onClose}
+      onClose={leave}
       onSubmit={create}
       foot={
         <>
-          <Button onClick={onClose}>Close</Button>
+          <Button disabled={busy} onClick={leave}>
+            Close
+          </Button>
           <Button type="submit" kind="primary" disabled={busy || name.trim() === ""}>
             Create
           </Button>

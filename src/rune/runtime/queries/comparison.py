@@ -26,7 +26,7 @@ MAX_LINEAGES = 10  # that are named in a group
 Key = tuple[str, str]
 """Node id and lineage."""
 
-Field = Literal["status", "attempts", "output", "error"]
+Field = Literal["status", "outlet", "items", "attempts", "output", "error"]
 
 
 class RunDifference(msgspec.Struct, frozen=True):
@@ -131,8 +131,12 @@ async def _differing(
     if old is None or new is None:
         return ("status",)
     found: list[Field] = []
-    if (old.status, old.outlet, old.items) != (new.status, new.outlet, new.items):
+    if old.status != new.status:
         found.append("status")
+    elif old.outlet != new.outlet:
+        found.append("outlet")
+    elif old.items != new.items:
+        found.append("items")
     if old.attempt != new.attempt:
         found.append("attempts")
     if old.status == new.status == "ok" and not await _same_output(before, after, old, new):
