@@ -210,7 +210,7 @@ def describe_settings(
             source = "environment"
         elif field.name in in_file:
             source = "file"
-        secret = field.name in SECRET and not (value and source == "default")  # a default is no secret
+        secret = field.name in SECRET and (not value or value != field.default)  # a default is no secret
         shown = bool(value) if secret else msgspec.to_builtins(value)
         found.append(SettingValue(name=field.name, value=shown, source=source, secret=secret))
     return found

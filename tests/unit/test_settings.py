@@ -123,3 +123,8 @@ def test_default_of_an_address_is_described_and_a_given_one_is_not() -> None:
     given = describe_settings(Settings(state=url), {"RUNE_STATE": url})
     assert [(each.value, each.secret) for each in given if each.name == "state"] == [(True, True)]
     assert "secret@" not in repr(given)
+    # Settings that a program passes come from neither the environment nor the file.
+    passed = {
+        each.name: each for each in describe_settings(Settings(state=url, api_key="k3y-of-the-server"), {})
+    }
+    assert (passed["state"].value, passed["api_key"].value) == (True, True)
