@@ -39,6 +39,14 @@ def server() -> Iterator[RedisServer]:
     server.stop()
 
 
+async def until_renewed(client: Client, lease: str, times: int = 3) -> None:
+    """Wait until a lease was renewed so often."""
+    renewals, left = 0, 0
+    while renewals < times:
+        before, left = left, await client.call("PTTL", lease)
+        renewals += left > before > 0
+
+
 def on_own_server(
     body: Callable[[S, RedisCluster, RedisServer], Coroutine[Any, Any, None]],
 ) -> Callable[[S, RedisServer, Path], None]:
@@ -306,10 +314,7 @@ class TestProcesses:
 
             monkeypatch.setattr(cluster.journal, "facts", read_late)
             claim = asyncio.create_task(state.claim("x", b, "me", leased=True))
-            renewals, left = 0, 0
-            while renewals < 3:
-                before, left = left, await client.call("PTTL", lease)
-                renewals += left > before > 0
+            await until_renewed(client, lease)
             may_read.set()
             assert (await claim).verdict == "run"
             await client.close()
@@ -334,10 +339,7 @@ class TestProcesses:
 
             monkeypatch.setattr(rebuild, "fold", replay_late)
             claim = asyncio.create_task(state.claim("x", b, "me", leased=True))
-            renewals, left = 0, 0
-            while renewals < 3:
-                before, left = left, await client.call("PTTL", lease)
-                renewals += left > before > 0
+            await until_renewed(client, lease)
             may_replay.set()
             assert (await claim).verdict == "run"
             await client.close()
