@@ -38,7 +38,7 @@ UNTRACED := tests/unit/core/expr/test_hostile.py tests/unit/core/expr/test_hosti
 OTHERS   := $(patsubst %/,%,$(filter-out tests/unit/ tests/__pycache__/ tests/support/,$(wildcard tests/*/))) \
             $(filter-out tests/unit/core/,$(wildcard tests/unit/[a-z]*/)) $(wildcard tests/unit/test_*.py)
 
-.PHONY: clip ui ui-dev ui-test faults chaos-embedded chaos-cluster chaos-rabbitmq recovery soak services-up services-down pin-images help setup stores lock run test test-long check lint type contracts generate unit sim mutants bench bench-cluster bench-rabbitmq bench-api bench-ui bench-looking bench-newcomer pictures trace audit format clean bench-peers docs docs-check docs-serve
+.PHONY: clip ui ui-dev ui-test faults chaos-embedded chaos-cluster chaos-rabbitmq recovery soak services-up services-down pin-images help setup stores lock run test test-long check lint type contracts generate unit sim mutants bench bench-cluster bench-rabbitmq bench-api bench-ui bench-looking bench-newcomer bench-startup pictures trace audit format clean bench-peers docs docs-check docs-serve
 
 help: ## Show this list
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -234,6 +234,9 @@ bench-looking: setup stores ## Measure what the pages of the web interface read 
 
 bench-newcomer: setup stores ## Measure a fresh clone from `make run` to the first finished node of an example in Chromium
 	@$(BIN)/python bench/newcomer.py
+
+bench-startup: setup ## Measure how long `rune --version`, `rune list` and `rune run` take
+	@$(BIN)/python bench/startup.py
 
 pictures: setup stores ## Store a picture of every screen in both themes and two widths in build/pictures and docs/pictures
 	@rm -rf build/pictures && mkdir -p build/pictures

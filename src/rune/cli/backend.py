@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 import typer
@@ -18,10 +18,7 @@ import typer
 from rune import bootstrap
 from rune.bootstrap import UnsupportedOverUrlError
 from rune.bootstrap.components import Access
-from rune.cli.connection import client, raise_local_errors
 from rune.cli.output import INTERRUPTED, print_error
-from rune.cli.remote import RemoteCredentialService, RemoteReader, RemoteServices
-from rune.client import AsyncClient
 from rune.core.execution.explain import ActiveRuns, Waiting
 from rune.core.execution.explain import explain as explain_state
 from rune.errors import RuneError
@@ -39,10 +36,14 @@ from rune.runtime.owner_services import LocalServices
 from rune.runtime.queries.reader import ExecutionReader
 from rune.settings import Settings, load_settings
 
-CommandServices = LocalServices | RemoteServices
+if TYPE_CHECKING:
+    from rune.cli.remote import RemoteCredentialService, RemoteReader, RemoteServices
+    from rune.client import AsyncClient
+
+CommandServices: TypeAlias = "LocalServices | RemoteServices"
 """The services of this process or of the owner process, or those of a server."""
 
-CommandReader = ExecutionReader | RemoteReader
+CommandReader: TypeAlias = "ExecutionReader | RemoteReader"
 """A reader of the stores, or of a server."""
 
 
@@ -53,6 +54,9 @@ async def open_services(settings: Settings) -> AsyncIterator[CommandServices]:
         async with bootstrap.open_services(settings) as opened:
             yield opened
         return
+
+    from rune.cli.connection import client  # noqa: PLC0415 - the client is slow to import
+    from rune.cli.remote import RemoteServices  # noqa: PLC0415
 
     async with client(settings) as connected:
         yield RemoteServices(connected)
@@ -66,6 +70,9 @@ async def open_reader(settings: Settings) -> AsyncIterator[CommandReader]:
             yield opened
         return
 
+    from rune.cli.connection import client  # noqa: PLC0415 - the client is slow to import
+    from rune.cli.remote import RemoteReader  # noqa: PLC0415
+
     async with client(settings) as connected:
         yield RemoteReader(connected)
 
@@ -73,12 +80,16 @@ async def open_reader(settings: Settings) -> AsyncIterator[CommandReader]:
 @asynccontextmanager
 async def open_api(settings: Settings) -> AsyncIterator[tuple[AsyncClient, CommandServices]]:
     """Open a client of the server named by RUNE_URL, or else of the API in this process, and the same services."""
+    from rune.cli.connection import client, raise_local_errors  # noqa: PLC0415 - the client is slow to import
+    from rune.cli.remote import RemoteServices  # noqa: PLC0415
+
     if settings.url:
         async with client(settings) as connected:
             yield connected, RemoteServices(connected)
         return
 
     from rune.bootstrap.local_api import open_app  # noqa: PLC0415 - slow to import
+    from rune.client import AsyncClient  # noqa: PLC0415
 
     async with open_app(settings) as (app, services), AsyncClient(app=app) as connected:
         with raise_local_errors(str(settings.database)):
@@ -142,6 +153,8 @@ def call_local_service(settings: Settings, action: Callable[[LocalServices], Awa
 
 
 def with_client(settings: Settings, action: Callable[[AsyncClient], Awaitable[T]]) -> T:
+    from rune.cli.connection import client  # noqa: PLC0415 - the client is slow to import
+
     async def call() -> T:
         async with client(settings) as opened:
             return await action(opened)
@@ -150,11 +163,9 @@ def with_client(settings: Settings, action: Callable[[AsyncClient], Awaitable[T]
 
 
 def with_credentials(settings: Settings, action: Callable[[RemoteCredentialService], Awaitable[T]]) -> T:
-    async def call() -> T:
-        async with client(settings) as opened:
-            return await action(RemoteCredentialService(opened))
+    from rune.cli.remote import RemoteCredentialService  # noqa: PLC0415 - the client is slow to import
 
-    return asyncio.run(call())
+    return with_client(settings, lambda opened: action(RemoteCredentialService(opened)))
 
 
 LOCAL_ONLY = {
@@ -170,6 +181,12 @@ LOCAL_ONLY = {
 }
 
 
+def not_over_url(what: str, settings: Settings) -> UnsupportedOverUrlError:
+    return UnsupportedOverUrlError(
+        f"{what} is not available over the server at {settings.url}: unset RUNE_URL and run it where the server runs"
+    )
+
+
 def require_local(settings: Settings, command: str) -> None:
     """Raise if the settings name a server: the command works on local files or stores."""
     if settings.url:
@@ -178,8 +195,8 @@ def require_local(settings: Settings, command: str) -> None:
         )
 
 
-Work = Callable[[CommandReader, Settings], Awaitable[int]]
-Query = Callable[[AsyncClient, CommandServices], Awaitable[int]]
+Work: TypeAlias = "Callable[[CommandReader, Settings], Awaitable[int]]"
+Query: TypeAlias = "Callable[[AsyncClient, CommandServices], Awaitable[int]]"
 
 MAX_LISTED = 5
 
@@ -231,6 +248,8 @@ def query_api(work: Query, *, as_json: bool, without_file: Callable[[], int] | N
 
 async def resolve_with_client(opened: AsyncClient, given: str) -> str:
     """Return the id of the only execution whose id starts with `given`."""
+    from rune.cli.remote import RemoteReader  # noqa: PLC0415 - the client is slow to import
+
     return await resolve(RemoteReader(opened), given)
 
 
@@ -281,7 +300,7 @@ async def waiting_of(
 
     A server computes this itself, since it has all node types.
     """
-    if isinstance(opened, RemoteReader):
+    if not isinstance(opened, ExecutionReader):
         return await opened.waiting(execution)
     plan, state = await opened.state(execution, now)
     active = None if state.ended else await _active_runs(settings, execution, now)
@@ -314,7 +333,7 @@ async def resolve(opened: CommandReader, given: str) -> str:
 HINTS: Mapping[str, str] = {"UNKNOWN_WORKFLOW": "see `rune workflows`"}
 NO_HINTS: Mapping[str, str] = {}
 
-WorkflowQuery = Callable[[CommandReader], Awaitable[int]]
+WorkflowQuery: TypeAlias = "Callable[[CommandReader], Awaitable[int]]"
 
 
 def run_reporting_errors(

@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from rune.bootstrap import UnsupportedOverUrlError
 from rune.client import ApiError, AsyncClient, models
 from rune.client.transport import ServerKeyError, require_encryption
 from rune.codec.decode import MalformedDataError
@@ -83,12 +82,6 @@ def _read_keys(file: Path) -> dict[tuple[str, str, int | None], str]:
         raise ServerKeyError(f"{file}: {(error.strerror or str(error)).lower()}") from None
     except ValueError:
         raise ServerKeyError(f'{file} is not a list of keys: a line is "https://host:port" = "key"') from None
-
-
-def not_over_url(what: str, settings: Settings) -> UnsupportedOverUrlError:
-    return UnsupportedOverUrlError(
-        f"{what} is not available over the server at {settings.url}: unset RUNE_URL and run it where the server runs"
-    )
 
 
 @asynccontextmanager

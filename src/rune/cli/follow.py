@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 from types import TracebackType
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from rune.bootstrap import connected, find_owner, open_reader, running_engine
 from rune.cli.backend import (
@@ -30,7 +30,6 @@ from rune.cli.backend import (
     resolve,
 )
 from rune.cli.backend import open_reader as reader
-from rune.cli.connection import client
 from rune.cli.live import ExecutionPoller, LogPrinter, RunningPoller, StoredLogs, line_text
 from rune.cli.output import (
     EXIT,
@@ -43,7 +42,6 @@ from rune.cli.output import (
     print_problems,
 )
 from rune.cli.progress import Progress, ProgressCounter, progress
-from rune.cli.remote import RemoteReader, RemoteServices
 from rune.core.execution.fact import ExecutionEnded
 from rune.errors import InvalidDocumentError, RuneError
 from rune.nodes.registry import Registry
@@ -54,6 +52,9 @@ from rune.runtime.engine import Engine
 from rune.runtime.queries.history import History, read_history
 from rune.runtime.queries.reader import ExecutionReader
 from rune.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from rune.cli.remote import RemoteReader
 
 OWNER_TIMEOUT_S = 10.0  # for the owner process to respond, or to exit
 MIN_RETRY_S, MAX_RETRY_S = 0.005, 0.05  # between two attempts to become or to reach the owner
@@ -392,6 +393,9 @@ class ExecutionFollower:
 async def follow_to_end(settings: Settings, command: FollowedCommand, *, as_json: bool) -> tuple[int, int]:
     """Start an execution on a server and follow it until it ends or a signal arrives; return the exit code and the
     number of failed items."""
+    from rune.cli.connection import client  # noqa: PLC0415 - the client is slow to import
+    from rune.cli.remote import RemoteReader, RemoteServices  # noqa: PLC0415
+
     with StopSignal() as stop:
         async with client(settings) as api:
             accepted = await command.start_remotely(RemoteServices(api))

@@ -11,14 +11,13 @@ import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
-from typing import Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 import msgspec
 
 from rune.bootstrap import open_live
 from rune.cli.output import COLOURS, clean, moment, paint
 from rune.cli.progress import ProgressCounter
-from rune.client import AsyncClient, models
 from rune.core.execution.fact import (
     AttemptFailed,
     ExecutionEnded,
@@ -39,6 +38,9 @@ from rune.runtime.queries.attempts import AttemptReader, NodeLog
 from rune.runtime.queries.history import History
 from rune.runtime.queries.reader import ExecutionReader
 from rune.settings import Settings
+
+if TYPE_CHECKING:
+    from rune.client import AsyncClient, models
 
 POLL_INTERVAL_S = 0.25
 

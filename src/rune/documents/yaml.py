@@ -1,8 +1,12 @@
-"""Decode YAML to plain data: the core schema of YAML 1.2, without anchors, aliases and tags."""
+"""Decode YAML to plain data: the core schema of YAML 1.2, without anchors, aliases and tags.
+
+It also writes definitions as YAML that is decoded to the same content.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import io
 import re
 import time
 from collections.abc import Callable
@@ -21,6 +25,7 @@ from ruamel.yaml.events import (
     SequenceEndEvent,
     SequenceStartEvent,
 )
+from ruamel.yaml.representer import SafeRepresenter
 
 from rune.core.definition import problems
 from rune.core.definition.problems import Problem
@@ -255,3 +260,53 @@ def _position(event: Event) -> Position:
 def _at(event: Event, problem: Problem) -> Problem:
     line, column = _position(event)
     return msgspec.structs.replace(problem, line=line, column=column)
+
+
+_FIRST = ("id", "src", "dst", "type", "name", "inputs", "settings", "nodes", "edges")
+
+_STYLE = {
+    "default_flow_style": False,
+    "allow_unicode": True,
+    "width": 1_000_000,
+    "sort_base_mapping_type_on_output": False,
+}
+
+
+class _PlainRepresenter(SafeRepresenter):
+    """Writes no anchors, which Rune does not read, and multi-line strings as blocks."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def represent_str(self, data: str) -> Any:
+        style = None
+        if not data.isprintable():
+            style = "|" if all(map(_is_plain_line, data.removesuffix("\n").split("\n"))) else '"'
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
+
+
+def _is_plain_line(text: str) -> bool:
+    """Return whether a line of a block is read back unchanged."""
+    return text.isprintable() and text == text.rstrip()
+
+
+_PlainRepresenter.add_representer(str, _PlainRepresenter.represent_str)
+
+
+def to_yaml(definition: dict[str, Any]) -> str:
+    """Return a definition as YAML, the identifying fields first."""
+    yaml = YAML(typ="safe", pure=True)
+    yaml.Representer = _PlainRepresenter
+    vars(yaml).update(_STYLE)
+    text = io.StringIO()
+    yaml.dump(_reorder(definition), text)
+    return text.getvalue()
+
+
+def _reorder(thing: Any) -> Any:
+    """Move identifying fields to the front; parameters keep their order."""
+    first = {key: thing[key] for key in _FIRST if key in thing}
+    for key in ("nodes", "edges"):
+        if key in first:
+            first[key] = [_reorder(each) for each in first[key]]
+    return first | thing | first

@@ -171,6 +171,24 @@ def test_cli_import_loads_no_heavy_modules() -> None:
     assert interpreted(code).stdout.strip() == "[]"
 
 
+@pytest.mark.parametrize("command", ["run", "list", "show"])
+def test_command_without_server_does_not_import_client(
+    command: str, rune: Rune, add: str, tmp_path: pathlib.Path
+) -> None:
+    rune("run", add, "--input", '{"n": 1}', "--id", "first")
+    arguments = {"run": [add, "--input", '{"n": 1}'], "list": [], "show": ["first"]}[command]
+    code = (
+        f"import os, sys; os.environ['RUNE_HOME'] = {str(tmp_path / 'home')!r}\n"
+        f"sys.argv = {['rune', command, *arguments]!r}\n"
+        "from rune.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit as done: print(done.code or 0, file=sys.stderr)\n"
+        "print([each for each in ('httpx', 'rune.client', 'fastapi', 'rich') if each in sys.modules], file=sys.stderr)"
+    )
+
+    assert interpreted(code).stderr.split("\n")[-3:-1] == ["0", "[]"]
+
+
 def test_missing_file_is_reported(rune: Rune, tmp_path: pathlib.Path) -> None:
     done = rune("run", str(tmp_path / "gone.yaml"))
 

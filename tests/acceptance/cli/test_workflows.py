@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rune.cli.arguments import to_yaml
 from rune.core.limits import LIMITS
-from rune.documents.yaml import decode_yaml
+from rune.documents.yaml import decode_yaml, to_yaml
 from tests.support.cli_process import TIMEOUT_S, Rune, until
 from tests.support.documents import Raw, document, node
 from tests.support.in_process_cli import InProcessCli

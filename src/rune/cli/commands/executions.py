@@ -48,7 +48,6 @@ from rune.cli.output import (
     print_table,
     version_text,
 )
-from rune.cli.remote import RemoteReader
 from rune.core.execution.fact import ExecutionEnded
 from rune.ports.queries import Event, ExecutionFilter, Summary
 from rune.ports.workflows import choose
@@ -362,7 +361,7 @@ def watch(
 async def _watch(reader: CommandReader, settings: Settings, given: str, after: int, *, as_json: bool) -> int:
     name = await resolve(reader, given)
     running = RunningPrinter(as_json=as_json)
-    if isinstance(reader, RemoteReader):  # a server streams the events
+    if not isinstance(reader, ExecutionReader):  # a server streams the events
         async for event in reader.watch(name, after):
             if isinstance(event, Event):
                 _print_event(event, as_json=as_json)

@@ -24,8 +24,7 @@ from rune.cli.arguments import (
     read_document,
     with_modules,
 )
-from rune.cli.backend import CommandServices
-from rune.cli.connection import not_over_url
+from rune.cli.backend import CommandServices, not_over_url
 from rune.cli.follow import ExecutionFollower
 from rune.cli.output import INTERRUPTED, file_of, print_error, print_problems
 from rune.cli.progress import ProgressCounter

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from rune.cli.arguments import Burst, Rate, RemoveLimits, Running, print_yaml, read_document
+from rune.cli.arguments import Burst, Rate, RemoveLimits, Running, read_document
 from rune.cli.backend import (
     CommandReader,
     call_service,
@@ -406,7 +406,10 @@ async def show_stored(reader: CommandReader, workflow: str, which: str | None, w
             each.hidden for each in await reader.workflows.list(hidden=True) if each.workflow == workflow
         )
     if wanted == "yaml":
-        print_yaml(definition)
+        from rune.documents.yaml import to_yaml  # noqa: PLC0415 - slow to import
+
+        sys.stdout.write(to_yaml(definition))
+        sys.stdout.flush()
     elif wanted == "json":
         print_json(
             {

@@ -13,11 +13,11 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from rune.cli.arguments import to_yaml
 from rune.cli.output import count
 from rune.core.limits import LIMITS
 from rune.documents.importers import Import, import_document
 from rune.documents.importers.report import FORMATS, STATUSES, Entry
+from rune.documents.yaml import to_yaml
 from rune.errors import InvalidDocumentError, RuneError
 from rune.nodes.registry import full_registry
 from rune.settings import load_settings
