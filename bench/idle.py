@@ -38,7 +38,7 @@ from rune.adapters.rabbitmq.publisher import Publisher
 from rune.adapters.redis import client as redis_client
 from rune.bootstrap import cluster
 from rune.cli.bench import workloads
-from rune.cli.bench.latency import start_and_wait
+from rune.cli.bench.measures import start_and_wait
 from rune.cli.bench.workloads import completed, percentile
 from rune.cli.commands.serve import run_on_uvloop
 from rune.core.definition.model import canonical

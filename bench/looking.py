@@ -29,14 +29,12 @@ import msgspec  # noqa: E402
 
 from rune.adapters.rows import end_terms, start_terms  # noqa: E402
 from rune.adapters.sqlite.database import Database, migrate  # noqa: E402
-from rune.adapters.sqlite.readonly import SqliteIndex  # noqa: E402
-from rune.adapters.sqlite.stores import SqliteCounts  # noqa: E402
+from rune.adapters.sqlite.stores import SqliteCounts, SqliteIndex  # noqa: E402
 from rune.core.execution.fact import ExecutionEnded, NodeResult  # noqa: E402
 from rune.core.execution.outcome import Error  # noqa: E402
 from rune.ports.journal import ExecutionRecord, StoredFact  # noqa: E402
 from rune.ports.queries import CountStore, ExecutionFilter  # noqa: E402
-from rune.runtime.queries.items import item_bytes  # noqa: E402
-from rune.runtime.queries.overview import Overview  # noqa: E402
+from rune.runtime.queries.overview import Overview, item_bytes  # noqa: E402
 from rune.runtime.queries.reader import ExecutionIndex  # noqa: E402
 from rune.server.views.graphs import graph_view  # noqa: E402
 from rune.server.views.statistics import StatisticsCache  # noqa: E402

@@ -34,7 +34,7 @@ from rune.settings import Settings, load_settings
 PACKAGE = Path(rune.__file__).resolve().parent
 TIMEOUT_S = 30.0
 NOT_TRACED = "Engine.wait_for"  # called by this tool, not by the execution
-WATCHDOG = "runtime/maintenance/watchdog.py"  # runs every few ms, whether or not there is an execution
+WATCHDOG = "LoopWatchdog."  # runs every few ms, whether or not there is an execution
 PERIODIC = frozenset(
     {
         "BulkService.run",
@@ -100,10 +100,10 @@ class Tracer:
         """By file, relative to the package: the functions in the order of their lines."""
         found: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
         for code in self._codes:
-            if code.co_name != "<module>" and code.co_qualname != NOT_TRACED:
+            called = code.co_qualname
+            if code.co_name != "<module>" and called != NOT_TRACED and not called.startswith(WATCHDOG):
                 name = Path(code.co_filename).relative_to(PACKAGE).as_posix()
-                if name != WATCHDOG:
-                    found[name].append((code.co_firstlineno, code.co_qualname))
+                found[name].append((code.co_firstlineno, called))
         return {name: [each for _, each in sorted(found[name])] for name in sorted(found)}
 
 

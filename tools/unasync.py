@@ -13,7 +13,6 @@ from pathlib import Path
 CLIENT = Path(__file__).resolve().parents[1] / "src" / "rune" / "client"
 TARGETS = {
     CLIENT / "async_client.py": CLIENT / "client.py",
-    CLIENT / "async_runs.py": CLIENT / "runs.py",
 }
 HEADER = "# Generated from {name} by tools/unasync.py; do not edit.\n"
 
@@ -22,7 +21,7 @@ REPLACEMENTS = {
     r"\bawait ": "",
     r"\basyncio\.sleep\b": "time.sleep",
     r"\bAsync(BaseTransport|Client|Iterator|Run)\b": r"\1",
-    r"\basync_(client|runs)\b": r"\1",
+    r"\basync_client\b": "client",
     r"\basync_transport\b": "sync_transport",
     r"\bAsynchronous\b": "Synchronous",
     r"\b__a(enter|exit)__\b": r"__\1__",

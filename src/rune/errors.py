@@ -6,15 +6,15 @@ RuneError                              base of all errors that Rune raises on pu
 ├── InvalidDocumentError               a definition or start payload is rejected; holds every problem
 ├── LimitExceededError                 a size, depth or count exceeds a limit; names the limit
 ├── NodeFailure                        a node fails with a code and details
-├── adapters.blobs.keys                       InvalidBlobKeyError
+├── adapters.blobs.stores                     InvalidBlobKeyError
 ├── adapters.postgres.database                DatabaseRefusedError, OutOfLocksError
 ├── adapters.rabbitmq.amqp.errors             AmqpError (InvalidAddressError, ConnectionRefusedByBrokerError,
 │                                             BrokerUnavailableError, ChannelClosedError, PublishError
 │                                             (UnroutableError, NackedError))
 ├── adapters.rabbitmq.topology                InvalidQueueNameError, TopologyMismatchError
-├── adapters.redis.checks                     UnsuitableServerError
 ├── adapters.redis.client                     InvalidAddressError, RedisError (RedirectionError), RefusalError,
 │                                             MissingFunctionsError
+├── adapters.redis.stores                     UnsuitableServerError
 ├── adapters.sqlite.backup                    InvalidBackupError
 ├── bootstrap                                 UnsupportedByBackendError, UnsupportedOverUrlError
 ├── bootstrap.components                      MissingExtraError, TracingUnavailableError
@@ -54,11 +54,11 @@ RuneError                              base of all errors that Rune raises on pu
 ├── runtime.services.bulk                     BulkJobNotFoundError
 ├── runtime.services.executions               RequestRefusedError
 ├── runtime.services.rerun_changes            RerunRefusedError
-├── runtime.services.triggers                 SecretNotRotatedError
 ├── runtime.services.workers                  UnknownWorkerError, NotAWorkerError
+├── runtime.services.workflows                SecretNotRotatedError
 ├── runtime.values                            ExecutionNotFoundError
 ├── runtime.worker.executor                   UnservableTokenError
-├── server.access.auth                        DeadLetterNotFoundError, UndeclaredPermissionError
+├── server.auth                               DeadLetterNotFoundError, UndeclaredPermissionError
 ├── server.responses                          ApiError (MethodNotAllowedError, TooManyLoginsError)
 ├── server.routes.definitions                 BlobNotFoundError
 ├── server.routes.workflows                   SourceNotFoundError

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rune.ports.clock import Clock
-from rune.runtime.clock import SystemClock
-from rune.testing.clock import VirtualClock
+from rune.ports.clock import Clock, SystemClock
+from rune.testing.harness import VirtualClock
 from tests.contract.suites.clock import ClockContract
 from tests.support.async_test import async_test
 

@@ -29,9 +29,9 @@ from rune.adapters.postgres.stores import (
 )
 from rune.adapters.postgres.workflows import PostgresTriggers, PostgresWorkflows
 from rune.ports.access import Limits
+from rune.ports.clock import SystemClock
 from rune.ports.queries import CountStore, Statistics
 from rune.ports.retention import Rule
-from rune.runtime.clock import SystemClock
 from rune.runtime.queries.reader import ExecutionReader
 from tests.contract.suites.access import AccessContract, AccessStores
 from tests.contract.suites.aliases import AliasContract

@@ -16,8 +16,7 @@ from rune.ports.journal import ExecutionEndedError
 from rune.ports.queries import Event, ExecutionCount, ExecutionFilter, ExecutionsFound, NodeRun, Summary
 from rune.runtime.queries.reader import ExecutionReader
 from rune.settings import Settings
-from rune.testing.clock import VirtualClock
-from rune.testing.harness import harness
+from rune.testing.harness import VirtualClock, harness
 from tests.contract.suites.queries import FAILING, FAN, QueryContract, QuerySetup
 from tests.support.async_test import async_test
 from tests.support.services.databases import dsn_of, reader_of, ready

@@ -7,17 +7,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from rune.adapters.redis.client import Client
-from rune.adapters.redis.cluster.client import open_client
+from rune.adapters.redis.cluster import open_client
 from rune.adapters.redis.encoding import encode_token
-from rune.adapters.redis.queue.dead_letters import MAX_LETTERS, RedisDeadLetters
-from rune.adapters.redis.queue.queue import RedisQueue
+from rune.adapters.redis.queue import RedisQueue
 from rune.adapters.redis.state import RedisState
+from rune.adapters.redis.streams import MAX_LETTERS, RedisDeadLetters
 from rune.adapters.sqlite.journal import SqliteJournal
 from rune.core.execution.token import Token
 from rune.core.plan.model import Plan
 from rune.ports.journal import Journal
 from rune.ports.queue import DEFAULT_QUEUE, LANES
-from rune.testing.clock import VirtualClock
+from rune.testing.harness import VirtualClock
 from tests.contract.suites.malformed_messages import MalformedMessageContract
 from tests.contract.suites.queue import QueueContract
 from tests.contract.suites.state import StateContract

@@ -22,9 +22,14 @@ from rune.adapters.sqlite.access import (
 from rune.adapters.sqlite.database import Database
 from rune.adapters.sqlite.journal import SqliteJournal
 from rune.adapters.sqlite.queue import SqliteQueue
-from rune.adapters.sqlite.readonly import ReadOnlyDatabase, SqliteIndex
 from rune.adapters.sqlite.state import SqliteState
-from rune.adapters.sqlite.stores import SqliteBlobs, SqliteBulkJobs, SqliteCounts
+from rune.adapters.sqlite.stores import (
+    ReadOnlyDatabase,
+    SqliteBlobs,
+    SqliteBulkJobs,
+    SqliteCounts,
+    SqliteIndex,
+)
 from rune.adapters.sqlite.workflows import SqliteTriggers, SqliteWorkflows
 from rune.bootstrap import open_reader
 from rune.core.plan.model import Plan
@@ -32,8 +37,7 @@ from rune.ports.journal import Journal, NewerFormatError
 from rune.ports.queries import CountStore, Statistics
 from rune.runtime.queries.reader import ExecutionReader
 from rune.settings import Settings
-from rune.testing.clock import VirtualClock
-from rune.testing.harness import harness
+from rune.testing.harness import VirtualClock, harness
 from tests.contract.suites.access import AccessContract, AccessStores
 from tests.contract.suites.aliases import AliasContract
 from tests.contract.suites.blobs import BlobContract

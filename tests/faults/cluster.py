@@ -346,7 +346,7 @@ TABLE: dict[str, Fault] = {
     ),
     "f11-redis": fault(
         "test_timers.py::test_h_f11_due_timers_do_not_starve_new_work_in_cluster",
-        replace("rune.adapters.redis.queue.queue:RedisQueue._order", _read_lowest_lane_first),
+        replace("rune.adapters.redis.queue:RedisQueue._order", _read_lowest_lane_first),
     ),
     "i9": fault(
         "test_recovery.py::test_h_i9_repeated_result_is_one_arrival",
@@ -394,7 +394,7 @@ TABLE: dict[str, Fault] = {
     "i19": same("test_delivery.py::test_h_i19_wrong_type_in_template_fails_its_node", delivery.TABLE["c6"]),
     "i20": fault(
         "test_scaling.py::test_h_i20_one_slot_is_enough",
-        replace("rune.adapters.redis.queue.queue:RedisQueue._want", lambda want: lambda self: want(self) - 1),
+        replace("rune.adapters.redis.queue:RedisQueue._want", lambda want: lambda self: want(self) - 1),
         hangs=True,
     ),
     "i21": fault(
@@ -456,7 +456,7 @@ ELSEWHERE: dict[str, Fault] = {
     ),
     "kept-requeue": fault(
         _KEPT + "engine_error_of_kept_token_is_retried_with_its_delays",
-        skip("rune.adapters.redis.queue.queue:RedisQueue.keep", 0),
+        skip("rune.adapters.redis.queue:RedisQueue.keep", 0),
     ),
     "sent-record": fault(
         "tests/integration/cluster/test_sent_records.py::test_first_token_of_removed_execution_restores_nothing",

@@ -124,7 +124,7 @@ INSERT_BARE = _insert_text("")
 TABLE: dict[str, Fault] = {
     "g1": fault(
         "test_expressions.py::test_h_g1_bad_reference_fails_node_before_call",
-        replace("rune.core.plan.parameters:evaluate", _ignore_bad_reference),
+        replace("rune.core.plan.model:evaluate", _ignore_bad_reference),
     ),
     "g2": fault(
         "test_expressions.py::test_h_g2_numbers_are_written_without_exponent",

@@ -104,7 +104,7 @@ TABLE: dict[str, Fault] = {
     "h2": fault(
         "test_credentials.py::test_h_h2_stored_credential_is_sent",
         replace(
-            "rune.nodes.io.http_client.auth:basic",
+            "rune.nodes.io.http_client.exchange:basic",
             lambda basic: lambda username, password: basic("", password),
         ),
     ),
@@ -119,7 +119,7 @@ TABLE: dict[str, Fault] = {
     ),
     "h3-pool": fault(
         "test_http.py::test_h_h3_calls_share_connection_pool",
-        replace("rune.nodes.resources:Resources.http", _open_client_again),
+        replace("rune.nodes.base:Resources.http", _open_client_again),
     ),
     "h3-private": fault(
         "test_http.py::test_h_h3_private_address_is_blocked[http://[::1]/]",

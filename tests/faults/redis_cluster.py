@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.faults.change import constant, edit
 from tests.faults.fault import Fault, fault
 
-_CLIENT = "rune.adapters.redis.cluster.client:"
-_SLOTS = "rune.adapters.redis.cluster.slots:"
+_CLIENT = "rune.adapters.redis.cluster:"
+_SLOTS = "rune.adapters.redis.cluster:"
 _TESTS = "tests/integration/redis/test_cluster_client.py::"
 _ACCESS = "tests/integration/redis/test_cluster_access.py::test_"
 
@@ -34,7 +34,7 @@ ELSEWHERE: dict[str, Fault] = {
     ),
     "cluster-permissions": fault(
         _TESTS + "TestRouting::test_users_of_cluster_may_ask_for_its_slots",
-        constant("rune.adapters.redis.checks:CLUSTER_COMMANDS", ()),
+        constant("rune.adapters.redis.stores:CLUSTER_COMMANDS", ()),
     ),
     "cluster-login": fault(
         _ACCESS + "each_server_is_used_with_tls_and_the_login",

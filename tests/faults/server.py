@@ -105,7 +105,7 @@ def _admit_without_key(admit: Any) -> Any:
 TABLE: dict[str, Fault] = {
     "i1": fault(
         "test_recovery.py::test_h_i1_accepted_execution_that_was_not_opened_runs",
-        replace("rune.runtime.maintenance.outbox_relay:OutboxRelay._serve", _serve_only_ends),
+        replace("rune.runtime.maintenance.scheduler:OutboxRelay._serve", _serve_only_ends),
         hangs=True,
     ),
     "i3": fault(
@@ -145,11 +145,11 @@ ELSEWHERE: dict[str, Fault] = {
     ),
     "i8-routes": fault(
         "tests/acceptance/access/test_matrix.py::test_h_i8_every_route_enforces_permission_matrix",
-        replace("rune.server.access.auth:ApiKeyAuth.authenticate", _admit_without_key),
+        replace("rune.server.auth:ApiKeyAuth.authenticate", _admit_without_key),
     ),
     "i8-scopes": fault(
         "tests/acceptance/access/test_scopes.py::test_h_i8_scope_allows_only_its_workflows",
-        skip("rune.server.access.auth:_check_execution"),
+        skip("rune.server.auth:_check_execution"),
     ),
     "i13": fault(
         "tests/integration/sqlite/test_retention.py::TestRetention::test_h_i13_removing_history_shrinks_the_file",

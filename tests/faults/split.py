@@ -167,7 +167,7 @@ TABLE: dict[str, Fault] = {
     ),
     "d13": fault(
         "test_split.py::test_h_d13_items_may_take_days[embedded]",
-        adjust("rune.core.plan.analysis:_sleeps_upstream", lambda found, *_: [False] * len(found)),
+        adjust("rune.core.plan.graph:_sleeps_upstream", lambda found, *_: [False] * len(found)),
     ),
     "d15": fault(
         "test_split.py::test_h_d15_empty_list_stays_a_list[embedded]",

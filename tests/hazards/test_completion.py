@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rune.core.execution.fact import ExecutionEnded, NodeResult
-from rune.testing.clock import VirtualClock
+from rune.testing.harness import VirtualClock
 from tests.support.backends import Backend, backends
 from tests.support.workflows import edit, of_type, split, success_count, wait, workflow
 

@@ -15,8 +15,7 @@ from rune import bootstrap
 from rune.errors import InvalidDocumentError
 from rune.ports.credentials import TYPES
 from rune.settings import Settings
-from rune.testing.clock import VirtualClock
-from rune.testing.harness import harness, run_document
+from rune.testing.harness import VirtualClock, harness, run_document
 from tests.support.backends import Backend, EmbeddedBackend, backends, until_suspended
 from tests.support.io_nodes import http_server
 from tests.support.workflows import Fields, node_entry, of_type, wait, workflow

@@ -23,8 +23,7 @@ from rune.runtime.maintenance.scheduler import SWEEP_PERIOD_MS
 from rune.runtime.worker import worker
 from rune.runtime.worker.executor import Executor
 from rune.runtime.worker.node_runner import NodeRunner
-from rune.testing.clock import VirtualClock
-from rune.testing.harness import Harness
+from rune.testing.harness import Harness, VirtualClock
 from tests.hazards.dead_letters import next_dead_letter
 from tests.support.backends import Backend, backends
 from tests.support.workflows import (

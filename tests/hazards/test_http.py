@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from rune.core.execution.outcome import Failure, Outcome, Output
-from rune.nodes.resources import Resources
+from rune.nodes.base import Resources
 from rune.testing.harness import run_document
 from tests.acceptance.conformance.case import Case
 from tests.acceptance.conformance.stubs import stub_servers

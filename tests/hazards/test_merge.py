@@ -7,8 +7,7 @@ import asyncio
 import pytest
 
 from rune.core.execution.fact import NodeResult
-from rune.testing.clock import VirtualClock
-from rune.testing.harness import Harness, Run
+from rune.testing.harness import Harness, Run, VirtualClock
 from tests.support.backends import (
     UNSERVED_QUEUE,
     Backend,

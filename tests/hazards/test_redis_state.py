@@ -11,13 +11,13 @@ import pytest
 
 from rune.adapters.redis.client import RedisError
 from rune.adapters.redis.encoding import ARRIVE, KeySpace
-from rune.adapters.redis.queue.streams import NOTHING_SENT
+from rune.adapters.redis.streams import NOTHING_SENT
 from rune.codec.facts import Inline
 from rune.core.execution.outcome import Output, Suspend
 from rune.core.execution.step import step
 from rune.core.execution.token import Token
-from rune.runtime.clock import SystemClock
-from rune.testing.clock import VirtualClock
+from rune.ports.clock import SystemClock
+from rune.testing.harness import VirtualClock
 from tests.contract.suites.state_driver import chain
 from tests.support.chain_execution import open_execution
 from tests.support.redis_stores import redis_cluster

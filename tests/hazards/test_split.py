@@ -11,8 +11,7 @@ from rune.adapters.redis.encoding import KeySpace
 from rune.codec.facts import encode_fact
 from rune.core.execution.fact import NodeResult
 from rune.errors import InvalidDocumentError
-from rune.testing.clock import VirtualClock
-from rune.testing.harness import Harness, Run
+from rune.testing.harness import Harness, Run, VirtualClock
 from tests.support.backends import (
     UNSERVED_QUEUE,
     Backend,

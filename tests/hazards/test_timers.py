@@ -10,7 +10,7 @@ import pytest
 from rune.core.execution.fact import ExecutionEnded, NodeResult
 from rune.core.execution.token import Token
 from rune.runtime.maintenance import scheduler
-from rune.testing.clock import VirtualClock
+from rune.testing.harness import VirtualClock
 from tests.support.backends import (
     UNSERVED_QUEUE,
     Backend,

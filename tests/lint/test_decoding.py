@@ -10,7 +10,7 @@ import pytest
 from tests.lint.tree import PACKAGE, files, parsed
 
 STORED = {
-    "server/access/auth.py",
+    "server/auth.py",
     "server/routes/definitions.py",
     "server/routes/executions/comparison.py",
     "server/routes/workflows.py",

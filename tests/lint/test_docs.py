@@ -150,6 +150,12 @@ def entries_by_folder() -> dict[str, set[str]]:
     return found
 
 
+def test_package_has_at_most_300_modules() -> None:
+    modules = [path for path in files(PACKAGE, ".py") if path.stem != "__init__"]
+
+    assert len(modules) <= 300
+
+
 def test_folder_has_at_most_17_entries() -> None:
     entries = {
         folder: names

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 from ruamel.yaml import YAML
 
-from rune.testing.checks import assert_valid
+from rune.testing.expectations import assert_valid
 from tests.lint.tree import ROOT, files, name
 
 FENCE = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -15,7 +15,7 @@ from rune.core.execution.step import step
 from rune.core.execution.token import Token
 from rune.core.plan.model import Plan
 from rune.ports.journal import ExecutionRecord
-from rune.testing.clock import VirtualClock
+from rune.testing.harness import VirtualClock
 from tests.contract.suites.state_driver import chain
 from tests.support.redis_stores import fresh_keys
 from tests.support.services.redis_server import redis_server

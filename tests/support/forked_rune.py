@@ -131,7 +131,7 @@ PRELOADED = (
     "rune.cli.backend",
     "rune.cli.output",
     "rune.documents.loader",
-    "rune.documents.input_schema",
+    "rune.documents.json_schema",
     "rune.documents.yaml",
     "rune.runtime.queries.verify",
     "rich.console",

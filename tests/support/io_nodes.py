@@ -12,11 +12,11 @@ from aiohttp import web
 
 from rune.core.execution.outcome import Failure, Outcome
 from rune.core.expr import Names
-from rune.core.plan.parameters import compile_parameters
+from rune.core.plan.model import compile_parameters
+from rune.nodes.base import Resources
 from rune.nodes.blobs import Blobs
 from rune.nodes.registry import CallOptions, execute_async, prepare, standard_registry
-from rune.nodes.resources import Resources
-from rune.testing.nodes import MemoryBlob
+from rune.testing.mocks import MemoryBlob
 
 NOW = 1_700_000_000_000
 KEY = "x1:call@/"

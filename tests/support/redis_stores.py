@@ -8,21 +8,21 @@ from itertools import count
 from pathlib import Path
 
 from rune.adapters.redis.client import Client
-from rune.adapters.redis.cluster.client import open_client
+from rune.adapters.redis.cluster import open_client
 from rune.adapters.redis.encoding import KeySpace
-from rune.adapters.redis.queue.queue import RedisQueue
-from rune.adapters.redis.queue.streams import Streams
+from rune.adapters.redis.queue import RedisQueue
 from rune.adapters.redis.state import RedisState
 from rune.adapters.redis.stores import RedisStores
+from rune.adapters.redis.streams import Streams
 from rune.adapters.sqlite.journal import SqliteJournal
 from rune.codec.facts import Inline
 from rune.core.execution.outcome import Output
 from rune.core.execution.step import step
 from rune.core.execution.token import Token
 from rune.core.plan.model import Plan
+from rune.ports.clock import SystemClock
 from rune.ports.journal import ExecutionRecord, NewerFormatError
 from rune.ports.state import Applied
-from rune.runtime.clock import SystemClock
 from tests.support.services.redis_server import redis_server
 from tests.support.sqlite_stores import sqlite_stores
 

@@ -11,7 +11,7 @@ from email.message import EmailMessage
 from typing import Any
 
 from rune.core.execution.outcome import Outcome
-from rune.testing.nodes import MemoryBlob
+from rune.testing.mocks import MemoryBlob
 from tests.support.io_nodes import KEY, local_resources, run_node, tcp_server
 
 MAIL = {"from": "rune@example.com", "to": "ada@example.com", "subject": "Hi", "body": "Text"}

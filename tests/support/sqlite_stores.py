@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rune.adapters.sqlite.stores import SqliteStores
 from rune.ports.clock import Clock
-from rune.testing.clock import VirtualClock
+from rune.testing.harness import VirtualClock
 
 
 @asynccontextmanager

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from rune.core.definition import problems as codes
 from rune.core.definition.strict_json import walk
-from rune.documents.loader import check_document, load_document
-from rune.documents.positions import find_places
+from rune.documents.loader import check_document, find_places, load_document
 from rune.nodes.registry import standard_catalogue
 
 YAML = """\

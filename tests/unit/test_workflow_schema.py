@@ -13,8 +13,8 @@ from jsonschema import Draft7Validator
 
 from rune.core.definition import fields
 from rune.core.definition.parser import _DOCUMENT, _EDGE, _NODE
+from rune.documents.json_schema import workflow_schema
 from rune.documents.loader import check_document, load_document
-from rune.documents.workflow_schema import workflow_schema
 from rune.documents.yaml import decode_yaml
 from rune.nodes.registry import STANDARD, full_registry, standard_catalogue
 from tests.acceptance.conformance import case as cases

@@ -25,9 +25,9 @@ PACKAGES = (
     "rune.testing.engine",
     "rune.testing.mocks",
     "rune.testing.crash",
-    "rune.testing.nodes",
-    "rune.testing.checks",
-    "rune.testing.case_runner",
+    "rune.testing.mocks",
+    "rune.testing.expectations",
+    "rune.testing.cases",
     "rune.documents.importers",
 )
 PLUGIN = "rune.testing.plugin"

@@ -27,9 +27,9 @@ from rune.ports.clock import Clock
 from rune.ports.inspection import BackupResult, ClusterSurvey, FileInspection
 from rune.ports.processes import ProcessInfo, RunningQuery
 from rune.ports.retention import RetentionResult, Rule
+from rune.runtime.components import LocalServices
 from rune.runtime.engine import ROLES, Engine
 from rune.runtime.failpoint import arm_from_environment
-from rune.runtime.owner_services import LocalServices
 from rune.runtime.queries.reader import ExecutionReader
 from rune.runtime.services.credentials import CredentialService
 from rune.runtime.state_wrapper import ExecutionObserver

@@ -18,14 +18,13 @@ from rune.adapters.postgres.database import Database, query, redacted_url
 from rune.adapters.postgres.schema import inspect as inspect_postgres
 from rune.adapters.postgres.schema import rights
 from rune.adapters.rabbitmq.amqp.connection import parse_address
-from rune.adapters.rabbitmq.inspect import inspect as inspect_rabbitmq
 from rune.adapters.rabbitmq.topology import Topology, all_exchanges, all_queues, as_text, definitions, roles
-from rune.adapters.redis import checks
-from rune.adapters.redis.checks import inspect as inspect_redis
-from rune.adapters.redis.checks import missing_rights
+from rune.adapters.rabbitmq.topology import inspect as inspect_rabbitmq
+from rune.adapters.redis import stores
 from rune.adapters.redis.client import Client
-from rune.adapters.redis.cluster.slots import is_cluster
-from rune.adapters.redis.stores import RedisStores
+from rune.adapters.redis.cluster import is_cluster
+from rune.adapters.redis.stores import RedisStores, missing_rights
+from rune.adapters.redis.stores import inspect as inspect_redis
 from rune.bootstrap.components import keys_found
 from rune.errors import RuneError
 from rune.ports.inspection import ClusterSurvey
@@ -65,12 +64,12 @@ def role_names(settings: Settings) -> list[str]:
 
 def redis_users(settings: Settings, passwords: dict[str, str]) -> str:
     """Return an ACL file for Redis, with a user for each role."""
-    return checks.acl_file(settings.prefix, passwords, clustered=is_cluster(settings.state))
+    return stores.acl_file(settings.prefix, passwords, clustered=is_cluster(settings.state))
 
 
 def redis_roles() -> list[str]:
     """Return the roles that get a Redis user."""
-    return [*checks.ROLES, checks.OWNER, checks.WATCHER]
+    return [*stores.ROLES, stores.OWNER, stores.WATCHER]
 
 
 async def survey_cluster(settings: Settings) -> ClusterSurvey:

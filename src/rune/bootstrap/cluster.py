@@ -35,23 +35,22 @@ from rune.adapters.postgres.workflows import PostgresTriggers
 from rune.adapters.rabbitmq.dead_letters import DeadLetters
 from rune.adapters.rabbitmq.topology import Topology
 from rune.adapters.redis.client import library_name, load_functions
-from rune.adapters.redis.cluster.client import open_client
-from rune.adapters.redis.queue.dead_letters import RedisDeadLetters
-from rune.adapters.redis.queue.queue import RedisQueue
+from rune.adapters.redis.cluster import open_client
+from rune.adapters.redis.queue import RedisQueue
 from rune.adapters.redis.state import RedisState
 from rune.adapters.redis.stores import RedisStores
+from rune.adapters.redis.streams import RedisDeadLetters
 from rune.bootstrap.components import Access, credential_service, keys, new_engine
 from rune.bootstrap.rabbitmq import RabbitComponents
 from rune.core.node_type import Catalogue
 from rune.nodes.registry import Registry, full_registry, standard_catalogue
-from rune.ports.clock import Clock
+from rune.ports.clock import Clock, SystemClock
 from rune.ports.journal import BlobStore, StoreDamagedError, StoreUnavailableError
 from rune.ports.processes import OpenKeepalive, ProcessInfo, RunningQuery
 from rune.ports.queue import DeadLetterQueue, Queue
 from rune.ports.retention import RetentionResult, Rule
 from rune.ports.state import State
 from rune.runtime.backend import Backend
-from rune.runtime.clock import SystemClock
 from rune.runtime.components import Services
 from rune.runtime.engine import ROLES, Engine
 from rune.runtime.live import LiveFollower, RunningNodes

@@ -13,14 +13,14 @@ import msgspec
 import rune
 from rune.adapters.encryption import KeySource, new_key
 from rune.errors import RuneError
+from rune.nodes.base import Resources
 from rune.nodes.registry import Registry
-from rune.nodes.resources import Resources
 from rune.ports.access import ApiKeyStore, AuditLogStore, StartLimitStore
+from rune.ports.clock import SystemClock
 from rune.ports.credentials import CredentialGrants, CredentialStore
 from rune.ports.processes import ProcessInfo
 from rune.ports.workflows import TriggerStore
 from rune.runtime.backend import Backend
-from rune.runtime.clock import SystemClock
 from rune.runtime.engine import Engine
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.services.access import AuditLog

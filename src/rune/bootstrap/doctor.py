@@ -14,10 +14,9 @@ from rune.bootstrap import inspect_file, survey_cluster
 from rune.bootstrap.components import MissingExtraError, keys_found
 from rune.bootstrap.interpreter import describe, is_this_optimised
 from rune.errors import RuneError
-from rune.nodes.base import RunnableType
+from rune.nodes.base import Resources, RunnableType
 from rune.nodes.io.smtp import server
 from rune.nodes.registry import installed, load_module
-from rune.nodes.resources import Resources
 from rune.ports.inspection import ClusterSurvey, FileInspection, Finding, Verdict
 from rune.settings import Settings
 

@@ -1,4 +1,6 @@
-"""Serve the API of an engine, or the health endpoints of a process, over HTTP."""
+"""Serve the API of an engine, or the health endpoints of a process, over HTTP; or answer requests in this process,
+without a server, over the stores that the settings name.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,14 @@ from typing import Any
 
 import uvicorn
 
+from rune.bootstrap import open_engine, open_reader
 from rune.bootstrap.doctor import check_installation
 from rune.errors import RuneError
+from rune.runtime.components import LocalServices
 from rune.runtime.engine import Engine
 from rune.runtime.queries.reader import ExecutionReader
-from rune.server.access.auth import ApiKeyAuth, cached_keys, cached_sessions
-from rune.server.access.sessions import FailedLogins
 from rune.server.app import make_app
+from rune.server.auth import ApiKeyAuth, FailedLogins, cached_keys, cached_sessions
 from rune.server.connections import ConnectionLimits, bounded_protocol
 from rune.server.context import ServerContext
 from rune.server.health import HealthState, health_app
@@ -234,3 +237,22 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     import uvloop  # noqa: PLC0415 - an extra
 
     return uvloop.new_event_loop
+
+
+@asynccontextmanager
+async def open_app(settings: Settings) -> AsyncIterator[tuple[Any, LocalServices]]:
+    """Open the application, which reads the stores, and the services that it sends changes to: those of the owner
+    process if there is one."""
+    async with (
+        open_engine(settings) as (engine, services),
+        open_reader(settings, engine.plans.catalogue) as reader,
+    ):
+        context = ServerContext(
+            engine,
+            reader,
+            slots=settings.slots,
+            settings=describe_settings(settings),
+            checks=lambda: check_installation(settings),
+            services=services,
+        )
+        yield make_app(context), services

@@ -23,8 +23,7 @@ from rune.ports.clock import Clock
 from rune.ports.processes import ProcessInfo
 from rune.ports.state import State
 from rune.runtime.engine import Engine
-from rune.runtime.messaging.foreign_messages import ForeignMessages
-from rune.runtime.messaging.full_messages import SelfContainedMessages
+from rune.runtime.messaging.foreign_messages import ForeignMessages, SelfContainedMessages
 from rune.runtime.messaging.statuses import StatusPublisher
 from rune.runtime.plan_cache import QueueRouter
 from rune.runtime.state_wrapper import BatchingState, EndPredictingState, ServedQueuesFilter

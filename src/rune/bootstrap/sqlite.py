@@ -21,14 +21,20 @@ from rune.adapters.sqlite.backup import inspect, lock_owner
 from rune.adapters.sqlite.database import create_empty_file, reporting_damage, reporting_errors
 from rune.adapters.sqlite.journal import SqliteJournal
 from rune.adapters.sqlite.owner import Lock, OwnerClient, OwnerConnection, OwnerServer, socket_of
-from rune.adapters.sqlite.readonly import ReadOnlyDatabase, SqliteIndex
-from rune.adapters.sqlite.stores import SqliteBlobs, SqliteBulkJobs, SqliteCounts, SqliteStores
+from rune.adapters.sqlite.stores import (
+    ReadOnlyDatabase,
+    SqliteBlobs,
+    SqliteBulkJobs,
+    SqliteCounts,
+    SqliteIndex,
+    SqliteStores,
+)
 from rune.adapters.sqlite.workflows import SqliteTriggers, SqliteWorkflows
 from rune.bootstrap.components import Access, credential_service, keys, new_engine
 from rune.codec.rpc import RpcMethods
 from rune.core.node_type import Catalogue
 from rune.nodes.registry import Registry, full_registry, standard_catalogue
-from rune.ports.clock import Clock
+from rune.ports.clock import Clock, SystemClock
 from rune.ports.inspection import BackupResult, FileInspection
 from rune.ports.processes import (
     LiveChannel,
@@ -39,11 +45,9 @@ from rune.ports.processes import (
 )
 from rune.ports.retention import RetentionResult, Rule
 from rune.runtime.backend import Backend
-from rune.runtime.clock import SystemClock
-from rune.runtime.components import Services
+from rune.runtime.components import RPC_METHODS, OwnerServices, Services
 from rune.runtime.engine import ROLES, Engine
 from rune.runtime.lifecycle.launcher import new_execution_id
-from rune.runtime.owner_services import RPC_METHODS, OwnerServices
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.queries.reader import ExecutionReader
 from rune.runtime.services.credentials import CredentialService

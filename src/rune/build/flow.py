@@ -349,7 +349,7 @@ class Workflow:
 
     def to_python(self) -> str:
         """Return the Python code that builds this workflow."""
-        from rune.build.emit import to_python  # noqa: PLC0415
+        from rune.build.writer import to_python  # noqa: PLC0415
 
         return to_python(self)
 
@@ -383,7 +383,7 @@ class Workflow:
             return cls.from_text(source)
         path = Path(source)
         if path.suffix == ".py":
-            from rune.build.python_files import load_python  # noqa: PLC0415
+            from rune.build.operations import load_python  # noqa: PLC0415
 
             return load_python(path)
         return cls.from_text(path.read_text(encoding="utf-8-sig"), path.suffix.lstrip("."))
@@ -452,7 +452,7 @@ class Workflow:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """Return the drawing that notebooks show."""
-        from rune.build.notebook import picture  # noqa: PLC0415 - only notebooks need it
+        from rune.build.results import picture  # noqa: PLC0415 - only notebooks need it
 
         return picture(self)
 

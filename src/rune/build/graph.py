@@ -10,7 +10,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Union
 
 from rune.build.expressions import Ref, plain
-from rune.nodes.placement import register_placer
+from rune.nodes.custom import register_placer
 
 if TYPE_CHECKING:
     from rune.build.flow import Workflow

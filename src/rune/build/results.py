@@ -1,15 +1,65 @@
-"""The result of a run: its status and output, the runs of its nodes, and what it waits for."""
+"""The result of a run: its status and output, the runs of its nodes, and what it waits for.
+
+Notebooks show a workflow or a result as a drawing in SVG, with the states of a run, and as plain text.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rune.documents.draw.formats import draw_svg
+from rune.documents.draw.model import draw_stored
 from rune.errors import RuneError
 
 if TYPE_CHECKING:
     from rune.build.flow import Workflow
+
+
+_MAX_PROBLEMS = 5
+_BY_WEIGHT = ("failed", "cancelled", "success", "skipped")
+
+
+def picture(flow: Workflow, result: Result | None = None) -> dict[str, str]:
+    """Return the forms of a workflow by MIME type; only text if it cannot be parsed."""
+    text = repr(flow) if result is None else _lines(result)
+    parsed = flow.parse()
+    if parsed.definition is None or parsed.refused:
+        problems = [f"{each.path or 'document'}: {each.message}" for each in parsed.problems[:_MAX_PROBLEMS]]
+        return {"text/plain": "\n".join([text, *problems])}
+    drawing = draw_stored(parsed.definition, flow.registry().catalogue)
+    states = None if result is None else states_of(result)
+    return {"text/plain": text, "image/svg+xml": draw_svg(drawing, states)}
+
+
+def states_of(result: Result) -> dict[str, tuple[str, str]]:
+    """Return for each node that ran its state and a note: for runs of items, how many ended in each state."""
+    counted: dict[str, Counter[str]] = {}
+    items: set[str] = set()
+    for run in result:
+        counted.setdefault(run.node_id, Counter())[run.status] += 1
+        if run.item:
+            items.add(run.node_id)
+    found: dict[str, tuple[str, str]] = {}
+    for node, counts in counted.items():
+        state = next((each for each in _BY_WEIGHT if counts[each]), "success")
+        note = (
+            ", ".join(f"{counts[each]} {each}" for each in _BY_WEIGHT if counts[each])
+            if node in items
+            else state
+        )
+        found[node] = (state, note)
+    return found
+
+
+def _lines(result: Result) -> str:
+    error = result.error
+    reason = f": {error.code}: {error.message}" if error is not None else ""
+    lines = [f"{result.status}{reason}"]
+    lines += [f"  {node}: {note}" for node, (_, note) in states_of(result).items()]
+    return "\n".join(lines)
 
 
 class ExecutionFailed(RuneError):  # noqa: N818 - named as in httpx: the state, not the mistake
@@ -163,8 +213,6 @@ class Result:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """Return the drawing with states that notebooks show."""
-        from rune.build.notebook import picture  # noqa: PLC0415 - only notebooks need it
-
         return picture(self.flow, self) if self.flow is not None else {"text/plain": repr(self)}
 
 

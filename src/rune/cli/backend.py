@@ -22,6 +22,7 @@ from rune.cli.output import INTERRUPTED, print_error
 from rune.core.execution.explain import ActiveRuns, Waiting
 from rune.core.execution.explain import explain as explain_state
 from rune.errors import RuneError
+from rune.ports.clock import iso
 from rune.ports.workflows import (
     LATEST,
     InvalidWeightsError,
@@ -30,9 +31,8 @@ from rune.ports.workflows import (
     choose,
     workflow_not_found,
 )
-from rune.runtime.clock import iso
+from rune.runtime.components import LocalServices
 from rune.runtime.live import active_runs
-from rune.runtime.owner_services import LocalServices
 from rune.runtime.queries.reader import ExecutionReader
 from rune.settings import Settings, load_settings
 
@@ -55,8 +55,7 @@ async def open_services(settings: Settings) -> AsyncIterator[CommandServices]:
             yield opened
         return
 
-    from rune.cli.connection import client  # noqa: PLC0415 - the client is slow to import
-    from rune.cli.remote import RemoteServices  # noqa: PLC0415
+    from rune.cli.remote import RemoteServices, client  # noqa: PLC0415 - the client is slow to import
 
     async with client(settings) as connected:
         yield RemoteServices(connected)
@@ -70,8 +69,7 @@ async def open_reader(settings: Settings) -> AsyncIterator[CommandReader]:
             yield opened
         return
 
-    from rune.cli.connection import client  # noqa: PLC0415 - the client is slow to import
-    from rune.cli.remote import RemoteReader  # noqa: PLC0415
+    from rune.cli.remote import RemoteReader, client  # noqa: PLC0415 - the client is slow to import
 
     async with client(settings) as connected:
         yield RemoteReader(connected)
@@ -80,15 +78,18 @@ async def open_reader(settings: Settings) -> AsyncIterator[CommandReader]:
 @asynccontextmanager
 async def open_api(settings: Settings) -> AsyncIterator[tuple[AsyncClient, CommandServices]]:
     """Open a client of the server named by RUNE_URL, or else of the API in this process, and the same services."""
-    from rune.cli.connection import client, raise_local_errors  # noqa: PLC0415 - the client is slow to import
-    from rune.cli.remote import RemoteServices  # noqa: PLC0415
+    from rune.cli.remote import (  # noqa: PLC0415 - the client is slow to import
+        RemoteServices,
+        client,
+        raise_local_errors,
+    )
 
     if settings.url:
         async with client(settings) as connected:
             yield connected, RemoteServices(connected)
         return
 
-    from rune.bootstrap.local_api import open_app  # noqa: PLC0415 - slow to import
+    from rune.bootstrap.http import open_app  # noqa: PLC0415 - slow to import
     from rune.client import AsyncClient  # noqa: PLC0415
 
     async with open_app(settings) as (app, services), AsyncClient(app=app) as connected:
@@ -153,7 +154,7 @@ def call_local_service(settings: Settings, action: Callable[[LocalServices], Awa
 
 
 def with_client(settings: Settings, action: Callable[[AsyncClient], Awaitable[T]]) -> T:
-    from rune.cli.connection import client  # noqa: PLC0415 - the client is slow to import
+    from rune.cli.remote import client  # noqa: PLC0415 - the client is slow to import
 
     async def call() -> T:
         async with client(settings) as opened:

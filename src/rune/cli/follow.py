@@ -45,9 +45,9 @@ from rune.cli.progress import Progress, ProgressCounter, progress
 from rune.core.execution.fact import ExecutionEnded
 from rune.errors import InvalidDocumentError, RuneError
 from rune.nodes.registry import Registry
+from rune.ports.clock import iso
 from rune.ports.journal import ExecutionRecord, StoreUnavailableError
 from rune.ports.processes import FileInUseError, LoggedLine, NoOwnerError, OwnerLostError
-from rune.runtime.clock import iso
 from rune.runtime.engine import Engine
 from rune.runtime.queries.history import History, read_history
 from rune.runtime.queries.reader import ExecutionReader
@@ -393,8 +393,11 @@ class ExecutionFollower:
 async def follow_to_end(settings: Settings, command: FollowedCommand, *, as_json: bool) -> tuple[int, int]:
     """Start an execution on a server and follow it until it ends or a signal arrives; return the exit code and the
     number of failed items."""
-    from rune.cli.connection import client  # noqa: PLC0415 - the client is slow to import
-    from rune.cli.remote import RemoteReader, RemoteServices  # noqa: PLC0415
+    from rune.cli.remote import (  # noqa: PLC0415
+        RemoteReader,
+        RemoteServices,
+        client,
+    )
 
     with StopSignal() as stop:
         async with client(settings) as api:

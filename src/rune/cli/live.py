@@ -31,12 +31,11 @@ from rune.core.execution.step import decision_for_fact
 from rune.core.execution.token import Token, path_text
 from rune.core.plan.model import Plan
 from rune.errors import RuneError
+from rune.ports.clock import iso
 from rune.ports.journal import ExecutionRecord, StoredFact
 from rune.ports.processes import LoggedLine, RunningNode, RunningQuery
-from rune.runtime.clock import iso
-from rune.runtime.queries.attempts import AttemptReader, NodeLog
 from rune.runtime.queries.history import History
-from rune.runtime.queries.reader import ExecutionReader
+from rune.runtime.queries.reader import AttemptReader, ExecutionReader, NodeLog
 from rune.settings import Settings
 
 if TYPE_CHECKING:

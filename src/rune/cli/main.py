@@ -33,15 +33,13 @@ PANELS = {
         "list": Entry("executions", "list_executions", "List executions, newest first."),
         "show": Entry("executions", "show", "Show the result of every node of an execution."),
         "watch": Entry("executions", "watch", "Print the events of an execution until it ends."),
-        "items": Entry(
-            "views.details", "items", "List the items of a split, or count them by state and error."
-        ),
-        "value": Entry("views.details", "value", "Print a part of an input or output, or search in it."),
-        "compare": Entry("views.details", "compare", "Compare two executions and list what differs."),
-        "waiting": Entry("views.overview", "waiting", "List the nodes that wait for a signal."),
-        "stats": Entry("views.overview", "stats", "Count executions by status or workflow."),
+        "items": Entry("details", "items", "List the items of a split, or count them by state and error."),
+        "value": Entry("details", "value", "Print a part of an input or output, or search in it."),
+        "compare": Entry("details", "compare", "Compare two executions and list what differs."),
+        "waiting": Entry("executions", "waiting", "List the nodes that wait for a signal."),
+        "stats": Entry("executions", "stats", "Count executions by status or workflow."),
         "explain": Entry("executions", "explain", "Explain what an execution is waiting for."),
-        "logs": Entry("views.details", "logs", "Print what the nodes of an execution logged."),
+        "logs": Entry("details", "logs", "Print what the nodes of an execution logged."),
         "verify": Entry(
             "maintenance", "verify", "Replay the journal and check its invariants. Exits 1 on a violation."
         ),
@@ -55,7 +53,7 @@ PANELS = {
         "resume": Entry("control", "resume", "Resume a paused execution."),
         "retry": Entry("control", "retry", "Run the failed nodes of an execution again, in a new execution."),
         "rerun": Entry("control", "rerun", "Run a node and everything after it again, in a new execution."),
-        "bulk": Entry("views.bulk", "bulk", "Cancel, pause, resume, retry or requeue many executions."),
+        "bulk": Entry("bulk", "bulk", "Cancel, pause, resume, retry or requeue many executions."),
         "dlq": Entry("dlq", "dlq", "List, show, requeue or drop dead letters."),
     },
     "Workflows": {
@@ -69,7 +67,7 @@ PANELS = {
             "documents.test", "record", "Write a test for `rune test` from an execution that has ended."
         ),
         "import": Entry(
-            "documents.import_",
+            "documents.convert",
             "import_workflow",
             "Import a workflow of another tool and report what became of every element.",
         ),
@@ -104,7 +102,7 @@ PANELS = {
         "doctor": Entry(
             "doctor", "doctor", "Check the configuration and the stores, and advise on problems."
         ),
-        "bench": Entry("bench", "bench", "Measure how fast Rune is on this machine."),
+        "bench": Entry("doctor", "bench", "Measure how fast Rune is on this machine."),
     },
 }
 """The commands as `rune --help` lists them."""

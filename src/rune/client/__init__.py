@@ -1,8 +1,7 @@
 """The Python client for a Rune server."""
 
-from rune.client.async_client import AsyncClient
-from rune.client.async_runs import AsyncRun
-from rune.client.client import Client
+from rune.client.async_client import AsyncClient, AsyncRun
+from rune.client.client import Client, Run
 from rune.client.errors import (
     ApiError,
     ClientError,
@@ -16,7 +15,6 @@ from rune.client.errors import (
     Refusal,
     Unreachable,
 )
-from rune.client.runs import Run
 
 __all__ = [
     "ApiError",

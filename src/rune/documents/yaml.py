@@ -30,7 +30,7 @@ from ruamel.yaml.representer import SafeRepresenter
 from rune.core.definition import problems
 from rune.core.definition.problems import Problem
 from rune.core.definition.strict_json import Decoded, has_lone_surrogate, join, lone_surrogate, not_text
-from rune.documents.positions import Place, Places, Position
+from rune.documents.loader import Place, Places, Position
 
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOLEAN = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}

@@ -1,4 +1,5 @@
-"""The interface between the engine and node types: the call a node receives and the outcome it returns.
+"""The interface between the engine and node types: the call a node receives, the resources it uses (HTTP client, mail
+server, credentials) and the outcome it returns.
 
 Node types do not depend on the engine. Every output must be JSON within the size and depth limits.
 """
@@ -11,7 +12,7 @@ import os
 import traceback
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -21,14 +22,76 @@ from rune.core.expr import Expression, Meter, Template
 from rune.core.expr.budget import UNMETERED, meter_of
 from rune.core.limits import LIMITS, Limits
 from rune.core.node_type import NodeType
-from rune.core.plan.parameters import Element, Rules, evaluate
+from rune.core.plan.model import Element, Rules, evaluate
 from rune.errors import LimitExceededError, NodeFailure, RuneError
 from rune.nodes.attempt_log import WriteLine
 from rune.nodes.blobs import NO_BLOBS, Blobs
-from rune.nodes.credentials import CredentialResolver, CredentialUse, RedactingBlobs, Reference
+from rune.nodes.credentials import CredentialResolver, CredentialUse, RedactingBlobs, Reference, TokenCache
 from rune.nodes.redaction import SECRETS_IN_USE, by_name
-from rune.nodes.resources import NO_RESOURCES, Resources
-from rune.ports.credentials import Credential
+from rune.ports.credentials import Credential, CredentialStore
+
+if TYPE_CHECKING:
+    from rune.nodes.io.http_client.client import Client
+    from rune.nodes.io.http_client.ssrf import AddressGuard, Policy, Resolve
+
+
+class Resources:
+    """Resources of one worker process; all its calls share the connections."""
+
+    def __init__(
+        self,
+        *,
+        http_policy: Policy = "public_only",
+        http_allow: Iterable[str] = (),
+        http_per_host: int = 64,
+        smtp_url: str = "",
+        resolve: Resolve | None = None,
+        credentials: CredentialStore | None = None,
+    ) -> None:
+        self.smtp_url = smtp_url
+        self.credentials = credentials
+        self.tokens = TokenCache()
+        self._policy = http_policy
+        self._allow = tuple(http_allow)
+        self._per_host = max(1, http_per_host)
+        self._resolve = resolve
+        self._client: Client | None = None
+        if self._allow:
+            # Reject an invalid allow list at startup, not at the first call.
+            self._guard()
+
+    def _guard(self) -> AddressGuard:
+        # Imported on first use: workers without HTTP calls do not load it.
+        from rune.nodes.io.http_client.ssrf import AddressGuard  # noqa: PLC0415
+
+        return AddressGuard(self._policy, self._allow, self._resolve)
+
+    def http(self) -> Client:
+        """Return the HTTP client of this process."""
+        if self._client is None:
+            # Imported on first use: loading it takes a quarter of a second.
+            from rune.nodes.io.http_client.client import Client  # noqa: PLC0415
+
+            self._client = Client(self._guard(), self._per_host)
+        return self._client
+
+    async def close(self) -> None:
+        """Close the HTTP client if it was opened."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+
+class _NoResources(Resources):
+    """Opens nothing: no engine would close it."""
+
+    def http(self) -> Client:
+        raise RuntimeError("this call has no external resources")
+
+
+NO_RESOURCES: Resources = _NoResources()
+"""For calls without external effects."""
+
 
 NOT_JSON = "NOT_JSON"
 

@@ -7,6 +7,8 @@
 A decorated function can be called and tested as before; `kind_of(score)` returns its node type. Inside of `with flow:`
 of `rune.build`, `score.node("id", …)` adds a node, and so does a call whose only positional argument is a text, the id.
 Blocking functions run in threads that delay neither the event loop nor the exit of the process.
+
+The node types cannot import the builder, which is above them: `rune.build` registers itself here when it is imported.
 """
 
 from __future__ import annotations
@@ -30,8 +32,32 @@ from rune.errors import NodeFailure
 from rune.nodes.attempt_log import CURRENT_LOG
 from rune.nodes.base import NOT_JSON, Level, NodeCall, RunnableType
 from rune.nodes.blobs import Blobs
-from rune.nodes.placement import is_workflow_open, place_custom
 from rune.nodes.schema import Model, declare
+
+Placer = Callable[[Any, str, Mapping[str, Any]], Any]
+"""Add a node to the open workflow, given its type, id and keywords."""
+
+_placers: list[tuple[Placer, Callable[[], bool]]] = []
+
+
+def register_placer(placer: Placer, is_open: Callable[[], bool]) -> None:
+    """Set what places custom nodes, and what tells whether a workflow is open."""
+    _placers[:] = [(placer, is_open)]
+
+
+def is_workflow_open() -> bool:
+    """Return whether the caller is inside of `with flow:`."""
+    return bool(_placers) and _placers[0][1]()
+
+
+def place_custom(kind: Any, id: str, keywords: Mapping[str, Any]) -> Any:
+    """Add a node of a custom type to the open workflow."""
+    if not _placers:
+        raise RuntimeError(
+            f"node `{id}` is placed in a workflow: import rune.build and write `with flow:` around it"
+        )
+    return _placers[0][0](kind, id, keywords)
+
 
 __all__ = ["NodeContext", "kind_of", "node"]
 

@@ -20,7 +20,7 @@ from rune.core.definition import problems as codes
 from rune.core.execution.outcome import Cancelled, Failure, FanOut, Outcome, Output, Suspend
 from rune.core.limits import Limits
 from rune.core.node_type import Catalogue, NodeType
-from rune.core.plan.parameters import Parameters
+from rune.core.plan.model import Parameters
 from rune.errors import NodeFailure, RuneError
 from rune.nodes.base import (
     Arrivals,
@@ -28,6 +28,7 @@ from rune.nodes.base import (
     Interruption,
     NodeCall,
     Progress,
+    Resources,
     RunnableType,
     check_json,
     failure_of,
@@ -53,7 +54,6 @@ from rune.nodes.credentials import Reference
 from rune.nodes.custom import kind_of
 from rune.nodes.data import datetime, edit, filter, limit, log, sort
 from rune.nodes.io import http, llm_service, smtp
-from rune.nodes.resources import Resources
 from rune.nodes.schema import problem_text
 from rune.ports.journal import ExecutionEndedError, StoreUnavailableError, TokenEndedError
 

@@ -16,7 +16,7 @@ from rune.core.expr.budget import METER, SHORT_TEXT, Evaluation
 from rune.core.expr.functions.collections import MAX_PATH_PARTS
 from rune.core.expr.values import is_short, look_up, write_text
 from rune.core.limits import LIMITS
-from rune.core.plan.parameters import Rules, located
+from rune.core.plan.model import Rules, located
 from rune.errors import NodeFailure
 from rune.nodes.base import NodeCall
 from rune.nodes.schema import describe_value

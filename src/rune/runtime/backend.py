@@ -11,12 +11,11 @@ import msgspec
 from rune.core.execution.fact import ExecutionEnded
 from rune.core.plan.model import Plan
 from rune.ports.access import ApiKeyStore, AuditLogStore, SessionStore, StartLimitStore
-from rune.ports.bulk import BulkStore
 from rune.ports.clock import Clock
 from rune.ports.credentials import CredentialGrants, CredentialStore
 from rune.ports.journal import BlobStore, EventConsumer, EventPublisher, ExecutionRecord, Journal, Outbox
 from rune.ports.processes import LiveChannel, OpenKeepalive, ProcessRegistry
-from rune.ports.queries import CountStore
+from rune.ports.queries import BulkStore, CountStore
 from rune.ports.queue import DeadLetterQueue, Queue
 from rune.ports.retention import Retention
 from rune.ports.state import Applied, State

@@ -10,24 +10,21 @@ from typing import Any
 
 from rune.core.execution.fact import ExecutionEnded
 from rune.core.plan.model import Plan
+from rune.nodes.base import Resources
 from rune.nodes.registry import Registry
-from rune.nodes.resources import Resources
+from rune.ports.clock import SystemClock
 from rune.ports.journal import ExecutionRecord
 from rune.ports.processes import ProcessInfo
 from rune.ports.retention import Rule
 from rune.ports.workflows import TriggerStore
 from rune.runtime.backend import Backend
-from rune.runtime.clock import SystemClock
 from rune.runtime.components import EngineComponents
 from rune.runtime.lifecycle.finisher import CompletionListener, Finisher
 from rune.runtime.lifecycle.launcher import StartOptions, new_execution_id
 from rune.runtime.live import LineCallback, LiveFollower, LiveReporter, ProgressCallback
-from rune.runtime.maintenance.cleaner import Cleaner
-from rune.runtime.maintenance.keepalive import Heartbeat, KeepaliveThread
-from rune.runtime.maintenance.outbox_relay import OutboxRelay
-from rune.runtime.maintenance.scheduler import Scheduler
+from rune.runtime.maintenance.keepalive import Heartbeat, KeepaliveThread, LoopWatchdog
+from rune.runtime.maintenance.scheduler import Cleaner, OutboxRelay, Scheduler
 from rune.runtime.maintenance.trigger_scheduler import TriggeredStarts, TriggerScheduler
-from rune.runtime.maintenance.watchdog import LoopWatchdog
 from rune.runtime.messaging.completion_publisher import ExternalExecutorError
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.services.access import MAX_WAITING

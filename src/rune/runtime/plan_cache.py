@@ -18,8 +18,7 @@ from rune.core.execution.token import Token
 from rune.core.limits import LIMITS
 from rune.core.node_type import Catalogue, NodeType
 from rune.core.plan.compiler import compile_definition, names_of
-from rune.core.plan.model import NodePlan, Plan, Split
-from rune.core.plan.parameters import NO_PARAMETERS, compile_parameters
+from rune.core.plan.model import NO_PARAMETERS, NodePlan, Plan, Split, compile_parameters
 from rune.documents.loader import check_document, definition_in
 from rune.errors import InvalidDocumentError, RuneError
 from rune.ports.journal import Journal

@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from rune.ports.inspection import Finding
+from rune.runtime.components import LocalServices
 from rune.runtime.engine import Engine
 from rune.runtime.live import LiveReporter
 from rune.runtime.messaging.statuses import StatusListener
-from rune.runtime.owner_services import LocalServices
 from rune.runtime.queries.comparison import Comparison
 from rune.runtime.queries.reader import ExecutionReader
 from rune.runtime.queries.value_parts import ValueCache

@@ -28,7 +28,7 @@ from rune.core.limits import LIMITS
 from rune.core.permissions import RIGHTS, ROLES, Principal, Right
 from rune.errors import InvalidDocumentError
 from rune.runtime.queries.reader import ExecutionReader
-from rune.server.access.auth import Permission, UndeclaredPermissionError
+from rune.server.auth import Permission, UndeclaredPermissionError
 from rune.server.context import ServerContext
 from rune.server.responses import PROBLEM, ApiError
 

@@ -10,14 +10,14 @@ import msgspec
 from rune.core.definition.problems import Problem
 from rune.core.execution.explain import Waiting
 from rune.core.execution.outcome import Error
+from rune.ports.clock import iso
 from rune.ports.credentials import CredentialSummary
 from rune.ports.journal import DeadLetter, ExecutionRecord
 from rune.ports.queries import Event, Frame, NodeRun, Summary
 from rune.ports.workflows import Trigger, Version, WorkflowEntry
-from rune.runtime.clock import iso
 from rune.runtime.queries.history import details_of
 from rune.runtime.services.dead_letters import DeadMessage
-from rune.runtime.services.triggers import RotatedSecret
+from rune.runtime.services.workflows import RotatedSecret
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler

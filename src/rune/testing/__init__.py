@@ -6,22 +6,22 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rune.testing.checks import assert_problem as assert_problem
-    from rune.testing.checks import assert_valid as assert_valid
-    from rune.testing.checks import documents as documents
     from rune.testing.crash import CrashTester as CrashTester
     from rune.testing.engine import EmbeddedEngine as EmbeddedEngine
+    from rune.testing.expectations import assert_problem as assert_problem
+    from rune.testing.expectations import assert_valid as assert_valid
+    from rune.testing.expectations import documents as documents
     from rune.testing.mocks import Mocks as Mocks
-    from rune.testing.nodes import context as context
+    from rune.testing.mocks import context as context
 
 _MODULES = {
     "CrashTester": "rune.testing.crash",
     "EmbeddedEngine": "rune.testing.engine",
     "Mocks": "rune.testing.mocks",
-    "assert_problem": "rune.testing.checks",
-    "assert_valid": "rune.testing.checks",
-    "context": "rune.testing.nodes",
-    "documents": "rune.testing.checks",
+    "assert_problem": "rune.testing.expectations",
+    "assert_valid": "rune.testing.expectations",
+    "context": "rune.testing.mocks",
+    "documents": "rune.testing.expectations",
 }
 
 

@@ -32,11 +32,10 @@ from rune.core.plan.model import Plan
 from rune.runtime import failpoint
 from rune.runtime.maintenance.scheduler import SWEEP_PERIOD_MS
 from rune.settings import Settings
-from rune.testing.clock import VirtualClock
 from rune.testing.coverage import Coverage
 from rune.testing.engine import Document, workflow_of
 from rune.testing.expectations import differences, normal_document
-from rune.testing.harness import Harness
+from rune.testing.harness import Harness, VirtualClock
 from rune.testing.mocks import MockingRegistry, Mocks, calls_by_effect
 
 KILLED = 137

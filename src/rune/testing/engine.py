@@ -28,10 +28,9 @@ from rune.core.plan.model import Plan
 from rune.nodes.registry import full_registry
 from rune.ports.journal import ExecutionRecord
 from rune.runtime.lifecycle.launcher import StartOptions
-from rune.testing.clock import VirtualClock
 from rune.testing.coverage import Coverage
 from rune.testing.expectations import normal_document
-from rune.testing.harness import Harness, harness
+from rune.testing.harness import Harness, VirtualClock, harness
 from rune.testing.mocks import MockingRegistry, Mocks, milliseconds
 
 T = TypeVar("T")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rune.client import Client
-    from rune.testing.case_runner import Recorded
+    from rune.testing.cases import Recorded
     from rune.testing.coverage import Coverage
     from rune.testing.crash import CrashTester
     from rune.testing.engine import EmbeddedEngine
@@ -107,7 +107,7 @@ def rune_recorded(
     request: pytest.FixtureRequest, rune_engine: EmbeddedEngine
 ) -> Callable[[Path | str], Recorded]:
     """Loads a file that `rune record` wrote, relative to the test, and sets its mocks."""
-    from rune.testing.case_runner import load_recorded  # noqa: PLC0415 - see above
+    from rune.testing.cases import load_recorded  # noqa: PLC0415 - see above
 
     return lambda path: load_recorded(request.path.parent / path, rune_engine)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rune.server.access.sessions import (
+from rune.server.auth import (
     MAX_ADDRESSES,
     MAX_DELAY_S,
     MAX_DELAYED_PER_ADDRESS,

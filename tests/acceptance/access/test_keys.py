@@ -16,8 +16,8 @@ from websockets.exceptions import ConnectionClosed
 
 from rune.client import ApiError
 from rune.ports.access import new_key
-from rune.runtime.clock import SystemClock
-from rune.server.access import auth
+from rune.ports.clock import SystemClock
+from rune.server import auth
 from tests.support.api_clients import API, BOOTSTRAP, RoleClients, populate
 from tests.support.api_server import RunningServer, run
 

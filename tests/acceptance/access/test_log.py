@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from rune.ports.journal import StoreUnavailableError
-from rune.runtime.components import Services
-from rune.runtime.owner_services import RPC_METHODS
+from rune.runtime.components import RPC_METHODS, Services
 from tests.support.api_clients import API, BOOTSTRAP, RoleClients, populate
 from tests.support.api_server import HELLO, RunningServer, run
 

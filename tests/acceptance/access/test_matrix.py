@@ -17,8 +17,8 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from rune.core.permissions import RIGHTS
-from rune.server.access.auth import UndeclaredPermissionError, requires
 from rune.server.app import make_app
+from rune.server.auth import UndeclaredPermissionError, requires
 from rune.server.health import HEALTH
 from rune.server.routing import PRINCIPALS, allowed, check_declared, hidden, permission_of, resource, rows
 from tests.acceptance.access.write_matrix import DOCS, matrix, written

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from rune.server.access.sessions import SESSION_COOKIE, SESSION_S
+from rune.server.auth import SESSION_COOKIE, SESSION_S
 from tests.support.api_clients import API, BOOTSTRAP, RoleClients
 from tests.support.api_server import HELLO, WAITS, RunningServer, run
 
@@ -120,7 +120,7 @@ def test_session_ends_with_its_key(tmp_path: Path) -> None:
 
 
 def test_session_ends_after_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rune.server.access.sessions.SESSION_S", 0)
+    monkeypatch.setattr("rune.server.auth.SESSION_S", 0)
 
     async def work(server: RunningServer) -> None:
         answer = await server.http.post(SESSION)

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from rune.client import models
-from rune.ports.bulk import BulkJob
+from rune.ports.queries import BulkJob
 from rune.runtime.services import bulk
 from tests.support.api_clients import BOOTSTRAP, RoleClients
 from tests.support.api_server import HELLO, ITEMS, WAITS, RunningServer, run

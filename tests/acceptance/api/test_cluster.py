@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from rune.adapters.redis.queue import queue
+from rune.adapters.redis import queue
 from tests.support.api_server import DEADLINE, HELLO, WAITS, RunningServer, running_server
 from tests.support.backends import stores
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from rune.client import ApiError, AsyncClient
-from rune.client.async_runs import AsyncRun
+from rune.client.async_client import AsyncRun
 from rune.client.models import Limits
 from rune.core.definition.parser import parse_document
 from rune.core.plan.compiler import compile_definition

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import connect
 
-from rune.server.live import feed, stream
+from rune.server.live import feed
+from rune.server.routes.executions import live
 from tests.support.api_server import DEADLINE, HELLO, ITEMS, WAITS, RawStream, RunningServer, run
 from tests.support.waiting import until
 
@@ -144,7 +145,7 @@ def test_history_is_read_backwards_by_kind_and_node(tmp_path: Path, monkeypatch:
 
 def test_slow_subscriber_does_not_block_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "MAX_RING_EVENTS", 64)
-    monkeypatch.setattr(stream, "STALL_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(live, "STALL_TIMEOUT_S", 0.5)
 
     async def work(server: RunningServer) -> None:
         await server.deploy(WAITS)

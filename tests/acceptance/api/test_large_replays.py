@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from rune.core.execution import rerun
-from rune.runtime import replay
 from rune.runtime.lifecycle import finisher
 from rune.runtime.queries import history, reader
 from tests.support.api_server import ITEMS, RunningServer, run
@@ -44,7 +43,7 @@ def hold_replays(
         return fold(*arguments)
 
     monkeypatch.setattr(module, "fold", held)
-    monkeypatch.setattr(replay, "MAX_INLINE_FACTS", 0)
+    monkeypatch.setattr(history, "MAX_INLINE_FACTS", 0)
     return began, answered
 
 

@@ -10,8 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from rune.server.app import make_app
-from rune.server.views.pages import UserInterface, read_interface
+from rune.server.app import UserInterface, make_app, read_interface
 from tests.support.api_server import API, ITEMS, RunningServer, run
 
 PAGE = b"<!doctype html><title>Rune</title>"

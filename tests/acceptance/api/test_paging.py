@@ -9,7 +9,7 @@ import pytest
 
 from rune.adapters.sqlite import journal as embedded_journal
 from rune.adapters.sqlite.journal import SqliteJournal
-from rune.adapters.sqlite.readonly import ReadOnlyDatabase
+from rune.adapters.sqlite.stores import ReadOnlyDatabase
 from rune.runtime.queries.reader import ExecutionReader
 from rune.server.views import node_runs
 from tests.support.api_server import HELLO, ITEMS, RunningServer, run

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from rune.server.views.pages import STATIC_FILES
+from rune.server.app import STATIC_FILES
 from tests.support.api_server import RunningServer, run
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from rune.ports.queries import COUNTED_MS
 from rune.ports.retention import Rule
 from rune.server.views.statistics import SETTLED_MS, StatisticsCache
-from rune.testing.clock import VirtualClock
+from rune.testing.harness import VirtualClock
 from tests.support.api_server import HELLO, RunningServer, run
 from tests.support.backends import stores
 

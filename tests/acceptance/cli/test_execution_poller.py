@@ -9,8 +9,7 @@ from rune.bootstrap import open_reader
 from rune.cli.live import ExecutionPoller
 from rune.cli.progress import NodeProgress, ProgressCounter, state_of
 from rune.settings import Settings
-from rune.testing.clock import VirtualClock
-from rune.testing.harness import harness
+from rune.testing.harness import VirtualClock, harness
 from tests.support.documents import document, node
 
 DOCUMENT = document(

@@ -38,7 +38,7 @@ from rune.ports.processes import (
     NoOwnerError,
     OwnerLostError,
 )
-from rune.runtime.owner_services import RPC_METHODS
+from rune.runtime.components import RPC_METHODS
 
 ERRORS: dict[str, RuneError] = {
     "conflict": IdempotencyConflictError("used before"),

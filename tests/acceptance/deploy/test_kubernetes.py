@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 
 from rune.adapters.rabbitmq.topology import Topology
 from rune.adapters.redis.encoding import PARTITIONS, KeySpace
-from rune.adapters.redis.queue.streams import GROUP
+from rune.adapters.redis.streams import GROUP
 from rune.bootstrap.http import ServerStartError, check_address
 from rune.ports.queue import LANES
 from rune.server.health import HEALTH

@@ -15,8 +15,8 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from rune.adapters.postgres.schema import ROLES
-from rune.adapters.redis.checks import COMMANDS
 from rune.adapters.redis.client import library_name
+from rune.adapters.redis.stores import COMMANDS
 from tests.acceptance.conformance.case import load, load_steps
 from tests.acceptance.deploy.role_stores import PREFIX, Stores, limited_fleet, permission_errors, stores
 from tests.lint.tree import ROOT

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
-from rune.ports.bulk import KEPT_MS, BulkJob, BulkOutcome, BulkStore
+from rune.ports.queries import KEPT_MS, BulkJob, BulkOutcome, BulkStore
 from tests.support.async_test import async_test
 
 EXECUTIONS = [f"x{number}" for number in range(5)]

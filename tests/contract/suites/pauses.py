@@ -8,7 +8,7 @@ from rune.codec.facts import Inline
 from rune.core.execution.fact import NodeResult, PauseChanged
 from rune.core.execution.outcome import Suspend
 from rune.core.execution.token import Token
-from rune.testing.clock import VirtualClock
+from rune.testing.harness import VirtualClock
 from tests.contract.suites.state_driver import StateContractBase, chain, joined, timed
 from tests.support.async_test import async_test
 

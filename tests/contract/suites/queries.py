@@ -14,8 +14,7 @@ from rune.adapters import search
 from rune.ports.queries import ExecutionCount, ExecutionFilter, Store
 from rune.runtime.lifecycle.launcher import StartOptions
 from rune.runtime.services.access import as_principal
-from rune.testing.clock import VirtualClock
-from rune.testing.harness import Harness
+from rune.testing.harness import Harness, VirtualClock
 from tests.support.async_test import async_test
 
 FAN: dict[str, Any] = {

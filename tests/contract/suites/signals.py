@@ -8,7 +8,7 @@ from pathlib import Path
 from rune.core.execution.outcome import Suspend
 from rune.core.execution.token import Token
 from rune.ports.state import Listener
-from rune.testing.clock import VirtualClock
+from rune.testing.harness import VirtualClock
 from tests.contract.suites.state_driver import StateContractBase, StateDriver, chain, fan, joined
 from tests.support.async_test import async_test
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from rune.core.execution.fact import ExecutionEnded
 from rune.core.execution.outcome import Suspend
 from rune.core.execution.token import START, Token
-from rune.testing.clock import VirtualClock
+from rune.testing.harness import VirtualClock
 from tests.contract.suites.chunks import ChunkContract
 from tests.contract.suites.concurrency import ConcurrencyContract
 from tests.contract.suites.pauses import PauseContract

@@ -21,8 +21,7 @@ from rune.core.execution.token import Token
 from rune.core.plan.model import Plan
 from rune.ports.journal import ExecutionRecord, Journal
 from rune.ports.state import Applied, State
-from rune.testing.clock import VirtualClock
-from rune.testing.harness import compiled
+from rune.testing.harness import VirtualClock, compiled
 
 Nodes = Mapping[str, Any]
 Plans = Mapping[str, Plan]

@@ -12,7 +12,7 @@ from random import Random
 import aio_pika
 import pytest
 
-from rune.adapters.redis.cluster.client import open_client
+from rune.adapters.redis.cluster import open_client
 from rune.adapters.redis.encoding import KeySpace, encode_token
 from rune.codec.messages import NO_CONTEXT, encode_hint
 from rune.core.execution.token import Token

@@ -12,8 +12,7 @@ import msgspec
 import pytest
 
 from rune.adapters.sqlite.database import ExclusiveWrite
-from rune.adapters.sqlite.readonly import SqliteIndex
-from rune.adapters.sqlite.stores import SqliteStores
+from rune.adapters.sqlite.stores import SqliteIndex, SqliteStores
 from rune.bootstrap import open_reader
 from rune.codec.facts import KINDS, Inline
 from rune.core.execution.fact import ExecutionEnded, NodeResult, NodeSuspended
@@ -23,8 +22,7 @@ from rune.ports.journal import ExecutionRecord, StoreUnavailableError
 from rune.runtime import failpoint
 from rune.runtime.queries.verify import VerificationReport, verify_execution
 from rune.settings import Settings
-from rune.testing.clock import VirtualClock
-from rune.testing.harness import harness
+from rune.testing.harness import VirtualClock, harness
 from tests.support.async_test import async_test
 from tests.support.documents import document
 from tests.support.documents import node as node_of

@@ -8,8 +8,7 @@ from typing import Any
 
 from rune.nodes.custom import kind_of, node
 from rune.nodes.registry import Registry, standard_registry
-from rune.testing.clock import VirtualClock
-from rune.testing.harness import harness
+from rune.testing.harness import VirtualClock, harness
 
 
 def _registry(started: list[int], gate: asyncio.Event) -> Registry:

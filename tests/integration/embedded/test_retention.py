@@ -12,9 +12,8 @@ import pytest
 from rune.cli.bench.workloads import fill
 from rune.ports.journal import IdempotencyKeyExpiredError, StoreUnavailableError
 from rune.ports.retention import Progress, Retention, RetentionResult, Rule
-from rune.runtime.maintenance.cleaner import FIRST_RUN_MS, PERIOD_MS, Cleaner
-from rune.testing.clock import VirtualClock
-from rune.testing.harness import Harness, harness
+from rune.runtime.maintenance.scheduler import CLEANING_PERIOD_MS, FIRST_CLEANING_MS, Cleaner
+from rune.testing.harness import Harness, VirtualClock, harness
 from tests.support.documents import document, node
 
 HELLO = document([node("start", "input"), node("send", "noop", parameters={"effectful": True})], "start>send")
@@ -96,14 +95,21 @@ def test_cleaner_collects_hourly_despite_errors() -> None:
         await _settle(working)
         clock.wake()
         await _settle(working)
-        for ms in (FIRST_RUN_MS - 1, 1, PERIOD_MS - 1, 1, PERIOD_MS, PERIOD_MS):
+        for ms in (
+            FIRST_CLEANING_MS - 1,
+            1,
+            CLEANING_PERIOD_MS - 1,
+            1,
+            CLEANING_PERIOD_MS,
+            CLEANING_PERIOD_MS,
+        ):
             clock.advance(ms)
             await _settle(working)
         working.cancel()
         await asyncio.wait([working])
         return failing.at
 
-    assert asyncio.run(go()) == [FIRST_RUN_MS + PERIOD_MS * number for number in range(4)]
+    assert asyncio.run(go()) == [FIRST_CLEANING_MS + CLEANING_PERIOD_MS * number for number in range(4)]
 
 
 def test_cleaner_without_rules_returns() -> None:

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import trustme
 
-from rune.adapters.redis.checks import acl_file
 from rune.adapters.redis.client import MissingFunctionsError, RedisError, load_functions
-from rune.adapters.redis.cluster.client import open_client
+from rune.adapters.redis.cluster import open_client
+from rune.adapters.redis.stores import acl_file
 from rune.ports.journal import StoreUnavailableError
 from tests.support.async_test import async_test
 from tests.support.backends import open_engines, stores

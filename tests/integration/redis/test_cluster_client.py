@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from rune.adapters.redis.checks import UnsuitableServerError, acl_file, check, inspect
 from rune.adapters.redis.client import Client, InvalidAddressError, RedisError, library_name, load_functions
-from rune.adapters.redis.cluster.client import ClusterClient, open_client
-from rune.adapters.redis.cluster.slots import is_cluster, key_slot, seed_urls
+from rune.adapters.redis.cluster import ClusterClient, is_cluster, key_slot, open_client, seed_urls
 from rune.adapters.redis.encoding import KeySpace
-from rune.adapters.redis.queue.queue import QueueDepthReader
-from rune.adapters.redis.queue.streams import ConsumerCleaner
+from rune.adapters.redis.queue import QueueDepthReader
+from rune.adapters.redis.stores import UnsuitableServerError, acl_file, check, inspect
+from rune.adapters.redis.streams import ConsumerCleaner
 from rune.core.execution.token import Token
 from tests.contract.suites.state_driver import chain
 from tests.support.async_test import async_test

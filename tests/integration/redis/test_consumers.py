@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rune.adapters.redis.client import Client
 from rune.adapters.redis.encoding import KeySpace
-from rune.adapters.redis.queue.streams import GROUP, ConsumerCleaner, Streams
+from rune.adapters.redis.streams import GROUP, ConsumerCleaner, Streams
 from rune.core.execution.token import Token
 from tests.support.async_test import async_test
 from tests.support.redis_stores import fresh_keys, redis_queue

@@ -6,7 +6,7 @@ import asyncio
 import pathlib
 
 from rune.core.execution.token import Token
-from rune.testing.clock import VirtualClock
+from rune.testing.harness import VirtualClock
 from tests.support.chain_execution import ChainExecution, open_execution
 
 UNSENT_AFTER_MS = 5_001  # the time that a process has to send the tokens that it was given

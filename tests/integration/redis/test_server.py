@@ -12,17 +12,16 @@ from typing import Any, TypeVar
 import pytest
 
 from rune.adapters.redis import rebuild
-from rune.adapters.redis.checks import UnsuitableServerError, check
 from rune.adapters.redis.client import Client, RedisError
 from rune.adapters.redis.encoding import KeySpace
-from rune.adapters.redis.stores import RedisStores
+from rune.adapters.redis.stores import RedisStores, UnsuitableServerError, check
 from rune.codec.facts import Inline
 from rune.core.execution.fact import ExecutionEnded
 from rune.core.execution.fold import fold
 from rune.core.execution.outcome import FanOut, Suspend
 from rune.core.execution.token import Token
+from rune.ports.clock import SystemClock
 from rune.ports.journal import ExecutionRecord, StoredFact, StoreUnavailableError
-from rune.runtime.clock import SystemClock
 from tests.contract.suites.state_driver import chain, fan
 from tests.support.async_test import async_test
 from tests.support.redis_stores import RedisCluster, fresh_keys, redis_cluster, redis_queue

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from rune.nodes.custom import kind_of, node
 from rune.nodes.registry import standard_registry
-from rune.testing.clock import VirtualClock
-from rune.testing.harness import compiled, harness
+from rune.testing.harness import VirtualClock, compiled, harness
 from tests.support.async_test import async_test
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from rune.adapters.sqlite.database import MIGRATIONS, migrate
 from rune.adapters.sqlite.journal import FACTS_BEHIND, OF_TOKEN
-from rune.adapters.sqlite.readonly import list_statement
+from rune.adapters.sqlite.stores import list_statement
 
 
 @pytest.fixture

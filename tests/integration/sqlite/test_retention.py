@@ -24,7 +24,7 @@ import asyncio, sys
 from pathlib import Path
 from rune.adapters.sqlite.stores import SqliteStores
 from rune.ports.retention import Rule
-from rune.testing.clock import VirtualClock
+from rune.testing.harness import VirtualClock
 
 async def collect():
     stores = SqliteStores(Path(sys.argv[1]), VirtualClock())

@@ -11,8 +11,7 @@ import msgspec
 import pytest
 
 from rune.errors import InvalidDocumentError
-from rune.testing.case_runner import run_case
-from rune.testing.cases import Case, load_cases
+from rune.testing.cases import Case, load_cases, run_case
 from tests.acceptance.conformance.case import Case as ConformanceCase
 from tests.acceptance.conformance.case import expand, load
 from tests.support.in_process_cli import InProcessCli

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from rune.testing import EmbeddedEngine, assert_problem, assert_valid, documents
-from rune.testing.checks import random_document
+from rune.testing.expectations import random_document
 from tests.support.paths import EXAMPLES
 
 BROKEN = {

@@ -13,7 +13,7 @@ from rune.build import Retry, Workflow, aggregator, edit, http, input, output, s
 from rune.client import ApiError, Client, Conflict
 from rune.nodes.registry import full_registry
 from rune.runtime.queries.record import NotRecordableError, recorded_case
-from rune.testing.case_runner import Recorded, load_recorded
+from rune.testing.cases import Recorded, load_recorded
 from rune.testing.engine import EmbeddedEngine, Run
 from rune.testing.mocks import Mocks
 from tests.support.in_process_cli import InProcessCli

@@ -18,7 +18,7 @@ from rune.ports.workflows import Trigger, TriggerStore
 from rune.runtime.engine import Engine
 from rune.runtime.maintenance.trigger_scheduler import TriggerScheduler
 from rune.settings import Settings
-from rune.testing.clock import VirtualClock
+from rune.testing.harness import VirtualClock
 
 DEADLINE = 120.0
 MINUTE = 60_000

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rune.core.triggers import Schedule
-from rune.nodes.cron import cron, cron_error, next_tick
+from rune.nodes.control.schedule import cron, cron_error, next_tick
 from tests.integration.triggers.scheduler_harness import DAY, MINUTE, moment
 
 EXPRESSIONS = [

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rune.build import Workflow
-from rune.build.python_files import load_source
+from rune.build.operations import load_source
 from rune.core.definition.model import canonical
 from rune.core.definition.parser import parse_data
 from rune.core.definition.strict_json import Decoded

@@ -8,7 +8,7 @@ import pytest
 
 from rune.core.expr import ExpressionError, Names
 from rune.core.node_type import NodeType
-from rune.core.plan.parameters import Rules, compile_parameters, evaluate, expression_source
+from rune.core.plan.model import Rules, compile_parameters, evaluate, expression_source
 
 NAMES = Names(frozenset({"a"}), {})
 TYPE = NodeType(

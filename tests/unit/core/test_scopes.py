@@ -7,8 +7,7 @@ from typing import Any
 from rune.core.definition import problems as codes
 from rune.core.definition.problems import Problem
 from rune.core.limits import LIMITS, Limits
-from rune.core.plan.analysis import Scopes, find_scopes
-from rune.core.plan.graph import build_graph
+from rune.core.plan.graph import Scopes, build_graph, find_scopes
 from rune.nodes.registry import standard_catalogue
 from tests.support.documents import document, node, parsed
 

@@ -11,8 +11,7 @@ import pytest
 
 from rune.documents.importers import Import, import_document
 from rune.nodes.registry import standard_catalogue
-from rune.testing.case_runner import run_case
-from rune.testing.cases import load_cases
+from rune.testing.cases import load_cases, run_case
 
 BASE = "n8n-nodes-base."
 

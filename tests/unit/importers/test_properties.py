@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from rune.core.definition.strict_json import join, walk
 from rune.core.limits import LIMITS
 from rune.documents.importers import Import, import_document
+from rune.documents.importers.draft import STATUSES
 from rune.documents.importers.importer import decode_source
-from rune.documents.importers.report import STATUSES
 from rune.errors import InvalidDocumentError
 from rune.nodes.registry import standard_catalogue
 from tests.unit.importers.cases import FORMATS, SOURCES, case_name

@@ -12,7 +12,7 @@ from rune.errors import NodeFailure
 from rune.nodes.custom import kind_of
 from rune.nodes.registry import standard_catalogue, standard_registry
 from rune.testing.harness import run_document
-from rune.testing.nodes import context
+from rune.testing.mocks import context
 from tests.unit.importers.cases import FOLDER
 
 CASE = FOLDER / "asl" / "18-lambda-and-token.json"

@@ -7,7 +7,7 @@ from typing import Any, Unpack
 
 from rune.core.execution.outcome import Error, Failure, Outcome, Output
 from rune.core.expr import Names
-from rune.core.plan.parameters import compile_parameters
+from rune.core.plan.model import compile_parameters
 from rune.nodes.registry import CallOptions, run_node, standard_registry
 
 NAMES = Names(frozenset({"fetch", "gone"}), {})

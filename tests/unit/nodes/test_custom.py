@@ -12,7 +12,7 @@ import pytest
 
 from rune.core.execution.outcome import Failure, Outcome, Output, Suspend
 from rune.core.expr import Names
-from rune.core.plan.parameters import compile_parameters
+from rune.core.plan.model import compile_parameters
 from rune.errors import NodeFailure
 from rune.nodes.base import RunnableType
 from rune.nodes.custom import NodeContext, kind_of, node

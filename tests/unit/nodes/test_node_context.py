@@ -20,9 +20,8 @@ from rune.nodes.custom import NodeContext, kind_of, node
 from rune.nodes.registry import Registry, standard_registry
 from rune.runtime.worker.node_runner import ProgressReporter, as_text
 from rune.settings import Settings
-from rune.testing.clock import VirtualClock
-from rune.testing.harness import Harness, compiled, harness, run_document
-from rune.testing.nodes import MemoryBlob, context
+from rune.testing.harness import Harness, VirtualClock, compiled, harness, run_document
+from rune.testing.mocks import MemoryBlob, context
 from tests.support.cli_process import TIMEOUT_S, Rune, until
 from tests.support.documents import document
 from tests.support.documents import node as workflow_node

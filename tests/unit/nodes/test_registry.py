@@ -11,7 +11,7 @@ import pytest
 
 from rune.core.execution.outcome import Failure, Outcome, Output
 from rune.core.expr import Names
-from rune.core.plan.parameters import compile_parameters
+from rune.core.plan.model import compile_parameters
 from rune.errors import NodeFailure
 from rune.nodes.base import Behaviour, NodeCall, RunnableType
 from rune.nodes.registry import (

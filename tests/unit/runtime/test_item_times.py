@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from array import array
 
-from rune.runtime.queries.items import STEPS, item_times
-from rune.runtime.queries.overview import Items
+from rune.runtime.queries.overview import STEPS, Items, item_times
 
 
 def items(*spans: tuple[int, int] | None) -> Items:

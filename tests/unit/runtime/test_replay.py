@@ -6,7 +6,7 @@ import asyncio
 import threading
 from typing import Any
 
-from rune.runtime.replay import MAX_INLINE_FACTS, replay
+from rune.runtime.queries.history import MAX_INLINE_FACTS, replay
 
 
 def test_many_facts_are_replayed_while_the_loop_turns() -> None:

@@ -11,9 +11,17 @@ from rune.adapters.postgres.database import Database, Row, query
 from rune.adapters.postgres.journal import PostgresBlobs, PostgresIndex, PostgresJournal, PostgresOutbox
 from rune.adapters.postgres.retention import PostgresRetention
 from rune.adapters.postgres.workflows import PostgresWorkflows
-from rune.ports.bulk import KEPT_MS, BulkJob, BulkOutcome, BulkStatus, BulkTarget, Outcome
 from rune.ports.journal import BlobStore
-from rune.ports.queries import COUNTED_MS, StatusCount
+from rune.ports.queries import (
+    COUNTED_MS,
+    KEPT_MS,
+    BulkJob,
+    BulkOutcome,
+    BulkStatus,
+    BulkTarget,
+    Outcome,
+    StatusCount,
+)
 
 _JOB = msgspec.msgpack.Decoder(BulkJob)
 _OUTCOME = msgspec.msgpack.Decoder(BulkOutcome)

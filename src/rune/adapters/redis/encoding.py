@@ -223,6 +223,11 @@ def decode_token(data: bytes) -> Token:
         raise MalformedDataError(f"not a token: {type(error).__name__}: {error}") from None
 
 
+def unsent_mark(attempt: int, *, resumed: bool) -> float:
+    """Return the fraction of the resend time of a token that a process has to send, as `store.unsent` computes it."""
+    return 0.5 + (2 * attempt + resumed) % 32 / 64
+
+
 def encode_timer(timer: Timer) -> str:
     return f"{_TIMER[timer.kind]}|{timer.node}|{encode_path(timer.path)}|{timer.number}"
 

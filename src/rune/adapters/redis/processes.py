@@ -19,7 +19,7 @@ import msgspec
 
 from rune.adapters.redis.client import Client, Connection
 from rune.adapters.redis.encoding import KeySpace, encode_path
-from rune.adapters.redis.queue.streams import Entry, Streams
+from rune.adapters.redis.streams import Entry, Streams
 from rune.codec.decode import MalformedDataError, decode
 from rune.core.execution.fact import ExecutionEnded
 from rune.core.execution.token import Path

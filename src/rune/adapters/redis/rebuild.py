@@ -24,10 +24,9 @@ from typing import Any, Protocol
 import msgspec
 
 from rune.adapters.redis.client import Client, RedisError
-from rune.adapters.redis.confirmations import unsent_mark
-from rune.adapters.redis.encoding import CachedExecution, KeySpace, encode_path
-from rune.adapters.redis.queue.streams import StreamSender
+from rune.adapters.redis.encoding import CachedExecution, KeySpace, encode_path, unsent_mark
 from rune.adapters.redis.snapshot import SnapshotContext, StateSnapshot, encode_state
+from rune.adapters.redis.streams import StreamSender
 from rune.codec.messages import encode_record
 from rune.core.execution import decision
 from rune.core.execution.fact import ExecutionStarted

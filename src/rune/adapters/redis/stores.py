@@ -1,14 +1,25 @@
-"""Opens state, queue, notifier and process registry on one Redis server."""
+"""Opens state, queue, notifier and process registry on one Redis server.
+
+Checks of a Redis server at start, inspection for `rune doctor`, and the ACL rules of Rune's users.
+
+Functions run with the privileges of their caller, so the ACL lists the commands of the Lua functions too. Workers,
+schedulers and API processes call the same functions: each role has its own user and password, with equal privileges.
+Only the owner may load functions: one that a worker loads would run with the privileges of any other caller.
+Missing privileges are found by trying each command on a key that does not exist, in a way that changes nothing.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import hashlib
+import logging
+import secrets
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
-from rune.adapters.redis.checks import check
-from rune.adapters.redis.client import Client
-from rune.adapters.redis.cluster.client import open_client
+from rune.adapters.redis.client import Argument, Client, RedisError, info
+from rune.adapters.redis.cluster import open_client
 from rune.adapters.redis.encoding import PARTITIONS, FindExecution, KeySpace, Plans, encode_path, find_none
 from rune.adapters.redis.processes import (
     RedisKeepalive,
@@ -18,15 +29,270 @@ from rune.adapters.redis.processes import (
     SubscriberClient,
     decode_ended,
 )
-from rune.adapters.redis.queue.queue import IDLE_S, QueueDepthReader, RedisQueue
-from rune.adapters.redis.queue.streams import Streams, StreamSender
+from rune.adapters.redis.queue import IDLE_S, QueueDepthReader, RedisQueue
 from rune.adapters.redis.rebuild import RunningExecutions
 from rune.adapters.redis.state import RedisState
+from rune.adapters.redis.streams import Streams, StreamSender
 from rune.core.execution.token import Path
+from rune.errors import RuneError
 from rune.ports.clock import Clock
 from rune.ports.journal import Journal
 from rune.ports.processes import Keepalive
 from rune.ports.queue import DEFAULT_QUEUE, Route, default_route
+
+log = logging.getLogger("rune.redis")
+
+MIN_SERVER_VERSION = (7, 0)
+PROBES: tuple[tuple[str | int, ...], ...] = (
+    ("HSET", "KEY:h", "a", "1"),
+    ("HGETALL", "KEY:h"),
+    ("ZADD", "KEY:z", "1", "a"),
+    ("ZRANGE", "KEY:z", "0", "1", "BYSCORE"),
+    ("XGROUP", "CREATE", "KEY:s", "g", "0", "MKSTREAM"),
+    ("XADD", "KEY:s", "*", "a", "1"),
+    ("XREADGROUP", "GROUP", "g", "c", "COUNT", "1", "STREAMS", "KEY:s", ">"),
+    ("XAUTOCLAIM", "KEY:s", "g", "c", "0", "0"),
+    ("XPENDING", "KEY:s", "g"),
+    ("DEL", "KEY:h", "KEY:z", "KEY:s"),
+)
+
+
+PROBE_ID = "doctor"
+
+ROLES = ("worker", "scheduler", "api")
+OWNER = "owner"
+"""Role of `rune migrate`, which loads the functions and reads and writes no key."""
+WATCHER = "watcher"
+"""Role for autoscalers and exporters, which read queue depths and change nothing."""
+
+CONNECTION = ("auth", "select", "ping", "info", "time", "client|id", "client|unblock")
+FUNCTIONS = ("fcall", "function|list")
+NOTIFICATIONS = ("publish", "subscribe")
+KEYS = ("del", "exists", "pexpire", "rename", "scan", "get", "set", "unlink")
+HASHES = ("hdel", "hget", "hgetall", "hkeys", "hmget", "hscan", "hset", "hsetnx", "hvals")
+SORTED = ("zadd", "zcount", "zrange", "zrangebylex", "zrangebyscore", "zrem", "zscore")
+STREAMS = (
+    "xack",
+    "xadd",
+    "xautoclaim",
+    "xclaim",
+    "xdel",
+    "xgroup|create",
+    "xgroup|delconsumer",
+    "xinfo|consumers",
+    "xinfo|groups",
+    "xlen",
+    "xpending",
+    "xrange",
+    "xreadgroup",
+)
+COMMANDS = (*CONNECTION, *FUNCTIONS, *NOTIFICATIONS, *KEYS, *HASHES, *SORTED, *STREAMS)
+CLUSTER_COMMANDS = ("asking", "cluster|slots")
+"""What each user needs beside its commands on a Redis Cluster."""
+
+OWNER_COMMANDS = ("auth", "select", "ping", "info", "function|list", "function|load")
+WATCHER_COMMANDS = (
+    "auth",
+    "hello",
+    "select",
+    "ping",
+    "info",
+    "client|setname",
+    "xinfo|groups",
+    "xlen",
+    "xpending",
+)
+
+
+class UnsuitableServerError(RuneError):
+    """The server must not be used with its current version, role or configuration."""
+
+    code = "REDIS_UNFIT"
+
+
+async def check(client: Client, keys: KeySpace) -> None:
+    """Raise if a server is unsuitable, warn about risky settings, and store the number of partitions."""
+    aof = True
+    for server in await client.servers():
+        aof &= await _check_server(server, clustered=client.clustered)
+    if not aof:
+        log.warning(
+            "Redis has no append-only file: after a restart every execution is rebuilt from the journal"
+        )
+    await _check_rights(client, keys)
+    await _check_partitions(client, keys)
+
+
+async def _check_server(client: Client, *, clustered: bool) -> bool:
+    """Raise if the server is unsuitable; return whether it has an append-only file."""
+    server = await _describe(client)
+    version = tuple(int(part) for part in server["redis_version"].split(".")[:2])
+    if version < MIN_SERVER_VERSION:
+        raise UnsuitableServerError(f"Redis {server['redis_version']} is too old: Rune needs 7.0 or newer")
+    problem = _topology_problem(server, clustered=clustered)
+    if problem:
+        raise UnsuitableServerError(problem)
+    policy = server.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction":
+        raise UnsuitableServerError(
+            f"maxmemory-policy is `{policy}`: set it to noeviction, or Redis silently evicts state"
+        )
+    return server.get("aof_enabled", "0") != "0"
+
+
+async def _describe(client: Client) -> dict[str, str]:
+    server: dict[str, str] = {}
+    for section in ("server", "memory", "persistence", "replication"):
+        server |= info(await client.call("INFO", section))
+    return server
+
+
+async def _check_rights(client: Client, keys: KeySpace) -> None:
+    # A random key, because other processes may start at the same time.
+    key = f"{keys.prefix}:{{p00}}:probe:{secrets.token_hex(4)}"
+    for probe in PROBES:
+        try:
+            await client.call(*(str(part).replace("KEY", key) for part in probe))
+        except RedisError as error:
+            if error.code != "NOPERM":
+                raise
+            raise UnsuitableServerError(f"the Redis user may not run {probe[0]}: {error.message}") from error
+
+
+async def _check_partitions(client: Client, keys: KeySpace) -> None:
+    """Raise if the server uses another number of partitions, which would assign executions to other keys."""
+    await client.call("HSETNX", keys.settings, "partitions", keys.partitions)
+    stored = int(await client.call("HGET", keys.settings, "partitions"))
+    if stored != keys.partitions:
+        raise UnsuitableServerError(f"Redis holds {stored} partitions, this process uses {keys.partitions}")
+
+
+def _probes(key: str) -> dict[str, tuple[Argument, ...]]:
+    group = (key, PROBE_ID)
+    return {
+        "fcall": ("rune_doctor_asks", 0),
+        "function list": ("LIBRARYNAME", PROBE_ID),
+        "publish": (key, ""),
+        "del": (key,),
+        "exists": (key,),
+        "pexpire": (key, 1),
+        "rename": (key, key),
+        "scan": (0, "MATCH", key, "COUNT", 1),
+        "get": (key,),
+        "set": (key, "", "XX"),
+        "unlink": (key,),
+        "hdel": (key, "f"),
+        "hget": (key, "f"),
+        "hgetall": (key,),
+        "hkeys": (key,),
+        "hmget": (key, "f"),
+        "hscan": (key, 0),
+        "hvals": (key,),
+        "zadd": (key, "XX", 1, "m"),
+        "zcount": (key, 0, 0),
+        "zrange": (key, 0, 0),
+        "zrangebylex": (key, "-", "+"),
+        "zrangebyscore": (key, 0, 0),
+        "zrem": (key, "m"),
+        "zscore": (key, "m"),
+        "xack": (*group, "1-1"),
+        "xadd": (key, "NOMKSTREAM", "*", "f", "v"),
+        "xautoclaim": (*group, PROBE_ID, 1, "0"),
+        "xclaim": (*group, PROBE_ID, 1, "1-1"),
+        "xdel": (key, "1-1"),
+        "xgroup create": (*group, "$"),
+        "xgroup delconsumer": (*group, PROBE_ID),
+        "xinfo groups": (key,),
+        "xlen": (key,),
+        "xpending": group,
+        "xrange": (key, "-", "+"),
+        "xreadgroup": ("GROUP", PROBE_ID, PROBE_ID, "STREAMS", key, ">"),
+    }
+
+
+async def missing_rights(client: Client, keys: KeySpace) -> tuple[str, ...]:
+    """Return the commands that the user of the connection may not run on Rune's keys."""
+    probes = _probes(f"{keys.prefix}:{PROBE_ID}")
+    calls = (client.call(*name.upper().split(), *arguments) for name, arguments in probes.items())
+    replies = await asyncio.gather(*calls, return_exceptions=True)
+    for each in replies:
+        if isinstance(each, BaseException) and not isinstance(each, RedisError):
+            raise each
+    return tuple(
+        name
+        for name, each in zip(probes, replies, strict=True)
+        if isinstance(each, RedisError) and _is_forbidden(each)
+    )
+
+
+def _is_forbidden(error: RedisError) -> bool:
+    return error.code == "NOPERM" or error.message.startswith("NOPERM")
+
+
+async def inspect(client: Client) -> dict[str, Any]:
+    """Return facts about the server, by the field names of the inspection. Of a Redis Cluster: the sum or the worst of
+    its servers."""
+    found = [await _describe(each) for each in await client.servers()]
+    policies = [each.get("maxmemory_policy", "noeviction") for each in found]
+    limits = [int(each.get("maxmemory", 0)) for each in found]
+    problems = [_topology_problem(each, clustered=client.clustered) for each in found]
+    return {
+        "redis": found[0]["redis_version"],
+        "aof": all(each.get("aof_enabled", "0") != "0" for each in found),
+        "policy": next((each for each in policies if each != "noeviction"), "noeviction"),
+        "memory": sum(int(each.get("used_memory", 0)) for each in found),
+        "memory_limit": sum(limits) if all(limits) else 0,
+        "state_trouble": next(filter(None, problems), ""),
+    }
+
+
+def _topology_problem(server: dict[str, str], *, clustered: bool) -> str:
+    if server.get("role", "master") != "master":
+        return "the server is a replica and accepts no writes"
+    mode = server.get("redis_mode", "standalone")
+    if mode == "cluster" and not clustered:
+        return "the server belongs to a Redis Cluster: name several of its hosts, or add `?cluster=true`"
+    if mode not in ("standalone", "cluster"):
+        return f"the server runs as `{mode}`: Rune needs one server, with or without replicas, or a Redis Cluster"
+    return ""
+
+
+def rules(prefix: str, *, clustered: bool = False) -> str:
+    """Return the ACL rules of workers, schedulers and API processes."""
+    return f"~{prefix}:* &{prefix}:* {_grants(COMMANDS, clustered)}"
+
+
+def watcher_rules(prefix: str, *, clustered: bool = False) -> str:
+    """Return the ACL rules of the watcher role."""
+    return f"%R~{prefix}:* {_grants(WATCHER_COMMANDS, clustered)}"
+
+
+def owner_rules(*, clustered: bool = False) -> str:
+    """Return the ACL rules of the owner role."""
+    return _grants(OWNER_COMMANDS, clustered)
+
+
+def _grants(commands: Sequence[str], clustered: bool) -> str:
+    return " ".join(f"+{each}" for each in (*commands, *(CLUSTER_COMMANDS if clustered else ())))
+
+
+def acl_file(prefix: str, passwords: Mapping[str, str], *, clustered: bool = False) -> str:
+    """Return a file that Redis loads with `aclfile`: one user for each role with a password. Connections without a
+    login can run no command."""
+    lines = ["user default off resetkeys resetchannels -@all"]
+    for role, password in passwords.items():
+        digest = hashlib.sha256(password.encode()).hexdigest()
+        special = {
+            WATCHER: watcher_rules(prefix, clustered=clustered),
+            OWNER: owner_rules(clustered=clustered),
+        }
+        granted = special.get(role) or rules(prefix, clustered=clustered)
+        lines.append(f"user {user_name(role)} on #{digest} resetkeys resetchannels -@all {granted}")
+    return "\n".join(lines) + "\n"
+
+
+def user_name(role: str) -> str:
+    return f"rune-{role}"
 
 
 class RedisStores:

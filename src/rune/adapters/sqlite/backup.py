@@ -16,7 +16,7 @@ from pathlib import Path
 from rune.adapters.private_files import restrict_file
 from rune.adapters.sqlite.database import MIGRATIONS, SIDE_FILES, damage_error, is_damage
 from rune.adapters.sqlite.owner import NETWORK_FILE_SYSTEMS, Lock, file_system
-from rune.adapters.sqlite.readonly import ReadOnlyDatabase
+from rune.adapters.sqlite.stores import ReadOnlyDatabase
 from rune.errors import RuneError
 from rune.ports.inspection import BackupResult, FileInspection
 from rune.ports.journal import NewerFormatError, StoreUnavailableError

@@ -31,7 +31,7 @@ from rune.ports.access import (
     of_workflow,
 )
 from rune.ports.access import ApiKey as Key
-from rune.runtime.clock import SystemClock, iso
+from rune.ports.clock import SystemClock, iso
 from rune.runtime.services.access import key_document
 from rune.settings import Settings
 

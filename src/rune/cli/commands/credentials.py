@@ -32,6 +32,7 @@ from rune.cli.output import Cell, clean, moment, print_json, print_table
 from rune.client import AsyncClient
 from rune.core.definition.strict_json import decode_json
 from rune.core.permissions import DEFAULT_GRANTS
+from rune.ports.clock import iso
 from rune.ports.credentials import (
     TYPES,
     CredentialError,
@@ -40,7 +41,6 @@ from rune.ports.credentials import (
     Fields,
     secret_names,
 )
-from rune.runtime.clock import iso
 from rune.runtime.services.credentials import new_id
 from rune.settings import Settings
 

@@ -11,8 +11,8 @@ import typer
 from rune.cli.backend import CommandReader, UnknownReferenceError, call, open_reader, read
 from rune.cli.follow import find_execution, run_command, start_execution
 from rune.cli.output import Cell, clean, moment, paint, print_json, print_table
+from rune.ports.clock import iso
 from rune.ports.journal import DeadLetter
-from rune.runtime.clock import iso
 from rune.runtime.services.dead_letters import DeadMessage
 from rune.settings import Settings
 

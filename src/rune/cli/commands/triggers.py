@@ -13,15 +13,14 @@ import msgspec
 import typer
 
 from rune.cli.backend import HINTS, call_local_service, exit_with, read_access, run_reporting_errors
-from rune.cli.connection import client
 from rune.cli.output import Cell, clean, duration, print_json, print_problems, print_table
+from rune.cli.remote import client
 from rune.core.definition.problems import Problem
 from rune.core.triggers import Schedule
-from rune.nodes.control.schedule import check_schedule, next_times
-from rune.nodes.cron import next_tick
+from rune.nodes.control.schedule import check_schedule, next_tick, next_times
+from rune.ports.clock import iso
 from rune.ports.retention import parse_duration
 from rune.ports.workflows import Trigger, TriggerNotFoundError
-from rune.runtime.clock import iso
 from rune.server.schemas import rotated_view, trigger_view
 from rune.settings import Settings, load_settings
 

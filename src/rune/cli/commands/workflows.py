@@ -46,6 +46,7 @@ from rune.documents.loader import check_document
 from rune.errors import InvalidDocumentError
 from rune.nodes.registry import full_registry
 from rune.ports.access import Limits
+from rune.ports.clock import iso
 from rune.ports.workflows import (
     Alias,
     DeployedVersion,
@@ -55,7 +56,6 @@ from rune.ports.workflows import (
     choose,
     version_source,
 )
-from rune.runtime.clock import iso
 from rune.settings import Settings, load_settings
 
 workflows = typer.Typer(name="workflows")

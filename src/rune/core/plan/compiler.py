@@ -12,10 +12,8 @@ from rune.core.definition.model import Definition, Node, Retry, content_hash
 from rune.core.definition.parser import SourceLocations
 from rune.core.expr import Names
 from rune.core.node_type import Catalogue, JoinRule, NodeType
-from rune.core.plan.analysis import NodeTraits, Scopes, find_node_traits, find_scopes
-from rune.core.plan.graph import Graph, build_graph
-from rune.core.plan.model import Edges, NodePlan, Plan, Split
-from rune.core.plan.parameters import NO_PARAMETERS, Parameters, compile_parameters
+from rune.core.plan.graph import Graph, NodeTraits, Scopes, build_graph, find_node_traits, find_scopes
+from rune.core.plan.model import NO_PARAMETERS, Edges, NodePlan, Parameters, Plan, Split, compile_parameters
 
 NO_RETRY = Retry()
 NO_REGION: frozenset[int] = frozenset()

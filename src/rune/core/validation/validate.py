@@ -27,10 +27,9 @@ from rune.core.expr import (
 )
 from rune.core.limits import LIMITS, Limits
 from rune.core.node_type import Catalogue, NodeType
-from rune.core.plan.analysis import Scopes, find_scopes
 from rune.core.plan.compiler import names_of
-from rune.core.plan.graph import Graph, ancestors, build_graph, find_dominators
-from rune.core.plan.parameters import Parameters, compile_parameter, compile_parameters
+from rune.core.plan.graph import Graph, Scopes, ancestors, build_graph, find_dominators, find_scopes
+from rune.core.plan.model import Parameters, compile_parameter, compile_parameters
 from rune.core.validation.checks import (
     ValidationInput,
     check_identity,

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from xml.sax.saxutils import escape, quoteattr
 
-from rune.documents.draw.captions import shorten
-from rune.documents.draw.layout import Layout, Point, Rectangle, lay_out
+from rune.documents.draw.layout import Layout, Point, Rectangle, lay_out, shorten
 from rune.documents.draw.model import Drawing, Link
 
 _STYLE = """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
+from rune.documents.importers.draft import Entry, Import, Report
 from rune.documents.importers.importer import import_document
-from rune.documents.importers.report import Entry, Import, Report
 
 __all__ = ["Entry", "Import", "Report", "import_document"]

@@ -15,8 +15,8 @@ from rune.core.limits import LIMITS
 from rune.core.node_type import Catalogue
 from rune.documents.importers.asl.machine import import_asl, is_asl
 from rune.documents.importers.canvas import import_canvas, is_canvas
+from rune.documents.importers.draft import FORMATS, Format, Import
 from rune.documents.importers.n8n.graph import import_n8n, is_n8n
-from rune.documents.importers.report import FORMATS, Format, Import
 from rune.documents.loader import check_document
 from rune.errors import InvalidDocumentError, LimitExceededError
 

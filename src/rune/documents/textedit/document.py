@@ -11,7 +11,7 @@ import msgspec
 
 from rune.core.definition.strict_json import decode_json
 from rune.core.limits import LIMITS
-from rune.documents.textedit.tree import Entry, Part, parse_json
+from rune.documents.textedit.tree import Entry, Part, TreeBuilder, parse_json
 from rune.documents.textedit.writer import Writer
 from rune.errors import RuneError
 
@@ -108,8 +108,6 @@ class SourceText:
         if self.format == "json":
             self.value = decode(text, "json")
             return
-        from rune.documents.textedit.yaml_tree import TreeBuilder  # noqa: PLC0415 - see `decode`
-
         # The parser of YAML is slow: the value and the tree come from one pass.
         tree = TreeBuilder(text)
         self.value = decode(text, "yaml", tree.add)

@@ -1,8 +1,13 @@
-"""The `schedule` node: starts executions at set times."""
+"""The `schedule` node: starts executions at set times, and computes the ticks of cron expressions in a time zone.
+
+A time skipped by the change is due right after the gap. A time of day that occurs twice is due the first time; an
+expression for every hour or minute follows elapsed time and is due in both.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -11,10 +16,47 @@ from msgspec import Meta
 
 from rune.core.definition.problems import Problem
 from rune.core.execution.outcome import Outcome, Output
-from rune.core.triggers import CatchUp, Schedule
+from rune.core.triggers import CatchUp, Following, Schedule, every
 from rune.nodes.base import NodeCall
-from rune.nodes.cron import cron_error, next_tick
 from rune.nodes.schema import Model, Unit, conflicting, declare, missing
+
+
+def next_tick(schedule: Schedule, anchor: int) -> Following:
+    """Return a function that computes the next tick of a schedule."""
+    if schedule.cron is None:
+        return every(anchor, schedule.every)
+    return cron(schedule.cron, schedule.timezone)
+
+
+def cron(expression: str, timezone: str) -> Following:
+    """Return a function that computes the next tick of a cron expression."""
+    from cronsim import CronSim  # noqa: PLC0415 - used by few definitions
+
+    zone = UTC if timezone == "UTC" else ZoneInfo(timezone)
+
+    def after(moment: int) -> int | None:
+        # In the second of two equal hours CronSim starts from the first one, so its ticks may lie in the past.
+        for tick in CronSim(expression, datetime.fromtimestamp(moment // 1000, zone)):
+            found = int(tick.timestamp()) * 1000
+            if found > moment:
+                return found
+        return None
+
+    return after
+
+
+def cron_error(expression: str) -> str | None:
+    """Return the error in a cron expression, or None if it is valid. An expression without any tick is an error."""
+    from cronsim import CronSim, CronSimError  # noqa: PLC0415 - used by few definitions
+
+    try:
+        next(CronSim(expression, datetime(2000, 1, 1, tzinfo=UTC)))
+    except CronSimError as error:
+        return str(error).lower()
+    except StopIteration:
+        return "it never occurs"
+    return None
+
 
 _MS: dict[Unit, int] = {"seconds": 1_000, "minutes": 60_000, "hours": 3_600_000, "days": 86_400_000}
 

@@ -68,7 +68,7 @@ def _form(parameters: Mapping[str, Any]) -> list[Problem]:
     schema = parameters.get("schema")
     if not isinstance(schema, dict):
         return []
-    from rune.documents.input_schema import check_schema  # noqa: PLC0415 - slow to import
+    from rune.documents.json_schema import check_schema  # noqa: PLC0415 - slow to import
 
     return [replace(each, path=each.path.replace("inputs", "schema", 1)) for each in check_schema(schema)]
 

@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta
 from rune.core.definition.problems import Problem
 from rune.core.execution.outcome import Outcome, Output
 from rune.core.expr import MISSING, MissingError, truthy
-from rune.core.plan.parameters import located
+from rune.core.plan.model import located
 from rune.nodes.base import NodeCall
 from rune.nodes.schema import Items, Model, Operator, declare, either
 from rune.nodes.values import apply, each_value, field_of, input_items, listing, path_parts

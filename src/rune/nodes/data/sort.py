@@ -13,7 +13,7 @@ from rune.core.expr import ExpressionError, MissingError
 from rune.core.expr.functions.collections import sorted_order
 from rune.core.expr.operators import comparable
 from rune.core.expr.values import kind_name
-from rune.core.plan.parameters import located
+from rune.core.plan.model import located
 from rune.nodes.base import NodeCall
 from rune.nodes.schema import Items, Model, declare, either
 from rune.nodes.values import each_value, field_of, input_items, listing, path_parts

@@ -87,7 +87,7 @@ def _combined(parameters: Mapping[str, Any]) -> list[Problem]:
     problems = either(parameters, "prompt", "messages", required=True)
     if isinstance(parameters.get("json_schema"), dict):
         # Imported on first use: slow to load and used by few nodes.
-        from rune.documents.input_schema import check_schema  # noqa: PLC0415
+        from rune.documents.json_schema import check_schema  # noqa: PLC0415
 
         problems += [
             replace(each, path=each.path.replace("inputs", "json_schema", 1), hint=_SCHEMA_HINT)
@@ -245,7 +245,7 @@ class Completion:
 async def chat(call: NodeCall[Any]) -> dict[str, Any]:
     """Send the conversation and return the node's output."""
     # The client is imported on first use: aiohttp is slow to load.
-    from rune.nodes.io.http_client.auth import authorize  # noqa: PLC0415
+    from rune.nodes.io.http_client.exchange import authorize  # noqa: PLC0415
 
     request = await _build_request(call)
     label = redacted(request.where.url)
@@ -402,7 +402,7 @@ def _without_fence(text: str) -> str:
 def _parse_json(call: NodeCall[Any], completion: Completion) -> Any:
     """Parse the text as JSON and validate it against the schema. A Markdown code fence around it is accepted."""
     # Imported on first use: slow to load and used by few nodes.
-    from rune.documents.input_schema import check_value  # noqa: PLC0415
+    from rune.documents.json_schema import check_value  # noqa: PLC0415
 
     text = completion.text
     found = decode_json(

@@ -34,8 +34,7 @@ from rune.ports.state import State
 from rune.runtime import failpoint
 from rune.runtime.backend import Notifier
 from rune.runtime.messaging.completion_publisher import CompletionPublisher
-from rune.runtime.queries.history import error_document, read_history
-from rune.runtime.replay import replay
+from rune.runtime.queries.history import error_document, read_history, replay
 from rune.runtime.values import ExecutionData, ExecutionDataCache, store_value
 from rune.telemetry.counters import Instrumentation
 

@@ -1,7 +1,11 @@
-"""Shows that this process is alive: heartbeats in the registry, and a thread that renews leases and deliveries.
+"""Shows that this process is alive: heartbeats in the registry, a thread that renews leases and deliveries, and one
+that watches the event loop and the system clock.
 
 The thread has an event loop of its own. A node that blocks the event loop of the engine must not lose its lease:
 another worker would run it a second time.
+
+A blocked loop runs no node and answers no request, and it cannot report itself. A clock that jumps makes schedules
+fire early or late, and the times of logs and of the API wrong; the timers of a cluster follow the clock of the store.
 """
 
 from __future__ import annotations
@@ -12,8 +16,10 @@ import hashlib
 import logging
 import os
 import socket
+import sys
 import threading
 import time
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import cache
@@ -25,6 +31,7 @@ import rune
 from rune.ports.journal import StoreUnavailableError
 from rune.ports.processes import Keepalive, OpenKeepalive, ProcessInfo, ProcessRegistry
 from rune.runtime.worker.attempt import RENEWAL_INTERVAL_S, Leases
+from rune.telemetry.counters import Counters
 
 log = logging.getLogger("rune.keepalive")
 
@@ -214,3 +221,79 @@ class Heartbeat:
     async def _beat(self, registry: ProcessRegistry) -> bool:
         draining = self._process.draining or self._drained
         return await registry.heartbeat(replace(self._process, busy=self._busy(), draining=draining))
+
+
+watchdog_log = logging.getLogger("rune.watchdog")
+
+BLOCKED_S = 1.0
+JUMP_S = 1.0
+"""A smaller change of the clock is an adjustment."""
+
+WATCH_PERIOD_S = 0.25
+MAX_FRAMES = 30
+
+
+class LoopWatchdog:
+    """Asks the event loop for an answer four times a second. Reports an answer that takes longer than a second."""
+
+    def __init__(self, counters: Counters, blocked_s: float = BLOCKED_S) -> None:
+        self._counters = counters
+        self._blocked_s = blocked_s
+        self._stop = threading.Event()
+        self._asked: float | None = None
+        self._reported = False
+        self.stack = ""
+        """The stack of the event loop when it was last found blocked."""
+
+    @asynccontextmanager
+    async def watching(self) -> AsyncIterator[LoopWatchdog]:
+        """Watch the running loop during the block."""
+        loop, thread = asyncio.get_running_loop(), threading.get_ident()
+        watch = threading.Thread(target=self._watch, args=(loop, thread), name="rune-watchdog", daemon=True)
+        watch.start()
+        try:
+            yield self
+        finally:
+            self._stop.set()
+
+    def _watch(self, loop: asyncio.AbstractEventLoop, thread: int) -> None:
+        ahead = time.time() - time.monotonic()
+        while not self._stop.wait(min(WATCH_PERIOD_S, self._blocked_s / 4)):
+            ahead = self._check_clock(ahead)
+            asked = self._asked
+            if asked is None:
+                self._asked = time.monotonic()
+                try:
+                    loop.call_soon_threadsafe(self._answer)
+                except RuntimeError:  # the loop is closed
+                    return
+            elif not self._reported and time.monotonic() - asked > self._blocked_s:
+                self._report(thread)
+
+    def _check_clock(self, before: float) -> float:
+        """Compare the system clock with the monotonic clock; return by how much it is ahead."""
+        ahead = time.time() - time.monotonic()
+        if abs(ahead - before) > JUMP_S:
+            self._counters.clock_jumps += 1
+            watchdog_log.warning("the system clock jumped by %+.1f s", ahead - before)
+        return ahead
+
+    def _report(self, thread: int) -> None:
+        """Log the stack of the loop while it is blocked: afterwards it is gone."""
+        self._reported = True
+        frame = sys._current_frames().get(thread)
+        self.stack = "".join(traceback.format_stack(frame)[-MAX_FRAMES:]) if frame is not None else ""
+        watchdog_log.error(
+            "the event loop has been blocked for more than %s s by:\n%s", self._blocked_s, self.stack
+        )
+
+    def _answer(self) -> None:
+        """Called by the loop."""
+        asked = self._asked
+        assert asked is not None
+        took = time.monotonic() - asked
+        if took > self._blocked_s:
+            self._counters.loop_blocked(took)
+            watchdog_log.warning("the event loop was blocked for %.1f s", took)
+        self._reported = False
+        self._asked = None

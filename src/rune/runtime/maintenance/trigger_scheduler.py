@@ -19,7 +19,7 @@ from rune.core.execution.outcome import Error
 from rune.core.triggers import ScheduleState, advance, next_start, started
 from rune.documents.loader import check_input
 from rune.errors import RuneError
-from rune.nodes.cron import next_tick
+from rune.nodes.control.schedule import next_tick
 from rune.ports.journal import (
     IdempotencyConflictError,
     IdempotencyKeyExpiredError,
@@ -32,7 +32,7 @@ from rune.runtime.lifecycle.finisher import Finisher
 from rune.runtime.lifecycle.launcher import Launcher, StartOptions, new_execution_id
 from rune.runtime.plan_cache import MissingNodeTypeError, PlanCache
 from rune.runtime.services.access import Limiter
-from rune.runtime.services.triggers import TriggerService
+from rune.runtime.services.workflows import TriggerService
 
 log = logging.getLogger("rune.trigger_scheduler")
 

@@ -1,10 +1,14 @@
 """The history of an execution: its node runs, events, context and output, computed from the facts in its journal.
 
 Node runs and events are derived from the facts in commit order and not stored, so their numbers never change.
+
+A replay takes about 25 µs per fact, so an execution with 100,000 items takes seconds. `replay` runs it in a thread,
+because it must not block the event loop.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeVar
@@ -29,13 +33,22 @@ from rune.core.execution.outcome import Error
 from rune.core.execution.state import State
 from rune.core.execution.token import Path, Ref
 from rune.core.plan.model import Plan
+from rune.ports.clock import iso
 from rune.ports.journal import BlobStore, ExecutionRecord, Journal, StoredFact
 from rune.ports.queries import Event, Frame, NodeRun
-from rune.runtime.clock import iso
-from rune.runtime.replay import replay
 from rune.runtime.values import Cache, ExecutionData, ValueNotLoaded, ValueReader
 
 T = TypeVar("T")
+
+MAX_INLINE_FACTS = 2_000
+
+
+async def replay(facts: int, work: Callable[[], T]) -> T:
+    """Return what `work` returns. If it replays more than MAX_INLINE_FACTS facts, it runs in a thread."""
+    if facts <= MAX_INLINE_FACTS:
+        return work()
+    return await asyncio.to_thread(work)
+
 
 MAX_SHOWN_CANCELLED = 100  # runs in the event of an end
 CACHE_BYTES = 32 * 1024 * 1024

@@ -41,12 +41,11 @@ from rune.core.expr import (
 from rune.core.expr.budget import METER
 from rune.core.expr.names import ROOTS, Names
 from rune.core.plan.compiler import names_of
-from rune.core.plan.model import Plan
-from rune.core.plan.parameters import Element, Rules
+from rune.core.plan.model import Element, Plan, Rules
 from rune.errors import RuneError
 from rune.nodes.redaction import NAMES_ONLY
 from rune.ports.journal import ExecutionRecord
-from rune.runtime.replay import replay
+from rune.runtime.queries.history import replay
 from rune.runtime.values import ExecutionData, ValueNotLoaded, ValueReader
 from rune.runtime.worker.attempt import Evaluator, NeedsThread
 

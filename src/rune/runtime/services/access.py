@@ -44,12 +44,11 @@ from rune.ports.access import (
     of_key,
     of_workflow,
 )
-from rune.ports.clock import Clock
+from rune.ports.clock import Clock, iso
 from rune.ports.inspection import ReportsDepth
 from rune.ports.queue import Queue
 from rune.ports.workflows import LATEST, workflow_not_found
 from rune.runtime.backend import Backend
-from rune.runtime.clock import iso
 
 _PRINCIPAL: ContextVar[str] = ContextVar("rune_actor", default=LOCAL)
 

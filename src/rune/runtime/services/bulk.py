@@ -13,9 +13,9 @@ from contextlib import suppress
 import msgspec
 
 from rune.errors import RuneError
-from rune.ports.bulk import BulkAction, BulkJob, BulkOutcome, BulkStore, BulkTarget, Outcome
 from rune.ports.clock import Clock
 from rune.ports.journal import ExecutionEndedError, StoreUnavailableError
+from rune.ports.queries import BulkAction, BulkJob, BulkOutcome, BulkStore, BulkTarget, Outcome
 from rune.runtime.services.access import AuditLog, as_principal, audited, current_principal
 from rune.runtime.services.dead_letters import DeadLetterService
 from rune.runtime.services.executions import ExecutionService, RequestRefusedError

@@ -37,7 +37,7 @@ from rune.runtime.lifecycle.finisher import SIGNAL, CompletionWaiters, Finisher,
 from rune.runtime.lifecycle.launcher import DEFAULT_OPTIONS, Launcher, StartOptions, new_execution_id
 from rune.runtime.live import LiveFollower
 from rune.runtime.plan_cache import PlanCache
-from rune.runtime.replay import replay
+from rune.runtime.queries.history import replay
 from rune.runtime.services.access import AuditLog, Limiter, audited, current_principal
 from rune.runtime.services.rerun_changes import (
     UNCHANGED,
@@ -98,7 +98,7 @@ def check_signal_value(plan: Plan, name: str, value: object) -> None:
             message = f"must be one of {', '.join(map(str, choices))}"
             problems.append(Problem("value.choice", INPUT_MISMATCH, message, "see `choices` of the node"))
     if isinstance(schema, dict):
-        from rune.documents.input_schema import check_value  # noqa: PLC0415 - a slow import that few nodes need
+        from rune.documents.json_schema import check_value  # noqa: PLC0415 - a slow import that few nodes need
 
         problems += [
             msgspec.structs.replace(each, path=each.path.replace("input", "value", 1), hint="")

@@ -33,8 +33,8 @@ from rune.core.execution.step import decision_for_fact, error_origin, fact_for_o
 from rune.core.execution.token import Token, TokenPurpose, token_name
 from rune.core.plan.model import Plan
 from rune.errors import RuneError
+from rune.nodes.base import Resources
 from rune.nodes.registry import Registry
-from rune.nodes.resources import Resources
 from rune.ports.journal import ExecutionEndedError, StoreUnavailableError, TokenEndedError
 from rune.ports.queue import Delivery
 from rune.ports.state import Applied, Claim, KeptToken

@@ -24,17 +24,16 @@ from rune.core.permissions import permits
 from rune.core.plan.model import NodePlan, Plan
 from rune.errors import LimitExceededError, RuneError
 from rune.nodes.attempt_log import AttemptLog
-from rune.nodes.base import NodeCall, RunnableType, failure_of
+from rune.nodes.base import NodeCall, Resources, RunnableType, failure_of
 from rune.nodes.credentials import CredentialResolver
 from rune.nodes.redaction import NAMES_ONLY, SECRETS_IN_USE
 from rune.nodes.registry import Registry, execute, execute_async, typed
-from rune.nodes.resources import Resources
 from rune.nodes.schema import Model
 from rune.ports.credentials import Credential, CredentialDeniedError, CredentialGrants
 from rune.ports.journal import ExecutionRecord
 from rune.ports.state import Claim
 from rune.ports.workflows import WorkflowStore
-from rune.runtime.lifecycle.children import Children
+from rune.runtime.lifecycle.launcher import Children
 from rune.runtime.live import ProgressCallback, RunningNodes
 from rune.runtime.values import ExecutionData, ValueNotLoaded, ValueReader
 from rune.runtime.worker.attempt import AttemptLogs, Evaluator, Leases, NeedsThread

@@ -25,11 +25,10 @@ from rune.ports.access import (
     of_key,
     of_workflow,
 )
+from rune.ports.clock import iso
 from rune.ports.workflows import LATEST, workflow_not_found
-from rune.runtime.clock import iso
 from rune.runtime.services.access import key_document
-from rune.server.access.auth import ApiKeyAuth, requires
-from rune.server.access.sessions import set_cookie
+from rune.server.auth import ApiKeyAuth, requires, set_cookie
 from rune.server.context import ServerContext
 from rune.server.responses import ApiError, Reply, documented, no_content
 from rune.server.routing import (

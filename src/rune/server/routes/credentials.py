@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from rune.ports.credentials import CredentialNotFoundError, described_types
 from rune.runtime.services.credentials import credential_uses
-from rune.server.access.auth import requires
+from rune.server.auth import requires
 from rune.server.responses import Reply, documented, no_content
 from rune.server.routing import PREFIX, Caller, CredentialName, JsonBody, Server, example, resource
 from rune.server.schemas import CredentialView, View, credential_view

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from rune.core.permissions import Principal
 from rune.runtime.services.dead_letters import DeadMessage
-from rune.server.access.auth import dead_letter_not_found, requires
+from rune.server.auth import dead_letter_not_found, requires
 from rune.server.context import ServerContext
 from rune.server.responses import Reply, documented, no_content
 from rune.server.routes.executions.executions import accepted_reply

@@ -16,13 +16,13 @@ import rune
 from rune.core.definition.problems import did_you_mean
 from rune.core.execution.explain import Waiting, explain
 from rune.core.node_type import ErrorClass
-from rune.documents.workflow_schema import workflow_schema
+from rune.documents.json_schema import workflow_schema
 from rune.nodes.registry import UnknownNodeTypeError, describe, described
+from rune.ports.clock import iso
 from rune.ports.inspection import QueueDepth, ReportsDepth
 from rune.ports.processes import ProcessInfo
-from rune.runtime.clock import iso
 from rune.runtime.maintenance.keepalive import build_id
-from rune.server.access.auth import requires
+from rune.server.auth import requires
 from rune.server.context import ServerContext
 from rune.server.health import HEALTH
 from rune.server.responses import ApiError, Reply, documented

@@ -1,20 +1,41 @@
-"""Routes for triggers: webhooks and schedules."""
+"""Routes for triggers: webhooks and schedules; and the webhooks, requests of other systems that start executions.
+
+The secret header or the signature is verified before the body is parsed. Why a verification failed is only logged; the
+response is always the same. What proves the caller (a header, a query parameter or a signature) is not part of the
+start payload, which is stored and shown to everyone who may view the execution.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+import base64
+import hashlib
+import hmac
+import logging
+import re
+from collections.abc import Iterable
+from typing import Annotated, Any
+from urllib.parse import parse_qsl
 
-from fastapi import Body, Depends, Query
+import msgspec
+from fastapi import Body, Depends, Query, Request
 from pydantic import Field
+from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from rune.core.definition.problems import Problem
-from rune.core.permissions import Principal
+from rune.core.definition.strict_json import decode_json
+from rune.core.limits import LIMITS
+from rune.core.permissions import Principal, permits
+from rune.core.triggers import DELIVERY, SIGNATURE, TIMESTAMP, WebhookConfig, replay_deadline, signature_error
+from rune.errors import InvalidDocumentError
 from rune.nodes.control.schedule import check_schedule, next_times
 from rune.nodes.schema import Unit
-from rune.ports.workflows import Trigger, TriggerNotFoundError
-from rune.server.access.auth import requires
-from rune.server.responses import Reply, documented
+from rune.ports.credentials import AnyFields, ApiKey, Basic, Bearer, CredentialError, Custom, Header
+from rune.ports.workflows import Trigger, TriggerNotFoundError, TriggerStore
+from rune.runtime.maintenance.trigger_scheduler import TriggeredStart
+from rune.server.auth import requires
+from rune.server.context import ServerContext
+from rune.server.responses import ApiError, MethodNotAllowedError, Reply, documented
 from rune.server.routing import (
     Caller,
     Id,
@@ -24,6 +45,9 @@ from rune.server.routing import (
     Server,
     TriggerId,
     example,
+    hidden,
+    media_type,
+    read_body,
     resource,
 )
 from rune.server.schemas import (
@@ -181,3 +205,234 @@ async def preview_schedule(
 
 def _view(trigger: Trigger, principal: Principal) -> TriggerView:
     return trigger_view(trigger, with_path=principal.may("run"))
+
+
+log = logging.getLogger("rune.webhooks")
+hooks = hidden()
+METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+MIN_PROOF_LENGTH = 8
+MAX_FORM_FIELDS = 10_000
+PAYLOAD_DEPTH = 2  # levels that the start payload adds around the body
+_PATH = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_SENSITIVE = re.compile(r"auth|cookie|token|secret|signature|passw|credential|key|session")
+"""Names of headers whose values may be secret; they are left out of the start payload."""
+
+
+class Proof(msgspec.Struct, frozen=True):
+    """What proved the caller: the name of a header or query parameter, and its value."""
+
+    name: str
+    value: str = ""
+
+    def occurs_in(self, name: str, value: str) -> bool:
+        """Whether a header or query parameter carries the proof: by its name, or as a part such as the query of a
+        referrer. A short value says nothing: it is part of many others."""
+        return name.lower() == self.name or (len(self.value) >= MIN_PROOF_LENGTH and self.value in value)
+
+
+async def check_header(server: ServerContext, trigger: Trigger, request: Request) -> Proof:
+    """Reject a request without the secret header. Return where the secret was."""
+    fields = await _fields(server, trigger)
+    expected, sent = _expected(fields), ""
+    if isinstance(fields, ApiKey) and fields.place == "query":
+        sent = request.query_params.get(fields.name, "")
+    elif expected is not None:
+        sent = request.headers.get(expected[0], "")
+    if expected is None:
+        raise rejected(trigger, "a credential of this type has no header")
+    if not hmac.compare_digest(sent.encode(), expected[1].encode()):
+        raise rejected(trigger, "the secret header is missing or wrong")
+    return Proof(expected[0].lower(), expected[1])
+
+
+async def check_signature(
+    server: ServerContext,
+    triggers: TriggerStore,
+    trigger: Trigger,
+    hook: WebhookConfig,
+    request: Request,
+    body: bytes,
+    name: str,
+) -> str:
+    """Reject a body whose signature is invalid or was used by another delivery. Return the name of the delivery,
+    derived from the signature if the request has none."""
+    secret = _secret(await _fields(server, trigger))
+    timestamp, signature = request.headers.get(TIMESTAMP), request.headers.get(SIGNATURE)
+    if secret is None:
+        raise rejected(trigger, "a credential of this type has no signing secret")
+    wrong = signature_error(secret, timestamp, signature, body, server.clock.now(), hook.window)
+    if wrong is not None:
+        raise rejected(trigger, f"the signature is {wrong}")
+    assert timestamp is not None
+    assert signature is not None
+    mark = hashlib.sha256(signature.encode()).hexdigest()
+    delivery = name or f"signed:{mark}"
+    first = await triggers.remember_delivery(
+        trigger.id, mark, delivery, replay_deadline(timestamp, hook.window)
+    )
+    # crash here: the signature is stored but nothing was started, so the same request is accepted again.
+    replayed = first != delivery or (not name and await server.engine.starts.has_started(trigger, delivery))
+    if replayed:
+        raise rejected(trigger, "the signature was used before")
+    return delivery
+
+
+def rejected(trigger: Trigger, why: str) -> ApiError:
+    """Log the reason and return the error, which is the same for all reasons."""
+    log.info("rejected a webhook request to %s/%s: %s", trigger.workflow, trigger.node, why)
+    return ApiError("the request is not authenticated", code="NOT_PROVED")
+
+
+async def _fields(server: ServerContext, trigger: Trigger) -> AnyFields:
+    if trigger.credential is None:
+        raise rejected(trigger, "the trigger has no secret yet")
+    try:
+        found = await server.engine.backend.credentials.resolve(trigger.credential)
+    except CredentialError as error:
+        log.warning(
+            "cannot read the secret of the webhook %s/%s: %s", trigger.workflow, trigger.node, error.message
+        )
+        found = None
+    if found is None:
+        raise rejected(trigger, f"there is no credential `{trigger.credential}`")
+    granted = await server.engine.backend.grants.of(found.id)
+    if not permits(granted, f"trigger:{trigger.id}", trigger.workflow, stored=True):
+        raise rejected(trigger, f"the credential `{found.name}` is not granted to the trigger")
+    return found.fields
+
+
+def _expected(fields: AnyFields) -> tuple[str, str] | None:
+    """Return the name and value of the header or query parameter that carries a credential."""
+    match fields:
+        case Header():
+            return fields.name, fields.value
+        case ApiKey():
+            return fields.name, fields.key
+        case Bearer():
+            return "authorization", f"Bearer {fields.token}"
+        case Basic():
+            pair = base64.b64encode(f"{fields.username}:{fields.password}".encode()).decode()
+            return "authorization", f"Basic {pair}"
+        case _:
+            return None
+
+
+def _secret(fields: AnyFields) -> str | None:
+    """Return the signing secret of a credential."""
+    match fields:
+        case Header():
+            return fields.value
+        case ApiKey():
+            return fields.key
+        case Bearer():
+            return fields.token
+        case Basic():
+            return fields.password
+        case Custom():
+            values = fields.values
+            return values.get("secret") or (next(iter(values.values())) if len(values) == 1 else None)
+        case _:
+            return None
+
+
+@hooks.api_route("/hooks/{path}", methods=METHODS, dependencies=[requires("hook")])
+async def take(path: str, request: Request, server: Server) -> Response:
+    """Start the workflow of the webhook at this path."""
+    triggers = server.engine.backend.triggers
+    trigger = await _find_enabled(triggers, path)
+    if trigger is None or trigger.hook is None:
+        raise ApiError("no webhook has this path", code="NOT_FOUND")
+    hook = trigger.hook
+    if request.method != hook.method:
+        raise MethodNotAllowedError(f"this webhook accepts only {hook.method}", hook.method)
+    proof = Proof(SIGNATURE)
+    if hook.auth == "header":
+        proof = await check_header(server, trigger, request)
+    body = await read_body(request, hook.max_bytes)
+    name = _delivery(request.headers, hook)
+    if hook.auth == "hmac":
+        name = await check_signature(server, triggers, trigger, hook, request, body, name)
+    started = await server.engine.starts.delivery(trigger, name or None, _payload(request, body, proof))
+    return await _respond(server, hook, started)
+
+
+async def _find_enabled(triggers: TriggerStore, path: str) -> Trigger | None:
+    trigger = await triggers.at_path(path) if _PATH.fullmatch(path) else None
+    return trigger if trigger is not None and trigger.enabled else None
+
+
+def _delivery(headers: Headers, hook: WebhookConfig) -> str:
+    """Return the name of the delivery; empty if the request has none."""
+    for each in hook.delivery:
+        name = headers.get(each)
+        if name is not None:
+            if not (0 < len(name) <= 255 and name.isascii() and name.isprintable()):
+                raise ApiError(f"{each}: must have 1 to 255 printable characters", code="BAD_HEADER")
+            return name
+    return ""
+
+
+def _payload(request: Request, body: bytes, proof: Proof) -> bytes:
+    """Encode a request as start payload, without what proved its caller."""
+    return msgspec.json.encode(
+        {
+            "method": request.method,
+            "headers": _without_secrets(request.headers, proof),
+            "query": _grouped(
+                each for each in request.query_params.multi_items() if not proof.occurs_in(*each)
+            ),
+            "body": _body(media_type(request), body),
+        }
+    )
+
+
+def _without_secrets(headers: Headers, proof: Proof) -> dict[str, str]:
+    found: dict[str, list[str]] = {}
+    for name, value in headers.items():
+        if not proof.occurs_in(name, value) and (name in DELIVERY or not _SENSITIVE.search(name)):
+            found.setdefault(name, []).append(value)
+    return {name: ", ".join(values) for name, values in found.items()}
+
+
+def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """Return values by name: one as a string, several as a list. Takes time proportional to the number of pairs."""
+    found: dict[str, list[str]] = {}
+    for name, value in pairs:
+        found.setdefault(name, []).append(value)
+    return {name: values[0] if len(values) == 1 else values for name, values in found.items()}
+
+
+def _body(kind: str, body: bytes) -> Any:
+    """Convert a body: JSON unchanged, a form to an object, text to a string, other data to base64."""
+    if not body:
+        return None
+    if kind == "application/json" or kind.endswith("+json"):
+        depth = LIMITS.json_depth - PAYLOAD_DEPTH
+        decoded = decode_json(body, max_bytes=len(body), max_depth=depth, root="body")
+        if decoded.problems:
+            raise InvalidDocumentError(decoded.problems)
+        return msgspec.Raw(body.removeprefix(b"\xef\xbb\xbf"))
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(body).decode()}
+    if kind != "application/x-www-form-urlencoded":
+        return text
+    try:
+        return _grouped(parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS))
+    except ValueError:
+        raise ApiError(f"the form has more than {MAX_FORM_FIELDS:,} fields", code="TOO_LARGE") from None
+
+
+async def _respond(server: ServerContext, hook: WebhookConfig, started: TriggeredStart) -> Response:
+    document: dict[str, Any] = {"execution_id": started.execution, "replayed": started.again}
+    if hook.respond == "result":
+        with server.feeds.awaiting(started.execution) as end:
+            summary = await server.reader.execution(started.execution)
+            if summary is not None and summary.ended_at is None:
+                await end.wait(hook.wait)
+                summary = await server.reader.execution(started.execution)
+        if summary is not None and summary.ended_at is not None:
+            output = await (await server.reader.history(started.execution)).output()
+            return Reply({**document, "status": summary.status, "output": output})
+    return Reply(document, 200 if started.again else 202)

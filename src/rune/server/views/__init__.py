@@ -1,1 +1,1 @@
-"""Views of executions that the routes answer with: graphs, node runs, pages, figures and parts of values."""
+"""Views of executions that the routes answer with: graphs, node runs, figures and parts of values."""

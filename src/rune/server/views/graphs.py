@@ -9,8 +9,8 @@ import msgspec
 
 from rune.core.execution.token import ROOT, Path, path_text
 from rune.core.plan.model import Plan
+from rune.ports.clock import iso
 from rune.ports.processes import RunningNode
-from rune.runtime.clock import iso
 from rune.runtime.queries.overview import Items, Overview
 from rune.runtime.queries.scope_states import (
     CANCELLED,

@@ -20,10 +20,9 @@ from rune.errors import RuneError
 from rune.ports.journal import StoredFact
 from rune.ports.queries import NodeRun
 from rune.runtime.engine import Engine
-from rune.runtime.queries.history import STATUS, History
+from rune.runtime.queries.history import MAX_INLINE_FACTS, STATUS, History, replay
 from rune.runtime.queries.reader import ExecutionReader
 from rune.runtime.queries.value_parts import JsonText, ValueCache
-from rune.runtime.replay import MAX_INLINE_FACTS, replay
 from rune.runtime.services.executions import RequestRefusedError
 from rune.server.responses import ApiError
 

@@ -12,7 +12,7 @@ from rune.core.expr.budget import METER, UNMETERED, Evaluation, meter_of
 from rune.core.expr.operators import OPERATORS
 from rune.core.expr.values import json_equal, json_size, write_json
 from rune.core.node_type import NodeType
-from rune.core.plan.parameters import compile_parameters
+from rune.core.plan.model import compile_parameters
 
 NAMES = Names(frozenset({"a"}), {})
 

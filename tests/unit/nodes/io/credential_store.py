@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rune.core.execution.outcome import Failure, Outcome
-from rune.core.plan.parameters import compile_parameters
+from rune.core.plan.model import compile_parameters
 from rune.errors import RuneError
+from rune.nodes.base import Resources
 from rune.nodes.blobs import Blobs
 from rune.nodes.registry import execute_async, prepare, standard_registry
-from rune.nodes.resources import Resources
 from rune.ports.credentials import Credential, CredentialSummary, NewCredential, fields_of
-from rune.testing.nodes import MemoryBlob
+from rune.testing.mocks import MemoryBlob
 from tests.support.io_nodes import KEY, NAMES, NOW
 
 CANARY = 'kanari-9/f3"+\u00fc d0c7'

@@ -16,7 +16,7 @@ from rune.core.execution.outcome import Outcome
 from rune.errors import RuneError
 from rune.nodes.redaction import SECRETS_IN_USE, Redactor
 from rune.ports.credentials import Credential, CredentialUnreadableError, EncryptionKeyError
-from rune.testing.nodes import MemoryBlob
+from rune.testing.mocks import MemoryBlob
 from tests.support.io_nodes import HttpHandler, http_server, local_resources, tcp_server
 from tests.support.smtp_server import MAIL, SmtpServer
 from tests.unit.nodes.io.credential_store import (

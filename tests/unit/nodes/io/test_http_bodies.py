@@ -18,7 +18,7 @@ from rune.core.execution.outcome import Outcome
 from rune.nodes.blobs import Blobs, Reference, file_name, is_reference
 from rune.nodes.io.http_client.response import MAX_INLINE_BYTES, response_file_name
 from rune.nodes.schema import parameter_schema
-from rune.testing.nodes import MemoryBlob
+from rune.testing.mocks import MemoryBlob
 from tests.support.io_nodes import (
     HttpHandler,
     http_server,

@@ -11,7 +11,7 @@ import pytest
 import trustme
 
 from rune.core.execution.outcome import Outcome
-from rune.nodes.resources import Resources
+from rune.nodes.base import Resources
 from tests.support.io_nodes import (
     RedirectingServer,
     ScriptedResolver,

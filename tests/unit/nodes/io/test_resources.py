@@ -12,10 +12,10 @@ import pytest
 
 from rune.bootstrap import running_engine
 from rune.errors import RuneError
+from rune.nodes.base import NO_RESOURCES, Resources
 from rune.nodes.custom import NodeContext, kind_of
 from rune.nodes.custom import node as custom
 from rune.nodes.registry import standard_registry
-from rune.nodes.resources import NO_RESOURCES, Resources
 from rune.settings import load_settings
 from rune.testing.harness import run_document
 from tests.support.documents import document, node

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from rune.errors import NodeFailure
 from rune.nodes.io.smtp import Parameters, compose, server
-from rune.testing.nodes import MemoryBlob
+from rune.testing.mocks import MemoryBlob
 from tests.support.io_nodes import put_blob
 from tests.support.smtp_server import MAIL, SmtpServer, send_mail
 from tests.unit.nodes.runner import error, output

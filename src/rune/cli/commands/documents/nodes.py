@@ -11,7 +11,7 @@ from rune.cli.arguments import Nodes, with_modules, without_file_modules
 from rune.cli.output import Cell, paint, print_error, print_json, print_problems, print_table
 from rune.core.definition.model import Retry
 from rune.core.definition.problems import Problem, did_you_mean
-from rune.documents.workflow_schema import workflow_schema
+from rune.documents.json_schema import workflow_schema
 from rune.errors import RuneError
 from rune.nodes.registry import described, full_registry
 from rune.settings import Settings, load_settings

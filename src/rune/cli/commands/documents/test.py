@@ -21,8 +21,7 @@ from rune.errors import InvalidDocumentError, RuneError
 from rune.nodes.registry import full_registry
 from rune.runtime.queries.record import record_test
 from rune.settings import Settings, load_settings
-from rune.testing.case_runner import CaseResult, run_case
-from rune.testing.cases import Case, case_files, load_cases
+from rune.testing.cases import Case, CaseResult, case_files, load_cases, run_case
 
 
 def run_tests(

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from rune.core.expr.functions.collections import LISTS
+from rune.core.expr.functions.collections import LISTS, NUMBERS
 from rune.core.expr.functions.dates import DATES
-from rune.core.expr.functions.numbers import NUMBERS
 from rune.core.expr.functions.table import Function
 from rune.core.expr.functions.text import ENCODING, JSONS, TEXT
 

@@ -16,9 +16,8 @@ from rune.documents.importers.asl.paths import (
     path_text,
     template,
 )
-from rune.documents.importers.draft import mapping, sequence
+from rune.documents.importers.draft import Status, is_empty, mapping, sequence
 from rune.documents.importers.javascript import UntranslatableError
-from rune.documents.importers.report import Status, is_empty
 
 if TYPE_CHECKING:
     from rune.documents.importers.asl.machine import MachineImporter
@@ -614,7 +613,7 @@ def _select_item(reader: StateReader, split: str) -> None:
 
 def read_state(reader: StateReader) -> Result:
     """Add the nodes of a state and return where it goes on."""
-    from rune.documents.importers.asl.tasks import read_task  # noqa: PLC0415 - tasks need the reader of this module
+    from rune.documents.importers.asl.machine import read_task  # noqa: PLC0415 - tasks need the reader of this module
 
     kinds: Mapping[str, Callable[[StateReader], Result]] = {
         "Pass": _read_pass,

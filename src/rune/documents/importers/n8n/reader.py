@@ -1,4 +1,9 @@
-"""Reads one node of an n8n export: translates its parameters and notes what became of each."""
+"""Reads one node of an n8n export: what the names of its expressions refer to, what its parameters become, and what
+data is pinned to it.
+
+n8n uses pinned data only in runs from its editor. Here it is the input and the mocks of a test for `rune test`; the
+document keeps the original under `metadata.n8n.pinData`.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +15,152 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from rune.core.definition.strict_json import join
-from rune.documents.importers.draft import literal_text
-from rune.documents.importers.javascript import UntranslatableError
-from rune.documents.importers.n8n.scope import Flow, N8nScope
-from rune.documents.importers.report import Status, is_empty
-from rune.documents.importers.translate import Translation, quoted, translate
+from rune.documents.importers import javascript as js
+from rune.documents.importers.draft import Status, is_empty, literal_text
+from rune.documents.importers.javascript import Step, UntranslatableError
+from rune.documents.importers.translate import Translation, Value, quoted, translate
 
 if TYPE_CHECKING:
     from rune.documents.importers.n8n.graph import N8nImporter, Region
+
+
+_UNAVAILABLE = {
+    "$env": "environment variables cannot be read in expressions",
+    "$vars": "variables of the instance have no counterpart",
+    "$secrets": "secrets cannot be read in expressions; use a credential",
+    "$binary": "binary data has no counterpart; files are references to blobs",
+    "$runIndex": "the number of a run has no counterpart",
+    "$prevNode": "the previous node has no counterpart",
+    "$parameter": "other parameters of the node cannot be read",
+    "$jmespath": "JMESPath has no counterpart",
+}
+
+
+class Flow(msgspec.Struct, frozen=True):
+    """What a connection carries: one item, or a list of many, and the expression for it."""
+
+    many: bool
+    text: str
+
+    @property
+    def list_text(self) -> str:
+        """The expression for the list of all items."""
+        return self.text if self.many else f"[{self.text}]"
+
+
+class N8nScope:
+    """The names that are visible to the expressions of one node."""
+
+    def __init__(
+        self, importer: N8nImporter, flow: Flow, region: Region | None, *, element: bool = False
+    ) -> None:
+        self._importer = importer
+        self._flow = Flow(False, "$item") if element else flow
+        self._region = region
+        self._element = element
+
+    def resolve(self, base: Any, steps: tuple[Step, ...]) -> tuple[Value, int] | None:
+        """Resolve `$json`, `$('Node')`, `$node[...]`, `$input` and the other names of n8n."""
+        if not isinstance(base, js.Name):
+            return None
+        name = base.name
+        if name in _UNAVAILABLE:
+            raise UntranslatableError(_UNAVAILABLE[name])
+        if name == "$json":
+            return self._item(self._flow, "$json"), 0
+        if name == "$input":
+            return self._of(self._flow, steps, 0, "$input")
+        if name == "$" and steps and steps[0].kind == "call":
+            return self._of_node(_argument(steps[0]), steps, 1)
+        if name == "$node" and steps:
+            wanted = steps[0].name if steps[0].kind == "name" else _constant(steps[0].key)
+            return self._of_node(wanted, steps, 1)
+        return self._special(name, steps)
+
+    def _special(self, name: str, steps: tuple[Step, ...]) -> tuple[Value, int] | None:
+        first = steps[0].name if steps else ""
+        if name in {"$now", "DateTime"}:
+            is_now = name == "$now" or (first in {"now", "utc"} and len(steps) > 1)
+            return (Value("now()", kind="date"), 0 if name == "$now" else 2) if is_now else None
+        if name == "$today":
+            return Value('format_date(now(), "%Y-%m-%dT00:00:00Z")', kind="date"), 0
+        if name == "$execution" and first == "id":
+            return Value("$execution.id", kind="text"), 1
+        if name == "$workflow" and first in {"id", "name", "active"}:
+            found = self._importer.title if first == "name" else self._importer.source.get(first)
+            return Value(quoted(found)), 1
+        if name in {"$itemIndex", "$position"}:
+            return Value("$index" if self._region is not None or self._element else "0", kind="number"), 0
+        if name.startswith("$"):
+            raise UntranslatableError(f"`{name}` has no counterpart")
+        return None
+
+    def _of_node(self, name: str, steps: tuple[Step, ...], at: int) -> tuple[Value, int]:
+        importer = self._importer
+        if name not in importer.nodes:
+            raise UntranslatableError(f"no node is named `{name}`")
+        if at < len(steps) and steps[at].name == "isExecuted":
+            return Value(f"exists(${importer.ids[name]})", kind="boolean"), at + 1
+        if name in importer.loops:
+            body = importer.loops[name][0]
+            flow = Flow(False, "$item") if _is_within(self._region, body) else importer.collected(body)
+            return self._of(flow, steps, at, name)
+        if name not in importer.outputs:
+            raise UntranslatableError(f"`{name}` does not run before this node")
+        flow = (
+            importer.outputs[name][0].flow
+            if importer.outputs[name]
+            else Flow(False, f"${importer.ids[name]}")
+        )
+        region = importer.regions.get(name)
+        if region is not None and not _is_within(self._region, region):
+            flow = importer.collected(region)
+        return self._of(flow, steps, at, name)
+
+    def _of(self, flow: Flow, steps: tuple[Step, ...], at: int, name: str) -> tuple[Value, int]:
+        """Resolve `.item.json`, `.first().json`, `.last().json`, `.all()` and `.json` of a flow."""
+        names = [each.name or each.kind for each in steps[at : at + 3]]
+        if names[:2] == ["item", "json"]:
+            return self._item(flow, name), at + 2
+        if names[:1] == ["json"]:
+            return self._item(flow, name), at + 1
+        if names in (["first", "call", "json"], ["last", "call", "json"]):
+            if not flow.many:
+                return Value(flow.text), at + 3
+            return Value(f"({flow.text})[{0 if names[0] == 'first' else -1}]", optional=True), at + 3
+        if names[:2] == ["all", "call"]:
+            return Value(f'[{{"json": each}} for each in {flow.list_text}]', kind="list"), at + 2
+        shown = ".".join(names) or "the node itself"
+        raise UntranslatableError(f"`{shown}` of a node has no counterpart")
+
+    def _item(self, flow: Flow, name: str) -> Value:
+        if not flow.many:
+            return Value(flow.text)
+        if self._region is not None and self._region.items == flow.list_text:
+            return Value("$item")
+        if self._element and flow.text == self._flow.text:
+            return Value("$item")
+        raise UntranslatableError(f"the item of `{name}` that belongs to an item here is not known")
+
+
+def _is_within(inner: Region | None, outer: Region) -> bool:
+    while inner is not None:
+        if inner is outer:
+            return True
+        inner = inner.parent
+    return False
+
+
+def _argument(step: Step) -> str:
+    if len(step.arguments) != 1:
+        raise UntranslatableError("`$()` takes the name of a node")
+    return _constant(step.arguments[0])
+
+
+def _constant(tree: Any) -> str:
+    if isinstance(tree, js.Constant) and isinstance(tree.value, str):
+        return tree.value
+    raise UntranslatableError("the name of a node must be a text")
 
 
 TRIGGER_TYPES = frozenset({"manualTrigger", "scheduleTrigger", "webhook", "executeWorkflowTrigger", "start"})
@@ -304,3 +447,101 @@ def error_output(step: StepReader) -> list[Output]:
 
 def whole_number(value: Any, default: int) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else default
+
+
+_PLACE = "metadata.n8n.pinData"
+_TRIGGERS = ("manual", "input", "schedule", "webhook")
+_ONE_START = "an execution has one start payload"
+_HINT = "give it to a test as a mock of a node, in the form of its output"
+
+
+def pinned_items(source: dict[str, Any], name: str) -> list[Any]:
+    """Return the items that are pinned to a node, without the objects of n8n around them."""
+    pins = source.get("pinData")
+    items = pins.get(name) if isinstance(pins, dict) else None
+    return [
+        each["json"] if isinstance(each, dict) and "json" in each else each
+        for each in (items if isinstance(items, list) else [])
+    ]
+
+
+def read_pins(importer: N8nImporter) -> dict[str, Any]:
+    """Report the pinned data of an import; return the test that it gives, empty if it gives none."""
+    pins = importer.source.get("pinData")
+    test: dict[str, Any] = {"case": f"pinned data of {importer.title or 'the workflow'}"}
+    mocks: dict[str, Any] = {}
+    for name, items in (pins if isinstance(pins, dict) else {}).items():
+        if name not in importer.ids or is_empty(items):
+            continue
+        path, place = join("pinData", name), join(_PLACE, name)
+        importer.draft.metadata.setdefault("n8n", {}).setdefault("pinData", {})[name] = items
+        if name not in importer.outputs:
+            importer.record.carried(path, place, "of a node that never runs")
+            continue
+        _report_files(importer, path, items)
+        values = pinned_items(importer.source, name)
+        flow = importer.outputs[name][0].flow if importer.outputs[name] else Flow(False, "")
+        starts = importer.draft.node(importer.ids[name])["type"] in _TRIGGERS
+        if starts and len(values) == 1 and "input" not in test:
+            test["input"] = values[0]
+            importer.record.carried(path, place, "the input of the test that `--tests` writes")
+            continue
+        answer = _answer(importer, name, flow, values)
+        if answer is None:
+            reason = _ONE_START if starts else _reason(flow, importer.ids[name])
+            importer.record.by_hand(path, reason, _HINT, place)
+        else:
+            mocks[importer.ids[name]] = answer
+            importer.record.carried(path, place, "a mock of the test that `--tests` writes")
+    if not mocks and "input" not in test:
+        return {}
+    return {**test, **({"mocks": mocks} if mocks else {}), "expect": {"status": "completed"}}
+
+
+def _reason(flow: Flow, node: str) -> str:
+    return (
+        f"several items cannot be the output of `{node}`"
+        if f"${node}" in flow.text
+        else f"`{node}` passes on what an earlier node gives"
+    )
+
+
+def _answer(importer: N8nImporter, name: str, flow: Flow, values: list[Any]) -> dict[str, Any] | None:
+    """Return the mock of a pinned node, or None if no output of the new node gives the pinned items."""
+    if name in importer.loops:
+        return None
+    if flow.many:
+        found = None if name in importer.regions else _output(importer, name, flow, values)
+        return None if found is None else {"returns": found[0]}
+    outputs = [_output(importer, name, flow, each) for each in values]
+    made = [each[0] for each in outputs if each is not None]
+    if len(made) < len(values):
+        return None
+    if name in importer.regions:
+        return {"items": {str(at): {"returns": each} for at, each in enumerate(made)}}
+    return {"returns": made[0]} if len(made) == 1 else None
+
+
+def _output(importer: N8nImporter, name: str, flow: Flow, value: Any) -> tuple[Any] | None:
+    """Return the output with which the expression of a flow has a value; None if there is none."""
+    node = f"${importer.ids[name]}"
+    if flow.text == node:
+        return (value,)
+    if flow.text == f"{node}.items":
+        return ({"items": value},)
+    if importer.draft.node(importer.ids[name])["type"] != "http":
+        return None
+    if flow.text.startswith(f"{node}_response") and isinstance(value, dict):
+        status, headers = value.get("statusCode", 200), value.get("headers", {})
+        return ({"status": status, "headers": headers, "body": value.get("body")},)
+    return ({"status": 200, "headers": {}, "body": value},) if f"{node}.body" in flow.text else None
+
+
+def _report_files(importer: N8nImporter, path: str, items: Any) -> None:
+    for at, item in enumerate(items if isinstance(items, list) else []):
+        if isinstance(item, dict) and not is_empty(item.get("binary")):
+            importer.record.by_hand(
+                f"{path}[{at}].binary",
+                "files of pinned items are not part of a mock",
+                "store the file as a blob and name its reference in the mock",
+            )

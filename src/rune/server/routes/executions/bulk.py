@@ -10,11 +10,10 @@ from pydantic import ConfigDict, Field
 from starlette.responses import Response
 
 from rune.core.permissions import Principal
-from rune.ports.bulk import BulkAction, BulkJob, BulkOutcome, BulkStatus, Outcome
-from rune.ports.queries import Summary
+from rune.ports.queries import BulkAction, BulkJob, BulkOutcome, BulkStatus, Outcome, Summary
 from rune.runtime.services.bulk import MAX_BULK_TARGETS, BulkJobNotFoundError
 from rune.runtime.values import ExecutionNotFoundError
-from rune.server.access.auth import requires
+from rune.server.auth import requires
 from rune.server.context import ServerContext
 from rune.server.responses import ApiError, Reply, documented
 from rune.server.routes.executions.executions import ExecutionFilters, execution_filter

@@ -16,7 +16,7 @@ from rune.ports.queries import NodeRun, Summary
 from rune.runtime.queries.comparison import Comparison, Results, compare
 from rune.runtime.queries.history import STATUS, error_document
 from rune.runtime.values import Cache, ExecutionData
-from rune.server.access.auth import requires
+from rune.server.auth import requires
 from rune.server.context import ServerContext
 from rune.server.responses import Reply
 from rune.server.routes.executions.executions import summary_of

@@ -24,7 +24,7 @@ from rune.runtime.lifecycle.launcher import StartOptions, new_execution_id
 from rune.runtime.live import active_runs
 from rune.runtime.queries.value_parts import JsonObject, JsonText
 from rune.runtime.values import ExecutionNotFoundError
-from rune.server.access.auth import check_definition, check_right, requires
+from rune.server.auth import check_definition, check_right, requires
 from rune.server.context import ServerContext
 from rune.server.responses import ApiError, Reply, documented
 from rune.server.routing import (

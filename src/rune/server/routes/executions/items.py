@@ -11,11 +11,10 @@ from starlette.responses import Response
 from rune.core.definition.problems import did_you_mean
 from rune.core.execution.token import Path, path_text
 from rune.core.limits import LIMITS
-from rune.runtime.clock import iso
-from rune.runtime.queries.items import MAX_BYTE, Property, item_bytes, item_times, tally
-from rune.runtime.queries.overview import Items, Overview
+from rune.ports.clock import iso
+from rune.runtime.queries.overview import MAX_BYTE, Items, Overview, Property, item_bytes, item_times, tally
 from rune.runtime.queries.scope_states import STATES, NodeState
-from rune.server.access.auth import requires
+from rune.server.auth import requires
 from rune.server.context import ServerContext
 from rune.server.responses import ApiError, Reply
 from rune.server.routing import (

@@ -14,15 +14,15 @@ from pydantic import Field
 from starlette.responses import Response
 
 from rune.core.execution.fact import Fact
+from rune.ports.clock import iso
 from rune.ports.queries import Event, Frame
-from rune.runtime.clock import iso
-from rune.runtime.queries.attempts import Attempt, AttemptReader, NodeLog
 from rune.runtime.queries.history import History
 from rune.runtime.queries.node_input import read_input
+from rune.runtime.queries.reader import Attempt, AttemptReader, NodeLog
 from rune.runtime.queries.record import record_test
 from rune.runtime.queries.value_parts import JsonText
 from rune.runtime.values import Cache, ExecutionData
-from rune.server.access.auth import requires
+from rune.server.auth import requires
 from rune.server.context import ServerContext
 from rune.server.live.feed import EncodedEvent, SplitRollup
 from rune.server.responses import Reply

@@ -18,10 +18,9 @@ from itertools import count
 from typing import Any
 
 from rune.adapters.redis.client import Client, RedirectionError, RedisError
-from rune.adapters.redis.cluster.client import ClusterClient
+from rune.adapters.redis.cluster import ClusterClient
 from rune.adapters.redis.encoding import KeySpace
-from rune.adapters.redis.queue.dead_letters import RedisDeadLetters
-from rune.adapters.redis.queue.streams import GROUP, Entry, Streams
+from rune.adapters.redis.streams import GROUP, Entry, RedisDeadLetters, Streams
 from rune.core.execution.token import Path, Token
 from rune.ports.inspection import QueueDepth
 from rune.ports.journal import StoreUnavailableError

@@ -29,7 +29,7 @@ from rune.cli.arguments import (
 from rune.cli.backend import CommandServices, query_api, resolve_with_client
 from rune.cli.output import VIOLATIONS, Cell, by_status, count, print_json, print_table
 from rune.client import AsyncClient, models
-from rune.runtime.clock import iso
+from rune.ports.clock import iso
 
 MAX_SHOWN = 20
 

@@ -1,27 +1,32 @@
-"""Client of a Redis Cluster, with the interface of `Client`: each command goes to the server that has its key.
+"""Client of a Redis Cluster, with the interface of `Client`: each command goes to the server that has the slot of its
+key.
 
 A redirected or refused command was not executed, so it is sent again: MOVED changes the map of slots, ASK applies to
 one command, TRYAGAIN and CLUSTERDOWN are retried for a while. A lost connection fails its commands as with one server.
 
 Where functions compare the run id of a server, those of a cluster use its replication id. A server gets a new one
 whenever its data may lack writes that were acknowledged: when it starts and when it is promoted, but not when it is
-demoted and promoted again as the same process, which keeps its run id. The replication id is read with every connection
-and then once a second, because a demoted server does not close connections.
+demoted and promoted again as the same process, which keeps its run id. The replication id is read with every
+connection and then once a second, because a demoted server does not close connections.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from binascii import crc_hqx
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
 from rune.adapters.redis.client import (
+    DEFAULT_PORT,
     REPLY_TIMEOUT_S,
     Argument,
     Client,
     Connection,
+    InvalidAddressError,
     RedirectionError,
     RedisError,
     RefusalError,
@@ -29,17 +34,131 @@ from rune.adapters.redis.client import (
     info,
     set_up,
 )
-from rune.adapters.redis.cluster.slots import (
-    Address,
-    SlotMap,
-    address_of,
-    command_key,
-    is_cluster,
-    key_slot,
-    seed_urls,
-    server_url,
-)
 from rune.ports.journal import StoreUnavailableError
+
+SLOTS = 16_384
+
+Address = tuple[str, int]
+"""Host and port of a server."""
+
+_KEYLESS = frozenset(
+    (
+        "PING",
+        "ECHO",
+        "TIME",
+        "INFO",
+        "SCAN",
+        "CLIENT",
+        "FUNCTION",
+        "CLUSTER",
+        "CONFIG",
+        "PUBSUB",
+        "DBSIZE",
+        "ACL",
+    )
+)
+_KEY_AFTER_SUBCOMMAND = frozenset(("XGROUP", "XINFO"))
+
+
+def is_cluster(url: str) -> bool:
+    """Return whether a URL names a Redis Cluster: with several hosts, or with `cluster=true`."""
+    parts = urlsplit(url)
+    return "," in parts.netloc or dict(parse_qsl(parts.query)).get("cluster") == "true"
+
+
+def seed_urls(url: str) -> list[str]:
+    """Return a URL for each host of the URL of a cluster."""
+    parts = urlsplit(url)
+    if parts.scheme == "unix":
+        raise InvalidAddressError(
+            "a Redis Cluster has no `unix://` address: its servers redirect to host and port"
+        )
+    if parts.path.strip("/") not in ("", "0"):
+        raise InvalidAddressError("a Redis Cluster has only the database 0")
+    login, at, hosts = parts.netloc.rpartition("@")
+    options = [
+        (name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name != "cluster"
+    ]
+    found = [
+        SplitResult(parts.scheme, f"{login}{at}{host}", "", urlencode(options), "").geturl()
+        for host in hosts.split(",")
+        if host
+    ]
+    for each in found:
+        try:
+            valid = urlsplit(each).port != 0
+        except ValueError:
+            valid = False
+        if not valid:
+            raise InvalidAddressError("a host of the Redis Cluster has an invalid port")
+    if not found:
+        raise InvalidAddressError("the address of a Redis Cluster names no host")
+    return found
+
+
+def server_url(seed: str, address: Address) -> str:
+    """Return the URL of a server with the login and the TLS options of another one."""
+    parts = urlsplit(seed)
+    login, at, _ = parts.netloc.rpartition("@")
+    host = f"[{address[0]}]" if ":" in address[0] else address[0]
+    return parts._replace(netloc=f"{login}{at}{host}:{address[1]}").geturl()
+
+
+def address_of(url: str) -> Address:
+    parts = urlsplit(url)
+    return parts.hostname or "localhost", parts.port or DEFAULT_PORT
+
+
+def key_slot(key: str) -> int:
+    """Return the slot of a key. If it has a hash tag, that decides."""
+    start = key.find("{")
+    end = key.find("}", start + 1)
+    tag = key[start + 1 : end] if 0 <= start < end - 1 else key
+    return crc_hqx(tag.encode(), 0) % SLOTS
+
+
+def command_key(parts: Sequence[Argument]) -> str | None:
+    """Return the first key of a command, None if it has none. The channel of a message counts as one: processes
+    subscribe where its slot is, so that the server knows how many have received it."""
+    name = str(parts[0]).upper()
+    if name in _KEYLESS:
+        return None
+    if name == "FCALL" and int(parts[2]) == 0:
+        return None
+    if name == "XREADGROUP":
+        key = parts[parts.index("STREAMS") + 1]
+    else:
+        key = parts[3 if name == "FCALL" else 2 if name in _KEY_AFTER_SUBCOMMAND else 1]
+    return key.decode() if isinstance(key, bytes) else str(key)
+
+
+class SlotMap:
+    """Which server has which slots, as one server of the cluster described it."""
+
+    def __init__(self, reply: Sequence[Any] = (), asked: Address = ("", 0)) -> None:
+        """`reply` is that of CLUSTER SLOTS. A server without a known host is the one that was asked."""
+        self._ranges: list[tuple[int, int, Address]] = []
+        self._moved: dict[int, Address] = {}
+        self.servers: list[Address] = []
+        """All servers, masters first."""
+        replicas: list[Address] = []
+        for first, last, *nodes in reply:
+            found = [((host or b"").decode() or asked[0], int(port)) for host, port, *_ in nodes]
+            self._ranges.append((int(first), int(last), found[0]))
+            replicas += found[1:]
+        self.masters = list(dict.fromkeys(each for _, _, each in self._ranges))
+        self.servers = list(dict.fromkeys((*self.masters, *replicas)))
+
+    def master(self, slot: int) -> Address | None:
+        moved = self._moved.get(slot)
+        if moved is not None:
+            return moved
+        return next((address for first, last, address in self._ranges if first <= slot <= last), None)
+
+    def move(self, slot: int, address: Address) -> None:
+        """Note where a server has redirected to. This precedes the description of the other servers."""
+        self._moved[slot] = address
+
 
 log = logging.getLogger("rune.redis")
 

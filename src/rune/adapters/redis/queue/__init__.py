@@ -1,1 +1,0 @@
-"""The queue on Redis Streams and its dead letters."""

@@ -1,1 +1,0 @@
-"""Authentication by key or session, permissions, and limits on failed logins."""
