@@ -181,7 +181,10 @@ def is_first(token: Token, plan: Plan) -> bool:
     node is an entry or the successor of entries, which run where the execution starts."""
     if token.payload.kind != "start" or token.path or token.attempt > 1 or token.resumed:
         return False
-    return all(plan.src[edge] in plan.entries for edge in plan.nodes[token.node].in_edges)
+    for edge in plan.nodes[token.node].in_edges:  # noqa: SIM110 - `all` takes twice as long
+        if plan.src[edge] not in plan.entries:
+            return False
+    return True
 
 
 def encode_record(accepted: ExecutionRecord) -> bytes:

@@ -41,6 +41,10 @@ async def default_route(execution: str, token: Token) -> str:
     return DEFAULT_QUEUE
 
 
+LANE_ORDERS = 8
+"""After how many turns the order of the lanes repeats."""
+
+
 def lane_of(priority: int, *, items: bool) -> int:
     """Return the index of the lane for a token of this priority.
 

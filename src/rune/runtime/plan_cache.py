@@ -187,13 +187,17 @@ class QueueRouter:
         data = self._data_cache.cached(execution) or await self._data_cache.get(execution)
         if paths := [each.path for each in tokens if each.path]:
             await data.load_counts(paths)
-        accepted = data.accepted
+        accepted, plan, record = data.accepted, data.plan, b""
+        for each in tokens:
+            if is_first(each, plan):
+                record = encode_record(accepted)
+                break
         return MessageContext(
             accepted.workflow,
             accepted.hash,
-            data.plan.ids,
+            plan.ids,
             traceparent=accepted.trace or None,
-            plan=data.plan,
+            plan=plan,
             total=data.count,
-            record=encode_record(accepted) if any(is_first(each, data.plan) for each in tokens) else b"",
+            record=record,
         )

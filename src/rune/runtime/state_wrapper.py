@@ -247,9 +247,11 @@ class EndPredictingState(StateWrapper):
             return
         first = predicted[0][0]
         # Together, because both are calls to the same server.
-        await asyncio.gather(
-            self._state.end(execution, fact), self._release(execution, first.node, first.path)
-        )
+        release = asyncio.ensure_future(self._release(execution, first.node, first.path))
+        try:
+            await self._state.end(execution, fact)
+        finally:
+            await release
         self._predicted.pop(execution, None)
 
 

@@ -11,7 +11,7 @@ from tests.support.backends import stores
 from tests.support.paths import ROOT
 from tests.support.services.rabbitmq import broker
 
-MAX_FILES = 74
+MAX_FILES = 65
 
 
 def test_fan_out_passes_few_files(tmp_path: Path) -> None:

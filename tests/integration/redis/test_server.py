@@ -414,5 +414,5 @@ class TestDeliveries:
                 sleeping = asyncio.create_task(clock.sleep_until(None))
                 state = cluster.process()
                 (a,) = (await state.admit(await cluster.accept(), cluster.plan)).emitted
-                await cluster.complete(state, a, Suspend(until=clock.now() + 60_000))
+                await cluster.complete(state, a, Suspend(until=clock.now() + 1_000))
                 await sleeping

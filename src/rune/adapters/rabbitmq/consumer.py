@@ -24,7 +24,7 @@ from rune.adapters.rabbitmq.amqp.errors import AmqpError, BrokerUnavailableError
 from rune.adapters.rabbitmq.amqp.frames import Message
 from rune.adapters.rabbitmq.topology import Topology, declare
 from rune.ports.journal import EventHandler
-from rune.ports.queue import LANES, lanes_at
+from rune.ports.queue import LANE_ORDERS, LANES, lanes_at
 
 log = logging.getLogger("rune.rabbitmq")
 
@@ -71,6 +71,7 @@ class Consumer:
         self._watch = watch
         self._loop: asyncio.AbstractEventLoop
         self._lanes: tuple[deque[HeldMessage], ...] = tuple(deque() for _ in LANES)
+        self._orders = tuple(map(lanes_at, range(LANE_ORDERS)))
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._turn = 0
         self._pulled = 0
@@ -134,7 +135,7 @@ class Consumer:
         if self._paused:
             return None
         self._turn += 1
-        for lane in lanes_at(self._turn):
+        for lane in self._orders[self._turn % LANE_ORDERS]:
             if self._lanes[lane]:
                 return self._lanes[lane].popleft()
         return None

@@ -267,6 +267,7 @@ class RabbitQueue:
         self._depths = QueueDepthReader(url, self.topology)
         self._early = early
         self._route = route
+        self._routing_keys: dict[tuple[str, int, bool], str] = {}
         self._context_lookup = context_lookup
         self._message_builder = message_builder
         self._foreign_handler = foreign_handler
@@ -295,7 +296,7 @@ class RabbitQueue:
         properties = _first_hint(names.record) if names.record else HINT
         messages: list[Outgoing] = []
         for token in tokens:
-            key = await self._routing_key(execution, token, priority)
+            key = await self._routing_key(execution, token, names, priority)
             body = encode_hint(execution, token, names, priority)
             messages.append((self.topology.execution, key, body, properties))
         await self._publish(messages)
@@ -309,9 +310,18 @@ class RabbitQueue:
             self._retry_buffer.keep(messages, error)
             raise
 
-    async def _routing_key(self, execution: str, token: Token, priority: int) -> str:
-        queue = await self._route(execution, token)
-        return self.topology.lane(queue, LANES[lane_of(priority, items=bool(token.path))])
+    async def _routing_key(self, execution: str, token: Token, names: MessageContext, priority: int) -> str:
+        """Return the name of the lane that serves a token."""
+        if names.plan is None:
+            queue = await self._route(execution, token)
+        else:
+            queue = names.plan.nodes[token.node].node.queue or DEFAULT_QUEUE
+        which = queue, priority, bool(token.path)
+        key = self._routing_keys.get(which)
+        if key is None:
+            lane = LANES[lane_of(priority, items=bool(token.path))]
+            key = self._routing_keys[which] = self.topology.lane(queue, lane)
+        return key
 
     async def _send_self_contained(
         self,
@@ -330,7 +340,7 @@ class RabbitQueue:
             except MessageTooLargeError as error:
                 await builder.refuse(execution, error)
                 return
-            key = await self._routing_key(execution, token, priority)
+            key = await self._routing_key(execution, token, names, priority)
             messages.append((self.topology.execution, key, body, HINT))
             size += len(body)
             if size >= MAX_BATCH_BYTES:

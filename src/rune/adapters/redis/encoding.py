@@ -223,9 +223,12 @@ def decode_token(data: bytes) -> Token:
         raise MalformedDataError(f"not a token: {type(error).__name__}: {error}") from None
 
 
-def unsent_mark(attempt: int, *, resumed: bool) -> float:
-    """Return the fraction of the resend time of a token that a process has to send, as `store.unsent` computes it."""
-    return 0.5 + (2 * attempt + resumed) % 32 / 64
+SEND_MARKS = 64
+
+
+def unsent_mark(attempt: int, *, resumed: bool) -> int:
+    """Return the resend time of a token that a process has to send modulo SEND_MARKS, as `store.unsent` computes it."""
+    return 2 * ((2 * attempt + resumed) % 32) + 1
 
 
 def encode_timer(timer: Timer) -> str:

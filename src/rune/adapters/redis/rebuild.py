@@ -24,7 +24,7 @@ from typing import Any, Protocol
 import msgspec
 
 from rune.adapters.redis.client import Client, RedisError
-from rune.adapters.redis.encoding import CachedExecution, KeySpace, encode_path, unsent_mark
+from rune.adapters.redis.encoding import SEND_MARKS, CachedExecution, KeySpace, encode_path, unsent_mark
 from rune.adapters.redis.snapshot import SnapshotContext, StateSnapshot, encode_state
 from rune.adapters.redis.streams import StreamSender
 from rune.codec.messages import encode_record
@@ -311,7 +311,7 @@ def _resend_times(execution: str, tokens: Sequence[Token], when: int) -> list[An
         part
         for token in tokens
         for part in (
-            when + unsent_mark(token.attempt, resumed=token.resumed),
+            when - when % SEND_MARKS + unsent_mark(token.attempt, resumed=token.resumed),
             f"{execution}|{token.node}|{encode_path(token.path)}",
         )
     ]

@@ -114,15 +114,19 @@ class SendConfirmations:
         self._client = client
         self._keys = keys
         self._clock = clock
-        self._confirmed: list[tuple[str, Sequence[Token], float]] = []
+        self._confirmed: dict[str, list[tuple[Sequence[Token], float]]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._report: asyncio.Task[None] | None = None
 
     def add(self, execution: str, tokens: Sequence[Token]) -> None:
         """Note that the queue has confirmed these tokens."""
-        self._confirmed.append((execution, tokens, time.monotonic()))
+        self._confirmed.setdefault(execution, []).append((tokens, time.monotonic()))
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(REPORT_DELAY_S, self._start_report)
+
+    def forget(self, execution: str) -> None:
+        """Drop the tokens of an execution that has ended: none of them is resent."""
+        self._confirmed.pop(execution, None)
 
     def _start_report(self) -> None:
         self._report = asyncio.ensure_future(self.report())
@@ -132,15 +136,16 @@ class SendConfirmations:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        confirmed, self._confirmed = self._confirmed, []
+        confirmed, self._confirmed = self._confirmed, {}
         reports: dict[int, list[str | int]] = {}
         reported_at = time.monotonic()
-        for execution, tokens, at in confirmed:
+        for execution, sent in confirmed.items():
             report = reports.setdefault(self._keys.partition(execution), [])
-            age = round((reported_at - at) * 1000)
-            for each in tokens:
-                member = f"{execution}|{each.node}|{encode_path(each.path)}"
-                report += (str(unsent_mark(each.attempt, resumed=each.resumed)), age, member)
+            for tokens, at in sent:
+                age = round((reported_at - at) * 1000)
+                for each in tokens:
+                    member = f"{execution}|{each.node}|{encode_path(each.path)}"
+                    report += (str(unsent_mark(each.attempt, resumed=each.resumed)), age, member)
         now = 0 if self._clock is None else self._clock.now()
         calls = (
             self._client.run("sent", [self._keys.held(part)], now, *report[first : first + 3 * MAX_REPORTED])
@@ -582,6 +587,7 @@ class RedisState:
 
     async def end(self, execution: str, fact: ExecutionEnded) -> None:
         self._predictor.forget(execution)
+        self.confirmations.forget(execution)
         ending = self._ending.pop(execution, None)
         if ending is None or self._sender is None:
             await self.run("end", execution, encode_ended(execution, fact))
@@ -603,6 +609,7 @@ class RedisState:
         for each in executions:
             self._executions.forget(each)
             self._predictor.forget(each)
+            self.confirmations.forget(each)
 
     async def due_timers(self, limit: int) -> list[DueTimer]:
         now = await self.now()

@@ -426,6 +426,8 @@ class StatusListener:
             self._on_change()
 
     async def on_completion(self, body: bytes) -> None:
+        if not self.followed and not self._running:
+            return
         try:
             execution = decode_completion(body).execution_id
         except InvalidMessageError as error:

@@ -132,6 +132,7 @@ class ReconnectingConnection:
         self._deadline = deadline
         self._max_backoff = max_backoff
         self._up = asyncio.Event()
+        self.is_up = False
         self._running: asyncio.Task[None] | None = None
         self.why = "it is not connected yet"
         self._closed = False
@@ -142,10 +143,6 @@ class ReconnectingConnection:
         """Start connecting unless already started."""
         if self._running is None and not self._closed:
             self._running = asyncio.create_task(self._run())
-
-    @property
-    def is_up(self) -> bool:
-        return self._up.is_set()
 
     async def up(self, within: float) -> Connection:
         """Return the connection; raise if there is none within this many seconds."""
@@ -173,7 +170,7 @@ class ReconnectingConnection:
             self._running.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._running
-        self._up.clear()
+        self._set_up(False)
         if self.connection is not None:
             await self.connection.close()
 
@@ -190,7 +187,7 @@ class ReconnectingConnection:
                 log.exception("%s: connecting failed", self._name)
                 self.why = str(error)
             finally:
-                self._up.clear()
+                self._set_up(False)
             if loop.time() - began > STABLE_AFTER_S:
                 backoff = MIN_BACKOFF_S
             await asyncio.sleep(backoff * random.uniform(0.5, 1.0))
@@ -206,8 +203,15 @@ class ReconnectingConnection:
             connection.abort(BrokerUnavailableError(f"not prepared: {error}"))
             raise
         self.made += 1
-        self._up.set()
+        self._set_up(True)
         raise await asyncio.shield(connection.ended)
+
+    def _set_up(self, is_up: bool) -> None:
+        self.is_up = is_up
+        if is_up:
+            self._up.set()
+        else:
+            self._up.clear()
 
     def _note_error(self, error: AmqpError) -> None:
         # Log a repeated error once.

@@ -35,7 +35,7 @@ verbs.install = function()
   local resends = cmsgpack.unpack(ARGV[10])
   if ARGV[6] == 'NEW' and #resends > 0 then
     local clock = store.clock()
-    for i = 1, #resends, 2 do resends[i] = string.format('%.17g', clock + resends[i]) end
+    for i = 1, #resends, 2 do resends[i] = string.format('%.0f', clock - clock % SEND_MARKS + resends[i]) end
   end
   add('ZADD', KEYS[5], resends)
   redis.call('RENAME', KEYS[7], KEYS[1])
@@ -43,7 +43,7 @@ verbs.install = function()
   if ARGV[12] ~= '0' then redis.call('SET', KEYS[8], '1', 'PX', ARGV[12]) end
   if ARGV[11] ~= '' then
     redis.call('ZADD', KEYS[4], ARGV[11], ARGV[3])
-    store.notify_earlier()
+    store.notify_earlier(tonumber(ARGV[11]))
   else
     redis.call('ZREM', KEYS[4], ARGV[3])
   end

@@ -17,6 +17,10 @@ local LEASE = 7500
 local RESEND = 60000
 -- ms after which tokens are sent again whose sending was not confirmed
 local UNSENT = 5000
+-- ms that a timer is ahead at most whose scheduler has to be notified; schedulers look for timers once a second
+local LOOK_MS = 1500
+-- how many marks a time can have
+local SEND_MARKS = 64
 local BATCH, SCAN = 500, 200
 local KEYS, ARGV
 local verbs, store = {}, {}
@@ -255,7 +259,8 @@ function store.prefix()
 end
 
 -- Notify schedulers that sleep until the first timer of the partition of an earlier one.
-function store.notify_earlier()
+function store.notify_earlier(due)
+  if due - store.clock() > LOOK_MS then return end
   if redis.call('ZRANGE', KEYS[4], 0, 0)[1] == ARGV[3] then redis.call('PUBLISH', store.prefix() .. ':nearer', '1') end
 end
 
@@ -273,14 +278,18 @@ end
 function store.flush(keeps)
   write_scores(KEYS[2], timers)
   write_scores(KEYS[3], listeners)
+  for member, at in pairs(held) do
+    if at then held[member] = at - at % 2 end
+  end
   write_scores(KEYS[5], held)
   local gone, wakes = false, false
   if next(timers) or is_idle() then
     wakes = store.nearest()
     if not keeps then gone, wakes = unload_if_idle(wakes) end
     if wakes then
-      redis.call('ZADD', KEYS[4], whole(wakes - (meta.o or 0)), ARGV[3])
-      if may_be_earliest() then store.notify_earlier() end
+      local due = wakes - (meta.o or 0)
+      redis.call('ZADD', KEYS[4], whole(due), ARGV[3])
+      if may_be_earliest() then store.notify_earlier(due) end
     else
       redis.call('ZREM', KEYS[4], ARGV[3])
     end
@@ -303,11 +312,12 @@ local function stream_of(token, routes)
   return key == 6 and 8 + named or key + named + 1
 end
 
--- The resend time of a token that the caller has to send. Its fraction marks it, and tells attempts and resumes of the
--- token apart: 0.5 and more, in steps of 1/64, which are exact.
+-- The resend time of a token that the caller has to send. It is odd, unlike the ends of leases, and its lowest bits tell
+-- attempts and resumes of the token apart. A fraction would do the same, but Redis is slow to compare fractions.
 function store.unsent(attempt, resumed)
   local which = (2 * attempt + (resumed and 1 or 0)) % 32
-  return string.format('%.17g', now + UNSENT - (meta.o or 0) + 0.5 + which / 64)
+  local at = now + UNSENT - (meta.o or 0)
+  return whole(at - at % SEND_MARKS + 2 * which + 1)
 end
 
 -- Send tokens. Return those that the caller has to send, and schedule their resend in case it crashes first.
