@@ -1,6 +1,5 @@
-"""Opens state, queue, notifier and process registry on one Redis server.
-
-Checks of a Redis server at start, inspection for `rune doctor`, and the ACL rules of Rune's users.
+"""Opens state, queue, notifier and process registry on one Redis server, and checks that it is suitable: at start, in
+detail for `rune doctor`, and with the ACL rules of Rune's users.
 
 Functions run with the privileges of their caller, so the ACL lists the commands of the Lua functions too. Workers,
 schedulers and API processes call the same functions: each role has its own user and password, with equal privileges.
