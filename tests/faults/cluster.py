@@ -291,7 +291,7 @@ TABLE: dict[str, Fault] = {
     ),
     "f1-redis": fault(
         "test_timers.py::test_h_f1_timer_survives_processes_of_cluster",
-        edit_script("shared/store", "redis.call('ZADD', KEYS[4], whole(wakes - (meta.o or 0)), ARGV[3])", ""),
+        edit_script("shared/store", "redis.call('ZADD', KEYS[4], whole(due), ARGV[3])", ""),
         hangs=True,
     ),
     "f3-redis": fault(
