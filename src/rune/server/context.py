@@ -103,7 +103,7 @@ class ServerContext:
         if backend.event_consumer is None or backend.live is None:
             return []
         listener = StatusListener(
-            f"{self.engine.name} statuses", self.reader.plan, self.feeds.is_open, self.changes.wake
+            f"{self.engine.name} statuses", self.reader.plan, self.feeds.executions, self.changes.wake
         )
         return [backend.event_consumer.run(listener), LiveReporter(listener, backend.live).run()]
 

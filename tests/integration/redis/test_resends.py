@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import pathlib
 
+import pytest
+
+from rune.adapters.redis.encoding import SEND_MARKS, unsent_mark
 from rune.core.execution.token import Token
 from rune.testing.harness import VirtualClock
 from tests.support.chain_execution import ChainExecution, open_execution
@@ -53,16 +56,37 @@ def test_late_confirmation_does_not_delay_resumed_token(tmp_path: pathlib.Path) 
     assert late == woken
 
 
-def test_confirmation_of_claimed_token_does_not_extend_its_lease(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("late", [0, 3_000])
+def test_confirmation_of_claimed_token_does_not_extend_its_lease(tmp_path: pathlib.Path, late: int) -> None:
     async def go() -> tuple[Token, list[Token]]:
         clock = VirtualClock()
         async with open_execution(tmp_path, clock) as execution:
             first = await execution.begin()
+            mark = unsent_mark(first.attempt, resumed=False)
+            clock.advance(
+                (mark - LEASE_MS - clock.now()) % SEND_MARKS
+            )  # the lease would end at a marked time
             assert (await execution.state.claim("x", first, "w", leased=True)).fence is not None
+            clock.advance(late)
             execution.state.confirmations.add("x", [first])
             await execution.state.confirmations.report()
-            clock.advance(LEASE_MS + 1)
+            clock.advance(LEASE_MS + 1 - late)
             return first, [token for _, token, _ in await execution.state.unclaimed_tokens(10)]
 
     first, expired = asyncio.run(go())
     assert expired == [first]
+
+
+def test_confirmation_is_not_reported_after_the_end_of_its_execution(tmp_path: pathlib.Path) -> None:
+    async def go() -> tuple[Token, list[Token]]:
+        clock = VirtualClock()
+        async with open_execution(tmp_path, clock) as execution:
+            first = await execution.begin()
+            execution.state.confirmations.add("x", [first])
+            execution.state.forget(["x"])
+            await execution.state.confirmations.report()
+            clock.advance(UNSENT_AFTER_MS)
+            return first, [token for _, token, _ in await execution.state.unclaimed_tokens(10)]
+
+    first, unconfirmed = asyncio.run(go())
+    assert unconfirmed == [first]

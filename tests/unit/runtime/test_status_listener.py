@@ -37,9 +37,7 @@ def listening(wakes: list[str], followed: tuple[str, ...] = ("e1",)) -> StatusLi
     async def plan_of(execution: str) -> Plan:
         return compiled(ITEMS)
 
-    made = StatusListener(
-        "api statuses", plan_of, lambda execution: execution in followed, lambda: wakes.append("woken")
-    )
+    made = StatusListener("api statuses", plan_of, followed, lambda: wakes.append("woken"))
     made.followed = frozenset(followed)
     return made
 
@@ -98,3 +96,7 @@ def test_completion_wakes_only_followers_of_its_execution() -> None:
 
     asyncio.run(listener.on_completion(msgspec.json.encode({**completion, "execution_id": "e1"})))
     assert wakes == ["woken"]
+
+    listener.followed = frozenset()  # the client reads the events, not what runs now
+    asyncio.run(listener.on_completion(msgspec.json.encode({**completion, "execution_id": "e1"})))
+    assert wakes == ["woken", "woken"]

@@ -392,19 +392,19 @@ STATUS_LIFETIME_S = 3.0
 
 class StatusListener:
     """Handles the messages that an API process consumes. `on_change` is called when an execution may have changed that
-    a client of this process follows."""
+    is `streamed` to a client of this process."""
 
     def __init__(
         self,
         sender: str,
         plan_of: Callable[[str], Awaitable[Plan]],
-        is_followed: Callable[[str], bool],
+        streamed: Collection[str],
         on_change: Callable[[], None],
     ) -> None:
         self.followed: Collection[str] = frozenset()
         self._sender = sender
         self._plan_of = plan_of
-        self._is_followed = is_followed
+        self._streamed = streamed
         self._on_change = on_change
         self._running: dict[str, dict[Key, tuple[float, RunningNode]]] = {}
 
@@ -421,20 +421,20 @@ class StatusListener:
             for each in statuses:
                 if each.execution_id in self.followed:
                     await self._take(each)
-                    changed = changed or self._is_followed(each.execution_id)
+                    changed = changed or each.execution_id in self._streamed
         if changed:
             self._on_change()
 
     async def on_completion(self, body: bytes) -> None:
-        if not self.followed and not self._running:
-            return
+        if not self._streamed and not self._running:
+            return  # it need not even be decoded
         try:
             execution = decode_completion(body).execution_id
         except InvalidMessageError as error:
             live_log.info("a completion is dropped: %s", error.message)
             return
         self._running.pop(execution, None)
-        if self._is_followed(execution):
+        if execution in self._streamed:
             self._on_change()
 
     async def _take(self, status: NodeStatusMessage) -> None:

@@ -12,7 +12,7 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 
 import msgspec
@@ -469,9 +469,10 @@ class FeedRegistry:
         self._subscribers = 0
         self.backlogs = asyncio.Semaphore(MAX_BACKLOG_READS)
 
-    def is_open(self, execution: str) -> bool:
-        """Whether a client follows the execution."""
-        return execution in self._open
+    @property
+    def executions(self) -> Collection[str]:
+        """The executions that clients follow, as a view."""
+        return self._open.keys()
 
     @property
     def closed(self) -> bool:
