@@ -123,9 +123,9 @@ def _drop_result_without_journal(written: Any) -> Any:
 
 
 def _read_state_before(apply: Any) -> Any:
-    async def changed(self: Any, execution: str, decisions: Any) -> Any:
+    async def changed(self: Any, execution: str, *decisions: Any) -> Any:
         await self._read(execution)
-        return await apply(self, execution, decisions)
+        return await apply(self, execution, *decisions)
 
     return changed
 
@@ -399,7 +399,7 @@ TABLE: dict[str, Fault] = {
     ),
     "i21": fault(
         "test_scaling.py::test_h_i21_cost_is_linear_in_split_width",
-        replace("rune.adapters.redis.state:RedisState.apply", _read_state_before),
+        replace("rune.adapters.redis.state:RedisState._apply_decisions", _read_state_before),
     ),
     "i21-diamonds": fault(
         "test_scaling.py::test_h_i21_payloads_do_not_double_per_diamond",
