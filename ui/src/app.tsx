@@ -43,51 +43,57 @@ function Home(): JSX.Element {
 
 export function App(): JSX.Element {
   const locked = useSyncExternalStore(session.subscribe, session.read);
-  if (locked) {
-    return (
-      <>
-        <Login />
-        <Toasts />
-      </>
-    );
-  }
+  const visit = useSyncExternalStore(session.subscribe, session.readVisit);
+  // What was typed is kept behind the login while a session has expired, for the person who typed it.
+  const kept = locked && session.person !== null && !session.hasLeft;
   return (
     <>
-      <Shell>
-        <Boundary>
-          <Suspense fallback={<Skeleton rows={6} />}>
-            <Switch>
-              <Route path="/" component={Home} />
-              <Route path="/executions" component={ExecutionsScreen} />
-              <Route path="/executions/:id/diff/:other">{(path) => <Compare before={path.id} after={path.other} />}</Route>
-              <Route path="/executions/:id">{(path) => <Execution key={path.id} id={path.id} />}</Route>
-              <Route path="/workflows" component={Workflows} />
-              <Route path="/editor">{() => <Editor id={null} />}</Route>
-              <Route path="/workflows/:id/edit">{(path) => <Editor key={path.id} id={path.id} />}</Route>
-              <Route path="/workflows/:id/run">{(path) => <RunScreen key={path.id} id={path.id} />}</Route>
-              <Route path="/workflows/:id/versions/:range">{(path) => <Versions id={path.id} range={path.range} />}</Route>
-              <Route path="/workflows/:id">{(path) => <Workflow key={path.id} id={path.id} />}</Route>
-              <Route path="/waiting" component={Waiting} />
-              <Route path="/waiting/:execution/:node">{(path) => <Decision execution={path.execution} node={path.node} />}</Route>
-              <Route path="/triggers" component={Triggers} />
-              <Route path="/dead-letters" component={DeadLetters} />
-              <Route path="/fleet" component={Fleet} />
-              <Route path="/credentials" component={Credentials} />
-              <Route path="/keys" component={Keys} />
-              <Route path="/log" component={Log} />
-              <Route path="/settings" component={Settings} />
-              <Route path="/bulk" component={BulkJobs} />
-              <Route path="/bulk/:id">{(path) => <BulkJob key={path.id} id={path.id} />}</Route>
-              <Route>
-                <Blank icon={Compass} title="Page not found" page>
-                  There is no page at this address.
-                </Blank>
-              </Route>
-            </Switch>
-          </Suspense>
-        </Boundary>
-      </Shell>
+      {locked && <Login over={kept} />}
+      {(!locked || kept) && (
+        <div key={visit} className="app" hidden={locked}>
+          <Pages />
+        </div>
+      )}
       <Toasts />
     </>
+  );
+}
+
+function Pages(): JSX.Element {
+  return (
+    <Shell>
+      <Boundary>
+        <Suspense fallback={<Skeleton rows={6} />}>
+          <Switch>
+            <Route path="/" component={Home} />
+            <Route path="/executions" component={ExecutionsScreen} />
+            <Route path="/executions/:id/diff/:other">{(path) => <Compare before={path.id} after={path.other} />}</Route>
+            <Route path="/executions/:id">{(path) => <Execution key={path.id} id={path.id} />}</Route>
+            <Route path="/workflows" component={Workflows} />
+            <Route path="/editor">{() => <Editor id={null} />}</Route>
+            <Route path="/workflows/:id/edit">{(path) => <Editor key={path.id} id={path.id} />}</Route>
+            <Route path="/workflows/:id/run">{(path) => <RunScreen key={path.id} id={path.id} />}</Route>
+            <Route path="/workflows/:id/versions/:range">{(path) => <Versions id={path.id} range={path.range} />}</Route>
+            <Route path="/workflows/:id">{(path) => <Workflow key={path.id} id={path.id} />}</Route>
+            <Route path="/waiting" component={Waiting} />
+            <Route path="/waiting/:execution/:node">{(path) => <Decision execution={path.execution} node={path.node} />}</Route>
+            <Route path="/triggers" component={Triggers} />
+            <Route path="/dead-letters" component={DeadLetters} />
+            <Route path="/fleet" component={Fleet} />
+            <Route path="/credentials" component={Credentials} />
+            <Route path="/keys" component={Keys} />
+            <Route path="/log" component={Log} />
+            <Route path="/settings" component={Settings} />
+            <Route path="/bulk" component={BulkJobs} />
+            <Route path="/bulk/:id">{(path) => <BulkJob key={path.id} id={path.id} />}</Route>
+            <Route>
+              <Blank icon={Compass} title="Page not found" page>
+                There is no page at this address.
+              </Blank>
+            </Route>
+          </Switch>
+        </Suspense>
+      </Boundary>
+    </Shell>
   );
 }

@@ -5,7 +5,7 @@ import { parseDraft } from "../src/editor/document/drafts";
 import { KeptDraft } from "../src/editor/state/draft";
 
 const KEY = "shop";
-const NAME = `rune-draft:${KEY}`;
+const NAME = KEY;
 const TEXT = `${Array.from({ length: 12 }, (_, at) => `line ${at}`).join("\n")}\n`;
 
 /** The storage as one tab sees it: writes of others arrive later, as in a browser with a process for each tab. */

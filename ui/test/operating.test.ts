@@ -3,7 +3,7 @@ import { fileOf } from "../src/parts/file_link";
 import { bulkFilter, canApply, type BulkAction } from "../src/screens/bulk_actions";
 import type { ExecutionView } from "../src/api/client";
 import { fieldsOf, valuesOf } from "../src/screens/credential_fields";
-import { filterOf, fits, queryOf } from "../src/screens/filter";
+import { STATUSES, filterOf, fits, queryOf } from "../src/screens/filter";
 import { marksOf } from "../src/graph/difference";
 import { lineageOf, findPath, inputPath, partPath, pointerOf, stepOf, stepsOf } from "../src/screens/pointers";
 
@@ -157,4 +157,19 @@ describe("matches in a value", () => {
   test("address of matches keeps the item and quotes the text", () => {
     expect(findPath("/v?lineage=s%3A1", "a&b", 100, 50)).toBe("/v?lineage=s%3A1&find=a%26b&limit=50&offset=100");
   });
+
+  test.each(["status=failed", "status=failed&status=halted", "status=halted&status=failed"])("%s selects what failed, halted or not", (address) => {
+    const filter = FILTER(address);
+    expect(filter.status).toEqual(["failed"]);
+    expect(queryOf(filter, 0)).toEqual({ status: ["failed", "halted"] });
+    expect(["failed", "halted", "completed", "running"].filter((status) => fits(filter, { status, workflow_id: "w", labels: {} } as never))).toEqual(["failed", "halted"]);
+  });
+
+  test("status=halted selects halted ones only", () => {
+    const filter = FILTER("status=halted");
+    expect(queryOf(filter, 0)).toEqual({ status: ["halted"] });
+    expect(["failed", "halted"].filter((status) => fits(filter, { status, workflow_id: "w", labels: {} } as never))).toEqual(["halted"]);
+  });
+
+  test("halted is no filter of its own", () => expect(STATUSES).not.toContain("halted"));
 });

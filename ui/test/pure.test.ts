@@ -3,7 +3,7 @@ import type { ExecutionView } from "../src/api/client";
 import { pictureOf } from "../src/api/layout";
 import { parseJson } from "../src/forms/json_field";
 import { check, exampleInput, initial, widgetOf, type Schema } from "../src/forms/schema";
-import { arrange, bodies, frames, joinText, outline, type Definition } from "../src/graph/model";
+import { arrange, bodies, frames, gatherers, joinText, outline, type Definition } from "../src/graph/model";
 import { colourer, columns, pixel } from "../src/items/grid";
 import { snapshotOf } from "../src/live/snapshot";
 import { bytes, duration, relative, share, shortId } from "../src/parts/format";
@@ -74,6 +74,14 @@ describe("forms", () => {
     expect(initial(SCHEMA)).toEqual({ order: undefined, name: "" });
     expect(initial({ type: "integer", default: 4 })).toBe(4);
     expect(initial({ enum: ["x"] })).toBe("x");
+  });
+
+  test("a question that nobody has answered has no answer", () => {
+    const questions: Schema = { type: "object", required: ["sure", "level", "known"], properties: { sure: { type: "boolean" }, level: { enum: ["low", "high"] }, known: { type: "boolean", default: true } } };
+    expect(initial(questions)).toEqual({ known: true });
+    expect(check(questions, initial(questions))).toEqual({ "/sure": "is required", "/level": "is required" });
+    expect(check(questions, { known: true, sure: false, level: "low" })).toEqual({});
+    expect(exampleInput(questions)).toEqual({ known: true, sure: false, level: "low" });
   });
 
   test("problems are named by the path of their field", () => {
@@ -256,4 +264,11 @@ test("a join tells how many of its possible edges have arrived", () => {
   expect(joinText(["alive", "dead", "pending"])).toBe("1 of 2");
   expect(joinText(["pending", "pending"])).toBe("");
   expect(joinText(["alive", "dead"])).toBe("");
+});
+
+test("an aggregator collects the items of its split", () => {
+  const types: Record<string, string> = { outer: "split", inner: "split", few: "aggregator", all: "aggregator" };
+  const nodes = ["in", "outer", "inner", "work", "other", "few", "all", "out"].map((id) => ({ id, type: types[id] ?? "noop" }));
+  const edges = ["in>outer", "outer>inner", "inner>work", "work>few", "inner>other", "other>few", "few>all", "all>out"].map((each) => ({ id: each, src: each.split(">")[0] as string, dst: each.split(">")[1] as string }));
+  expect(Object.fromEntries(gatherers({ id: "d", nodes, edges }))).toEqual({ few: "inner", all: "outer" });
 });

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { ExecutionStore, foldNode, foldStatus, joinLines, worst, type LiveEvent, type NodeState, type Snapshot } from "../src/live/store";
+import { ExecutionStore, foldNode, foldStatus, joinLines, worst, type LiveEvent, type NodeState, type Snapshot, joinCounts } from "../src/live/store";
 
 const event = (number: number, kind: string, node: string | null = null, details: Record<string, unknown> = {}): LiveEvent => ({
   number,
@@ -202,4 +202,47 @@ describe("a large execution", () => {
     expect(scheduled).toBe(1);
     expect(took).toBeLessThan(3 * 16); // three times the budget: test machines are noisy
   });
+});
+
+describe("counts of a node inside a split", () => {
+  const node = (counts: Record<string, number>, state = "running") => ({ ...idle, state, counts });
+
+  test("stay counts of all items whatever tells them", () => {
+    const store = new ExecutionStore(now);
+    store.load(snapshot(1, { a: node({ running: 8, pending: 292 }) }));
+    const seen: { state: string; total: number; running: number }[] = [];
+    const look = (): void => {
+      const { state, counts } = store.node("a");
+      seen.push({ state, total: Object.values(counts ?? {}).reduce((sum, each) => sum + each, 0), running: counts?.running ?? 0 });
+    };
+    look();
+    for (const ended of [3, 8, 50, 120]) {
+      store.rollup([{ split_node_id: "s", items: 300, ended, rate: 2, nodes: { a: { success: ended } } }]);
+      look();
+      store.load(snapshot(1, { a: node({ running: 8, pending: 292 - ended, success: ended }) }));
+      look();
+    }
+    expect(seen).toEqual(seen.map(() => ({ state: "running", total: 300, running: 8 })));
+    store.rollup([{ split_node_id: "s", items: 300, ended: 300, rate: 2, nodes: { a: { success: 299, failed: 1 } } }]);
+    expect(store.node("a")).toMatchObject({ state: "failed", counts: { success: 299, failed: 1 } });
+  });
+
+  test("of a snapshot that is older than a roll-up are not taken back", () => {
+    const store = new ExecutionStore(now);
+    store.load(snapshot(1, { a: node({ running: 8, pending: 292 }) }));
+    store.rollup([{ split_node_id: "s", items: 300, ended: 50, rate: 2, nodes: { a: { success: 50 } } }]);
+    store.load(snapshot(1, { a: node({ running: 8, pending: 282, success: 10 }) }));
+    expect(store.node("a").counts).toEqual({ running: 8, pending: 242, success: 50 });
+  });
+
+  test.each([
+    [{ pending: 10 }, { success: 4 }, 10, { success: 4, pending: 6 }],
+    [{ skipped: 5, pending: 5 }, { success: 2 }, 10, { skipped: 5, success: 2, pending: 3 }],
+    [{ waiting: 4, pending: 6 }, { waiting: 1, success: 9 }, 10, { waiting: 1, success: 9 }],
+    [{ retrying: 2, running: 3, success: 1 }, { success: 3 }, 6, { success: 3, retrying: 2, running: 1 }],
+    [{ skipped: 5, success: 3, waiting: 4 }, { success: 2, waiting: 5 }, 12, { skipped: 5, success: 3, waiting: 4 }],
+    [{ skipped: 5, success: 2, waiting: 5 }, { success: 2, waiting: 6 }, 12, { skipped: 5, success: 2, waiting: 5 }],
+    [{}, { failed: 1 }, 3, { failed: 1, pending: 2 }],
+    [{ success: 9, pending: 1 }, { success: 7 }, 10, { success: 9, pending: 1 }],
+  ])("%j and a roll-up %j of %i items are %j", (before, told, items, joined) => expect(joinCounts(before as never, told as never, items)).toEqual(joined));
 });

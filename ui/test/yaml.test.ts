@@ -47,6 +47,7 @@ const corpus = readdirSync(join(ROOT, "tests/unit/textedit/cases")).flatMap((nam
 const examples = readdirSync(join(ROOT, "examples"), { recursive: true, encoding: "utf8" }).filter((name) => name.endsWith(".yaml"));
 
 const TEXTS = [
+  "%YAML 1.2\n---\na: 1\n", "# c\n%YAML 1.1\n%TAG ! tag:x,2000:\n# d\n---\na: yes\n", "%YAML 1.2\r\n---\r\na: 1\r\n", 
   "", "# only a comment\n", "a: 1", "a:\n", "a:\nb: 2\n", "a: b: c\n", "- 1\n- 2\n", "a:\n- 1\n- b: 2\n  c: 3\n", "- - 1\n  - 2\n- 3\n", "a: {b: 1, c: [x, y], d}\n", "a: {b: , c: 2}\n", "a: [1, 2,]\n",
   "a: 'it''s'\n", 'a: "x\\ny\\u00e9\\x41"\n', 'a: "bad \\q"\n', "a: 'open\n", "a: first\n  second\n\n  third\nb: 1\n", 'a: "one\n  two\n\n  three"\nb: 1\n', 'a: "one \\\n  two"\n', "a: |\n  one\n   two\n\n  three\n\nb: 1\n",
   "a: |-\n  x\n\n", "a: |+\n  x\n\n\nb: 1\n", "a: >\n  one\n  two\n\n  three\n    more\n  four\n", "a: >-\n  one\n  two\n", "a: |2\n    x\n  y\n", "- |\n  x\n- y\n", "a: |\n\n\n  x\n", "a: x # note\nb: y#z\n", "a: http://x/y\n", "a: 'b' : c\n",
@@ -55,7 +56,7 @@ const TEXTS = [
   "a: 1\r\nb:\r\n  - x\r\n  - y: |\r\n      z\r\n", "a: .inf\n", "a: [a,b]\nc: {x: y}\n", "- a\nb: 1\n", "a:\n  - b\n  c: 1\n", "a: b\n- c\n", "\ta: 1\n", "a: 1 #\n", "#a\n\n#b\na: 1\n#c\n", "a: ''\nb: \"\"\n", "a: {}\nb: []\n", "a: {\"x\":1}\n", "a: 'x\n\n  y'\n", "plain text\n", "a: x y  z   \n", "-\n  a: 1\n-\n- b\n", "a: - b\n", "a: b\n  # c\n  d\n", "a:\n  # c\nb: 1\n", "a: |\n  # not a comment\n  x\n# a comment\n", "1: x\ntrue: y\n",
 ];
 
-const REFUSED = ["a: *b\n", "a: !!str 1\n", "a: 1\n---\nb: 2\n", "? a\n: b\n", "%YAML 1.2\n---\na: 1\n", "[a]: 1\n", "a: [b: 1]\n"];
+const REFUSED = ["a: *b\n", "a: !!str 1\n", "a: 1\n---\nb: 2\n", "? a\n: b\n", "%YAML 2.0\n---\na: 1\n", "%YAML 1.2\na: 1\n", "%YAML 1.2\n%YAML 1.2\n---\na: 1\n", "[a]: 1\n", "a: [b: 1]\n"];
 
 describe("the parser of documents", () => {
   it.each(examples)("reads %s as the other parser", (name) => {

@@ -30,7 +30,7 @@ edges:
   - { src: start, dst: note }
 """
 # The text of the draft that the storage of the browser has.
-STORED = "(id) => JSON.parse(localStorage.getItem(`rune-draft:${id}`) ?? 'null')?.saved.text"
+STORED = "(id) => JSON.parse(localStorage.getItem(`rune-draft:bootstrap/${id}`) ?? 'null')?.saved.text"
 DRAFTS = "Object.keys(localStorage).filter((each) => each.startsWith('rune-draft:'))"
 # Keeps the events of the storage back until `deliver` is called: so two tabs can store before they hear of each other.
 HOLD_EVENTS = """
@@ -237,7 +237,7 @@ def test_draft_is_removed_when_its_author_signs_out_in_any_tab(watched: WatchedP
     write(first, "hello", "good day")
     wait_for_stored(first, "left", "good day")
     expect(code(second)).to_contain_text("good day")
-    assert first.evaluate(DRAFTS) == ["rune-draft:left"]
+    assert first.evaluate(DRAFTS) == ["rune-draft:bootstrap/left"]
 
     # the newest change has not been stored when the author leaves
     write(first, "good day", "good night")

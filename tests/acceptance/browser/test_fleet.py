@@ -85,7 +85,7 @@ def test_worker_is_drained_and_resumed(watched: WatchedPage, url: str) -> None:
 
 def test_dead_message_is_shown_with_its_body_and_discarded(watched: WatchedPage, cluster: Cluster) -> None:
     settings = cluster.settings
-    stream = KeySpace(settings.prefix, settings.partitions).stream(3, "default", "normal")
+    stream = KeySpace(settings.prefix).stream(3, "default", "normal")
     with ThreadPoolExecutor(1) as pool:  # the browser runs an event loop in this thread
         sent = redis_command("XADD", stream, "*", "x", "any", "t", MALFORMED)  # type: ignore[arg-type]
         pool.submit(asyncio.run, sent).result()

@@ -83,7 +83,7 @@ def test_bulk_retry_of_all_that_match_shows_counts_and_each_outcome(watched: Wat
 
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("8 executions selected. 2 cannot be retried in their current status.")
-    expect(dialog).to_contain_text("2 completed · 6 halted")
+    expect(dialog).to_contain_text("2 completed · 6 failed")
     assert watched.accessibility_problems() == []
     dialog.get_by_role("button", name="Retry 6").dblclick()
     expect(dialog).to_contain_text("6 retried · 0 unchanged · 2 refused")

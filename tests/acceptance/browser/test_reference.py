@@ -49,5 +49,6 @@ def test_reference_lists_operations_and_sends_requests_to_its_own_host_only(page
     page.get_by_role("button", name="Execute").click()
     expect(page.locator(".live-responses-table .response-col_status").last).to_contain_text("200")
 
+    assert page.evaluate("localStorage.length + sessionStorage.length") == 0
     assert wrong == []
     assert [each for each in urls if not each.startswith((locked, "data:", "blob:"))] == []

@@ -1,5 +1,6 @@
 /** The client of the HTTP API. Requests carry the session cookie; a response of 401 asks for a key once. */
 import createClient from "openapi-fetch";
+import { fromJson, toJson } from "../text/json";
 import type { components, paths } from "./schema";
 
 export type Schemas = components["schemas"];
@@ -20,11 +21,18 @@ export class ApiError extends Error {
   }
 }
 
-/** Whether a key is needed; the shell shows the login while it is true. */
+/**
+ * Whether a key is needed; the login is shown while it is true. What a person has typed stays behind the login when their
+ * session expires, and is given up if somebody else signs in.
+ */
 class Session {
   needed = false;
   /** Whether the person has signed out: nothing of theirs is stored from then on. */
   hasLeft = false;
+  /** The principal of the session; empty if the server asks for no key, null if it is not known yet. */
+  person: string | null = null;
+  /** Grows when another person than before uses this page. */
+  visit = 0;
   private listeners = new Set<() => void>();
 
   subscribe = (listener: () => void): (() => void) => {
@@ -39,16 +47,36 @@ class Session {
     this.set(true);
   }
 
-  enter(): void {
+  /** Takes note of who uses the page. */
+  meet(person: string): void {
+    const isOther = this.person !== null && this.person !== person;
+    this.person = person;
+    if (isOther) {
+      this.visit++;
+      this.tell();
+    }
+  }
+
+  enter(person: string): void {
+    // What was shown before the sign-out is not shown again, not even to the same person.
+    if (this.hasLeft) this.person = null;
     this.hasLeft = false;
+    this.meet(person);
     this.set(false);
   }
 
   set(needed: boolean): void {
     if (this.needed === needed) return;
     this.needed = needed;
+    this.tell();
+  }
+
+  private tell(): void {
     for (const listener of this.listeners) listener();
   }
+
+  /** What has to change for a page to be shown anew. */
+  readVisit = (): number => this.visit;
 }
 
 export const session = new Session();
@@ -59,7 +87,21 @@ async function send(request: Request): Promise<Response> {
   return response;
 }
 
-export const api = createClient<paths>({ baseUrl: "", fetch: send });
+type Client = ReturnType<typeof createClient<paths>>;
+type Call = (path: string, init?: { parseAs?: string }) => Promise<Answer<unknown>>;
+
+/** The client with the reader of JSON that keeps the digits of numbers; its own is that of the browser. */
+function withDigits(client: Client): Client {
+  const read = (call: Call): Call => async (path, init) => {
+    if (init?.parseAs) return call(path, init);
+    const answer = await call(path, { ...init, parseAs: "text" });
+    return answer.response.ok ? { ...answer, data: answer.data ? fromJson(answer.data as string) : undefined } : answer;
+  };
+  const { GET, PUT, POST, PATCH, DELETE } = client as unknown as Record<string, Call>;
+  return { GET: read(GET as Call), PUT: read(PUT as Call), POST: read(POST as Call), PATCH: read(PATCH as Call), DELETE: read(DELETE as Call) } as unknown as Client;
+}
+
+export const api = withDigits(createClient<paths>({ baseUrl: "", fetch: send, bodySerializer: (body: unknown) => toJson(body) }));
 
 type Answer<T> = { data?: T; error?: unknown; response: Response };
 
@@ -78,7 +120,12 @@ export async function read<T>(answer: Promise<Answer<T>>): Promise<T> {
 
 /** A request for a value that the OpenAPI document does not describe further. */
 export async function readJson<T>(path: string, signal?: AbortSignal): Promise<T> {
-  return (await (await get(path, signal)).json()) as T;
+  return (await bodyOf(await get(path, signal))) as T;
+}
+
+/** The JSON of a response. */
+export async function bodyOf(response: Response): Promise<unknown> {
+  return fromJson(await response.text());
 }
 
 /** The text of a response as it was sent. */
@@ -89,7 +136,7 @@ export async function readText(path: string): Promise<string> {
 async function get(path: string, signal?: AbortSignal): Promise<Response> {
   const response = await send(new Request(path, signal ? { signal } : {}));
   if (response.ok) return response;
-  const body: unknown = await response.json().catch(() => null);
+  const body: unknown = await bodyOf(response).catch(() => null);
   throw problemOf(body, response);
 }
 
@@ -98,8 +145,11 @@ export function newKey(): string {
 }
 
 export async function signIn(key: string): Promise<void> {
-  await read(api.POST("/api/v1/session", { headers: { Authorization: `Bearer ${key}` } }));
-  session.enter();
+  session.enter(personOf(await read(api.POST("/api/v1/session", { headers: { Authorization: `Bearer ${key}` } }))));
+}
+
+export function personOf(me: Schemas["Me"]): string {
+  return me.authentication === "none" ? "" : me.principal;
 }
 
 // Stored for a moment, so that other tabs hear of it.
@@ -109,12 +159,18 @@ globalThis.addEventListener?.("storage", (event) => {
   if ((event as StorageEvent).key === SIGNED_OUT && (event as StorageEvent).newValue) session.leave();
 });
 
-/** Drafts of the editor belong to the person who signs out. */
-function forgetDrafts(): void {
+/** The prefix of everything of the editor that belongs to a person. */
+export function prefixOf(person: string | null): string {
+  return person ? `rune-draft:${encodeURIComponent(person)}/` : "rune-draft:";
+}
+
+/** Drafts of the editor belong to the person who signs out. Those of other people, whose sessions expired, are theirs. */
+function forgetDrafts(person: string | null): void {
   try {
     localStorage.setItem(SIGNED_OUT, String(Date.now()));
     localStorage.removeItem(SIGNED_OUT);
-    for (const key of Object.keys(localStorage)) if (key.startsWith("rune-draft:")) localStorage.removeItem(key);
+    if (!person) return;
+    for (const key of Object.keys(localStorage)) if (key.startsWith(prefixOf(person))) localStorage.removeItem(key);
   } catch {
     // Storage is blocked: there are no drafts.
   }
@@ -123,5 +179,5 @@ function forgetDrafts(): void {
 export async function signOut(): Promise<void> {
   await read(api.DELETE("/api/v1/session"));
   session.leave();
-  forgetDrafts();
+  forgetDrafts(session.person);
 }

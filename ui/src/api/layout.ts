@@ -2,6 +2,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { CARD, arrange, bodies, frames, type Definition, type Kind, type Picture } from "../graph/model";
+import { withNumbers } from "../text/json";
 import { readJson } from "./client";
 
 export type LayoutView = {
@@ -13,7 +14,8 @@ export type LayoutView = {
 /** The server places boxes that are higher than cards, so that a frame has room for its title. */
 const SPACE = 32;
 
-export function pictureOf(layout: LayoutView): Picture {
+export function pictureOf(read: LayoutView): Picture {
+  const layout = withNumbers(read);
   const places = new Map(Object.entries(layout.nodes).map(([id, each]) => [id, { x: each.x, y: each.y + SPACE / 2 }]));
   const routes = new Map(Object.entries(layout.edges).map(([id, each]) => [id, each.points.map(([x, y]) => ({ x, y }))]));
   const boxes = Object.entries(layout.frames);

@@ -1,7 +1,7 @@
 /** Cached reads of the API, one hook per resource. */
-import { QueryClient, useQuery, type UseQueryResult } from "@tanstack/react-query";
+import { QueryClient, focusManager, useQuery, type UseQueryResult } from "@tanstack/react-query";
 import type { Definition, Kind } from "../graph/model";
-import { ApiError, api, read, readJson, session, type ExecutionDetail, type Schemas } from "./client";
+import { ApiError, api, personOf, read, readJson, session, type ExecutionDetail, type Schemas } from "./client";
 
 export const queries = new QueryClient({
   defaultOptions: {
@@ -13,15 +13,36 @@ export const queries = new QueryClient({
   },
 });
 
-// After a login everything that was refused is read again.
+let visit = session.visit;
+
+// Nothing is read while a key is needed. After a login everything is read again; what another person read is forgotten.
 session.subscribe(() => {
+  focusManager.setFocused(session.needed ? false : undefined);
+  if (session.needed && !session.hasLeft) return;
+  if (session.hasLeft || session.visit !== visit) queries.clear();
+  visit = session.visit;
   if (!session.needed) void queries.invalidateQueries();
 });
 
 const FOREVER = { staleTime: Infinity, gcTime: 10 * 60_000 };
 
+const ME = {
+  queryKey: ["me"],
+  queryFn: async () => {
+    const me = await read(api.GET("/api/v1/me"));
+    session.meet(personOf(me));
+    return me;
+  },
+  staleTime: 60_000,
+};
+
 export function useMe(): UseQueryResult<Schemas["Me"]> {
-  return useQuery({ queryKey: ["me"], queryFn: () => read(api.GET("/api/v1/me")), staleTime: 60_000 });
+  return useQuery(ME);
+}
+
+/** Waits until it is known who uses the page. */
+export async function knowPerson(): Promise<void> {
+  if (session.person === null) await queries.ensureQueryData(ME);
 }
 
 export type ServerVersion = { version: string; build: string };

@@ -1,5 +1,6 @@
 /** The editor of a workflow: graph, list and text as views of one document. */
 import { useCallback, useEffect, useMemo, useState, type JSX } from "react";
+import { knowPerson } from "../api/queries";
 import type { ExecutionStore } from "../live/store";
 import { Button, Failure, Notice, Skeleton } from "../parts/controls";
 import { say } from "../parts/toasts";
@@ -9,7 +10,7 @@ import { NodeTree } from "./canvas/tree";
 import { Catalogue } from "./dialogs/catalogue";
 import type { PlacedProblem } from "./document/checks";
 import { WorkflowDocument, type Base } from "./document/document";
-import { readDraft } from "./document/drafts";
+import { placeOf, readDraft } from "./document/drafts";
 import { TEMPLATE } from "./document/template";
 import { TextPane } from "./expressions/text_pane";
 import { Panel } from "./forms/panel";
@@ -25,7 +26,8 @@ type Loaded = { id: string | null; document: WorkflowDocument; restored: boolean
 async function load(id: string | null): Promise<Loaded> {
   const base: Base | null = id === null ? { text: TEMPLATE, version: null } : await readBase(id);
   if (!base) throw Object.assign(new Error(`There is no workflow ${id}.`), { status: 404 });
-  const draft = readDraft(id ?? "");
+  await knowPerson();
+  const draft = readDraft(placeOf(id ?? ""));
   if (draft && draft.saved.text !== draft.base.text) return { id, document: new WorkflowDocument(draft.base.text, draft.base, draft.saved), restored: !draft.imported };
   return { id, document: new WorkflowDocument(base.text, base), restored: false };
 }

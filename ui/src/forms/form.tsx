@@ -1,7 +1,8 @@
 /** A form made from a JSON Schema. What it cannot draw becomes a JSON field. */
-import { Plus, Trash2 } from "lucide-react";
-import { useState, type JSX } from "react";
+import { Check, Plus, Trash2, X } from "lucide-react";
+import { useId, useState, type JSX } from "react";
 import { Button, Field, IconButton, Input, Select, Switch } from "../parts/controls";
+import { isNumeric, isObject, isSame, toJson, typedNumber } from "../text/json";
 import { JsonField, parseJson } from "./json_field";
 import { initial, typeOf, widgetOf, type Problems, type Schema } from "./schema";
 
@@ -41,7 +42,7 @@ function Text({ schema, value, onChange, path, name, required, problems }: Props
 }
 
 function Numeric({ schema, value, onChange, path, name, required, problems }: Props): JSX.Element {
-  const [text, setText] = useState(typeof value === "number" ? String(value) : "");
+  const [text, setText] = useState(isNumeric(value) ? String(value) : "");
   return (
     <Field label={labelOf(schema, name)} hint={schema.description} required={required} error={problems[path] ?? null}>
       {(ids) => (
@@ -51,7 +52,7 @@ function Numeric({ schema, value, onChange, path, name, required, problems }: Pr
           value={text}
           onChange={(event) => {
             setText(event.target.value);
-            onChange(event.target.value.trim() === "" ? undefined : Number(event.target.value));
+            onChange(event.target.value.trim() === "" ? undefined : (typedNumber(event.target.value) ?? NaN));
           }}
         />
       )}
@@ -59,7 +60,37 @@ function Numeric({ schema, value, onChange, path, name, required, problems }: Pr
   );
 }
 
-function Toggle({ schema, value, onChange, name }: Props): JSX.Element {
+/** A question that has to be answered: two buttons, of which none is pressed before one is chosen. */
+function YesOrNo({ schema, value, onChange, path, name, problems }: Props): JSX.Element {
+  const id = useId();
+  return (
+    <div className="field">
+      <span className="field-label" id={`${id}-label`}>
+        {labelOf(schema, name)}
+        <span className="dim">required</span>
+      </span>
+      <div className="segments answer" role="group" aria-labelledby={`${id}-label`} aria-describedby={problems[path] ? `${id}-error` : undefined}>
+        {[true, false].map((each) => (
+          <button key={String(each)} type="button" aria-pressed={value === each} onClick={() => onChange(each)}>
+            {each ? <Check size={15} aria-hidden="true" /> : <X size={15} aria-hidden="true" />}
+            {each ? "Yes" : "No"}
+          </button>
+        ))}
+      </div>
+      {problems[path] ? (
+        <span className="field-error" id={`${id}-error`} role="alert">
+          {problems[path]}
+        </span>
+      ) : (
+        schema.description && <span className="field-hint">{schema.description}</span>
+      )}
+    </div>
+  );
+}
+
+function Toggle(props: Props): JSX.Element {
+  const { schema, value, onChange, name, required } = props;
+  if (required && schema.default === undefined) return <YesOrNo {...props} />;
   return (
     <div className="row">
       <Switch checked={value === true} onChange={onChange} label={labelOf(schema, name)} />
@@ -73,11 +104,12 @@ function Toggle({ schema, value, onChange, name }: Props): JSX.Element {
 
 function Choice({ schema, value, onChange, path, name, required, problems }: Props): JSX.Element {
   const options = schema.enum ?? [];
+  const chosen = options.findIndex((each) => isSame(each, value));
   return (
     <Field label={labelOf(schema, name)} hint={schema.description} required={required} error={problems[path] ?? null}>
       {(ids) => (
-        <Select {...ids} value={String(options.findIndex((each) => each === value))} onChange={(event) => onChange(options[Number(event.target.value)])}>
-          {!required && <option value="-1">–</option>}
+        <Select {...ids} value={String(chosen)} onChange={(event) => onChange(options[Number(event.target.value)])}>
+          {(!required || chosen < 0) && <option value="-1">{required ? "Choose…" : "–"}</option>}
           {options.map((each, index) => (
             <option key={index} value={String(index)}>
               {String(each)}
@@ -126,7 +158,7 @@ function List({ schema, value, onChange, path, name, problems }: Props): JSX.Ele
 }
 
 function Properties({ schema, value, onChange, path, problems }: Omit<Props, "name" | "required">): JSX.Element {
-  const known = (typeof value === "object" && value !== null ? value : {}) as Record<string, unknown>;
+  const known = (isObject(value) ? value : {}) as Record<string, unknown>;
   const set = (name: string, next: unknown): void => {
     const { [name]: _, ...rest } = known;
     onChange(next === undefined ? rest : { ...known, [name]: next });
@@ -177,7 +209,7 @@ function Variants(props: Props): JSX.Element {
 }
 
 function AnyJson({ schema, value, onChange, name }: Props): JSX.Element {
-  const [text, setText] = useState(value === undefined ? "" : JSON.stringify(value, null, 2));
+  const [text, setText] = useState(value === undefined ? "" : toJson(value, 2));
   return (
     <JsonField
       label={labelOf(schema, name)}

@@ -1,13 +1,14 @@
 /** A field for a JSON value, checked while typing. */
 import type { JSX, ReactNode } from "react";
 import { Field } from "../parts/controls";
+import { fromJson } from "../text/json";
 
 export type Parsed = { ok: true; value: unknown } | { ok: false; message: string };
 
 /** Parses JSON; the message names line and column of a problem where the browser tells them. */
 export function parseJson(text: string): Parsed {
   try {
-    return { ok: true, value: JSON.parse(text) as unknown };
+    return { ok: true, value: fromJson(text) };
   } catch (error) {
     const message = (error as Error).message;
     const short = message.replace(/ in JSON at position.*$/s, "").replace(/, ["'.].*is not valid JSON$/s, "");

@@ -1,4 +1,5 @@
 /** Reading JSON Schemas: what widget a schema takes, a value to begin with, and the checks that need no server. */
+import { compare, isNumeric, isObject, isWhole, type Numeric } from "../text/json";
 
 export type Schema = {
   type?: string | string[];
@@ -13,8 +14,8 @@ export type Schema = {
   anyOf?: Schema[];
   default?: unknown;
   examples?: unknown[];
-  minimum?: number;
-  maximum?: number;
+  minimum?: Numeric;
+  maximum?: Numeric;
   minLength?: number;
   maxLength?: number;
   minItems?: number;
@@ -32,7 +33,7 @@ export function typeOf(schema: Schema): string | undefined {
 }
 
 export function widgetOf(schema: Schema): Widget {
-  if (schema.enum && schema.enum.length > 0 && schema.enum.every((each) => typeof each !== "object" || each === null)) return "choice";
+  if (schema.enum && schema.enum.length > 0 && schema.enum.every((each) => typeof each !== "object" || each === null || isNumeric(each))) return "choice";
   if ((schema.oneOf ?? schema.anyOf)?.length) return "variants";
   switch (typeOf(schema)) {
     case "string":
@@ -51,22 +52,22 @@ export function widgetOf(schema: Schema): Widget {
   }
 }
 
-/** The value that a form begins with: defaults and examples, then the plainest value of the type. */
+/** The value that a form begins with: defaults and examples, then the plainest value of the type. A choice, also one
+ * between yes and no, is left to the person: without a default nothing is chosen. */
 export function initial(schema: Schema): unknown {
   if (schema.default !== undefined) return schema.default;
   if (schema.const !== undefined) return schema.const;
   if (schema.examples && schema.examples.length > 0) return schema.examples[0];
   switch (widgetOf(schema)) {
     case "choice":
-      return schema.enum?.[0];
+      return schema.enum?.length === 1 ? schema.enum[0] : undefined;
+    case "switch":
+    case "number":
+      return undefined;
     case "variants":
       return initial((schema.oneOf ?? schema.anyOf)?.[0] ?? {});
     case "text":
       return "";
-    case "switch":
-      return false;
-    case "number":
-      return undefined;
     case "list":
       return [];
     case "object": {
@@ -91,7 +92,9 @@ function sample(schema: Schema): unknown {
   if (schema.default !== undefined) return schema.default;
   if (schema.examples && schema.examples.length > 0) return schema.examples[0];
   const widget = widgetOf(schema);
-  if (widget === "number") return Math.max(schema.minimum ?? 1, 1);
+  if (widget === "number") return schema.minimum !== undefined && compare(schema.minimum, 1) > 0 ? schema.minimum : 1;
+  if (widget === "choice") return schema.enum?.[0];
+  if (widget === "switch") return false;
   if (widget === "text") return "example".padEnd(schema.minLength ?? 0, "x");
   if (widget === "list") return Array.from({ length: Math.max(schema.minItems ?? 1, 1) }, () => sample(schema.items ?? {}));
   if (widget === "object") {
@@ -112,19 +115,19 @@ export function check(schema: Schema, value: unknown, path = "", required = true
   }
   const kind = typeOf(schema);
   if (kind === "integer" || kind === "number") {
-    if (typeof value !== "number" || Number.isNaN(value)) found[path] = "must be a number";
-    else if (kind === "integer" && !Number.isInteger(value)) found[path] = "must be a whole number";
-    else if (schema.minimum !== undefined && value < schema.minimum) found[path] = `must be at least ${schema.minimum}`;
-    else if (schema.maximum !== undefined && value > schema.maximum) found[path] = `must be at most ${schema.maximum}`;
+    if (!isNumeric(value) || Number.isNaN(value)) found[path] = "must be a number";
+    else if (kind === "integer" && !isWhole(value)) found[path] = "must be a whole number";
+    else if (schema.minimum !== undefined && compare(value, schema.minimum) < 0) found[path] = `must be at least ${schema.minimum}`;
+    else if (schema.maximum !== undefined && compare(value, schema.maximum) > 0) found[path] = `must be at most ${schema.maximum}`;
   } else if (kind === "string" && typeof value === "string") {
     if (schema.minLength !== undefined && value.length < schema.minLength) found[path] = `needs at least ${schema.minLength} characters`;
     else if (schema.maxLength !== undefined && value.length > schema.maxLength) found[path] = `has at most ${schema.maxLength} characters`;
   } else if (kind === "array" && Array.isArray(value)) {
     if (schema.minItems !== undefined && value.length < schema.minItems) found[path] = `needs at least ${schema.minItems} entries`;
     value.forEach((each, index) => check(schema.items ?? {}, each, `${path}/${index}`, true, found));
-  } else if (kind === "object" && typeof value === "object" && value !== null) {
+  } else if (kind === "object" && isObject(value)) {
     for (const [name, property] of Object.entries(schema.properties ?? {})) {
-      check(property, (value as Record<string, unknown>)[name], `${path}/${name}`, schema.required?.includes(name) ?? false, found);
+      check(property, value[name], `${path}/${name}`, schema.required?.includes(name) ?? false, found);
     }
   }
   return found;

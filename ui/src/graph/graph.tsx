@@ -27,10 +27,10 @@ import { Dots } from "./dots";
 import { FarPicture, nodeAt, useFar } from "./far";
 import { iconOf } from "./icons";
 import { MAPPED_NODES, MapOfGraph } from "./map";
-import { CARD, curve, isInView, joinText, viewport, type Definition, type DefinitionNode, type Picture, type Place } from "./model";
+import { CARD, curve, gatherers, isInView, joinText, viewport, type Definition, type DefinitionNode, type Picture, type Place } from "./model";
 
 type Mark = "added" | "removed" | "changed";
-type CardData = { node: DefinitionNode; mark: Mark | undefined; into: string[] };
+type CardData = { node: DefinitionNode; mark: Mark | undefined; into: string[]; gathers: string | undefined };
 type FrameData = { split: string; name: string; depth: number };
 type WireData = { label: string | undefined; error: boolean; mark: Mark | undefined; route: Place[] | undefined };
 type CardNode = Node<CardData, "card">;
@@ -39,6 +39,7 @@ type Wire = Edge<WireData, "wire">;
 
 const Store = createContext<ExecutionStore | null>(null);
 const FAR_ZOOM = 0.4;
+const OVER = new Set(["success", "failed", "skipped", "cancelled", "not_reached"]);
 
 function useKey<T>(key: string, read: (store: ExecutionStore) => T): T | null {
   const store = useContext(Store);
@@ -98,6 +99,22 @@ function Joined({ edges }: { edges: string[] }): JSX.Element | null {
   return text ? <span className="card-figures tabular">{text}</span> : null;
 }
 
+/** How many items of its split an aggregator has got: `8 of 300`, with a bar. */
+function Gathered({ split, name }: { split: string; name: string }): JSX.Element | null {
+  const state = useKey(`split:${split}`, (store) => store.split(split) ?? null);
+  if (!state || state.items === 0 || state.ended >= state.items) return null;
+  return (
+    <>
+      <span className="card-figures tabular">
+        {compact(state.ended)} of {compact(state.items)}
+      </span>
+      <span className="card-bar">
+        <progress className="meter" max={state.items} value={state.ended} aria-label={`Items that reached ${name}`} />
+      </span>
+    </>
+  );
+}
+
 const Card = memo(function Card({ id, data, selected }: NodeProps<CardNode>): JSX.Element {
   const state = useKey(`node:${id}`, (store) => store.node(id));
   const Icon = iconOf(data.node.type);
@@ -116,7 +133,8 @@ const Card = memo(function Card({ id, data, selected }: NodeProps<CardNode>): JS
             <>
               <span className="card-state">{stateWord(shown ?? "pending")}</span>
               <Figures state={state} />
-              {data.into.length > 1 && (shown === "pending" || shown === "waiting") && !state.counts && <Joined edges={data.into} />}
+              {data.gathers && !state.counts && state.endedAt === null && !OVER.has(shown ?? "") && <Gathered split={data.gathers} name={data.node.name || id} />}
+              {!data.gathers && data.into.length > 1 && (shown === "pending" || shown === "waiting") && !state.counts && <Joined edges={data.into} />}
             </>
           ) : (
             <span className="dim">{data.node.type}</span>
@@ -216,6 +234,7 @@ function Inner({ definition, picture, store = null, selected, onSelect, marks, l
     const names = new Map(definition.nodes.map((each) => [each.id, each.name || each.id]));
     const into = new Map<string, string[]>(definition.nodes.map((each) => [each.id, []]));
     for (const edge of definition.edges) into.get(edge.dst)?.push(edge.id);
+    const gathers = gatherers(definition);
     const boxes: FrameNode[] = picture.frames.map((each) => ({
       id: `frame:${each.split}`,
       type: "frame",
@@ -241,6 +260,7 @@ function Inner({ definition, picture, store = null, selected, onSelect, marks, l
         node,
         mark: marks?.nodes.get(node.id),
         into: into.get(node.id) ?? [],
+        gathers: gathers.get(node.id),
       },
       ariaLabel: `${node.name || node.id}, ${node.type}`,
     }));

@@ -68,6 +68,15 @@ export function bodies(definition: Definition, kinds: Record<string, Kind> = DEF
   return found;
 }
 
+/** The split whose items each aggregator collects: only an aggregator follows the body of a split. */
+export function gatherers(definition: Definition): Map<string, string> {
+  const found = new Map<string, string>();
+  for (const [split, body] of bodies(definition)) {
+    for (const { src, dst } of definition.edges) if ((src === split || body.has(src)) && !body.has(dst)) found.set(dst, split);
+  }
+  return found;
+}
+
 /** Frames around the bodies of splits, outer ones first. */
 export function frames(places: Map<string, Place>, inside: Map<string, Set<string>>): SplitFrame[] {
   const found: SplitFrame[] = [];

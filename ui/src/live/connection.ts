@@ -2,6 +2,7 @@
 import { useEffect, useSyncExternalStore } from "react";
 import type { ExecutionView } from "../api/client";
 import { session } from "../api/client";
+import { fromJson } from "../text/json";
 import { Shared } from "./shared";
 import { SseReader } from "./sse";
 
@@ -38,7 +39,7 @@ class Connection {
     const reader = new SseReader("/api/v1/events", {
       onEvent: ({ event, data }) => {
         if (event === "missed") emit({ kind: "missed" });
-        if (event === "execution") emit({ kind: "execution", execution: JSON.parse(data) as ExecutionView });
+        if (event === "execution") emit({ kind: "execution", execution: fromJson(data) as ExecutionView });
       },
       onState: (state) => {
         if (state === "open") {

@@ -2,6 +2,7 @@
  * The state of one execution as the page shows it: a snapshot, and the events behind its number folded into it.
  * It lives outside of the framework. Each card subscribes to its own key, and listeners are called once a frame.
  */
+import { toJson } from "../text/json";
 
 export type Frame = { split_node_id: string; item_index: number; total_items?: number };
 
@@ -58,6 +59,38 @@ const WORST = ["failed", "retrying", "running", "waiting", "queued", "cancelled"
 /** The state that stands for many: the one that needs most attention. */
 export function worst(counts: Record<string, number>): string {
   return WORST.find((state) => (counts[state] ?? 0) > 0) ?? "pending";
+}
+
+const OPEN = ["retrying", "running", "queued", "pending"];
+const COUNTED = ["success", "failed", "waiting"];
+
+/** The items that a node is done with. */
+function done(counts: Record<string, number>): number {
+  return (counts.success ?? 0) + (counts.failed ?? 0) + (counts.skipped ?? 0) + (counts.cancelled ?? 0);
+}
+
+/**
+ * The items of a split by the state of one node, after a roll-up, which counts ended and waiting runs only: the other items
+ * stay in the states that the snapshot told. Both are counts of all items, so that neither takes the place of another kind.
+ */
+export function joinCounts(before: Record<string, number>, told: Record<string, number>, items: number): Record<string, number> {
+  const over = (counts: Record<string, number>): number => (counts.success ?? 0) + (counts.failed ?? 0);
+  // A roll-up that was made before the snapshot knows less.
+  if (over(told) < over(before)) return before;
+  const made: Record<string, number> = {};
+  for (const [state, many] of Object.entries(before)) if (!OPEN.includes(state) && !COUNTED.includes(state)) made[state] = many;
+  let rest = items - Object.values(made).reduce((sum, each) => sum + each, 0);
+  for (const state of COUNTED) {
+    const many = Math.min(rest, told[state] ?? 0);
+    if (many > 0) made[state] = many;
+    rest -= Math.max(many, 0);
+  }
+  for (const state of OPEN) {
+    const many = Math.min(rest, state === "pending" ? rest : (before[state] ?? 0));
+    if (many > 0) made[state] = many;
+    rest -= Math.max(many, 0);
+  }
+  return made;
 }
 
 const NODE_STATES: Record<string, string> = {
@@ -140,16 +173,27 @@ export class ExecutionStore {
     this.loaded = true;
     if (this.status !== snapshot.status) this.touch("execution");
     this.status = snapshot.status;
-    this.replace(this.nodes, snapshot.nodes, "node");
+    this.replace(this.nodes, this.withCounts(snapshot.nodes), "node");
     this.replace(this.edges, snapshot.edges, "edge");
     this.replace(this.splits, snapshot.splits, "split");
     this.overlay(ENDED.has(snapshot.status) ? [] : this.told);
     this.touch("loaded");
   }
 
+  /** The nodes of a snapshot. One that was read before a newer roll-up arrived does not take its counts back. */
+  private withCounts(nodes: Record<string, NodeState>): Record<string, NodeState> {
+    const made: Record<string, NodeState> = {};
+    for (const [id, each] of Object.entries(nodes)) {
+      const known = this.nodes.get(id)?.counts;
+      const counts = each.counts && known && done(known) > done(each.counts) ? known : each.counts;
+      made[id] = counts ? { ...each, counts, state: worst(counts) } : each;
+    }
+    return made;
+  }
+
   private replace<T>(target: Map<string, T>, values: Record<string, T>, kind: string): void {
     for (const [id, value] of Object.entries(values)) {
-      if (JSON.stringify(target.get(id)) === JSON.stringify(value)) continue;
+      if (toJson(target.get(id)) === toJson(value)) continue;
       target.set(id, value);
       this.touch(`${kind}:${id}`);
     }
@@ -183,11 +227,12 @@ export class ExecutionStore {
   rollup(splits: Rollup[]): void {
     for (const each of splits) {
       const known = this.splits.get(each.split_node_id);
-      this.splits.set(each.split_node_id, { items: each.items, ended: known?.ended ?? 0, rate: each.rate, counts: known?.counts ?? {} });
+      this.splits.set(each.split_node_id, { items: each.items, ended: known?.ended ?? 0, rate: Number(each.rate), counts: known?.counts ?? {} });
       this.touch(`split:${each.split_node_id}`);
       for (const [id, counts] of Object.entries(each.nodes)) {
         const before = this.nodes.get(id) ?? UNKNOWN;
-        this.nodes.set(id, { ...before, state: worst(counts), counts });
+        const joined = joinCounts(before.counts ?? {}, counts, each.items);
+        this.nodes.set(id, { ...before, state: worst(joined), counts: joined });
         this.touch(`node:${id}`);
       }
     }

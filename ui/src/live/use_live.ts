@@ -1,9 +1,10 @@
 /** The live state of one execution: a snapshot first, then the events behind its number. */
 import { useQueryClient } from "@tanstack/react-query";
 import { useCallback, useEffect, useMemo, useState, useSyncExternalStore } from "react";
-import { ApiError } from "../api/client";
+import { ApiError, session } from "../api/client";
 import { readSnapshot } from "./snapshot";
 import { HIDDEN_MS } from "./connection";
+import { fromJson } from "../text/json";
 import { takeStream } from "./shared";
 import { SseReader, type ServerEvent } from "./sse";
 import { ENDED, ExecutionStore, type LiveEvent, type NodeState, type Now, type Rollup } from "./store";
@@ -53,12 +54,12 @@ export function useLiveExecution(id: string, at: number | null, lineage: string 
     const onEvent = ({ event, data }: ServerEvent): void => {
       if (event === "rollup") {
         // The counts of all items do not belong into a view of one item.
-        if (lineage === null) store.rollup((JSON.parse(data) as { splits: Rollup[] }).splits);
+        if (lineage === null) store.rollup((fromJson(data) as { splits: Rollup[] }).splits);
         return reload();
       }
-      if (event === "now") return store.now(JSON.parse(data) as Now);
+      if (event === "now") return store.now(fromJson(data) as Now);
       if (event !== "message") return;
-      const parsed = JSON.parse(data) as LiveEvent;
+      const parsed = fromJson(data) as LiveEvent;
       if (!store.apply(parsed)) return;
       reload();
       if (parsed.kind.startsWith("execution.")) void client.invalidateQueries({ queryKey: ["execution", id] });
@@ -104,10 +105,17 @@ export function useLiveExecution(id: string, at: number | null, lineage: string 
         begin();
       }
     };
+    // A page that is kept behind the login reads nothing.
+    const onSession = (): void => {
+      if (session.needed) stop();
+      else if (!reader) begin();
+    };
     begin();
+    const unsubscribe = session.subscribe(onSession);
     document.addEventListener("visibilitychange", onVisibility);
     return () => {
       abort.abort();
+      unsubscribe();
       document.removeEventListener("visibilitychange", onVisibility);
       clearTimeout(timer);
       clearTimeout(hidden);

@@ -123,6 +123,7 @@ export function StatePill({ state, size, text, title }: { state: string; size?: 
 /** The state of an execution. One that completed although items failed is not shown as a success; a small pill leaves the
  * number to the text beside it. */
 export function ExecutionPill({ status, failedItems, size }: { status: string; failedItems?: number | null; size?: "large" }): JSX.Element {
+  if (status === "halted") return <StatePill state={status} size={size} text={size === "large" ? "failed (halted)" : "failed"} title="Halted: a node failed, and nothing after it was run." />;
   if (status !== "completed" || !failedItems) return <StatePill state={status} size={size} />;
   const text = `completed with ${plural(failedItems, "failed item")}`;
   return <StatePill state="completed_with_failures" size={size} text={size === "large" ? text : "completed"} title={text} />;

@@ -32,6 +32,11 @@ const NOTES: Record<BulkAction, string> = {
   requeue: "Dead letters are put back into the queue as new executions.",
 };
 
+/** Executions by status; *failed* includes *halted*. */
+function byStatus({ failed = 0, halted = 0, ...rest }: Record<string, number>): Record<string, number> {
+  return failed + halted > 0 ? { ...rest, failed: failed + halted } : rest;
+}
+
 export function BulkBar({
   ids,
   rows,
@@ -155,9 +160,9 @@ function BulkDialog({ action, selection, onClose, onDone }: { action: BulkAction
             {found.more && `, the newest of more; one job takes ${count(MAX_BULK)} at most`}.{" "}
             {eligible < found.total && `${count(found.total - eligible)} cannot be ${PAST[action]} in their current status.`}
           </p>
-          <StateBar counts={found.by_status} total={found.total} />
+          <StateBar counts={byStatus(found.by_status)} total={found.total} />
           <p className="dim">
-            {Object.entries(found.by_status)
+            {Object.entries(byStatus(found.by_status))
               .map(([status, many]) => `${count(many)} ${stateWord(status)}`)
               .join(" · ")}
           </p>

@@ -60,7 +60,7 @@ export function CommandBox({ onClose, onHelp }: { onClose: () => void; onHelp: (
       },
       { key: "keys", group: "Actions", text: "Keyboard shortcuts", icon: CircleHelp, run: () => (onClose(), onHelp()) },
       { key: "bulk", group: "Go to", text: "Bulk jobs", icon: ListChecks, run: go("/bulk") },
-      { key: "failed", group: "Go to", text: "Failed executions", icon: Activity, run: go("/executions?status=failed&status=halted") },
+      { key: "failed", group: "Go to", text: "Failed executions", icon: Activity, run: go("/executions?status=failed") },
     ];
     const stored = (workflows.data ?? []).flatMap<Entry>((each) => [
       {

@@ -1,5 +1,6 @@
 /** The fields of a credential type, from its JSON Schema, and what a form sends. */
 import type { Schemas } from "../api/client";
+import { typedNumber, type Numeric } from "../text/json";
 
 type Property = { type?: string; enum?: string[]; default?: unknown; anyOf?: Property[] };
 
@@ -19,7 +20,7 @@ export function fieldsOf(type: Pick<Schemas["CredentialTypeView"], "fields" | "s
 }
 
 /** What a form sends: fields that were filled in, numbers as numbers. */
-export function valuesOf(fields: readonly CredentialField[], texts: Readonly<Record<string, string>>): Record<string, string | number> {
+export function valuesOf(fields: readonly CredentialField[], texts: Readonly<Record<string, string>>): Record<string, string | Numeric> {
   const numbers = new Set(fields.filter((each) => each.number).map((each) => each.name));
-  return Object.fromEntries(Object.entries(texts).flatMap(([name, text]) => (text === "" || name === "" ? [] : [[name, numbers.has(name) ? Number(text) : text]])));
+  return Object.fromEntries(Object.entries(texts).flatMap(([name, text]) => (text === "" || name === "" ? [] : [[name, numbers.has(name) ? (typedNumber(text) ?? text) : text]])));
 }

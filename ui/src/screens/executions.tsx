@@ -325,6 +325,12 @@ export function ExecutionsScreen(): JSX.Element {
                 </button>
               );
             })}
+            {filter.status.includes("halted") && (
+              <button type="button" className="chip" data-state="failed" aria-pressed="true" onClick={() => set({ status: filter.status.filter((each) => each !== "halted") })}>
+                halted only <X size={12} aria-hidden="true" />
+                <span className="sr">remove this filter</span>
+              </button>
+            )}
             <button type="button" className="chip" data-state="failed" aria-pressed={filter.failedItems} onClick={() => set({ failed_items: filter.failedItems ? null : "true" })}>
               has failed items
             </button>

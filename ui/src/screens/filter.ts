@@ -1,7 +1,22 @@
 /** The filter of the list of executions: from the address, to the API, and for executions that the stream announces. */
 import type { ExecutionView } from "../api/client";
 
-export const STATUSES = ["running", "paused", "completed", "failed", "halted", "cancelled"];
+/** What people filter by. An execution is halted if one of its nodes failed: that is a kind of failure, and no status of its own here. */
+export const STATUSES = ["running", "paused", "completed", "failed", "cancelled"];
+const HALTED = "halted";
+const FAILURES = ["failed", HALTED];
+
+/** The statuses of an address: *failed* includes *halted*, which alone is a filter of a link. */
+function statusesOf(named: string[]): string[] {
+  const found = named.filter((each) => STATUSES.includes(each) || each === HALTED);
+  return found.includes("failed") ? found.filter((each) => each !== HALTED) : found;
+}
+
+/** The statuses of executions that a filter selects. */
+function selected(status: readonly string[]): string[] {
+  return status.flatMap((each) => (each === "failed" ? FAILURES : [each]));
+}
+
 export const PERIODS: Record<string, { text: string; ms: number }> = {
   "1h": { text: "Last hour", ms: 3_600_000 },
   "24h": { text: "Last 24 hours", ms: 86_400_000 },
@@ -33,7 +48,7 @@ export const OTHERS: Record<string, string> = { code: "error", version: "version
 
 export function filterOf(parameters: URLSearchParams): Filter {
   return {
-    status: parameters.getAll("status").filter((each) => STATUSES.includes(each)),
+    status: statusesOf(parameters.getAll("status")),
     workflow: parameters.get("workflow"),
     label: parameters.getAll("label").filter((each) => each.includes("=")),
     period: PERIODS[parameters.get("since") ?? ""] ? parameters.get("since") : null,
@@ -49,7 +64,7 @@ export function filterOf(parameters: URLSearchParams): Filter {
 export function queryOf(filter: Filter, now: number): Record<string, string | string[] | boolean> {
   const period = filter.period ? PERIODS[filter.period] : undefined;
   return {
-    ...(filter.status.length ? { status: filter.status } : {}),
+    ...(filter.status.length ? { status: selected(filter.status) } : {}),
     ...(filter.workflow ? { workflow: filter.workflow } : {}),
     ...(filter.label.length ? { label: filter.label } : {}),
     ...(period ? { since: new Date(Math.floor((now - period.ms) / 60_000) * 60_000).toISOString() } : {}),
@@ -63,7 +78,7 @@ export function queryOf(filter: Filter, now: number): Record<string, string | st
 
 /** Whether an execution that the stream announces belongs to the list. */
 export function fits(filter: Filter, each: ExecutionView): boolean {
-  if (filter.status.length && !filter.status.includes(each.status)) return false;
+  if (filter.status.length && !selected(filter.status).includes(each.status)) return false;
   if (filter.workflow && filter.workflow !== each.workflow_id) return false;
   const { code, ...unknown } = filter.others;
   // The stream does not tell the other properties; such an execution enters with the next reading of the list.

@@ -4,7 +4,7 @@ import { FileUp } from "lucide-react";
 import { useMemo, useRef, useState, type ChangeEvent, type JSX, type ReactNode } from "react";
 import { useLocation } from "wouter";
 import { api, read, type Schemas } from "../api/client";
-import { readDraft, writeDraft } from "../editor/document/drafts";
+import { placeOf, readDraft, writeDraft } from "../editor/document/drafts";
 import { TEMPLATE } from "../editor/document/template";
 import { Button, CopyButton, Field, Notice, Select, Sentence } from "../parts/controls";
 import { Dialog } from "../parts/dialog";
@@ -58,7 +58,7 @@ function pinnedTest({ test, document }: Imported): { name: string; text: string 
 /** Keeps the document as the draft of a new workflow. */
 function keep(document: Json): boolean {
   const text = yamlOf(document);
-  return writeDraft("", { base: { text: TEMPLATE, version: null }, saved: { text, undo: [], redo: [] }, at: Date.now(), imported: true });
+  return writeDraft(placeOf(""), { base: { text: TEMPLATE, version: null }, saved: { text, undo: [], redo: [] }, at: Date.now(), imported: true });
 }
 
 export function ImportDialog({ onClose }: { onClose: () => void }): JSX.Element {
@@ -71,7 +71,7 @@ export function ImportDialog({ onClose }: { onClose: () => void }): JSX.Element 
   const [error, setError] = useState<string | null>(null);
   const [found, setFound] = useState<Imported | null>(null);
   const file = useRef<HTMLInputElement>(null);
-  const replaced = useRef(readDraft("")).current;
+  const replaced = useRef(readDraft(placeOf(""))).current;
   const choose = (event: ChangeEvent<HTMLInputElement>): void => {
     const chosen = event.target.files?.[0];
     if (!chosen) return;

@@ -15,8 +15,9 @@ import { ErrorCode } from "../parts/error_code";
 import { bytes, count, duration, plural, share } from "../parts/format";
 import { useNow } from "../parts/now";
 import { StateBar, StatePill, stateWord } from "../parts/state";
-import { Tree, type Json } from "../parts/tree";
+import { Tree } from "./tree";
 import { say } from "../parts/toasts";
+import { toJson, type Json } from "../text/json";
 import type { Act } from "./actions";
 import { Attempts, CalledWith, Section } from "./attempts";
 import { StoredValue } from "./stored_value";
@@ -211,7 +212,7 @@ function Output({ execution, node, run }: { execution: string; node: string; run
           <a className="icon-button" data-size="small" href={path} download={`${node}.json`} aria-label="Download the output" title="Download the output">
             <Download size={14} aria-hidden="true" />
           </a>
-          {!large && <CopyButton text={JSON.stringify(run.output, null, 2)} label="Copy the output" />}
+          {!large && <CopyButton text={toJson(run.output, 2)} label="Copy the output" />}
         </>
       }
     >
@@ -349,7 +350,7 @@ export function NodePanel({
           </>
         )}
         {parameters && (
-          <Section title="Parameters" aside={<CopyButton text={JSON.stringify(parameters, null, 2)} label="Copy the parameters" />}>
+          <Section title="Parameters" aside={<CopyButton text={toJson(parameters, 2)} label="Copy the parameters" />}>
             <Tree value={parameters} open={2} />
           </Section>
         )}

@@ -129,7 +129,7 @@ export function OverviewScreen(): JSX.Element {
       {latest.data && rows.length < 3 && <Welcome fresh={rows.every((each) => "example" in each.labels)} />}
       <div className="tiles">
         <Tile name="Running" state="running" figure={open === undefined ? "–" : compact(open)} note="running or paused" to="/executions?status=running&status=paused" />
-        <Tile name="Failed" state="failed" figure={totalOf(stats.data, "failed", "halted")} note="in the last 24 hours" to="/executions?status=failed&status=halted&since=24h" />
+        <Tile name="Failed" state="failed" figure={totalOf(stats.data, "failed", "halted")} note="in the last 24 hours" to="/executions?status=failed&since=24h" />
         <Tile name="Completed" state="completed" figure={totalOf(stats.data, "completed")} note="in the last 24 hours" to="/executions?status=completed&since=24h" />
         <Tile name="Inbox" state="waiting" figure={waiting.data ? compact(waiting.data.length) : "–"} note="waiting for a decision" to="/waiting" />
         <Tile
@@ -187,7 +187,7 @@ export function OverviewScreen(): JSX.Element {
         <section className="card" aria-labelledby="attention">
           <div className="card-head">
             <h2 id="attention">Failed in the last 24 hours</h2>
-            <Link href="/executions?status=failed&status=halted&since=24h" className="push">
+            <Link href="/executions?status=failed&since=24h" className="push">
               All
             </Link>
           </div>

@@ -1,9 +1,10 @@
 /** How parts of a stored value are named: in JSON pointers, in expressions and in addresses. */
+import { toJson } from "../text/json";
 
 /** A key of an object, or the index of a list, as an expression writes it behind a reference. */
 export function stepOf(key: string | number): string {
   if (typeof key === "number") return `[${key}]`;
-  return /^[A-Za-z_]\w*$/.test(key) ? `.${key}` : `[${JSON.stringify(key)}]`;
+  return /^[A-Za-z_]\w*$/.test(key) ? `.${key}` : `[${toJson(key)}]`;
 }
 
 export function pointerOf(parent: string, key: string | number): string {

@@ -8,6 +8,7 @@ import { JsonField, parseJson } from "../forms/json_field";
 import { Button, Field, Rejected, Select, Skeleton } from "../parts/controls";
 import { Dialog } from "../parts/dialog";
 import { bytes } from "../parts/format";
+import { fromJson, toJson } from "../text/json";
 import { Foot, useAct } from "./act";
 import { inputPath, partPath } from "./pointers";
 import type { Part } from "./stored_value";
@@ -24,7 +25,7 @@ function useReceived(execution: string, node: string, item: string | null, enabl
       const part = await readJson<Part>(partPath(path, { pointer: "/payload", depth: 0, offset: 0 }));
       if (part.bytes > MAX_EDITED_BYTES) return { text: "", bytes: part.bytes };
       const whole = await readJson<{ payload: unknown }>(path);
-      return { text: JSON.stringify(whole.payload, null, 2), bytes: part.bytes };
+      return { text: toJson(whole.payload, 2), bytes: part.bytes };
     },
     enabled,
     staleTime: Infinity,
@@ -60,15 +61,15 @@ export function RerunDialog({ execution, node, item, onClose }: { execution: Exe
     enabled: changes.version,
   });
   const inputText = input ?? received.data?.text ?? "";
-  const parametersText = parameters ?? JSON.stringify(own, null, 2);
+  const parametersText = parameters ?? toJson(own, 2);
   const ready =
     (!changes.input || parseJson(inputText).ok) && (!changes.parameters || parseJson(parametersText).ok) && (!changes.version || version !== "");
   const start = async (): Promise<{ text: string; to: string }> => {
     const body = {
       node,
       ...(item ? { item } : {}),
-      ...(changes.input ? { input: JSON.parse(inputText) as unknown } : {}),
-      ...(changes.parameters ? { parameters: JSON.parse(parametersText) as unknown } : {}),
+      ...(changes.input ? { input: fromJson(inputText) } : {}),
+      ...(changes.parameters ? { parameters: fromJson(parametersText) } : {}),
       ...(changes.version ? { version } : {}),
     };
     const started = await read(

@@ -13,6 +13,7 @@ import type { Definition } from "../graph/model";
 import { Button, Failure, Field, Input, Notice, Rejected, Select, Skeleton } from "../parts/controls";
 import { relative, shortId } from "../parts/format";
 import { say } from "../parts/toasts";
+import { toJson } from "../text/json";
 import { useShown } from "./act";
 import { Head } from "./shell";
 import { useQueryState } from "./url";
@@ -67,7 +68,7 @@ export function RunScreen({ id }: { id: string }): JSX.Element {
     if (!definition || isReading) return;
     const input = from && given.data !== undefined ? given.data : initial(schema);
     setValue(input);
-    setText(JSON.stringify(input ?? {}, null, 2));
+    setText(toJson(input ?? {}, 2));
     setStamp((before) => before + 1);
   }, [definition, schema, from, isReading, given.data]);
   if (workflow.isError && !workflow.data) return <Failure page error={workflow.error} retry={() => void workflow.refetch()} />;
@@ -130,7 +131,7 @@ export function RunScreen({ id }: { id: string }): JSX.Element {
                   aria-pressed={raw}
                   onClick={() => {
                     if (raw && parsed.ok) setValue(parsed.value);
-                    if (!raw) setText(JSON.stringify(value ?? {}, null, 2));
+                    if (!raw) setText(toJson(value ?? {}, 2));
                     setStamp(stamp + 1);
                     setRaw(!raw);
                   }}

@@ -7,6 +7,7 @@ import { useMe, useNodeTypes, useVersion } from "../api/queries";
 import { useRight } from "../api/rights";
 import { Button, Failure, Input, Notice, Skeleton } from "../parts/controls";
 import { setTheme, useTheme, type Theme } from "../parts/theme";
+import { toJson } from "../text/json";
 import { Head } from "./shell";
 import { useSingleKeys } from "./keyboard";
 
@@ -129,7 +130,7 @@ function Doctor(): JSX.Element {
 function shown({ value, secret }: Schemas["SettingView"]): string {
   if (secret) return value === true ? "••• (set)" : "not set";
   if (value === null || value === "") return "not set";
-  return typeof value === "string" ? value : JSON.stringify(value);
+  return typeof value === "string" ? value : toJson(value);
 }
 
 /** The settings in effect on the server that responds, and where each comes from. */

@@ -7,6 +7,7 @@ import { Failure, Skeleton } from "../parts/controls";
 import { FileLink, fileOf } from "../parts/file_link";
 import { bytes, count, plural } from "../parts/format";
 import { say } from "../parts/toasts";
+import { toJson } from "../text/json";
 import { partPath, pointerOf, stepOf } from "./pointers";
 import { ValueSearch } from "./value_search";
 
@@ -193,7 +194,7 @@ function Text({ path, pointer, entry }: { path: string; pointer: string; entry: 
   const next = last ? last.next : entry.next;
   return (
     <span className="tree-string">
-      {JSON.stringify(text)}
+      {toJson(text)}
       {next !== null && (
         <button type="button" className="tag" disabled={rest.isFetching} onClick={() => (more ? void rest.fetchNextPage() : setMore(true))}>
           … {count(Math.min(CHARS, (entry.size ?? 0) - next))} more of {plural((entry.size ?? 0) - next, "character")}

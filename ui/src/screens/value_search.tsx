@@ -79,7 +79,7 @@ function Shown({ path, reference, match, length }: { path: string; reference: st
   const name = steps.at(-1) ?? "";
   const parent = steps.slice(0, -1).reduce(pointerOf, "");
   // Only a list has members by number that an expression writes in brackets; a pointer does not say which it is.
-  const written = (parts: readonly string[]): string => parts.reduce((before, each) => before + stepOf(/^\d+$/.test(each) ? Number(each) : each), reference || "value");
+  const written = (parts: readonly string[]): string => parts.reduce((before, each) => before + stepOf(/^(0|[1-9]\d{0,14})$/.test(each) ? Number(each) : each), reference || "value");
   const whole = written(steps);
   return (
     <div className="value-match">

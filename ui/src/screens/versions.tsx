@@ -11,6 +11,7 @@ import type { Definition } from "../graph/model";
 import { Blank, Failure, Skeleton } from "../parts/controls";
 import { Diff } from "../parts/diff";
 import { plural } from "../parts/format";
+import { toJson } from "../text/json";
 import { lineDiff, sides } from "../text/line_diff";
 import { readable } from "../text/readable";
 import { Head } from "./shell";
@@ -31,15 +32,20 @@ export function VersionsScreen({ id, range }: { id: string; range: string }): JS
   return <Loaded id={id} before={before.data} after={after.data} changes={compared.data.changes} />;
 }
 
+/** The definition of a version as it was written, which may have no edges. */
+function definitionOf({ definition }: Schemas["WorkflowDetail"]): Definition {
+  return { edges: [], ...definition } as unknown as Definition;
+}
+
 function Loaded({ id, before, after, changes }: { id: string; before: Schemas["WorkflowDetail"]; after: Schemas["WorkflowDetail"]; changes: Schemas["Change"][] }): JSX.Element {
   const one = before.version === after.version;
   const rows = changes.reduce((total, each) => total + Math.max(1, each.fields?.length ?? 0), 0);
   const types = useNodeTypes();
   const kinds = useMemo(() => kindsOf(types.data), [types.data]);
-  const both = useMemo(() => union(before.definition as unknown as Definition, after.definition as unknown as Definition), [before, after]);
+  const both = useMemo(() => union(definitionOf(before), definitionOf(after)), [before, after]);
   const picture = usePicture(one ? after.hash : null, both, kinds);
   const marks = useMemo(() => {
-    const [old, next] = [before.definition, after.definition] as unknown as [Definition, Definition];
+    const [old, next] = [definitionOf(before), definitionOf(after)];
     return { nodes: marksOf("node", old.nodes, next.nodes, changes), edges: marksOf("edge", old.edges, next.edges, changes) };
   }, [before, after, changes]);
   return (
@@ -88,10 +94,10 @@ function Loaded({ id, before, after, changes }: { id: string; before: Schemas["W
                           {change.what} <b>{change.id}</b> <code className="dim">{field.path}</code>
                         </td>
                         <td>
-                          <code className="diff-value">{field.before === null || field.before === undefined ? "" : JSON.stringify(field.before)}</code>
+                          <code className="diff-value">{field.before === null || field.before === undefined ? "" : toJson(field.before)}</code>
                         </td>
                         <td>
-                          <code className="diff-value">{field.after === null || field.after === undefined ? "" : JSON.stringify(field.after)}</code>
+                          <code className="diff-value">{field.after === null || field.after === undefined ? "" : toJson(field.after)}</code>
                         </td>
                       </tr>
                     ));
@@ -129,7 +135,7 @@ function Texts({ id, before, after }: { id: string; before: Schemas["WorkflowDet
     const [first, second] = sources.data ?? [];
     // Texts of two formats have no line in common: both are shown as JSON then, as is one that was stored without its text.
     if (first && second && first.media === second.media) return readable(first.text, second.text);
-    return [JSON.stringify(before.definition, null, 2), JSON.stringify(after.definition, null, 2)] as const;
+    return [toJson(before.definition, 2), toJson(after.definition, 2)] as const;
   }, [sources.data, before, after]);
   const columns = useMemo(() => sides(lineDiff(texts[0], texts[1])), [texts]);
   if (sources.isError) return <Failure error={sources.error} retry={() => void sources.refetch()} />;

@@ -128,7 +128,7 @@ function Decide({ entry, name, views, onTry, onSent }: { entry: WaitingEntry; na
     ).then(
       (heard) => onSent(heard.resumed ? "The execution continues." : "The answer was received."),
       (problem: { status?: number; message: string }) => {
-        setError(problem.status ? problem.message : "The server cannot be reached. Your answer is kept here; send it again.");
+        setError(problem.status === 401 ? "Your session had expired, so the answer was not sent. Send it again." : problem.status ? problem.message : "The server cannot be reached. Your answer is kept here; send it again.");
         setBusy(false);
       },
     );

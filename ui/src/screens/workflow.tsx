@@ -14,7 +14,8 @@ import { Dialog } from "../parts/dialog";
 import { plural, shortId } from "../parts/format";
 import { ExecutionPill } from "../parts/state";
 import { say } from "../parts/toasts";
-import { Tree, type Json } from "../parts/tree";
+import { Tree } from "./tree";
+import { toJson, typedNumber, type Json } from "../text/json";
 import { Head } from "./shell";
 import { TriggerCard } from "./triggers";
 import { useQueryState } from "./url";
@@ -186,7 +187,7 @@ function LimitsDialog({ id, limits, onClose }: { id: string; limits: Schemas["Li
   const [texts, setTexts] = useState<Record<LimitName, string>>({ rate: limits.rate ?? "", burst: String(limits.burst ?? ""), running: String(limits.running ?? ""), waiting: String(limits.waiting ?? "") });
   const [error, setError] = useState<Error | null>(null);
   const save = (): void => {
-    const body = Object.fromEntries(Object.entries(texts).flatMap(([name, text]) => (text.trim() === "" ? [] : [[name, name === "rate" ? text.trim() : Number(text)]])));
+    const body = Object.fromEntries(Object.entries(texts).flatMap(([name, text]) => (text.trim() === "" ? [] : [[name, name === "rate" ? text.trim() : (typedNumber(text) ?? text)]])));
     read(api.PUT("/api/v1/workflows/{workflow}/limits", { params: { path: { workflow: id } }, body: body as never })).then(
       (found) => {
         client.setQueryData(["limits", id], found);
@@ -244,7 +245,7 @@ function NodeFacts({ definition, id }: { definition: Definition; id: string }): 
         <h2>{node.name || node.id}</h2>
         <span className="dim">{node.type}</span>
         <span className="push">
-          <CopyButton text={JSON.stringify(node, null, 2)} label="Copy the node" />
+          <CopyButton text={toJson(node, 2)} label="Copy the node" />
         </span>
       </div>
       <div className="card-body">
@@ -341,7 +342,7 @@ function Versions({ id, shown }: { id: string; shown: number }): JSX.Element {
             const before = list[index + 1];
             const shares = (aliases.data?.aliases ?? []).flatMap((alias) => {
               const share = alias.weights[String(each.version)];
-              return share ? [`${alias.alias} ${share} %`] : [];
+              return share ? [`${alias.alias} ${Number(share)} %`] : [];
             });
             return (
               <li key={each.version} className="entry" aria-current={each.version === shown || undefined}>

@@ -149,7 +149,7 @@ export function WorkflowsScreen(): JSX.Element {
                     </td>
                     <td className="tabular">
                       {failed > 0 ? (
-                        <Link href={`/executions?workflow=${each.workflow_id}&status=failed&status=halted&since=24h`} className="error-line">
+                        <Link href={`/executions?workflow=${each.workflow_id}&status=failed&since=24h`} className="error-line">
                           {compact(failed)}
                         </Link>
                       ) : (

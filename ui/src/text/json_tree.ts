@@ -1,4 +1,5 @@
 /** Parses JSON into values with their positions. */
+import { fromJson, numberOf } from "./json";
 import { TextEditError, type Entry, type Json, type Part } from "./tree";
 import type { Unchanged } from "./unchanged";
 
@@ -57,7 +58,7 @@ class Parser {
   private quoted(at: number): [string, number] {
     const found = this.match(STRING, at);
     if (found === null) throw this.refusal(at, "a text is not closed");
-    return [JSON.parse(found) as string, at + found.length];
+    return [fromJson(found) as string, at + found.length];
   }
 
   private collection(start: number, column: number, depth: number): Part {
@@ -91,10 +92,4 @@ class Parser {
     }
     return { kind: isList ? "list" : "object", start, end: at + 1, style: "flow", column, value: null, entries };
   }
-}
-
-/** A number, as a bigint if it is an integer that a double cannot hold. */
-export function numberOf(text: string): number | bigint {
-  const value = Number(text);
-  return Number.isInteger(value) && !Number.isSafeInteger(value) && /^[-+]?[0-9]+$/.test(text) ? BigInt(text.replace(/^\+/, "")) : value;
 }

@@ -1,8 +1,9 @@
 /** JSON in a form that can be compared by lines. */
+import { fromJson, toJson } from "./json";
 
 /** A text of one line, as a program writes it, with one value per line; a text with lines of its own as it is. */
 function indented(text: string): string {
-  return JSON.stringify(JSON.parse(text), null, 2);
+  return toJson(fromJson(text), 2);
 }
 
 const isOneLine = (text: string): boolean => !text.trim().includes("\n");

@@ -1,6 +1,5 @@
 /** The values of YAML scalars: plain ones by the core schema of YAML 1.2, quoted and block ones by their own rules. */
-import { numberOf } from "./json_tree";
-import type { Json } from "./tree";
+import { numberOf, type Json } from "./json";
 
 const NULLS = new Set(["", "~", "null", "Null", "NULL"]);
 const BOOLEANS = new Map([["true", true], ["True", true], ["TRUE", true], ["false", false], ["False", false], ["FALSE", false]]);
@@ -23,8 +22,13 @@ export function plainScalar(text: string): Json {
     return whole < -(2n ** 63n) || whole >= 2n ** 64n ? text : numberOf(whole.toString());
   }
   if (!FLOAT.test(text) || /^[-+]*[0-9]+$/.test(text)) return text;
-  const real = Number(text);
-  return Number.isFinite(real) ? real : text;
+  return Number.isFinite(Number(text)) ? numberOf(jsonDigits(text)) : text;
+}
+
+/** A real number of YAML in the digits of JSON, which has no `+1.5`, `.5`, `5.` and `007.5`. */
+function jsonDigits(text: string): string {
+  const [, sign, whole, fraction, exponent] = /^([-+]?)0*([0-9]*)(?:\.([0-9]*))?([eE].*)?$/.exec(text) as unknown as [string, string, string, string | undefined, string | undefined];
+  return `${sign === "-" ? "-" : ""}${whole || "0"}${fraction === undefined ? "" : `.${fraction || "0"}`}${exponent ?? ""}`;
 }
 
 /** Whether a plain scalar denotes a number that cannot be stored. */

@@ -1,6 +1,7 @@
 /** The values of a document with their positions in its text. */
+import { isObject, setKey, toJson, type Json } from "./json";
 
-export type Json = null | boolean | number | bigint | string | Json[] | { [key: string]: Json };
+export { isObject, setKey, toJson, type Json };
 export type Key = string | number;
 export type Path = readonly Key[];
 export type Style = "plain" | "single" | "double" | "literal" | "folded" | "block" | "flow";
@@ -42,10 +43,6 @@ export type Part = {
   plain?: Json | undefined;
 };
 
-export function isObject(value: unknown): value is { [key: string]: Json } {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
 export function plainOf(part: Part): Json {
   if (part.kind === "scalar") return part.value;
   if (part.plain !== undefined) return part.plain;
@@ -53,12 +50,6 @@ export function plainOf(part: Part): Json {
   const made: { [key: string]: Json } = {};
   for (const each of part.entries) setKey(made, each.key as string, plainOf(each.part));
   return (part.plain = made);
-}
-
-/** Sets an own key, also one such as `__proto__`. */
-export function setKey(owner: { [key: string]: Json }, key: string, value: Json): void {
-  if (key === "__proto__") Object.defineProperty(owner, key, { value, enumerable: true, configurable: true, writable: true });
-  else owner[key] = value;
 }
 
 export function entryOf(part: Part, key: Key): Entry | undefined {
@@ -90,25 +81,16 @@ export function parsePath(text: string): Key[] {
 /** The JSON text of a value with sorted keys; two values are the same if these are. */
 export function encode(value: Json | undefined): string {
   if (value === undefined) return "undefined";
-  if (typeof value === "bigint") return value.toString();
   if (Array.isArray(value)) return `[${value.map(encode).join(",")}]`;
   if (isObject(value)) {
     const keys = Object.keys(value).sort();
-    return `{${keys.map((key) => `${JSON.stringify(key)}:${encode(value[key])}`).join(",")}}`;
+    return `{${keys.map((key) => `${toJson(key)}:${encode(value[key])}`).join(",")}}`;
   }
-  return JSON.stringify(value);
+  return toJson(value);
 }
 
 export function same(one: Json | undefined, other: Json | undefined): boolean {
   return one === other || encode(one) === encode(other);
-}
-
-/** The JSON text of a value in its own order of keys. */
-export function toJson(value: Json): string {
-  if (typeof value === "bigint") return value.toString();
-  if (Array.isArray(value)) return `[${value.map(toJson).join(",")}]`;
-  if (isObject(value)) return `{${Object.entries(value).map(([key, each]) => `${JSON.stringify(key)}:${toJson(each)}`).join(",")}}`;
-  return JSON.stringify(value);
 }
 
 /** Applies edits that do not overlap. Insertions at one position are made in the order given. */

@@ -1,5 +1,6 @@
 /** Edits that change a value of a document, insert an entry or remove one, in the style of what is around it. */
 import { SourceText, decode } from "./document";
+import { toJson } from "./json";
 import { opcodes } from "./matching";
 import { TextEditError, applyEdits, encode, entryOf, isObject, pathText, plainOf, same, type Entry, type Format, type Json, type Key, type Part, type Path, type TextEdit } from "./tree";
 
@@ -17,7 +18,7 @@ export function update(text: string, value: Json, format?: Format): string {
   return applyEdits(text, updateEdits(new SourceText(text, format), value));
 }
 
-const size = (value: Json): number => (typeof value === "object" && value !== null ? Object.keys(value).length : 0);
+const size = (value: Json): number => (Array.isArray(value) || isObject(value) ? Object.keys(value).length : 0);
 const range = (from: number, to: number): number[] => Array.from({ length: Math.max(to - from, 0) }, (_, at) => from + at);
 
 /** Computes the text edits of changes to one document. */
@@ -382,7 +383,7 @@ export class Editor {
 function identity(value: Json): string {
   if (isObject(value)) {
     if (typeof value.id === "string") return `id:${value.id}`;
-    if (value.src !== undefined && value.dst !== undefined) return `edge:${JSON.stringify([String(value.src), String(value.dst), String(value.label ?? null)])}`;
+    if (value.src !== undefined && value.dst !== undefined) return `edge:${toJson([String(value.src), String(value.dst), String(value.label ?? null)])}`;
   }
   return `value:${encode(value)}`;
 }

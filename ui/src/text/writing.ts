@@ -1,4 +1,5 @@
 /** Writes plain data as YAML or JSON text, in the style of the document it becomes part of. */
+import { isNumeric, toJson } from "./json";
 import { isObject, type Json, type Style } from "./tree";
 import { isUnstorableNumber, plainScalar } from "./scalars";
 
@@ -21,7 +22,7 @@ export type Manner = {
   endsWithNewline: boolean;
 };
 
-const collection = (value: Json): value is Json[] | { [key: string]: Json } => typeof value === "object" && value !== null;
+const collection = (value: Json): value is Json[] | { [key: string]: Json } => typeof value === "object" && value !== null && !isNumeric(value);
 const isEmpty = (value: Json): boolean => (Array.isArray(value) ? value.length === 0 : isObject(value) && Object.keys(value).length === 0);
 const length = (text: string): number => [...text].length;
 
@@ -30,8 +31,8 @@ export class Writer {
 
   /** The text of a scalar, in a style if that can represent it. `column` is where a block begins. */
   scalar(value: Json, style: Style, flow: boolean, column = 0): string {
-    if (typeof value !== "string") return typeof value === "bigint" ? value.toString() : JSON.stringify(value);
-    if (this.manner.asJson) return jsonText(value);
+    if (typeof value !== "string") return toJson(value);
+    if (this.manner.asJson) return toJson(value);
     const keepsEnd = this.manner.endsWithNewline || !value.endsWith("\n");
     if (style === "literal" && !flow && keepsEnd && fitsLiteral(value)) return this.literal(value, column);
     if (style === "single" && !UNPRINTABLE.test(value)) return `'${value.replaceAll("'", "''")}'`;
@@ -108,14 +109,9 @@ function styleOf(value: Json): Style {
   return typeof value === "string" && value.includes("\n") ? "literal" : "plain";
 }
 
-/** A text as JSON, with the escapes that Python writes. */
-function jsonText(value: string): string {
-  return JSON.stringify(value);
-}
-
 /** A text in double quotes, as JSON and YAML read it. */
 export function quoted(value: string): string {
-  return jsonText(value).replace(UNPRINTABLES, (char) => {
+  return toJson(value).replace(UNPRINTABLES, (char) => {
     const code = char.codePointAt(0) ?? 0;
     return code <= 0xffff ? `\\u${code.toString(16).padStart(4, "0")}` : `\\U${code.toString(16).padStart(8, "0")}`;
   });

@@ -1,6 +1,6 @@
 /**
  * Parses YAML into values with their positions: what workflow documents may use of YAML 1.2, so no anchors, aliases,
- * tags, directives and keys that are not text. A parser of the whole language takes too long to read a document of 2,000
+ * tags and keys that are not text. A parser of the whole language takes too long to read a document of 2,000
  * nodes after every change.
  */
 import { blockScalar, doubleQuoted, isUnstorableNumber, plainScalar, singleQuoted, foldLines } from "./scalars";
@@ -8,12 +8,13 @@ import { TextEditError, type Entry, type Part, type Style } from "./tree";
 import type { Unchanged } from "./unchanged";
 
 const MAX_DEPTH = 200;
-const SPACES = /[ \t]*/y;
+const SPACES = / */y;
+const SPACES_AND_TABS = /[ \t]*/y;
 const DOUBLE = /"(?:[^"\\]|\\[^])*"/y;
 const SINGLE = /'(?:[^']|'')*'/y;
-const PLAIN = /(?:[^\s:#]|:(?=[^\s])|(?<=[^\s])#|[ \t]+(?=[^\s#:]|:[^\s]))+/y;
+const PLAIN = /(?:[^\s:#]|:(?=[^\s])|(?<=[^\s])#| +(?=[^\s#:]|:[^\s]))+/y;
 const PLAIN_IN_FLOW = /(?:[^\s:#,[\]{}]|:(?=[^\s,[\]{}])|(?<=[^\s,[\]{}])#|[ \t]+(?=[^\s#:,[\]{}]|:[^\s,[\]{}]))+/y;
-const COLON = /[ \t]*:(?=[\s]|$)/y;
+const COLON = / *:(?=[\s]|$)/y;
 const BLOCK_HEADER = /[|>]([-+]?[1-9]?|[1-9][-+])[ \t]*(?:[ \t]#[^\n]*)?\r?(?=\n|$)/y;
 
 export function parseYamlTree(text: string, unchanged?: Unchanged): Part {
@@ -22,6 +23,7 @@ export function parseYamlTree(text: string, unchanged?: Unchanged): Part {
 
 class Parser {
   private depth = 0;
+  private brackets = 0;
 
   constructor(
     private readonly text: string,
@@ -45,10 +47,12 @@ class Parser {
     return at === 0 ? 0 : at - (this.text.lastIndexOf("\n", at - 1) + 1);
   }
 
+  /** Only in brackets may tabs stand where spaces do, as the server reads documents. */
   private skipSpaces(at: number): number {
-    SPACES.lastIndex = at;
-    SPACES.exec(this.text);
-    return SPACES.lastIndex;
+    const spaces = this.brackets > 0 ? SPACES_AND_TABS : SPACES;
+    spaces.lastIndex = at;
+    spaces.exec(this.text);
+    return spaces.lastIndex;
   }
 
   private isMarker(at: number): boolean {
@@ -62,6 +66,7 @@ class Parser {
     for (;;) {
       at = this.skipSpaces(at);
       const char = this.text[at];
+      if (char === "\t") throw this.wrong("a tab cannot indent or separate; use spaces", at);
       if (char === "#" && (at === 0 || /\s/.test(this.text[at - 1] as string))) {
         const end = this.text.indexOf("\n", at);
         if (end < 0) return this.text.length;
@@ -79,7 +84,7 @@ class Parser {
 
   document(): Part {
     let at = this.next(this.text.startsWith("\ufeff") ? 1 : 0);
-    if (this.text[at] === "%" && this.column(at) === 0) throw this.refusal("directives are not supported", at);
+    at = this.afterDirectives(at);
     if (this.text.startsWith("---", at) && this.isMarker(at)) at = this.next(at + 3);
     if (this.isEnd(at)) return this.empty(this.text.length, -1);
     const root = this.block(at, -1, false);
@@ -89,6 +94,22 @@ class Parser {
       if (this.text.startsWith("---", rest) || this.next(rest + 3) < this.text.length) throw this.refusal("a file holds one document", rest);
     }
     return root;
+  }
+
+  /** Directives change nothing of what a document may use. They end with `---`. */
+  private afterDirectives(from: number): number {
+    let at = from;
+    let version = false;
+    while (this.text[at] === "%" && this.column(at) === 0) {
+      const line = this.text.slice(at).split(/\r?\n/, 1)[0] as string;
+      if (/^%YAML(\s|$)/.test(line)) {
+        if (version || !/^%YAML +1\.[0-9]+ *(#.*)?$/.test(line)) throw this.wrong("the version of YAML is 1.1 or 1.2", at);
+        version = true;
+      }
+      at = this.next(at + line.length);
+    }
+    if (at !== from && !(this.text.startsWith("---", at) && this.isMarker(at))) throw this.wrong("`---` is missing after the directives", at);
+    return at;
   }
 
   private empty(at: number, column: number): Part {
@@ -129,7 +150,7 @@ class Parser {
   private checkIndentation(at: number): void {
     const start = at - this.column(at);
     const before = this.text.slice(start, at);
-    if (before.includes("\t") && /^\s*$/.test(before)) throw this.wrong("a tab cannot indent", at);
+    if (this.brackets === 0 && before.includes("\t") && /^\s*$/.test(before)) throw this.wrong("a tab cannot indent", at);
     const char = this.text[at] as string;
     if (char === "&" || char === "*") throw this.refusal("anchors and aliases are not supported", at);
     if (char === "!") throw this.refusal(`the tag \`${/^\S+/.exec(this.text.slice(at, at + 60))?.[0] ?? "!"}\` is not supported`, at);
@@ -248,7 +269,7 @@ class Parser {
       const rest = this.skipSpaces(end);
       if (this.text[rest] !== "\n" && this.text[rest] !== "\r") break;
       // A comment line ends a plain scalar, so blank lines alone are skipped here.
-      const blank = /(?:[ \t]*\r?\n)+[ \t]*/y;
+      const blank = /(?: *\r?\n)+ */y;
       const gap = this.match(blank, rest);
       if (gap === null) break;
       const line = rest + gap.length;
@@ -299,6 +320,7 @@ class Parser {
 
   private flow(start: number, column: number): Part {
     if (++this.depth > MAX_DEPTH) throw this.refusal(`nested deeper than ${MAX_DEPTH} levels`, start);
+    this.brackets++;
     const isList = this.text[start] === "[";
     const closer = isList ? "]" : "}";
     const entries: Entry[] = [];
@@ -320,6 +342,7 @@ class Parser {
         let part = this.empty(key.end, column);
         let end = key.end;
         if (this.text[colon] === ":") {
+          if (this.text.slice(key.start, colon).includes("\n")) throw this.wrong("a key stands on one line with its colon", key.start);
           const behind = this.nextInFlow(colon + 1);
           part = this.text[behind] === "," || this.text[behind] === closer ? this.empty(colon + 1, column) : this.flowValue(behind, column);
           end = Math.max(part.end, colon + 1);
@@ -331,6 +354,7 @@ class Parser {
       else if (this.text[at] !== closer) throw this.wrong(`a comma or ${closer} is missing`, at);
     }
     this.depth--;
+    this.brackets--;
     return { kind: isList ? "list" : "object", start, end: at + 1, style: "flow", column, value: null, entries };
   }
 

@@ -1,7 +1,7 @@
 /** Finds nodes of the draft by id, name, type, note or a text in their parameters. */
 import { useCallback, type JSX } from "react";
 import { iconOf } from "../../graph/icons";
-import { toJson } from "../../text/tree";
+import { toJson } from "../../text/json";
 import { parametersOf, type View, type ViewNode } from "../document/document";
 import { Chooser } from "./chooser";
 

@@ -3,7 +3,7 @@ import type { Action } from "../../text/actions";
 import { SourceText } from "../../text/document";
 import { edgeIds, listOf, namesOf, renamedNode, withEdgeIds } from "../../text/renaming";
 import { ROOTS } from "../../text/references";
-import { isObject, type Json } from "../../text/tree";
+import { isNumeric, isObject, type Json } from "../../text/json";
 import { Writer } from "../../text/writing";
 import type { View } from "./document";
 import { freeId } from "./rules";
@@ -57,7 +57,7 @@ export function pasted(view: View, text: string): { actions: Action[]; ids: stri
   const names = { nodes: new Set([...known, ...outside]), titles: own.titles };
   const copies = nodes.map((each) => {
     const { dependencies: _, position, ...rest } = each;
-    const place: { [key: string]: Json } = isObject(position) && typeof position.x === "number" && typeof position.y === "number" ? { position: { x: position.x + 40, y: position.y + 40 } } : {};
+    const place: { [key: string]: Json } = isObject(position) && isNumeric(position.x) && isNumeric(position.y) ? { position: { x: Number(position.x) + 40, y: Number(position.y) + 40 } } : {};
     return { ...(renamedNode(rest, ids, names) as { [key: string]: Json }), ...place };
   });
   const between = listOf(value, "edges").filter((each): each is { [key: string]: Json } => isObject(each) && ids.has(String(each.src)) && ids.has(String(each.dst)));

@@ -3,6 +3,7 @@ import { editsOf, type Action } from "../../text/actions";
 import { SourceText, guessFormat } from "../../text/document";
 import { History, differenceOf, type Saved } from "../../text/history";
 import { edgeIds, listOf } from "../../text/renaming";
+import { isNumeric } from "../../text/json";
 import { TextEditError, isObject, type Format, type Json, type Path, type TextEdit } from "../../text/tree";
 
 export type ViewNode = { index: number; id: string; type: string; name: string; position: { x: number; y: number } | null; raw: { [key: string]: Json } };
@@ -26,8 +27,8 @@ function labelText(value: Json | undefined): string {
 }
 
 function placeOf(value: Json | undefined): { x: number; y: number } | null {
-  if (!isObject(value) || typeof value.x !== "number" || typeof value.y !== "number") return null;
-  return { x: value.x, y: value.y };
+  if (!isObject(value) || !isNumeric(value.x) || !isNumeric(value.y)) return null;
+  return { x: Number(value.x), y: Number(value.y) };
 }
 
 /** The view of a document. Nodes and edges that are the same in the view before stay the same objects. */

@@ -1,7 +1,7 @@
 /** Drafts in the storage of the browser: the text, the steps of undo, the version that the draft began from, and pins. */
-import { session } from "../../api/client";
+import { prefixOf, session } from "../../api/client";
 import type { Saved } from "../../text/history";
-import type { Json } from "../../text/tree";
+import { fromJson, isObject, toJson, type Json } from "../../text/json";
 import type { Base } from "./document";
 
 /**
@@ -11,8 +11,6 @@ import type { Base } from "./document";
 export type Draft = { base: Base; saved: Saved; at: number; imported?: true; version?: string; from?: string[] };
 export type StoredPins = { [node: string]: { output: Json; outlet: string | null } };
 
-// The prefix of everything that belongs to the person who edits; signing out removes it.
-const PREFIX = "rune-draft:";
 const PINS = "#pins";
 const MAX_BYTES = 1_500_000;
 
@@ -20,33 +18,38 @@ export const maxDraftBytes = MAX_BYTES;
 
 function parsed(text: string | null): unknown {
   try {
-    return JSON.parse(text ?? "null");
+    return fromJson(text ?? "null");
   } catch {
     return null;
   }
 }
 
-function stored(key: string): unknown {
+/** Where the draft of a workflow is stored: among what belongs to the person who edits. Signing out removes it. */
+export function placeOf(id: string): string {
+  return prefixOf(session.person) + id;
+}
+
+function stored(place: string): unknown {
   try {
-    return parsed(localStorage.getItem(PREFIX + key));
+    return parsed(localStorage.getItem(place));
   } catch {
     return null;
   }
 }
 
-function store(key: string, value: unknown): boolean {
+function store(place: string, value: unknown): boolean {
   if (session.hasLeft) return false;
   try {
-    localStorage.setItem(PREFIX + key, JSON.stringify(value));
+    localStorage.setItem(place, toJson(value));
     return true;
   } catch {
     return false;
   }
 }
 
-function forget(key: string): void {
+function forget(place: string): void {
   try {
-    localStorage.removeItem(PREFIX + key);
+    localStorage.removeItem(place);
   } catch {
     // Storage is blocked: there is nothing to remove.
   }
@@ -57,8 +60,8 @@ function asDraft(value: unknown): Draft | null {
   return typeof draft?.saved?.text === "string" && typeof draft.base?.text === "string" ? draft : null;
 }
 
-export function readDraft(id: string): Draft | null {
-  return asDraft(stored(id));
+export function readDraft(place: string): Draft | null {
+  return asDraft(stored(place));
 }
 
 /** The draft that another tab has stored, from the new value of an event. */
@@ -66,26 +69,21 @@ export function parseDraft(text: string | null): Draft | null {
   return asDraft(parsed(text));
 }
 
-/** Whether a key of the storage is that of the draft of a workflow. */
-export function isDraftOf(key: string | null, id: string): boolean {
-  return key === PREFIX + id;
-}
-
-export function writeDraft(id: string, draft: Draft): boolean {
+export function writeDraft(place: string, draft: Draft): boolean {
   // If storage is nearly full, the text matters more than the steps of undo.
-  return store(id, draft) || store(id, { ...draft, saved: { text: draft.saved.text, undo: [], redo: [] } });
+  return store(place, draft) || store(place, { ...draft, saved: { text: draft.saved.text, undo: [], redo: [] } });
 }
 
-export function removeDraft(id: string): void {
-  forget(id);
+export function removeDraft(place: string): void {
+  forget(place);
 }
 
 export function readPins(id: string): StoredPins {
-  const found = stored(id + PINS);
-  return typeof found === "object" && found !== null && !Array.isArray(found) ? (found as StoredPins) : {};
+  const found = stored(placeOf(id) + PINS);
+  return isObject(found) ? (found as StoredPins) : {};
 }
 
 export function writePins(id: string, pins: StoredPins): void {
-  if (Object.keys(pins).length === 0) forget(id + PINS);
-  else store(id + PINS, pins);
+  if (Object.keys(pins).length === 0) forget(placeOf(id) + PINS);
+  else store(placeOf(id) + PINS, pins);
 }

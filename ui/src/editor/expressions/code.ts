@@ -9,7 +9,8 @@ import { Annotation, EditorSelection, EditorState, RangeSetBuilder, type Extensi
 import { Decoration, EditorView, ViewPlugin, drawSelection, highlightActiveLine, keymap, lineNumbers, placeholder, type DecorationSet, type ViewUpdate } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 import { lexTemplate, lexWhole, type Names, type Token } from "../../text/references";
-import type { TextEdit } from "../../text/tree";
+import { LineEnds, plainOf } from "../../text/line_ends";
+import { applyEdits, type TextEdit } from "../../text/tree";
 
 const External = Annotation.define<boolean>();
 
@@ -80,7 +81,8 @@ export type Pane = {
   destroy: () => void;
 };
 
-export type Suggest = (context: { text: string; at: number }) => { from: number; options: Completion[] } | null;
+/** `place`: where `at` stands in the document, whose lines may end with two characters. */
+export type Suggest = (context: { text: string; at: number; place?: number }) => { from: number; options: Completion[] } | null;
 
 type Completions = {
   extension: Extension;
@@ -119,14 +121,14 @@ export function openPane(host: HTMLElement, text: string, isJson: boolean, label
     run();
     return true;
   };
-  const completion = completions(suggest);
+  let ends = new LineEnds(text);
+  const completion = completions(({ text: shown, at }) => suggest({ text: shown, at, place: ends.toText(at) }));
   const view = new EditorView({
     root,
     parent: root,
     state: EditorState.create({
-      doc: text,
+      doc: ends.plain,
       extensions: [
-        EditorState.lineSeparator.of("\n"),
         EditorState.readOnly.of(readOnly),
         keymap.of([
           { key: "Mod-z", run: history(handlers.onUndo), preventDefault: true },
@@ -152,9 +154,11 @@ export function openPane(host: HTMLElement, text: string, isJson: boolean, label
           if (update.docChanged && !update.transactions.some((each) => each.annotation(External))) {
             const edits: TextEdit[] = [];
             update.changes.iterChanges((start, end, _from, _to, inserted) => edits.push({ start, end, text: inserted.toString() }));
-            handlers.onEdits(edits);
+            const meant = ends.editsOf(edits);
+            ends = new LineEnds(applyEdits(ends.text, meant));
+            handlers.onEdits(meant);
           }
-          if (update.selectionSet && update.view.hasFocus) handlers.onCursor(update.state.selection.main.head);
+          if (update.selectionSet && update.view.hasFocus) handlers.onCursor(ends.toText(update.state.selection.main.head));
         }),
       ],
     }),
@@ -162,19 +166,21 @@ export function openPane(host: HTMLElement, text: string, isJson: boolean, label
   return {
     view,
     apply: (edits, wanted) => {
-      const changes = edits.map((each) => ({ from: each.start, to: each.end, insert: each.text }));
+      const changes = edits.map((each) => ({ from: ends.toPlain(each.start), to: ends.toPlain(each.end), insert: plainOf(each.text) }));
+      ends = new LineEnds(wanted);
       const length = view.state.doc.length;
       const fits = changes.every((each) => each.to <= length);
       if (fits) view.dispatch({ changes, annotations: External.of(true) });
-      if (!fits || view.state.doc.toString() !== wanted) view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: wanted }, annotations: External.of(true) });
+      if (!fits || view.state.doc.toString() !== ends.plain) view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: ends.plain }, annotations: External.of(true) });
     },
     diagnose: (found) => {
       const length = view.state.doc.length;
-      const shown: Diagnostic[] = found.filter((each) => each.from <= length).map((each) => ({ ...each, to: Math.min(Math.max(each.to, each.from), length) }));
+      const moved = found.map((each) => ({ ...each, from: ends.toPlain(each.from), to: ends.toPlain(each.to) }));
+      const shown: Diagnostic[] = moved.filter((each) => each.from <= length).map((each) => ({ ...each, to: Math.min(Math.max(each.to, each.from), length) }));
       view.dispatch(setDiagnostics(view.state, shown.sort((a, b) => a.from - b.from)));
     },
     reveal: (offset) => {
-      const at = Math.min(offset, view.state.doc.length);
+      const at = Math.min(ends.toPlain(offset), view.state.doc.length);
       view.dispatch({ selection: EditorSelection.cursor(at), effects: EditorView.scrollIntoView(at, { y: "center" }) });
       view.focus();
     },

@@ -5,7 +5,7 @@ import { Sentence } from "../../parts/controls";
 import { openExpression } from "./code";
 import { lexTemplate, lexWhole } from "../../text/references";
 import { namesOf } from "../../text/renaming";
-import type { Json } from "../../text/tree";
+import { fromJson, toJson, type Json } from "../../text/json";
 import { suggestions, type Known } from "./suggest";
 
 /** Where expressions are evaluated: a node of the draft, and a former execution whose data they see. */
@@ -35,7 +35,7 @@ export function draftOf(text: string, whole: boolean, { after, renamed, document
 function usePreview(text: string, whole: boolean, place: Place): Preview | null {
   const [found, setFound] = useState<Preview | null>(null);
   const { execution, node, lineage } = place;
-  const draft = execution === null ? "" : JSON.stringify(draftOf(text, whole, place));
+  const draft = execution === null ? "" : toJson(draftOf(text, whole, place));
   useEffect(() => {
     if (execution === null || text === "" || (!whole && !/\$|\{\{/.test(text))) {
       setFound(null);
@@ -43,7 +43,7 @@ function usePreview(text: string, whole: boolean, place: Place): Preview | null 
     }
     const abort = new AbortController();
     const timer = setTimeout(() => {
-      read(api.POST("/api/v1/expressions/preview", { body: { text, mode: whole ? "expression" : "template", execution, node, lineage, draft: JSON.parse(draft) as unknown } as never, signal: abort.signal })).then(
+      read(api.POST("/api/v1/expressions/preview", { body: { text, mode: whole ? "expression" : "template", execution, node, lineage, draft: fromJson(draft) } as never, signal: abort.signal })).then(
         (answer) => {
           const problem = answer.problems[0];
           setFound({ text: answer.text, type: answer.type, message: problem?.message ?? null, hint: problem?.hint ?? "" });

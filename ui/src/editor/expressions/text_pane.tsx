@@ -23,7 +23,7 @@ export function TextPane({ editor, reveal, onCursor }: Props): JSX.Element {
   });
   useEffect(() => {
     if (!host.current) return;
-    const opened = openPane(host.current, document.text, document.format === "json", "Text of the workflow", readOnly, ({ text, at }) => suggestions(text, at, latest.current.knownAt(at), false), {
+    const opened = openPane(host.current, document.text, document.format === "json", "Text of the workflow", readOnly, ({ text, at, place = at }) => suggestions(text, at, latest.current.knownAt(place), false), {
       // Keys that follow each other closely are one step of undo.
       onEdits: (edits) => document.type(edits, `typing ${Math.floor(performance.now() / 1_500)}`),
       onUndo: () => latest.current.onUndo(),

@@ -1,7 +1,7 @@
 /** The workflow itself: id, name, input schema and settings. */
 import type { JSX } from "react";
 import { Field, Input } from "../../parts/controls";
-import { isObject, type Json } from "../../text/tree";
+import { isNumeric, isObject, typedNumber, type Json } from "../../text/json";
 import type { Editor } from "../state/use_editor";
 import { DocumentJson } from "./fields";
 
@@ -24,7 +24,7 @@ export function DocumentForm({ editor }: { editor: Editor }): JSX.Element {
   };
   const number = (label: string, name: string, hint: string): JSX.Element => (
     <Field label={label} hint={hint}>
-      {(ids) => <Input {...ids} type="number" min={0} value={typeof settings[name] === "number" ? settings[name] : ""} onChange={(event) => put(["settings", name], event.target.value === "" ? undefined : Number(event.target.value))} />}
+      {(ids) => <Input {...ids} type="number" min={0} value={isNumeric(settings[name]) ? String(settings[name]) : ""} onChange={(event) => put(["settings", name], typedNumber(event.target.value) ?? undefined)} />}
     </Field>
   );
   return (

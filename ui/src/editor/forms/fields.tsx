@@ -3,7 +3,7 @@ import { Braces, Plus, Trash2, Type } from "lucide-react";
 import { useId, useState, type JSX } from "react";
 import { JsonField, parseJson } from "../../forms/json_field";
 import { Button, CodeSpans, Field, IconButton, Input, Select, Switch } from "../../parts/controls";
-import { isObject, toJson, type Json } from "../../text/tree";
+import { isNumeric, isObject, isSame as isSameScalar, toJson, typedNumber, type Json } from "../../text/json";
 import { Expression, type Place } from "../expressions/expression";
 import { CronInput } from "./cron";
 import { controlOf, isDynamic, plainSchema, type Control as Kind, type Schema } from "./fields_schema";
@@ -65,7 +65,7 @@ function Control({ control, ...props }: Props & { control: Kind }): JSX.Element 
   const { label, schema, value, required, onChange, choices } = props;
   const plain = plainSchema(schema);
   const text = typeof value === "string" ? value : value === undefined || value === null ? "" : toJson(value);
-  const shown = schema.default === undefined || schema.default === null ? "" : String(typeof schema.default === "object" ? "" : schema.default);
+  const shown = schema.default === undefined || schema.default === null ? "" : String(typeof schema.default === "object" && !isNumeric(schema.default) ? "" : schema.default);
   const setText = (next: string): void => onChange(next === "" && !required ? undefined : next);
   switch (control) {
     case "cron":
@@ -94,11 +94,11 @@ function Control({ control, ...props }: Props & { control: Kind }): JSX.Element 
               {...ids}
               type="number"
               step={plain.type === "integer" ? 1 : "any"}
-              min={plain.minimum}
-              max={plain.maximum}
-              value={typeof value === "number" ? value : ""}
+              min={plain.minimum?.toString()}
+              max={plain.maximum?.toString()}
+              value={isNumeric(value) ? String(value) : ""}
               placeholder={shown}
-              onChange={(event) => onChange(event.target.value === "" ? undefined : Number(event.target.value))}
+              onChange={(event) => onChange(typedNumber(event.target.value) ?? undefined)}
             />
           )}
         </Field>
@@ -166,7 +166,7 @@ function Picker({ label, schema, value, required, onChange, options, raw }: Prop
 }
 
 function jsonText(value: Json | undefined): string {
-  return value === undefined ? "" : JSON.stringify(value, (_, each: unknown) => (typeof each === "bigint" ? Number(each) : each), 2);
+  return value === undefined ? "" : toJson(value, 2);
 }
 
 /** The text of a field, and what sets the text and the value that it denotes. A change of the value from elsewhere, such as
@@ -196,7 +196,7 @@ function valueOf(text: string): { ok: boolean; value: Json } {
 function plainText(value: Json | undefined): string {
   if (typeof value !== "string" || value === "") return jsonText(value);
   const denoted = valueOf(value);
-  return denoted.ok && denoted.value === value ? value : jsonText(value);
+  return denoted.ok && isSameScalar(denoted.value, value) ? value : jsonText(value);
 }
 
 function AnyField({ label, schema, value, onChange }: Props): JSX.Element {

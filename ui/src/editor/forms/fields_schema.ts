@@ -1,5 +1,5 @@
 /** Reading the JSON Schemas of parameters: which control a field takes. */
-import type { Json } from "../../text/tree";
+import type { Json, Numeric } from "../../text/json";
 
 export type Schema = {
   type?: string | string[];
@@ -12,8 +12,8 @@ export type Schema = {
   required?: string[];
   additionalProperties?: boolean | Schema;
   default?: Json;
-  minimum?: number;
-  maximum?: number;
+  minimum?: Numeric;
+  maximum?: Numeric;
 };
 
 /** The schema without the alternative null; the first alternative if several remain. */

@@ -3,7 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useState, type JSX } from "react";
 import { api, read, type Schemas } from "../../api/client";
 import { Field, Input, Select, Switch } from "../../parts/controls";
-import { isObject, type Json } from "../../text/tree";
+import { isNumeric, isObject, typedNumber, type Json } from "../../text/json";
 import type { ViewNode } from "../document/document";
 import DEFAULTS from "./retry.json";
 import { setting, type Change } from "./setting";
@@ -21,7 +21,7 @@ export function SettingsForm({ node, type, change }: { node: ViewNode; type: Sch
   const fitting = ((credentials.data as { credentials?: Schemas["CredentialView"][] } | undefined)?.credentials ?? []).filter((each) => !type || type.credential_types.length === 0 || type.credential_types.includes(each.type));
   const number = (label: string, path: string[], value: Json | undefined, hint: string, { step = "any", shown }: { step?: number | "any"; shown?: number } = {}): JSX.Element => (
     <Field label={label} hint={hint}>
-      {(ids) => <Input {...ids} type="number" min={0} step={step} placeholder={shown === undefined ? undefined : String(shown)} value={typeof value === "number" ? value : ""} onChange={(event) => set(path, event.target.value === "" ? undefined : Number(event.target.value))} />}
+      {(ids) => <Input {...ids} type="number" min={0} step={step} placeholder={shown === undefined ? undefined : String(shown)} value={isNumeric(value) ? String(value) : ""} onChange={(event) => set(path, typedNumber(event.target.value) ?? undefined)} />}
     </Field>
   );
   const line = (label: string, name: string, hint: string): JSX.Element => (

@@ -1,10 +1,11 @@
 /** Publishing a draft: its problems, what changed, a note; and the merge with what another author published meanwhile. */
 import { useEffect, useState, type JSX } from "react";
-import { ApiError, api, read } from "../../api/client";
+import { ApiError, api, bodyOf, read } from "../../api/client";
 import { Button, Failure, Field, Input, Notice, Skeleton } from "../../parts/controls";
 import { Dialog } from "../../parts/dialog";
 import { Diff } from "../../parts/diff";
 import { plural } from "../../parts/format";
+import { toJson } from "../../text/json";
 import { lineDiff } from "../../text/line_diff";
 import type { Base, WorkflowDocument } from "../document/document";
 import { merged, textOf, type Choice, type Piece } from "./merge";
@@ -25,7 +26,7 @@ export async function readBase(workflow: string): Promise<Published | null> {
   const source = await fetch(`/api/v1/workflows/${encodeURIComponent(workflow)}/versions/${detail.version}/source`);
   if (!source.ok && source.status !== 404) throw new ApiError(`The server answered ${source.status}.`, source.status, "");
   // A version that was stored without its text is shown as JSON.
-  const text = source.ok ? await source.text() : `${JSON.stringify(detail.definition, null, 2)}\n`;
+  const text = source.ok ? await source.text() : `${toJson(detail.definition, 2)}\n`;
   // A proxy that compresses marks the tag as weak; the text is the same.
   const tag = source.ok ? source.headers.get("ETag")?.replace(/^W\//, "") : undefined;
   return { text, tag: tag ?? `"${detail.hash}"`, version: detail.version, at };
@@ -41,7 +42,7 @@ async function put(document: WorkflowDocument, workflow: string | null, tag: str
   const query = note ? `?note=${encodeURIComponent(note)}` : "";
   const path = workflow === null ? `/api/v1/workflows${query}` : `/api/v1/workflows/${encodeURIComponent(workflow)}${query}`;
   const response = await fetch(path, { method: workflow === null ? "POST" : "PUT", headers, body: document.text });
-  const body = (await response.json().catch(() => ({}))) as Answer & { detail?: string; code?: string; problems?: [] };
+  const body = (await bodyOf(response).catch(() => ({}))) as Answer & { detail?: string; code?: string; problems?: [] };
   if (!response.ok) throw new ApiError(body.detail ?? `The server answered ${response.status}.`, response.status, body.code ?? "", body.problems);
   return body;
 }

@@ -2,7 +2,7 @@
 import { useEffect, useRef, type RefObject } from "react";
 import { say } from "../../parts/toasts";
 import { isNewerBase, type Base, type WorkflowDocument } from "../document/document";
-import { isDraftOf, maxDraftBytes, parseDraft, readDraft, removeDraft, writeDraft, type Draft } from "../document/drafts";
+import { maxDraftBytes, parseDraft, placeOf, readDraft, removeDraft, writeDraft, type Draft } from "../document/drafts";
 import { DraftVersions } from "./joining";
 
 const SAVE_MS = 400;
@@ -122,15 +122,17 @@ export class KeptDraft {
 }
 
 /** Returns the kept draft, which is null before the first effect. */
-export function useKeptDraft(key: string, document: WorkflowDocument): RefObject<KeptDraft | null> {
+export function useKeptDraft(id: string, document: WorkflowDocument): RefObject<KeptDraft | null> {
   const kept = useRef<KeptDraft | null>(null);
   useEffect(() => {
+    // The place stays that of the person who began, also if somebody else has signed in when the screen is left.
+    const key = placeOf(id);
     const mine = new KeptDraft(key, document);
     kept.current = mine;
     // Another tab may have stored something since the document was loaded.
     mine.receive(readDraft(key));
     const onStorage = (event: StorageEvent): void => {
-      if (event.storageArea === localStorage && isDraftOf(event.key, key)) mine.receive(parseDraft(event.newValue));
+      if (event.storageArea === localStorage && event.key === key) mine.receive(parseDraft(event.newValue));
     };
     const unsubscribe = document.subscribe(mine.changed);
     window.addEventListener("storage", onStorage);
@@ -141,6 +143,6 @@ export function useKeptDraft(key: string, document: WorkflowDocument): RefObject
       window.removeEventListener("pagehide", mine.write);
       mine.write(); // leaving the screen stores what the timer has not
     };
-  }, [document, key]);
+  }, [document, id]);
   return kept;
 }

@@ -2,7 +2,7 @@
 import { useCallback, useState } from "react";
 import { readPins, writePins } from "../document/drafts";
 import type { View } from "../document/document";
-import { toJson, type Json } from "../../text/tree";
+import { toJson, type Json } from "../../text/json";
 
 export type Pin = { output: Json; outlet: string | null };
 export type Pins = ReadonlyMap<string, Pin>;

@@ -1,6 +1,6 @@
 /** Runs of the draft, which is not stored: from its beginning, or from a node on with the data of a former execution. */
 import { ApiError, api, newKey, read, readJson } from "../../api/client";
-import { toJson, type Json } from "../../text/tree";
+import { toJson, type Json } from "../../text/json";
 import type { View } from "../document/document";
 import { pinMembers, type Pins } from "../state/pins";
 
@@ -8,7 +8,7 @@ import { pinMembers, type Pins } from "../state/pins";
 const raw = { bodySerializer: (each: unknown) => each as string, headers: { "Content-Type": "application/json" } };
 
 export async function startDraft(view: View, input: unknown, pins: Pins, key: string): Promise<string> {
-  const body = `{"definition":${toJson(view.value)},"input":${JSON.stringify(input ?? {})},"labels":{"draft":"true"}${pinMembers(pins, view)}}`;
+  const body = `{"definition":${toJson(view.value)},"input":${toJson(input ?? {})},"labels":{"draft":"true"}${pinMembers(pins, view)}}`;
   const started = await read(api.POST("/api/v1/executions", { params: { header: { "Idempotency-Key": key } }, body: body as never, ...raw }));
   return started.execution_id;
 }

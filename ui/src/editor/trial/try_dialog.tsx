@@ -7,6 +7,7 @@ import { check, initial, widgetOf, type Schema } from "../../forms/schema";
 import { Button, Field, Notice, Rejected, Select } from "../../parts/controls";
 import { Dialog } from "../../parts/dialog";
 import { relative, shortId } from "../../parts/format";
+import { toJson } from "../../text/json";
 import { usePastRuns } from "../forms/past_runs";
 import type { Editor } from "../state/use_editor";
 import { readInput, startDraft } from "./start";
@@ -19,7 +20,7 @@ export function TryDialog({ editor, last, onStarted, onClose }: Props): JSX.Elem
   const pinned = view.nodes.filter((each) => pins.has(each.id)).map((each) => each.id);
   const drawn = widgetOf(schema) !== "json";
   const [input, setInput] = useState<unknown>(last ?? initial(schema) ?? {});
-  const [text, setText] = useState(JSON.stringify(last ?? initial(schema) ?? {}, null, 2));
+  const [text, setText] = useState(toJson(last ?? initial(schema) ?? {}, 2));
   const [raw, setRaw] = useState(!drawn);
   const [stamp, setStamp] = useState(0);
   const [touched, setTouched] = useState(false);
@@ -44,7 +45,7 @@ export function TryDialog({ editor, last, onStarted, onClose }: Props): JSX.Elem
       (found) =>
         settle(() => {
           setInput(found);
-          setText(JSON.stringify(found, null, 2));
+          setText(toJson(found, 2));
           setStamp((before) => before + 1);
         }),
       (problem: Error) => settle(() => setError(problem)),
@@ -95,7 +96,7 @@ export function TryDialog({ editor, last, onStarted, onClose }: Props): JSX.Elem
       )}
       {drawn && (
         <div>
-          <Button size="small" aria-pressed={raw} onClick={() => (raw ? (parsed.ok && setInput(parsed.value), setStamp(stamp + 1), setRaw(false)) : (setText(JSON.stringify(input ?? {}, null, 2)), setRaw(true)))}>
+          <Button size="small" aria-pressed={raw} onClick={() => (raw ? (parsed.ok && setInput(parsed.value), setStamp(stamp + 1), setRaw(false)) : (setText(toJson(input ?? {}, 2)), setRaw(true)))}>
             {raw ? "As a form" : "As JSON"}
           </Button>
         </div>

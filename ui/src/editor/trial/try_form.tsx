@@ -5,7 +5,7 @@ import { JsonField, parseJson } from "../../forms/json_field";
 import { ENDED } from "../../live/store";
 import { Button, Field, Rejected, Select } from "../../parts/controls";
 import { say } from "../../parts/toasts";
-import type { Json } from "../../text/tree";
+import { toJson, type Json } from "../../text/json";
 import type { ViewNode } from "../document/document";
 import { outletsOf } from "../document/rules";
 import { RunPicker } from "../forms/node_form";
@@ -62,11 +62,11 @@ function FromHere({ node, editor, runs, execution, onExecution, onStarted }: Pro
 function PinForm({ node, editor, execution }: { node: ViewNode; editor: Editor; execution: string | null }): JSX.Element {
   const pin = editor.pins.get(node.id);
   const outlets = outletsOf(node, editor.types, editor.checked.outlets);
-  const [text, setText] = useState(pin ? JSON.stringify(pin.output, null, 2) : "");
+  const [text, setText] = useState(pin ? toJson(pin.output, 2) : "");
   const set = (output: Json, outlet: string | null): void => editor.setPin(node.id, { output, outlet });
   const begin = async (): Promise<void> => {
     const output = (execution === null ? undefined : await readOutput(execution, node.id)) ?? {};
-    setText(JSON.stringify(output, null, 2));
+    setText(toJson(output, 2));
     set(output, outlets[0] ?? null);
   };
   return (
