@@ -273,11 +273,11 @@ class Workflow:
     def parse(self) -> Parsed:
         """Parse the document."""
         from rune.core.definition.parser import parse_data  # noqa: PLC0415 - building does not need it
-        from rune.core.definition.strict_json import Decoded  # noqa: PLC0415
+        from rune.core.definition.strict_json import Decoded, decode_plain  # noqa: PLC0415
 
         if self._source is not None and self._source.is_unchanged(self.data):
             return parse_data(Decoded(copy.deepcopy(self._source.value), self._source.problems))
-        return parse_data(Decoded(self.to_dict()))
+        return parse_data(decode_plain(self.data))
 
     @property
     def definition(self) -> Definition:

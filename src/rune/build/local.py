@@ -141,7 +141,7 @@ async def read_result(engine: Engine, accepted: ExecutionRecord, plan: Plan, flo
     backend = engine.backend
     history = await read_history(backend.journal, backend.blob, accepted, plan)
     waiting = () if history.end is not None else explained(plan, history.state)
-    return Result(await history.document(), waiting, flow)
+    return Result(await history.document(whole=True), waiting, flow)
 
 
 def explained(plan: Plan, state: Any) -> list[Waiting]:

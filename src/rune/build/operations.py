@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rune.build.code_check import check_code
 from rune.build.expressions import Expr, plain
 from rune.build.graph import LOADING, Comment, Node, comment_text
 from rune.core.definition.parser import parse_data
@@ -40,23 +41,37 @@ def load_python(path: Path) -> Workflow:
         sys.path.remove(str(path.resolve().parent))
 
 
+def load_declaration(path: Path) -> Workflow:
+    """Return the workflow of a Python file that does nothing else than declare it; raise ForeignCodeError before
+    executing any other file. Modules beside the file are not imported."""
+    source = path.read_text(encoding="utf-8")
+    check_code(source)
+    return load_source(source, str(path), name=path.stem)
+
+
 def load_source(source: str, filename: str = "<workflow>", *, name: str = "workflow") -> Workflow:
+    """Execute Python code and return the workflow it makes, with its comments."""
+    token = LOADING.set(filename)
+    try:
+        flow = build_source(source, filename, name=name)
+    finally:
+        LOADING.reset(token)
+    _read_comments(flow, source)
+    return flow
+
+
+def build_source(source: str, filename: str = "<workflow>", *, name: str = "workflow") -> Workflow:
     """Execute Python code and return the workflow it makes."""
     from rune.build.flow import Workflow  # noqa: PLC0415 - it imports this module
 
     namespace: dict[str, Any] = {"__name__": f"__rune_{name}__", "__file__": filename}
-    token = LOADING.set(filename)
-    try:
-        exec(compile(source, filename, "exec"), namespace)
-    finally:
-        LOADING.reset(token)
+    exec(compile(source, filename, "exec"), namespace)
     found = {id(each): each for each in namespace.values() if isinstance(each, Workflow)}
     flow = namespace.get("flow")
     if not isinstance(flow, Workflow):
         if len(found) != 1:
             raise ValueError(f"`{filename}` makes {len(found)} workflows; name the one to use `flow`")
         flow = next(iter(found.values()))
-    _read_comments(flow, source)
     return flow
 
 
@@ -68,7 +83,10 @@ def _read_comments(flow: Workflow, source: str) -> None:
         if each.type == tokenize.COMMENT:
             alone = not each.line[: each.start[1]].strip()
             (own_line if alone else behind)[each.start[0]] = comment_text(each.string)
-    statements = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.stmt)]
+    statements: dict[int, ast.stmt] = {}
+    for node in ast.walk(ast.parse(source)):  # outer statements first
+        if isinstance(node, ast.stmt):
+            statements |= dict.fromkeys(range(node.lineno, (node.end_lineno or node.lineno) + 1), node)
     used: set[int] = set()
     comments = flow.comments
     line = 1
@@ -77,11 +95,7 @@ def _read_comments(flow: Workflow, source: str) -> None:
         used.add(line)
         line += 1
     for (kind, key), at in comments.lines.items():
-        statement = min(
-            (each for each in statements if each.lineno <= at <= (each.end_lineno or at)),
-            key=lambda each: (each.end_lineno or 0) - each.lineno,
-            default=None,
-        )
+        statement = statements.get(at)
         if statement is None:
             continue
         comment = Comment()

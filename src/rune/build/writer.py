@@ -6,21 +6,26 @@ from __future__ import annotations
 
 import builtins
 import dataclasses
+import functools
+import inspect
 import json
 import keyword
+import math
 import re
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from rune.build import nodes
+from rune.build.code_check import check_code
 from rune.build.graph import COMMON, Comment, Comments, comment_text
 from rune.build.nodes import KEYWORDS, TEXTS, WHOLE
 from rune.core.definition.model import Definition, ErrorPolicy, Pin, Retry, Settings
 from rune.core.definition.model import Edge as DefinedEdge
 from rune.core.definition.model import Node as DefinedNode
-from rune.core.definition.problems import Problem
+from rune.core.definition.problems import DUPLICATE_ID, Problem
 from rune.core.definition.strict_json import Decoded, decode_json
 from rune.core.expr.names import ROOTS
 from rune.core.limits import LIMITS
@@ -47,8 +52,13 @@ _ROOTS = {
     "execution": "execution",
     "json": "payload",
 }
+# A number that Python reads, which has a limit of its own for the digits of an integer.
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
+# What Python takes as the encoding of a file if a comment of its first two lines holds it.
+_ENCODING = re.compile(r"(coding)([:=])")
 _MAX_EDGE_CHARS = 90
 _BUILTINS = frozenset(dir(builtins))
+_DIRECTIONS = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
 
 WIDTH = 100
 _MAX_TEXT_CHARS = 76
@@ -56,11 +66,37 @@ CONCATENATED = ")\0"  # the closing of texts next to each other, which no comma 
 
 
 def to_python(flow: Workflow) -> str:
-    """Return the code; raise InvalidDocumentError if the document cannot be parsed."""
+    """Return the code; raise InvalidDocumentError if the document cannot be parsed or has two nodes with one id.
+
+    The code is parsed again and built before it is returned: it holds constructors, names and literals only, and makes
+    the same workflow. Text of the document never becomes code.
+    """
+    from rune.build.operations import build_source  # noqa: PLC0415 - it imports this package
+
     parsed = flow.parse()
     if parsed.definition is None or parsed.refused:
         raise InvalidDocumentError(parsed.problems)
-    return _Emitter(flow, parsed.definition, parsed.places.edges).code()
+    twice = _used_twice(parsed.definition)
+    if twice:
+        raise InvalidDocumentError(twice)
+    code = _Emitter(flow, parsed.definition, parsed.places.edges).code()
+    check_code(code, operators=False)
+    if not same(build_source(code).definition, parsed.definition):
+        raise AssertionError("the written Python code makes another workflow")
+    return code
+
+
+def _used_twice(definition: Definition) -> tuple[Problem, ...]:
+    """Return a problem for each node whose id another node has: Python names nodes by id."""
+    seen: set[str] = set()
+    found: list[Problem] = []
+    for at, node in enumerate(definition.nodes):
+        if node.id in seen:
+            found.append(
+                Problem(f"nodes[{at}].id", DUPLICATE_ID, f"the id `{node.id}` is used twice", "rename one")
+            )
+        seen.add(node.id)
+    return tuple(found)
 
 
 class _Emitter:
@@ -73,6 +109,7 @@ class _Emitter:
         self._made: set[str] = set()
         constructors = {each.type for each in definition.nodes if each.type in KEYWORDS}
         self._taken = {"flow", "Workflow", "Retry", "expr", "template", "node", *constructors, *_BUILTINS}
+        self._policies = {each.id: each.error for each in definition.nodes}
         self._error_edges: dict[str, list[str]] = {}
         for edge in definition.edges:
             if edge.is_error:
@@ -85,7 +122,7 @@ class _Emitter:
         body = [line for node in definition.nodes for line in self._node(node)]
         edges = list(self._edges())
         head = self._workflow()
-        lines = [f"# {line}".rstrip() for line in self._flow.comments.header]
+        lines = comment_lines(self._flow.comments.header)
         if lines:
             lines.append("")
         lines.append(self._import_line())
@@ -134,7 +171,7 @@ class _Emitter:
         target = f"{self._names[node.id]} = "
         common = self._common(node)
         keywords = KEYWORDS.get(node.type)
-        if keywords is not None and node.parameters.keys() <= keywords.keys():
+        if keywords is not None and _required(node.type) <= node.parameters.keys() <= keywords.keys():
             self._imports.add(node.type)
             # In the order of the constructor, which is the order in which the built workflow has them.
             fields = {
@@ -176,7 +213,7 @@ class _Emitter:
             return literal(msgspec.to_builtins(value))
         if name == "credentials" and isinstance(value, Mapping) and value.keys() == {"name"}:
             return text(value["name"])
-        return literal(_number(value))
+        return literal(_number(value) if name == "timeout" else value)
 
     def _policy(self, node: DefinedNode, policy: ErrorPolicy) -> Code:
         """Return the error policy; nothing if `on_error` of the node implies it."""
@@ -241,7 +278,7 @@ class _Emitter:
                 steps += f".{name}"
             elif name is not None and not name.startswith("__"):
                 steps += f'["{name}"]'
-            elif index is not None and (index == "0" or not index.startswith("0")):
+            elif index is not None and _NUMBER.fullmatch(index):
                 steps += f"[{index}]"
             elif key is not None and not _MEMBER.match(key) and key.isprintable():
                 steps += f'["{key}"]'
@@ -257,12 +294,12 @@ class _Emitter:
             reference = self._python_reference(found[1])
             if reference is None or '"' in reference:
                 return None
-            pieces += (_escaped(value[at : found.start()]), f"{{{reference}}}")
+            pieces += (_escaped_in_format(value[at : found.start()]), f"{{{reference}}}")
             at = found.end()
         rest = value[at:]
         if not pieces or "{{" in rest or any("{{" in piece[:-1] for piece in pieces[::2]):
             return None
-        line = f'f"{"".join(pieces)}{_escaped(rest)}"'
+        line = f'f"{"".join(pieces)}{_escaped_in_format(rest)}"'
         return Code((line,)) if len(line) <= 80 and line.isprintable() else None
 
     def _edges(self) -> Iterator[str]:
@@ -286,7 +323,7 @@ class _Emitter:
 
     def _edge(self, edge: DefinedEdge, id: str | None) -> str:
         src, dst = self._names.get(edge.src), self._names.get(edge.dst)
-        policy = next((each.error for each in self._definition.nodes if each.id == edge.src), None)
+        policy = self._policies.get(edge.src)
         branches = policy is not None and (
             edge.is_error or not policy.error_edge or policy.error_edge != edge.id
         )
@@ -303,11 +340,23 @@ class _Emitter:
         elif edge.label == "fallback":
             start += ".fallback"
         elif edge.label is not None:
-            case = re.fullmatch(r"case_(0|[1-9][0-9]*)", edge.label)
-            start += f".case({case[1]})" if case else f"[{''.join(text(edge.label).lines(0))}]"
+            number = edge.label.removeprefix("case_")
+            is_case = number != edge.label and _NUMBER.fullmatch(number)
+            start += f".case({number})" if is_case else f"[{''.join(text(edge.label).lines(0))}]"
         if id is not None:
             start += f".named({''.join(text(id).lines(0))})"
         return f"{start} >> {dst}"
+
+
+@functools.cache
+def _required(type: str) -> frozenset[str]:
+    """Return the parameters without which the constructor of a type cannot be called."""
+    signature = inspect.signature(getattr(nodes, type))
+    return frozenset(
+        name
+        for name, keyword in KEYWORDS[type].items()
+        if signature.parameters[keyword].default is inspect.Parameter.empty
+    )
 
 
 def _joined(edges: list[tuple[str, str]]) -> Iterator[str]:
@@ -334,10 +383,12 @@ def _run(
 ) -> list[tuple[str, str]]:
     """Return the edges from a position on of which each follows the one before, as far as a line holds them."""
     found = [edges[start]]
-    for one, two in pairwise(edges[start:]):
-        if not follows(one, two) or sum(len(each[0]) + len(each[1]) for each in found) > _MAX_EDGE_CHARS:
+    chars = 0
+    for at in range(start + 1, len(edges)):
+        chars += sum(map(len, found[-1]))
+        if not follows(found[-1], edges[at]) or chars > _MAX_EDGE_CHARS:
             break
-        found.append(two)
+        found.append(edges[at])
     return found
 
 
@@ -346,9 +397,9 @@ def _import_order(name: str) -> tuple[int, str]:
     return (0 if name.isupper() else 1 if name[0].isupper() else 2), name
 
 
-def _escaped(piece: str) -> str:
+def _escaped_in_format(piece: str) -> str:
     """Return a piece of text inside of an f-string in double quotes."""
-    return "".join(text(piece).lines(0))[1:-1].replace("{", "{{").replace("}", "}}") if piece else ""
+    return escaped(piece).replace("{", "{{").replace("}", "}}")
 
 
 def _number(value: Any) -> Any:
@@ -357,11 +408,31 @@ def _number(value: Any) -> Any:
 
 
 def _commented(lines: list[str], comment: Comment, indent: int) -> list[str]:
-    margin = " " * indent
-    lead = [f"{margin}# {line}".rstrip() for line in comment.lead]
-    if comment.trailing:
-        lines = [*lines[:-1], f"{lines[-1]}  # {comment.trailing}"]
-    return [*lead, *lines]
+    trailing = comment_lines([comment.trailing] if comment.trailing else [])
+    if len(trailing) == 1:
+        lines = [*lines[:-1], f"{lines[-1]}  {trailing.pop()}"]
+    return [*(" " * indent + line for line in (*comment_lines(comment.lead), *trailing)), *lines]
+
+
+def comment_lines(comments: Sequence[str]) -> list[str]:
+    """Return comments as lines of Python or YAML. No character of them ends a line or hides what follows it, and none
+    of them names the encoding of a file."""
+    lines = [line for comment in comments for line in comment.splitlines() or [""]]
+    return [f"# {_ENCODING.sub(_spaced, ''.join(map(_visible, line)))}".rstrip() for line in lines]
+
+
+def _spaced(found: re.Match[str]) -> str:
+    return f"{found[1]} {found[2]}"
+
+
+def _visible(character: str) -> str:
+    """Return a character as a comment shows it: escaped if it controls a terminal or the direction of text."""
+    if character == "\t" or not (
+        unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")
+        or unicodedata.bidirectional(character) in _DIRECTIONS
+    ):
+        return character
+    return repr(character)[1:-1]
 
 
 class Code:
@@ -430,7 +501,9 @@ def literal(value: Any) -> Code:
         return Code.of_dict({key: literal(each) for key, each in value.items()})
     if isinstance(value, list | tuple):
         return Code.of_list([literal(each) for each in value])
-    return Code((repr(value),))
+    if value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
+        return Code((repr(value),))
+    raise TypeError(f"a document holds no {type(value).__name__} such as {value!r}")
 
 
 def text(value: str) -> Code:
@@ -455,17 +528,15 @@ def _pieces(line: str) -> list[str]:
 
 def quoted(value: str) -> str:
     """Return a text literal, with the quotes that a formatter would choose."""
-    shown = repr(value)
-    if shown.startswith("'") and '"' not in shown:
-        return '"' + shown[1:-1].replace("\\'", "'") + '"'
-    if shown.startswith("'") and "'" in value:
-        return json_quoted(value) if value.isprintable() else shown
-    return shown
+    quote = "'" if '"' in value and "'" not in value else '"'
+    return f"{quote}{escaped(value, quote)}{quote}"
 
 
-def json_quoted(value: str) -> str:
-    """Return a text in double quotes."""
-    return json.dumps(value, ensure_ascii=False)
+def escaped(value: str, quote: str = '"') -> str:
+    """Return a text as it stands between quotes: the only place where text of a document becomes part of code."""
+    if not value.isprintable():
+        return "".join(escaped(each, quote) if each.isprintable() else repr(each)[1:-1] for each in value)
+    return value.replace("\\", "\\\\").replace(quote, f"\\{quote}")
 
 
 _WRITER = Writer()
@@ -544,11 +615,11 @@ def _write(data: dict[str, Any], comments: Comments) -> str:
         if key == "edges" and value == []:
             continue
         if key == "nodes" and listed:
-            nodes = [
+            elements = [
                 _element(each, comments.nodes.get(str(each.get("id")), Comment()), inline=False)
                 for each in value
             ]
-            blocks.append("nodes:\n" + "\n\n".join(nodes))
+            blocks.append("nodes:\n" + "\n\n".join(elements))
         elif key == "edges" and listed:
             edges = [
                 _element(each, comments.edges.get(at, Comment()), inline=True)
@@ -561,16 +632,14 @@ def _write(data: dict[str, Any], comments: Comments) -> str:
             fields.append(_WRITER.block({key: value}, 0))
     if not data:
         return "{}\n"
-    header = "".join(f"# {line}".rstrip() + "\n" for line in comments.header)
+    header = "".join(f"{line}\n" for line in comment_lines(comments.header))
     top = "\n".join(fields)
     return header + "\n\n".join(each for each in (top, *blocks) if each) + "\n"
 
 
 def _element(data: dict[str, Any], comment: Comment, *, inline: bool) -> str:
-    lead = "".join(f"  # {line}".rstrip() + "\n" for line in comment.lead)
     first, _, rest = _WRITER.element(data, 2, inline=inline).partition("\n")
-    trailing = f"  # {comment.trailing}" if comment.trailing else ""
-    return f"{lead}  {first}{trailing}" + (f"\n{rest}" if rest else "")
+    return "\n".join([*_commented([f"  {first}"], comment, 2), *([rest] if rest else [])])
 
 
 def _comments(source: SourceText) -> Comments:

@@ -328,6 +328,29 @@ def _settings() -> Schema:
                 "description": "0 to 3 low, 4 to 6 normal, 7 to 10 high.",
             },
             "executor": {"enum": ["rune", "legacy"], "description": "Which engine runs the nodes."},
+            "on_failure": {
+                "description": "The workflow to start when an execution fails; `none`: none.",
+                "anyOf": [
+                    {"allOf": [{"$ref": "#/definitions/id"}]},
+                    _object(
+                        {
+                            "workflow": {"allOf": [{"$ref": "#/definitions/id"}]},
+                            "version": {"type": ["integer", "string"]},
+                            "statuses": {
+                                "type": "array",
+                                "items": {"enum": ["failed", "halted", "cancelled", "failed_items"]},
+                            },
+                        },
+                        required=["workflow"],
+                    ),
+                ],
+            },
+            "callable_by": {
+                "type": "array",
+                "items": {"type": "string", "pattern": "^[A-Za-z0-9_*-]+$", "maxLength": 128},
+                "description": "Workflows that may start this one as a child although it is outside of the scope of "
+                "the key that deployed them. `*` stands for any characters.",
+            },
         }
     )
 

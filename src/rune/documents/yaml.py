@@ -29,7 +29,14 @@ from ruamel.yaml.representer import SafeRepresenter
 
 from rune.core.definition import problems
 from rune.core.definition.problems import Problem
-from rune.core.definition.strict_json import Decoded, has_lone_surrogate, join, lone_surrogate, not_text
+from rune.core.definition.strict_json import (
+    Decoded,
+    has_lone_surrogate,
+    join,
+    lone_surrogate,
+    not_text,
+    rejected_number,
+)
 from rune.documents.loader import Place, Places, Position
 
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
@@ -219,6 +226,7 @@ class _Reader:
             self.problems.append(
                 Problem(path, problems.BAD_NUMBER, f"`{shown}` is not a number that can be stored", hint)
             )
+            return _unstorable_number(text)
         return text
 
     def _refusal(self, event: Event, code: str, message: str, hint: str) -> _RefusedError:
@@ -251,6 +259,12 @@ def _parse_number(text: str) -> int | float | None:
         real = float(text) if _FLOAT.match(text) and not text.lstrip("+-").isdigit() else float("inf")
         return real if abs(real) != float("inf") else None
     return whole if -(2**63) <= whole < 2**64 else None
+
+
+def _unstorable_number(text: str) -> int | float:
+    if _OCTAL_OR_HEX.match(text):
+        return int(text[2:], 8 if text[1] == "o" else 16)
+    return rejected_number(text.replace(".", "", 1) if _NOT_FINITE.match(text) else text)
 
 
 def _position(event: Event) -> Position:

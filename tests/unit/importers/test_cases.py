@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 from typing import Any
 
 import pytest
 
 from rune.core.definition.strict_json import walk
+from rune.documents.importers.draft import mapping
 from rune.documents.importers.importer import decode_source
 from tests.unit.importers.cases import FOLDER, SOURCES, case_name, described, imported, runs, snapshot
 from tests.unit.importers.mocked import run_mocked
@@ -39,6 +41,22 @@ def test_targets_of_case_exist_in_the_document(path: pathlib.Path) -> None:
     places = {place for place, _ in walk(found.document)}
 
     assert [each.target for each in found.report.entries if each.target and each.target not in places] == []
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=case_name)
+def test_every_entry_about_a_node_names_it(path: pathlib.Path) -> None:
+    found = imported(path)
+    about = [each for each in found.report.entries if re.match(r"(workflow_data\.)?nodes\[", each.source)]
+    about += [each for each in found.report.entries if re.match(r"States\.", each.source) and each.target]
+    known = {each.get("name", each["id"]) for each in found.document["nodes"]}
+    source = decode_source(path.read_bytes())
+    graph = source.get("workflow_data", source)
+    known |= {
+        each.get("name") or mapping(each.get("data")).get("label") or each.get("id")
+        for each in graph.get("nodes", ())
+    }
+
+    assert [each for each in about if each.node not in known and "nodes[" in each.source + each.target] == []
 
 
 def test_every_case_is_run() -> None:

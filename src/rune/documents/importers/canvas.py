@@ -7,6 +7,7 @@ the id. `$json` is the list or object that the last `edit`, `filter`, `sort` or 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -55,7 +56,11 @@ _FORMER = {
 }
 _REFERENCE = re.compile(r"\$([A-Za-z0-9_-]+)((?:\.\$?[A-Za-z0-9_-]+|\[\d+\])*)")
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?\Z")
+_MAX_DIGITS = 18
 _OPERATORS = ("==", "!=", ">", "<", ">=", "<=", "contains")
+_DENIAL = re.compile(r"not\s+|!(?!=)\s*")
+_DENIED = re.compile(r"(?:not\s+|!(?!=)\s*)+(?=.)", re.DOTALL)
+_MAX_DENIALS = 20
 _UNTYPED = "numbers and texts with the same digits are equal in the source engine; here they differ"
 _GO_LAYOUT = re.compile(r"2006|15:04|Jan|Mon|MST")
 
@@ -159,7 +164,7 @@ class DataReader:
         if text.startswith("$"):
             return self._text(text)
         if _NUMBER.match(text):
-            return float(text) if "." in text else int(text)
+            return _number(text)
         return {"true": True, "false": False, "null": None, "nil": None}.get(text, literal_text(text))
 
     # Node types
@@ -301,8 +306,8 @@ class DataReader:
         if not self._given("count"):
             raise NoCounterpartError("the limit has no `count`")
         count = self._take("count")
-        if isinstance(count, str) and count.strip().isdigit():
-            count = int(count)
+        if isinstance(count, str) and count.strip().isdecimal():
+            count = _number(count.strip())
         return {**self._list(), "count": self._resolved(count)}
 
     def _edit(self) -> dict[str, Any]:
@@ -414,6 +419,13 @@ def _strftime(layout: str) -> str:
     return re.sub(names, lambda match: table[match[0]], layout)
 
 
+def _number(text: str) -> float:
+    """Return the number that these digits write, as a whole number if they have no point."""
+    if len(text) > _MAX_DIGITS:
+        raise NoCounterpartError(f"the number `{text[:20]}…` has more than {_MAX_DIGITS} characters")
+    return float(text) if "." in text else int(text)
+
+
 def _is_loose(left: Any, right: Any) -> bool:
     """Return whether two operands may be equal in the source engine but not here: a text and a number."""
     if any(isinstance(each, str) and _NUMBER.match(each) for each in (left, right)):
@@ -455,7 +467,7 @@ class _CanvasScope:
 class _Condition:
     """Translates a condition: comparisons joined by `and`, `or` and `not`, without parentheses."""
 
-    _LOGIC = re.compile(r"""("(?:[^"])*"|'(?:[^'])*')|(\s+(?:and|or)\s+)""")
+    _LOGIC = re.compile(r"""("(?:[^"])*"|'(?:[^'])*')|(?<=\s)(and|or)(?=\s)""")
 
     def __init__(self, reader: DataReader) -> None:
         self._reader = reader
@@ -466,16 +478,19 @@ class _Condition:
         at = 0
         for match in self._LOGIC.finditer(text):
             if match[2]:
-                parts += [self._comparison(text[at : match.start()]), match[2].strip()]
+                parts += [self._comparison(text[at : match.start()]), match[2]]
                 at = match.end()
         parts.append(self._comparison(text[at:]))
         return " ".join(parts), self._loose
 
     def _comparison(self, text: str) -> str:
         text = text.strip()
-        denied = re.match(r"(not\s+|!(?!=))(.+)", text, re.DOTALL)
+        denied = _DENIED.match(text)
         if denied:
-            return f"not {self._comparison(denied[2])}"
+            count = len(_DENIAL.findall(denied[0]))
+            if count > _MAX_DENIALS:
+                raise NoCounterpartError(f"the condition has more than {_MAX_DENIALS} negations in a row")
+            return "not " * count + self._comparison(text[denied.end() :])
         for operator in (">=", "<=", "==", "!=", ">", "<", " contains "):
             if operator in text:
                 left, right = text.split(operator, 1)
@@ -569,6 +584,8 @@ class _Canvas:
         self._words: dict[str, str] = {}  # label as a word -> node id
         self._kinds: dict[str, str] = {}  # node id -> canvas type
         self._before: dict[str, list[str]] = {}  # node id -> predecessors
+        self._labelled: Counter[tuple[str, str]] = Counter()  # edges by source and outlet
+        self._made: dict[str, dict[str, None]] | None = None
 
     def run(self) -> Import:
         self._read_top()
@@ -717,11 +734,11 @@ class _Canvas:
                 if edge.get(key) is not None:
                     self._record.carried(f"{path}.{key}", place, "the source node has one outlet")
             return
-        twice = [each for each in self._draft.edges if each["src"] == src and each.get("label") == label]
+        self._labelled[src, label] += 1
         for key in ("sourceHandle", "label"):
             if edge.get(key) is None:
                 continue
-            if len(twice) > 1:
+            if self._labelled[src, label] > 1:
                 self._record.approximated(
                     f"{path}.{key}",
                     f"{place}.label",
@@ -746,23 +763,40 @@ class _Canvas:
 
     def working_value(self, node_id: str) -> str:
         """Return the expression for `$json` in a node."""
-        found: dict[str, None] = {}
-        seen: set[str] = set()
-        waiting = list(self._before.get(node_id, ()))
-        while waiting:
-            each = waiting.pop()
-            if each in seen:
-                continue
-            seen.add(each)
-            if self._kinds.get(each) in _MAKES_JSON:
-                found[f"${each}.items" if self._kinds[each] in _LISTS else f"${each}"] = None
-            elif self._kinds.get(each) == "split":
-                found["$item"] = None
-            else:
-                waiting.extend(self._before.get(each, ()))
+        if self._made is None:
+            self._made = self._find_made()
+        found = self._made.get(node_id, {})
         if len(found) > 1:
             raise NoCounterpartError("`$json` is made by several nodes before this one")
         return next(iter(found), "$trigger")
+
+    def _find_made(self) -> dict[str, dict[str, None]]:
+        """Return the expressions for `$json` by node, of several the first two. They are passed on along the edges
+        from the nodes that make them, once for the whole document: each node receives at most two."""
+        found: dict[str, dict[str, None]] = {}
+        after: dict[str, list[str]] = {}
+        for node_id, sources in self._before.items():
+            for each in sources:
+                after.setdefault(each, []).append(node_id)
+        waiting = [(each, made) for each in self._kinds if (made := self._maker(each)) is not None]
+        while waiting:
+            source, made = waiting.pop()
+            for node_id in after.get(source, ()):
+                known = found.setdefault(node_id, {})
+                if made not in known and len(known) < 2:
+                    known[made] = None
+                    if self._maker(node_id) is None:
+                        waiting.append((node_id, made))
+        return found
+
+    def _maker(self, node_id: str) -> str | None:
+        """Return the expression for what a node makes `$json`; None if it does not."""
+        kind = self._kinds.get(node_id)
+        if kind == "split":
+            return "$item"
+        if kind not in _MAKES_JSON:
+            return None
+        return f"${node_id}.items" if kind in _LISTS else f"${node_id}"
 
     def reference(self, node_id: str, root: str, path: str) -> str | None:
         """Return the expression for `$root.path`; None if the root is no name of the document."""

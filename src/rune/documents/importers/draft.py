@@ -8,6 +8,7 @@ The document has unique ids, nodes, edges, and steps that could not be imported.
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any, Literal
 
@@ -30,6 +31,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     """What became of one element of the source.
 
     `source` and `target` are paths in the two documents; `target` is empty if nothing in the new document corresponds.
+    `node` is the name of the node that the element belongs to, as the source has it.
     `carried`: the same meaning. `changed`: the same result, if what `hint` says is done. `approximated`: `message` says
     what differs at run time. `by_hand`: not imported; `message` says why, `hint` what to do.
     """
@@ -39,6 +41,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     target: str = ""
     message: str = ""
     hint: str = ""
+    node: str = ""
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -71,6 +74,34 @@ class Import(msgspec.Struct, frozen=True):
     report: Report
     stubs: str = ""
     test: dict[str, Any] = {}
+
+
+_NODE = re.compile(r"(workflow_data\.)?nodes\[(\d+)\]")
+
+
+def with_names(found: Import, source: Any) -> Import:
+    """Return an import whose entries name their nodes. People know a node by its name, not by its position."""
+    graph = source.get("workflow_data", source) if isinstance(source, dict) else {}
+    named = [_names(mapping(each).get("nodes")) for each in (graph, found.document)]
+    entries = tuple(
+        msgspec.structs.replace(each, node=_name_in(named[0], each.source) or _name_in(named[1], each.target))
+        for each in found.report.entries
+    )
+    return msgspec.structs.replace(found, report=msgspec.structs.replace(found.report, entries=entries))
+
+
+def _names(nodes: Any) -> list[str]:
+    """Return what people call each node: its name, its label on a canvas, or its id."""
+    found: list[str] = []
+    for each in map(mapping, sequence(nodes)):
+        given = (each.get("name"), mapping(each.get("data")).get("label"), each.get("id"))
+        found.append(next((name for name in given if isinstance(name, str) and name), ""))
+    return found
+
+
+def _name_in(names: list[str], path: str) -> str:
+    match = _NODE.match(path)
+    return names[int(match[2])] if match is not None and int(match[2]) < len(names) else ""
 
 
 class Recorder:
@@ -179,6 +210,10 @@ NOT_IMPORTED = "NOT_IMPORTED"
 
 _RESERVED = frozenset({*ROOTS, "node"})
 _MAX_ID = 60
+_MAX_ESCAPED = 20
+"""Opening braces that are escaped one by one, each by an expression. A text with more becomes few long expressions."""
+
+_QUOTED_CHARS = 1_000
 _REFERENCE_LIKE = re.compile(r"\$(?=[\w$])")
 
 
@@ -204,6 +239,9 @@ def literal_text(text: str) -> str:
     """Return a template whose value is this text."""
     if "$" not in text and "{{" not in text:
         return text
+    if text.count("{{") > _MAX_ESCAPED:
+        parts = (text[at : at + _QUOTED_CHARS] for at in range(0, len(text), _QUOTED_CHARS))
+        return "".join(f"{{{{ {json.dumps(each, ensure_ascii=False)} }}}}" for each in parts)
     return _REFERENCE_LIKE.sub("$$", text).replace("{{", '{{ "{{" }}')
 
 
@@ -230,9 +268,10 @@ class Draft:
         self.notes: list[Any] = []
         self.nodes: list[dict[str, Any]] = []
         self.edges: list[dict[str, Any]] = []
-        self._node_ids: set[str] = set(_RESERVED)
-        self._edge_ids: set[str] = set()
+        self._node_ids: dict[str, int] = dict.fromkeys(_RESERVED, 1)
+        self._edge_ids: dict[str, int] = {}
         self._places: dict[str, int] = {}
+        self._following: dict[str, list[str]] = {}
 
     def new_id(self, wanted: str) -> str:
         """Reserve an unused node id."""
@@ -259,6 +298,8 @@ class Draft:
         """Remove what was added after a state of the lists; ids stay reserved."""
         for each in self.nodes[nodes:]:
             del self._places[each["id"]]
+        for each in self.edges[edges:]:
+            self._following[each["src"]].pop()
         del self.nodes[nodes:]
         del self.edges[edges:]
 
@@ -266,9 +307,6 @@ class Draft:
         """Return whether a path of edges leads from one node to another."""
         if start == end:
             return True
-        following: dict[str, list[str]] = {}
-        for each in self.edges:
-            following.setdefault(each["src"], []).append(each["dst"])
         seen: set[str] = set()
         waiting = [start]
         while waiting:
@@ -277,7 +315,7 @@ class Draft:
                 return True
             if each_id not in seen:
                 seen.add(each_id)
-                waiting += following.get(each_id, [])
+                waiting += self._following.get(each_id, [])
         return False
 
     def node(self, node_id: str) -> dict[str, Any]:
@@ -304,6 +342,7 @@ class Draft:
             edge["is_error"] = True
             self.node(src)["error"] = {"type": "branch", "error_edge": edge["id"]}
         self.edges.append(edge)
+        self._following.setdefault(src, []).append(dst)
         return f"edges[{len(self.edges) - 1}]"
 
     def add_gap(
@@ -343,11 +382,14 @@ class Draft:
         return result
 
 
-def _unused(wanted: str, taken: set[str]) -> str:
+def _unused(wanted: str, taken: dict[str, int]) -> str:
+    """Return an id that is not taken. With each id is kept the last number behind it, so that the next one is found
+    without trying all numbers before it."""
     wanted = re.sub(r"[^A-Za-z0-9_-]+", "_", wanted)[:100] or "step"
-    found, count = wanted, 1
+    found, count = wanted, taken.get(wanted, 0)
     while found in taken:
         count += 1
         found = f"{wanted}_{count}"
-    taken.add(found)
+    taken[wanted] = max(count, 1)
+    taken.setdefault(found, 1)
     return found

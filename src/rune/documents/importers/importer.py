@@ -15,7 +15,7 @@ from rune.core.limits import LIMITS
 from rune.core.node_type import Catalogue
 from rune.documents.importers.asl.machine import import_asl, is_asl
 from rune.documents.importers.canvas import import_canvas, is_canvas
-from rune.documents.importers.draft import FORMATS, Format, Import
+from rune.documents.importers.draft import FORMATS, Format, Import, with_names
 from rune.documents.importers.n8n.graph import import_n8n, is_n8n
 from rune.documents.loader import check_document
 from rune.errors import InvalidDocumentError, LimitExceededError
@@ -52,7 +52,7 @@ def import_document(
         found = _IMPORTERS[chosen](source, name=name, **options)
     except LimitExceededError as error:
         raise InvalidDocumentError((Problem("", codes.TOO_MANY, error.message),)) from error
-    return _checked(found, catalogue)
+    return _checked(with_names(found, source), catalogue)
 
 
 def decode_source(data: bytes | str) -> Any:

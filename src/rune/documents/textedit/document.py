@@ -206,8 +206,8 @@ class SourceText:
             return
         at = 0
         for start, end in (*sorted(self.root.leaves()), (len(self.text), len(self.text))):
-            for found in re.finditer(r"(?:^|(?<=\s))#[^\n]*", self.text[at:start]):
-                yield at + found.start(), found[0].rstrip("\r")
+            for found in re.finditer(r"(?:^|(?<=\s))#[^\r\n\x85\u2028\u2029]*", self.text[at:start]):
+                yield at + found.start(), found[0]
             at = max(at, end)
 
 

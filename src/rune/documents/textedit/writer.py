@@ -21,6 +21,7 @@ _FLOW_INDICATORS = frozenset(",[]{}:?")
 _UNPRINTABLE = re.compile(
     r"[^\x20-\x7e\xa1-\u2027\u2030-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
 )
+_NOT_FINITE = {"Infinity": ".inf", "-Infinity": "-.inf", "NaN": ".nan"}
 
 
 class Writer(msgspec.Struct, frozen=True):
@@ -38,7 +39,8 @@ class Writer(msgspec.Struct, frozen=True):
     def scalar(self, value: Any, style: Style = "plain", *, flow: bool, column: int = 0) -> str:
         """Return the text of a scalar, in a style if that can represent it. `column` is where a block begins."""
         if not isinstance(value, str):
-            return json.dumps(value)
+            shown = json.dumps(value)
+            return shown if self.as_json else _NOT_FINITE.get(shown, shown)
         if self.as_json:
             return json.dumps(value, ensure_ascii=False)
         keeps_end = self.ends_with_newline or not value.endswith("\n")

@@ -5,6 +5,7 @@ tasks to implement.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -130,13 +131,14 @@ class _Graph:
         order = self._order(first)
         for name in order:
             self._ids[name] = self._importer.draft.new_id(slug(name, fallback="state"))
-        followers: list[tuple[End, str, str]] = []
+        followers: dict[str, list[tuple[End, str, str]]] = {}
         for name in order:
-            state_ends, targets = self._import_state(name)
+            state_ends, followers[name] = self._import_state(name)
             ends += state_ends
-            followers += targets
-        for end, target, place in followers:
-            self._connect(end, target, place)
+        back = _leading_back({name: [each[1] for each in targets] for name, targets in followers.items()})
+        for name, targets in followers.items():
+            for end, target, place in targets:
+                self._connect(end, target, place, is_back=(name, target) in back)
         entry = self._entries.get(first)
         if entry is None:
             entry = self._importer.draft.new_id(slug(first, fallback="state"))
@@ -147,7 +149,7 @@ class _Graph:
         else:
             record.carried(join(self._path, "StartAt"), self._importer.draft.place(entry))
         for name in self._states:
-            if name not in order:
+            if name not in followers:
                 self._keep_unreached(name)
         return Machine(entry, ends)
 
@@ -198,13 +200,13 @@ class _Graph:
         reader.finish()
         return result.ends, result.targets
 
-    def _connect(self, end: End, target: str, place: str) -> None:
+    def _connect(self, end: End, target: str, place: str, *, is_back: bool) -> None:
         """Add the edge of a transition; one that leads back to an earlier state becomes a gap."""
         draft, record = self._importer.draft, self._importer.record
         entry = self._entries.get(target)
         if entry is None:
             reason = f"the state `{target[:60]}` does not exist"
-        elif draft.leads_to(entry, end.node):
+        elif is_back:
             reason = "a workflow has no loops"
         else:
             edge = draft.add_edge(end.node, entry, end.label, is_error=end.is_error)
@@ -217,6 +219,30 @@ class _Graph:
         if place:
             hint = "use `split` for lists, `retry` for failures, or a workflow that calls itself"
             record.by_hand(place, reason, hint, gap_place)
+
+
+def _leading_back(followers: Mapping[str, Sequence[str]]) -> set[tuple[str, str]]:
+    """Return the transitions that close a loop: without them no state leads to itself. Each transition is followed
+    once, since a document may have thousands."""
+    back: set[tuple[str, str]] = set()
+    entered: dict[str, bool] = {}  # whether the states behind it are still being followed
+    for start in followers:
+        if start in entered:
+            continue
+        entered[start] = True
+        way = [(start, iter(followers[start]))]
+        while way:
+            name, targets = way[-1]
+            target = next(targets, None)
+            if target is None:
+                entered[name] = False
+                way.pop()
+            elif entered.get(target):
+                back.add((name, target))
+            elif target in followers and target not in entered:
+                entered[target] = True
+                way.append((target, iter(followers[target])))
+    return back
 
 
 def next_states(state: dict[str, Any]) -> list[str]:

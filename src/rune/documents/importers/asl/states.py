@@ -520,7 +520,7 @@ def _read_map(reader: StateReader) -> Result:
         reader.note(
             "carried", f"{body_key}.ProcessorConfig", split, "items always run in scopes of their own"
         )
-    begun = len(reader.draft.nodes)
+    begun = len(reader.draft.nodes), len(reader.draft.edges)
     machine = reader.importer.machine(body, f"{reader.path}.{body_key}", reader.depth + 1)
     reader.draft.add_edge(reader.last.node, machine.entry)
     parameters = {"timeout": 0, "tolerate": _tolerated(state)}
@@ -553,10 +553,12 @@ def _tolerated(state: dict[str, Any]) -> int | str:
     return 0
 
 
-def _collect_failures(reader: StateReader, begun: int) -> None:
-    """Lead nodes of the body that end an item by a failure to the aggregator, which counts failures that reach it."""
-    sources = {each["src"] for each in reader.draft.edges}
-    for each in reader.draft.nodes[begun:]:
+def _collect_failures(reader: StateReader, begun: tuple[int, int]) -> None:
+    """Lead nodes of the body that end an item by a failure to the aggregator, which counts failures that reach it.
+    `begun` is how many nodes and edges there were before the body."""
+    nodes, edges = begun
+    sources = {each["src"] for each in reader.draft.edges[edges:]}
+    for each in reader.draft.nodes[nodes:]:
         if each["id"] not in sources and each["id"] != reader.id:
             reader.draft.add_edge(each["id"], reader.id)
 

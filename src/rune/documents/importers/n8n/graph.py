@@ -8,19 +8,26 @@ node that made an item (`$Fetch.body.name`), so that they do not depend on what 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any
 
 import msgspec
 
 from rune.core.definition.strict_json import join
+from rune.core.limits import LIMITS
 from rune.documents.importers.draft import Draft, Import, Recorder, Report, is_empty, slug
 from rune.documents.importers.javascript import UntranslatableError
 from rune.documents.importers.n8n.nodes import read_step
 from rune.documents.importers.n8n.reader import LIST_TYPES, TRIGGER_TYPES, Flow, Output, StepReader, read_pins
+from rune.errors import LimitExceededError
 
 # Beyond this number of steps the search for exclusive branches gives up, and branches count as not exclusive.
 _MAX_STEPS = 200_000
+
+_MAX_LOOPS = 200
+"""Loops of one document. The nodes behind each are searched."""
 
 
 class Link(msgspec.Struct, frozen=True):
@@ -84,7 +91,7 @@ class Links:
         around, behind = self._ways[router]
         ways: list[set[int]] = []
         for link in (one, other):
-            self._steps += len(behind)
+            self._steps += 1 + len(behind)
             reached = {each.output for each, found in behind if each is link or link.src in found}
             ways.append(set() if link.src in around else reached)
         return bool(ways[0] and ways[1] and not ways[0] & ways[1])
@@ -144,6 +151,7 @@ class Region(msgspec.Struct):
     parent: Region | None
     is_loop: bool = False
     flow: Flow | None = None  # of the collected list, once it is known
+    leaves_at_once: bool | None = None  # once it is known
 
 
 class N8nImporter:
@@ -167,6 +175,9 @@ class N8nImporter:
         self._edges: dict[tuple[str, str, str | None, bool], str] = {}
         self._error_edges: dict[str, dict[str, Any]] = {}
         self._relays: set[str] = set()
+        self._joint: dict[tuple[str, int], bool] = {}  # inputs at which several links arrive that carry items
+        self._beside: Counter[tuple[str, int]] = Counter()  # links by output
+        self._arriving: dict[str, int] = {}  # links by target, without those back to a loop
         self._inner: set[str] = set()  # sub-nodes, which are connected to their node by another type
         self.timezone = ""
 
@@ -301,10 +312,17 @@ class N8nImporter:
             if link.src not in self.nodes or link.dst not in self.nodes:
                 self.record.carried(link.path, "metadata.n8n", "between nodes that never run")
         self.links = Links(each for each in links if each.src in self.nodes and each.dst in self.nodes)
+        # Each becomes at least one; refused here, because what follows searches the graph.
+        if len(self.nodes) > LIMITS.nodes:
+            raise LimitExceededError("nodes of the imported document", LIMITS.nodes)
+        if len(self.links.all) > LIMITS.edges:
+            raise LimitExceededError("edges of the imported document", LIMITS.edges)
 
     def _order(self) -> list[str]:
         """Return the nodes in topological order; connections back become the end of a loop, or gaps."""
         loops = [each for each in self.nodes if kind_of(self.nodes[each]) == _LOOP]
+        if len(loops) > _MAX_LOOPS:
+            raise LimitExceededError("loops of the document", _MAX_LOOPS)
         for name in loops:
             self._find_loop(name)
         back = {id(link) for link in self.links.all if self.is_back(link)}
@@ -313,6 +331,8 @@ class N8nImporter:
         for start in self.nodes:
             self._visit(start, state, order, back)
         self.links = Links(each for each in self.links.all if id(each) not in back or self.is_back(each))
+        self._beside.update((each.src, each.output) for each in self.links.all)
+        self._arriving = Counter(each.dst for each in self.links.all if not self.is_back(each))
         return order[::-1]
 
     def _visit(self, start: str, state: dict[str, int], order: list[str], back: set[int]) -> None:
@@ -378,13 +398,14 @@ class N8nImporter:
         parent = self.regions.get(name)
         members = {name}
         waiting = [name]
+        arrived: Counter[str] = Counter()
         while waiting:
             for link in self.links.out(waiting.pop()):
                 if link.dst in members or not self._runs_per_item(link.dst):
                     continue
+                arrived[link.dst] += 1
                 inside = parent is None or link.dst in parent.members
-                arriving = [each for each in self.links.into(link.dst) if not self.is_back(each)]
-                if inside and all(each.src in members for each in arriving):
+                if inside and arrived[link.dst] == self._arriving[link.dst]:
                     members.add(link.dst)
                     waiting.append(link.dst)
         node_id = self.ids[name]
@@ -443,10 +464,12 @@ class N8nImporter:
 
     def _leaves_at_once(self, region: Region) -> bool:
         """Return whether everything that leaves a region goes to the same places."""
-        targets: dict[tuple[str, int], set[tuple[str, int]]] = {}
-        for link in self._leaving(region):
-            targets.setdefault((link.src, link.output), set()).add((link.dst, link.input))
-        return len({frozenset(each) for each in targets.values()}) <= 1
+        if region.leaves_at_once is None:
+            targets: dict[tuple[str, int], set[tuple[str, int]]] = {}
+            for link in self._leaving(region):
+                targets.setdefault((link.src, link.output), set()).add((link.dst, link.input))
+            region.leaves_at_once = len({frozenset(each) for each in targets.values()}) <= 1
+        return region.leaves_at_once
 
     # Nodes
 
@@ -616,18 +639,30 @@ class N8nImporter:
     def _report_link(self, link: Link, place: str) -> None:
         if self.record.has(link.path):
             return
-        arriving = [
-            each for each in self.links.into(link.dst) if each.input == link.input and not self.is_back(each)
-        ]
-        beside = [each for each in self.links.out(link.src) if each.output == link.output]
-        routers = [each for each in self.nodes if kind_of(self.nodes[each]) in _ROUTERS]
-        triggers = [each for each in self.nodes if is_trigger(self.nodes[each])]
-        if len(arriving) > 1 and not self.links.exclusive(arriving, routers, triggers):
+        if self._is_joint(link.dst, link.input):
             self.record.approximated(link.path, place, _TWICE)
-        elif len(beside) > 1:
+        elif self._beside[link.src, link.output] > 1:
             self.record.approximated(link.path, place, _PARALLEL)
         else:
             self.record.carried(link.path, place)
+
+    def _is_joint(self, dst: str, input: int) -> bool:
+        """Return whether several links that arrive at an input carry items."""
+        known = self._joint.get((dst, input))
+        if known is None:
+            links = self.links.into(dst)
+            arriving = [each for each in links if each.input == input and not self.is_back(each)]
+            known = len(arriving) > 1 and not self.links.exclusive(arriving, self._routers, self._triggers)
+            self._joint[dst, input] = known
+        return known
+
+    @cached_property
+    def _routers(self) -> list[str]:
+        return [each for each in self.nodes if kind_of(self.nodes[each]) in _ROUTERS]
+
+    @cached_property
+    def _triggers(self) -> list[str]:
+        return [each for each in self.nodes if is_trigger(self.nodes[each])]
 
 
 def kind_of(node: dict[str, Any]) -> str:
