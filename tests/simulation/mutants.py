@@ -210,6 +210,18 @@ def ignore_other_tokens(original: Function) -> Function:
     return is_only_activity
 
 
+def share_one_time(original: Function) -> Function:
+    def prepared(self: Any, token: Any, decisions: Any) -> Any:
+        now = self._sim.now
+        self._sim.now = decisions[0].at if decisions else now
+        try:
+            return original(self, token, decisions)
+        finally:
+            self._sim.now = now
+
+    return prepared
+
+
 def copy_with(value: Any, **fields: Any) -> Any:
     """A copy of a struct with some fields replaced."""
     from msgspec import structs
@@ -429,7 +441,36 @@ OPERATIONS: dict[str, tuple[Change, ...]] = {
     ),
 }
 
-MUTANTS = {**RULES, **SIGNALS, **OPERATIONS}
+LATENESS: dict[str, tuple[Change, ...]] = {
+    "late command is executed": (skip("tests.simulation.store:Store.is_late", False),),
+    "activation from the journal leaves no mark": (
+        edit("tests.simulation.store:Store.refold", ("if not state.ended: self.mark(now)", "")),
+    ),
+    "end without a state leaves no mark": (
+        edit(
+            "tests.simulation.store:Store.close",
+            ("if not self.holds_state and (not self.closed): self.mark(now)", ""),
+        ),
+    ),
+    "lease not compared before the node runs": (skip("tests.simulation.worker:Worker._may_begin", True),),
+    "lease counts from the answer": (
+        edit(
+            "tests.simulation.worker:Worker._handle",
+            ("self.lease_until = asked + LEASE", "self.lease_until = sim.now + LEASE"),
+        ),
+    ),
+    "ready token waits for a timer after loss": (
+        edit(
+            "rune.core.execution.fold:due_after_loss",
+            ("state.ended or applied.emitted or applied.finish is not None", "state.ended"),
+        ),
+    ),
+    "nodes of an inline run share one time": (
+        replace("tests.simulation.node_runner:NodeRunner._prepared", share_one_time),
+    ),
+}
+
+MUTANTS = {**RULES, **SIGNALS, **OPERATIONS, **LATENESS}
 HANDWRITTEN_ONLY = (
     "signal taken twice",
     "unused signal not returned",

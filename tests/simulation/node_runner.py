@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from rune.core.execution.decision import Decision
 from rune.core.execution.fact import AttemptFailed, NodeResult, SignalReceived
-from rune.core.execution.outcome import Error, Failure, Outcome, Output
+from rune.core.execution.outcome import Failure, Outcome, Output, Suspend
 from rune.core.execution.scope import ValueSource
 from rune.core.execution.state import Lookup
 from rune.core.execution.token import Path, Token, token_name
 from rune.nodes.base import NodeCall
+from rune.nodes.control import wait
 from rune.nodes.registry import Registry, execute, execute_async, prepare
 from tests.simulation.children import start_child
 from tests.simulation.effect import FAILURE_MESSAGE
@@ -38,6 +39,8 @@ class NodeRunner:
         kind = self._registry[node.node.type]
         prepared = self._prepared(token, decisions)
         outcome = prepared if isinstance(prepared, Failure) else execute(kind, prepared)
+        if isinstance(outcome, Suspend) and isinstance(prepared, NodeCall):
+            self._check_wait(prepared.parameters, outcome)
         if node.pure:
             return outcome
         if self._sim.effects_succeed and isinstance(prepared, NodeCall) and _failed_by_parameter(outcome):
@@ -87,6 +90,14 @@ class NodeRunner:
             signal=self._signal_value(token),
         )
 
+    def _check_wait(self, parameters: Any, outcome: Suspend) -> None:
+        """A wait for some time lasts that long, counted from its own begin."""
+        timed = isinstance(parameters, wait.Parameters) and parameters.resume == "time_interval"
+        if timed and outcome.until is not None:
+            lasts = outcome.until - self._sim.now
+            if lasts != wait._interval(parameters):
+                raise ViolationError(f"a wait of {parameters.amount} {parameters.unit} lasts {lasts} ms")
+
     def _signal_value(self, token: Token) -> Any:
         if token.signal is None:
             return None
@@ -113,8 +124,8 @@ class NodeRunner:
         self.call_counts[attempt] = self.call_counts.get(attempt, 0) + 1
         if at_most_once and (self.call_counts[attempt] > 1 or self._is_unknown(token)):
             raise ViolationError(f"the at-most-once effect of {attempt} was made twice")
-        if lease is not None and lease.until <= sim.now and sim.rng.random() < 0.5:
-            return Failure(Error("LOST", "the lease expired"))
+        if lease is not None and lease.until <= sim.now:
+            raise ViolationError(f"the effect of {attempt} was begun when its lease was over")
         if isinstance(outcome, Output):
             return Output({**outcome.value, "call": sim.call_count}, outcome.outlet)
         return outcome

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 BASIC = ("crash", "jump_clock", "zombie", "zombie", "sweep_early", "crash_task", "recover_early")
 LOSSY = (*BASIC, "drop_queue")
@@ -28,6 +29,10 @@ class Profile:
     in_place: bool
     predicts_end: bool  # the terminal row is written together with the last result
     signal_rate: float  # probability that a signal arrives before the next timer
+    lateness: float = (
+        0.0  # probability that a command to the state store is repeated later, or late altogether
+    )
+    node_times: tuple[int, ...] = (0,)  # ms that a node may take
 
 
 def random_profile(rng: Random) -> Profile:
@@ -47,6 +52,7 @@ def random_profile(rng: Random) -> Profile:
         in_place=heavy or rng.random() < 0.5,
         predicts_end=rng.random() < 0.5,
         signal_rate=rng.choice((0.1, 0.5, 0.9)),
+        **_late(rng),
     )
 
 
@@ -63,4 +69,14 @@ def harsh_profile(rng: Random) -> Profile:
         in_place=True,
         predicts_end=False,
         signal_rate=rng.choice((0.3, 0.9)),
+        **_late(rng),
     )
+
+
+def _late(rng: Random) -> dict[str, Any]:
+    """Lateness, in half of the simulations. Drawn without advancing `rng`."""
+    own = Random(str(rng.getstate()[1][3:6]))
+    return {
+        "lateness": own.choice((0.0, 0.0, 0.1, 0.4)),
+        "node_times": own.choice(((0,), (0,), (0, 1, 40), (0, 40, 3_000))),
+    }

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from rune.core.execution.decision import FinishExecution, Timer
+from rune.core.execution.decision import Applied, FinishExecution, Timer
 from rune.core.execution.fact import ExecutionStarted, Fact
 from rune.core.execution.state import State
 from rune.core.execution.token import Token
@@ -30,6 +31,24 @@ START_TIME = 1_700_000_000_000
 MAX_ACTS = 60_000
 SWEEP_PAUSE = 100  # ms between two sweeps
 CANCELLED = FinishExecution("cancelled")
+EARLY_CANCELS = (
+    0.2  # share of the executions with a late first command that are cancelled before they are active
+)
+
+
+DELAYS = (1, 500, 5_000, 20_000, 90_000)
+"""By how many ms a late command may arrive late: before and after its caller gives up, and after the marks expired."""
+
+
+@dataclass(eq=False)
+class LateCommand:
+    """A command on its way to the state store."""
+
+    execution: Execution
+    run: Callable[[int], object]
+    since: int
+    due: int
+    server_run: int
 
 
 @dataclass(eq=False)
@@ -73,6 +92,9 @@ class Simulator:
         self.effects_succeed = effects_succeed
         self.root = create_execution(name, case, self.outages, kept_facts)
         self.signal_source = SignalSource(self)
+        # Of its own, so that seeds without lateness run as before.
+        self.late_rng = Random(str(rng.getstate()[1][:3]))
+        self.late: list[LateCommand] = []
         self.register(self.root)
 
     def register(self, execution: Execution) -> None:
@@ -83,8 +105,13 @@ class Simulator:
         self._start(self.root)
         for _ in range(MAX_ACTS):
             if self._is_finished():
-                return
+                if not self.late:
+                    return
+                self.now = max(self.now, min(each.due for each in self.late))
+                self._run_late()
+                continue
             try:
+                self._run_late()
                 self._step()
             except Outage:
                 self._end_outages()
@@ -97,13 +124,42 @@ class Simulator:
             for token in execution.store.load(self.now)[1]:
                 self.send(execution, token)
             return
-        state = State()
-        applied = start_execution(execution.case.plan, state, self.now)
-        execution.store.initialize(applied, state)
+        since = self.now
+
+        def install(now: int) -> Applied | None:
+            state = State()
+            applied = start_execution(execution.case.plan, state, since)
+            return applied if execution.store.initialize(applied, state, now) else None
+
+        # Installed once: a client that sends it again knows that it was not executed.
+        if self.command(execution, install, repeats=False):
+            if self.late_rng.random() < EARLY_CANCELS:
+                self.tasks.append(finish_execution(self, execution, CANCELLED))
+            return
+        applied = install(self.now)
+        assert applied is not None
         for token in applied.emitted:
             self.send(execution, token)
         if applied.finish is not None:
             self.tasks.append(finish_execution(self, execution, applied.finish))
+
+    def command(self, execution: Execution, run: Callable[[int], object], *, repeats: bool = True) -> bool:
+        """A command of a caller that waits for its answer. It may arrive a second time at any later moment. Without
+        `repeats` it may arrive later instead; return whether it does."""
+        if self.late_rng.random() >= self.profile.lateness:
+            return False
+        delay = self.late_rng.choice(DELAYS)
+        self.late.append(LateCommand(execution, run, self.now, self.now + delay, execution.store.server_run))
+        return not repeats
+
+    def _run_late(self) -> None:
+        """Execute the commands that arrive now. Those to a server that was lost never arrive."""
+        for each in [each for each in self.late if each.due <= self.now]:
+            self.late.remove(each)
+            store = each.execution.store
+            if each.server_run == store.server_run and not store.is_late(each.since, self.now):
+                with suppress(Outage, AlreadyEndedError):
+                    each.run(self.now)
 
     def _is_finished(self) -> bool:
         if self.workers or self.queue or self.tasks or unreported_children(self):
@@ -190,6 +246,7 @@ class Simulator:
         self.tasks.append(self._fired(execution, timer))
 
     def _fired(self, execution: Execution, timer: Timer) -> Iterator[None]:
+        self.command(execution, lambda now: execution.store.fire(timer, now))
         applied = execution.store.fire(timer, self.now)
         yield
         for token in applied.emitted:
@@ -210,12 +267,19 @@ class Simulator:
         self.now += SWEEP_PAUSE
         if self._sweep() or self._due():
             return
+        entered = [each for each in self.executions.values() if each.store.enter(self.now) <= self.now]
+        unloaded = [each for each in self.executions.values() if each not in entered]
         ahead = [
             moment
-            for memory in (each.store.load(self.now)[0] for each in self.executions.values())
+            for memory in (each.store.load(self.now)[0] for each in entered)
             for moment in (*memory.timers.values(), *(lease.until for lease in memory.leases.values()))
             if moment > self.now
         ]
+        ahead += [each.due for each in self.late]
+        for each in unloaded:
+            ahead.append(each.store.enter(self.now))
+            if each.store.peek(self.now)[1].emitted:
+                raise ViolationError("a token that can run waits for the timer of another one")
         if self.signal_source.has_waits() and (not ahead or self.rng.random() < self.profile.signal_rate):
             self.tasks.append(self.signal_source.send_awaited())
         elif ahead:
@@ -242,6 +306,8 @@ class Simulator:
         """Send tokens again that have no valid lease."""
         count = len(self.queue)
         for execution in list(self.executions.values()):
+            if execution.store.enter(self.now) > self.now:
+                continue
             memory, sent = execution.store.load(self.now)
             found = list(sent)
             back = memory.held_back.keys() - memory.claims.keys()
@@ -317,6 +383,10 @@ class Simulator:
 
     def ack(self, delivery: Delivery) -> None:
         """Acknowledge a handled delivery; the queue keeps nothing of it."""
+
+    def node_time(self) -> int:
+        """How many ms a node takes."""
+        return self.late_rng.choice(self.profile.node_times)
 
     def bound(self) -> int:
         """Random limit of tokens for an inline run."""

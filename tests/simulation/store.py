@@ -16,7 +16,7 @@ from rune.core.execution.control import (
 )
 from rune.core.execution.decision import Applied, Decision, FinishExecution, Timer
 from rune.core.execution.fact import ExecutionEnded, PauseChanged, SignalReceived, fact_key
-from rune.core.execution.fold import fold
+from rune.core.execution.fold import due_after_loss, fold
 from rune.core.execution.inline_run import predict_end
 from rune.core.execution.state import LiveToken, State
 from rune.core.execution.token import Token, TokenPurpose
@@ -24,7 +24,13 @@ from rune.core.execution.transition import apply
 from rune.core.plan.model import Plan
 from tests.simulation.journal import Journal, Outage, Outages, ViolationError
 
-LEASE = 9_000
+LEASE = 7_500
+PATIENCE = 10_000
+"""How long the caller of a command waits for its answer; afterwards the command must do nothing."""
+
+MARKED = 60_000
+"""How long an execution is marked that must not be installed from memory any more."""
+
 Key = tuple[int, tuple[int, ...]]
 
 
@@ -63,13 +69,40 @@ class Store:
         self.applied_facts: set[Any] = set()
         self.emission_counts: dict[Key, int] = {}
         self.fire_counts: dict[tuple[Timer, int], int] = {}
+        self.marked_until = 0
+        self.closed = False
+        self.entered: int | None = None  # when the execution is entered again after the state was lost
 
     def wipe(self) -> None:
         self.memory, self.server_run = None, self.server_run + 1
+        self.marked_until, self.entered = 0, None
 
     def roll_back(self) -> None:
         if self.snapshot is not None:
             self.memory, self.server_run = copy.deepcopy(self.snapshot), self.server_run + 1
+            self.marked_until, self.entered = 0, None
+
+    @property
+    def holds_state(self) -> bool:
+        """Whether the server holds a state; that of an ended execution is dropped."""
+        return self.current is not None and not self.current.state.ended
+
+    def is_late(self, since: int, now: int) -> bool:
+        """Whether a command that was begun at `since` must do nothing any more."""
+        return now >= since + PATIENCE
+
+    def enter(self, now: int) -> int:
+        """When the execution is entered again: at once, unless all tokens of a lost state wait for a time."""
+        if self.current is not None or self.journal.end is not None or not self.server_run:
+            return now
+        if self.entered is None:
+            due = due_after_loss(*self.peek(now))
+            self.entered = now if due is None else due
+        return self.entered
+
+    def peek(self, now: int) -> tuple[State, Applied]:
+        """The state that the journal yields, which is not installed."""
+        return fold(self.plan, list(self.journal.facts.values()), now)
 
     def save(self) -> None:
         if self.current is not None:
@@ -92,6 +125,8 @@ class Store:
         state, applied = fold(self.plan, list(self.journal.facts.values()), now)
         self.memory = Memory(state, paused=self.journal.paused)
         self.folded_under = self.server_run
+        if not state.ended:
+            self.mark(now)
         self.folds += 1
         self.emission_counts.clear()
         self.fire_counts.clear()
@@ -99,9 +134,19 @@ class Store:
         self._track(applied)
         return self.memory, applied.emitted
 
-    def initialize(self, applied: Applied, state: State) -> None:
+    def initialize(self, applied: Applied, state: State, now: int) -> bool:
+        """Install the state of an accepted execution from memory, unless another process has activated or ended it."""
+        if self.holds_state or now < self.marked_until:
+            return False
+        if self.closed:
+            raise ViolationError("the state of an ended execution was installed")
         self.memory, self.folded_under = Memory(state), self.server_run
         self._track(applied)
+        return True
+
+    def mark(self, now: int) -> None:
+        """Mark the execution: it must not be installed from memory any more."""
+        self.marked_until = now + MARKED
 
     def _track(self, applied: Applied) -> None:
         memory = self.memory
@@ -235,7 +280,7 @@ class Store:
 
     def pause_status(self, now: int) -> tuple[int, bool]:
         """The number of the last pause or resume, and whether the execution is paused."""
-        state = self.load(now)[0].state
+        state = self.peek(now)[0] if self.current is None else self.load(now)[0].state
         return state.pause_state, state.paused_at is not None
 
     def apply_signal(self, fact: SignalReceived, now: int) -> list[Token]:
@@ -271,6 +316,11 @@ class Store:
         ]
 
     def close(self, fact: ExecutionEnded, now: int) -> None:
+        if self.outages.state:
+            raise Outage
+        if not self.holds_state and not self.closed:
+            self.mark(now)
+        self.closed = True
         memory, _ = self.load(now)
         end_execution(memory.state, fact)
         memory.timers.clear()

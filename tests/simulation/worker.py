@@ -24,12 +24,16 @@ from rune.core.execution.token import Token, TokenPurpose
 from tests.simulation.children import cancel_child_of, finish_execution
 from tests.simulation.execution import Execution
 from tests.simulation.journal import AlreadyEndedError, SignalTakenError
-from tests.simulation.store import Lease
+from tests.simulation.store import LEASE, Lease
 
 if TYPE_CHECKING:
     from tests.simulation.simulator import Delivery, Simulator
 
 UNKNOWN_OUTCOME = Error("UNKNOWN_OUTCOME", "an earlier attempt was interrupted", engine=True)
+
+
+class LeaseLapsedError(Exception):
+    """The answer to the claim is so late that another worker may run the token."""
 
 
 class Worker:
@@ -41,6 +45,7 @@ class Worker:
         self.number = number
         self.delivery = delivery
         self.running: tuple[Token, int] | None = None  # claimed token, and the fold of its claim
+        self.lease_until = 0
         self.steps = self._process()
 
     def _process(self) -> Iterator[None]:
@@ -48,6 +53,8 @@ class Worker:
         sim, execution = self.sim, self.execution
         try:
             yield from self._handle()
+        except LeaseLapsedError:
+            sim.ack(self.delivery)
         except AlreadyEndedError:
             end = execution.journal.end
             assert end is not None
@@ -65,12 +72,15 @@ class Worker:
         yield
         token = self.delivery.token
         leases = token.fate is TokenPurpose.RUN and not plan.nodes[token.node].pure
+        asked = sim.now
+        sim.command(execution, lambda now: store.claim(self.delivery.token, self.number, now, leases=leases))
         verdict, token, lease, reclaimed = store.claim(token, self.number, sim.now, leases=leases)
         if verdict not in ("run", "cancelled"):
             sim.ack(self.delivery)
             return
         self.running = (token, store.folds) if token.fate is TokenPurpose.RUN else None
-        yield
+        yield  # the answer may be late
+        self.lease_until = asked + LEASE
         stored = execution.journal.latest(token) if reclaimed else None
         run = InlineRun(plan, token, in_place=sim.in_place, bound=sim.bound())
         if stored is None:
@@ -124,14 +134,25 @@ class Worker:
         sim, node = self.sim, self.execution.case.plan.nodes[token.node]
         runner = sim.node_runners[self.execution.id]
         if node.pure:
-            return runner.run(token, lease, run.decisions)
+            outcome = runner.run(token, lease, run.decisions)
+            sim.now += sim.node_time()
+            return outcome
         yield
+        if not self._may_begin():
+            raise LeaseLapsedError
         if node.type.launches:
             return (yield from runner.launch(token, run.decisions))
         outcome = runner.run(token, lease, run.decisions)
         for _ in range(sim.rng.randrange(6)):
             yield  # the effect is made, its result is not stored yet
+        sim.now += sim.node_time()
+        if lease is not None and lease.until <= sim.now and sim.rng.random() < 0.5:
+            return Failure(Error("LOST", "the lease expired"))
         return outcome
+
+    def _may_begin(self) -> bool:
+        """Whether the lease certainly still holds: it counts from the moment at which the worker asked for it."""
+        return self.sim.now < self.lease_until
 
     def _record_effect_start(self, token: Token) -> bool:
         """Store that an effect starts; False if an earlier attempt stored it."""
@@ -158,6 +179,7 @@ class Worker:
         applied = store.apply(decisions, sim.now)
         self.running = None
         yield
+        sim.command(execution, lambda now: store.apply(decisions, now))
         for token in run.remaining(applied.emitted):
             sim.send(execution, token)
             yield

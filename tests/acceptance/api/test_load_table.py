@@ -1,0 +1,184 @@
+"""The load table: whatever is asked of a server, it goes on answering.
+
+Each row sends the largest and the oddest input that the limits allow to one route, node type or importer, while
+`/healthz` is asked every 50 ms. No answer of it may take more than a second of the server's CPU longer than without the
+row, the event loop may be busy for less than a second at a time, and memory is bounded. In part the executions have
+5,000 items, with RUNE_WHOLE=1 100,000.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+import time
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
+
+import httpx
+import pytest
+
+from rune.documents.importers.draft import FORMATS
+from rune.errors import RuneError
+from rune.nodes.registry import STANDARD
+from rune.server.app import document
+from rune.testing.harness import compiled
+from tests.support.large_executions import WIDE, write_items
+from tests.support.load_rows import (
+    DEPLOYED,
+    Loaded,
+    Row,
+    Sent,
+    decoders,
+    hidden_rows,
+    importer_rows,
+    message_bodies,
+    node_rows,
+    route_rows,
+)
+from tests.support.loop_meter import MeteredServer
+from tests.support.whole import WHOLE
+
+ITEMS = 100_000 if WHOLE else 5_000
+ELEMENTS = 10_000 if WHOLE else 2_000
+MAX_BUSY_S = 1.0 if WHOLE else 0.25
+MAX_LAG_S = 1.0
+MAX_GROWTH_MB = 700
+PERIOD_S = 0.05
+STREAM_S = 0.3
+STREAMS = ("/events", "/api/v1/events")
+DEADLINE_S = 120.0
+REFUSED = 413
+
+
+async def measure(rows: Iterable[Row], server: MeteredServer) -> list[str]:
+    """Send the requests of all rows; return what was found, one line each."""
+    found: list[str] = []
+    fresh = httpx.Limits(
+        max_keepalive_connections=0
+    )  # a connection that was closed with a body is not asked again
+    async with (
+        httpx.AsyncClient(base_url=server.url, timeout=DEADLINE_S, trust_env=False, limits=fresh) as health,
+        httpx.AsyncClient(base_url=server.url, timeout=DEADLINE_S, trust_env=False, limits=fresh) as http,
+    ):
+        usual = await _lag(health, server)
+        before = server.take().peak_mb
+        for row in rows:
+            for sent in row.requests:
+                shown = f"{row.kind} {row.name} {sent.path[-80:]} {(sent.body or b'')[:24]!r}"
+                statuses: list[int] = []
+                async with _polled(health, server) as lags:
+                    began = time.monotonic()
+                    statuses += await asyncio.gather(*(_send(http, sent) for _ in range(sent.times)))
+                    took = time.monotonic() - began
+                measured = await asyncio.to_thread(server.take)
+                lag = max(lags, default=0.0) - usual
+                if max(statuses) >= 500 and max(statuses) != 503:
+                    found.append(f"{shown}: answered {max(statuses)}")
+                if measured.longest_s > MAX_BUSY_S or lag > MAX_LAG_S:
+                    found.append(
+                        f"{shown}: loop busy for {measured.longest_s:.2f} s, /healthz {lag:.2f} s later, "
+                        f"answered {statuses[0]} after {took:.1f} s\n{measured.stack}"
+                    )
+                if measured.peak_mb - before > MAX_GROWTH_MB:
+                    found.append(f"{shown}: {measured.peak_mb - before} MB")
+    return found
+
+
+async def _lag(http: httpx.AsyncClient, server: MeteredServer) -> float:
+    """Ask for the health once; return how long the answer took, at most the CPU time that the server used meanwhile:
+    what else the machine does is not counted."""
+    cpu, began = server.cpu_s(), time.monotonic()
+    assert (await http.get("/healthz")).status_code == 200
+    return min(time.monotonic() - began, server.cpu_s() - cpu)
+
+
+@asynccontextmanager
+async def _polled(http: httpx.AsyncClient, server: MeteredServer) -> AsyncIterator[list[float]]:
+    lags: list[float] = []
+
+    async def poll() -> None:
+        while True:
+            lags.append(await _lag(http, server))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PERIOD_S):
+                    await asyncio.Event().wait()
+
+    task = asyncio.create_task(poll())
+    try:
+        yield lags
+        lags.append(await _lag(http, server))
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _send(http: httpx.AsyncClient, sent: Sent) -> int:
+    headers = {"content-type": sent.media} if sent.body is not None else {}
+    if sent.method == "GET" and sent.path.partition("?")[0].endswith(STREAMS):
+        async with http.stream("GET", sent.path) as stream:
+            try:
+                async with asyncio.timeout(STREAM_S):
+                    async for _ in stream.aiter_bytes():
+                        pass
+            except TimeoutError:
+                pass
+            return stream.status_code
+    try:
+        answer = await http.request(sent.method, sent.path, content=sent.body, headers=headers)
+    except (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError):
+        return REFUSED  # the server closes a connection whose body it does not read
+    return answer.status_code
+
+
+async def prepared(server: MeteredServer, executions: tuple[str, str]) -> Loaded:
+    """Deploy the workflows of the table and run one with a large output."""
+    async with httpx.AsyncClient(base_url=server.url, timeout=DEADLINE_S, trust_env=False) as http:
+        for each in DEPLOYED:
+            answer = await http.put(f"/api/v1/workflows/{each['id']}", json=each)
+            assert answer.status_code in (200, 201), answer.text
+        rows = [{"n": at, "text": "some words of a row"} for at in range(20_000)]
+        started = await http.post(
+            "/api/v1/workflows/large/executions?wait=60", json={"input": {"items": rows}}
+        )
+        assert started.status_code == 202, started.text
+        large = started.json()["execution"]
+        assert large["status"] == "completed", large
+    return Loaded(executions, compiled(WIDE).hash, ITEMS, large["execution_id"])
+
+
+@pytest.mark.parametrize("part", ["routes", "node types and importers"])
+def test_server_answers_whatever_is_asked_of_it(tmp_path: pathlib.Path, part: str) -> None:
+    executions = (write_items(tmp_path, ITEMS), write_items(tmp_path, ITEMS, failed_every=100))
+
+    async def run(server: MeteredServer) -> list[str]:
+        loaded = await prepared(server, executions)
+        if part == "routes":
+            return await measure([*route_rows(loaded), *hidden_rows()], server)
+        return await measure([*node_rows(ELEMENTS), *importer_rows(FORMATS)], server)
+
+    with MeteredServer(tmp_path) as server:
+        found = asyncio.run(run(server))
+
+    assert found == [], "\n".join(found)
+
+
+def test_every_route_node_type_and_importer_has_a_row() -> None:
+    loaded = Loaded(("x1", "x2"), "h", ITEMS, "x3")
+    routes = {row.name for row in route_rows(loaded)}
+
+    assert routes == {
+        f"{method.upper()} {path}" for path, each in document()["paths"].items() for method in each
+    }
+    assert {row.name for row in node_rows(1)} == {each.name for each in STANDARD}
+    assert {row.name for row in importer_rows(FORMATS)} == set(FORMATS)
+
+
+@pytest.mark.parametrize("name", decoders())
+def test_message_of_any_content_is_decoded_or_refused_at_once(name: str) -> None:
+    decode = decoders()[name]
+
+    for kind, body in message_bodies(1_000_000).items():
+        began = time.thread_time()
+        with suppress(RuneError):
+            decode(body)
+        assert time.thread_time() - began < MAX_BUSY_S, kind
