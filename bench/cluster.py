@@ -233,7 +233,7 @@ async def _start_all(engine: Engine, plan: Plan, payloads: Sequence[bytes]) -> N
 
 async def _wait_evicted(client: Client, settings: Settings, count: int) -> None:
     """Wait until only the due times of the executions are left in Redis."""
-    keys = KeySpace(settings.prefix, settings.partitions)
+    keys = KeySpace(settings.prefix)
     while True:
         due = [int(await client.call("ZCARD", keys.due(each))) for each in range(keys.partitions)]
         fields = await client.call("KEYS", f"{settings.prefix}:*:x:*")
@@ -244,7 +244,7 @@ async def _wait_evicted(client: Client, settings: Settings, count: int) -> None:
 
 async def _fill(client: Client, settings: Settings, count: int) -> None:
     """Add the due times of further waiting executions directly."""
-    keys = KeySpace(settings.prefix, settings.partitions)
+    keys = KeySpace(settings.prefix)
     years = int((time.time() + 3e9) * 1000)
     for start in range(0, count, 10_000):
         pairs: dict[str, list[str | int]] = {}

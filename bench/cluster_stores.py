@@ -16,8 +16,8 @@ from rune.adapters.postgres.journal_writes import Columns, arrays, columns
 from rune.adapters.postgres.schema import migrate
 from rune.adapters.redis.client import Client, info
 from rune.bootstrap import cluster
-from rune.codec.facts import Inline
 from rune.core.execution.fact import NodeResult
+from rune.core.execution.stored_value import Inline
 from rune.runtime.engine import Engine
 from rune.runtime.queries.verify import verify_execution
 from rune.settings import Settings

@@ -34,9 +34,10 @@ from rune.adapters.sqlite.database import (  # noqa: E402
     write_starts,
 )
 from rune.cli.bench import workloads  # noqa: E402
-from rune.codec.facts import Inline, encode_fact, fact_columns  # noqa: E402
+from rune.codec.facts import encode_fact, fact_columns  # noqa: E402
 from rune.core.definition.model import canonical  # noqa: E402
 from rune.core.execution.fact import ExecutionEnded, Fact, NodeResult  # noqa: E402
+from rune.core.execution.stored_value import Inline  # noqa: E402
 from rune.core.plan.model import Plan  # noqa: E402
 from rune.ports.journal import ExecutionRecord  # noqa: E402
 from rune.testing.harness import compiled  # noqa: E402

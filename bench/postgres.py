@@ -27,8 +27,8 @@ from rune.adapters.postgres.journal import PostgresJournal
 from rune.adapters.postgres.journal_writes import Columns, arrays, columns
 from rune.adapters.postgres.schema import migrate
 from rune.adapters.postgres.stores import postgres
-from rune.codec.facts import Inline
 from rune.core.execution.fact import NodeResult
+from rune.core.execution.stored_value import Inline
 from rune.ports.journal import ExecutionRecord
 
 CALLERS = 200

@@ -106,7 +106,7 @@ def _same(one: Path, two: Path) -> bool:
 
 def test() -> None:
     """Run the unit tests; RUNE_WHOLE=1 runs their matrices in full."""
-    run_node("vitest", "run", "--reporter=dot")
+    run_node("vitest", "run", "--reporter=dot", RUNE_PYTHON=sys.executable)
 
 
 def check() -> int:

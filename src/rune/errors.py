@@ -13,7 +13,7 @@ RuneError                              base of all errors that Rune raises on pu
 │                                             (UnroutableError, NackedError))
 ├── adapters.rabbitmq.topology                InvalidQueueNameError, TopologyMismatchError
 ├── adapters.redis.client                     InvalidAddressError, RedisError (RedirectionError), RefusalError,
-│                                             MissingFunctionsError
+│                                             LateCommandError, MissingFunctionsError
 ├── adapters.redis.stores                     UnsuitableServerError
 ├── adapters.sqlite.backup                    InvalidBackupError
 ├── bootstrap                                 UnsupportedByBackendError, UnsupportedOverUrlError
@@ -43,10 +43,12 @@ RuneError                              base of all errors that Rune raises on pu
 │                                             IdempotencyKeyExpiredError, ExecutionRemovedError, NewerFormatError
 ├── ports.processes                           FileInUseError, NoOwnerError, OwnerLostError
 ├── ports.retention                           InvalidRuleError
-├── ports.workflows                           WorkflowNotFoundError, InvalidAliasError, InvalidWeightsError,
-│                                             ConcurrentChangeError, TriggerNotFoundError, PathTakenError
+├── ports.workflows                           WorkflowNotFoundError, ChildForbiddenError, InvalidAliasError,
+│                                             InvalidWeightsError, ConcurrentChangeError, TriggerNotFoundError,
+│                                             PathTakenError
 ├── runtime.messaging.completion_publisher    ExternalExecutorError
-├── runtime.messaging.foreign_messages        UnknownScopeError, DefinitionMismatchError, UnknownNodeError
+├── runtime.messaging.foreign_messages        UnknownScopeError, DefinitionMismatchError, UnknownNodeError,
+│                                             UnknownTypeError
 ├── runtime.plan_cache                        DefinitionNotFoundError, MissingNodeTypeError
 ├── runtime.queries.record                    NotRecordableError
 ├── runtime.queries.node_input                ItemNotFoundError
@@ -67,7 +69,8 @@ RuneError                              base of all errors that Rune raises on pu
 
 Outside of the tree are exceptions that callers never receive: `nodes.base.Interruption` (a BaseException, with
 `runtime.values.ValueNotLoaded`), `nodes.io.llm_service.EventTooLongError`, `adapters.postgres.journal_writes`
-(MissingDefinitionError, IdBeingReleasedError), `adapters.rabbitmq.amqp.errors.ProtocolError` and private ones.
+(MissingDefinitionError, IdBeingReleasedError), `ports.queue.LeftToOthersError`,
+`adapters.rabbitmq.amqp.errors.ProtocolError` and private ones.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import os
 import tomllib
@@ -18,7 +19,7 @@ from rune.ports.retention import InvalidRuleError, Rule, parse_rules
 DERIVED = frozenset({"nodes_in_file", "url_in_file"})
 """Fields that `load_settings` computes; they cannot be set."""
 
-LISTS = frozenset({"nodes", "http_allow", "queues"})
+LISTS = frozenset({"nodes", "http_allow", "queues", "quarantine", "trusted_proxies"})
 """Settings that hold several values, separated by commas in the environment."""
 
 SECRET = frozenset({"secret_key", "api_key", "smtp_url", "journal", "state", "queue"})
@@ -49,10 +50,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     queue_kind: Literal["classic", "quorum"] = "classic"  # cluster with RabbitMQ
     queue_prefix: str = "workflow"  # cluster with RabbitMQ: prefix of queue names
     statuses: Literal["each", "batched", "none", "off"] = "each"  # cluster with RabbitMQ: status messages
+    consume_statuses: bool = True  # cluster with RabbitMQ: API processes read statuses and completions
     legacy_consume: bool = False  # cluster with RabbitMQ: consume `workflow.started`
     wire_inline: bool = False  # cluster with RabbitMQ: messages carry definition and outputs
     wire_bytes: int = 16 * 1024 * 1024  # maximum size of such a message
-    partitions: int = 16  # cluster: fixed at its first start
+    partitions: int | None = None  # cluster: fixed at its first start, then those of the store
     durability: Literal["full", "relaxed"] = "full"  # relaxed: a power cut may lose recent writes
     in_place: bool = True  # run pure successors in the same commit instead of sending them
     sticky: Literal["auto", "on", "off"] = "auto"  # keep an only successor in its worker
@@ -67,6 +69,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     grace: float = 30.0  # seconds that running nodes may take to finish at shutdown
     nodes: tuple[str, ...] = ()  # modules with custom nodes
     nodes_in_file: bool = False  # not a setting: whether the modules are from `rune.toml`
+    quarantine: tuple[str, ...] = ()  # executions that a server pauses at its start
     run_example: bool = True  # `rune up`: start an example once, on a new database
     http_policy: Literal["public_only", "allow", "open"] = "public_only"  # hosts that nodes may call
     http_allow: tuple[str, ...] = ()  # hosts, `*.domain`s and networks that are always allowed
@@ -85,6 +88,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     api_head_timeout: float = 10.0  # seconds in which a request head must arrive
     api_body_rate: int = 1024  # bytes per second at which a body must arrive; 0: any
     api_failed_logins: int = 10  # wrong keys of one address per minute before responses are delayed; 0: any
+    trusted_proxies: tuple[str, ...] = ()  # addresses and networks whose `X-Forwarded-For` is believed
     api_streams: int = 5_000  # event streams of a server
     api_streams_per_key: int = 200  # of these, of one API key
     health_port: int = 0  # health endpoint of workers and schedulers; 0: none
@@ -240,7 +244,13 @@ def _describe_type(kind: Any) -> str:
     """Describe a type in an error message."""
     if get_origin(kind) is Literal:
         return "one of " + ", ".join(f"`{each}`" for each in get_args(kind) if each)
-    words = {int: "a whole number", float: "a number", bool: "`true` or `false`", str: "text"}
+    words = {
+        int: "a whole number",
+        int | None: "a whole number",
+        float: "a number",
+        bool: "`true` or `false`",
+        str: "text",
+    }
     return words.get(kind, "a list of texts")
 
 
@@ -263,7 +273,8 @@ _OPTIONAL_LIMITS = {
 def _check_bounds(settings: Settings) -> None:
     """Reject numbers that would keep the process from running anything, and malformed addresses."""
     for name in ("slots", "http_per_host", "partitions", "expression_ms"):
-        if getattr(settings, name) < 1:
+        number = getattr(settings, name)
+        if number is not None and number < 1:
             raise SettingsError(f"RUNE_{name.upper()}: at least 1")
     for name, expected in _OPTIONAL_LIMITS.items():
         if getattr(settings, name) < 0:
@@ -280,8 +291,17 @@ def _check_bounds(settings: Settings) -> None:
         raise SettingsError("RUNE_TRACE_SHARE: a share between 0 and 1")
     if not 0 <= settings.health_port < 65_536:
         raise SettingsError("RUNE_HEALTH_PORT: a port, or 0 for none")
+    _check_networks(settings.trusted_proxies)
     if settings.url:
         _check_url(settings.url)
+
+
+def _check_networks(proxies: tuple[str, ...]) -> None:
+    for each in proxies:
+        try:
+            ipaddress.ip_network(each)
+        except ValueError as error:
+            raise SettingsError(f"RUNE_TRUSTED_PROXIES: {error}") from None
 
 
 def _check_url(url: str) -> None:

@@ -28,12 +28,14 @@ from rune.adapters.sqlite.stores import (
     SqliteBlobs,
     SqliteBulkJobs,
     SqliteCounts,
+    SqliteHooks,
     SqliteIndex,
 )
 from rune.adapters.sqlite.workflows import SqliteTriggers, SqliteWorkflows
 from rune.bootstrap import open_reader
 from rune.core.plan.model import Plan
-from rune.ports.journal import Journal, NewerFormatError
+from rune.ports.clock import SystemClock
+from rune.ports.journal import HookStore, Journal, NewerFormatError
 from rune.ports.queries import CountStore, Statistics
 from rune.runtime.queries.reader import ExecutionReader
 from rune.settings import Settings
@@ -44,6 +46,7 @@ from tests.contract.suites.blobs import BlobContract
 from tests.contract.suites.bulk import BulkContract
 from tests.contract.suites.counts import CountContract
 from tests.contract.suites.credentials import CredentialContract
+from tests.contract.suites.hooks import HookContract
 from tests.contract.suites.journal import JournalContract
 from tests.contract.suites.queries import QueryContract, QuerySetup
 from tests.contract.suites.queue import QueueContract
@@ -246,6 +249,13 @@ class TestCounts(CountContract):
     async def make_counts(self, folder: Path) -> AsyncIterator[tuple[CountStore, Statistics]]:
         async with sqlite_stores(folder) as stores:
             yield SqliteCounts(stores.database), SqliteIndex(stores.database).statistics
+
+
+class TestHooks(HookContract):
+    @asynccontextmanager
+    async def make_hooks(self, folder: Path) -> AsyncIterator[tuple[Journal, HookStore]]:
+        async with sqlite_stores(folder) as stores:
+            yield stores.journal, SqliteHooks(stores.database, SystemClock())
 
 
 class TestBulkJobs(BulkContract):

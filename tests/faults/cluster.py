@@ -66,14 +66,11 @@ def _report_no_progress(fan: Any) -> Any:
     return lambda fields, name, body: fan(fields, name, {**body, "r": 0})
 
 
-def _recover_late(init: Any) -> Any:
+def _recover_late(due_times: Any) -> Any:
     """Executions that are due at once are scheduled in the far future."""
 
-    def changed(self: Any, client: Any, keys: Any, running: Any) -> None:
-        async def running_late(after: str, limit: int) -> Any:
-            return [(execution, when or 1 << 52) for execution, when in await running(after, limit)]
-
-        init(self, client, keys, running and running_late)
+    async def changed(self: Any, rows: Any) -> Any:
+        return [(execution, when or 1 << 52) for execution, when in await due_times(self, rows)]
 
     return changed
 
@@ -253,7 +250,7 @@ TABLE: dict[str, Fault] = {
     ),
     "e5": fault(
         "test_merge.py::test_h_e5_join_survives_loss_of_sent_tokens",
-        replace("rune.adapters.redis.rebuild:WipeRecovery.__init__", _recover_late),
+        replace("rune.adapters.redis.rebuild:WipeRecovery._due_times", _recover_late),
         hangs=True,
     ),
     "e6-redis": fault(
@@ -313,7 +310,10 @@ TABLE: dict[str, Fault] = {
     "f6-redis": fault("test_timers.py::test_h_f6_timers_survive_loss_of_redis", NO_RECOVERY, hangs=True),
     "f6-own-redis": fault(
         "test_timers.py::test_h_f6_virtual_time_continues_after_loss_of_redis",
-        edit("rune.bootstrap.cluster:_list_running", ("None if each.id in own else each.due", "each.due")),
+        edit(
+            "rune.adapters.redis.rebuild:StateRebuilder.due_time",
+            ("accepted.fake_time or len(stored) > MAX_DUE_FACTS", "False"),
+        ),
         hangs=True,
     ),
     "f7-redis": same(

@@ -12,9 +12,9 @@ import pytest
 from rune.adapters.redis.client import RedisError
 from rune.adapters.redis.encoding import ARRIVE, KeySpace
 from rune.adapters.redis.streams import NOTHING_SENT
-from rune.codec.facts import Inline
 from rune.core.execution.outcome import Output, Suspend
 from rune.core.execution.step import step
+from rune.core.execution.stored_value import Inline
 from rune.core.execution.token import Token
 from rune.ports.clock import SystemClock
 from rune.testing.harness import VirtualClock

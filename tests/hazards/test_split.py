@@ -385,7 +385,7 @@ def test_h_d20_redis_fields_do_not_grow_with_item_count(backend: ClusterBackend)
         async with backend.open() as engine:
             run = await engine.start(document, {"items": ["x" * 100] * 2_500})
             await backend.wait_for_queue_length(1)
-            key = KeySpace(settings.prefix, settings.partitions).of(run.id)[0]
+            key = KeySpace(settings.prefix).of(run.id)[0]
             fields = await redis_command("HGETALL", key)
             return max(map(len, fields)), await _largest_root_row(run)
 

@@ -30,9 +30,6 @@ MODULE = re.compile(r"`([a-z_]+/[\w/]+\.(?:py|sql|lua))`")
 CLASS_NAME = re.compile(r"`([A-Z][a-z]+[A-Za-z]*)(?:\.(\w+))?`")
 CODE_PAGES = ("docs/architecture.md", "docs/walk.md")  # pages that name classes of the package
 COLLAPSED_FOLDERS = {"control", "data", "http_client", "functions"}  # drawn in the tree without their modules
-MAX_ENTRIES = 17
-UNLIMITED_FOLDERS = {"nodes/control", "nodes/data"}  # one file per node type
-SOURCES = (".py", ".sql", ".lua")
 SETTING = re.compile(r"`(RUNE_[A-Z_]+)`")
 
 
@@ -137,43 +134,20 @@ def test_architecture_tree_matches_package() -> None:
     assert tree == package
 
 
-def entries_by_folder() -> dict[str, set[str]]:
-    """Return the modules and subfolders of each folder of the package that contains source."""
-    found: dict[str, set[str]] = {}
-    for path in files(PACKAGE, *SOURCES):
-        entry = path.relative_to(PACKAGE)
-        if entry.stem.startswith("__"):
-            entry = entry.parent  # `__init__` and `__main__` stand for their folder
-        while entry.name:
-            found.setdefault(entry.parent.as_posix(), set()).add(entry.name)
-            entry = entry.parent
-    return found
-
-
-def test_package_has_at_most_300_modules() -> None:
-    modules = [path for path in files(PACKAGE, ".py") if path.stem != "__init__"]
-
-    assert len(modules) <= 300
-
-
-def test_folder_has_at_most_17_entries() -> None:
-    entries = {
-        folder: names
-        for folder, names in entries_by_folder().items()
-        if folder not in UNLIMITED_FOLDERS and not folder.endswith("/migrations")
-    }
-
-    assert {"runtime", "server", "adapters"} <= entries["."], "the folders are found"
-    assert {folder: len(names) for folder, names in entries.items() if len(names) > MAX_ENTRIES} == {}
-
-
 def test_settings_table_lists_every_setting() -> None:
     page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
     table = page.split("### Settings")[1].split("\n##")[0]
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `RUNE_")]
     known = {f"RUNE_{name.upper()}" for name in set(Settings.__struct_fields__) - DERIVED}
 
-    assert set(SETTING.findall(" ".join(rows))) == known
+    assert set(SETTING.findall(" ".join(rows))) == known | set(_variables(typer.main.get_command(app)))
+
+
+def _variables(command: Any) -> Iterator[str]:
+    """The environment variables of the options of a command and of those below it."""
+    yield from (option.envvar for option in command.params if option.envvar)
+    for each in getattr(command, "commands", {}).values():
+        yield from _variables(each)
 
 
 def _commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

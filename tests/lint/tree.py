@@ -50,14 +50,14 @@ def files(below: pathlib.Path = ROOT, *suffixes: str) -> list[pathlib.Path]:
         names[:] = sorted(name for name in names if name not in _GENERATED and not name.endswith("_cache"))
         if pathlib.Path(folder) == ROOT and "build" in names:
             names.remove("build")
-        found += [pathlib.Path(folder, leaf) for leaf in sorted(leaves)]
+        found += [pathlib.Path(folder, leaf) for leaf in sorted(leaves) if leaf not in _GENERATED]
     return [path for path in found if not suffixes or path.suffix in suffixes]
 
 
 def texts() -> Iterator[tuple[str, str]]:
     """Every text file: its path in the repository and its content."""
     for path in files():
-        if path.suffix in _TEXT_SUFFIXES and not path.name.startswith(".coverage"):
+        if path.suffix in _TEXT_SUFFIXES and path.name != ".git" and not path.name.startswith(".coverage"):
             yield name(path), path.read_text(encoding="utf-8")
 
 

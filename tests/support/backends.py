@@ -20,11 +20,13 @@ import pytest
 from msgspec.structs import replace
 
 from rune.adapters.redis.client import Client
+from rune.adapters.redis.encoding import PARTITIONS
 from rune.bootstrap import running_engine
 from rune.core.execution.fact import NodeSuspended
+from rune.core.format import required_format
 from rune.core.plan.model import Plan
 from rune.nodes.registry import Registry, standard_registry
-from rune.ports.journal import FORMAT, ExecutionRecord
+from rune.ports.journal import ExecutionRecord
 from rune.runtime.lifecycle.launcher import new_execution_id
 from rune.settings import Settings
 from rune.testing.harness import Harness, Run, harness, run_document
@@ -158,7 +160,7 @@ class ClusterBackend(Backend):
         """Count the entries of a queue in Redis."""
         streams = [
             f"{self.settings.prefix}:{{p{part:02d}}}:stream:{queue}:{lane}"
-            for part in range(self.settings.partitions)
+            for part in range(PARTITIONS)
             for lane in ("high", "normal", "low")
         ]
         return sum([int(await redis_command("XLEN", each)) for each in streams])
@@ -230,6 +232,6 @@ async def accept_unopened(engine: Harness, plan: Plan, input: bytes = b"{}") -> 
         hash=plan.hash,
         at=stores.clock.now(),
         input=input,
-        format=FORMAT,
+        format=required_format(plan.definition),
     )
     return await stores.journal.accept(row)

@@ -28,7 +28,7 @@ class ChainExecution:
     def __init__(self, journal: SqliteJournal, client: Client, keys: KeySpace, clock: VirtualClock) -> None:
         self.keys = keys
         self.client = client
-        self._journal = journal
+        self.journal = journal
         self._clock = clock
         self.state = RedisState(client, keys, journal, self._plan, clock=clock)
 
@@ -38,14 +38,14 @@ class ChainExecution:
     async def begin(self) -> Token:
         plan, now = chain(), self._clock.now()
         accepted = ExecutionRecord(id="x", workflow="w", hash=plan.hash, at=now, input=b"{}")
-        (first,) = (await self.state.admit(await self._journal.accept(accepted), plan)).emitted
+        (first,) = (await self.state.admit(await self.journal.accept(accepted), plan)).emitted
         return first
 
     async def suspend(self, token: Token, ms: int) -> None:
         now = self._clock.now()
         decision = step(chain(), token, Suspend(until=now + ms), now)
         assert decision.fact is not None
-        await self._journal.record("x", [decision.fact])
+        await self.journal.record("x", [decision.fact])
         await self.state.apply("x", [decision])
 
     async def dump(self) -> list[bytes | None]:

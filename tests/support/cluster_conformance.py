@@ -19,7 +19,7 @@ from rune.runtime.queries.history import read_history
 from tests.acceptance.conformance.case import Case
 from tests.acceptance.conformance.expectations import Observation, deviations
 from tests.acceptance.conformance.service_actor import ServiceActor
-from tests.acceptance.conformance.step_runner import EXIT, StepRunner
+from tests.acceptance.conformance.step_runner import StepRunner, exit_code
 from tests.acceptance.conformance.stubs import StubServers, stub_servers
 from tests.acceptance.conformance.time_scaling import is_timed, run_in_time
 from tests.support.clusters import Cluster
@@ -89,9 +89,8 @@ def case_servers(case: Case) -> Iterator[StubServers]:
 async def _run(engine: Engine, cluster: Cluster, case: Case) -> list[str]:
     with case_servers(case) as servers:
         printed = await run_document_of(engine, case, servers.base_url)
-        status = printed["status"]
         seen = Observation(
-            exit_code=2 if status == "invalid" else EXIT[status],
+            exit_code=2 if printed["status"] == "invalid" else exit_code(printed),
             stdout=json.dumps(printed),
             calls=servers.http.calls,
             mails=tuple(cluster.sink.mails),

@@ -4,7 +4,8 @@ A fence `yaml file=NAME` (of any language) is a file. The lines of a `console` f
 those below are their output, in which `…` stands for any text, and alone on a line for any lines. A command that must
 fail ends with `# exits N`. A `sh` fence is run as it is. A comment `<!-- needs: A, B -->` names what the page needs:
 
-- `up`: `rune up` runs in the same folder; a page that mentions `RUNE_URL` gets its URL
+- `up`: `rune up` runs in the same folder, on another port: the URL of the default port is replaced by
+  that of this server. The page has to name the server itself, as no variable of Rune is set.
 - `stores`: the settings of new stores of a cluster, from the comment on; above it the page uses the embedded backend
 - `administrator`: servers without users of Rune, and a password for each role
 - `clone`: the folders `deploy` and `examples`
@@ -26,6 +27,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from rune.client.transport import LOCAL_URL
 from tests.lint.tree import ROOT
 from tests.support.backends import stores
 from tests.support.cli_process import TIMEOUT_S
@@ -65,14 +67,13 @@ def follow(page: str, folder: Path, inspect: Callable[[str, str], None] | None =
     the URL of the server, while it runs, and with everything that was printed."""
     text = (ROOT / page).read_text(encoding="utf-8")
     needs = {each for found in NEEDS.findall(text) for each in found.split(", ")}
-    commands = [each for part in _parts(text) for each in _prepared(part, folder)]
     up = UpProcess(folder / ".rune") if "up" in needs else None
     administered = _Administered(folder) if "administrator" in needs else None
     try:
         url = up.start("--no-examples") if up is not None else ""
-        given = {"RUNE_URL": url} if url and "RUNE_URL" in text else {}
-        if administered is not None:
-            given = administered.environment
+        served = text.replace(LOCAL_URL, url) if url else text
+        commands = [each for part in _parts(served) for each in _prepared(part, folder)]
+        given = administered.environment if administered is not None else {}
         if "clone" in needs:
             for name in ("deploy", "examples"):
                 (folder / name).symlink_to(ROOT / name)

@@ -70,10 +70,10 @@ nodes:
   - {id: odd, type: conditional, parameters: {expression: "$item % 2 == 1"}}
   - {id: late, type: fail, parameters: {message: late, code: HTTP_TIMEOUT}}
   - {id: fine, type: noop}
-  - {id: all, type: aggregator}
+  - {id: all, type: aggregator, parameters: {tolerate: "100%"}}
   - {id: orders, type: split, parameters: {input_array: "{{ range(3) }}"}}
   - {id: lost, type: fail, parameters: {message: lost, code: HTTP_TIMEOUT}}
-  - {id: rest, type: aggregator}
+  - {id: rest, type: aggregator, parameters: {tolerate: "100%"}}
 edges:
   - {src: in, dst: lines}
   - {src: lines, dst: odd}

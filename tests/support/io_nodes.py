@@ -161,7 +161,7 @@ class RedirectingServer:
 
     def __init__(self, *redirects: tuple[int, str]) -> None:
         self._redirects = list(redirects)
-        self.port = 0
+        self.port = self.other = 0  # two origins
         self.requests: list[tuple[str, str, dict[str, str], str]] = []
 
     async def handle(self, request: web.Request) -> web.Response:
@@ -170,13 +170,18 @@ class RedirectingServer:
         if not self._redirects:
             return web.Response(text="here")
         status, location = self._redirects.pop(0)
-        return web.Response(status=status, headers={"Location": location.replace("PORT", str(self.port))})
+        where = location.replace("PORT", str(self.port)).replace("OTHER", str(self.other))
+        return web.Response(status=status, headers={"Location": where})
 
     def send_request(self, resolve: ScriptedResolver | None = None, **parameters: Any) -> Outcome:
         """Run the `http` node against this server."""
 
         async def scenario() -> Outcome:
-            async with open_resources(resolve=resolve) as resources, http_server(self.handle) as self.port:
+            async with (
+                open_resources(resolve=resolve) as resources,
+                http_server(self.handle) as self.port,
+                http_server(self.handle) as self.other,
+            ):
                 url = f"http://127.0.0.1:{self.port}/"
                 return await run_node("http", {"url": url, **parameters}, resources)
 

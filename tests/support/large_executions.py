@@ -11,10 +11,11 @@ from typing import Any
 import msgspec
 
 from rune.adapters.sqlite.database import Rows, Start, migrate, write_rows, write_starts
-from rune.codec.facts import Inline, encode_fact, fact_columns
+from rune.codec.facts import encode_fact, fact_columns
 from rune.core.definition.model import canonical
 from rune.core.execution.fact import ExecutionEnded, Fact, NodeResult
 from rune.core.execution.outcome import Error
+from rune.core.execution.stored_value import Inline
 from rune.core.plan.model import Plan
 from rune.ports.journal import ExecutionRecord
 from rune.testing.harness import compiled

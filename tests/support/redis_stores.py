@@ -15,9 +15,9 @@ from rune.adapters.redis.state import RedisState
 from rune.adapters.redis.stores import RedisStores
 from rune.adapters.redis.streams import Streams
 from rune.adapters.sqlite.journal import SqliteJournal
-from rune.codec.facts import Inline
 from rune.core.execution.outcome import Output
 from rune.core.execution.step import step
+from rune.core.execution.stored_value import Inline
 from rune.core.execution.token import Token
 from rune.core.plan.model import Plan
 from rune.ports.clock import SystemClock

@@ -38,12 +38,21 @@ def _restrict_folder(folder: Path, holds: Callable[[str], bool]) -> None:
                 folder.chmod(FOLDER_MODE)
 
 
-def create_private_file(path: Path) -> None:
-    """Create an empty file that only its owner can read. An existing file is restricted to its owner."""
+def create_private_file(path: Path, content: bytes) -> None:
+    """Create a file that only its owner can read, and that nobody ever sees without its content. An existing file is
+    restricted to its owner."""
+    if path.exists():
+        restrict_file(path)
+        return
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE), "wb") as file:
+        file.write(content)
     try:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
+        os.link(new, path)
     except FileExistsError:
         restrict_file(path)
+    finally:
+        new.unlink()
 
 
 def restrict_file(path: Path) -> None:

@@ -8,11 +8,12 @@ from typing import Any
 
 import msgspec
 
-from rune.codec.facts import Large, Paged
+from rune.codec.records import decode_record, listed_fields
 from rune.core.execution.fact import CHILD_SIGNAL, ExecutionEnded, Fact, NodeResult, NodeSuspended
+from rune.core.execution.stored_value import Large, Paged
 from rune.core.permissions import DEFAULT_GRANTS, LOCAL
 from rune.ports.access import ApiKey, AuditEntry
-from rune.ports.journal import DeadLetter, ExecutionRecord
+from rune.ports.journal import DeadLetter, ExecutionRecord, NewerFormatError
 from rune.ports.queries import ExecutionFilter, Summary
 from rune.ports.workflows import Alias
 
@@ -40,7 +41,6 @@ class _DefinitionName(msgspec.Struct):
 _SCOPES_DECODER = msgspec.json.Decoder(tuple[str, ...])
 _GRANTS_DECODER = msgspec.json.Decoder(frozenset[str])
 _DETAILS_DECODER = msgspec.json.Decoder(dict[str, str])
-_RECORD_DECODER = msgspec.msgpack.Decoder(ExecutionRecord)
 _DEFINITION_DECODER = msgspec.json.Decoder(_DefinitionName)
 _WEIGHTS_DECODER = msgspec.json.Decoder(dict[int, float])
 _END_DECODER = msgspec.msgpack.Decoder(ExecutionEnded)
@@ -59,6 +59,14 @@ def key_of(row: Sequence[Any]) -> ApiKey:
     )
 
 
+def scopes_of(text: str | None) -> tuple[str, ...]:
+    return () if text is None else _SCOPES_DECODER.decode(text)
+
+
+def scopes_text(scopes: tuple[str, ...]) -> str:
+    return msgspec.json.encode(sorted(set(scopes))).decode()
+
+
 def grants_of(text: str | None) -> frozenset[str]:
     return DEFAULT_GRANTS if text is None else _GRANTS_DECODER.decode(text)
 
@@ -74,11 +82,12 @@ def changed_grants(text: str | None, add: Iterable[str], remove: Iterable[str]) 
 
 def entry_row(entry: AuditEntry) -> tuple[object, ...]:
     details = msgspec.json.encode(entry.details).decode()
-    return entry.id, entry.at, entry.actor, entry.action, entry.target, details, entry.outcome
+    origin = (entry.address, entry.request)
+    return entry.id, entry.at, entry.actor, entry.action, entry.target, details, entry.outcome, *origin
 
 
 def entry_of(row: Sequence[Any]) -> AuditEntry:
-    number, id, at, actor, action, target, details, outcome = row
+    number, id, at, actor, action, target, details, outcome, address, request = row
     return AuditEntry(
         number=number,
         id=id,
@@ -88,6 +97,8 @@ def entry_of(row: Sequence[Any]) -> AuditEntry:
         target=target,
         details=_DETAILS_DECODER.decode(details),
         outcome=outcome,
+        address=address,
+        request=request,
     )
 
 
@@ -113,7 +124,7 @@ def summary_of(row: tuple[object, ...]) -> Summary:
     id, workflow, hash, status, at, ended_at, accepted, ending = row
     assert isinstance(accepted, bytes)
     end = _END_DECODER.decode(ending) if isinstance(ending, bytes) else None
-    record = _RECORD_DECODER.decode(accepted)
+    listed = listed_fields(accepted)
     return Summary(
         id=str(id),
         workflow=str(workflow),
@@ -122,10 +133,10 @@ def summary_of(row: tuple[object, ...]) -> Summary:
         started_at=int(str(at)),
         ended_at=ended_at if isinstance(ended_at, int) else None,
         error=None if end is None else end.error,
-        labels=record.labels,
+        labels=listed.labels,
         failed_items=None if end is None else end.failed_items,
-        version=record.version,
-        alias=record.alias,
+        version=listed.version,
+        alias=listed.alias,
     )
 
 
@@ -156,9 +167,9 @@ def end_terms(end: ExecutionEnded) -> list[str]:
 def stored_terms(accepted: bytes, ending: bytes | None) -> list[str]:
     """Return the search terms of a stored execution; none if its row is damaged, which must not stop a migration."""
     try:
-        found = start_terms(_RECORD_DECODER.decode(accepted))
+        found = start_terms(decode_record(accepted))
         return found if ending is None else [*found, *end_terms(_END_DECODER.decode(ending))]
-    except (msgspec.DecodeError, ValueError):
+    except (msgspec.DecodeError, ValueError, NewerFormatError):
         return []
 
 

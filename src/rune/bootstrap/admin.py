@@ -35,7 +35,12 @@ SAMPLES = 7  # of a clock or a response time
 
 def topology(settings: Settings) -> Topology:
     """Return the topology that workers with these settings declare."""
-    return Topology(settings.queue_prefix, settings.queues, settings.queue_kind)
+    return Topology(
+        settings.queue_prefix,
+        settings.queues,
+        settings.queue_kind,
+        consume_statuses=settings.consume_statuses,
+    )
 
 
 def topology_text(settings: Settings) -> str:

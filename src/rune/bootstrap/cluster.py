@@ -30,12 +30,23 @@ from rune.adapters.postgres.database import Database
 from rune.adapters.postgres.journal import PostgresJournal
 from rune.adapters.postgres.schema import grant
 from rune.adapters.postgres.schema import migrate as migrate_database
-from rune.adapters.postgres.stores import PostgresBulkJobs, PostgresCounts, PostgresStores, postgres
+from rune.adapters.postgres.stores import (
+    ClusterIdentity,
+    PostgresBulkJobs,
+    PostgresCounts,
+    PostgresHooks,
+    PostgresStores,
+    cluster_identity,
+    create_identity,
+    postgres,
+    settle_partitions,
+)
 from rune.adapters.postgres.workflows import PostgresTriggers
 from rune.adapters.rabbitmq.dead_letters import DeadLetters
 from rune.adapters.rabbitmq.topology import Topology
 from rune.adapters.redis.client import library_name, load_functions
 from rune.adapters.redis.cluster import open_client
+from rune.adapters.redis.encoding import PARTITIONS
 from rune.adapters.redis.queue import RedisQueue
 from rune.adapters.redis.state import RedisState
 from rune.adapters.redis.stores import RedisStores
@@ -60,7 +71,7 @@ from rune.runtime.queries.reader import ExecutionReader
 from rune.runtime.services.credentials import CredentialService
 from rune.runtime.state_wrapper import ExecutionObserver, ObservedState
 from rune.runtime.values import ExecutionDataCache
-from rune.settings import Settings
+from rune.settings import Settings, SettingsError
 
 log = logging.getLogger("rune.startup")
 
@@ -85,8 +96,14 @@ async def running_engine(
         opened = await stack.enter_async_context(
             postgres(settings.journal, outside=_external_blobs(settings))
         )
-        stores = _redis(settings)
+        identity = _checked(settings, await create_identity(opened.database))
+        partitions = settings.partitions or identity.partitions or PARTITIONS
+        stores = RedisStores(
+            settings.state, prefix=settings.prefix, partitions=partitions, journal=identity.journal
+        )
         await stack.enter_async_context(stores.running(clock))
+        if identity.partitions is None:
+            await settle_partitions(opened.database, partitions)
         member = this_process(
             tuple(sorted(roles)), settings.queues, settings.slots, tuple(sorted(registry.catalogue))
         )
@@ -139,6 +156,16 @@ def _redis(settings: Settings) -> RedisStores:
     return RedisStores(settings.state, prefix=settings.prefix, partitions=settings.partitions)
 
 
+def _checked(settings: Settings, found: ClusterIdentity) -> ClusterIdentity:
+    """Raise if the settings name another number of partitions than the cluster has."""
+    if settings.partitions is not None and found.partitions not in (None, settings.partitions):
+        raise SettingsError(
+            f"RUNE_PARTITIONS is {settings.partitions}, and this cluster has {found.partitions} partitions since its"
+            " first start: unset it"
+        )
+    return found
+
+
 def _external_blobs(settings: Settings) -> BlobStore | None:
     return None if settings.blob == "embedded" else open_blob(settings.blob)
 
@@ -168,13 +195,8 @@ def _with_streams(
 
 
 async def _list_running(journal: PostgresJournal, after: str, limit: int) -> Sequence[tuple[str, int | None]]:
-    """Return running executions by id, with the time at which each is due."""
-    rows = await journal.running(after, limit)
-    waiting = [each.id for each in rows if each.due is not None]
-    starts = await asyncio.gather(*map(journal.accepted, waiting))
-    # A due time of an execution with a virtual clock is a time of that clock, and may be due already.
-    own = {each.id for each in starts if each is not None and each.fake_time}
-    return [(each.id, None if each.id in own else each.due) for each in rows]
+    """Return running executions by id, with the time until which some token waits."""
+    return [(each.id, each.due) for each in await journal.running(after, limit)]
 
 
 def _engine(
@@ -216,13 +238,15 @@ def _engine(
         admission=delivery.redis_state,
         outbox=opened.outbox,
         processes=stores.processes,
+        delivered=dict if broker is None else lambda: broker.queue.delivered,
         notifier=stores.notifier,
         live=stores.live,
         keepalive=delivery.keepalive,
         events=None if broker is None else broker.events,
+        max_message=settings.wire_bytes if settings.wire_inline else None,
         completions=settings.statuses != "off",
         dead_messages=_dead_messages(settings, stores),
-        event_consumer=None if broker is None else broker.event_consumer,
+        event_consumer=broker.event_consumer if broker is not None and settings.consume_statuses else None,
         keys=PostgresApiKeys(opened.database),
         sessions=PostgresSessions(opened.database),
         grants=PostgresGrants(opened.database),
@@ -230,6 +254,7 @@ def _engine(
         limits=PostgresStartLimits(opened.database),
         bulk=PostgresBulkJobs(opened.database),
         counts=PostgresCounts(opened.database),
+        hooks=PostgresHooks(opened.database),
     )
     engine = new_engine(settings, backend, plans, registry, observer, member, data_cache)
     if broker is not None:
@@ -260,6 +285,7 @@ async def open_engine(settings: Settings) -> AsyncIterator[tuple[Engine, Service
 @asynccontextmanager
 async def _open_read_only(settings: Settings) -> AsyncIterator[PostgresStores]:
     async with postgres(settings.journal, outside=_external_blobs(settings), read_only=True) as opened:
+        _checked(settings, await cluster_identity(opened.database))
         yield opened
 
 
@@ -319,6 +345,7 @@ async def preview(settings: Settings, rules: Sequence[Rule], now: int) -> Retent
 async def vacuum(settings: Settings) -> tuple[int, int]:
     """Compact the tables; return their size before and after."""
     async with postgres(settings.journal) as opened:
+        _checked(settings, await cluster_identity(opened.database))
         return await opened.retention.vacuum()
 
 

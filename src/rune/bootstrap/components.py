@@ -114,6 +114,7 @@ def new_engine(
         instrumentation=Instrumentation(name, tracer=tracer(settings)),
         max_waiting=settings.max_waiting,
         data_cache=data_cache,
+        quarantine=settings.quarantine,
     )
 
 

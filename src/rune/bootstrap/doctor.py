@@ -137,6 +137,13 @@ def _embedded(settings: Settings) -> Iterator[Finding]:
     yield _disk(seen)
     yield _file(seen)
     yield _owner(seen)
+    if seen.quarantined:
+        yield Finding(
+            "quarantine",
+            "warn",
+            f"{len(seen.quarantined)} executions are paused: {_first_names(seen.quarantined)}",
+            "they blocked the event loop or were named with --quarantine; `rune resume ID` continues one",
+        )
     yield _durability(settings, seen)
     yield _local_keys(settings)
 

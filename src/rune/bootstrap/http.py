@@ -24,7 +24,7 @@ from rune.runtime.engine import Engine
 from rune.runtime.queries.reader import ExecutionReader
 from rune.server.app import make_app
 from rune.server.auth import ApiKeyAuth, FailedLogins, cached_keys, cached_sessions
-from rune.server.connections import ConnectionLimits, bounded_protocol
+from rune.server.connections import BoundedSocketProtocol, ConnectionLimits, bounded_protocol
 from rune.server.context import ServerContext
 from rune.server.health import HealthState, health_app
 from rune.server.live.feed import StreamLimits
@@ -53,7 +53,11 @@ def listen(host: str, port: int) -> socket.socket:
         opened.listen(2048)
     except OSError as error:
         opened.close()
-        taken = "; stop that process, or choose another port" if error.errno == errno.EADDRINUSE else ""
+        taken = (
+            "; stop that process, or choose another port with --port or RUNE_PORT"
+            if error.errno == errno.EADDRINUSE
+            else ""
+        )
         raise ServerStartError(f"cannot listen on {host}:{port}: {error.strerror or error}{taken}") from None
     opened.setblocking(False)
     return opened
@@ -131,6 +135,7 @@ def connection_limits(settings: Settings) -> ConnectionLimits:
         body_rate=settings.api_body_rate,
         connections=max(1, min(settings.api_connections, soft - RESERVED_FILES)),
         connections_per_address=settings.api_connections_per_address,
+        proxies=settings.trusted_proxies,
     )
 
 
@@ -138,13 +143,14 @@ def _config(app: Any, limits: ConnectionLimits) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=bounded_protocol(limits),
-        ws="websockets-sansio",
+        ws=BoundedSocketProtocol,
         loop="none",
         lifespan="off",
         access_log=False,
         log_config=None,
         server_header=False,
-        proxy_headers=False,
+        proxy_headers=bool(limits.proxies),
+        forwarded_allow_ips=list(limits.proxies),
         date_header=False,
         timeout_graceful_shutdown=SHUTDOWN_S,
         ws_max_size=64 * 1024,

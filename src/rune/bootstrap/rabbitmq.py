@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from rune.adapters.rabbitmq.amqp.connection import parse_address
@@ -19,14 +19,16 @@ from rune.adapters.redis.state import RedisState
 from rune.adapters.redis.stores import RedisStores
 from rune.codec.messages import NodeExecutionMessage
 from rune.core.execution.decision import FinishExecution
+from rune.core.execution.token import Token
 from rune.ports.clock import Clock
 from rune.ports.processes import ProcessInfo
 from rune.ports.state import State
 from rune.runtime.engine import Engine
+from rune.runtime.messaging.completion_publisher import MAX_ENVELOPE_BYTES
 from rune.runtime.messaging.foreign_messages import ForeignMessages, SelfContainedMessages
-from rune.runtime.messaging.statuses import StatusPublisher
+from rune.runtime.messaging.statuses import MAX_PUBLISHED_BYTES, StatusPublisher
 from rune.runtime.plan_cache import QueueRouter
-from rune.runtime.state_wrapper import BatchingState, EndPredictingState, ServedQueuesFilter
+from rune.runtime.state_wrapper import BatchingState, EndPredictingState, LostTokensFilter
 from rune.runtime.values import ExecutionDataCache
 from rune.settings import Settings
 
@@ -98,22 +100,35 @@ class RabbitComponents:
         return SelfContainedMessages(self._data_cache, self._link.finish, clock, self._settings.wire_bytes)
 
     def wrap_state(self, state: RedisState, stores: RedisStores) -> State:
-        """Wrap the state: skip unserved queues, predict ends, publish statuses if configured, and batch.
+        """Wrap the state: resend only what is lost, predict ends, publish statuses if configured, and batch.
 
         Statuses are published inside the batch, so that they are published before the batch sends its tokens.
         """
         self.queue.on_sent = confirm = state.confirmations.add
-        wrapped: State = ServedQueuesFilter(state, self._router.queue_of, stores.processes, confirm)
+        times = stores.search_times()
+        wrapped: State = LostTokensFilter(state, self.queue, stores.processes, times, confirm)
         wrapped = EndPredictingState(wrapped, stores.release)
         if self._settings.statuses in ("each", "batched"):
             wrapped = self._status_publisher = StatusPublisher(
-                wrapped, self.events, self._data_cache, self._worker
+                wrapped, self.events, self._data_cache, self._worker, self._max_output()
             )
         return BatchingState(wrapped)
 
+    def _max_output(self) -> int:
+        if not self._settings.wire_inline:
+            return MAX_PUBLISHED_BYTES
+        return max(0, self._settings.wire_bytes - MAX_ENVELOPE_BYTES)
+
     def connect(self, engine: Engine) -> None:
-        """Deliver messages of other programs to this engine."""
+        """Deliver messages of other programs to this engine, and count what it sends."""
         self._link.connect(engine)
+        counters, confirm = engine.instrumentation.counters, self.queue.on_sent
+
+        def on_sent(execution: str, tokens: Sequence[Token]) -> None:
+            counters.tokens_sent += len(tokens)
+            confirm(execution, tokens)
+
+        self.queue.on_sent = on_sent
 
     async def _check_topology(self) -> None:
         try:

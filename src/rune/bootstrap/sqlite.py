@@ -18,7 +18,13 @@ from rune.adapters.sqlite.access import (
     SqliteStartLimits,
 )
 from rune.adapters.sqlite.backup import inspect, lock_owner
-from rune.adapters.sqlite.database import create_empty_file, reporting_damage, reporting_errors
+from rune.adapters.sqlite.block_marks import FileBlockMarks
+from rune.adapters.sqlite.database import (
+    check_not_empty,
+    create_empty_file,
+    reporting_damage,
+    reporting_errors,
+)
 from rune.adapters.sqlite.journal import SqliteJournal
 from rune.adapters.sqlite.owner import Lock, OwnerClient, OwnerConnection, OwnerServer, socket_of
 from rune.adapters.sqlite.stores import (
@@ -26,6 +32,7 @@ from rune.adapters.sqlite.stores import (
     SqliteBlobs,
     SqliteBulkJobs,
     SqliteCounts,
+    SqliteHooks,
     SqliteIndex,
     SqliteStores,
 )
@@ -121,7 +128,9 @@ def _engine(
         limits=SqliteStartLimits(stores.database),
         bulk=SqliteBulkJobs(stores.database),
         counts=SqliteCounts(stores.database),
+        hooks=SqliteHooks(stores.database, clock),
         live=live,
+        block_marks=FileBlockMarks(settings.database),
     )
     return new_engine(settings, backend, plans, registry, observer)
 
@@ -281,8 +290,9 @@ def create_database(settings: Settings) -> None:
 
 
 def exists(settings: Settings) -> bool:
-    """Return whether the database file exists and is not empty."""
-    return settings.database.is_file() and settings.database.stat().st_size > 0
+    """Return whether the database file exists; raise if it is empty."""
+    check_not_empty(settings.database)
+    return settings.database.is_file()
 
 
 def inspect_file(settings: Settings) -> FileInspection:

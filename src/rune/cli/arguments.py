@@ -87,6 +87,13 @@ LabelOptions = Annotated[
     list[str] | None,
     typer.Option("--label", metavar="NAME=VALUE", help="Label of the execution. Repeatable."),
 ]
+IgnoreFailedItems = Annotated[
+    bool,
+    typer.Option(
+        "--ignore-failed-items",
+        help="Exit with 0 although items failed that the workflow does not tolerate.",
+    ),
+]
 FakeTime = Annotated[
     bool,
     typer.Option("--fake-time", help="Use a virtual clock for this execution, so that waits take no time."),
@@ -254,9 +261,16 @@ class Status(StrEnum):
 
 Statuses = Annotated[
     list[Status] | None,
-    typer.Option("--status", "-s", help="Only executions with this status. Repeatable.", show_default=False),
+    typer.Option(
+        "--status",
+        "-s",
+        help="Only executions with this status; `failed` includes `halted`. Repeatable.",
+        show_default=False,
+    ),
 ]
-Failed = Annotated[bool, typer.Option("--failed", help="The same as --status failed --status halted.")]
+Failed = Annotated[
+    bool, typer.Option("--failed", help="The same as --status failed, which includes halted executions.")
+]
 FailedItems = Annotated[
     bool, typer.Option("--failed-items", help="Only ended executions in which an item of a split failed.")
 ]
@@ -308,7 +322,7 @@ RetryOf = Annotated[
 
 def statuses_of(given: list[Status] | None, *, failed: bool) -> tuple[str, ...]:
     """Return the statuses of --status and --failed, each once."""
-    named = [each.value for each in given or ()] + (["failed", "halted"] if failed else [])
+    named = [each.value for each in given or ()] + (["failed"] if failed else [])
     return tuple(dict.fromkeys(named))
 
 

@@ -1,7 +1,8 @@
 """Follow executions to their end, and run the commands that act on executions.
 
-On the embedded backend a command follows an execution as the owner of the database file, or waits for the reply of the
-owner, which comes with the end; if the owner exits, the command takes its place.
+On the embedded backend `rune run` follows its execution as the owner of the database file, or waits for the reply of
+the owner, which comes with the end; if the owner exits, it takes its place. Other commands start their execution, and
+then wait for an owner: nodes run in the environment of a process that was started to run them.
 """
 
 from __future__ import annotations
@@ -34,8 +35,10 @@ from rune.cli.live import ExecutionPoller, LogPrinter, RunningPoller, StoredLogs
 from rune.cli.output import (
     EXIT,
     INTERRUPTED,
+    ITEMS_FAILED,
     TERMINATED,
     VIOLATIONS,
+    count,
     print_document,
     print_error,
     print_json,
@@ -58,10 +61,8 @@ if TYPE_CHECKING:
 
 OWNER_TIMEOUT_S = 10.0  # for the owner process to respond, or to exit
 MIN_RETRY_S, MAX_RETRY_S = 0.005, 0.05  # between two attempts to become or to reach the owner
+OWNER_POLL_S = 0.1  # between two looks for an owner, by a command that may wait for it for hours
 PROGRESS_INTERVAL_S = 0.2  # between two reads of new facts; only for what is displayed
-ITEMS_FAILED = 1
-"""Exit code of a completed execution with failed items, if the caller asks for it."""
-
 MAX_LINES = 1_000  # of logs that wait to be printed
 PAUSE_FACTOR = 10  # reading new facts is followed by a pause this many times as long
 EXIT_CODES = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
@@ -91,6 +92,14 @@ class StopSignal:
         self.code = self.code or EXIT_CODES[received]
         if not self.requested.done():
             self.requested.set_result(None)
+
+    async def done_before(self, work: asyncio.Future[Any]) -> bool:
+        """Wait for the work; return False, with the work cancelled, if a signal arrives before it is done."""
+        await asyncio.wait({work, self.requested}, return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            return True
+        work.cancel()
+        return False
 
     def restore_handlers(self) -> None:
         """Restore the default handlers: the next signal ends the process."""
@@ -124,12 +133,16 @@ class ExecutionFollower:
         *,
         registry: Registry | None = None,
         as_json: bool = False,
-        working: bool = True,
-        fail_on_items: bool = False,
+        owning: bool = False,
+        working: bool = False,
+        ignore_failed_items: bool = False,
     ) -> None:
+        """`owning`: it may own the database file. `working`: on a cluster, it runs nodes too. `ignore_failed_items`:
+        items that failed although the workflow does not tolerate it do not change the exit code."""
+        self._owning = owning
         self._working = working
-        self._fail_on_items = fail_on_items
-        self._failed_items = 0
+        self._ignore_failed_items = ignore_failed_items
+        self._untolerated = 0
         self._settings = settings
         self._command = command
         self._counter = counter
@@ -144,11 +157,18 @@ class ExecutionFollower:
     async def follow_to_end(self) -> int:
         """Run until the execution has ended or a signal arrives; return the exit code."""
         code = await self._follow_to_end()
-        return ITEMS_FAILED if code == 0 and self._fail_on_items and self._failed_items else code
+        if code != 0 or self._ignore_failed_items or not self._untolerated:
+            return code
+        if not self._as_json:
+            print_notice(
+                f"Exit code {ITEMS_FAILED}: {count(self._untolerated, 'item')} failed at an aggregator without"
+                " `tolerate`; --ignore-failed-items accepts it once."
+            )
+        return ITEMS_FAILED
 
     async def _follow_to_end(self) -> int:
         if self._settings.url:
-            code, self._failed_items = await follow_to_end(
+            code, self._untolerated = await follow_to_end(
                 self._settings, self._command, as_json=self._as_json
             )
             return code
@@ -156,7 +176,7 @@ class ExecutionFollower:
             try:
                 if self._settings.clustered:
                     return await self._in_cluster(stop)
-                return await self._own_or_join(stop)
+                return await (self._own_or_join(stop) if self._owning else self._follow_owners(stop))
             finally:
                 self._close()
 
@@ -165,6 +185,8 @@ class ExecutionFollower:
         async with running_engine(self._settings, registry=self._registry, working=self._working) as engine:
             accepted = self._accepted = await self._command.start_locally(engine)
             ending = await engine.wait_for(accepted.id)
+            if not self._working and not (await find_owner(self._settings))[0]:
+                self._print_waiting(accepted)
 
             async def ended() -> ExecutionEnded:
                 return await ending
@@ -204,6 +226,61 @@ class ExecutionFollower:
             await asyncio.wait([stop.requested], timeout=random.uniform(MIN_RETRY_S, MAX_RETRY_S))
             if stop.requested.done():
                 return await self._report_detached(stop)
+
+    async def _follow_owners(self, stop: StopSignal) -> int:
+        """Start the execution, and follow it while processes own the file one after the other, and in between."""
+        start = asyncio.ensure_future(self._start())
+        if not await stop.done_before(start):
+            return await self._report_detached(stop)
+        self._accepted = await start
+        while True:
+            try:
+                code = await self._join_owner(stop)
+            except (NoOwnerError, OwnerLostError):
+                code = await self._wait_for_owner(self._accepted, stop)
+            if code is not None:
+                return code
+
+    async def _start(self) -> ExecutionRecord:
+        """Start the execution in the owner process, or record it if there is none."""
+        async with open_services(self._settings) as services:
+            return await self._command.start_remotely(services)
+
+    async def _wait_for_owner(self, accepted: ExecutionRecord, stop: StopSignal) -> int | None:
+        """Follow an execution that no process runs; return None when one owns the file.
+
+        Other commands can end the execution meanwhile.
+        """
+        async with open_reader(self._settings) as opened:
+
+            async def ended() -> ExecutionEnded | None:
+                poller = ExecutionPoller(accepted, await opened.plan(accepted.id), None)
+                said = False
+                while True:
+                    await poller.poll(opened)
+                    if poller.end is not None or await self._has_owner():
+                        return poller.end
+                    if not said:
+                        self._print_waiting(accepted)
+                        said = True
+                    await asyncio.sleep(OWNER_POLL_S)
+
+            return await self._follow(opened, accepted, ended, stop)
+
+    async def _has_owner(self) -> bool:
+        try:
+            async with connected(self._settings):
+                return True
+        except NoOwnerError:
+            return False
+
+    def _print_waiting(self, accepted: ExecutionRecord) -> None:
+        runs_with = "rune serve worker" if self._settings.clustered else "rune up` or `rune run"
+        text = f"No process is running executions now. {accepted.id} waits for the next `{runs_with}`."
+        if self._shown is not None:
+            self._shown.write(text)
+        else:
+            print_notice(text)
 
     async def _as_owner(self, stop: StopSignal) -> int:
         async with running_engine(self._settings, registry=self._registry, observer=self._counter) as engine:
@@ -278,10 +355,7 @@ class ExecutionFollower:
         async with connected(self._settings) as services:
             if self._accepted is None:
                 start = asyncio.ensure_future(self._command.start_remotely(services))
-                either: set[asyncio.Future[Any]] = {start, stop.requested}
-                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-                if not start.done():
-                    start.cancel()
+                if not await stop.done_before(start):
                     return await self._report_detached(stop)
                 self._accepted = await start
             accepted = self._accepted
@@ -383,7 +457,7 @@ class ExecutionFollower:
 
     async def _print(self, history: History) -> None:
         document = await history.document()
-        self._failed_items = document["failed_items"]
+        self._untolerated = document["untolerated_items"]
         if self._as_json:
             print_json(document)
         else:
@@ -392,7 +466,7 @@ class ExecutionFollower:
 
 async def follow_to_end(settings: Settings, command: FollowedCommand, *, as_json: bool) -> tuple[int, int]:
     """Start an execution on a server and follow it until it ends or a signal arrives; return the exit code and the
-    number of failed items."""
+    number of failed items that the workflow does not tolerate."""
     from rune.cli.remote import (  # noqa: PLC0415
         RemoteReader,
         RemoteServices,
@@ -423,13 +497,13 @@ async def follow_to_end(settings: Settings, command: FollowedCommand, *, as_json
 
 
 async def _print(opened: RemoteReader, execution: str, *, as_json: bool) -> int:
-    """Print an execution and return the number of its failed items."""
+    """Print an execution and return the number of its failed items that the workflow does not tolerate."""
     document = await (await opened.history(execution)).document()
     if as_json:
         print_json(document)
     else:
         print_document(document)
-    return int(document.get("failed_items") or 0)
+    return int(document.get("untolerated_items") or 0)
 
 
 def run_command(work: Callable[[Settings], Awaitable[int]], *, as_json: bool) -> int:
@@ -497,13 +571,23 @@ class SentCommand:
 
 
 async def start_execution(
-    settings: Settings, action: StartAction, *, wait: bool, as_json: bool, name: str = ""
+    settings: Settings,
+    action: StartAction,
+    *,
+    wait: bool,
+    as_json: bool,
+    name: str = "",
+    ignore_failed_items: bool = False,
 ) -> int:
     """Start an execution; print its id, or follow it to its end."""
     if wait:
         counter = None if as_json else ProgressCounter(name)
         return await ExecutionFollower(
-            settings, SentCommand(action), counter, as_json=as_json
+            settings,
+            SentCommand(action),
+            counter,
+            as_json=as_json,
+            ignore_failed_items=ignore_failed_items,
         ).follow_to_end()
     accepted, owned = await call_and_check_owner(settings, action)
     if as_json:
@@ -521,8 +605,7 @@ async def start_execution(
     print(accepted.id)
     if not owned:
         print_notice(
-            f"No process is running executions now: this one starts with the next `{settings.runs_with}`,"
-            " or with any command that has --wait."
+            f"No process is running executions now: this one starts with the next `{settings.runs_with}`."
         )
     return 0
 

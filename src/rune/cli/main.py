@@ -217,8 +217,13 @@ def _root(
 
 
 def main() -> None:
-    """Entry point of the `rune` script."""
-    app(prog_name="rune")
+    """Entry point of the `rune` script. No command ends in a traceback: what no command expects is reported here."""
+    try:
+        app(prog_name="rune")
+    except Exception as error:
+        from rune.cli.unexpected import report  # noqa: PLC0415 - rarely needed
+
+        raise SystemExit(report(error)) from None
 
 
 if __name__ == "__main__":

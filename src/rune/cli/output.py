@@ -23,7 +23,8 @@ from rune.errors import RuneError
 EXIT = {"completed": 0, "failed": 1, "halted": 1, "cancelled": 1}
 """Exit codes by the status of an execution."""
 
-VIOLATIONS, INVALID, UNREACHABLE = 1, 2, 3
+VIOLATIONS, INVALID, UNREACHABLE, ITEMS_FAILED = 1, 2, 3, 4
+UNEXPECTED = 70
 INTERRUPTED, TERMINATED = 130, 143
 
 MAX_ROWS = 40
@@ -159,6 +160,14 @@ def print_error(error: RuneError, *, as_json: bool, hint: str = "") -> int:
     return UNREACHABLE if unreachable else INVALID
 
 
+def print_unexpected(message: str, hint: str, *, as_json: bool) -> None:
+    """Print the error of a command that failed in a way it does not expect."""
+    if as_json:
+        print_problems((Problem("", "INTERNAL", message, hint),), as_json=True)
+    else:
+        print(f"rune: {message} ({hint})", file=sys.stderr)
+
+
 _JSON_OPTIONS = frozenset({"input", "--input", "--value", "--parameters"})
 _JSON_HINT = """write JSON in single quotes, such as '{"name": "Ada"}' or '"text"', or @FILE to read a file"""
 
@@ -232,6 +241,8 @@ def print_document(document: dict[str, Any], *, most: int | None = None) -> None
     version = version_text(document.get("version"), document.get("alias"))
     workflow = clean(document["workflow_id"]) + (f", version {version}" if version else "")
     print(f"\n{paint(status, COLOURS.get(status, ''))} {name} ({workflow}){ended}")
+    if document.get("paused_because"):
+        print(paint(f"paused by the engine: {clean(document['paused_because'])}", "yellow"))
     for field, relation in RELATIONS.items():
         if document.get(field):
             print(paint(f"{relation} {document[field]}", "grey"))

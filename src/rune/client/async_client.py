@@ -1171,10 +1171,11 @@ class AsyncClient:
         actor: str | None = None,
         action: str | None = None,
         target: str | None = None,
+        after: int | None = None,
         page: int = 200,
     ) -> AsyncIterator[models.LogEntry]:
-        """Yield the entries of the audit log, newest first."""
-        async for found in self._pages(lambda cursor: calls.log(actor, action, target, page, cursor)):
+        """Yield the entries of the audit log, newest first; with `after` those behind this number, oldest first."""
+        async for found in self._pages(lambda cursor: calls.log(actor, action, target, after, page, cursor)):
             for each in found.entries:
                 yield each
 

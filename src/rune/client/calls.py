@@ -651,10 +651,22 @@ def revoke_key(id: str) -> Call[None]:
 
 
 def log(
-    actor: str | None, action: str | None, target: str | None, limit: int, cursor: str | None
+    actor: str | None,
+    action: str | None,
+    target: str | None,
+    after: int | None,
+    limit: int,
+    cursor: str | None,
 ) -> Call[models.LogPage]:
     return _get(
-        "/audit-log", models.LogPage, actor=actor, action=action, target=target, limit=limit, cursor=cursor
+        "/audit-log",
+        models.LogPage,
+        actor=actor,
+        action=action,
+        target=target,
+        after=after,
+        limit=limit,
+        cursor=cursor,
     )
 
 

@@ -1135,10 +1135,11 @@ class Client:
         actor: str | None = None,
         action: str | None = None,
         target: str | None = None,
+        after: int | None = None,
         page: int = 200,
     ) -> Iterator[models.LogEntry]:
-        """Yield the entries of the audit log, newest first."""
-        for found in self._pages(lambda cursor: calls.log(actor, action, target, page, cursor)):
+        """Yield the entries of the audit log, newest first; with `after` those behind this number, oldest first."""
+        for found in self._pages(lambda cursor: calls.log(actor, action, target, after, page, cursor)):
             yield from found.entries
 
     def workers(self) -> list[models.Worker]:

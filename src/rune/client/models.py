@@ -111,7 +111,7 @@ class Frame(Model, frozen=True, kw_only=True):
     split_node_id: str
     branch_id: str
     item_index: int
-    total_items: int
+    total_items: int | None
 
 
 class NodeRun(Model, frozen=True, kw_only=True):
@@ -707,6 +707,7 @@ class ImportEntry(Model, frozen=True, kw_only=True):
     target: str = ""
     message: str = ""
     hint: str = ""
+    node: str = ""
 
 
 class Imported(Model, frozen=True, kw_only=True):
@@ -997,7 +998,7 @@ class ApiKeyList(Model, frozen=True, kw_only=True):
 
 
 class LogEntry(Model, frozen=True, kw_only=True):
-    """An entry of the audit log: a requested change and its outcome."""
+    """An entry of the audit log: a requested change and its outcome, or a refused request."""
 
     number: int
     at: str
@@ -1006,6 +1007,8 @@ class LogEntry(Model, frozen=True, kw_only=True):
     target: str
     details: dict[str, str] = {}
     outcome: str = ""
+    address: str = ""
+    request_id: str = ""
 
 
 class LogPage(Page, frozen=True, kw_only=True):

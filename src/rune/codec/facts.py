@@ -8,7 +8,7 @@ stored once.
 from __future__ import annotations
 
 from array import array
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -25,7 +25,9 @@ from rune.core.execution.fact import (
     RaceWinner,
     SignalReceived,
 )
+from rune.core.execution.stored_value import Inline, Same, StoredValue
 from rune.core.execution.token import ROOT, Path, Ref
+from rune.ports.journal import NewerFormatError
 
 KINDS: dict[type, int] = {
     ExecutionStarted: 0,
@@ -43,35 +45,16 @@ KINDS: dict[type, int] = {
 _RESULT = KINDS[NodeResult]
 
 
-class Inline(msgspec.Struct, frozen=True, tag="v"):
-    """A small value, as JSON bytes."""
+class _Tags(msgspec.Struct, frozen=True):
+    """What names the kind of a fact and the way its value is stored, in facts of any version."""
 
-    data: bytes
-
-
-class Large(msgspec.Struct, frozen=True, tag="b"):
-    """A value that is stored as a blob."""
-
-    key: str
-    size: int
+    type: str
+    value: Any = None
 
 
-class Paged(msgspec.Struct, frozen=True, tag="p"):
-    """The items of a fan-out, stored as blobs of whole items: `starts[i]` is the index of the first item in page i."""
-
-    key: str
-    count: int
-    starts: tuple[int, ...]
-
-
-class Same(msgspec.Struct, frozen=True, tag="s"):
-    """A reference to a stored value: a value that a node passes through is not stored twice."""
-
-    ref: Ref
-
-
-StoredValue = Inline | Large | Paged | Same
-
+_FACT_TAGS = frozenset(each.__struct_config__.tag for each in get_args(Fact))
+_VALUE_TAGS = frozenset(each.__struct_config__.tag for each in get_args(StoredValue))
+_TAGS_DECODER = msgspec.msgpack.Decoder(_Tags)
 _FACT_ENCODER = msgspec.msgpack.Encoder()
 _FACT_DECODER = msgspec.msgpack.Decoder(Fact)
 _JSON_ENCODER = msgspec.json.Encoder()
@@ -83,11 +66,24 @@ def encode_fact(fact: Fact) -> bytes:
 
 
 def decode_fact(data: bytes) -> Fact:
-    """Decode a fact and convert its value, which the fact declares as Any, to a StoredValue."""
-    fact: Fact = _FACT_DECODER.decode(data)
-    if isinstance(fact, NodeResult | SignalReceived) and fact.value is not None:
-        return msgspec.structs.replace(fact, value=msgspec.convert(fact.value, StoredValue))
+    """Decode a fact and convert its value, which the fact declares as Any, to a StoredValue. NewerFormatError if its
+    kind, or the way its value is stored, is unknown: only a newer version writes such facts."""
+    try:
+        fact: Fact = _FACT_DECODER.decode(data)
+        if isinstance(fact, NodeResult | SignalReceived) and fact.value is not None:
+            return msgspec.structs.replace(fact, value=msgspec.convert(fact.value, StoredValue))
+    except msgspec.ValidationError:
+        _check_known(_TAGS_DECODER.decode(data))
+        raise
     return fact
+
+
+def _check_known(fact: _Tags) -> None:
+    value = fact.value.get("type") if isinstance(fact.value, dict) else None
+    if fact.type not in _FACT_TAGS:
+        raise NewerFormatError(f"a fact of kind `{fact.type[:80]}`, which this version of Rune does not know")
+    if isinstance(value, str) and value not in _VALUE_TAGS:
+        raise NewerFormatError(f"a value stored as `{value[:80]}`, which this version of Rune does not know")
 
 
 def encode_value(value: Any) -> bytes:

@@ -14,11 +14,12 @@ from typing import Any, Literal
 
 import msgspec
 
+from rune.codec import records
 from rune.codec.decode import MalformedDataError, decode
 from rune.core.execution.token import Path, Token
 from rune.core.plan.model import Plan
 from rune.errors import RuneError
-from rune.ports.journal import FORMAT, ExecutionRecord
+from rune.ports.journal import ExecutionRecord, NewerFormatError
 
 MAX_ID_LENGTH = 255
 ID = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_ID_LENGTH}}}")
@@ -54,7 +55,7 @@ class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
     split_node_id: str
     item_index: int
     branch_id: str = ""
-    total_items: int = 0
+    total_items: int | None = 0  # None: not known yet
 
 
 class SentToken(Token, frozen=True, omit_defaults=True, gc=False):
@@ -165,8 +166,6 @@ MAX_SENT_RECORD_BYTES = 4_096
 """Longer records are not sent with a token: the worker reads them from the journal."""
 
 _ENCODER = msgspec.json.Encoder()
-_RECORD_ENCODER = msgspec.msgpack.Encoder()
-_RECORD_DECODER = msgspec.msgpack.Decoder(ExecutionRecord)
 _EXECUTION_DECODER = msgspec.json.Decoder(NodeExecutionMessage)
 _HINT_DECODER = msgspec.json.Decoder(_Hint)
 _NAMED_EXECUTION_DECODER = msgspec.json.Decoder(_NamedExecution)
@@ -189,17 +188,17 @@ def is_first(token: Token, plan: Plan) -> bool:
 
 def encode_record(accepted: ExecutionRecord) -> bytes:
     """Return the record of an execution that is sent with its first tokens; nothing if it is long."""
-    record = _RECORD_ENCODER.encode(accepted)
+    record = records.encode_record(accepted)
     return record if len(record) <= MAX_SENT_RECORD_BYTES else b""
 
 
 def decode_record(execution: str, record: bytes) -> ExecutionRecord | None:
     """Return the record that was sent; None if it has to be read from the journal."""
     try:
-        accepted = decode(_RECORD_DECODER, record)
-    except MalformedDataError:
+        accepted = records.decode_record(record)
+    except (NewerFormatError, msgspec.DecodeError, ValueError):
         return None
-    return accepted if accepted.id == execution and accepted.format <= FORMAT else None
+    return accepted if accepted.id == execution else None
 
 
 def frames(
@@ -326,8 +325,9 @@ def _check_fields(found: NodeExecutionMessage) -> None:
     if found.attempt < 1:
         raise InvalidMessageError("attempts are counted from 1")
     for frame in found.lineage:
-        # A frame of another producer may lack the number of items.
-        if frame.item_index < 0 or frame.total_items < 0 or 0 < frame.total_items <= frame.item_index:
+        # A frame may lack the number of items: another producer does not tell it, or it is not known yet.
+        total = frame.total_items or 0
+        if frame.item_index < 0 or total < 0 or 0 < total <= frame.item_index:
             raise InvalidMessageError(
                 "a frame of a lineage has an `item_index` from 0, which is less than its `total_items`"
             )

@@ -22,6 +22,7 @@ evaluates per element (`$item`). `literal`: the value is used unchanged."""
 PERMANENT_CODES = frozenset(
     {
         "BAD_PARAMETER",
+        "CHILD_FORBIDDEN",
         "EXPRESSION_ERROR",
         "EXPRESSION_SYNTAX",
         "INVALID_INPUT",
@@ -42,6 +43,7 @@ class JoinRule(msgspec.Struct, frozen=True):
     opens: Join = "all"
     timeout: float | None = None  # s; None: the default of the node type; 0: none
     cancel_losers: bool = False
+    tolerates: bool = False  # of a join of items: the definition states how many may fail
 
 
 class Window(msgspec.Struct, frozen=True):

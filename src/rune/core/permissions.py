@@ -41,7 +41,7 @@ EVERYONE = "everyone"
 DEFAULT_GRANTS = frozenset({EVERYONE})
 
 _SCOPE = re.compile(r"[A-Za-z0-9_*-]{1,128}")
-_GRANT = re.compile(r"everyone|queue|local|bootstrap|(?:key|trigger|workflow):[A-Za-z0-9_*-]{1,128}")
+_GRANT = re.compile(r"everyone|queue|local|bootstrap|(?:key|trigger|handler|workflow):[A-Za-z0-9_*-]{1,128}")
 
 
 class Principal(msgspec.Struct, frozen=True):
@@ -56,7 +56,7 @@ class Principal(msgspec.Struct, frozen=True):
 
     def sees(self, workflow: str) -> bool:
         """Return whether a workflow is within the scopes."""
-        return not self.scopes or any(fits(each, workflow) for each in self.scopes)
+        return covers(self.scopes, workflow)
 
 
 LOCAL_PRINCIPAL = Principal(LOCAL, "admin")
@@ -76,6 +76,17 @@ def fits(pattern: str, text: str) -> bool:
             return False
         place = found + len(part)
     return len(text) - place >= len(rest[-1]) and text.endswith(rest[-1])
+
+
+def covers(scopes: Collection[str], workflow: str) -> bool:
+    """Return whether a workflow is within scopes; without scopes each is."""
+    return not scopes or any(fits(each, workflow) for each in scopes)
+
+
+def may_call(scopes: Collection[str], caller: str, child: str, callable_by: Collection[str]) -> bool:
+    """Return whether an execution of the workflow `caller` with these scopes may start this child, whose definition
+    lists its callers in `callable_by`."""
+    return covers(scopes, child) or any(fits(each, caller) for each in callable_by)
 
 
 def is_scope(text: str) -> bool:

@@ -1,14 +1,18 @@
-"""The log of one attempt of a node: what it writes with `ctx.log`, and with `logging` while a custom node runs."""
+"""The log of one attempt of a node: what it writes with `ctx.log`, and with `logging` and
+`print` while a custom node runs."""
 
 from __future__ import annotations
 
+import io
 import logging
+import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, BinaryIO, TextIO
 
 import msgspec
 
@@ -124,6 +128,105 @@ def shortened(text: str) -> str:
 
 CURRENT_LOG: ContextVar[WriteLine | None] = ContextVar("rune_attempt_log", default=None)
 """Where records of `logging` go while a custom node runs in this task or thread."""
+
+
+class _LogOutput(io.TextIOBase):
+    """Stands in for `sys.stdout` while custom nodes run: what a node prints goes to the log of its attempt, by lines,
+    and what anything else prints goes to the stream that was there."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        lines = _PRINTED.get()
+        if lines is None:
+            return self.stream.write(text)
+        lines.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        if _PRINTED.get() is None:
+            self.stream.flush()
+
+    def isatty(self) -> bool:
+        return _PRINTED.get() is None and self.stream.isatty()
+
+    def fileno(self) -> int:
+        return self.stream.fileno()
+
+    def writable(self) -> bool:
+        return True
+
+    @property
+    def buffer(self) -> BinaryIO:
+        return self.stream.buffer
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self.stream.encoding
+
+    @property
+    def errors(self) -> str | None:  # type: ignore[override]
+        return self.stream.errors
+
+
+class _PrintedLines:
+    """What one run has printed, up to the end of its last line."""
+
+    def __init__(self, write: WriteLine | None) -> None:
+        self._write = write
+        self._lock = threading.Lock()
+        self._rest = ""
+
+    def write(self, text: str) -> None:
+        with self._lock:
+            *lines, self._rest = (self._rest + text).split("\n")
+            if len(self._rest) > MAX_LINE_BYTES:
+                lines.append(self._rest)
+                self._rest = ""
+        self._add(lines)
+
+    def close(self) -> None:
+        with self._lock:
+            rest, self._rest = self._rest, ""
+        self._add([rest] if rest else [])
+
+    def _add(self, lines: list[str]) -> None:
+        if self._write is not None:
+            for each in lines:
+                self._write("info", each)
+
+
+_PRINTED: ContextVar[_PrintedLines | None] = ContextVar("rune_printed_lines", default=None)
+_output_lock = threading.Lock()
+_output_users = 0
+
+
+@contextmanager
+def attempt_log(write: WriteLine | None) -> Iterator[None]:
+    """Send what a custom node logs and prints in this task or thread to the log of its attempt.
+
+    `sys.stdout` is replaced as long as such a node runs: standard output is that of the command, which may print one
+    JSON document there, and nothing redacts it.
+    """
+    global _output_users  # noqa: PLW0603 - sys.stdout is global, too
+    with _output_lock:
+        if not isinstance(sys.stdout, _LogOutput):
+            sys.stdout = _LogOutput(sys.stdout)
+        _output_users += 1
+    printed = _PrintedLines(write)
+    log, lines = CURRENT_LOG.set(write), _PRINTED.set(printed)
+    try:
+        yield
+    finally:
+        printed.close()
+        CURRENT_LOG.reset(log)
+        _PRINTED.reset(lines)
+        with _output_lock:
+            _output_users -= 1
+            if _output_users == 0 and isinstance(sys.stdout, _LogOutput):
+                sys.stdout = sys.stdout.stream
 
 
 def capture_logging() -> None:

@@ -11,6 +11,7 @@ import math
 import os
 import traceback
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
@@ -112,38 +113,58 @@ _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARN
 _log = logging.getLogger("rune.node")
 
 
-def check_json(value: Any, limits: Limits = LIMITS, meter: Meter = UNMETERED) -> None:
-    """Reject a value that is not JSON, is nested too deeply, or exceeds the output limit.
+def check_json(value: Any, limits: Limits = LIMITS, meter: Meter = UNMETERED, *, what: str = "output") -> int:
+    """Reject a value that is not JSON, is nested too deeply, or exceeds the output limit when it is written out. Return
+    a lower bound of its length.
 
-    The walk is breadth-first, so depth uses no stack; a value that contains itself stops at the depth limit.
+    The walk is breadth-first, so depth uses no stack; a value that contains itself stops at the depth limit. An object
+    that occurs several times on a level is visited once, so that a value with shared parts costs what exists of it.
     """
-    # An element takes at least two bytes, which bounds the walk over a value with shared parts.
-    left = limits.output_bytes // 2
+    size = -1
     level: list[Any] = [[value]]
+    times: list[int] = []  # how often each container of the level occurs; empty if once
     for _ in range(limits.json_depth + 1):
         below: list[Any] = []
-        for container in level:
-            left -= len(container)
-            if left < 0:
-                raise LimitExceededError("bytes of the output", limits.output_bytes)
+        below_times: list[int] = []
+        for at, container in enumerate(level):
+            # An element takes at least two bytes, with its comma.
+            own = 2 * len(container)
+            first = len(below)
             meter.charge(len(container) * _CHECK_NS)
             values = container
             if type(container) is dict:
-                _check_keys(container)
+                own += _check_keys(container)
                 values = container.values()
             for each in values:
                 kind = type(each)
                 if kind is str:
+                    own += len(each)
                     if not each.isascii():
                         _check_text(each)
                 elif kind is dict or kind is list:
                     below.append(each)
                 elif kind not in _PLAIN_TYPES:
                     _check_number(each, kind)
+            if times:
+                own *= times[at]
+                below_times += repeat(times[at], len(below) - first)
+            size += own
+            if size > limits.output_bytes:
+                raise LimitExceededError(f"bytes of the {what}", limits.output_bytes)
         if not below:
-            return
-        level = below
-    raise LimitExceededError("nesting of the output", limits.json_depth)
+            return size
+        level, times = _distinct(below, below_times)
+    raise LimitExceededError(f"nesting of the {what}", limits.json_depth)
+
+
+def _distinct(containers: list[Any], times: list[int]) -> tuple[list[Any], list[int]]:
+    """Return each container once, with how often it occurs."""
+    if len(set(map(id, containers))) == len(containers):
+        return containers, times
+    counts: dict[int, int] = {}
+    for each, count in zip(containers, times or repeat(1), strict=False):
+        counts[id(each)] = counts.get(id(each), 0) + count
+    return list({id(each): each for each in containers}.values()), list(counts.values())
 
 
 def _check_text(value: str) -> None:
@@ -158,15 +179,16 @@ def _check_number(value: Any, kind: type) -> None:
         raise _not_json(str(value))
 
 
-def _check_keys(value: dict[Any, Any]) -> None:
+def _check_keys(value: dict[Any, Any]) -> int:
+    """Check the keys of an object; return their length."""
     try:
-        if "".join(value).isascii():
-            return
+        keys = "".join(value)
     except TypeError:
         kinds = sorted({type(key).__name__ for key in value if not isinstance(key, str)})
         raise _not_json(f"a key of type {kinds[0]}") from None
-    if any(has_lone_surrogate(key) for key in value):
+    if not keys.isascii() and any(has_lone_surrogate(key) for key in value):
         raise _not_json("a key with half of a surrogate pair")
+    return len(keys)
 
 
 def _not_json(what: str) -> NodeFailure:
@@ -289,6 +311,7 @@ class RunnableType(msgspec.Struct, frozen=True):
 
     `lax` accepts numbers and booleans written as text. `builds` is false if outputs contain only values that were
     already checked as inputs, so they are not checked again. `reports` is true if runs may report progress or log.
+    `modules` are imported by its first run, unless `import_modules` was called before: they are slow to import.
     """
 
     type: NodeType
@@ -297,6 +320,7 @@ class RunnableType(msgspec.Struct, frozen=True):
     lax: bool = False
     builds: bool = True
     reports: bool = False
+    modules: tuple[str, ...] = ()
 
 
 class Interruption(BaseException):

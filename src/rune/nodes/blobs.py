@@ -112,19 +112,43 @@ def names_blobs(data: bytes) -> bool:
 
 
 async def adopt(store: BlobStore, value: Any, execution: str) -> Any:
-    """Copy the blobs a value references to another execution and return the value with the new references."""
-    if type(value) is list:
-        return [await adopt(store, each, execution) for each in value]
-    if type(value) is not dict:
-        return value
-    if not is_reference(value):
-        return {name: await adopt(store, each, execution) for name, each in value.items()}
-    data = await store.get(value["blob"])
-    if data is None:
-        return value
-    key = f"{execution}/files/{value['blob'].rpartition('/')[2]}"
-    await store.put(key, data)
-    return {**value, "blob": key}
+    """Copy the blobs a value references to another execution and return the value with the new references. Parts that
+    are the same object are copied once and stay the same object."""
+    return await _Adoption(store, execution).value(value)
+
+
+class _Adoption:
+    """Copies the blobs of one value. It keeps the parts it has seen, so that no other object takes their place."""
+
+    def __init__(self, store: BlobStore, execution: str) -> None:
+        self._store = store
+        self._execution = execution
+        self._seen: dict[int, tuple[Any, Any]] = {}
+
+    async def value(self, value: Any) -> Any:
+        kind = type(value)
+        if kind is not list and kind is not dict:
+            return value
+        seen = self._seen.get(id(value))
+        if seen is not None:
+            return seen[1]
+        found: Any
+        if kind is list:
+            found = [await self.value(each) for each in value]
+        elif is_reference(value):
+            found = await self._copied(value)
+        else:
+            found = {name: await self.value(each) for name, each in value.items()}
+        self._seen[id(value)] = (value, found)
+        return found
+
+    async def _copied(self, reference: dict[str, Any]) -> dict[str, Any]:
+        data = await self._store.get(reference["blob"])
+        if data is None:
+            return reference
+        key = f"{self._execution}/files/{reference['blob'].rpartition('/')[2]}"
+        await self._store.put(key, data)
+        return {**reference, "blob": key}
 
 
 class _NoBlobStore:

@@ -29,7 +29,7 @@ import msgspec
 
 from rune.core.execution.outcome import Failure, FanOut, Outcome, Output, Suspend
 from rune.errors import NodeFailure
-from rune.nodes.attempt_log import CURRENT_LOG
+from rune.nodes.attempt_log import attempt_log
 from rune.nodes.base import NOT_JSON, Level, NodeCall, RunnableType
 from rune.nodes.blobs import Blobs
 from rune.nodes.schema import Model, declare
@@ -326,19 +326,16 @@ def _behaviour(
         return function(**values) if context is None else function(context, **values)
 
     def guarded(call: NodeCall[Any], context: NodeContext | None) -> Any:
-        CURRENT_LOG.set(call.write_line)  # in the context of this thread, which ends with it
         try:
-            return invoke(call, context)
+            with attempt_log(call.write_line):
+                return invoke(call, context)
         except StopIteration as error:
             # A future cannot hold StopIteration: the task waiting for the thread would never resume.
             raise RuntimeError("the function raised StopIteration") from error
 
     async def run_async(call: NodeCall[Any]) -> Outcome:
-        log = CURRENT_LOG.set(call.write_line)
-        try:
+        with attempt_log(call.write_line):
             return _outcome(await invoke(call, NodeContext(call) if wants_context else None))
-        finally:
-            CURRENT_LOG.reset(log)
 
     async def run_in_thread(call: NodeCall[Any]) -> Outcome:
         # A function with effects but without `await` would block the event loop of the worker.
@@ -347,11 +344,8 @@ def _behaviour(
         return _outcome(await in_thread(lambda: guarded(call, context), abandon))
 
     def run(call: NodeCall[Any]) -> Outcome:
-        log = CURRENT_LOG.set(call.write_line)
-        try:
+        with attempt_log(call.write_line):
             return _outcome(invoke(call, NodeContext(call) if wants_context else None))
-        finally:
-            CURRENT_LOG.reset(log)
 
     if inspect.iscoroutinefunction(function):
         return run_async

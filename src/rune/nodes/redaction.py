@@ -271,20 +271,29 @@ class Redactor:
 
     def details(self, details: dict[str, Any]) -> dict[str, Any]:
         """Redact fields: values, and all text under a name that indicates a secret."""
-        shown: dict[str, Any] = self._details(details)
+        shown: dict[str, Any] = self._details(details, {})
         return shown
 
-    def _details(self, value: Any, *, hidden: bool = False) -> Any:
+    def _details(self, value: Any, seen: dict[tuple[int, bool], Any], *, hidden: bool = False) -> Any:
+        """Redact a part of the details. `seen` has the objects and lists that were redacted before: what is the same
+        object stays the same object."""
         kind = type(value)
         if kind is str:
             return REDACTED if hidden and value else self.cut_text(by_name(value))
-        if kind is dict:
-            return {
-                self.text(key): self._details(each, hidden=hidden or bool(_SECRET_FIELD.search(key)))
-                for key, each in value.items()
-            }
-        if kind is list:
-            return [self._details(each, hidden=hidden) for each in value]
+        if kind is dict or kind is list:
+            known = seen.get((id(value), hidden))
+            if known is None:
+                if kind is dict:
+                    known = {
+                        self.text(key): self._details(
+                            each, seen, hidden=hidden or bool(_SECRET_FIELD.search(key))
+                        )
+                        for key, each in value.items()
+                    }
+                else:
+                    known = [self._details(each, seen, hidden=hidden) for each in value]
+                seen[(id(value), hidden)] = known
+            return known
         return REDACTED if kind is int and self._numbers and str(value) in self._numbers else value
 
     def outcome(self, outcome: Outcome) -> Outcome:

@@ -57,17 +57,27 @@ from rune.nodes.io import http, llm_service, smtp
 from rune.nodes.schema import problem_text
 from rune.ports.journal import ExecutionEndedError, StoreUnavailableError, TokenEndedError
 
+_HTTP_MODULES = (
+    "idna",
+    "mimetypes",
+    "rune.nodes.io.http_client.client",
+    "rune.nodes.io.http_client.exchange",
+    "rune.nodes.io.http_client.ssrf",
+)
+_SCHEMA_MODULES = ("rune.documents.json_schema",)
+_LLM_MODULES = (*_HTTP_MODULES, *_SCHEMA_MODULES)
+
 STANDARD_KINDS: tuple[RunnableType, ...] = (
     RunnableType(manual.TYPE, manual.Parameters, manual.run, builds=False),
     RunnableType(input.TYPE, input.Parameters, input.run, builds=False),
     RunnableType(webhook.TYPE, webhook.Parameters, webhook.run, builds=False),
-    RunnableType(schedule.TYPE, schedule.Parameters, schedule.run, builds=False),
+    RunnableType(schedule.TYPE, schedule.Parameters, schedule.run, builds=False, modules=("cronsim",)),
     RunnableType(conditional.TYPE, conditional.Parameters, conditional.run, builds=False),
     RunnableType(switch.TYPE, switch.Parameters, switch.run),
     RunnableType(split.TYPE, split.Parameters, split.run, builds=False),
     RunnableType(aggregator.TYPE, aggregator.Parameters, aggregator.run),
     RunnableType(merge.TYPE, merge.Parameters, merge.run),
-    RunnableType(wait.TYPE, wait.Parameters, wait.run, builds=False),
+    RunnableType(wait.TYPE, wait.Parameters, wait.run, builds=False, modules=_SCHEMA_MODULES),
     RunnableType(edit.TYPE, edit.Parameters, edit.run),
     RunnableType(filter.TYPE, filter.Parameters, filter.run),
     RunnableType(sort.TYPE, sort.Parameters, sort.run),
@@ -78,9 +88,15 @@ STANDARD_KINDS: tuple[RunnableType, ...] = (
     RunnableType(noop.TYPE, noop.Parameters, noop.run, builds=False),
     RunnableType(fail.TYPE, fail.Parameters, fail.run, builds=False),
     RunnableType(output.TYPE, output.Parameters, output.run),
-    RunnableType(http.TYPE, http.Parameters, http.run, lax=True),
-    RunnableType(smtp.TYPE, smtp.Parameters, smtp.run),
-    RunnableType(llm_service.TYPE, llm_service.Parameters, llm_service.run, reports=True),
+    RunnableType(http.TYPE, http.Parameters, http.run, lax=True, modules=_HTTP_MODULES),
+    RunnableType(smtp.TYPE, smtp.Parameters, smtp.run, modules=("aiosmtplib", "idna")),
+    RunnableType(
+        llm_service.TYPE,
+        llm_service.Parameters,
+        llm_service.run,
+        reports=True,
+        modules=_LLM_MODULES,
+    ),
 )
 """Types that build outputs from payloads and expressions are checked again: the output nests deeper than its parts."""
 
@@ -88,6 +104,14 @@ STANDARD: tuple[NodeType, ...] = tuple(kind.type for kind in STANDARD_KINDS)
 ENTRY_POINT_GROUP = "rune.nodes"
 
 _OUTCOMES = (Output, Failure, Suspend, FanOut, Cancelled)
+
+
+def import_modules() -> None:
+    """Import what the built-in types import in their first run. A process that works for long calls it before it
+    receives: an import blocks the event loop, that of aiohttp for a third of a second."""
+    for kind in STANDARD_KINDS:
+        for name in kind.modules:
+            importlib.import_module(name)
 
 
 class UnknownNodeTypeError(RuneError):

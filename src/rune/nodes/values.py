@@ -1,11 +1,13 @@
-"""Values of data nodes: rule comparison, field lookup, type conversion and per-element evaluation."""
+"""Values of data nodes: rule comparison, field lookup, type conversion, time zones and per-element evaluation."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 from msgspec import UNSET
@@ -158,12 +160,11 @@ _CONVERSIONS: Mapping[str, Callable[[Any], Any]] = {
 class Bound(dict[str, Any]):
     """A scope with the current element on top of an outer scope, whose values are loaded on demand."""
 
-    __slots__ = ("_outer", "_seed")
+    __slots__ = ("_outer",)
 
     def __init__(self, outer: Mapping[str, Any]) -> None:
         super().__init__()
         self._outer = outer
-        self._seed = outer.get("@seed")
         meter = outer.get(METER)
         if meter is not None:
             self[METER] = meter
@@ -172,12 +173,14 @@ class Bound(dict[str, Any]):
         """Move the scope to an element. The seed changes too, so generated identifiers differ per element."""
         self["$item"] = item
         self["$index"] = index
-        if self._seed is not None:
-            self["@seed"] = f"{self._seed}[{index}]"
+        self.pop("@seed", None)
         return self
 
     def __missing__(self, key: str) -> Any:
-        value = self[key] = self._outer[key]
+        value = self._outer[key]
+        if key == "@seed" and "$index" in self.keys():
+            value = f"{value}[{self['$index']}]"
+        self[key] = value
         return value
 
     def __contains__(self, key: object) -> bool:
@@ -220,3 +223,15 @@ def input_items(call: NodeCall[Any]) -> list[Any]:
 def listing(items: list[Any], original: list[Any]) -> dict[str, Any]:
     """Return the output of a node that transforms a list."""
     return {"items": items, "count": len(items), "original_count": len(original)}
+
+
+_MAX_ZONE_CHARS = 64
+
+
+def time_zone(name: str) -> ZoneInfo:
+    """Return the time zone of an IANA name. The names there are have at most 32 characters; one of thousands of
+    slashes would be taken for packages inside each other, and end in a RecursionError."""
+    if len(name) <= _MAX_ZONE_CHARS:
+        with suppress(ValueError, OSError):
+            return ZoneInfo(name)
+    raise ZoneInfoNotFoundError(f"no time zone `{name[:60]}`")

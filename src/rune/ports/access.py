@@ -16,6 +16,9 @@ import msgspec
 from rune.core.permissions import Principal, Role
 from rune.errors import RuneError
 
+DONE = "done"
+"""Outcome of the second entry of an action that has made something, such as a version."""
+
 REQUESTED = "asked"
 """Outcome of an audit entry, which is written before the action. A rejected action gets a second entry with the error
 code as its outcome."""
@@ -163,7 +166,8 @@ class SessionStore(Protocol):
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A request to change something. `number` increases with each entry; 0 before the entry is stored."""
+    """A request to change something. `number` increases with each entry; 0 before the entry is stored. `address` and
+    `request` are the client's address and the id of its request over HTTP; empty for commands on the stores."""
 
     id: str
     at: int
@@ -173,6 +177,8 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     details: dict[str, str] = {}
     outcome: str = REQUESTED
     number: int = 0
+    address: str = ""
+    request: str = ""
 
 
 class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -201,6 +207,12 @@ class AuditLogStore(Protocol):
         self, wanted: AuditFilter = ALL_ENTRIES, *, before: int | None = None, limit: int = 100
     ) -> list[AuditEntry]:
         """Return entries, newest first, with numbers below `before`."""
+
+    async def follow(
+        self, after: int, wanted: AuditFilter = ALL_ENTRIES, *, limit: int = 100
+    ) -> list[AuditEntry]:
+        """Return entries, oldest first, with numbers above `after`. An entry that is written later has a number above
+        all of these."""
 
 
 class InvalidLimitsError(RuneError):

@@ -41,6 +41,7 @@ class FileInspection(msgspec.Struct, frozen=True, kw_only=True):
     owner: int | None = None  # process id
     sync_ms: float | None = None  # median duration of a small write with fsync
     running: int = 0
+    quarantined: tuple[str, ...] = ()
 
 
 class ClusterSurvey(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,9 +20,6 @@ from rune.core.permissions import LOCAL
 from rune.errors import RuneError
 from rune.ports.access import AppliedLimits
 
-FORMAT = 1
-"""Version of the stored format. A worker that reads a newer one returns the token to the queue."""
-
 Kind = Literal["start", "end"]
 
 
@@ -108,15 +105,20 @@ class ExecutionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     depth: int = 0  # number of ancestors
     root: str = ""
     retry_of: str | None = None
+    # The execution whose hook this handles, also for its children, retries and reruns: they start no handlers.
+    hook_of: str | None = None
     # Executions whose blobs it refers to; retention keeps them as long as this one.
     needs: tuple[str, ...] = ()
     # Credentials are granted to principals. A child has the principal of its parent.
     principal: str = LOCAL
+    # The workflows whose executions it may start as children: those of the principal that deployed its version, or that
+    # started a definition that is not stored. None: all.
+    scopes: tuple[str, ...] = ()
     trace: str = ""  # the W3C `traceparent` of the start request
     # The version of a deployed workflow, and the alias that selected it; None if the start named the number.
     version: int | None = None
     alias: str | None = None
-    format: int = 1
+    format: int = 1  # the lowest that suits it, see rune.core.format
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,8 +168,9 @@ class Journal(Protocol):
     async def accepted(self, execution: str) -> ExecutionRecord | None:
         """Return an execution as it was accepted; None if it is unknown. NewerFormatError if it cannot be read."""
 
-    async def record(self, execution: str, facts: Sequence[Fact]) -> Sequence[Fact]:
-        """Record facts in one transaction and return them. Durable when this returns.
+    async def record(self, execution: str, facts: Sequence[Fact], *, hooked: bool = False) -> Sequence[Fact]:
+        """Record facts in one transaction and return them. Durable when this returns. An end as failed or halted, and
+        another one with `hooked`, is recorded together with a row of its hook.
 
         If the first fact was recorded before, nothing is written and the stored fact is returned instead: the caller
         continues with what is stored. If only a later fact was recorded before, the first one is recorded alone.
@@ -269,6 +272,30 @@ class Outbox(Protocol):
 
     async def mark_done(self, execution: str, kind: Kind) -> None:
         """Delete the row of an execution, for the process that wrote it and does not know its number."""
+
+
+HOOK_HOLD_MS = 10_000
+"""How long a row that was taken is hidden from other processes."""
+
+
+class HookRow(msgspec.Struct, frozen=True):
+    """A handler to start: for this execution, which ended at `at`."""
+
+    number: int
+    execution: str
+    kind: str
+    at: int
+
+
+class HookStore(Protocol):
+    """Rows of handlers to start. A row is written in the transaction of the fact that it follows from. Several
+    processes may take rows concurrently."""
+
+    async def take(self, limit: int) -> list[HookRow]:
+        """Return free rows, oldest first, and hide them from other processes for a while."""
+
+    async def done(self, numbers: Sequence[int]) -> None:
+        """Delete rows. Idempotent; a row that is not deleted is taken again."""
 
 
 class EventPublisher(Protocol):

@@ -9,7 +9,8 @@ counted, and any may be lost. Workers report only what a process asked for.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import threading
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -40,8 +41,69 @@ class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
     slots: int = 0
     busy: int = 0
     draining: bool = False  # it receives no more work
+    delivered: dict[
+        str, int
+    ] = {}  # by lane of a broker: when the newest message that it received was sent (epoch ms)
     heartbeat_s: float = HEARTBEAT_S
     expiry_s: float = EXPIRY_S
+
+
+class BlockMarks(Protocol):
+    """Which executions blocked the event loop of a process, and which are in quarantine for it; the next process reads
+    them. The methods do not wait and may be called in any thread."""
+
+    def add(self, execution: str) -> int:
+        """Count a block; return their number."""
+
+    def blocks(self) -> Mapping[str, int]:
+        """Return the number of blocks of each execution that is not in quarantine."""
+
+    def quarantine(self, execution: str, reason: str) -> None:
+        """Note that an execution is in quarantine."""
+
+    def quarantined(self) -> Mapping[str, str]:
+        """Return the executions in quarantine, each with the reason."""
+
+    def forget(self, execution: str) -> None:
+        """Forget all of an execution."""
+
+
+class MemoryBlockMarks:
+    """Marks that end with the process."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[str, int] = {}
+        self._quarantined: dict[str, str] = {}
+        self._lock = threading.Lock()
+
+    def add(self, execution: str) -> int:
+        with self._lock:
+            self._blocks[execution] = count = self._blocks.get(execution, 0) + 1
+            self._changed()
+            return count
+
+    def blocks(self) -> Mapping[str, int]:
+        with self._lock:
+            return dict(self._blocks)
+
+    def quarantine(self, execution: str, reason: str) -> None:
+        with self._lock:
+            self._blocks.pop(execution, None)
+            self._quarantined[execution] = reason
+            self._changed()
+
+    def quarantined(self) -> Mapping[str, str]:
+        with self._lock:
+            return dict(self._quarantined)
+
+    def forget(self, execution: str) -> None:
+        with self._lock:
+            known = self._blocks.pop(execution, None), self._quarantined.pop(execution, None)
+            if known != (None, None):
+                self._changed()
+
+    def _changed(self) -> None:
+        """Keep the marks, under the lock."""
 
 
 class ProcessRegistry(Protocol):

@@ -16,6 +16,15 @@ from rune.ports.journal import ExecutionRecord
 STATUSES = ("running", "paused", "completed", "failed", "halted", "cancelled")
 """The statuses that a list shows."""
 
+FAILED = ("failed", "halted")
+"""What people mean by failed. A node whose failure ends its execution halts it; `failed` alone is the end by a timeout
+or by items that no aggregator collects."""
+
+
+def outcome_of(status: str) -> str:
+    """Return the status by which ended executions are counted: `failed` for halted ones too."""
+    return "failed" if status in FAILED else status
+
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """One execution in a list. `failed_items` is None until it has ended; `version` is None if its definition was not
@@ -57,18 +66,20 @@ class Frame(msgspec.Struct, frozen=True):
     split_node_id: str
     branch_id: str
     item_index: int
-    total_items: int
+    total_items: int | None
 
 
 class NodeRun(msgspec.Struct, frozen=True, kw_only=True):
     """One run of a node in one lineage. `output` is JSON text, or None; `pinned` if it was given instead of calling
-    the node."""
+    the node. If `size` is set, the output is a large value that the node passed on: `output` names where it comes from,
+    and `size` is its length."""
 
     node_id: str
     lineage: tuple[Frame, ...]
     status: str
     attempts: int = 0
     output: bytes | None = None
+    size: int | None = None
     error: Error | None = None
     started_at: int | None = None
     duration_ms: int = 0
@@ -90,7 +101,7 @@ class ExecutionFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which executions to list: with one of these statuses, of a workflow, of a definition, with failed items, running
     without progress, started in a period (epoch ms, `until` excluded), that ended with an error code, that a principal
     started, children of an execution, retries of one, with all of these labels, of workflows in one of these scopes.
-    What is left out selects all."""
+    What is left out selects all. The status `failed` selects halted executions too."""
 
     statuses: tuple[str, ...] = ()
     workflow: str | None = None
@@ -106,6 +117,10 @@ class ExecutionFilter(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     scopes: tuple[str, ...] = ()
     waiting: bool = False  # only executions in which a node has waited for a signal
+
+    def __post_init__(self) -> None:
+        if "failed" in self.statuses and "halted" not in self.statuses:
+            msgspec.structs.force_setattr(self, "statuses", (*self.statuses, "halted"))
 
 
 ALL_EXECUTIONS = ExecutionFilter()

@@ -109,6 +109,10 @@ class Queue(Protocol):
         """Stop receiving. Hints that were fetched and not returned by `receive` go back to the queue."""
 
 
+class LeftToOthersError(Exception):
+    """This process cannot handle a message, but another may: it returns to the queue."""
+
+
 class QueueDeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     """A message that no worker could process. `execution` is None if the body cannot be decoded, `at` (epoch ms) if the
     queue did not record the time."""
@@ -142,9 +146,9 @@ class DeadLetterQueue(Protocol):
         """Delete the letters with this id and return how many."""
 
 
-def letter_id(queue: str, code: str, body: bytes) -> str:
-    """Return the id of a letter: a digest of its content. Identical letters share it and are handled together."""
-    content = f"{queue}\x1f{code}\x1f".encode(errors="replace") + body
+def letter_id(queue: str, code: str, body: bytes, mark: str = "") -> str:
+    """Return the id of a letter: a digest of its content and of what tells it from others with the same content."""
+    content = f"{queue}\x1f{code}\x1f{mark}\x1f".encode(errors="replace") + body
     return "m" + hashlib.blake2b(content, digest_size=8).hexdigest()
 
 

@@ -58,7 +58,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 class RetentionResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a collection removed. `longest_ms` is the duration of the longest transaction, including its wait for the
-    writer; `shrinks` is whether the backend can return space to the disk while it is in use."""
+    writer; `shrinks` is false for a file of an earlier version, which does not return space to the disk while it is in
+    use. A database server decides that itself."""
 
     executions: int = 0
     facts: int = 0

@@ -34,6 +34,7 @@ class Claim(msgspec.Struct, frozen=True):
     recovered: bool = False  # the execution was loaded from the journal
     first: int | None = None  # of a join: when its first branch arrived
     given_back: int = 0  # how often a worker gave the token back: such a claim did not crash its worker
+    asked: float = 0.0  # when the worker asked for it (monotonic): its lease counts from then on
 
 
 class KeptToken(msgspec.Struct, frozen=True):

@@ -36,6 +36,12 @@ class WorkflowNotFoundError(RuneError):
     code = "UNKNOWN_WORKFLOW"
 
 
+class ChildForbiddenError(RuneError):
+    """A workflow may not start another one as a child: it is outside of the scopes of its principal."""
+
+    code = "CHILD_FORBIDDEN"
+
+
 class InvalidAliasError(RuneError):
     """An alias has characters that are not permitted, or looks like a version number."""
 
@@ -68,7 +74,8 @@ class VersionSource(msgspec.Struct, frozen=True):
 
 class Version(msgspec.Struct, frozen=True):
     """One version of a workflow. `at` is when it was first deployed, by `principal` (None if unknown); `aliases` point
-    at it now."""
+    at it now. `scopes`: the workflows that it may start as children, those of all principals that have deployed it;
+    none: all."""
 
     workflow: str
     number: int
@@ -78,13 +85,16 @@ class Version(msgspec.Struct, frozen=True):
     change: Change = "none"  # what the call that returned this did: created the version, or moved an alias
     principal: str | None = None
     note: str = ""
+    scopes: tuple[str, ...] = ()
 
 
 class ChosenVersion(msgspec.Struct, frozen=True):
-    """The version of an execution, and the alias that selected it; None if the start named the number."""
+    """The version of an execution with its scopes, and the alias that selected it; None if the start named the
+    number."""
 
     number: int
     alias: str | None = None
+    scopes: tuple[str, ...] = ()
 
 
 class DeployedVersion(Version, frozen=True):
@@ -130,9 +140,11 @@ class WorkflowStore(Protocol):
         source: VersionSource | None = None,
         principal: str | None = None,
         note: str = "",
+        scopes: tuple[str, ...] = (),
     ) -> Version:
         """Store a definition as a new version, unless a version has the same content, and return the version. An
-        existing version keeps its principal, and its source and note unless new ones are given.
+        existing version keeps its principal, and its source and note unless new ones are given; `scopes` are added to
+        those it has, and no scopes remove them: then it may start any workflow.
 
         The same transaction moves `latest` and `alias` to it and restores an archived workflow. For `expected`, an
         archived workflow does not exist. If the latest version already has this content, and this source if one is
@@ -248,7 +260,7 @@ def repeatable(expected: Expected | None) -> bool:
 def chosen_by(which: str | None, version: Version) -> ChosenVersion:
     """Return the version that a start chose by a number, an alias, or without either: by `latest`."""
     wanted = LATEST if which is None else which
-    return ChosenVersion(version.number, None if number_of(wanted) is not None else wanted)
+    return ChosenVersion(version.number, None if number_of(wanted) is not None else wanted, version.scopes)
 
 
 def choose(workflow: str, versions: Sequence[Version], which: str | None = None) -> Version:
@@ -270,6 +282,14 @@ def workflow_not_found(workflow: str, versions: Sequence[Version], which: str | 
     aliases = sorted((name, each.number) for each in versions for name in each.aliases)
     pointing = ", ".join(f"{name} ({number})" for name, number in aliases)
     return WorkflowNotFoundError(f"`{workflow}` has no version `{which}`: it has {numbers}, and {pointing}")
+
+
+def child_forbidden(caller: str, child: str) -> ChildForbiddenError:
+    """Return the error of a forbidden child, whether or not the workflow exists."""
+    return ChildForbiddenError(
+        f"`{caller}` may not start `{child[:128]}`: the scope of its key does not contain that workflow, and none of"
+        f" this name lists `{caller}` in `callable_by`"
+    )
 
 
 def archived_error(workflow: str) -> WorkflowNotFoundError:
@@ -313,6 +333,7 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     standing: ScheduleState = ScheduleState()
     due: int | None = None  # when the scheduler has to process the schedule
     trouble: str = ""  # why the last tick started nothing
+    scopes: tuple[str, ...] = ()  # of the version
     revision: int = 0
 
     @property

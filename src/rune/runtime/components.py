@@ -77,7 +77,7 @@ class EngineComponents:
         if backend.events is not None:
             if backend.completions:
                 self.completion_publisher = CompletionPublisher(
-                    backend.events, journal, self.data_cache, self.outbox_marker
+                    backend.events, journal, self.data_cache, self.outbox_marker, backend.max_message
                 )
             self.external_executor = ExternalExecutor(backend.events, backend.clock)
         self.finisher = Finisher(

@@ -22,7 +22,9 @@ from rune.runtime.components import EngineComponents
 from rune.runtime.lifecycle.finisher import CompletionListener, Finisher
 from rune.runtime.lifecycle.launcher import StartOptions, new_execution_id
 from rune.runtime.live import LineCallback, LiveFollower, LiveReporter, ProgressCallback
+from rune.runtime.maintenance.hook_runner import HookRunner
 from rune.runtime.maintenance.keepalive import Heartbeat, KeepaliveThread, LoopWatchdog
+from rune.runtime.maintenance.quarantine import Quarantine
 from rune.runtime.maintenance.scheduler import Cleaner, OutboxRelay, Scheduler
 from rune.runtime.maintenance.trigger_scheduler import TriggeredStarts, TriggerScheduler
 from rune.runtime.messaging.completion_publisher import ExternalExecutorError
@@ -65,6 +67,7 @@ class Engine:
         max_waiting: int = MAX_WAITING,
         data_cache: ExecutionDataCache | None = None,
         expression_ms: int = LIMIT_MS,
+        quarantine: Sequence[str] = (),
     ) -> None:
         self.backend = backend
         self.plans = plans
@@ -84,6 +87,7 @@ class Engine:
         self.launcher = components.launcher
         self.services = components.services(backend, plans)
         self.evaluator = Evaluator(expression_ms)
+        self.quarantine = Quarantine(self.services.executions.quarantine, backend.block_marks, quarantine)
         executor = Executor(
             self.name,
             backend,
@@ -111,7 +115,7 @@ class Engine:
         self._cleaner = Cleaner(backend.retention, rules, SystemClock())
         self.heartbeat = None
         if backend.processes is not None and member is not None:
-            self.heartbeat = Heartbeat(member, lambda: self._worker.busy, self._on_drain)
+            self.heartbeat = Heartbeat(member, lambda: self._worker.busy, self._on_drain, backend.delivered)
         self._keepalive = None
         if backend.keepalive is not None:
             self._keepalive = KeepaliveThread(
@@ -175,6 +179,7 @@ class Engine:
             found += [self._scheduler.run(), self._cleaner.run()]
             trigger_scheduler = self.trigger_scheduler(self.backend.triggers)
             found += [trigger_scheduler.run(), trigger_scheduler.tidy()]
+            found.append(HookRunner(self.backend, self.plans, self.launcher).run())
             if self.backend.outbox is not None:
                 relay = OutboxRelay(
                     self.backend.outbox,
@@ -224,6 +229,8 @@ class Engine:
         async with AsyncExitStack() as stack:
             if self._keepalive is not None and roles:
                 await stack.enter_async_context(self._keepalive.running())
+            if roles:
+                await self.quarantine.begin()
             async with self._serving(grace, roles):
                 yield self
 
@@ -233,7 +240,7 @@ class Engine:
         for service in services:
             service.add_done_callback(self._ended_early)
         try:
-            async with LoopWatchdog(self.instrumentation.counters).watching():
+            async with LoopWatchdog(self.instrumentation.counters, on_held=self.quarantine.note).watching():
                 yield
         finally:
             if self.heartbeat is not None:

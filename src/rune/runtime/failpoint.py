@@ -35,6 +35,9 @@ OPERATION_POINTS = (
 OUTBOX_POINTS = ("relayed",)
 """Points that exist only where journal and state are two stores."""
 
+HOOK_POINTS = ("handling", "handled")
+"""Points that only the start of a handler passes."""
+
 POINTS = EXECUTION_POINTS + OPERATION_POINTS
 
 
@@ -47,7 +50,7 @@ hit: Callable[[str], None] = _ignore
 
 def arm(name: str, times: int = 1) -> None:
     """Kill the process when it passes a point for the n-th time, like kill -9: no clean-up, no flush."""
-    known = POINTS + OUTBOX_POINTS
+    known = POINTS + OUTBOX_POINTS + HOOK_POINTS
     if name not in known:
         raise ValueError(f"unknown fail point `{name}`; known: {', '.join(known)}")
     remaining = times

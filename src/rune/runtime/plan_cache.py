@@ -78,11 +78,18 @@ class PlanCache:
             loading.add_done_callback(lambda _: self._loading.pop(hash))
         return await asyncio.shield(loading)
 
-    async def _load(self, hash: str) -> Plan:
+    async def definition(self, hash: str) -> Definition:
+        """Return a stored definition, whose node types this process may lack."""
+        found = self._plans.get(hash)
+        if found is not None:
+            return found.definition
         data = await self._journal.definition(hash)
         if data is None:
             raise DefinitionNotFoundError(f"no definition has the hash {hash}")
-        definition = _DECODER.decode(data)
+        return _DECODER.decode(data)
+
+    async def _load(self, hash: str) -> Plan:
+        definition = await self.definition(hash)
         if self._reading:
             plan = _compile_for_reading(definition, self.catalogue)
         else:

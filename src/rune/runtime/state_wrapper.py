@@ -2,15 +2,17 @@
 
 On RabbitMQ the state does not send the tokens that it emits. `BatchingState` applies decisions of one execution
 together, `EndPredictingState` skips the last decisions of an execution whose end is already recorded, and
-`ServedQueuesFilter` resends tokens only to queues that a worker reads.
+`LostTokensFilter` resends only tokens whose last message is certainly lost.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from typing import Any, Protocol
+
+import msgspec
 
 from rune.batcher import KeyedBatcher, SharedAnswer
 from rune.core.execution.decision import Decision, FinishExecution
@@ -19,7 +21,7 @@ from rune.core.execution.fact import ExecutionEnded, PauseChanged, RaceWinner, S
 from rune.core.execution.inline_run import undecided
 from rune.core.execution.token import Path, Token
 from rune.ports.processes import ProcessRegistry
-from rune.ports.queue import Route, SentCallback, ignore_sent
+from rune.ports.queue import SentCallback, ignore_sent
 from rune.ports.state import Applied, Claim, DueTimer, Fence, Listener, State
 
 # One script must not block the other clients of Redis for milliseconds.
@@ -255,37 +257,111 @@ class EndPredictingState(StateWrapper):
         self._predicted.pop(execution, None)
 
 
-class ServedQueuesFilter(StateWrapper):
-    """Leaves tokens out of a resend while no worker reads their queue.
+class Lanes(Protocol):
+    """The lanes of a queue whose messages are delivered in the order in which they were sent."""
 
-    A token that no worker has claimed for a minute counts as lost and is resent. Without a worker it is not lost but
-    waits, and a copy per minute would let the queue grow until a worker starts. `postpone` is called with the tokens
-    that are left out, as if they had been sent.
+    async def lane_of(self, execution: str, token: Token, priority: int) -> tuple[str, str]:
+        """Return the queue that serves a token, and the name of its lane."""
+
+    async def empty_lanes(self, lanes: Collection[str]) -> set[str]:
+        """Return those of the lanes in which no message waits. StoreUnavailableError if that is unknown."""
+
+
+class SearchTimes(Protocol):
+    """Since when tokens are searched for in their lanes; shared by all schedulers."""
+
+    async def since(self, lane: str, tokens: Sequence[tuple[str, Token]]) -> list[int]:
+        """Return for each token since when (epoch ms) it is searched for: now, unless that was noted before."""
+
+    async def resume(self, lane: str) -> bool:
+        """Let the tokens that are searched for in a lane come up again now. Return whether there are any."""
+
+    async def found(self, lane: str, tokens: Sequence[tuple[str, Token]], delivered: int) -> None:
+        """Forget tokens that are sent again, and those whose search began long before the time `delivered`."""
+
+
+MAX_CLOCK_SKEW_MS = 6_000
+"""By how much the clocks of two processes may differ. Messages carry the second in which they were sent."""
+
+
+class LostTokensFilter(StateWrapper):
+    """Leaves tokens out of a resend whose last message is still in the queue.
+
+    A token that no worker has claimed may wait behind others for hours. A copy per minute would let a backlog grow
+    faster than it is served, and after each loss of the state all of its tokens would be sent again. A lane delivers
+    its messages in order: as long as it holds older ones, the message of the token may be among them. It is lost only
+    if everything that was in the lane when the search for it began has been delivered: if the lane is empty, or if a
+    worker has received a message that was sent later. `postpone` is called with the tokens that are left out, as if
+    they had been sent; they come up again a minute later, or as soon as their lane stays empty. Without a worker that
+    reads the queue nothing is sent.
     """
 
     def __init__(
         self,
         state: State,
-        route: Route,
-        processes: ProcessRegistry | None,
+        lanes: Lanes,
+        processes: ProcessRegistry,
+        times: SearchTimes,
         postpone: SentCallback = ignore_sent,
     ) -> None:
         super().__init__(state)
-        self._postpone = postpone
-        self._route = route
+        self._lanes = lanes
         self._processes = processes
+        self._times = times
+        self._postpone = postpone
+        self._searched: set[str] = set()
+        self._was_empty: set[str] = set()
+
+    async def due_timers(self, limit: int) -> list[DueTimer]:
+        """Without the tokens of executions that were rebuilt: their messages may still be in the queue. They come up
+        as unclaimed tokens after some seconds."""
+        fired = await self._state.due_timers(limit)
+        return [msgspec.structs.replace(each, emitted=()) if each.due is None else each for each in fired]
 
     async def unclaimed_tokens(self, limit: int) -> list[tuple[str, Token, int]]:
-        """Tokens that are left out come up again a minute later."""
-        found = await self._state.unclaimed_tokens(limit)
-        if not found or self._processes is None:
-            return found
-        processes = await self._processes.list()
-        served = {queue for each in processes if "worker" in each.roles for queue in each.queues}
-        kept: list[tuple[str, Token, int]] = []
-        for each in found:
-            if await self._route(each[0], each[1]) in served:
-                kept.append(each)
+        """Return tokens whose last message is certainly lost."""
+        if self._searched:
+            await self._resume_searches()
+        tokens = await self._state.unclaimed_tokens(limit)
+        if not tokens:
+            return tokens
+        workers = [each for each in await self._processes.list() if "worker" in each.roles]
+        served = {queue for each in workers for queue in each.queues}
+        by_lane: dict[str, list[tuple[str, Token, int]]] = {}
+        for execution, token, priority in tokens:
+            queue, lane = await self._lanes.lane_of(execution, token, priority)
+            if queue in served:
+                by_lane.setdefault(lane, []).append((execution, token, priority))
             else:
-                self._postpone(each[0], [each[1]])
-        return kept
+                self._postpone(execution, [token])
+        empty = await self._lanes.empty_lanes(by_lane) if by_lane else set()
+        lost: list[tuple[str, Token, int]] = []
+        for lane, candidates in by_lane.items():
+            delivered = max((each.delivered.get(lane, 0) for each in workers), default=0)
+            lost += await self._lost(lane, candidates, delivered - MAX_CLOCK_SKEW_MS, is_empty=lane in empty)
+        return lost
+
+    async def _resume_searches(self) -> None:
+        """Let tokens come up again whose lane was empty in two turns: workers have claimed what it delivered last."""
+        empty = await self._lanes.empty_lanes(self._searched)
+        for lane in empty & self._was_empty:
+            if not await self._times.resume(lane):
+                self._searched.discard(lane)
+        self._was_empty = empty
+
+    async def _lost(
+        self, lane: str, candidates: Sequence[tuple[str, Token, int]], delivered: int, *, is_empty: bool
+    ) -> list[tuple[str, Token, int]]:
+        """Return the candidates whose messages are not in a lane from which one of the time `delivered` was taken."""
+        since = [0] * len(candidates)
+        if not is_empty:
+            since = await self._times.since(lane, [(name, token) for name, token, _ in candidates])
+        lost: list[tuple[str, Token, int]] = []
+        for candidate, begin in zip(candidates, since, strict=True):
+            if is_empty or begin <= delivered:
+                lost.append(candidate)
+            else:
+                self._searched.add(lane)
+                self._postpone(candidate[0], [candidate[1]])
+        await self._times.found(lane, [(name, token) for name, token, _ in lost], delivered)
+        return lost

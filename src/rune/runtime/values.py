@@ -7,6 +7,7 @@ reference. All executions of a process share one cache that is bounded by bytes.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import threading
 import time
 from collections import OrderedDict
@@ -19,23 +20,19 @@ from rune.codec.facts import (
     MAX_PACKED_BYTES,
     PACK_ITEMS,
     RESULT_BYTES,
-    Inline,
-    Large,
     PackedResults,
-    Paged,
-    Same,
-    StoredValue,
     decode_value,
     encode_value,
 )
-from rune.core.execution.fact import ExecutionEnded, NodeResult
-from rune.core.execution.scope import ExpressionScope, ValueSource
+from rune.core.execution.fact import ExecutionEnded, NodeResult, TokenFact
+from rune.core.execution.scope import ExpressionScope, Joined, ValueSource
 from rune.core.execution.state import item_entry
+from rune.core.execution.stored_value import Inline, Large, Paged, Same, StoredValue
 from rune.core.execution.token import Path, Ref, Token, token_name
 from rune.core.limits import LIMITS, Limits
 from rune.core.plan.model import Plan
 from rune.errors import LimitExceededError, RuneError
-from rune.nodes.base import Interruption
+from rune.nodes.base import Interruption, check_json
 from rune.nodes.blobs import Blobs
 from rune.ports.clock import Clock
 from rune.ports.journal import BlobStore, ExecutionRecord, Journal, StoredFact
@@ -191,6 +188,10 @@ class ExecutionDataCache:
     async def facts(self, execution: str) -> list[StoredFact]:
         """Return the facts of an execution, in commit order."""
         return await self._journal.facts(execution)
+
+    async def facts_of_token(self, execution: str, node: int, path: Path) -> list[TokenFact]:
+        """Return the result, failed attempts and suspensions of one token, in commit order."""
+        return await self._journal.facts_of_token(execution, node, path)
 
     def clock_since(self, claimed: int) -> ExecutionClock:
         """Return the clock of an execution whose token was claimed at this time of its store."""
@@ -408,6 +409,8 @@ class ValueReader(ValueSource):
         self._pages_ahead = 1
         self._scope: ExpressionScope | None = None
         self._collected: tuple[Key, list[Any], set[int]] | None = None
+        self._origins: dict[Ref, Ref] = {}
+        self._joins: dict[Key, Joined] = {}
         self.execution = data.execution
 
     def scope(self, token: Token, now: float, seed: str) -> ExpressionScope:
@@ -493,8 +496,19 @@ class ValueReader(ValueSource):
                 return decode_value(result.value.data)
         return self.value(ref)
 
-    def value(self, ref: Ref, token: Token | None = None) -> Any:
-        return self._data.start if ref.kind == "start" else super().value(ref, token)
+    @property
+    def start(self) -> Any:
+        return self._data.start
+
+    def size(self, origin: Ref) -> int:
+        """Return how long the value of an origin other than a join is when it is written out."""
+        if origin.kind == "start":
+            return len(self._data.accepted.input)
+        result = self.result(origin.node, origin.path) if origin.kind == "result" else None
+        stored = None if result is None else result.value
+        if type(stored) is Inline:
+            return len(stored.data)
+        return stored.size if type(stored) is Large else len(encode_value(self.value(origin)))
 
     def output(self, result: NodeResult) -> Any:
         key = (result.node, result.path)
@@ -516,20 +530,47 @@ class ValueReader(ValueSource):
         stored = result.value
         if type(stored) is not Same:
             return stored.data if type(stored) is Inline else self._bytes(stored)
-        ref = stored.ref
-        if ref.kind == "start":
+        return self.encoded_value(self.origin(stored.ref))
+
+    def encoded_value(self, origin: Ref) -> bytes:
+        """Return the value of an origin as JSON."""
+        if origin.kind == "start":
             return self._data.accepted.input
-        source = self.result(ref.node, ref.path) if ref.kind == "result" else None
-        if source is not None and source.status == "ok":
-            return self.encoded(source)
-        return encode_value(self.value(ref))
+        result = self.result(origin.node, origin.path) if origin.kind == "result" else None
+        if result is not None and result.status == "ok":
+            return self.encoded(result)
+        return encode_value(self.value(origin))
+
+    def digest(self, origin: Ref, known: dict[Ref, bytes]) -> bytes:
+        """Return a digest of the value of an origin; that of a join follows from the digests of its members. `known`
+        has those that were computed before."""
+        found = known.get(origin)
+        if found is None:
+            digest = hashlib.sha256()
+            if origin.kind == "entered":
+                for name, inner in self.joined(origin).origins.items():
+                    digest.update(encode_value(name) + self.digest(inner, known))
+            else:
+                digest.update(self.encoded_value(origin))
+            found = known[origin] = digest.digest()
+        return found
+
+    def passed_on(self, result: NodeResult) -> tuple[Ref, int] | None:
+        """Return where an output comes from that the node passed on, and its length; None for an output of its own."""
+        if result.status != "ok" or type(result.value) is not Same:
+            return None
+        origin = self.origin(result.value.ref)
+        if origin.kind == "entered":
+            return origin, self.joined(origin).size
+        return origin, self.size(origin)
 
     def blob_key(self, result: NodeResult) -> str | None:
         """Return the key of the blob that holds the output of a result; None if no single blob does."""
         stored = result.value
-        if type(stored) is Same and stored.ref.kind == "result":
-            source = self.result(stored.ref.node, stored.ref.path)
-            return self.blob_key(source) if source is not None and source.status == "ok" else None
+        if type(stored) is Same:
+            ref = self.origin(stored.ref)
+            source = self.result(ref.node, ref.path) if ref.kind == "result" else None
+            stored = source.value if source is not None and source.status == "ok" else None
         return stored.key if type(stored) is Large else None
 
     def signal(self, id: str) -> Any:
@@ -581,9 +622,13 @@ async def store_value(blob: BlobStore, key: str, data: bytes, limits: Limits = L
 def _pages(items: list[Any], limits: Limits) -> Iterator[tuple[int, bytes]]:
     """Yield pages of whole items as JSON, each with the index of its first item."""
     page: list[bytes] = []
-    size = first = 0
+    size = first = total = 0
     for index, item in enumerate(items):
+        check_json(item, limits)
         data = encode_value(item)
+        total += len(data)
+        if total > limits.output_bytes:
+            raise LimitExceededError("bytes of the items", limits.output_bytes)
         if page and (len(page) >= limits.page_items or size + len(data) > limits.page_bytes):
             yield first, b"[" + b",".join(page) + b"]"
             page, size, first = [], 0, index

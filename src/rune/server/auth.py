@@ -7,9 +7,9 @@ For a session an API key is exchanged for a cookie that no script can read. The 
 store has the digest alone. A session ends by itself after twelve hours, when it is ended, and when the key it was
 created with is revoked or expires.
 
-The response to a wrong key is delayed, so that an address can try a few keys a second at most. A valid key is accepted
-without delay: behind a proxy all clients have one address, and one of them must not lock out the others. Only an
-address with many delayed responses at once is rejected with all of its keys, until these are sent.
+The response to a wrong key is delayed, so that an address can try a few keys a second at most. If many of an address
+are delayed at the moment, another wrong one is rejected at once. A valid key is accepted without delay: behind a proxy
+all clients may have one address, and one of them must not lock out the others.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import hmac
 import ipaddress
 import logging
 import math
+import re
 import secrets
 import time
 from collections import Counter, OrderedDict
@@ -45,15 +46,17 @@ from rune.ports.journal import ExecutionRecord, StoreUnavailableError
 from rune.ports.workflows import LATEST, workflow_not_found
 from rune.runtime.backend import Backend
 from rune.runtime.plan_cache import DefinitionNotFoundError
-from rune.runtime.services.access import set_principal
+from rune.runtime.services.access import set_origin, set_principal
 from rune.runtime.values import ExecutionNotFoundError
-from rune.server.responses import ApiError, TooManyLoginsError
+from rune.server.responses import ApiError, TooManyLoginsError, client_address, request_id
 
 if TYPE_CHECKING:
     from rune.server.context import ServerContext
 
 
 SESSION_COOKIE = "rune_session"
+SECURE_COOKIE = f"__Host-{SESSION_COOKIE}"
+"""The cookie over TLS. With this prefix a browser accepts it neither from another host nor over plain HTTP."""
 SESSION_S = 12 * 3600
 MAX_CACHED_SESSIONS = 10_000
 
@@ -123,7 +126,7 @@ def _digest(token: str) -> str:
 def set_cookie(connection: HTTPConnection, response: Response, token: str) -> None:
     """Add the cookie of a session to a response; an empty token removes it."""
     response.set_cookie(
-        SESSION_COOKIE,
+        SECURE_COOKIE if over_tls(connection) else SESSION_COOKIE,
         token,
         max_age=SESSION_S if token else 0,
         path="/",
@@ -131,6 +134,19 @@ def set_cookie(connection: HTTPConnection, response: Response, token: str) -> No
         httponly=True,
         samesite="strict",
     )
+
+
+def session_token(connection: HTTPConnection) -> str:
+    """Return the token in the cookie of a session; empty: none. Over TLS only the cookie with the prefix counts. Other
+    cookies, which may be many, are not decoded."""
+    tokens: dict[str, str] = {}
+    for header in connection.headers.getlist("cookie"):
+        for each in header.split(";"):
+            name, _, value = each.partition("=")
+            if name.strip() in {SECURE_COOKIE, SESSION_COOKIE}:
+                tokens.setdefault(name.strip(), value.strip())
+    plain = "" if over_tls(connection) else tokens.get(SESSION_COOKIE, "")
+    return tokens.get(SECURE_COOKIE) or plain
 
 
 def over_tls(connection: HTTPConnection) -> bool:
@@ -161,16 +177,6 @@ class FailedLogins:
         self._failed: OrderedDict[str, tuple[int, float]] = OrderedDict()
         self._delayed: Counter[str] = Counter()
 
-    def check(self, host: str) -> None:
-        """Raise if too many responses to this address are delayed at the moment."""
-        if not self._delayed:
-            return
-        delayed = self._delayed[_network(host)]
-        if delayed >= MAX_DELAYED_PER_ADDRESS or (delayed and self._delayed.total() >= MAX_DELAYED):
-            raise TooManyLoginsError(
-                "this address sends too many wrong API keys at once", math.ceil(MAX_DELAY_S)
-            )
-
     async def record(self, host: str) -> None:
         """Count a wrong key, and wait before the response if the address has sent too many."""
         if not self._limit:
@@ -184,6 +190,10 @@ class FailedLogins:
                 "%s has sent %d wrong API keys within a minute; responses are delayed now", host, count
             )
             return
+        if self._delayed[address] >= MAX_DELAYED_PER_ADDRESS:
+            raise TooManyLoginsError(
+                "this address sends too many wrong API keys at once", math.ceil(MAX_DELAY_S)
+            )
         if self._delayed.total() >= MAX_DELAYED:
             raise TooManyLoginsError(
                 "too many wrong API keys are sent to this server", math.ceil(MAX_DELAY_S)
@@ -220,7 +230,8 @@ CACHE_S = 0.5  # in a cluster, a revoked key may be accepted for this long
 USED_AT_PRECISION_MS = 60_000
 MAX_CACHED_KEYS = 10_000
 SAFE = frozenset({"GET", "HEAD"})
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+LOOPBACK = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE | re.ASCII)
+"""`Host` of a request to this machine. It is matched whole: a parser of URLs would read `evil@localhost` as well."""
 _NO_KEY = ApiKey(id="", name="", role="viewer", digest=digest_of(""), created_at=0, created_by="")
 PUBLIC_PRINCIPALS = {"hook": Principal("hook", "viewer"), "page": Principal("page", "viewer")}
 """The principals of routes without an API key: a webhook verifies its own secret, the page contains no data."""
@@ -398,14 +409,15 @@ class Permission(SecurityBase):
         return principal
 
     async def _check(self, connection: HTTPConnection) -> None:
+        set_origin(client_address(connection), request_id(connection.scope))
         if self.right in PUBLIC_PRINCIPALS:
             _set_principal(connection, PUBLIC_PRINCIPALS[self.right])
             return
         gate: Authenticator = connection.app.state.gate
         principal = await gate.authenticate(connection)
+        _set_principal(connection, principal)
         check_right(principal, self.right)
         await check_scope(connection, principal)
-        _set_principal(connection, principal)
         session: Session | None = connection.scope.get("session")
         if principal.name.startswith("key:") or session is not None:
             connection.scope["still"] = lambda: gate.holds(principal, session)
@@ -418,7 +430,7 @@ def requires(right: Right) -> Any:
 
 def _set_principal(connection: HTTPConnection, principal: Principal) -> None:
     connection.scope["principal"] = principal
-    set_principal(principal.name)
+    set_principal(principal)
 
 
 def check_right(principal: Principal, right: Right) -> None:
@@ -451,7 +463,8 @@ class LoopbackAuth:
     after DNS rebinding."""
 
     async def authenticate(self, connection: HTTPConnection) -> Principal:
-        if _hostname(connection.headers.get("host", "")) not in LOOPBACK:
+        hosts = connection.headers.getlist("host")
+        if len(hosts) != 1 or LOOPBACK.fullmatch(hosts[0]) is None:
             raise ApiError("use localhost; other host names require an API key", code="FORBIDDEN")
         check_origin(connection)
         return LOCAL_PRINCIPAL
@@ -486,16 +499,14 @@ class ApiKeyAuth:
         scheme, _, rest = connection.headers.get("authorization", "").partition(" ")
         text = rest.strip()
         if scheme.lower() == "bearer" and text:
-            host = connection.client.host if connection.client else ""
-            self._failed_logins.check(host)
             if self._bootstrap and hmac.compare_digest(text.encode(), self._bootstrap):
                 return Principal(BOOTSTRAP, "admin")
             sent = read_key(text)
             found = None if sent is None else await self._keys.verify(sent)
             if found is not None:
                 return found.principal
-            await self._failed_logins.record(host)
-        elif (token := connection.cookies.get(SESSION_COOKIE)) and (
+            await self._failed_logins.record(client_address(connection))
+        elif (token := session_token(connection)) and (
             by_session := await self._by_session(connection, token)
         ):
             return by_session
@@ -551,10 +562,3 @@ def check_origin(connection: HTTPConnection) -> None:
         same = False
     if not same:
         raise ApiError("cross-origin requests are not allowed", code="FORBIDDEN")
-
-
-def _hostname(host: str) -> str:
-    try:
-        return (urlsplit(f"//{host}").hostname or "").lower()
-    except ValueError:
-        return ""

@@ -16,6 +16,7 @@ from rune.runtime.messaging.statuses import StatusListener
 from rune.runtime.queries.comparison import Comparison
 from rune.runtime.queries.reader import ExecutionReader
 from rune.runtime.queries.value_parts import ValueCache
+from rune.runtime.services.access import Refusals
 from rune.server.health import MetricsEndpoint, ReadinessProbe
 from rune.server.live.feed import (
     DEFAULT_STREAM_LIMITS,
@@ -59,6 +60,7 @@ class ServerContext:
         self.slots = slots
         self.settings = settings
         self.checks = checks
+        self.refusals = Refusals(engine.services.access.audit_log)
         self.changes = ChangeNotifier(reader)
         self.streams = StreamSlots(streams)
         self.feeds = FeedRegistry(engine, reader, self.changes, self.streams)
@@ -96,6 +98,7 @@ class ServerContext:
             for service in services:
                 service.cancel()
             await asyncio.gather(*services, return_exceptions=True)
+            await self.refusals.aclose()
 
     def _event_loops(self) -> list[Coroutine[Any, Any, None]]:
         """Return the loops that consume statuses and completions, on a backend that publishes them."""
@@ -106,6 +109,11 @@ class ServerContext:
             f"{self.engine.name} statuses", self.reader.plan, self.feeds.executions, self.changes.wake
         )
         return [backend.event_consumer.run(listener), LiveReporter(listener, backend.live).run()]
+
+    @property
+    def quarantined(self) -> int:
+        """How many executions are in quarantine."""
+        return self.probe.quarantined
 
     def unready(self) -> str:
         """Return why the server is not ready; empty if it is."""

@@ -44,6 +44,7 @@ class ReadinessProbe:
         self._journal = engine.backend.journal
         self._blob = engine.backend.blob
         self._heartbeat = engine.heartbeat if beating else None
+        self._marks = engine.backend.block_marks
         self._reader = reader
         self._read_at: float | None = None
         self.reason = "starting"
@@ -74,6 +75,11 @@ class ReadinessProbe:
             await self._journal.accepted("")
         else:
             await self._reader.executions(limit=1)
+
+    @property
+    def quarantined(self) -> int:
+        """How many executions are in quarantine, as far as the process knows."""
+        return len(self._marks.quarantined())
 
     @property
     def ready(self) -> bool:
@@ -137,6 +143,10 @@ class ReportsHealth(Protocol):
     def counters(self) -> Counters | None:
         """The counters of its engine; None before it runs."""
 
+    @property
+    def quarantined(self) -> int:
+        """How many executions the process has paused because they block it."""
+
 
 class HealthState:
     """The health of a process without an API, also before its engine runs and while it drains."""
@@ -146,6 +156,10 @@ class HealthState:
         self._stopping = False
         self.metrics: MetricsEndpoint | None = None
         self.counters: Counters | None = None
+
+    @property
+    def quarantined(self) -> int:
+        return 0 if self._probe is None else self._probe.quarantined
 
     def unready(self) -> str:
         if self._stopping:
@@ -179,12 +193,14 @@ async def readyz(request: Request) -> Response:
     process: ReportsHealth = request.app.state.process
     if reason := process.unready():
         raise ApiError(reason, code="NOT_READY")
+    found: dict[str, object] = {"status": "ready"}
     counters = process.counters
-    if counters is None or not counters.blocks:
-        return Reply({"status": "ready"})
-    # The stack that blocked it is in the log: this endpoint needs no key.
-    blocked = {"count": counters.blocks, "longest_s": round(counters.blocks_longest, 1)}
-    return Reply({"status": "ready", "loop_blocked": blocked})
+    if counters is not None and counters.blocks:
+        # The stack that blocked it is in the log: this endpoint needs no key.
+        found["loop_blocked"] = {"count": counters.blocks, "longest_s": round(counters.blocks_longest, 1)}
+    if process.quarantined:
+        found["quarantined"] = process.quarantined
+    return Reply(found)
 
 
 async def version(request: Request) -> Response:

@@ -17,16 +17,18 @@ from typing import Any
 import msgspec
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
 from rune.core.definition.problems import Problem
+from rune.core.permissions import Principal
 from rune.errors import InvalidDocumentError, RuneError
 from rune.ports.access import StartLimitError
 from rune.ports.journal import StoreUnavailableError
 from rune.ports.workflows import ANYTHING, NOTHING, Expected
+from rune.runtime.services.access import Refusal, Refusals
 from rune.server.schemas import View
 
 log = logging.getLogger("rune.server")
@@ -39,12 +41,15 @@ _GZIP = (b"content-encoding", b"gzip")
 MEDIA = "application/problem+json"
 MIN_COMPRESSED_BYTES = 4 * 1024
 MAX_INLINE_COMPRESSION_BYTES = 128 * 1024  # larger bodies are compressed in a thread, with the fastest method
+REFUSED_STATUSES = frozenset({401, 403, 429})
+"""Responses that the audit log has: no valid key, no permission, too many requests."""
 STATUS: dict[str, int] = {
     "BAD_REQUEST": 400,
     "BAD_JSON": 400,
     "UNAUTHORIZED": 401,
     "NOT_PROVED": 401,
     "FORBIDDEN": 403,
+    "CHILD_FORBIDDEN": 403,
     "NOT_FOUND": 404,
     "UNKNOWN_EXECUTION": 404,
     "UNKNOWN_WORKFLOW": 404,
@@ -326,9 +331,33 @@ def _new_request_id() -> str:
     return f"r{secrets.token_hex(8)}"
 
 
+def request_id(scope: Scope) -> str:
+    """Return the id of a request, which its response, the log of the server and the audit log name."""
+    id: str = scope.setdefault("request_id", _new_request_id())
+    return id
+
+
+def client_address(connection: HTTPConnection) -> str:
+    """Return the address of a client; behind a trusted proxy the one that the proxy names."""
+    return connection.client.host if connection.client else ""
+
+
+def _record_refusal(request: Request, document: ProblemDocument) -> None:
+    """Count a refusal for the audit log."""
+    refusals: Refusals | None = getattr(getattr(request.app.state, "server", None), "refusals", None)
+    if refusals is None or document.status not in REFUSED_STATUSES:
+        return
+    principal: Principal | None = request.scope.get("principal")
+    route: str = getattr(request.scope.get("route"), "path_format", "")
+    target = f"{request.scope.get('method', 'WebSocket')} {route}"
+    actor = "" if principal is None else principal.name
+    refusals.add(Refusal(actor, client_address(request), target, document.code), document.request_id)
+
+
 def _rejection(request: Request, document: ProblemDocument, headers: dict[str, str]) -> Response:
     """Log a rejected request with the id that the client receives."""
-    document = msgspec.structs.replace(document, request_id=_new_request_id())
+    document = msgspec.structs.replace(document, request_id=request_id(request.scope))
+    _record_refusal(request, document)
     # A WebSocket has no method.
     method, place = request.scope.get("method", "WebSocket"), request.url.path[:200]
     log.info("request %s: %s %s: %s", document.request_id, method, place, document.code)
@@ -402,7 +431,7 @@ def _query_names(request: Request) -> list[str]:
 
 async def on_defect(request: Request, error: Exception) -> Response:
     """Respond to an unexpected exception without details; these are in the log."""
-    id = _new_request_id()
+    id = request_id(request.scope)
     method = request.scope.get("method", "WebSocket")
     log.error("request %s: %s %s failed", id, method, request.url.path, exc_info=error)
     document = problem(500, "ERROR", f"internal error; the log of the server has it as request `{id}`")

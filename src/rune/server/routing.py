@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, ClassVar, TypeVar
 
 import msgspec
@@ -27,15 +28,22 @@ from rune.core.definition.strict_json import decode_json
 from rune.core.limits import LIMITS
 from rune.core.permissions import RIGHTS, ROLES, Principal, Right
 from rune.errors import InvalidDocumentError
+from rune.runtime.off_loop import off_loop
 from rune.runtime.queries.reader import ExecutionReader
 from rune.server.auth import Permission, UndeclaredPermissionError
 from rune.server.context import ServerContext
-from rune.server.responses import PROBLEM, ApiError
+from rune.server.responses import PROBLEM, ApiError, request_id
 
 PREFIX = "/api/v1"
 JSON_TYPES = frozenset({"", "application/json"})
 YAML_TYPES = frozenset({"application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"})
 _BOM = b"\xef\xbb\xbf"
+MAX_INLINE_BODY_BYTES = 64 * 1024
+"""Larger bodies are decoded in a thread."""
+
+MAX_UNKNOWN_FIELDS = 100
+"""Pydantic describes each, of which a response shows a few. A body of a megabyte may have a hundred thousand."""
+
 _SPLIT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
@@ -179,11 +187,22 @@ def decode_body(data: bytes, model: type[JsonBody]) -> dict[str, Any]:
     found = decoded.value
     if not isinstance(found, dict):
         raise ApiError("body: must be an object", code="BAD_BODY")
+    if len(found) > len(model.model_fields) + MAX_UNKNOWN_FIELDS:
+        unknown = next(name for name in found if name not in model.model_fields)
+        raise ApiError(
+            f"body: has {len(found):,} fields, `{unknown[:60]}` is not one of them", code="BAD_BODY"
+        )
     if model.raw_fields:
         for name, text in decode(_SPLIT, data.removeprefix(_BOM)).items():
             if name in model.raw_fields:
                 found[name] = bytes(text)
     return found
+
+
+async def _decoded_body(data: bytes, model: type[JsonBody]) -> dict[str, Any]:
+    if len(data) <= MAX_INLINE_BODY_BYTES:
+        return decode_body(data, model)
+    return await off_loop(partial(decode_body, data, model))
 
 
 class ApiRequest(Request):
@@ -202,7 +221,7 @@ class ApiRequest(Request):
 
     async def json(self) -> Any:
         if self._decoded is None:
-            self._decoded = decode_body(await self.body(), self._model)
+            self._decoded = await _decoded_body(await self.body(), self._model)
         return self._decoded
 
 
@@ -247,9 +266,18 @@ class ApiRoute(APIRoute):
                 check_json(request)
                 if data or not optional:
                     await request.json()
-            return await handle(request)
+            return _identified(request, await handle(request))
 
         return handler
+
+
+def _identified(request: Request, response: Response) -> Response:
+    """Add the id of the request, by which its entries in the audit log are found. Streams, which change nothing, have
+    no list of headers."""
+    headers: list[tuple[bytes, bytes]] | None = getattr(response, "raw_headers", None)
+    if headers is not None and all(name != b"x-request-id" for name, _ in headers):
+        headers.append((b"x-request-id", request_id(request.scope).encode()))
+    return response
 
 
 class FastRoute(ApiRoute):
@@ -288,7 +316,7 @@ class FastRoute(ApiRoute):
                 values[each.name] = each.validated(request.path_params)
             data = await read_body(request, model.max_bytes)
             check_json(request)
-            sent = decode_body(data, model) if data or not optional else {}
+            sent = await _decoded_body(data, model) if data or not optional else {}
             values[body.name], errors = body.validate(sent, values, loc=("body",))
             if errors:
                 raise RequestValidationError(errors)
@@ -296,7 +324,7 @@ class FastRoute(ApiRoute):
                 values[each.name] = each.validated(request.query_params)
             for each in headers:
                 values[each.name] = each.validated(request.headers)
-            return await endpoint(**values)
+            return _identified(request, await endpoint(**values))
 
         return handler
 

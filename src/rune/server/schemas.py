@@ -449,14 +449,15 @@ def workflow_view(entry: WorkflowEntry, activity: WorkflowActivity | None = None
 def run_view(run: NodeRun, *, whole: bool = False) -> RunView:
     """Convert a node run; `whole` includes the output whatever its size."""
     output = b"null" if run.output is None else run.output
-    shown = whole or len(output) <= MAX_INLINE_OUTPUT_BYTES
+    size = len(output) if run.size is None else run.size
+    shown = whole or size <= MAX_INLINE_OUTPUT_BYTES
     return RunView(
         node_id=run.node_id,
         lineage=list(run.lineage),
         status=run.status,
         attempts=run.attempts,
         output=msgspec.Raw(output if shown else b"null"),
-        output_bytes=0 if run.output is None else len(run.output),
+        output_bytes=0 if run.output is None else size,
         error=error_view(run.error),
         started_at=iso(run.started_at),
         duration_ms=run.duration_ms,

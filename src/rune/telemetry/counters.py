@@ -83,11 +83,14 @@ class Counters:
         "runs",
         "starts",
         "timers",
+        "tokens_resent",
+        "tokens_sent",
     )
 
     def __init__(self) -> None:
         self.starts = 0
         self.duplicate_results = 0
+        self.tokens_sent = self.tokens_resent = 0
         self.blocks = 0
         self.blocks_seconds = self.blocks_longest = 0.0
         self.clock_jumps = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
 import time
@@ -24,6 +25,8 @@ NO_CONTEXT: LogContext = ["", "", (), None]
 LOG_CONTEXT: ContextVar[LogContext] = ContextVar("rune_place", default=NO_CONTEXT)
 """The context of the current task, formatted only when a record is written."""
 
+_TASK_PREFIX = "execution "
+
 # Record attributes that override the context; threads started by nodes have none.
 EXTRA_FIELDS = ("execution", "node", "fields")
 
@@ -31,6 +34,21 @@ REPEAT_WINDOW_S = 10.0
 MAX_RECENT = 1_000
 
 Redact = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def enter_context(context: LogContext) -> None:
+    """Set the context of the current task. Its name tells other threads, which see no context, on which execution it
+    works."""
+    LOG_CONTEXT.set(context)
+    task = asyncio.current_task()
+    if task is not None:
+        task.set_name(f"{_TASK_PREFIX}{context[1]}")
+
+
+def execution_of(task: asyncio.Task[Any] | None) -> str | None:
+    """Return the execution that a task works on; None if it works on none."""
+    name = "" if task is None else task.get_name()
+    return name.removeprefix(_TASK_PREFIX) if name.startswith(_TASK_PREFIX) else None
 
 
 def log_context_fields() -> dict[str, Any]:

@@ -14,6 +14,7 @@ from prometheus_client.metrics_core import (
     Metric,
 )
 
+from rune.ports.queries import outcome_of
 from rune.telemetry.counters import RETRIED, Counters, Histogram, StoreStatsSnapshot
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
@@ -59,20 +60,21 @@ class PrometheusMetrics:
     def _executions(self) -> Iterator[Metric]:
         counters = self._counters
         yield _counter("rune_starts_accepted", "Executions accepted by this process.", counters.starts)
-        yield _counters(
+        ended = CounterMetricFamily(
             "rune_executions_ended",
-            "Executions whose end was recorded by this process.",
-            "status",
-            counters.ended,
-            STATUSES,
+            "Executions whose end was recorded by this process. The outcome of halted ones is `failed`.",
+            labels=("status", "outcome"),
         )
+        for status in dict.fromkeys((*STATUSES, *counters.ended)):
+            ended.add_metric((status, outcome_of(status)), counters.ended.get(status, 0))
+        yield ended
         failed = "Items of splits that failed, in executions whose end was recorded by this process."
         yield _counter("rune_items_failed", failed, counters.failed_items)
         yield _histograms(
             "rune_execution_duration_seconds",
             "Time from the start of an execution to its end.",
-            ("status",),
-            {(status,): histogram for status, histogram in counters.executions.items()},
+            ("status", "outcome"),
+            {(status, outcome_of(status)): histogram for status, histogram in counters.executions.items()},
         )
 
     def _nodes(self) -> Iterator[Metric]:
@@ -100,6 +102,11 @@ class PrometheusMetrics:
             counters.deliveries,
             VERDICTS,
         )
+
+        sent = "Tokens that a broker has confirmed, from this process; those that were sent again included."
+        yield _counter("rune_tokens_sent", sent, counters.tokens_sent)
+        resent = "Tokens that this process sent again, because no worker had claimed them and their message was lost."
+        yield _counter("rune_tokens_resent", resent, counters.tokens_resent)
 
     def _faults(self) -> Iterator[Metric]:
         counters = self._counters

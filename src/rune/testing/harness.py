@@ -137,7 +137,7 @@ class Run:
 
     async def document(self) -> dict[str, Any]:
         """Return the document that `rune run --json` prints."""
-        return await (await self.history()).document()
+        return await (await self.history()).document(whole=True)
 
     async def facts(self) -> list[StoredFact]:
         """Return the recorded facts."""

@@ -62,6 +62,16 @@ def test_foreign_host_header_is_rejected_without_key(tmp_path: Path) -> None:
             "[::2]",
             "0.0.0.0",
             "",
+            "evil@localhost",
+            "evil:x@127.0.0.1:80",
+            "localhost/evil",
+            "localhost?evil",
+            "localhost#evil",
+            "localhost:80:80",
+            "localhost:port",
+            "localhost.",
+            "localhost localhost",
+            "::1",
         ):
             answer = await server.http.get(f"{API}/executions", headers={"Host": host})
             assert answer.status_code in (400, 403), host

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 from tests.support.api_clients import BOOTSTRAP
@@ -68,8 +69,22 @@ def test_keys_and_log_commands_against_server(tmp_path: Path) -> None:
         assert looks("keys", "list").exit_code == 2
         rune.output("keys", "revoke", made["id"])
         assert looks("workflows", "list").exit_code == 2
-        done = [each["action"] for each in rune.json("audit-log", "--limit", "3")["entries"]]
-        assert done == ["key.revoke", "key.create", "workflow.deploy"]
+        done = [(each["action"], each["outcome"]) for each in rune.json("audit-log")["entries"]]
+        changes = [
+            ("key.revoke", "asked"),
+            ("key.create", "asked"),
+            ("workflow.deploy", "done"),
+            ("workflow.deploy", "asked"),
+        ]
+        assert [each for each in done if each[0] != "access.refused"] == changes
+        assert {outcome for action, outcome in done if action == "access.refused"} == {
+            "FORBIDDEN",
+            "UNAUTHORIZED",
+        }
+        lines = rune.output("audit-log", "--after", "0", "--lines").splitlines()
+        exported = [json.loads(each) for each in lines]
+        assert [each["number"] for each in exported] == list(range(1, len(done) + 1))
+        assert {each["address"] for each in exported} == {"127.0.0.1"}
 
     run(tmp_path, work, key=BOOTSTRAP)
 

@@ -64,6 +64,23 @@ def test_valid_key_is_accepted_while_wrong_key_of_same_address_is_delayed(
     run(tmp_path, work, key=KEY, api_failed_logins=1)
 
 
+@pytest.mark.parametrize("trusted", [True, False])
+def test_address_forwarded_by_trusted_proxy_counts(
+    trusted: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work(server: RunningServer) -> None:
+        for _ in range(2):
+            sent = {**WRONG, "X-Forwarded-For": "198.51.100.1, 192.0.2.7"}
+            assert (await server.http.get(f"{API}/executions", headers=sent)).status_code == 401
+        named = [
+            each.getMessage().split()[0] for each in caplog.records if "wrong API keys" in each.getMessage()
+        ]
+        assert named == ["192.0.2.7" if trusted else "127.0.0.1"]
+
+    proxies = ("127.0.0.0/8",) if trusted else ()
+    run(tmp_path, work, key=KEY, api_failed_logins=2, trusted_proxies=proxies)
+
+
 def test_delay_doubles_with_each_wrong_key_and_ends_with_window() -> None:
     async def work() -> None:
         delays = Delays()
@@ -91,12 +108,12 @@ def test_address_with_many_delayed_responses_is_rejected_until_they_are_sent() -
         ]
         await asyncio.sleep(0)
         with pytest.raises(TooManyLoginsError) as rejected:
-            failed.check("2001:db8::ffff")
+            await failed.record("2001:db8::ffff")
         assert rejected.value.retry_after == MAX_DELAY_S
-        failed.check("2001:db8:0:1::1")
+        await failed.record("2001:db8:0:1::1")
         delays.released.set()
         await asyncio.gather(*waiting)
-        failed.check("2001:db8::1")
+        await failed.record("2001:db8::1")
 
     asyncio.run(work())
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from rune.ports.journal import StoreUnavailableError
 from rune.runtime.components import RPC_METHODS, Services
+from rune.runtime.services.access import MAX_REFUSALS, Refusal, Refusals
 from tests.support.api_clients import API, BOOTSTRAP, RoleClients, populate
 from tests.support.api_server import HELLO, RunningServer, run
+from tests.support.trigger_workflows import webhook_workflow
 
 QUIET = {
-    "executions.start_definition",
     "executions.start",
     "executions.running",
     "executions.wait_for_end",
@@ -70,6 +72,7 @@ def test_changes_are_logged_newest_first_without_secrets(tmp_path: Path) -> None
         assert "hush-hush" not in answer.text
         assert summaries(answer.json()["entries"])[::-1] == [
             (me, "workflow.deploy", "hello", "asked"),
+            (me, "workflow.deploy", "hello", "done"),
             (me, "alias.point", "hello", "asked"),
             (me, "workflow.hide", "items", "asked"),
             (me, "execution.pause", waits, "asked"),
@@ -79,6 +82,7 @@ def test_changes_are_logged_newest_first_without_secrets(tmp_path: Path) -> None
             (me, "execution.cancel", waits, "asked"),
             (me, "execution.cancel", waits, "ENDED"),
             (me, "execution.rerun", items, "asked"),
+            (me, "execution.rerun", items, "done"),
             (me, "credential.add", "shop", "asked"),
             (me, "credential.rotate", "shop", "asked"),
             (me, "credential.remove", "shop", "asked"),
@@ -94,12 +98,93 @@ def test_log_is_paged(tmp_path: Path) -> None:
         whole = [each.number async for each in server.client.log(page=1_000)]
         paged = [each.number async for each in server.client.log(page=2)]
         assert paged == whole == sorted(whole, reverse=True)
-        assert len(whole) == 5
+        assert len(whole) == 2 * 5
         assert [each.target async for each in server.client.log(action="workflow", target="hello")] == [
             "hello"
-        ] * 5
+        ] * 10
+        followed = [each.number async for each in server.client.log(after=whole[-3], page=2)]
+        assert followed == whole[-4::-1]
         assert [each async for each in server.client.log(action="key")] == []
         await server.get("/audit-log?cursor=x", 422)
+
+    run(tmp_path, work)
+
+
+def test_entries_tell_what_was_made_and_from_where(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        await server.deploy(HELLO, webhook_workflow())
+        answer = await server.http.put(f"{API}/workflows/hello", json={**HELLO, "name": "Hello"})
+        requests = {"workflow.deploy": answer.headers["x-request-id"]}
+        ended = await server.ended("hello", {"name": "x"})
+        (hook,) = (await server.get("/triggers"))["triggers"]
+        for enabled in (False, True):
+            await server.post(f"/triggers/{hook['id']}/{'enable' if enabled else 'disable'}")
+        body = {"action": "retry", "filter": {"workflow": "hello"}, "reason": "again"}
+        answer = await server.http.post(f"{API}/bulk", json=body)
+        job = answer.json()["id"]
+        rerun = (await server.post(f"/executions/{ended}/rerun", {"node": "out"}, 202))["execution_id"]
+        await server.post("/executions", {"definition": {**HELLO, "id": "mine"}}, 202)
+
+        found = [each async for each in server.client.log() if each.action != "execution.retry"]
+        assert {each.address for each in found} == {"127.0.0.1"}
+        assert all(each.request_id for each in found)
+        made = [(each.action, each.target, each.details) for each in found if each.outcome == "done"]
+        version = (await server.client.workflow("hello")).hash
+        assert ("workflow.deploy", "hello", {"version": "2", "hash": version, "change": "created"}) in made
+        assert ("execution.rerun", ended, {"node": "out", "execution": rerun}) in made
+        bulk = {"reason": "again", "filter": '{"workflow":"hello"}', "count": "1", "job": job}
+        assert ("bulk.create", "retry", bulk) in made
+        assert [each.action for each in found if each.action.startswith("trigger.")] == [
+            "trigger.enable",
+            "trigger.disable",
+        ]
+        assert ("execution.start", "mine") in [(each.action, each.target) for each in found]
+        latest = next(each for each in found if each.action == "workflow.deploy")
+        assert latest.request_id == requests["workflow.deploy"]
+
+    run(tmp_path, work)
+
+
+def test_refused_request_of_every_route_is_logged(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        document = await server.get("/openapi.json")
+        routes = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
+        async with AsyncExitStack() as stack:
+            clients = RoleClients(server, stack)
+            stranger = await clients.with_key("rune_wrong")
+            nobody, viewer = await clients.with_key(None), await clients.connect("vera", "viewer")
+            for method, path in sorted(routes):
+                answer = await nobody.request(method, re.sub(r"\{\w+\}", "x1", path))
+                assert answer.status_code == 401, path
+            for _ in range(20):
+                assert (await stranger.get(f"{API}/me")).status_code == 401
+                assert (await viewer.get(f"{API}/keys")).status_code == 403
+            by = f"key:{clients.keys['vera'].id}"
+        await server.master.refusals.aclose()
+        found = [each async for each in server.client.log(action="access.refused", page=1_000)]
+        unknown = [each for each in found if each.actor == "unknown"]
+        assert {tuple(each.target.split(" ", 1)) for each in unknown} == routes
+        assert {(each.outcome, each.address) for each in unknown} == {("UNAUTHORIZED", "127.0.0.1")}
+        of_viewer = [each for each in found if each.actor == by]
+        # The first at once with its request, then the number of the others.
+        assert [each.details for each in of_viewer] == [{"count": "19"}, {}]
+        assert (of_viewer[1].target, of_viewer[1].outcome) == (f"GET {API}/keys", "FORBIDDEN")
+        assert of_viewer[1].request_id
+        wrong = [each.details for each in unknown if each.target == f"GET {API}/me"]
+        assert wrong == [{"count": "20"}, {}]
+
+    run(tmp_path, work, key=BOOTSTRAP, api_failed_logins=0)
+
+
+def test_refused_requests_cannot_fill_the_log(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        refusals = Refusals(server.engine.services.access.audit_log)
+        for number in range(3 * MAX_REFUSALS):
+            refusals.add(Refusal("", f"192.0.2.{number}", "GET /x", "UNAUTHORIZED"), "r1")
+        await refusals.aclose()
+        found = [each async for each in server.client.log(action="access.refused", page=1_000)]
+        assert len(found) <= MAX_REFUSALS + 2
+        assert sum(int(each.details.get("count", "1")) for each in found) == 3 * MAX_REFUSALS
 
     run(tmp_path, work)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from rune.server.auth import SESSION_COOKIE, SESSION_S
+from rune.server.auth import SECURE_COOKIE, SESSION_COOKIE, SESSION_S
 from tests.support.api_clients import API, BOOTSTRAP, RoleClients
 from tests.support.api_server import HELLO, WAITS, RunningServer, run
 
@@ -58,7 +58,15 @@ def test_session_over_tls_has_secure_cookie(tmp_path: Path) -> None:
     async def work(server: RunningServer) -> None:
         for headers in ({"X-Forwarded-Proto": "https"}, {"Origin": server.url.replace("http:", "https:")}):
             answer = await server.http.post(SESSION, headers=headers)
-            assert "Secure" in answer.headers["set-cookie"], headers
+            cookie = answer.headers["set-cookie"]
+            assert cookie.startswith(f"{SECURE_COOKIE}="), headers
+            assert "Secure" in cookie, headers
+            assert "Path=/;" in cookie, headers
+            token = cookie.partition("=")[2].partition(";")[0]
+            for name, status in ((SECURE_COOKIE, 200), (SESSION_COOKIE, 401)):
+                sent = {**headers, "Cookie": f"other=1; {name}={token}", "Authorization": ""}
+                sent["Origin"] = server.url.replace("http:", "https:")
+                assert (await server.http.get(f"{API}/me", headers=sent)).status_code == status, name
 
     run(tmp_path, work, key=BOOTSTRAP)
 

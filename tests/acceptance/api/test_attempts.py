@@ -121,6 +121,29 @@ def test_input_is_payload_and_resolved_parameters_of_item(tmp_path: Path) -> Non
     run(tmp_path, work, nodes=NODES)
 
 
+def test_input_of_item_and_explanation_of_ended_execution_read_no_facts_of_other_items(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their cost does not grow with the number of items."""
+
+    async def work(server: RunningServer) -> None:
+        await server.deploy(PARTS)
+        id = await server.ended(
+            "parts", {"users": [{"name": str(at), "token": "", "n": at} for at in range(50)]}
+        )
+        monkeypatch.setattr(server.master.reader, "facts", None)
+
+        found = await server.client.node_input(id, "x", lineage="s:49")
+
+        assert found.payload["n"] == 49
+        assert found.parameters is not None
+        assert found.parameters["assignments"][-1]["value"] == 50
+        assert (await server.client.node_input(id, "all")).payload is not None
+        assert (await server.get(f"/executions/{id}/explain"))["waiting"] == []
+
+    run(tmp_path, work)
+
+
 def test_input_of_open_node_is_told_before_it_ends(tmp_path: Path) -> None:
     async def work(server: RunningServer) -> None:
         await server.deploy(RETRIED)

@@ -167,7 +167,7 @@ def test_dead_letter_commands(tmp_path: pathlib.Path) -> None:
         async def result(*arguments: str) -> Any:
             return await asyncio.to_thread(rune.json, *arguments)
 
-        assert await result("dlq") == {"dead_letters": []}
+        assert await result("dlq") == {"dead_letters": [], "more": False}
         await server.deploy(WAITS)
         one, two, alive = [(await server.client.start("waits")).execution_id for _ in range(3)]
         for id in (one, two):
@@ -177,7 +177,7 @@ def test_dead_letter_commands(tmp_path: pathlib.Path) -> None:
         assert (await result("dlq", "show", one))["message"] == "given up"
         assert (await result("dlq", "requeue", one))["retry_of"] == one
         assert await result("dlq", "drop", two) == {"id": two, "dropped": True}
-        assert await result("dlq") == {"dead_letters": []}
+        assert await result("dlq") == {"dead_letters": [], "more": False}
         refused = await asyncio.to_thread(rune, "dlq", "requeue", alive)
         assert (refused.exit_code, "is not a dead letter" in refused.stderr) == (2, True)
 

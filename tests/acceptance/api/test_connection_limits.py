@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import resource
+import socket
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine
@@ -17,12 +19,13 @@ from typing import Any
 import httpx
 import pytest
 from websockets.asyncio.client import connect as connect_socket
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from rune.server import connections
 from tests.support.api_server import API, HELLO, WAITS, RunningServer, run
 from tests.support.async_test import async_test
 from tests.support.up_process import UpProcess
+from tests.support.waiting import until
 
 HOST = b"host: localhost\r\n"
 KEY = "k" * 32
@@ -114,6 +117,122 @@ def test_body_that_continues_after_response_is_cut_off(
     async def work(server: RunningServer) -> None:
         status, _, document = await answer_to(server.url, data)
         assert (status, document["code"]) == (404, "NOT_FOUND")
+
+    run(tmp_path, work)
+
+
+def test_pipelined_requests_are_answered_in_order(tmp_path: Path) -> None:
+    paths = [f"/{number}" for number in range(200)]
+    post = b"POST /%s HTTP/1.1\r\n" + HOST + b"content-length: 6\r\n\r\n\r\n\r\n{}"
+    get = b"GET /%s HTTP/1.1\r\n" + HOST + b"\r\n"
+    chunked = (
+        b"POST /%s HTTP/1.1\r\n" + HOST + b"transfer-encoding: chunked\r\n\r\n4\r\n\r\n\r\n\r\n0\r\n\r\n"
+    )
+    kinds = (get, post, chunked)
+    requests = b"".join(kinds[at % 3] % path[1:].encode() for at, path in enumerate(paths))
+    last = b"GET /healthz HTTP/1.1\r\n" + HOST + b"connection: close\r\n\r\n"
+
+    async def work(server: RunningServer) -> None:
+        for size in (1, 7, len(requests)):
+            reader, writer = await connect(server.url)
+            for start in range(0, len(requests), size):
+                writer.write(requests[start : start + size])
+                await asyncio.sleep(0)
+            writer.write(last)
+            answers = (await reader.read()).decode()
+            assert re.findall(r"HTTP/1.1 (\d+)", answers) == ["404"] * len(paths) + ["200"]
+            writer.close()
+
+    run(tmp_path, work, key=KEY)
+
+
+def test_body_after_refusal_leaves_the_connection_usable_if_small(tmp_path: Path) -> None:
+    head = f"POST {API}/executions HTTP/1.1\r\n".encode() + HOST
+
+    async def statuses(url: str, size: int) -> list[str]:
+        reader, writer = await connect(url)
+        writer.write(head + b"content-length: %d\r\n\r\n" % size)
+        await reader.readuntil(b"\r\n\r\n")
+        with contextlib.suppress(ConnectionError):
+            writer.write(b"x" * size)
+            await writer.drain()
+        writer.write(b"GET /healthz HTTP/1.1\r\n" + HOST + b"connection: close\r\n\r\n")
+        rest = (await reader.read()).decode()
+        writer.close()
+        return re.findall(r"HTTP/1.1 (\d+)", rest)
+
+    async def work(server: RunningServer) -> None:
+        assert await statuses(server.url, 1_000) == ["200"]
+        assert await statuses(server.url, 1_000_000) == []
+
+    run(tmp_path, work, key=KEY)
+
+
+def test_body_of_many_small_chunks_is_rejected(tmp_path: Path) -> None:
+    head = f"POST {API}/executions HTTP/1.1\r\n".encode() + HOST + b"transfer-encoding: chunked\r\n\r\n"
+
+    async def work(server: RunningServer) -> None:
+        status, _, document = await answer_to(server.url, head + b"1\r\n{\r\n" * 5_000)
+        assert (status, document["code"]) == (400, "BAD_REQUEST")
+        assert "1,024 chunks" in document["detail"]
+
+    run(tmp_path, work)
+
+
+def test_client_that_does_not_read_its_response_is_disconnected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "STALL_S", 0.1)
+    protocols: list[type[connections.BoundedHttpProtocol]] = []
+
+    def protocol(limits: connections.ConnectionLimits) -> type[connections.BoundedHttpProtocol]:
+        protocols.append(connections.bounded_protocol(limits))
+        return protocols[-1]
+
+    monkeypatch.setattr("rune.bootstrap.http.bounded_protocol", protocol)
+    page = b"GET /static/swagger-ui-bundle.js HTTP/1.1\r\n" + HOST + b"\r\n"
+
+    async def work(server: RunningServer) -> None:
+        plain = socket.socket()
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        plain.setblocking(False)
+        host, port = server.url.removeprefix("http://").split(":")
+        loop = asyncio.get_running_loop()
+        await loop.sock_connect(plain, (host, int(port)))
+        await loop.sock_sendall(plain, page * 20)
+
+        async def is_disconnected() -> bool:
+            return len(protocols[0].table) == 0
+
+        try:
+            await until(is_disconnected)
+        finally:
+            plain.close()
+
+    run(tmp_path, work)
+
+
+@pytest.mark.parametrize("kind", ["ping", "text"])
+def test_socket_that_sends_too_much_is_closed_with_reason(kind: str, tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        await server.deploy(WAITS)
+        execution = (await server.client.start("waits")).execution_id
+        address = server.url.replace("http", "ws") + f"{API}/executions/{execution}/events"
+        async with connect_socket(address) as client:
+            await client.recv()
+            await (await client.ping())
+            await client.send("ignored")
+
+            async def send_on() -> None:
+                while True:
+                    await (client.ping() if kind == "ping" else client.send("x" * 100))
+                    await asyncio.sleep(0)
+
+            with pytest.raises(ConnectionClosed) as closed:
+                await send_on()
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 1008
+        assert "512 bytes per second" in closed.value.rcvd.reason
 
     run(tmp_path, work)
 

@@ -115,7 +115,9 @@ def test_taken_port_is_reported_with_what_to_do(rune: Rune, taken: int) -> None:
     done = rune("up", "--port", str(taken))
 
     assert done.returncode == 2
-    assert "stop that process, or choose another port" in done.stderr
+    assert "stop that process, or choose another port with --port or RUNE_PORT" in done.stderr
+    with_setting = Rune(rune.home, RUNE_PORT=str(taken))("up")
+    assert with_setting.stderr == done.stderr
 
 
 def test_url_without_a_server_is_reported_with_what_to_check(

@@ -55,6 +55,47 @@ def test_convert_check_of_different_files_exits_1_with_changes(rune: InProcessCl
     assert found["changes"] == [{"what": "node", "id": "ask", "kind": "changed"}]
 
 
+def test_convert_check_executes_no_file_that_does_more_than_declare_a_workflow(
+    rune: InProcessCli, tmp_path: Path
+) -> None:
+    code, proof = tmp_path / "flow.py", tmp_path / "executed"
+    rune.output("convert", str(APPROVAL), str(code))
+    declared = code.read_text(encoding="utf-8")
+    code.write_text(f"{declared}import os\nos.mkdir({str(proof)!r})\n", encoding="utf-8")
+
+    for files in ([str(APPROVAL), str(code)], [str(code), str(APPROVAL)]):
+        result = rune("convert", "--check", *files)
+        assert result.exit_code == 2
+        assert "is not executed: line" in result.stderr
+        assert "--execute" in result.stderr
+        assert not proof.exists()
+
+    assert rune("convert", "--check", str(APPROVAL), str(code), "--execute").exit_code == 0
+    assert proof.exists()
+
+
+def test_convert_writes_code_of_the_document_as_text(
+    rune: InProcessCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    message = '" + str(__import__("os").system("id>pwned")) + "{{ $trigger.a }}'
+    flow = Workflow.load(
+        {"id": "a", "nodes": [{"id": "n", "type": "log", "parameters": {"message": message}}]}
+    )
+    flow.save("x.yaml")
+
+    rune.output("convert", "x.yaml", "x.py")
+    assert rune.output("convert", "--check", "x.yaml", "x.py").startswith("same: ")
+    rune.output("convert", "x.py", "back.yaml")
+
+    assert Workflow.load("back.yaml")["n"].parameters == {"message": message}
+    assert sorted(each.name for each in tmp_path.iterdir() if each.suffix or each.is_file()) == [
+        "back.yaml",
+        "x.py",
+        "x.yaml",
+    ]
+
+
 def test_convert_report_lists_comments_that_are_not_carried(rune: InProcessCli, tmp_path: Path) -> None:
     source = tmp_path / "a.yaml"
     source.write_text("id: a\nnodes:\n  - id: n\n    # inside\n    type: input\n", encoding="utf-8")

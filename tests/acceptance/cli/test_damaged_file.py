@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pathlib
+import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -59,7 +61,11 @@ def _truncate(content: bytes) -> bytes:
     return content[: 2 * PAGE_BYTES]
 
 
-@pytest.mark.parametrize("damage", [_damage_pages, _damage_header, _truncate])
+def _empty(content: bytes) -> bytes:
+    return content[:0]
+
+
+@pytest.mark.parametrize("damage", [_damage_pages, _damage_header, _truncate, _empty])
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_command_on_damaged_file_names_file_and_restore(
     command: tuple[str, ...], damage: object, intact: bytes, tmp_path: pathlib.Path
@@ -75,3 +81,28 @@ def test_command_on_damaged_file_names_file_and_restore(
     (message,) = done.stderr.strip().splitlines()
     assert str(home / "rune.db") in message
     assert "rune restore" in message
+
+
+def test_verify_names_every_damaged_execution_and_checks_the_others(
+    intact: bytes, tmp_path: pathlib.Path
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "rune.db").write_bytes(intact)
+    rune = Rune(home)
+    (tmp_path / "flow.json").write_text(json.dumps(FLOW))
+    for number in (2, 3, 4):
+        assert rune("run", str(tmp_path / "flow.json"), "--id", f"flow-{number}").returncode == 0
+    with closing(sqlite3.connect(home / "rune.db")) as connection, connection:
+        for name in ("flow-2", "flow-3"):
+            connection.execute(
+                "UPDATE fact SET body = X'00FF' WHERE execution = (SELECT n FROM execution WHERE id = ?)",
+                (name,),
+            )
+
+    done = rune("verify", "--all")
+
+    assert done.returncode == 1, (done.stdout, done.stderr)
+    damaged = [line for line in done.stdout.splitlines() if "violation" in line and "[readable]" in line]
+    assert sorted(line.split()[1] for line in damaged) == ["flow-2", "flow-3"]
+    assert "4 executions" in done.stdout

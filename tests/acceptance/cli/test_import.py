@@ -31,7 +31,7 @@ def test_import_with_gaps_exits_1_and_lists_them(rune: InProcessCli) -> None:
     result = rune("import", str(CASES / "campaign-review.json"))
 
     assert result.exit_code == 1
-    assert "by hand workflow_data.nodes[3] → nodes[3]: agents have no counterpart" in result.stderr
+    assert "by hand Classify (workflow_data.nodes[3] → nodes[3]): agents have no counterpart" in result.stderr
     assert "2 changed, 2 by hand" in result.stderr
 
 

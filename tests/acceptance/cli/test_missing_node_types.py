@@ -65,6 +65,16 @@ def test_commands_read_execution_of_missing_type(home: pathlib.Path) -> None:
     assert "0 open" in rune.output("verify", "left", "right")
 
 
+def test_node_of_missing_type_is_shown_with_what_it_was_called_with(home: pathlib.Path) -> None:
+    rune = InProcessCli(home)
+
+    called = rune.json("show", "left", "--node", "pick")["input"]
+
+    assert called["payload"] == {"side": "left"}
+    assert called["parameters"] == {"side": "left"}
+    assert '"side": "left"' in rune.output("show", "left", "--node", "pick")
+
+
 def test_outlet_of_missing_type_decides_what_was_skipped(home: pathlib.Path) -> None:
     rune = InProcessCli(home)
 

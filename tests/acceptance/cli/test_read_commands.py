@@ -47,7 +47,7 @@ def rune(tmp_path_factory: pytest.TempPathFactory) -> Rune:
     done = rune(
         "run", str(folder / "fan.json"), "--id", "fan-1", "--input", '{"list": [1, 0, 3]}', "--label", "a=b"
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 4, done.stderr
     assert rune("run", str(folder / "halt.json"), "--id", "halt-1").returncode == 1
     return rune
 
@@ -95,10 +95,10 @@ def test_list_takes_several_statuses_and_failed_means_failed_or_halted(rune: Run
         return [each["execution_id"] for each in rune.json("list", *options)["executions"]]
 
     assert ids("--status", "completed", "--status", "halted") == ["halt-1", "fan-1"]
-    assert ids("--failed") == ["halt-1"]
-    nothing = rune("list", "--status", "failed")
-    assert nothing.stdout == "no executions\n"
-    assert "1 is halted" in nothing.stderr
+    assert ids("--failed") == ids("--status", "failed") == ids("--status", "halted") == ["halt-1"]
+    assert rune("stats").stdout.count("1 (1 halted)") == 1
+    (row,) = [line for line in rune("stats").stdout.splitlines() if "failed" in line]
+    assert row.split()[:2] == ["failed", "1"]
 
 
 def test_failed_items_are_shown_and_listed(rune: Rune) -> None:
@@ -106,16 +106,6 @@ def test_failed_items_are_shown_and_listed(rune: Rune) -> None:
     assert (found["execution_id"], found["failed_items"]) == ("fan-1", 1)
     assert rune.json("show", "fan-1")["failed_items"] == 1
     assert "completed, 1 item failed" in rune("show", "fan-1").stdout
-
-
-def test_run_with_fail_on_items_exits_1(rune: Rune, tmp_path: pathlib.Path) -> None:
-    home = Rune(tmp_path / "home")
-    (tmp_path / "fan.json").write_text(json.dumps(FAN))
-    run = ("run", str(tmp_path / "fan.json"), "--fail-on-items", "--input")
-    failed = home(*run, '{"list": [1, 0, 0]}')
-    assert failed.returncode == 1
-    assert failed.stdout.splitlines()[-1] == "completed, 2 items failed"
-    assert home(*run, '{"list": [1]}').returncode == 0
 
 
 @pytest.mark.parametrize(

@@ -189,7 +189,7 @@ async def _fill_cluster(server: RunningServer, settings: Settings) -> None:
         started = await server.client.start("waits")
         await server.engine.finisher.finish(started.execution_id, given_up, backend.clock.now())
         await backend.blob.put(f"{started.execution_id}/files/report", b"%PDF")
-    stream = KeySpace(settings.prefix, settings.partitions).stream(3, "default", "normal")
+    stream = KeySpace(settings.prefix).stream(3, "default", "normal")
     for number in range(SPARE):
         await redis_command("XADD", stream, "*", "x", "any", "t", MALFORMED % number)  # type: ignore[arg-type]
 

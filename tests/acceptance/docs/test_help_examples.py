@@ -6,6 +6,8 @@ import re
 import secrets
 import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from tests.support.cli_process import TIMEOUT_S, Rune
 from tests.support.help_examples import Folders, help_examples, words_of, write_files
 from tests.support.in_process_cli import InProcessCli
 from tests.support.services.postgres import database_of
+from tests.support.up_process import UpProcess
 
 KIND = {
     "rune cancel": "waiting",
@@ -62,9 +65,25 @@ def test_example_succeeds(
     monkeypatch.chdir(tmp_path)
     rune = InProcessCli(tmp_path / ".rune")
 
-    done = rune(*words_of(_with_ids(example, rune)), stdin="secret\n")
+    words = words_of(_with_ids(example, rune))
+    with _owner_for(words, tmp_path / ".rune"):
+        done = rune(*words, stdin="secret\n")
 
     assert done.exit_code == 0, done.output
+
+
+@contextmanager
+def _owner_for(words: list[str], home: Path) -> Iterator[None]:
+    """Run a server for a command that waits for an end."""
+    if "--wait" not in words:
+        yield
+        return
+    up = UpProcess(home)
+    assert up.start("--no-examples").startswith("http")
+    try:
+        yield
+    finally:
+        up.stop()
 
 
 def _with_ids(example: str, rune: InProcessCli) -> str:

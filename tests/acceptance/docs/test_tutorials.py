@@ -100,6 +100,9 @@ def test_readme_commands_of_make_start_the_server() -> None:
 
     assert commands == ["run"]
     assert steps.rstrip().endswith("/rune up")
+    elsewhere = ["make", "--dry-run", "--no-print-directory", "run", "PORT=9000"]
+    chosen = subprocess.run(elsewhere, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert chosen.rstrip().endswith("/rune up --port 9000")
 
 
 @pytest.mark.parametrize(

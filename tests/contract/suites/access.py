@@ -174,6 +174,36 @@ class AccessContract:
             assert await stores.log.read(before=rest[-1].number) == []
 
     @async_test
+    async def test_audit_entries_are_followed_oldest_first(self, tmp_path: Path) -> None:
+        async with self.make_access_stores(tmp_path) as stores:
+            made = [entry(target=f"w{number}", address="192.0.2.7", request="r1") for number in range(5)]
+            for each in made:
+                await stores.log.write(each)
+            first = await stores.log.follow(0, limit=2)
+            rest = await stores.log.follow(first[-1].number, limit=10)
+            assert [each.id for each in (*first, *rest)] == [each.id for each in made]
+            assert {(each.address, each.request) for each in rest} == {("192.0.2.7", "r1")}
+            assert await stores.log.follow(rest[-1].number) == []
+            one = AuditFilter(target="w3")
+            assert [each.target for each in await stores.log.follow(0, one)] == ["w3"]
+
+    @async_test
+    async def test_follower_of_audit_log_misses_no_concurrent_entry(self, tmp_path: Path) -> None:
+        async with self.make_access_stores(tmp_path) as stores:
+            made = {each.id for each in (entry() for _ in range(MANY))}
+            writing = asyncio.gather(*(stores.log.write(entry(id=each)) for each in made))
+            place, followed = 0, set[str]()
+            while not (over := writing.done()) or followed != made:
+                page = await stores.log.follow(place, limit=7)
+                followed |= {each.id for each in page}
+                place = page[-1].number if page else place
+                if over and not page:
+                    break
+                await asyncio.sleep(0)
+            await writing
+            assert followed == made
+
+    @async_test
     async def test_audit_entry_written_twice_is_stored_once(self, tmp_path: Path) -> None:
         async with self.make_access_stores(tmp_path) as stores:
             same = entry()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
-from rune.codec.facts import Large
 from rune.core.execution.fact import NodeResult
+from rune.core.execution.stored_value import Large
 from rune.ports.journal import BlobStore, ExecutionRecord, Journal
 from tests.support.async_test import async_test
 

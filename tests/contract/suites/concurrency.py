@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 
-from rune.codec.facts import Inline
 from rune.core.execution.decision import FinishExecution
 from rune.core.execution.outcome import FanOut, Suspend
+from rune.core.execution.stored_value import Inline
 from rune.core.execution.token import Token
 from rune.ports.state import Applied
 from tests.contract.suites.state_driver import StateContractBase, StateDriver, chain, fan, limited

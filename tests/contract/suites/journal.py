@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from rune.codec.facts import Inline, Large, Paged, Same
 from rune.core.execution.fact import (
     AttemptFailed,
     EffectStarted,
@@ -20,6 +19,7 @@ from rune.core.execution.fact import (
     SignalReceived,
 )
 from rune.core.execution.outcome import Error
+from rune.core.execution.stored_value import Inline, Large, Paged, Same
 from rune.core.execution.token import START
 from rune.core.execution.token import Path as Lineage
 from rune.ports.journal import ExecutionEndedError

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rune.codec.facts import Inline
 from rune.core.execution.fact import NodeResult, PauseChanged
 from rune.core.execution.outcome import Suspend
+from rune.core.execution.stored_value import Inline
 from rune.core.execution.token import Token
 from rune.testing.harness import VirtualClock
 from tests.contract.suites.state_driver import StateContractBase, chain, joined, timed

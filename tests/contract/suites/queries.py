@@ -100,6 +100,8 @@ class QueryContract:
                 ((), ids),
                 (("completed",), ids[::2]),
                 (("halted",), ids[1::2]),
+                (("failed",), ids[1::2]),
+                (("running", "failed"), ids[1::2]),
                 (("completed", "halted"), ids),
                 (("running", "halted"), ids[1::2]),
             ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
-from rune.codec.facts import Inline
 from rune.core.execution.fact import NodeResult
+from rune.core.execution.stored_value import Inline
 from rune.core.execution.token import Path as Lineage
 from rune.ports.journal import ExecutionRecord, Journal, Parent
 from rune.ports.queries import Store

@@ -10,9 +10,9 @@ from typing import Any, Literal, NamedTuple
 
 import pytest
 
-from rune.codec.facts import Inline, Large
 from rune.core.execution.fact import ExecutionEnded, NodeResult, PauseChanged
 from rune.core.execution.outcome import Error
+from rune.core.execution.stored_value import Inline, Large
 from rune.ports.journal import (
     BlobStore,
     ExecutionRecord,

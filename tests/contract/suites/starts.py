@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from rune.codec.facts import Inline, Large
 from rune.core.execution.fact import ExecutionEnded, Fact, NodeResult
-from rune.ports.journal import FORMAT, ExecutionRemovedError, IdempotencyConflictError, NewerFormatError
+from rune.core.execution.stored_value import Inline, Large
+from rune.core.format import FORMAT
+from rune.ports.journal import ExecutionRemovedError, IdempotencyConflictError, NewerFormatError
 from tests.contract.suites.records import WRITERS, JournalContractBase, child_record, execution_record, result
 from tests.support.async_test import async_test
 

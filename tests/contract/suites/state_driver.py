@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
-from rune.codec.facts import Inline
 from rune.core.execution.decision import Decision
 from rune.core.execution.fact import Fact, PauseChanged, SignalReceived
 from rune.core.execution.outcome import FanOut, Output
 from rune.core.execution.step import step
+from rune.core.execution.stored_value import Inline
 from rune.core.execution.token import Path as Lineage
 from rune.core.execution.token import Token
 from rune.core.plan.model import Plan

@@ -63,6 +63,30 @@ class WorkflowContract:
         raise NotImplementedError
 
     @async_test
+    async def test_version_collects_scopes_of_its_deployers(self, tmp_path: Path) -> None:
+        async with self.make_workflows(tmp_path) as (_, workflows):
+
+            async def scopes(content: str, *given: str, note: str = "") -> tuple[str, ...]:
+                made = definition(content)
+                deployed = await workflows.deploy(
+                    canonical(made), content_hash(made), "orders", 1, scopes=given, note=note
+                )
+                found = await workflows.find("orders", str(deployed.number))
+                assert found.scopes == deployed.scopes
+                return found.scopes
+
+            assert await scopes("a", "shop-*", "orders") == ("orders", "shop-*")
+            assert await scopes("a", "billing", "orders", note="again") == ("billing", "orders", "shop-*")
+            assert await scopes("b", "billing") == ("billing",)
+            assert await scopes("b") == ()
+            assert await scopes("b", "billing") == ()
+            assert await scopes("c") == ()
+            assert await scopes("c", "billing") == ()
+        async with self.make_workflows(tmp_path) as (_, workflows):
+            stored = [each.scopes for each in await workflows.versions("orders")]
+            assert stored == [("billing", "orders", "shop-*"), (), ()]
+
+    @async_test
     async def test_deploy_creates_version_and_moves_latest(self, tmp_path: Path) -> None:
         async with self.make_workflows(tmp_path) as (_, workflows):
             first = await deploy(workflows, "a", at=10)

@@ -12,11 +12,14 @@ from random import Random
 import aio_pika
 import pytest
 
+from rune.adapters.rabbitmq.dead_letters import DeadLetters
+from rune.adapters.rabbitmq.topology import Topology
 from rune.adapters.redis.cluster import open_client
 from rune.adapters.redis.encoding import KeySpace, encode_token
+from rune.adapters.redis.streams import RedisDeadLetters
 from rune.codec.messages import NO_CONTEXT, encode_hint
 from rune.core.execution.token import Token
-from rune.ports.queue import LANES, letter_id
+from rune.ports.queue import LANES, DeadLetterQueue
 from rune.settings import Settings
 from tests.contract.suites.malformed_messages import mutated
 from tests.support.cli_process import until
@@ -68,7 +71,7 @@ async def publish(settings: Settings) -> tuple[str, bytes]:
 async def add(settings: Settings) -> tuple[str, bytes]:
     """Add mutated entries to the streams of all partitions, and then the last; return the same as `publish`."""
     random = Random(35)
-    keys = KeySpace(settings.prefix, settings.partitions)
+    keys = KeySpace(settings.prefix)
     client = open_client(settings.state)
 
     def entry(number: int) -> tuple[str | bytes, ...]:
@@ -94,6 +97,21 @@ def completes(rune: InProcessCli, name: str) -> bool:
     return bool(rune.json("run", str(path), "--no-worker")["status"] == "completed")
 
 
+async def letter_of(settings: Settings, queue: str, body: bytes) -> str | None:
+    """Return the id of the dead letter that a message became."""
+    letters: DeadLetterQueue
+    client = open_client(settings.state)
+    try:
+        if settings.brokered:
+            letters = DeadLetters(settings.queue, Topology())
+        else:
+            letters = RedisDeadLetters(client, KeySpace(settings.prefix))
+        found = await letters.list(100_000)
+    finally:
+        await client.close()
+    return next((each.id for each in found if (each.queue, each.body) == (queue, body)), None)
+
+
 def test_worker_serves_after_fuzzed_messages_and_dlq_finds_them(single_worker: Cluster) -> None:
     settings = single_worker.settings
     rune = command_line(single_worker.fleet)
@@ -103,8 +121,7 @@ def test_worker_serves_after_fuzzed_messages_and_dlq_finds_them(single_worker: C
     assert completes(rune, "after-fuzzed")
     assert worker.alive, worker.output()[-2_000:]
 
-    last = letter_id(queue, "BAD_MESSAGE", body)
-    until(lambda: rune("dlq", "show", last).exit_code == 0 or None, "the last message is a dead letter")
+    last = until(lambda: asyncio.run(letter_of(settings, queue, body)), "the last message is a dead letter")
     assert "BAD_MESSAGE" in rune.output("dlq", "show", last)
     listed = rune.json("dlq", "list", "--limit", str(LISTED))["dead_letters"]
     assert len(listed) == LISTED

@@ -112,3 +112,28 @@ def test_oversized_message_fails_execution(cluster: Cluster, nodes: list[Any], r
         assert set(ended["final_context"]) == {"$trigger", *ran}
 
     with_client(cluster.settings.queue, exchange)
+
+
+def test_outputs_in_statuses_and_completion_are_whole(cluster: Cluster) -> None:
+    """As far as they fit: `longer` has 300,000 characters, more than a message may have here."""
+    nodes = [edit("long", "{{ $trigger.text }}"), edit("longer", THRICE)]
+    definition = {"nodes": [TRIGGER, *nodes], "edges": [edge("trigger", "long"), edge("trigger", "longer")]}
+    text = "x" * 100_000
+
+    async def exchange(client: Client) -> None:
+        execution = new_id()
+        await client.publish(message(execution, "trigger", definition, {"$trigger": {"text": text}}))
+        ended = await client.wait_for_completion(execution, statuses=3)
+        outputs = {
+            each["node_id"]: each["output"]
+            for each in client.statuses(execution)
+            if each["status"] == "success"
+        }
+        for found in (outputs["long"], ended["final_context"]["$long"]):
+            assert found == {"n": text}
+        for found in (outputs["longer"], ended["final_context"]["$longer"]):
+            assert found["$ref"].endswith("longer@/")
+            assert found["bytes"] > 300_000
+        assert ended["final_context"]["$trigger"] == {"text": text}
+
+    with_client(cluster.settings.queue, exchange)

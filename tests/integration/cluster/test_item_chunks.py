@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from rune.codec.facts import Inline
 from rune.core.execution.fact import Fact, NodeResult
+from rune.core.execution.stored_value import Inline
 from rune.core.limits import LIMITS
 from rune.ports.journal import StoreUnavailableError
 from rune.runtime.worker import item_chunks

@@ -133,11 +133,11 @@ def test_engine_error_of_kept_token_is_retried_with_its_delays(
     tries: list[float] = []
     original = NodeRunner.run
 
-    async def broken(self: Any, data: Any, reader: Any, token: Token, claim: Any) -> Any:
+    async def broken(self: Any, data: Any, reader: Any, token: Token, *more: Any) -> Any:
         if data.plan.ids[token.node] == "n1":
             tries.append(time.monotonic())
             raise LookupError("the engine itself")
-        return await original(self, data, reader, token, claim)
+        return await original(self, data, reader, token, *more)
 
     monkeypatch.setattr(worker, "REDELIVERY_DELAYS_S", delays)
     monkeypatch.setattr(NodeRunner, "run", broken)

@@ -41,7 +41,7 @@ def put(cluster: Cluster, body: bytes) -> None:
             await channel.default_exchange.publish(aio_pika.Message(body), "workflow.execution")
 
     async def add() -> None:
-        stream = KeySpace(settings.prefix, settings.partitions).stream(3, "default", "normal")
+        stream = KeySpace(settings.prefix).stream(3, "default", "normal")
         await redis_command("XADD", stream, "*", "x", "any", "t", body)  # type: ignore[arg-type]
 
     asyncio.run(publish() if settings.brokered else add())

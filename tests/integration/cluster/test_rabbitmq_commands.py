@@ -75,6 +75,16 @@ def test_requeued_dead_letter_is_dead_lettered_again(rune: InProcessCli, amqp: s
     assert wait_for_dead_letter(rune, "exec_again")["id"] == first["id"]
 
 
+def test_list_of_dead_letters_says_that_it_is_cut(rune: InProcessCli, amqp: str) -> None:
+    for number in range(3):
+        publish(amqp, f"exec_many_{number}")
+        wait_for_dead_letter(rune, f"exec_many_{number}")
+    assert "the oldest 2 messages; there are more" in rune("dlq", "--limit", "2").output
+    assert rune.json("dlq", "--limit", "2")["more"] is True
+    assert "there are more" not in rune("dlq", "--limit", "1000").output
+    assert rune.json("dlq", "--limit", "1000")["more"] is False
+
+
 def test_dropped_dead_letter_is_removed(rune: InProcessCli, amqp: str) -> None:
     publish(amqp, "exec_dropped")
     found = wait_for_dead_letter(rune, "exec_dropped")

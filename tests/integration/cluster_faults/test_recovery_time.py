@@ -36,7 +36,7 @@ def test_token_of_dead_worker_moves_again_in_time(backend: Backend, monkeypatch:
 
     found = kind_of(dies)
     assert found is not None
-    monkeypatch.setattr(Leases, "hold", lambda *_: None)
+    monkeypatch.setattr(Leases, "held", lambda *_: [])
 
     async def go() -> str:
         async with backend.open(count=2, registry=standard_registry().extended([found])) as engine:

@@ -8,7 +8,8 @@ import pathlib
 from rune.adapters.postgres.stores import postgres
 from rune.core.execution.fact import AttemptFailed, Fact, NodeResult, SignalReceived
 from rune.core.execution.outcome import Error
-from rune.ports.journal import FORMAT, ExecutionRecord
+from rune.core.format import FORMAT
+from rune.ports.journal import ExecutionRecord
 from tests.support.services.databases import dsn_of, ready
 
 GO = SignalReceived(1, "k1", "go")

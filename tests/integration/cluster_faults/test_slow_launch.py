@@ -65,11 +65,11 @@ class DelayedStarts:
         found: ExecutionRecord = await self._accept(wanted)
         return found
 
-    async def record(self, execution: str, facts: Sequence[Fact]) -> Sequence[Fact]:
+    async def record(self, execution: str, facts: Sequence[Fact], *, hooked: bool = False) -> Sequence[Fact]:
         head = facts[0]
         if self.before_failure is not None and isinstance(head, NodeResult) and head.status == "failed":
             await self.before_failure()
-        found: Sequence[Fact] = await self._record(execution, facts)
+        found: Sequence[Fact] = await self._record(execution, facts, hooked=hooked)
         return found
 
     async def start_now(self) -> None:

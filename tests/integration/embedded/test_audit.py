@@ -7,7 +7,6 @@ from typing import Literal
 
 import pytest
 
-from rune.codec.facts import Inline
 from rune.core.execution.fact import (
     AttemptFailed,
     EffectStarted,
@@ -19,6 +18,7 @@ from rune.core.execution.fact import (
     SignalReceived,
 )
 from rune.core.execution.outcome import Error
+from rune.core.execution.stored_value import Inline
 from rune.core.plan.model import Plan
 from rune.ports.journal import ExecutionRecord, StoredFact
 from rune.ports.queries import Summary

@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from rune.codec.facts import Inline, Large
 from rune.core.execution import state
 from rune.core.execution.fact import NodeResult
 from rune.core.execution.outcome import Error
+from rune.core.execution.stored_value import Inline, Large
 from rune.ports.journal import ExecutionRecord
 from rune.runtime import values
 from rune.runtime.values import Cache, ExecutionData, ExecutionDataCache, ValueReader

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rune.codec.facts import Inline
 from rune.core.execution.fact import NodeResult
+from rune.core.execution.stored_value import Inline
 from rune.core.execution.token import START, Ref
 from rune.core.plan.model import Plan
 from rune.nodes.registry import full_registry

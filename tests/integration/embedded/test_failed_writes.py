@@ -14,8 +14,9 @@ import pytest
 from rune.adapters.sqlite.database import ExclusiveWrite
 from rune.adapters.sqlite.stores import SqliteIndex, SqliteStores
 from rune.bootstrap import open_reader
-from rune.codec.facts import KINDS, Inline
+from rune.codec.facts import KINDS
 from rune.core.execution.fact import ExecutionEnded, NodeResult, NodeSuspended
+from rune.core.execution.stored_value import Inline
 from rune.nodes.custom import kind_of, node
 from rune.nodes.registry import Registry, standard_registry
 from rune.ports.journal import ExecutionRecord, StoreUnavailableError

@@ -10,7 +10,7 @@ from tests.support.amqp_client import Client, check_schema, open_client
 from tests.support.backends import Backend, backends, until_suspended
 from tests.support.gated_nodes import close_gates, gated_registry
 from tests.support.waiting import until
-from tests.support.workflows import fail, of_type, split, wait_for_signal, workflow
+from tests.support.workflows import edit, fail, of_type, split, wait, wait_for_signal, workflow
 
 
 async def cancelled_status(client: Client, engine: Harness, run: Run, node: str) -> dict[str, Any]:
@@ -85,3 +85,30 @@ def test_completion_message_counts_failed_items_and_names_node_of_error(backend:
     assert (counted["status"], counted["failed_items"]) == ("completed", 3)
     assert (named["status"], named["failed_items"]) == ("halted", 0)
     assert (named["error"]["code"], named["error"]["node_id"]) == ("STOP", "stop")
+
+
+@backends("rabbitmq", "rabbitmq-travelling")
+def test_wait_has_one_running_and_the_duration_of_the_api(backend: Backend) -> None:
+    async def go() -> tuple[list[dict[str, Any]], dict[str, int]]:
+        async with backend.open() as engine, open_client(backend.settings.queue) as client:
+            run = await engine.start(
+                workflow("start>w w>s s>e", w=wait(1, "seconds"), s=wait_for_signal(), e=edit(n=1))
+            )
+            await until_suspended(run, 2)
+            await engine.engine.services.executions.signal(run.id, "go")
+            await client.wait_for_completion(run.id)
+            await until(lambda: ("e", "success") in client.steps(run.id), "all statuses arrived", 60.0)
+            document = await run.document()
+            durations = {each["node_id"]: each["duration_ms"] for each in document["nodes"]}
+            return client.statuses(run.id), durations
+
+    statuses, durations = asyncio.run(go())
+    for node in ("w", "s"):
+        assert [each["status"] for each in statuses if each["node_id"] == node] == [
+            "running",
+            "waiting",
+            "success",
+        ]
+    ends = {each["node_id"]: each["duration_ms"] for each in statuses if each["status"] == "success"}
+    assert ends["w"] >= 1_000
+    assert {node: ends[node] for node in ("w", "s")} == {node: durations[node] for node in ("w", "s")}

@@ -17,10 +17,13 @@ from rune.runtime.queries import store_stats
 from tests.support.backends import Backend, backends, until_suspended
 from tests.support.in_process_cli import InProcessCli
 from tests.support.waiting import until
-from tests.support.workflows import edit, of_type, wait, workflow
+from tests.support.workflows import edit, of_type, wait, wait_for_signal, workflow
 
 HANGS = workflow("start>a a>b", a=edit(x=1), b=of_type("t.hangs"))
 SLEEPS = workflow("start>w", w=wait(1, "hours"))
+HANGS_BESIDE_WAITS = workflow(
+    "start>w start>l start>a", w=wait(1, "hours"), l=wait_for_signal(), a=of_type("t.hangs")
+)
 LISTENS = workflow("start>w", w=of_type("wait", resume="signal", name="go"))
 STUCK = ExecutionFilter(stuck=True)
 DONE = workflow("start>a", a=edit(x=1))
@@ -62,6 +65,32 @@ def test_execution_without_progress_is_stuck(backend: Backend, monkeypatch: pyte
 
     at_once, later, hangs = asyncio.run(go())
     assert (at_once, later) == ([[], []], [[hangs], [hangs]])
+
+
+@backends("embedded", "redis")
+def test_ready_node_beside_waiting_ones_is_stuck_unless_paused(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rune.runtime.queries.reader.STUCK_AFTER_MS", 0)
+
+    async def go() -> tuple[list[str], list[str], str]:
+        started: list[int] = []
+        released = asyncio.Event()
+        async with (
+            backend.open(registry=_hanging(started, released)) as engine,
+            open_reader(backend.settings) as reader,
+        ):
+            run = await engine.start(HANGS_BESIDE_WAITS)
+            await until_suspended(run, 2)
+            await until(lambda: bool(started), "the node runs")
+            hanging = [each.id for each in await reader.executions(STUCK)]
+            await engine.engine.services.executions.pause(run.id)
+            paused = [each.id for each in await reader.executions(STUCK)]
+            released.set()
+            return hanging, paused, run.id
+
+    hanging, paused, execution = asyncio.run(go())
+    assert (hanging, paused) == ([execution], [])
 
 
 @backends("embedded", "redis")

@@ -8,7 +8,7 @@ from pathlib import Path
 import asyncpg  # type: ignore[import-untyped]
 import pytest
 
-from rune.adapters.postgres.database import Database
+from rune.adapters.postgres.database import Database, map_error
 from rune.adapters.postgres.journal import PostgresJournal
 from rune.adapters.postgres.journal_writes import MAX_RUNS
 from rune.adapters.postgres.schema import migrate
@@ -224,3 +224,16 @@ class TestUnavailable:
         await asyncio.gather(*pending, ending, return_exceptions=True)
         async with postgres(dsn_of(tmp_path)) as found:
             assert len(await found.journal.facts("x")) == 602
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        asyncpg.InterfaceError("cannot call Transaction.__aexit__(): the underlying connection is closed"),
+        asyncpg.InternalClientError("got result for unknown protocol state 3"),
+    ],
+)
+def test_error_of_the_driver_tells_no_internals(error: Exception) -> None:
+    found = map_error(error, "PostgreSQL at db:5432")
+    assert isinstance(found, StoreUnavailableError)
+    assert found.message == "PostgreSQL at db:5432: the connection was lost"

@@ -374,3 +374,27 @@ class TestLostAnswers:
             assert errors == 1
             assert answer[0] is mine
             assert len(await journal.facts("x")) == 1
+
+
+class TestSnapshot:
+    @async_test
+    async def test_every_read_may_be_gathered(self, tmp_path: Path) -> None:
+        """A snapshot is one connection: reads that a task starts together take turns on it."""
+        async with postgres(dsn_of(tmp_path)) as found:
+            definition = b"{}"
+            await found.journal.save_definition("h", definition)
+            await found.journal.accept(execution_record("x"))
+            await found.journal.record("x", [result(node) for node in range(8)])
+            for number in range(8):
+                await found.blob.put(f"x/{number}", b"%d" % number)
+
+            async with found.database.snapshot(), found.database.snapshot():
+                reads: list[Any] = await asyncio.gather(
+                    *(found.blob.get(f"x/{number}") for number in range(8)),
+                    *(found.journal.facts("x") for _ in range(8)),
+                    *(found.journal.results("x", [(number, ())]) for number in range(8)),
+                    *(found.database.fetch_planned("SELECT 1") for _ in range(8)),
+                )
+
+        assert reads[:8] == [b"%d" % number for number in range(8)]
+        assert [len(each) for each in reads[8:]] == [8] * 8 + [1] * 16

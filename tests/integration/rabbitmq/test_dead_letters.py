@@ -87,3 +87,31 @@ async def test_undecodable_dead_letter_is_listed() -> None:
         (letter,) = await DeadLetters(vhost.url, queue.topology).list()
         assert (letter.code, letter.execution, letter.body) == ("UNKNOWN", None, b"\xff noise")
         assert await DeadLetters(vhost.url, queue.topology).requeue_innocent() == 0
+
+
+@async_test
+async def test_letters_of_equal_content_have_ids_of_their_own() -> None:
+    async with vhost_queues() as vhost:
+        queue = vhost.queue()
+        await queue.send("x", [Token(4)] * 3)
+        for _ in range(3):
+            await queue.dead_letter(await queue.receive(), "A", "reason")
+        letters = DeadLetters(vhost.url, queue.topology)
+        found = [each.id for each in await letters.list()]
+        assert len(set(found)) == 3
+        assert await letters.discard(found[1]) == 1
+        assert [each.id for each in await letters.list()] == [found[0], found[2]]
+
+
+@async_test
+async def test_letter_is_found_right_after_another_operation_on_quorum_queues() -> None:
+    async with vhost_queues() as vhost:
+        queue = vhost.queue(kind="quorum")
+        await queue.check()
+        for number in range(200):
+            await vhost.put("workflow.execution.dead", b'{"execution_id": "x%d"}' % number)
+        for turn in range(20):
+            one, other = (DeadLetters(vhost.url, queue.topology) for _ in range(2))
+            found = await one.list(1_000)
+            assert len(found) == 200 - turn
+            assert await other.discard(found[-1].id) == 1

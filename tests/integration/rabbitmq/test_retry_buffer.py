@@ -49,6 +49,15 @@ async def test_send_to_unreachable_broker_is_retried() -> None:
             await queue.close()
 
 
+@async_test
+async def test_message_that_is_sent_again_during_an_outage_is_kept_once() -> None:
+    unsent = RetryBuffer(Publisher("amqp://127.0.0.1:1", Topology(), "test", deadline=1.0))
+    for _ in range(3):
+        unsent.keep([message(1), message(2)], UNAVAILABLE)
+    assert len(unsent) == 2
+    await unsent.close()
+
+
 @pytest.mark.parametrize(("limit", "size", "expected"), [(3, 0, 3), (100, 40, 2)])
 @async_test
 async def test_full_buffer_keeps_newest(limit: int, size: int, expected: int) -> None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import pathlib
+import time
 
 import pytest
 
 from rune.adapters.redis.encoding import SEND_MARKS, unsent_mark
+from rune.adapters.redis.processes import SEARCH_EXPIRY_MS, RedisSearchTimes
+from rune.core.execution.fact import ExecutionEnded
 from rune.core.execution.token import Token
 from rune.testing.harness import VirtualClock
 from tests.support.chain_execution import ChainExecution, open_execution
+from tests.support.waiting import until
 
 UNSENT_AFTER_MS = 5_001  # the time that a process has to send the tokens that it was given
 RESEND_AFTER_MS = 60_001  # the time after which a token that was sent and never claimed counts as lost
@@ -90,3 +94,56 @@ def test_confirmation_is_not_reported_after_the_end_of_its_execution(tmp_path: p
 
     first, unconfirmed = asyncio.run(go())
     assert unconfirmed == [first]
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_late_message_is_decided_without_a_fold(tmp_path: pathlib.Path, ended: bool) -> None:
+    async def go() -> tuple[str, int]:
+        clock = VirtualClock()
+        async with open_execution(tmp_path, clock) as execution:
+            first = await execution.begin()
+            if ended:
+                await execution.journal.record("x", [ExecutionEnded(clock.now(), "completed")])
+            else:
+                await execution.suspend(first, 3_600_000)
+            await execution.client.call("DEL", *execution.keys.of("x"))
+            claim = await execution.state.claim("x", first, "w", leased=True)
+            return claim.verdict, execution.state.rebuilds
+
+    assert asyncio.run(go()) == ("void" if ended else "done", 0)
+
+
+def test_search_for_token_keeps_its_begin_until_it_is_found(tmp_path: pathlib.Path) -> None:
+    async def go() -> None:
+        async with open_execution(tmp_path, VirtualClock()) as execution:
+            times = RedisSearchTimes(execution.client, execution.keys)
+            token, other = ("x", Token(1)), ("x", Token(1, attempt=2))
+            (begin,) = await times.since("lane", [token])
+            await until(lambda: time.time() * 1000 > begin + 1)
+            assert (await times.since("lane", [token, other]))[0] == begin
+            await times.found("lane", [token], 0)
+            (again,) = await times.since("lane", [token])
+            assert again > begin
+            await times.found("lane", [], again + SEARCH_EXPIRY_MS)
+            assert not await times.resume("lane"), "both were forgotten"
+
+    asyncio.run(go())
+
+
+def test_resumed_search_lets_token_come_up_at_once(tmp_path: pathlib.Path) -> None:
+    async def go() -> tuple[Token, list[Token], list[Token]]:
+        clock = VirtualClock(round(time.time() * 1000))
+        async with open_execution(tmp_path, clock) as execution:
+            times = RedisSearchTimes(execution.client, execution.keys)
+            first = await execution.begin()
+            execution.state.confirmations.add("x", [first])
+            await execution.state.confirmations.report()
+            await times.since("lane", [("x", first)])
+            clock.advance(UNSENT_AFTER_MS)
+            before = [token for _, token, _ in await execution.state.unclaimed_tokens(10)]
+            assert await times.resume("lane")
+            assert not await times.resume("lane")
+            return first, before, [token for _, token, _ in await execution.state.unclaimed_tokens(10)]
+
+    first, before, resumed = asyncio.run(go())
+    assert (before, resumed) == ([], [first])

@@ -15,10 +15,10 @@ from rune.adapters.redis import rebuild
 from rune.adapters.redis.client import Client, RedisError
 from rune.adapters.redis.encoding import KeySpace
 from rune.adapters.redis.stores import RedisStores, UnsuitableServerError, check
-from rune.codec.facts import Inline
 from rune.core.execution.fact import ExecutionEnded
 from rune.core.execution.fold import fold
 from rune.core.execution.outcome import FanOut, Suspend
+from rune.core.execution.stored_value import Inline
 from rune.core.execution.token import Token
 from rune.ports.clock import SystemClock
 from rune.ports.journal import ExecutionRecord, StoredFact, StoreUnavailableError
@@ -303,7 +303,7 @@ class TestProcesses:
             state, client = cluster.process(), Client(server.url)
             (a,) = (await state.admit(await cluster.accept(), cluster.plan)).emitted
             (b,) = (await cluster.complete(state, a)).emitted
-            fields, _, _, _, _, lease, _ = KeySpace(cluster.prefix).of("x")
+            fields, *_, lease, _, _ = KeySpace(cluster.prefix).of("x")
             await client.call("DEL", fields)
             may_read, read = asyncio.Event(), cluster.journal.facts
 
@@ -328,7 +328,7 @@ class TestProcesses:
             state, client = cluster.process(), Client(server.url)
             (a,) = (await state.admit(await cluster.accept(), cluster.plan)).emitted
             (b,) = (await cluster.complete(state, a)).emitted
-            fields, _, _, _, _, lease, _ = KeySpace(cluster.prefix).of("x")
+            fields, *_, lease, _, _ = KeySpace(cluster.prefix).of("x")
             await client.call("DEL", fields)
             may_replay = threading.Event()
 

@@ -6,13 +6,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from redis.exceptions import ResponseError
 
-from rune.adapters.redis.client import VERBS, function, library
+from rune.adapters.redis.client import VERBS, library
 from rune.adapters.redis.encoding import token_fields
 from rune.core.execution.outcome import Output, Suspend
 from rune.core.execution.step import step
 from rune.core.execution.token import Token
-from tests.integration.redis_scripts.mirror import KEYS, NOW, PACK, SERVER_RUN, Mirror
+from tests.integration.redis_scripts.mirror import KEYS, NOW, PACK, SERVER_RUN, Mirror, call_function
 from tests.support.plans import node, plan
 
 CHAIN = plan("start -> a -> b -> c")
@@ -20,6 +21,7 @@ LIMITED = plan("start -> a, start -> b", settings={"max_parallel": 1})
 TOKEN = Token(CHAIN.index["a"])
 NO_STREAMS = ("", "", "")
 OTHER = "8b"
+MARK = KEYS.activated("x").encode()
 
 
 def claim_of(token: Token, *, leased: bool = True) -> bytes:
@@ -40,7 +42,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "end": (),
     "fire": (10, *NO_STREAMS, "{}", 1000),
     "fold": ("me", 1000, 0),
-    "install": ("me", 1000, "BOTH", PACK([]), PACK([]), PACK([]), PACK([]), "", 0),
+    "install": ("me", 1000, "BOTH", PACK([]), PACK([]), PACK([]), PACK([]), "", ""),
     "renew": (1, "", 1),
     "signal": (PACK((NOW, "s", "go", False)),),
     "sweep": (PACK([(1, "")]),),
@@ -60,7 +62,7 @@ WITHOUT_STATE = {
 def call(redis: Any, name: str, *arguments: Any, server_run: str = SERVER_RUN, now: int = NOW) -> Any:
     keys = KEYS.of("x")
     redis.function_load(library()[1].decode(), replace=True)
-    return redis.fcall(function(name), len(keys), *keys, server_run, now, "x", *arguments)
+    return call_function(redis, name, keys, server_run, now, "x", *arguments)
 
 
 def dump_keys(redis: Any) -> dict[bytes, Any]:
@@ -76,8 +78,10 @@ def test_script_on_empty_keys_creates_no_state(redis: Any, name: str) -> None:
     for _ in range(2):
         answer = call(redis, name, *ARGUMENTS[name])
         assert answer == WITHOUT_STATE.get(name, answer)
-    left = {"fold": {KEYS.of("x")[5].encode()}, "sweep": {KEYS.of("x")[3].encode()}}
-    assert set(redis.keys("mirror:*")) == left.get(name, set()), "fold keeps its lease, sweep a due entry"
+    left = {"fold": {KEYS.of("x")[5].encode()}, "sweep": {KEYS.of("x")[3].encode()}, "end": {MARK}}
+    assert set(redis.keys("mirror:*")) == left.get(name, set()), (
+        "fold keeps its lease, sweep a due entry, end a mark"
+    )
 
 
 @pytest.mark.parametrize("name", sorted(WITHOUT_STATE.keys() - {"install"}))
@@ -86,6 +90,17 @@ def test_state_of_other_server_run_is_not_changed(redis: Any, name: str) -> None
     before = dump_keys(redis)
     arguments = ARGUMENTS[name]
     assert call(redis, name, *arguments, server_run=OTHER) == WITHOUT_STATE[name]
+    assert dump_keys(redis) == before
+
+
+@pytest.mark.parametrize("late", [1, 3_600_000, -40_000, -3_600_000])
+@pytest.mark.parametrize("name", VERBS)
+def test_function_past_its_deadline_changes_nothing(redis: Any, name: str, late: int) -> None:
+    """A deadline that is far ahead is from another clock, and says nothing about the age of the call."""
+    Mirror.start(redis, CHAIN)
+    before = dump_keys(redis)
+    with pytest.raises(ResponseError, match=r"LATE \d{13}"):
+        call_function(redis, name, KEYS.of("x"), SERVER_RUN, NOW, "x", *ARGUMENTS.get(name, ()), late=late)
     assert dump_keys(redis) == before
 
 
@@ -159,7 +174,7 @@ def test_apply_with_streams_sends_and_acks(redis: Any) -> None:
     keys = (*KEYS.of("x")[:5], stream, stream)
     given = (SERVER_RUN, NOW, "x", packed(mirror, TOKEN, Token(CHAIN.index["b"])), "workers", "", entry)
     for _ in range(2):
-        answer = msgspec.msgpack.decode(redis.fcall(function("apply"), len(keys), *keys, *given))
+        answer = msgspec.msgpack.decode(call_function(redis, "apply", keys, *given))
         assert answer[2] == [], "the function sends everything itself"
     ((_, fields),) = redis.xrange(stream)
     sent = msgspec.msgpack.decode(fields[b"t"])
@@ -175,7 +190,7 @@ def test_waiting_execution_keeps_only_its_due_time(redis: Any) -> None:
     token = Token(mirror.plan.index["w"])
     decision = step(mirror.plan, token, Suspend(until=NOW + 3_600_000), NOW)
     mirror.run("apply", mirror._instructions.packed([decision]))
-    assert set(redis.keys("mirror:*")) == {KEYS.of("x")[3].encode()}
+    assert set(redis.keys("mirror:*")) - {MARK} == {KEYS.of("x")[3].encode()}
     assert redis.zrange(KEYS.of("x")[3], 0, -1, withscores=True) == [(b"x", NOW + 3_600_000)]
     mirror.now = NOW + 3_600_000
     assert mirror.run("fire", 1, *NO_STREAMS, "{}", 1_000) == b"FOLD"
@@ -185,19 +200,19 @@ def test_waiting_execution_keeps_only_its_due_time(redis: Any) -> None:
 def test_fold_is_exclusive_and_revoked_by_end(redis: Any) -> None:
     assert int(call(redis, "fold", "me", 1_000, 0)) == NOW
     assert call(redis, "fold", "other", 1_000, 0) == b"HELD"
-    parts = (PACK(["!", {"i": SERVER_RUN}]), PACK([]), PACK([]), PACK([]), "", 0)
+    parts = (PACK(["!", {"i": SERVER_RUN}]), PACK([]), PACK([]), PACK([]), "", "")
     assert call(redis, "install", "other", 1_000, "BOTH", *parts) == 0
     assert call(redis, "install", "me", 1_000, "FIRST", *parts) == 1
     assert not redis.exists(KEYS.of("x")[0]), "not visible before the last piece"
     call(redis, "end")
     assert call(redis, "install", "me", 1_000, "LAST", *parts) == 0
-    assert not redis.keys("mirror:*")
+    assert redis.keys("mirror:*") == [MARK]
 
 
 def test_last_install_piece_publishes_state(redis: Any) -> None:
     call(redis, "fold", "me", 1_000, 0)
-    first = (PACK(["!", {"i": SERVER_RUN, "f": "x"}]), PACK([5, "f|-1||0"]), PACK([]), PACK([]), "", 0)
-    last = (PACK(["s", {"c": 0, "a": 0, "o": 1}]), PACK([7, "d|-1||0"]), PACK([]), PACK([]), 5, 0)
+    first = (PACK(["!", {"i": SERVER_RUN, "f": "x"}]), PACK([5, "f|-1||0"]), PACK([]), PACK([]), "", "")
+    last = (PACK(["s", {"c": 0, "a": 0, "o": 1}]), PACK([7, "d|-1||0"]), PACK([]), PACK([]), 5, "")
     assert call(redis, "install", "me", 1_000, "FIRST", *first) == 1
     assert call(redis, "install", "me", 1_000, "LAST", *last) == 1
     assert call(redis, "fold", "other", 1_000, 0) == b"THERE"
@@ -209,7 +224,7 @@ def test_server_run_number_is_shared_and_grows(redis: Any) -> None:
     redis.function_load(library()[1].decode(), replace=True)
 
     def number(run: str) -> int:
-        return int(redis.fcall(function("server_run"), 1, "mirror:i", run))
+        return int(call_function(redis, "server_run", ["mirror:i", "mirror:journal"], run, "", ""))
 
     first = number("aa")
     assert number("aa") == first
@@ -223,10 +238,7 @@ def test_delayed_token_is_moved_once(redis: Any) -> None:
     redis.function_load(library()[1].decode(), replace=True)
     keys = ("mirror:{p00}:later", "mirror:{p00}:one", "mirror:{p00}:two", "mirror:{p00}:dead")
     redis.zadd(keys[0], {b"3 17 3 x y\x00token": NOW, b"2 18 1 ztoken": NOW + 1})
-    moved = [
-        redis.fcall(function("delay"), len(keys), *keys, 0, now, 10, 100)
-        for now in (NOW - 1, NOW, NOW, NOW + 1)
-    ]
+    moved = [call_function(redis, "delay", keys, 0, now, 10, 100) for now in (NOW - 1, NOW, NOW, NOW + 1)]
     assert moved == [0, 1, 0, 1]
     ((_, two),), ((_, one),) = redis.xrange(keys[2]), redis.xrange(keys[1])
     assert (two, one) == ({b"x": b"x y", b"t": b"\x00token"}, {b"x": b"z", b"t": b"token"})
@@ -236,7 +248,7 @@ def test_malformed_delayed_tokens_become_dead_letters(redis: Any) -> None:
     redis.function_load(library()[1].decode(), replace=True)
     keys = ("mirror:{p00}:later", "mirror:{p00}:one", "mirror:{p00}:two", "mirror:{p00}:dead")
     redis.zadd(keys[0], {b"noise": NOW, b"99 1 1 ztoken": NOW, b"4 1 1 ztoken": NOW, b"2 18 1 ztoken": NOW})
-    redis.fcall(function("delay"), len(keys), *keys, 0, NOW, 10, 100)
+    call_function(redis, "delay", keys, 0, NOW, 10, 100)
     assert (redis.zcard(keys[0]), redis.xlen(keys[1]), redis.xlen(keys[3])) == (0, 1, 3)
 
 

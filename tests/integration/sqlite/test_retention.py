@@ -114,7 +114,7 @@ class TestRetention:
             reader.execute("COMMIT")
             assert reader.execute("SELECT count(*) FROM fact").fetchone() == (0,)
             reader.close()
-            assert (await stores.retention.collect([ALL], NOW)).bytes_after < 260_000
+            assert (await stores.retention.collect([ALL], NOW)).bytes_after < 300_000
 
     @async_test
     async def test_file_without_auto_vacuum_shrinks_after_vacuum(self, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from prometheus_client.parser import text_string_to_metric_families
 
 from rune.core.execution.fact import AttemptFailed, ExecutionEnded, NodeResult, NodeSuspended
+from rune.ports.queries import outcome_of
 from rune.runtime.engine import Engine
 
 Sample = tuple[str, tuple[tuple[str, str], ...]]
@@ -63,7 +64,7 @@ async def journal_counts(engine: Engine, executions: Iterable[str]) -> JournalCo
         ]
         for fact in facts:
             if isinstance(fact, ExecutionEnded):
-                found.ended[(fact.status,)] += 1
+                found.ended[(outcome_of(fact.status), fact.status)] += 1
             elif isinstance(fact, NodeResult):
                 found.runs[(fact.status, plan.nodes[fact.node].type.name)] += 1
                 found.joins += bool(fact.arrived)
@@ -73,5 +74,5 @@ async def journal_counts(engine: Engine, executions: Iterable[str]) -> JournalCo
                 found.waits += isinstance(fact, NodeSuspended)
         end = await engine.backend.journal.end(execution)
         if end is not None and not any(isinstance(each, ExecutionEnded) for each in facts):
-            found.ended[(end.status,)] += 1
+            found.ended[(outcome_of(end.status), end.status)] += 1
     return found

@@ -54,7 +54,7 @@ def test_metrics_of_all_processes_sum_to_journal(monitored: MonitoredCluster) ->
         assert (
             values_by_labels(found, "rune_executions_ended_total")
             == expected.ended
-            == {("completed",): RUNS, ("halted",): RUNS}
+            == {("completed", "completed"): RUNS, ("failed", "halted"): RUNS}  # outcome, status
         )
         assert starts == 2 * RUNS
         assert sample(found, "rune_retries_total", type="tele.flaky") == expected.attempts == RUNS

@@ -37,7 +37,7 @@ def test_second_result_counts_as_refused_twin(tmp_path: Path) -> None:
         found = await _scrape(server)
         assert sample(found, "rune_duplicate_results_total") == 1
         assert sample(found, "rune_node_duration_seconds_count", type="tele.holds", status="ok") == 0
-        assert sample(found, "rune_executions_ended_total", status="completed") == 1
+        assert sample(found, "rune_executions_ended_total", status="completed", outcome="completed") == 1
 
     run(tmp_path, work, nodes=NODES)
 
@@ -53,7 +53,7 @@ def test_rebuilt_execution_counts_as_fold(tmp_path: Path) -> None:
         found = await _scrape(server)
         assert sample(found, "rune_folds_total") >= 1  # it may be unloaded and rebuilt once more
         assert sample(found, "rune_starts_accepted_total") == 0
-        assert sample(found, "rune_executions_ended_total", status="completed") == 1
+        assert sample(found, "rune_executions_ended_total", status="completed", outcome="completed") == 1
 
     execution = run(tmp_path, begin)
     run(tmp_path, end)

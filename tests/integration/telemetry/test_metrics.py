@@ -43,7 +43,7 @@ def test_metrics_match_journal_under_load(tmp_path: Path) -> None:
         assert (
             values_by_labels(found, "rune_executions_ended_total")
             == expected.ended
-            == {("completed",): RUNS, ("halted",): RUNS}
+            == {("completed", "completed"): RUNS, ("failed", "halted"): RUNS}  # outcome, status
         )
         assert values_by_labels(found, "rune_execution_duration_seconds_count") == expected.ended
         assert sample(found, "rune_starts_accepted_total") == 2 * RUNS

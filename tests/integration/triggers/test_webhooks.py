@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -314,6 +317,73 @@ PROOFS: dict[str, tuple[dict[str, Any], dict[str, str], dict[str, str]]] = {
         {"Door": DOOR_SECRET},
     ),
 }
+
+
+CREDENTIALS: dict[str, tuple[dict[str, Any], dict[str, str], dict[str, str]]] = {
+    **PROOFS,
+    "bearer": (
+        {"type": "bearer", "values": {"token": DOOR_SECRET}},
+        {"Authorization": f"Bearer {DOOR_SECRET}"},
+        {},
+    ),
+    "basic": (
+        {"type": "basic", "values": {"username": "ada", "password": DOOR_SECRET}},
+        {"Authorization": f"Basic {base64.b64encode(f'ada:{DOOR_SECRET}'.encode()).decode()}"},
+        {},
+    ),
+}
+
+ENCODINGS: dict[str, Callable[[str], str]] = {
+    "plain": str,
+    "percent": quote,
+    "every character in percent": lambda text: "".join(f"%{ord(each):02x}" for each in text),
+    "percent twice": lambda text: quote("".join(f"%{ord(each):02X}" for each in text)),
+    "percent three times": lambda text: quote(quote("".join(f"%{ord(each):02X}" for each in text))),
+    "base64": lambda text: base64.b64encode(text.encode()).decode(),
+    "base64 of a pair": lambda text: base64.b64encode(f"ada:{text}".encode()).decode(),
+    "base64 in percent": lambda text: quote(base64.b64encode(f"ada:{text}".encode()).decode(), safe=""),
+    "URL-safe base64": lambda text: base64.urlsafe_b64encode(f"x?{text}".encode()).decode().rstrip("="),
+    "hex": lambda text: text.encode().hex(),
+    "JSON": lambda text: "".join(f"\\u{ord(each):04x}" for each in text),
+    "HTML": lambda text: "".join(f"&#{ord(each)};" for each in text),
+    "upper case": str.upper,
+}
+"""How a proxy, a library or a logger in front of the server may repeat a secret."""
+
+PLACES: dict[str, Callable[[str], tuple[dict[str, str], list[tuple[str, str]]]]] = {
+    "header": lambda text: ({"X-Request-Origin": text}, []),
+    "URL in a header": lambda text: ({"X-Original-URL": f"https://shop.example/?door={text}&n=1"}, []),
+    "user in a header": lambda text: ({"Forwarded": f"for=ada:{text}@shop.example"}, []),
+    "query": lambda text: ({}, [("page", text)]),
+    "URL in the query": lambda text: ({}, [("back", f"/?door={text}&n=1")]),
+    "name in the query": lambda text: ({}, [(text, "1")]),
+}
+
+
+@pytest.mark.parametrize("kind", CREDENTIALS)
+def test_secret_is_stored_in_no_encoding_from_no_place(kind: str, tmp_path: Path) -> None:
+    credential, headers, query = CREDENTIALS[kind]
+
+    async def work(server: RunningServer) -> None:
+        bounds = {"hosts": ["*"], "grants": ["everyone"]}
+        await server.post("/credentials", {"name": "door", **credential, **bounds}, 201)
+        await server.deploy(webhook_workflow(auth="header", credentials="door"))
+        path = await hook_path(server)
+        for place, put in PLACES.items():
+            for encoding, encode in ENCODINGS.items():
+                more, parameters = put(encode(DOOR_SECRET))
+                answer = await server.http.post(
+                    path,
+                    params=[*query.items(), *parameters, ("kept", "yes")],
+                    headers={**headers, **more, "X-Kept": "yes"},
+                )
+                assert answer.status_code == 202, answer.text
+                stored = await server.get(f"/executions/{answer.json()['execution_id']}/input")
+                assert stored["headers"]["x-kept"] == stored["query"]["kept"] == "yes"
+                assert not stored["headers"].keys() & {name.lower() for name in more}, (place, encoding)
+                assert stored["query"] == {"kept": "yes"}, (place, encoding)
+
+    run(tmp_path, work)
 
 
 @pytest.mark.parametrize("place", PROOFS)

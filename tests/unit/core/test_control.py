@@ -7,9 +7,16 @@ from typing import Any
 
 import pytest
 
-from rune.core.execution.control import change_pause, claim_verdict, end_execution
+from rune.core.execution.control import change_pause, claim_verdict, end_execution, outcome_of
 from rune.core.execution.decision import FinishExecution, Timer
-from rune.core.execution.fact import ExecutionEnded, PauseChanged
+from rune.core.execution.fact import (
+    AttemptFailed,
+    ExecutionEnded,
+    NodeResult,
+    NodeSuspended,
+    PauseChanged,
+    TokenFact,
+)
 from rune.core.execution.outcome import Error, Output
 from rune.core.execution.step import step
 from rune.core.execution.token import Token, TokenPurpose
@@ -198,3 +205,23 @@ def test_resume_rearms_join_timers() -> None:
     applied = execution.resume()
 
     assert applied.armed == [(Timer("join", execution.plan.index["m"]), NOW + 6_000)]
+
+
+@pytest.mark.parametrize(
+    ("token", "decided"),
+    [
+        (Token(1), "first attempt"),
+        (Token(1, attempt=2), "suspension"),
+        (Token(1, attempt=2, resumed=True), None),
+        (Token(1, attempt=3), None),
+    ],
+)
+def test_outcome_of_attempt_is_found(token: Token, decided: str | None) -> None:
+    facts: dict[str, TokenFact] = {
+        "first attempt": AttemptFailed(1, (), NOW, 1, Error("E", "m")),
+        "suspension": NodeSuspended(1, (), NOW, 2),
+    }
+    rows = list(facts.values())
+    assert outcome_of(rows, token) is (None if decided is None else facts[decided])
+    result = NodeResult(1, (), NOW, "ok")
+    assert outcome_of([*rows[1:], result], Token(1, attempt=3)) is result

@@ -17,10 +17,11 @@ from rune.core.execution.fact import (
     ExecutionStarted,
     Fact,
     NodeResult,
+    NodeSuspended,
     PauseChanged,
     fact_key,
 )
-from rune.core.execution.fold import fold
+from rune.core.execution.fold import due_after_loss, fold
 from rune.core.execution.outcome import Error
 from rune.core.execution.state import State
 from rune.core.limits import Limits
@@ -48,6 +49,18 @@ from tests.support.plans import (
 
 def summary_of(p: Plan, state: State) -> Any:
     return state_summary(settled_state(p, state), NOW)
+
+
+def test_execution_is_due_at_once_after_loss_unless_every_token_waits() -> None:
+    p = plan("start -> w, a", w=node("wait", {"amount": 1, "unit": "hours"}))
+    start = ExecutionStarted(NOW)
+    waits = NodeSuspended(p.index["w"], (), NOW, 1, due=NOW + 3_600_000)
+    done = NodeResult(p.index["a"], (), NOW, "ok")
+    end = ExecutionEnded(NOW, "cancelled")
+
+    assert due_after_loss(*fold(p, [start, waits], NOW)) is None
+    assert due_after_loss(*fold(p, [start, waits, done], NOW)) == NOW + 3_600_000
+    assert due_after_loss(*fold(p, [start, waits, done, end], NOW)) is None
 
 
 def test_fold_of_start_fact_emits_entries() -> None:

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rune.core.definition import problems
-from rune.core.definition.model import Definition, ErrorPolicy, Node, Retry, content_hash
+from rune.core.definition.model import Definition, ErrorPolicy, HookHandler, Node, Retry, content_hash
 from rune.core.definition.parser import Parsed, SourceLocations, parse_data, parse_document
-from rune.core.definition.strict_json import Decoded, json_depth, parse_input
+from rune.core.definition.strict_json import Decoded, decode_plain, json_depth, parse_input
 from rune.core.limits import Limits
 from tests.support.documents import document, node, parsed
 
@@ -38,6 +38,8 @@ def test_full_document_is_parsed() -> None:
             "priority": 5,
             "join_timeout": 0,
             "executor": "legacy",
+            "callable_by": ["shop-*"],
+            "on_failure": {"workflow": "b", "version": 3, "statuses": ["failed", "cancelled", "failed"]},
         },
         "metadata": {"any": ["thing"]},
         "notes": "free",
@@ -84,6 +86,10 @@ def test_full_document_is_parsed() -> None:
     assert (fetch.at_most_once, fetch.idempotency_key, fetch.position) == (True, False, [1, 2])
     assert note.credentials == {"name": "short"}
     assert result.definition.settings.executor == "legacy"
+    assert result.definition.settings.callable_by == ("shop-*",)
+    assert result.definition.settings.on_failure == HookHandler(
+        workflow="b", version=3, statuses=("failed", "cancelled")
+    )
     assert result.definition.edges[0].is_error
     assert result.places == SourceLocations(("nodes[0]", "nodes[1]"), ("edges[0]",))
 
@@ -275,6 +281,47 @@ def test_bad_node_field_is_reported_at_its_path(field: str, value: Any, path: st
             problems.UNKNOWN_FIELD,
         ),
         ({"nodes": [node("a")], "settings": {"priority": 11}}, "settings.priority", problems.WRONG_VALUE),
+        ({"nodes": [node("a")], "settings": {"on_failure": 7}}, "settings.on_failure", problems.WRONG_TYPE),
+        (
+            {"nodes": [node("a")], "settings": {"on_failure": "a b"}},
+            "settings.on_failure.workflow",
+            problems.BAD_ID,
+        ),
+        (
+            {"nodes": [node("a")], "settings": {"on_failure": {}}},
+            "settings.on_failure",
+            problems.MISSING_FIELD,
+        ),
+        (
+            {"nodes": [node("a")], "settings": {"on_failure": {"workflow": 5}}},
+            "settings.on_failure.workflow",
+            problems.WRONG_TYPE,
+        ),
+        (
+            {"nodes": [node("a")], "settings": {"on_failure": {"workflow": "b", "version": True}}},
+            "settings.on_failure.version",
+            problems.WRONG_TYPE,
+        ),
+        (
+            {"nodes": [node("a")], "settings": {"on_failure": {"workflow": "b", "statuses": "failed"}}},
+            "settings.on_failure.statuses",
+            problems.WRONG_TYPE,
+        ),
+        (
+            {"nodes": [node("a")], "settings": {"on_failure": {"workflow": "b", "statuses": ["lost"]}}},
+            "settings.on_failure.statuses[0]",
+            problems.WRONG_VALUE,
+        ),
+        (
+            {"nodes": [node("a")], "settings": {"callable_by": "b"}},
+            "settings.callable_by",
+            problems.WRONG_TYPE,
+        ),
+        (
+            {"nodes": [node("a")], "settings": {"callable_by": ["b-*", "c d"]}},
+            "settings.callable_by[1]",
+            problems.BAD_ID,
+        ),
         ({"nodes": [node("a")], "settings": {"timeout": 0}}, "settings.timeout", problems.WRONG_VALUE),
         ({"nodes": [node("a")], "settings": 5}, "settings", problems.WRONG_TYPE),
         ({"nodes": [node("a")], "inputs": "x"}, "inputs", problems.WRONG_TYPE),
@@ -357,6 +404,23 @@ def test_duplicate_key_is_reported_at_its_path() -> None:
 
     assert codes_of(result) == [("nodes[0].id", problems.DUPLICATE_KEY)] * 2
     assert result.definition is not None
+
+
+def test_rejected_number_keeps_its_value() -> None:
+    assert parse_input(str(2**64)).value == 2**64
+    assert parse_input(f'{{"a": [{-(2**80)}, 1, 1e999], "b": {"9" * 5000}}}').value == {
+        "a": [-(2**80), 1, float("inf")],
+        "b": float("inf"),
+    }
+
+
+def test_plain_data_has_the_problems_of_the_same_text() -> None:
+    assert decode_plain({"a": (1, 2.0)}) == Decoded({"a": [1, 2.0]})
+    assert codes_of(decode_plain({"a": [2**64, float("nan")]})) == [
+        ("a[0]", problems.BAD_NUMBER),
+        ("a[1]", problems.BAD_NUMBER),
+    ]
+    assert codes_of(decode_plain({"a": {1, 2}})) == [("", problems.NOT_JSON)]
 
 
 def test_payload_problems_have_input_path() -> None:

@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rune.core.permissions import QUEUE, RIGHTS, ROLES, Principal, fits, is_grant, is_scope, permits
+from rune.core.permissions import (
+    QUEUE,
+    RIGHTS,
+    ROLES,
+    Principal,
+    fits,
+    is_grant,
+    is_scope,
+    may_call,
+    permits,
+)
 from rune.ports.access import ApiKey, digest_of, new_key, read_key
 
 NAMES = st.text("ab-", max_size=8)
@@ -29,6 +39,14 @@ def test_roles_have_increasing_rights() -> None:
         "admin": ["admin", "edit", "inbox", "run", "self", "signal", "view"],
     }
     assert not any(Principal("p", role).may("hook") for role in ROLES)
+
+
+def test_child_is_within_scopes_or_lists_its_caller() -> None:
+    assert may_call((), "a", "anything", ())
+    assert may_call(("shop-*", "a"), "a", "shop-1", ())
+    assert not may_call(("shop-*", "a"), "a", "shop", ())
+    assert not may_call(("shop-*",), "shop-1", "wages", ("shop", "billing-*"))
+    assert may_call(("shop-*",), "shop-1", "wages", ("billing", "shop-*"))
 
 
 def test_scoped_principal_sees_matching_workflows() -> None:

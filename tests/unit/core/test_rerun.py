@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 
 from rune.core.execution.fact import ExecutionEnded, ExecutionStarted, Fact, NodeResult
 from rune.core.execution.fold import fold
-from rune.core.execution.rerun import Key, failed_items, from_node, kept_results, unfinished
+from rune.core.execution.rerun import (
+    Key,
+    failed_items,
+    from_node,
+    kept_results,
+    unfinished,
+    untolerated_items,
+)
 from tests.support.plans import NOW, ExecutionDriver, aggregator, conditional, merge, node, plan, race, split
 
 LATER = NOW + 86_400_000
@@ -71,6 +78,7 @@ def test_failed_items_may_be_limited_to_a_split_a_scope_and_a_code() -> None:
     def found(**limits: Any) -> set[str]:
         return {execution.name(*key) for key in failed_items(execution.plan, execution.facts, **limits)}
 
+    assert untolerated_items(execution.plan, execution.facts) == 3
     assert found() == {"x@/s:1", "x@/s:2", "y@/t:0"}
     assert found(split=index["s"]) == {"x@/s:1", "x@/s:2"}
     assert found(split=index["s"], code="LATE") == {"x@/s:1"}

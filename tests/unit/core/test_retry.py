@@ -100,7 +100,14 @@ def test_jitter_is_deterministic_between_half_and_full_delay(token: str, attempt
 
 
 def test_jitter_of_known_token_is_stable() -> None:
-    assert retry_due(Retry(max_attempts=3), 2, NOW, "charge@/users:5") == NOW + 1468
+    assert retry_due(Retry(max_attempts=3), 2, NOW, "charge@/users:5") == NOW + 1156
+
+
+def test_jitter_differs_between_executions_that_failed_one_after_the_other() -> None:
+    """Executions of one workflow that failed together must not come back together."""
+    retry = Retry(max_attempts=9, initial_delay=10)
+
+    assert len({retry_due(retry, 1, NOW + ms, "x@/") - ms for ms in range(100)}) > 90
 
 
 def test_jitter_differs_between_tokens() -> None:

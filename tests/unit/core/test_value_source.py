@@ -41,7 +41,7 @@ def test_start_payload_is_visible_in_later_nodes() -> None:
 def test_scope_holds_time_seed_path_and_execution() -> None:
     scope = ExecutionDriver(plan("start -> a")).expression_scope("a", None)
 
-    assert (scope["@now"], scope["@seed"], scope["@path"]) == (NOW / 1000, "seed", "/")
+    assert (scope["@now"], scope["@seed"], scope["@path"]) == (NOW / 1000, "x/seed", "/")
     assert scope["$execution"] == {"id": "x"}
 
 

@@ -13,7 +13,8 @@ B = {"k": "b", "only_b": 2, "deep": {"b": 2}}
 
 
 def merge(arrivals: list[tuple[str, Any]], **parameters: Any) -> Any:
-    return run("merge", parameters, arrivals=lambda: list(arrivals))
+    payload = dict(arrivals) if len(arrivals) > 1 else arrivals[0][1]
+    return run("merge", parameters, payload=payload, arrivals=lambda: list(arrivals))
 
 
 def test_append_lists_payloads_in_edge_order() -> None:

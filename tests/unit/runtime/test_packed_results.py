@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rune.codec.facts import MAX_PACKED_BYTES, MAX_TEMPLATES, PACK_ITEMS, Inline, Large, PackedResults, Same
+from rune.codec.facts import MAX_PACKED_BYTES, MAX_TEMPLATES, PACK_ITEMS, PackedResults
 from rune.core.execution.fact import NodeResult
 from rune.core.execution.outcome import Error
+from rune.core.execution.stored_value import Inline, Large, Same
 from rune.core.execution.token import Arrived, Path, Ref
 
 OUTER = (3, 7, 5)

@@ -91,9 +91,16 @@ class PostgresAuditLog:
     async def read(
         self, wanted: AuditFilter = ALL_ENTRIES, *, before: int | None = None, limit: int = 100
     ) -> list[AuditEntry]:
-        last = _MAX_NUMBER if before is None else before
+        return await self._read("audit_read", _MAX_NUMBER if before is None else before, wanted, limit)
+
+    async def follow(
+        self, after: int, wanted: AuditFilter = ALL_ENTRIES, *, limit: int = 100
+    ) -> list[AuditEntry]:
+        return await self._read("audit_follow", after, wanted, limit)
+
+    async def _read(self, name: str, place: int, wanted: AuditFilter, limit: int) -> list[AuditEntry]:
         rows = await self._database.find_all(
-            query("audit_read"), last, wanted.actor, wanted.action, wanted.target, limit
+            query(name), place, wanted.actor, wanted.action, wanted.target, limit
         )
         return [entry_of(row) for row in rows]
 

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from functools import cache
 from importlib.resources import files
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import asyncpg  # type: ignore[import-untyped]
@@ -134,6 +134,9 @@ def map_error(error: BaseException, where: str) -> RuneError:
             f"the certificate of PostgreSQL is not trusted: {error.verify_message};"
             " name its authority with ?sslrootcert=FILE"
         )
+    elif is_lost(error) and isinstance(error, asyncpg.InterfaceError | asyncpg.InternalClientError):
+        # The driver names its own methods and states.
+        text = "the connection was lost"
     if isinstance(error, asyncpg.OutOfMemoryError):
         return OutOfLocksError(f"{where}: {text}")
     if is_lost(error) or isinstance(error, (*TRANSIENT_ERRORS, *UNAVAILABLE_ERRORS)):
@@ -169,6 +172,13 @@ def migrations() -> tuple[tuple[str, str], ...]:
     return tuple((name, folder.joinpath(name).read_text(encoding="utf-8")) for name in names)
 
 
+class Snapshot(NamedTuple):
+    """A connection with an open transaction. It takes one statement at a time: tasks that read together take turns."""
+
+    connection: Connection
+    turn: asyncio.Lock
+
+
 class Database:
     """A pool that connects on first use and replaces lost connections."""
 
@@ -189,7 +199,7 @@ class Database:
         self._statement_timeout = statement_timeout
         self._pool: Any = None
         self._stored_at = -WRITE_PROBE_PERIOD_S
-        self._pinned: ContextVar[Connection | None] = ContextVar("pinned", default=None)
+        self._pinned: ContextVar[Snapshot | None] = ContextVar("pinned", default=None)
 
     async def open(self) -> None:
         """Connect and raise unless the schema version is the one that this program uses."""
@@ -286,12 +296,15 @@ class Database:
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[None]:
-        """Let this task read from one snapshot while the block runs."""
+        """Let this task, and the tasks it starts, read from one snapshot while the block runs."""
+        if self.in_snapshot:
+            yield
+            return
         async with (
             self._acquire() as connection,
             connection.transaction(isolation="repeatable_read", readonly=True),
         ):
-            before = self._pinned.set(connection)
+            before = self._pinned.set(Snapshot(connection, asyncio.Lock()))
             try:
                 yield
             finally:
@@ -303,7 +316,8 @@ class Database:
             raise StoreUnavailableError(f"{self.where} was closed")
         pinned = self._pinned.get()
         if pinned is not None:
-            yield pinned
+            async with pinned.turn:
+                yield pinned.connection
             return
         async with self._pool.acquire() as connection:
             try:

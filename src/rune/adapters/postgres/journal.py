@@ -16,20 +16,19 @@ from typing import Any
 import msgspec
 
 from rune.adapters.postgres.database import Database, Lookup, ResultReader, is_storable, query, splitting
-from rune.adapters.postgres.journal_writes import ACCEPTED, LANES, FactWriter, StartWriter
+from rune.adapters.postgres.journal_writes import LANES, FactWriter, StartWriter
 from rune.adapters.rows import letter_of, list_page, summary_of
 from rune.adapters.search import Dialect, ExecutionSearch, ExecutionStatistics, is_listed
 from rune.batcher import Batcher
 from rune.codec.facts import decode_fact, decode_path, encode_path
+from rune.codec.records import decode_record
 from rune.core.execution.fact import ExecutionEnded, SignalReceived, TokenFact
 from rune.core.execution.token import Path
 from rune.ports.inspection import Backlog
 from rune.ports.journal import (
-    FORMAT,
     DeadLetter,
     ExecutionRecord,
     Kind,
-    NewerFormatError,
     OutboxRow,
     StoredFact,
 )
@@ -72,7 +71,7 @@ class PostgresJournal:
         self.accept = self._start_writer.accept
         self.save_definition = self._start_writer.save
         self.results = ResultReader(database).results
-        self._starts: Lookup[str, ExecutionRecord | None] = Lookup(database, self._fetch_records)
+        self._starts: Lookup[str, bytes | None] = Lookup(database, self._fetch_records)
         self._ends: Lookup[str, ExecutionEnded | None] = Lookup(database, self._fetch_ends)
         self._facts: Lookup[FactsWanted, list[StoredFact]] = Lookup(
             database, self._fetch_facts, most=MAX_HISTORIES
@@ -92,17 +91,14 @@ class PostgresJournal:
         return row["canonical"] if row is not None else None
 
     async def accepted(self, execution: str) -> ExecutionRecord | None:
-        found = await self._starts.of(execution) if is_storable(execution) else None
-        if found is not None and found.format > FORMAT:
-            raise NewerFormatError(
-                f"{execution} was written in format {found.format}, this Rune knows up to {FORMAT}"
-            )
-        return found
+        stored = await self._starts.of(execution) if is_storable(execution) else None
+        return None if stored is None else decode_record(stored)
 
-    async def _fetch_records(self, executions: Sequence[str]) -> list[ExecutionRecord | None]:
+    async def _fetch_records(self, executions: Sequence[str]) -> list[bytes | None]:
+        """Return the encoded records: one of a newer format must not make the others of a batch unreadable."""
         rows = await self._database.fetch(query("accepted"), list(set(executions)))
-        found = {row["id"]: ACCEPTED.decode(row["accepted"]) for row in rows}
-        return [found.get(each) for each in executions]
+        stored = {row["id"]: row["accepted"] for row in rows}
+        return [stored.get(each) for each in executions]
 
     async def facts(self, execution: str, after: int = 0, limit: int | None = None) -> list[StoredFact]:
         return await self._facts.of((execution, after, limit)) if is_storable(execution) else []

@@ -22,6 +22,7 @@ from rune.adapters.postgres.database import Database, DatabaseRefusedError, Row,
 from rune.adapters.rows import LETTERS, end_terms, references, run_terms, start_terms
 from rune.batcher import Batcher
 from rune.codec.facts import decode_fact, encode_fact, encode_path, fact_columns
+from rune.codec.records import decode_record, encode_record
 from rune.core.execution.fact import (
     AttemptFailed,
     ExecutionEnded,
@@ -65,7 +66,6 @@ ID_RELEASE_POLL_S = 0.1
 TAKEN_SIGNAL = 9
 """Kind of a row that is no fact: it records which fact consumed a signal, keyed by the signal."""
 
-ACCEPTED = msgspec.msgpack.Decoder(ExecutionRecord)
 _END = msgspec.msgpack.Decoder(ExecutionEnded)
 _PACK = msgspec.msgpack.Encoder()
 _NO_PARENT = (None, None, None, None)
@@ -124,7 +124,7 @@ class PendingStart:
 
     def __init__(self, execution: ExecutionRecord, kept: Sequence[Fact], *, defined: bool) -> None:
         self.execution = execution
-        self.body = _PACK.encode(execution)
+        self.body = encode_record(execution)
         self.defined = defined
         self.digest = _digest(execution) if execution.key is not None else None
         self.rows: list[Columns] = [columns(fact) for fact in kept]
@@ -292,7 +292,7 @@ def _start_result(start: PendingStart, row: Row | None) -> ExecutionRecord | Bas
         return execution
     match row["verdict"]:
         case "known":
-            return ACCEPTED.decode(row["answer"])
+            return decode_record(row["answer"])
         case "conflict":
             return IdempotencyConflictError(
                 f"key `{execution.key}` was used before with another payload or workflow"
@@ -327,10 +327,11 @@ def new_mark() -> int:
 class FactRun:
     """Facts of one execution that are written only if the first of them is new."""
 
-    __slots__ = ("ending", "execution", "facts", "mark", "rows", "size", "status")
+    __slots__ = ("ending", "execution", "facts", "hooked", "mark", "rows", "size", "status")
 
-    def __init__(self, execution: str, facts: Sequence[Fact], mark: int) -> None:
+    def __init__(self, execution: str, facts: Sequence[Fact], mark: int, *, hooked: bool = False) -> None:
         self.execution = execution
+        self.hooked = hooked
         self.facts = facts
         self.mark = mark
         self.rows: list[Columns] = list(map(columns, facts))
@@ -398,10 +399,10 @@ class FactWriter:
         """Terminal rows written last by this process; its finisher reads each of them once."""
         self._statement = query("record")
 
-    async def record(self, execution: str, facts: Sequence[Fact]) -> Sequence[Fact]:
+    async def record(self, execution: str, facts: Sequence[Fact], *, hooked: bool = False) -> Sequence[Fact]:
         """Write a run of facts and return the facts that are stored. If the store becomes unavailable, the run may or
         may not have been written; a retry with the same fact object recognises its own rows."""
-        run = self._run(execution, facts)
+        run = self._run(execution, facts, hooked=hooked)
         try:
             stored = await self._batches.submit(run)
         except StoreUnavailableError:
@@ -422,9 +423,9 @@ class FactWriter:
                 self._remember_mark(run.facts[0], run.mark)
         return answers
 
-    def _run(self, execution: str, facts: Sequence[Fact]) -> FactRun:
+    def _run(self, execution: str, facts: Sequence[Fact], *, hooked: bool = False) -> FactRun:
         known = self._unconfirmed.pop(id(facts[0]), None)
-        return FactRun(execution, facts, known[1] if known is not None else new_mark())
+        return FactRun(execution, facts, known[1] if known is not None else new_mark(), hooked=hooked)
 
     def _remember_end(self, execution: str, end: ExecutionEnded) -> None:
         if len(self.ended) >= MAX_ENDED:
@@ -505,6 +506,7 @@ def _fact_arguments(group: Sequence[FactRun], claims: Sequence[Claim] = ()) -> l
         integers(runs),
         *arrays(rows),
         *_claim_columns(claims),
+        integers(number for number, run in enumerate(group, 1) if run.hooked),
     ]
 
 

@@ -146,9 +146,7 @@ class PostgresRetention:
             count += row["count"]
         size = await _size(self._database)
         took = round((time.perf_counter() - began) * 1000)
-        return RetentionResult(
-            executions=count, bytes_before=size, bytes_after=size, duration_ms=took, shrinks=False
-        )
+        return RetentionResult(executions=count, bytes_before=size, bytes_after=size, duration_ms=took)
 
     async def vacuum(self) -> tuple[int, int]:
         """Rewrite the tables without free space and return their size before and after. Writers are blocked."""
@@ -178,7 +176,7 @@ class Collection:
         self._progress = progress
         self._began = time.perf_counter()
         self._longest = 0.0
-        self._so_far = RetentionResult(shrinks=False)
+        self._so_far = RetentionResult()
 
     async def run(self, rules: Sequence[Rule]) -> RetentionResult:
         """Remove selected executions, then unused definitions and expired idempotency keys."""

@@ -44,12 +44,14 @@ PRIVILEGES = {"r": "SELECT", "a": "INSERT", "w": "UPDATE", "d": "DELETE"}
 
 WORKER = {
     "rune_migration": "r",
+    "cluster": "raw",
     "definition": "ra",
     "execution": "raw",
     "fact": "ra",
     "claim": "ra",
     "outbox": "rawd",
     "dead_letter": "ra",
+    "hook": "ra",
     "client_key": "raw",
     "blob": "raw",
     "needs": "ra",
@@ -66,6 +68,7 @@ WORKER = {
 }
 
 SCHEDULER = WORKER | {
+    "hook": "rawd",
     "definition": "rad",
     "execution": "rawd",
     "fact": "rad",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import NamedTuple
 
 import msgspec
 
@@ -11,7 +12,7 @@ from rune.adapters.postgres.database import Database, Row, query
 from rune.adapters.postgres.journal import PostgresBlobs, PostgresIndex, PostgresJournal, PostgresOutbox
 from rune.adapters.postgres.retention import PostgresRetention
 from rune.adapters.postgres.workflows import PostgresWorkflows
-from rune.ports.journal import BlobStore
+from rune.ports.journal import HOOK_HOLD_MS, BlobStore, HookRow
 from rune.ports.queries import (
     COUNTED_MS,
     KEPT_MS,
@@ -54,6 +55,47 @@ async def postgres(
     finally:
         await opened.outbox.close()
         await opened.journal.close()
+
+
+class ClusterIdentity(NamedTuple):
+    """The id of a journal, and the number of partitions of its state; empty and None before the first start."""
+
+    journal: str
+    partitions: int | None
+
+
+async def cluster_identity(database: Database) -> ClusterIdentity:
+    """Return what tells this cluster from others."""
+    rows = await database.fetch(query("cluster_identity"))
+    return ClusterIdentity(rows[0]["journal"], rows[0]["partitions"]) if rows else ClusterIdentity("", None)
+
+
+async def create_identity(database: Database) -> ClusterIdentity:
+    """Return what tells this cluster from others, created at its first start."""
+    found = await cluster_identity(database)
+    if found.journal:
+        return found
+    await database.fetch(query("cluster_create"))
+    return await cluster_identity(database)
+
+
+async def settle_partitions(database: Database, partitions: int) -> None:
+    """Record the number of partitions, unless there is one."""
+    await database.fetch(query("cluster_settle"), partitions)
+
+
+class PostgresHooks:
+    """Handlers to start."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def take(self, limit: int) -> list[HookRow]:
+        rows = await self._database.fetch(query("hook_take"), limit, HOOK_HOLD_MS)
+        return [HookRow(*row) for row in sorted(rows)]
+
+    async def done(self, numbers: Sequence[int]) -> None:
+        await self._database.fetch(query("hook_done"), list(numbers))
 
 
 class PostgresCounts:

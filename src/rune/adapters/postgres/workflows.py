@@ -55,12 +55,13 @@ class PostgresWorkflows:
         source: VersionSource | None = None,
         principal: str | None = None,
         note: str = "",
+        scopes: tuple[str, ...] = (),
     ) -> Version:
         if alias is not None:
             check_alias(alias)
         name = name_in(definition)
         kept = (None, None) if source is None else (source.media_type, source.data)
-        values = (workflow, hash, definition, name, alias, at, principal, note, *kept)
+        values = (workflow, hash, definition, name, alias, at, principal, note, *kept, [*scopes])
         row = await self._change("deploy", expected, *values)
         if row["change"] == "changed":
             raise concurrent_change_error(f"workflow `{workflow}`", _tags(row))
@@ -176,6 +177,7 @@ def _version(row: Row) -> Version:
         tuple(row["aliases"]),
         principal=row["principal"],
         note=row["note"] or "",
+        scopes=tuple(row["scopes"] or ()),
     )
 
 

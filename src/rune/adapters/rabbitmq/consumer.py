@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Callable
 
@@ -35,6 +36,9 @@ WATCH_PERIOD_S = 10.0
 """Interval between two checks whether the broker still has the consumers."""
 
 RECONNECT_TIMEOUT_S = 60.0
+
+SAMPLE_PERIOD_S = 0.25
+"""How often the time of sending of a message is read, per lane: decoding it for each would cost as much as the rest."""
 
 STATUS_PREFETCH = 100
 COMPLETION_PREFETCH = 1
@@ -76,6 +80,9 @@ class Consumer:
         self._turn = 0
         self._pulled = 0
         self._arrived = 0
+        self.delivered: dict[str, int] = {}
+        """By lane, when the newest message that arrived here was sent (epoch ms)."""
+        self._sampled_at: dict[str, float] = {}
         self._channel: Channel | None = None
         self._pulling = False
         self._paused = False
@@ -162,7 +169,11 @@ class Consumer:
 
     def _take(self, lane: int, queue: str, channel: Channel, message: Message) -> None:
         self._arrived += 1
-        self._lanes[lane].append(HeldMessage(channel, queue, message, self._loop.time()))
+        now = self._loop.time()
+        self._lanes[lane].append(HeldMessage(channel, queue, message, now))
+        if now - self._sampled_at.get(queue, float("-inf")) >= SAMPLE_PERIOD_S:
+            self._sampled_at[queue] = now
+            self._note_sent(queue, message)
         if self._waiting and not self._paused:
             waiter = self._waiting.popleft()
             if not waiter.done():
@@ -171,6 +182,16 @@ class Consumer:
             self._wake_waiting()
         if self._surplus is None:
             self._surplus = self._loop.call_later(MAX_SLOT_WAIT_S, self._relieve)
+
+    def _note_sent(self, queue: str, message: Message) -> None:
+        """Note when a message was sent. Another program may have published it, with any timestamp or none."""
+        try:
+            sent = message.properties.timestamp
+            when = 0 if sent is None else round(sent.timestamp() * 1000)
+        except Exception:
+            return
+        newest = max(self.delivered.get(queue, 0), min(when, round(time.time() * 1000)))
+        self.delivered[queue] = newest
 
     async def _prepare(self, connection: Connection) -> None:
         await declare(connection, self._topology)

@@ -9,20 +9,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from rune.adapters.rabbitmq.amqp.channel import Channel
 from rune.adapters.rabbitmq.amqp.client import connect
 from rune.adapters.rabbitmq.amqp.errors import AmqpError
 from rune.adapters.rabbitmq.amqp.frames import Message, MessageProperties
+from rune.adapters.rabbitmq.queue import MARK_HEADER
 from rune.adapters.rabbitmq.topology import Topology
 from rune.codec.messages import execution_of
 from rune.ports.queue import QueueDeadLetter, letter_id
 
 log = logging.getLogger("rune.rabbitmq")
 
+_T = TypeVar("_T")
+
+RETURN_TIMEOUT_S = 2.0
+SEARCH_TIMEOUT_S = 1.0
+RETRY_DELAY_S = 0.05
 MAX_REQUEUES = 5
 BATCH_SIZE = 50
 DELIVERY_LIMIT = "delivery_limit"
@@ -39,14 +45,16 @@ def read_dead_letter(message: Message) -> QueueDeadLetter:
     reason = str(headers.get("rune-reason", f"the broker gave it up: {died}" if died else "no reason given"))
     queue = str(headers.get("rune-queue", headers.get("x-first-death-queue", message.routing_key)))
     rescues = headers.get("rune-rescues", 0)
+    at = _died_at(message, headers)
     return QueueDeadLetter(
-        id=letter_id(queue, code, message.body),
+        # The broker marks none: what it gave up within a second with the same content shares an id.
+        id=letter_id(queue, code, message.body, str(headers.get(MARK_HEADER, at))),
         code=code,
         reason=reason,
         queue=queue,
         execution=execution_of(message.body),
         body=message.body,
-        at=_died_at(message, headers),
+        at=at,
         rescues=rescues if isinstance(rescues, int) else 0,
     )
 
@@ -64,20 +72,47 @@ def _died_at(message: Message, headers: dict[str, Any]) -> int | None:
 class DeadLetters:
     """The dead letter queue. Requires the rights of the role `master`.
 
-    A reader holds letters until it closes its channel, and another one does not see them meanwhile. The operations of a
-    process therefore follow one another: two requests at once would show different letters.
+    A reader holds letters until it returns them, and another one does not see them meanwhile. The operations of a
+    process therefore follow one another: two requests at once would show different letters. Each returns what it holds
+    and waits until the broker has it back, because a quorum queue has it only a moment later. One that does not find
+    its letter tries again for a while, because another process may hold it.
     """
 
     def __init__(self, url: str, topology: Topology) -> None:
         self._url = url
         self._topology = topology
         self._lock = asyncio.Lock()
+        self._held: dict[int, None] = {}  # tags of the letters that the current operation has read
 
     @asynccontextmanager
     async def _read(self) -> AsyncIterator[Channel]:
         """Open a channel to read letters, after the other operations of this process."""
         async with self._lock, self._open() as channel:
+            self._held.clear()
             yield channel
+            await self._return(channel)
+
+    async def _return(self, channel: Channel) -> None:
+        """Return the letters that were read and kept, and wait until they can be read again."""
+        if channel.error is not None or not self._held:
+            return
+        before = await self._length(channel)
+        for tag in self._held:
+            channel.nack(tag, requeue=True)
+        deadline = asyncio.get_running_loop().time() + RETURN_TIMEOUT_S
+        while asyncio.get_running_loop().time() < deadline:
+            if await self._length(channel) >= before + len(self._held):
+                return
+            await asyncio.sleep(RETRY_DELAY_S)
+
+    async def _until_found(self, look: Callable[[], Awaitable[_T]]) -> _T:
+        """Return what a search finds; one that finds nothing is repeated for a while."""
+        deadline = asyncio.get_running_loop().time() + SEARCH_TIMEOUT_S
+        while True:
+            found = await look()
+            if found or asyncio.get_running_loop().time() > deadline:
+                return found
+            await asyncio.sleep(RETRY_DELAY_S)
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[Channel]:
@@ -100,6 +135,9 @@ class DeadLetters:
 
     async def find(self, letter: str) -> QueueDeadLetter | None:
         """Return a letter with this id. Reads letters until it is found."""
+        return await self._until_found(lambda: self._find(letter))
+
+    async def _find(self, letter: str) -> QueueDeadLetter | None:
         async with self._read() as channel:
             async for message in self._messages(channel, await self._length(channel)):
                 found = read_dead_letter(message)
@@ -116,10 +154,13 @@ class DeadLetters:
         letters."""
         for start in range(0, most, BATCH_SIZE):
             size = min(BATCH_SIZE, most - start)
-            for message in await asyncio.gather(*(channel.get(self._topology.dead) for _ in range(size))):
-                if message is None:
-                    return
+            found = await asyncio.gather(*(channel.get(self._topology.dead) for _ in range(size)))
+            messages = [each for each in found if each is not None]
+            self._held |= dict.fromkeys(each.tag for each in messages)
+            for message in messages:
                 yield message
+            if len(messages) < size:
+                return
 
     async def count(self) -> int:
         """Return the number of dead letters that no consumer holds."""
@@ -128,11 +169,11 @@ class DeadLetters:
 
     async def requeue(self, letter: str) -> int:
         """Send the letters with this id to their original queue again and return how many."""
-        return await self._each(lambda each: each.id == letter, self._send)
+        return await self._until_found(lambda: self._each(lambda each: each.id == letter, self._send))
 
     async def discard(self, letter: str) -> int:
         """Delete the letters with this id and return how many."""
-        return await self._each(lambda each: each.id == letter, None)
+        return await self._until_found(lambda: self._each(lambda each: each.id == letter, None))
 
     async def requeue_innocent(self) -> int:
         """Requeue letters that only exceeded the delivery limit and return how many."""
@@ -154,15 +195,18 @@ class DeadLetters:
                 letter = read_dead_letter(message)
                 if chosen(letter):
                     if action is not None:
-                        await action(channel, letter)
+                        await action(channel, letter, message.headers.get(MARK_HEADER))
                     channel.ack(message.tag)
+                    del self._held[message.tag]
                     done += 1
         return done
 
-    async def _send(self, channel: Channel, letter: QueueDeadLetter) -> None:
-        stamp = MessageProperties(
-            headers={"rune-rescues": letter.rescues + 1}, type="NodeExecutionMessage", app_id="rune"
-        )
+    async def _send(self, channel: Channel, letter: QueueDeadLetter, mark: str | None) -> None:
+        """Send a letter to its queue. It keeps its mark, so it has the same id if it is rejected again."""
+        headers: dict[str, Any] = {"rune-rescues": letter.rescues + 1}
+        if mark is not None:
+            headers[MARK_HEADER] = mark
+        stamp = MessageProperties(headers=headers, type="NodeExecutionMessage", app_id="rune")
         await channel.publish(self._topology.execution, letter.queue, letter.body, stamp)
 
 

@@ -18,6 +18,7 @@ from rune.adapters.rabbitmq.topology import Topology, declare, find_or_declare
 from rune.codec.messages import decode_execution
 from rune.errors import RuneError
 from rune.ports.journal import StoreUnavailableError
+from rune.ports.queue import LeftToOthersError
 
 log = logging.getLogger("rune.legacy")
 
@@ -88,8 +89,8 @@ class LegacyExecutor:
     async def _handle(self, channel: Channel, handler: ForeignMessageHandler, message: Message) -> None:
         try:
             await handler(decode_execution(message.body), message.body)
-        except StoreUnavailableError as error:
-            log.warning("a start is retried later: %s", error.message)
+        except (StoreUnavailableError, LeftToOthersError) as error:
+            log.warning("a start is retried later: %s", error)
             await asyncio.sleep(RETRY_DELAY_S)
             channel.nack(message.tag, requeue=True)
             return

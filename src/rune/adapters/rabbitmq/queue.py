@@ -1,8 +1,7 @@
 """Queue on RabbitMQ: hints as JSON messages, published with confirms and acknowledged when processed.
 
-No execution depends on a message: the sweeper resends tokens from the state, those that were not confirmed after
-seconds and those that no worker has claimed after a minute. Messages that could not be published in time are buffered
-and published when the broker is back.
+No execution depends on a message: the sweeper resends tokens from the state whose last message is certainly lost.
+Messages that could not be published in time are buffered and published when the broker is back.
 """
 
 from __future__ import annotations
@@ -10,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from itertools import count
+from secrets import token_hex
 from typing import Protocol, TypeVar
 
 from rune.adapters.rabbitmq.amqp.channel import Outgoing
@@ -43,6 +42,7 @@ from rune.ports.queue import (
     DEFAULT_QUEUE,
     LANES,
     Delivery,
+    LeftToOthersError,
     Route,
     SentCallback,
     default_route,
@@ -60,6 +60,9 @@ EARLY_ACK_S = 60.0
 
 MAX_LOCAL_DELAY_S = 2.5
 """Shorter delays are timed in this process, longer ones in a delay queue of the broker."""
+
+LEFT_DELAY_S = 1.0
+"""How long a message stays here that another worker has to handle. Without a delay it might return at once."""
 
 PUBLISH_DEADLINE_S = 10.0
 CLOSE_TIMEOUT_S = 2.0
@@ -82,6 +85,9 @@ PERMANENT_ERRORS = frozenset({"NO_ROUTE", "ACCESS_REFUSED", "NOT_ALLOWED", "PREC
 HINT = MessageProperties(type="NodeExecutionMessage", app_id="rune", timed=True)
 """With a timestamp, so that the broker's metrics show the age of the oldest message."""
 
+MARK_HEADER = "rune-letter"
+"""Tells dead letters with the same content apart."""
+
 RECORD_HEADER = "rune-record"
 """Carries the record of an execution with its first tokens."""
 
@@ -93,7 +99,8 @@ ForeignMessageHandler = Callable[[NodeExecutionMessage, bytes], Awaitable[None]]
 
 
 class RetryBuffer:
-    """The newest messages that could not be published."""
+    """The newest messages that could not be published, each once: a token that is sent several times during an outage
+    is published once after it."""
 
     def __init__(
         self, publisher: Publisher, most: int = MAX_BUFFERED, most_bytes: int = MAX_BUFFERED_BYTES
@@ -101,7 +108,7 @@ class RetryBuffer:
         self._publisher = publisher
         self._most = most
         self._most_bytes = most_bytes
-        self._messages: deque[Outgoing] = deque()
+        self._messages: dict[tuple[str, str, bytes], Outgoing] = {}
         self._bytes = 0
         self._sending: asyncio.Task[None] | None = None
 
@@ -112,10 +119,10 @@ class RetryBuffer:
         """Retry messages later unless the error is permanent. If the buffer is full, the oldest are dropped."""
         if error.code in PERMANENT_ERRORS:
             return
-        self._messages.extend(messages)
-        self._bytes += sum(len(each[2]) for each in messages)
+        for each in messages:
+            self._add(each)
         while len(self._messages) > self._most or self._bytes > self._most_bytes:
-            self._bytes -= len(self._messages.popleft()[2])
+            self._take()
         if self._messages and self._sending is None:
             self._sending = asyncio.create_task(self._send())
             self._sending.add_done_callback(self._done)
@@ -123,17 +130,29 @@ class RetryBuffer:
     def _done(self, _: asyncio.Task[None]) -> None:
         self._sending = None
 
+    def _add(self, message: Outgoing) -> None:
+        exchange, key, body, _ = message
+        if (exchange, key, body) not in self._messages:
+            self._messages[(exchange, key, body)] = message
+            self._bytes += len(body)
+
+    def _take(self) -> Outgoing:
+        """Remove the oldest message."""
+        message = self._messages.pop(next(iter(self._messages)))
+        self._bytes -= len(message[2])
+        return message
+
     async def _send(self) -> None:
         while self._messages:
-            batch = [self._messages.popleft() for _ in range(min(MAX_RETRY_BATCH, len(self._messages)))]
-            self._bytes -= sum(len(each[2]) for each in batch)
+            batch = [self._take() for _ in range(min(MAX_RETRY_BATCH, len(self._messages)))]
             try:
                 await self._publisher.link.up(RECONNECT_TIMEOUT_S)
                 await self._publisher.publish(batch)
             except AmqpError as error:
                 if error.code not in PERMANENT_ERRORS:
-                    self._messages.extendleft(reversed(batch))
-                    self._bytes += sum(len(each[2]) for each in batch)
+                    newer, self._messages, self._bytes = list(self._messages.values()), {}, 0
+                    for each in (*batch, *newer):
+                        self._add(each)
                     await asyncio.sleep(RETRY_DELAY_S)
 
     async def close(self) -> None:
@@ -170,6 +189,24 @@ class QueueDepthReader:
                     return await ask(connection)
             self._connection = await connect(self._url, name="depths")
             return await ask(self._connection)
+
+    async def empty_lanes(self, lanes: Collection[str]) -> set[str]:
+        """Return those of the lanes in which no message waits; one that does not exist is empty."""
+        return await self._connected(lambda connection: self._empty_lanes(connection, lanes))
+
+    async def _empty_lanes(self, connection: Connection, lanes: Collection[str]) -> set[str]:
+        channel = await connection.channel()
+        empty: set[str] = set()
+        for lane in lanes:
+            try:
+                waiting = (await channel.declare_queue(lane, passive=True)).message_count
+            except ChannelClosedError as closed:
+                waiting = 0 if closed.reply == 404 else 1
+                channel = await connection.channel()
+            if not waiting:
+                empty.add(lane)
+        await channel.close()
+        return empty
 
     async def _dead_letters(self, connection: Connection) -> int | None:
         channel = await connection.channel()
@@ -316,12 +353,29 @@ class RabbitQueue:
             queue = await self._route(execution, token)
         else:
             queue = names.plan.nodes[token.node].node.queue or DEFAULT_QUEUE
+        return self._lane(queue, token, priority)
+
+    def _lane(self, queue: str, token: Token, priority: int) -> str:
         which = queue, priority, bool(token.path)
         key = self._routing_keys.get(which)
         if key is None:
             lane = LANES[lane_of(priority, items=bool(token.path))]
             key = self._routing_keys[which] = self.topology.lane(queue, lane)
         return key
+
+    async def lane_of(self, execution: str, token: Token, priority: int) -> tuple[str, str]:
+        """Return the queue that serves a token, and the name of its lane."""
+        queue = await self._route(execution, token)
+        return queue, self._lane(queue, token, priority)
+
+    async def empty_lanes(self, lanes: Collection[str]) -> set[str]:
+        """Return those of the lanes in which no message waits."""
+        return await self._depths.empty_lanes(lanes)
+
+    @property
+    def delivered(self) -> Mapping[str, int]:
+        """By lane, when the newest message that arrived here was sent (epoch ms)."""
+        return self.consumer.delivered
 
     async def _send_self_contained(
         self,
@@ -452,6 +506,8 @@ class RabbitQueue:
         execution = execution_of(held.message.body) or "an unknown execution"
         log.error("message of %s on %s is a dead letter: %s: %s", execution, held.queue, code, message)
         reason = {"rune-code": code, "rune-reason": shortened(message), "rune-queue": held.queue}
+        known = held.message.headers.get(MARK_HEADER) if held.message.has_headers else None
+        reason[MARK_HEADER] = known if isinstance(known, str) else token_hex(8)
         stamp = MessageProperties(headers=reason, type="NodeExecutionMessage", app_id="rune", timed=True)
         exchange = self.topology.dead_exchange
         await self._publish_and_ack(held, (exchange, held.queue, held.message.body, stamp))
@@ -478,6 +534,12 @@ class RabbitQueue:
             await self._foreign_handler(message, held.message.body)
         except StoreUnavailableError:
             await self._move(held, DELAYS_S[0])
+        except LeftToOthersError as error:
+            log.info("message of %s is left to other workers: %s", execution_of(held.message.body), error)
+            number = next(self._tags)
+            self._delayed[number] = self._call_later(
+                LEFT_DELAY_S, lambda: self._requeue_delayed(number, held)
+            )
         except RuneError as error:
             await self._dead_letter_message(held, error.code, error.message)
         except Exception as error:

@@ -89,9 +89,16 @@ class Topology:
     replicated."""
 
     def __init__(
-        self, prefix: str = "workflow", queues: Sequence[str] = (DEFAULT_QUEUE,), kind: Kind = "classic"
+        self,
+        prefix: str = "workflow",
+        queues: Sequence[str] = (DEFAULT_QUEUE,),
+        kind: Kind = "classic",
+        *,
+        consume_statuses: bool = True,
     ) -> None:
+        """`consume_statuses`: whether the role `master` reads statuses and completions; another program does if not."""
         self.prefix = prefix
+        self.consume_statuses = consume_statuses
         self.queues = tuple(dict.fromkeys(queues))
         self.kind = kind
         for name in self.queues:
@@ -127,7 +134,8 @@ class Topology:
 
     def extended(self, queues: Iterable[str]) -> Topology:
         """Return a topology with more queues."""
-        return Topology(self.prefix, (*self.queues, *queues), self.kind)
+        queues = (*self.queues, *queues)
+        return Topology(self.prefix, queues, self.kind, consume_statuses=self.consume_statuses)
 
     def retry(self, delay: int) -> str:
         """Return the name of the exchange and queue that delay messages by this many seconds."""
@@ -320,9 +328,10 @@ class Rights(msgspec.Struct, frozen=True):
 
 def roles(topology: Topology) -> dict[str, Rights]:
     """Return the rights of each role. Workers send tokens and publish statuses; `master` is the role of API and
-    scheduler processes, which start and end executions, read statuses and handle dead letters. Both may start
-    executions of the legacy executor; a worker may replace that executor."""
+    scheduler processes, which start and end executions, read statuses unless another program does, and handle dead
+    letters. Both may start executions of the legacy executor; a worker may replace that executor."""
     retries = tuple(map(topology.retry, DELAYS_S))
+    events = (topology.status, topology.completion) if topology.consume_statuses else ()
     return {
         "worker": Rights(
             (
@@ -337,7 +346,7 @@ def roles(topology: Topology) -> dict[str, Rights]:
         ),
         "master": Rights(
             (topology.execution, topology.started, topology.status, topology.completion),
-            (topology.status, topology.completion, topology.dead),
+            (*events, topology.dead),
         ),
     }
 

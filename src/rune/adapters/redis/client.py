@@ -5,6 +5,9 @@ again with every call, a third of its time. Function names end in a hash of the 
 side. `rune migrate` loads the library; other processes do so only on a server without any, and if their user may. TLS
 options of a `rediss://` URL: `ssl_ca_certs`, `ssl_certfile`, `ssl_keyfile`, `ssl_cert_reqs` (`required`,
 `none`), `ssl_check_hostname` (`true`, `false`). Without `ssl_ca_certs` the system's authorities are trusted.
+
+Every function call carries a deadline by the clock of the server. A call that is held up on its way changes nothing any
+more: its caller has given up, other processes have gone on, and the marks that would tell it so may be gone.
 """
 
 from __future__ import annotations
@@ -14,20 +17,24 @@ import hashlib
 import math
 import re
 import ssl
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from urllib.parse import SplitResult, parse_qs, parse_qsl, unquote, urlsplit
 
 import hiredis
 
 from rune.errors import RuneError
-from rune.ports.journal import StoreUnavailableError
+from rune.ports.journal import StoreDamagedError, StoreUnavailableError
 
 REPLY_TIMEOUT_S = 10.0
 """A connection without any reply for this long is given up."""
+
+MAX_LATE_CALLS = 3
+"""How often a call is sent while the server refuses it as late although it is not: the clock of the server was set."""
 
 MAX_LATE_S = 1.0
 """A check that runs later than this was held up by the event loop itself, and says nothing about the server."""
@@ -78,13 +85,22 @@ QUEUE_VERBS = {"dead_letter", "delay", "forget"}
 _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
 _REGISTER = """
 redis.register_function('{verb}_{sha}', function(keys, arguments)
-  store.begin(keys, arguments)
-  return verbs['{verb}']()
+  return store.begin(keys, arguments) or verbs['{verb}']()
 end)
 """
 
 
 Argument = str | bytes | int
+
+
+class StateIdentity(NamedTuple):
+    """The cluster that a process belongs to: the id of its journal, and its number of partitions; empty: unknown."""
+
+    journal: str = ""
+    partitions: str = ""
+
+
+UNKNOWN = StateIdentity()
 
 
 class InvalidAddressError(RuneError):
@@ -114,6 +130,15 @@ class RedirectionError(RedisError):
 
 class RefusalError(StoreUnavailableError):
     """A Redis Cluster does not serve a slot at the moment. The command was not executed."""
+
+
+class LateCommandError(StoreUnavailableError):
+    """A function call reached the server after its deadline. It was not executed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__("Redis received a command too late to execute it")
+        self.now = int(text.split(" ")[1])
+        """The time of the server, in ms since the epoch."""
 
 
 class MissingFunctionsError(StoreUnavailableError):
@@ -216,6 +241,8 @@ class Connection(asyncio.Protocol):
         """Run id of the server."""
         self.run_number = 0
         """The run of the server as a number that grows from run to run."""
+        self._ahead = 0.0
+        """By how many ms the clock of the server is ahead of the monotonic clock, at least."""
         self.ready = False
         self.lost = False
 
@@ -232,7 +259,10 @@ class Connection(asyncio.Protocol):
                 if future.done():
                     continue
                 if isinstance(reply, _ServerError):
-                    future.set_exception(_error(str(reply)))
+                    error = _error(str(reply))
+                    if isinstance(error, LateCommandError):
+                        self._set_clock(error.now)
+                    future.set_exception(error)
                 else:
                     future.set_result(reply)
         except (_ConnectionBrokenError, IndexError):
@@ -248,6 +278,19 @@ class Connection(asyncio.Protocol):
                 future.set_exception(
                     StoreUnavailableError(f"the connection to Redis was lost: {exc or 'closed'}")
                 )
+
+    async def read_clock(self) -> None:
+        """Read the time of the server, from which deadlines are computed."""
+        seconds, micros = await self.send("TIME")
+        self._set_clock(int(seconds) * 1000 + int(micros) // 1000)
+
+    def _set_clock(self, now: int) -> None:
+        # The answer took time, so that the server's clock is further ahead: deadlines are rather too early.
+        self._ahead = now - time.monotonic() * 1000
+
+    def server_time(self, moment: float) -> int:
+        """Return a moment of the monotonic clock by the clock of the server, in ms since the epoch."""
+        return round(moment * 1000 + self._ahead)
 
     def send(self, *parts: Argument) -> asyncio.Future[Any]:
         """Queue a command; all commands of one event loop turn are written together."""
@@ -294,6 +337,10 @@ def _error(text: str) -> RuneError:
         return RedirectionError(text)
     if code in REFUSAL_CODES:
         return RefusalError(f"Redis: {text}")
+    if code == "LATE":
+        return LateCommandError(text)
+    if code == "OTHER":
+        return _other_cluster(*text.split(" ")[1:3])
     return (
         StoreUnavailableError(f"Redis: {text}") if code in UNAVAILABLE_CODES else RedisError(text, code=code)
     )
@@ -306,11 +353,21 @@ class Client:
     """Whether keys are on several servers, so that one command takes keys of one hash tag only."""
 
     def __init__(
-        self, url: str, *, deadline: float | None = REPLY_TIMEOUT_S, run_number_key: str = ""
+        self,
+        url: str,
+        *,
+        deadline: float | None = REPLY_TIMEOUT_S,
+        run_number_key: str = "",
+        identity: StateIdentity = UNKNOWN,
     ) -> None:
+        """With a `run_number_key` the client calls functions; each connection is refused by the state of a cluster
+        other than that of the `identity`."""
         self._url = urlsplit(url)
         self._deadline = deadline
+        self._patience = REPLY_TIMEOUT_S if deadline is None else deadline
+        """How long (s) the caller of a function waits for its reply; afterwards the function must do nothing."""
         self._run_number_key = run_number_key
+        self._identity = identity
         self._connection: Connection | None = None
         self._connect_lock = asyncio.Lock()
         self._closed = False
@@ -321,17 +378,25 @@ class Client:
             connection = await self._connected()
         return await connection.send(*parts)
 
-    async def run(self, verb: str, keys: Sequence[str], *arguments: Argument) -> Any:
-        """Call a verb's function. Its first argument is the run id of the server behind this very connection."""
+    async def run(
+        self, verb: str, keys: Sequence[str], *arguments: Argument, since: float | None = None
+    ) -> Any:
+        """Call a verb's function. Its first argument is the run id of the server behind this very connection, its last
+        one the deadline, after which it does nothing: the caller's patience after `since` (monotonic), or after now."""
+        until = (time.monotonic() if since is None else since) + self._patience
+        for _ in range(MAX_LATE_CALLS - 1):
+            try:
+                return await self._run(verb, keys, arguments, until)
+            except LateCommandError:
+                if time.monotonic() >= until:
+                    raise
+        return await self._run(verb, keys, arguments, until)
+
+    async def _run(self, verb: str, keys: Sequence[str], arguments: Sequence[Argument], until: float) -> Any:
         connection = self._connection
         if connection is None or connection.lost:
             connection = await self._connected()
-        parts = (len(keys), *keys, connection.server, *arguments)
-        try:
-            return await connection.send("FCALL", function(verb), *parts)
-        except RedisError as error:
-            if "Function not found" not in error.message:
-                raise
+        parts = (len(keys), *keys, connection.server, *arguments, connection.server_time(until))
         return await run_on(connection, verb, *parts)
 
     async def server_run(self, key: str = "") -> tuple[str, int]:
@@ -391,8 +456,12 @@ class Client:
     async def _prepare(self, connection: Connection) -> None:
         await self._authenticate(connection)
         if self._run_number_key:
+            await connection.read_clock()
             connection.server = run = await server_run(connection)
-            connection.run_number = int(await run_on(connection, "server_run", 1, self._run_number_key, run))
+            until = connection.server_time(time.monotonic() + self._patience)
+            keys = run_number_keys(self._run_number_key)
+            parts = (len(keys), *keys, run, *self._identity, until)
+            connection.run_number = int(await run_on(connection, "server_run", *parts))
         connection.ready = True
 
     async def _authenticate(self, connection: Connection) -> None:
@@ -409,6 +478,19 @@ class Client:
         if self._connection is not None:
             self._connection.abort()
             await asyncio.sleep(0)
+
+
+def run_number_keys(key: str) -> tuple[str, str]:
+    """Return the keys of the function `server_run`."""
+    return key, f"{key.rpartition(':')[0]}:journal"
+
+
+def _other_cluster(journal: str, partitions: str) -> StoreDamagedError:
+    return StoreDamagedError(
+        f"Redis holds the state of the journal {journal} in {partitions} partitions, and this process has another"
+        " database or RUNE_PARTITIONS: each cluster needs a RUNE_PREFIX of its own",
+        code="REDIS_UNFIT",
+    )
 
 
 async def run_on(connection: Connection, verb: str, *parts: Argument) -> Any:

@@ -23,15 +23,19 @@ from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 from rune.adapters.redis.client import (
     DEFAULT_PORT,
     REPLY_TIMEOUT_S,
+    UNKNOWN,
     Argument,
     Client,
     Connection,
     InvalidAddressError,
+    LateCommandError,
     RedirectionError,
     RedisError,
     RefusalError,
+    StateIdentity,
     function,
     info,
+    run_number_keys,
     set_up,
 )
 from rune.ports.journal import StoreUnavailableError
@@ -184,10 +188,16 @@ suspended. A server that lost writes cannot be promoted again within this time."
 _Parts = Callable[[Connection], Sequence[Argument]]
 
 
-def open_client(url: str, *, deadline: float | None = REPLY_TIMEOUT_S, run_number_key: str = "") -> Client:
+def open_client(
+    url: str,
+    *,
+    deadline: float | None = REPLY_TIMEOUT_S,
+    run_number_key: str = "",
+    identity: StateIdentity = UNKNOWN,
+) -> Client:
     """Return a client for one server or, if the URL names one, for a Redis Cluster."""
     kind = ClusterClient if is_cluster(url) else Client
-    return kind(url, deadline=deadline, run_number_key=run_number_key)
+    return kind(url, deadline=deadline, run_number_key=run_number_key, identity=identity)
 
 
 class _MovedError(RefusalError):
@@ -205,8 +215,8 @@ class ServerConnection(Connection):
 class ServerClient(Client):
     """Commands to one master of a cluster. A server that is a replica is unavailable."""
 
-    def __init__(self, url: str, *, deadline: float | None) -> None:
-        super().__init__(url, deadline=deadline)
+    def __init__(self, url: str, *, deadline: float | None, run_number_key: str = "") -> None:
+        super().__init__(url, deadline=deadline, run_number_key=run_number_key)
         self.address = address_of(url)
 
     def _protocol(self) -> Connection:
@@ -220,6 +230,8 @@ class ServerClient(Client):
         found = info(await connection.send("INFO", "replication"))
         if found["role"] != "master":
             raise StoreUnavailableError(f"Redis: {self.address[0]}:{self.address[1]} is a replica")
+        if self._run_number_key:
+            await connection.read_clock()
         connection.server = found["master_replid"]
         connection.checked_at = asyncio.get_running_loop().time()
         connection.ready = True
@@ -264,10 +276,15 @@ class ClusterClient(Client):
     clustered = True
 
     def __init__(
-        self, url: str, *, deadline: float | None = REPLY_TIMEOUT_S, run_number_key: str = ""
+        self,
+        url: str,
+        *,
+        deadline: float | None = REPLY_TIMEOUT_S,
+        run_number_key: str = "",
+        identity: StateIdentity = UNKNOWN,
     ) -> None:
         self._seeds = seed_urls(url)
-        super().__init__(self._seeds[0], deadline=deadline, run_number_key=run_number_key)
+        super().__init__(self._seeds[0], deadline=deadline, run_number_key=run_number_key, identity=identity)
         self._servers: dict[Address, ServerClient] = {}
         self._routes: dict[str, Route] = {}
         self._route_locks: dict[str, asyncio.Lock] = {}
@@ -284,18 +301,20 @@ class ClusterClient(Client):
             return await self._call_any(parts)
         return await self._send(key, lambda _: parts)
 
-    async def run(self, verb: str, keys: Sequence[str], *arguments: Argument) -> Any:
+    async def _run(self, verb: str, keys: Sequence[str], arguments: Sequence[Argument], until: float) -> Any:
         """Call a verb's function. Its first argument is the replication id of the server behind the connection."""
-        name, count = function(verb), len(keys)
+        head: tuple[Argument, ...] = ("FCALL", function(verb), len(keys), *keys)
         return await self._send(
-            keys[0], lambda connection: ("FCALL", name, count, *keys, connection.server, *arguments)
+            keys[0],
+            lambda connection: (*head, connection.server, *arguments, connection.server_time(until)),
         )
 
     async def server_run(self, key: str = "") -> tuple[str, int]:
         head = _head(key)
         route = self._known_route(head) or await self._find_route(key, head)
         if route.number is None:
-            route.number = int(await self.run("server_run", [f"{head}:incarnation"]))
+            keys = run_number_keys(f"{head}:incarnation")
+            route.number = int(await self.run("server_run", keys, *self._identity))
         return route.connection.server, route.number
 
     async def servers(self) -> Sequence[Client]:
@@ -350,6 +369,8 @@ class ClusterClient(Client):
                     redirections += 1
                     continue
                 self._routes.pop(head, None)
+            except LateCommandError:
+                raise
             except StoreUnavailableError:
                 self._outdated = True
                 raise
@@ -428,7 +449,9 @@ class ClusterClient(Client):
         found = self._servers.get(address)
         if found is None:
             url = server_url(self._seeds[0], address)
-            found = self._servers[address] = ServerClient(url, deadline=self._deadline)
+            found = self._servers[address] = ServerClient(
+                url, deadline=self._deadline, run_number_key=self._run_number_key
+            )
         return found
 
     async def _call_any(self, parts: Sequence[Argument]) -> Any:

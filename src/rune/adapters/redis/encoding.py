@@ -49,7 +49,7 @@ _TIMER_KIND: dict[str, Any] = {letter: kind for kind, letter in _TIMER.items()}
 _PURPOSES = {purpose.value: purpose for purpose in TokenPurpose}
 
 SentToken = tuple[int, str, str, str | bool, str, str, int, bool, str | bool, int, int, int]
-"""A token as Lua functions send it: node, path, payload, error, arrived, fate, attempt, resumed, signal, items, at."""
+"""A token as the Lua functions of this version take and return it: the fields of StreamToken."""
 
 Instruction = tuple[Any, ...]
 """A decision or an effect as the Lua functions take it."""
@@ -62,14 +62,31 @@ FindExecution = Callable[[str], tuple[ExecutionRecord, Plan] | None]
 
 pack = msgspec.msgpack.Encoder().encode
 _TOKEN_ENCODER = msgspec.msgpack.Encoder()
-_TOKEN_DECODER = msgspec.msgpack.Decoder(SentToken)
-_EARLIER_DECODER = msgspec.msgpack.Decoder(
-    tuple[int, str, str, str | bool, str, str, int, bool, str | bool, int, int]
-)
 
 _JSON = msgspec.json.Encoder()
 _FINISH = msgspec.json.Decoder(FinishExecution)
 _ERROR = msgspec.json.Decoder(Error)
+
+
+class StreamToken(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A token as stream entries carry it, as an array. Processes of several versions read them: a new field comes last
+    and has a default, so that an entry without it can be read, and one with more fields than are known."""
+
+    node: int
+    path: str
+    payload: str
+    error: str | bool
+    arrived: str
+    fate: str
+    attempt: int
+    resumed: bool
+    signal: str | bool
+    items: int
+    at: int
+    last: int = 0  # place of the last arrival at a join, from 1
+
+
+_TOKEN_DECODER = msgspec.msgpack.Decoder(StreamToken)
 
 
 class KeySpace:
@@ -107,20 +124,25 @@ class KeySpace:
         """Stream of dead letters: entries that no worker could process."""
         return f"{self._tags[partition]}:dead"
 
+    def searched(self, lane: str) -> str:
+        """Sorted set of tokens that may be in a lane of a broker, by the time since which they are searched for."""
+        return f"{self.prefix}:searched:{lane}"
+
     def recovered(self, run: str, partition: int | None = None) -> str:
         """Progress of the recovery in a server run, on a Redis Cluster of one partition."""
         head = self.prefix if partition is None else self._tags[partition]
         return f"{head}:recovered:{run}"
 
     def activated(self, execution: str) -> str:
-        """Mark of an execution that was activated from the journal."""
-        return f"{self.of(execution)[0]}:activated"
+        """Mark of an execution that was rebuilt, or ended without a state: it must not be installed from memory."""
+        return self.of(execution)[7]
 
     def _of(self, execution: str) -> tuple[str, ...]:
-        """Return the keys of the functions that change one execution, in order; the last two are for rebuilding."""
+        """Return the keys of the functions that change one execution, in order; the last three are for rebuilding."""
         tag = self._tags[self.partition(execution)]
         own = f"{tag}:x:{execution}"
-        return own, f"{own}:t", f"{own}:n", f"{tag}:due", f"{tag}:held", f"{own}:fold", f"{own}:new"
+        rebuilding = f"{own}:fold", f"{own}:new", f"{own}:activated"
+        return own, f"{own}:t", f"{own}:n", f"{tag}:due", f"{tag}:held", *rebuilding
 
 
 def find_none(execution: str) -> tuple[ExecutionRecord, Plan] | None:
@@ -212,13 +234,9 @@ def encode_token(token: Token) -> bytes:
 
 def decode_token(data: bytes) -> Token:
     """Decode the token of a stream entry; raise MalformedDataError if the entry has none."""
+    sent: SentToken = msgspec.structs.astuple(decode(_TOKEN_DECODER, data))
     try:
-        fields = decode(_TOKEN_DECODER, data)
-    except MalformedDataError:
-        # Entries of earlier versions do not tell the last arrival.
-        fields = (*decode(_EARLIER_DECODER, data), 0)
-    try:
-        return token_from_fields(fields)
+        return token_from_fields(sent)
     except (KeyError, ValueError, IndexError) as error:
         raise MalformedDataError(f"not a token: {type(error).__name__}: {error}") from None
 

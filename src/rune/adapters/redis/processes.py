@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import hiredis
@@ -22,7 +22,7 @@ from rune.adapters.redis.encoding import KeySpace, encode_path
 from rune.adapters.redis.streams import Entry, Streams
 from rune.codec.decode import MalformedDataError, decode
 from rune.core.execution.fact import ExecutionEnded
-from rune.core.execution.token import Path
+from rune.core.execution.token import Path, Token
 from rune.ports.journal import StoreUnavailableError
 from rune.ports.processes import LiveReport, ProcessInfo, ProcessRegistry
 from rune.ports.state import Fence
@@ -33,7 +33,16 @@ RETRY_DELAY_S = 0.5
 """Delay between connection attempts while the server is unavailable."""
 
 _ENCODER = msgspec.json.Encoder()
-_ENDED = msgspec.json.Decoder(tuple[str, ExecutionEnded])
+
+
+class _EndedMessage(msgspec.Struct, frozen=True, array_like=True):
+    """The notification of an end with its terminal row."""
+
+    execution: str
+    end: ExecutionEnded
+
+
+_ENDED = msgspec.json.Decoder(_EndedMessage)
 
 LOCATE_PERIOD_S = 2.0
 """How often a process asks whether its channel still belongs to the same server of a cluster."""
@@ -46,6 +55,11 @@ OnMessage = Callable[[Sequence[str]], None]
 
 _JSON = msgspec.json.Encoder()
 _PROCESS = msgspec.json.Decoder(ProcessInfo)
+
+SEARCH_EXPIRY_MS = 600_000
+"""A token whose lane was served that long beyond the begin of its search has been claimed or is searched for anew."""
+
+MAX_FORGOTTEN = 1_000
 
 HeldEntries = Callable[[], Sequence[Entry]]
 """Returns the stream entries that this process holds. Called in the thread of the keepalive."""
@@ -143,14 +157,15 @@ class SubscriberClient(Client):
 
 def encode_ended(execution: str, end: ExecutionEnded) -> bytes | str:
     """Return the notification of an end: with the terminal row if it is short, else the id alone."""
-    return execution if end.error is not None else _ENCODER.encode((execution, end))
+    return execution if end.error is not None else _ENCODER.encode(_EndedMessage(execution, end))
 
 
 def decode_ended(message: str) -> tuple[str, ExecutionEnded | None]:
     """Return an execution that has ended, and its terminal row if the notification has it."""
     if message.startswith("["):
         try:
-            return decode(_ENDED, message.encode())
+            ended = decode(_ENDED, message.encode())
+            return ended.execution, ended.end
         except MalformedDataError:
             pass  # an id that looks like a row, or a row of a newer release
     return message, None
@@ -228,6 +243,64 @@ class RedisProcessRegistry:
     async def _now(self) -> int:
         seconds, micros = await self._client.call("TIME")
         return int(seconds) * 1000 + int(micros) // 1000
+
+
+class RedisSearchTimes:
+    """Since when schedulers search for tokens in the lanes of a broker: a sorted set per lane. If it is lost, each
+    search begins again, which costs time and no message."""
+
+    def __init__(self, client: Client, keys: KeySpace) -> None:
+        self._client = client
+        self._keys = keys
+
+    async def since(self, lane: str, tokens: Sequence[tuple[str, Token]]) -> list[int]:
+        """Return for each token since when it is searched for: now, by the time of the server, unless that was noted
+        before."""
+        key = self._keys.searched(lane)
+        now = await self._now()
+        members = [_member(execution, token) for execution, token in tokens]
+        noted = [part for member in members for part in (now, member)]
+        calls = [self._client.call("ZADD", key, "NX", *noted)]
+        calls += [self._client.call("ZSCORE", key, member) for member in members]
+        _, *times = await asyncio.gather(*calls)
+        return [now if time is None else int(float(time)) for time in times]
+
+    async def resume(self, lane: str) -> bool:
+        """Let the tokens that are searched for in a lane come up again now. Return whether there are any."""
+        key = self._keys.searched(lane)
+        members = await self._client.call("ZRANGE", key, 0, MAX_FORGOTTEN - 1)
+        if not members:
+            return False
+        now = await self._now()
+        due: dict[str, list[Any]] = {}
+        for member in members:
+            token, _, _ = member.decode().rpartition("|")
+            held = self._keys.held(self._keys.partition(token.rsplit("|", 2)[0]))
+            due.setdefault(held, []).extend((now, token))
+        # A token that was claimed meanwhile has a lease, which the sweep respects, or is no longer a member.
+        calls = [self._client.call("ZADD", held, "XX", "LT", *each) for held, each in due.items()]
+        await asyncio.gather(*calls)
+        await self._client.call("ZREM", key, *members)
+        return True
+
+    async def _now(self) -> int:
+        seconds, micros = await self._client.call("TIME")
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    async def found(self, lane: str, tokens: Sequence[tuple[str, Token]], delivered: int) -> None:
+        """Forget tokens that are sent again, and those that were claimed meanwhile: nobody asks for them again."""
+        key = self._keys.searched(lane)
+        old = delivered - SEARCH_EXPIRY_MS
+        gone = await self._client.call("ZRANGE", key, "-inf", old, "BYSCORE", "LIMIT", 0, MAX_FORGOTTEN)
+        gone += [_member(execution, token) for execution, token in tokens]
+        if gone:
+            await self._client.call("ZREM", key, *gone)
+
+
+def _member(execution: str, token: Token) -> str:
+    """Return the name of a token and the attempt of its node."""
+    resumed = "r" if token.resumed else ""
+    return f"{execution}|{token.node}|{encode_path(token.path)}|{token.attempt}{resumed}"
 
 
 class RedisKeepalive:

@@ -3,7 +3,8 @@
 A process that rebuilds a state holds a lease, and every other operation on that execution waits. The state is written
 to a hidden key in bounded pieces. Facts recorded meanwhile are read before the last piece, which makes the state
 visible; later facts find the new state. After the server lost its data, `WipeRecovery` enters every execution that has
-not ended into the timer index, so that the scheduler rebuilds it when it is due.
+not ended into the timer index, so that the scheduler rebuilds it when it is due, which is at once unless all of its
+tokens wait.
 
 To rebuild a state takes milliseconds, to fire a timer of a loaded one a fraction of that. Thousands of executions that
 wait for the same moment would otherwise resume one after the other, for many seconds: `Preloader` loads them before.
@@ -30,7 +31,7 @@ from rune.adapters.redis.streams import StreamSender
 from rune.codec.messages import encode_record
 from rune.core.execution import decision
 from rune.core.execution.fact import ExecutionStarted
-from rune.core.execution.fold import fold
+from rune.core.execution.fold import due_after_loss, fold
 from rune.core.execution.state import State
 from rune.core.execution.token import ROOT, Token
 from rune.core.execution.transition import start_execution
@@ -50,10 +51,6 @@ POLL_INTERVAL_S = 0.02
 PIECE_SIZE = 500
 """Fields, timers or listeners in one command: more would block the server for milliseconds."""
 
-ACTIVATED_MS = 60_000
-"""How long an execution that was activated from the journal is marked: longer than the process that accepted it may
-take to install the state from memory."""
-
 MIN_SLEEP_MS = 2_000
 """An execution whose tokens all wait longer than this is unloaded."""
 
@@ -64,6 +61,15 @@ UNSENT_MS = 5_000
 """Tokens whose sending was not confirmed for this long are sent again."""
 
 PAGE_SIZE = 500
+MAX_DUE_FACTS = 500
+"""An execution with more facts is rebuilt at once: to find out when it is due would take as long."""
+
+DUE_LANES = 8
+"""Executions whose due time is computed at once. Their folds run one after the other in the event loop."""
+
+RECOVERY_TURN_S = 1.0
+"""After this time timers are fired before further pages are recovered."""
+
 RECOVERY_LEASE_MS = 10_000
 """How long a process may take to recover one page."""
 
@@ -75,7 +81,10 @@ COMPLETE = "*"
 
 RunningExecutions = Callable[[str, int], Awaitable[Sequence[tuple[str, int | None]]]]
 """Returns up to `limit` executions that have not ended, ordered by id, after an id, each with the time (epoch ms) at
-which it is due; None: at once."""
+which some token of it waits; None: none waits for a time."""
+
+DueTime = Callable[[str], Awaitable[int | None]]
+"""Returns when an execution is due (epoch ms), all of whose tokens wait; None: one of them can run now."""
 
 _PACK = msgspec.msgpack.Encoder().encode
 
@@ -103,7 +112,14 @@ Load = Callable[[str], Awaitable[None]]
 class Scripts(Protocol):
     """Calls the Lua functions that change one execution."""
 
-    async def run(self, name: str, execution: str, *arguments: Any, streams: tuple[str, ...] = ()) -> Any: ...
+    async def run(
+        self,
+        name: str,
+        execution: str,
+        *arguments: Any,
+        streams: tuple[str, ...] = (),
+        since: float | None = None,
+    ) -> Any: ...
 
     async def now(self) -> int: ...
 
@@ -177,9 +193,12 @@ class StateRebuilder:
             with contextlib.suppress(StoreUnavailableError):
                 await self._write(execution, owner, StateSnapshot([], [], [], 0), "NEITHER")
 
-    async def admit(self, known: CachedExecution, sender: StreamSender | None = None) -> Applied | None:
-        """Install the state of an execution that was just accepted, without reading it back; return None if another
-        process has activated it already. With a sender the emitted tokens are sent in the same call."""
+    async def admit(
+        self, known: CachedExecution, sender: StreamSender | None = None, since: float | None = None
+    ) -> Applied | None:
+        """Install the state of an execution that was accepted after `since` (monotonic), without reading it back;
+        return None if another process has activated it already. With a sender the emitted tokens are sent in the same
+        call."""
         accepted = known.accepted
         state = State()
         applied = start_execution(known.plan, state, accepted.at)
@@ -196,12 +215,14 @@ class StateRebuilder:
             return None
         if sender is None:
             unsent = _resend_times(accepted.id, applied.emitted, UNSENT_MS)  # from the time of the call on
-            if not await self._write(accepted.id, "", pieces[0], "NEW", snapshot, unsent):
+            if not await self._write(accepted.id, "", pieces[0], "NEW", snapshot, unsent, since=since):
                 return None
             return Applied(tuple(applied.emitted), applied.finish, now + offset)
         sent = sender.initial_sends(known, applied.emitted)
         record = encode_record(accepted)
-        if not await self._write(accepted.id, "", pieces[0], "NEW", snapshot, sent=sent, record=record):
+        if not await self._write(
+            accepted.id, "", pieces[0], "NEW", snapshot, sent=sent, record=record, since=since
+        ):
             return None
         return Applied((), applied.finish, now + offset)
 
@@ -210,6 +231,17 @@ class StateRebuilder:
         now = await self._scripts.now()
         state, _, _ = await self._fold(known, await self._facts(known.accepted.id), now)
         return state
+
+    async def due_time(self, known: CachedExecution) -> int | None:
+        """Return when an execution is due, all of whose tokens wait; None if it has to be rebuilt at once."""
+        accepted = known.accepted
+        stored = await self._journal.facts(accepted.id, limit=MAX_DUE_FACTS + 1)
+        # A due time of a virtual clock may be due already.
+        if accepted.fake_time or len(stored) > MAX_DUE_FACTS:
+            return None
+        facts = [each for each in stored if not each.late]
+        state, applied, _ = await self._fold(known, facts, await self._scripts.now())
+        return due_after_loss(state, applied)
 
     async def _install(
         self,
@@ -226,8 +258,7 @@ class StateRebuilder:
         if not stored and await self._journal.accepted(execution) is None:
             raise KeyError(execution)
         # An execution without facts is activated, not rebuilt.
-        activates = not stored
-        self.rebuilds += not activates
+        self.rebuilds += bool(stored)
         while True:
             state, applied, context = await self._fold(known, stored, now)
             if state.ended:
@@ -248,9 +279,7 @@ class StateRebuilder:
         )
         if sender is not None and len(applied.emitted) <= MAX_RESENT:
             sent, tokens = sender.initial_sends(known, applied.emitted), []
-        if not await self._write(
-            execution, owner, pieces[-1], last, snapshot, tokens, sent, activates=activates
-        ):
+        if not await self._write(execution, owner, pieces[-1], last, snapshot, tokens, sent):
             raise StoreUnavailableError(f"the lease expired while the state of {execution} was rebuilt")
         emitted = tuple(applied.emitted) if sent is None else ()
         waits_until = min((due for due, _ in snapshot.timers), default=None)
@@ -289,7 +318,7 @@ class StateRebuilder:
         unsent: Sequence[Any] = (),
         sent: tuple[tuple[str, ...], Sequence[Any]] | None = None,
         record: bytes = b"",
-        activates: bool = False,
+        since: float | None = None,
     ) -> bool:
         fields = [part for pair in piece.fields for part in pair]
         timers = [part for pair in piece.timers for part in pair]
@@ -298,11 +327,9 @@ class StateRebuilder:
         if whole is not None and whole.timers:
             nearest = min(due for due, _ in whole.timers) - whole.offset
         packed = (_PACK(fields), _PACK(timers), _PACK(listeners), _PACK(unsent))
-        mark = ACTIVATED_MS if activates else 0
         streams, sends = sent or ((), ())
-        arguments = (owner, REBUILD_LEASE_MS, which, *packed, nearest, mark, record, *sends)
-        keys = (self._keys.activated(execution), *streams)
-        return bool(await self._scripts.run("install", execution, *arguments, streams=keys))
+        arguments = (owner, REBUILD_LEASE_MS, which, *packed, nearest, record, *sends)
+        return bool(await self._scripts.run("install", execution, *arguments, streams=streams, since=since))
 
 
 def _resend_times(execution: str, tokens: Sequence[Token], when: int) -> list[Any]:
@@ -351,10 +378,17 @@ class WipeRecovery:
     """Schedules all running executions once in each run of the server, page by page, by any process. On a Redis Cluster
     each partition has its own progress, because any of its servers may lose data or be replaced by a replica."""
 
-    def __init__(self, client: Client, keys: KeySpace, running_executions: RunningExecutions | None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        keys: KeySpace,
+        running_executions: RunningExecutions | None,
+        due_time: DueTime,
+    ) -> None:
         self._client = client
         self._keys = keys
         self._running_executions = running_executions
+        self._due_time = due_time
         self._parts = range(keys.partitions if client.clustered else 1)
 
     async def is_due(self) -> bool:
@@ -373,7 +407,9 @@ class WipeRecovery:
         return _Progress(part, key, (await self._client.call("GET", key) or b"").decode())
 
     async def work(self) -> None:
-        """Recover the remaining pages unless another process does. Executions that are due earlier stay so."""
+        """Recover remaining pages for RECOVERY_TURN_S unless another process does. Executions that are due earlier stay
+        so."""
+        ends_at = time.monotonic() + RECOVERY_TURN_S
         while self._running_executions is not None and (left := await self._unfinished()):
             reached = min(each.reached for each in left)
             leased = [
@@ -385,8 +421,30 @@ class WipeRecovery:
             ]
             if not leased:
                 return
-            rows = await self._running_executions(reached, PAGE_SIZE)
+            rows = await self._due_times(await self._running_executions(reached, PAGE_SIZE))
             await self._client.gather(*(self._recover_page(each, rows) for each in leased))
+            if time.monotonic() > ends_at:
+                return
+
+    async def _due_times(self, rows: Sequence[tuple[str, int | None]]) -> list[tuple[str, int | None]]:
+        """Return when each execution is due. One that waits for a time may have another token that can run now, or a
+        timer of its own that is due earlier, so its state decides."""
+        found = dict(rows)
+        waiting = iter([execution for execution, waits_until in rows if waits_until is not None])
+
+        async def lane() -> None:
+            for each in waiting:
+                try:
+                    found[each] = await self._due_time(each)
+                except StoreUnavailableError:
+                    raise
+                except Exception as error:
+                    # Reported when it is rebuilt.
+                    log.debug("the due time of %s is unknown: %s", each, error)
+                    found[each] = None
+
+        await asyncio.gather(*(lane() for _ in range(DUE_LANES)))
+        return list(found.items())
 
     async def _lease(self, progress: _Progress) -> _Progress | None:
         """Take the lease of a page and read the progress again; return None if another process has the lease."""

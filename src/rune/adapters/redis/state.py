@@ -46,13 +46,13 @@ from rune.adapters.redis.rebuild import (
 from rune.adapters.redis.snapshot import decode_state, finish_of, read_fields
 from rune.adapters.redis.streams import GROUP, NOTHING_SENT, ConsumerCleaner, Entry, StreamSender
 from rune.batcher import KeyedBatcher, SharedAnswer
-from rune.core.execution.control import OVERDUE
+from rune.core.execution.control import OVERDUE, outcome_of
 from rune.core.execution.decision import Decision, FinishExecution, Timer
 from rune.core.execution.explain import Waiting, explain
 from rune.core.execution.fact import ExecutionEnded, PauseChanged, SignalReceived
 from rune.core.execution.inline_run import predict_single_end, undecided
 from rune.core.execution.state import State
-from rune.core.execution.token import Path, Token
+from rune.core.execution.token import Path, Token, TokenPurpose
 from rune.core.plan.model import Plan
 from rune.ports.clock import Clock
 from rune.ports.journal import ExecutionRecord, Journal, StoreUnavailableError
@@ -224,6 +224,20 @@ def _claim_request(known: CachedExecution, token: Token, owner: str, *, leased: 
     return known, token, _PACK(request)
 
 
+def _following(plan: Plan, decisions: Sequence[Instruction], applied: Applied) -> Applied:
+    """Return the effect of a rebuild with only those tokens that follow from the decisions: messages of the others may
+    still be in a queue elsewhere, and the sweeper finds out."""
+
+    def follows(token: Token) -> bool:
+        before, scope = plan.graph.predecessors(token.node), encode_path(token.path)
+        return any(
+            node in before and (not scope or f"{path}.".startswith(f"{scope}."))
+            for node, path, *_ in decisions
+        )
+
+    return replace(applied, emitted=tuple(filter(follows, applied.emitted)))
+
+
 def _batches(requests: Sequence[R]) -> list[Sequence[R]]:
     """Return the requests in batches that one call takes."""
     return [requests[at : at + MAX_BATCH] for at in range(0, len(requests), MAX_BATCH)]
@@ -249,9 +263,10 @@ class RedisState:
         self._keys = keys
         self._clock = clock
         self._sender = sender
+        self._journal = journal
         self._executions = ExecutionCache(journal, plans, find)
         self._rebuilder = StateRebuilder(self, keys, journal)
-        self._recovery = WipeRecovery(client, keys, running_executions)
+        self._recovery = WipeRecovery(client, keys, running_executions, self._due_time)
         self._consumers = ConsumerCleaner(client, keys)
         self._predictor = EndPredictor(clock)
         self._claims: KeyedBatcher[str, ClaimRequest, Claim] = KeyedBatcher(
@@ -266,11 +281,20 @@ class RedisState:
         self._preloader = Preloader(client, keys, self._preload)
         self._first_partition = 0
 
-    async def run(self, name: str, execution: str, *arguments: Any, streams: tuple[str, ...] = ()) -> Any:
+    async def run(
+        self,
+        name: str,
+        execution: str,
+        *arguments: Any,
+        streams: tuple[str, ...] = (),
+        since: float | None = None,
+    ) -> Any:
         """Call the function of a verb on an execution."""
         now = 0 if self._clock is None else self._clock.now()
         keys = self._keys.of(execution)
-        return await self._client.run(name, keys + streams if streams else keys, now, execution, *arguments)
+        return await self._client.run(
+            name, keys + streams if streams else keys, now, execution, *arguments, since=since
+        )
 
     async def _run_sending(
         self, known: CachedExecution, name: str, what: Any, entry: Entry | None, *more: Any
@@ -297,17 +321,16 @@ class RedisState:
         return (await self._client.server_run(self._keys.of(execution)[0]))[0]
 
     async def _run_rebuilding(
-        self, known: CachedExecution, run: Callable[[], Awaitable[Any]], *, left_to_sweeper: bool = False
+        self, known: CachedExecution, run: Callable[[], Awaitable[Any]], *, again: bool = False
     ) -> bytes | Applied:
-        """Return the reply of a function, or the effect of rebuilding the state if this process had to rebuild it."""
+        """Return the reply of a function. If this process had to rebuild the state, run the function `again`, or return
+        the effect of rebuilding it, which includes that of the function."""
         for _ in range(MAX_REBUILDS):
             reply: bytes = await run()
             if reply not in (b"FOLD", b"BEHIND"):
                 return reply
-            rebuilt = await self._rebuilder.load(
-                known, behind=reply == b"BEHIND", left_to_sweeper=left_to_sweeper
-            )
-            if rebuilt is not None and (not left_to_sweeper or rebuilt.state.ended):
+            rebuilt = await self._rebuilder.load(known, behind=reply == b"BEHIND", left_to_sweeper=again)
+            if rebuilt is not None and (not again or rebuilt.state.ended):
                 return rebuilt.applied
         raise StoreUnavailableError(f"the state of {known.accepted.id} was rebuilt {MAX_REBUILDS} times")
 
@@ -332,10 +355,10 @@ class RedisState:
         """Return a no-op: of several processes that activate an execution, the first to write its state wins."""
         return nullcontext()
 
-    async def admit(self, accepted: ExecutionRecord, plan: Plan) -> Applied:
+    async def admit(self, accepted: ExecutionRecord, plan: Plan, since: float | None = None) -> Applied:
         """Activate an execution that was accepted without initial facts, without reading it back."""
         known = self._executions.add(accepted, plan)
-        admitted = await self._rebuilder.admit(known, self._sender)
+        admitted = await self._rebuilder.admit(known, self._sender, since)
         return await self.begin(accepted.id) if admitted is None else admitted
 
     async def begin(self, execution: str) -> Applied:
@@ -364,9 +387,12 @@ class RedisState:
     async def _claim(self, execution: str, known: CachedExecution, token: Token, argument: bytes) -> Claim:
         reply: bytes = await self.run("claim", execution, argument)
         if reply == b"FOLD":
+            settled = await self._settled(execution, token)
+            if settled is not None:
+                return settled
             try:
                 retried = await self._run_rebuilding(
-                    known, lambda: self.run("claim", execution, argument), left_to_sweeper=True
+                    known, lambda: self.run("claim", execution, argument), again=True
                 )
             except KeyError:
                 # The execution was removed from the journal after its token was sent.
@@ -377,6 +403,19 @@ class RedisState:
         _, now, _, _, _, found = _REPLY.decode(reply)
         run = await self._client.server_run(self._keys.of(execution)[0])
         return self._decode_claim(execution, token, now, found, run)
+
+    async def _settled(self, execution: str, token: Token) -> Claim | None:
+        """Return the verdict on a token without a state if one row decides it: that its execution has ended, or what
+        became of the token. A late message must not cost the fold of an execution."""
+        end = await self._journal.end(execution)
+        if end is not None:
+            return Claim("void", token, end.at)
+        if token.fate is TokenPurpose.RUN:
+            rows = await self._journal.facts_of_token(execution, token.node, token.path)
+            outcome = outcome_of(rows, token)
+            if outcome is not None:
+                return Claim("done", token, outcome.at)
+        return None
 
     async def _claim_many(self, execution: str, requests: Sequence[ClaimRequest]) -> list[Claim] | None:
         reply = await self.run("claim", execution, *(argument for _, _, argument in requests))
@@ -496,7 +535,7 @@ class RedisState:
                 known, lambda: self._run_sending(known, "apply", packed, entry)
             )
         if isinstance(reply, Applied):
-            return reply
+            return reply if self._sender is not None else _following(known.plan, decisions, reply)
         if self._sender is not None:
             self._sender.release(entry)
         decoded = _REPLY.decode(reply)
@@ -639,6 +678,10 @@ class RedisState:
             for each in range(partitions)
         )
         return [member for found in await self._client.gather(*calls) for member in found][:limit]
+
+    async def _due_time(self, execution: str) -> int | None:
+        """Return when an execution is due whose state was lost; None: at once."""
+        return await self._rebuilder.due_time(await self._executions.of(execution))
 
     async def _preload(self, execution: str) -> None:
         """Load an execution whose timer will be due soon. The sweeper sends what a lost state still had to send."""

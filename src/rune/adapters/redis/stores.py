@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from rune.adapters.redis.client import Argument, Client, RedisError, info
+from rune.adapters.redis.client import Argument, Client, RedisError, StateIdentity, info
 from rune.adapters.redis.cluster import open_client
 from rune.adapters.redis.encoding import PARTITIONS, FindExecution, KeySpace, Plans, encode_path, find_none
 from rune.adapters.redis.processes import (
@@ -25,6 +25,7 @@ from rune.adapters.redis.processes import (
     RedisLiveChannel,
     RedisNotifier,
     RedisProcessRegistry,
+    RedisSearchTimes,
     SubscriberClient,
     decode_ended,
 )
@@ -297,16 +298,24 @@ def user_name(role: str) -> str:
 class RedisStores:
     """The connections of one process and the stores over them."""
 
-    def __init__(self, url: str, *, prefix: str = "rune", partitions: int = PARTITIONS) -> None:
-        self.keys = KeySpace(prefix, partitions)
+    def __init__(
+        self, url: str, *, prefix: str = "rune", partitions: int | None = None, journal: str = ""
+    ) -> None:
+        """A server that has the state of another `journal`, or another number of partitions, is refused whenever a
+        connection to it is opened; empty and None: not known here."""
+        self.keys = KeySpace(prefix, partitions or PARTITIONS)
         self._url = url
-        self.client = open_client(url, run_number_key=self.keys.run_number)
+        self._identity = StateIdentity(journal, "" if partitions is None else str(partitions))
+        self.client = self._open_client()
         self._blocking = Client(url, deadline=None)
         self._queues: list[RedisQueue] = []
         self._states: list[RedisState] = []
         self.notifier = RedisNotifier()
         self.processes = RedisProcessRegistry(self.client, self.keys)
         self.live = RedisLiveChannel(url, self.client, prefix)
+
+    def _open_client(self) -> Client:
+        return open_client(self._url, run_number_key=self.keys.run_number, identity=self._identity)
 
     def queue(
         self,
@@ -357,7 +366,7 @@ class RedisStores:
     ) -> AsyncIterator[Keepalive]:
         """Open a connection that renews what this process holds, in the event loop of the caller. With a queue, its
         entries are renewed too."""
-        client = open_client(self._url, run_number_key=self.keys.run_number)
+        client = self._open_client()
         try:
             if queue is None:
                 yield RedisKeepalive(client, self.keys)
@@ -376,6 +385,10 @@ class RedisStores:
         """Stop the sweeper from resending a token whose execution ended before the token was applied."""
         held = self.keys.held(self.keys.partition(execution))
         await self.client.call("ZREM", held, f"{execution}|{node}|{encode_path(path)}")
+
+    def search_times(self) -> RedisSearchTimes:
+        """Return since when the schedulers search for tokens in the lanes of a broker."""
+        return RedisSearchTimes(self.client, self.keys)
 
     def _on_ended(self, messages: Sequence[str]) -> None:
         ended = [decode_ended(each) for each in messages]

@@ -566,7 +566,7 @@ def _read(id: bytes, letter: dict[bytes, bytes]) -> tuple[QueueDeadLetter, list[
         fields = []
     body = b" ".join(name + b"=" + value for name, value in zip(fields[::2], fields[1::2], strict=False))
     return QueueDeadLetter(
-        id=letter_id(stream, code, body),
+        id=letter_id(stream, code, body, id.decode()),
         code=code or "UNKNOWN",
         reason=reason or "no reason given",
         queue=stream,

@@ -50,13 +50,19 @@ from rune.ports.journal import ExecutionRecord, StoreUnavailableError
 _KEY_COLUMNS = "id, name, role, scopes, digest, created_at, created_by, expires_at, revoked_at, used_at"
 _SESSION_COLUMNS = "id, principal, proof, created_at, expires_at"
 _AUDIT_COLUMNS = "number, id, at, actor, action, target, details, outcome"
-_SELECT_ENTRIES = (
-    f"SELECT {_AUDIT_COLUMNS} FROM log WHERE number < ?1 AND (?2 IS NULL OR actor = ?2)"
+_WITH_ORIGINS = 12
+"""The schema version from which on entries have an address and a request. A reader may find a file that no owner has
+migrated yet."""
+_MATCHING = (
+    " AND (?2 IS NULL OR actor = ?2)"
     " AND (?3 IS NULL OR action = ?3 OR substr(action, 1, length(?3) + 1) = ?3 || '.')"
-    " AND (?4 IS NULL OR target = ?4) ORDER BY number DESC LIMIT ?5"
+    " AND (?4 IS NULL OR target = ?4)"
 )
+_NEWEST = f"number < ?1{_MATCHING} ORDER BY number DESC LIMIT ?5"
+_NEXT = f"number > ?1{_MATCHING} ORDER BY number LIMIT ?5"
 _INSERT_ENTRY = (
-    "INSERT OR IGNORE INTO log (id, at, actor, action, target, details, outcome) VALUES (?, ?, ?, ?, ?, ?, ?)"
+    "INSERT OR IGNORE INTO log (id, at, actor, action, target, details, outcome, address, request)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _MAX_NUMBER = 2**63 - 1
 _LIMITS_DECODER = msgspec.json.Decoder(Limits)
@@ -171,9 +177,19 @@ class SqliteAuditLog:
     async def read(
         self, wanted: AuditFilter = ALL_ENTRIES, *, before: int | None = None, limit: int = 100
     ) -> list[AuditEntry]:
-        last = _MAX_NUMBER if before is None else before
-        values = (last, wanted.actor, wanted.action, wanted.target, limit)
-        return [entry_of(row) for row in read(self._database, _SELECT_ENTRIES, values)]
+        return self._read(_NEWEST, _MAX_NUMBER if before is None else before, wanted, limit)
+
+    async def follow(
+        self, after: int, wanted: AuditFilter = ALL_ENTRIES, *, limit: int = 100
+    ) -> list[AuditEntry]:
+        return self._read(_NEXT, after, wanted, limit)
+
+    def _read(self, condition: str, place: int, wanted: AuditFilter, limit: int) -> list[AuditEntry]:
+        (schema,) = self._database.reader.execute("PRAGMA user_version").fetchone()
+        origins = "address, request" if schema >= _WITH_ORIGINS else "'', ''"
+        statement = f"SELECT {_AUDIT_COLUMNS}, {origins} FROM log WHERE {condition}"
+        values = (place, wanted.actor, wanted.action, wanted.target, limit)
+        return [entry_of(row) for row in read(self._database, statement, values)]
 
 
 class SqliteStartLimits:

@@ -14,6 +14,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from rune.adapters.private_files import restrict_file
+from rune.adapters.sqlite.block_marks import FileBlockMarks
 from rune.adapters.sqlite.database import MIGRATIONS, SIDE_FILES, damage_error, is_damage
 from rune.adapters.sqlite.owner import NETWORK_FILE_SYSTEMS, Lock, file_system
 from rune.adapters.sqlite.stores import ReadOnlyDatabase
@@ -70,7 +71,7 @@ def restore_backup(copy: Path, database: Path, *, replace: bool) -> tuple[Backup
 def _open_backup(copy: Path) -> sqlite3.Connection:
     """Open a backup, which may also be a plain copy of a file that no process owned."""
     try:
-        source = sqlite3.connect(f"{copy.resolve().as_uri()}?mode=ro", uri=True)
+        source = sqlite3.connect(f"{Path(os.path.realpath(copy)).as_uri()}?mode=ro", uri=True)
         (version,) = source.execute("PRAGMA user_version").fetchone()
         tables = {name for (name,) in source.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     except sqlite3.Error as error:
@@ -194,6 +195,7 @@ def inspect(database: Path) -> FileInspection:
         owner=owner,
         sync_ms=_measure_fsync_ms(folder),
         running=running,
+        quarantined=tuple(FileBlockMarks(database).quarantined()),
     )
 
 
@@ -217,7 +219,7 @@ def lock_owner(database: Path, locks: str = "/proc/locks") -> tuple[bool, int | 
 
 
 def _existing_parent(folder: Path) -> Path:
-    folder = folder.resolve()
+    folder = Path(os.path.realpath(folder))
     while not folder.exists():
         folder = folder.parent
     return folder
@@ -230,7 +232,7 @@ def _total_bytes(database: Path) -> int:
 
 def _check_file(database: Path) -> tuple[int | None, str, int]:
     try:
-        connection = sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)
+        connection = sqlite3.connect(f"{Path(os.path.realpath(database)).as_uri()}?mode=ro", uri=True)
         try:
             (schema,) = connection.execute("PRAGMA user_version").fetchone()
             if schema == 0 or schema > len(MIGRATIONS):

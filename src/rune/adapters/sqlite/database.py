@@ -8,6 +8,7 @@ statement and the event loop competes for it.
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import sqlite3
 import threading
@@ -24,6 +25,7 @@ import msgspec
 
 from rune.adapters.private_files import create_private_file, make_private_folder, restrict_file
 from rune.adapters.rows import LETTERS, WAITING, end_terms, stored_terms
+from rune.core.definition.model import HOOKED
 from rune.core.execution.fact import ExecutionEnded
 from rune.ports.journal import NewerFormatError, StoreDamagedError, StoreUnavailableError
 
@@ -48,6 +50,9 @@ MIGRATIONS: tuple[Callable[[], str], ...] = tuple(
         "0008_search",
         "0009_bulk",
         "0010_counts",
+        "0011_scopes",
+        "0012_origins",
+        "0013_hooks",
     )
 )
 """Migration i takes a file from version i to version i + 1."""
@@ -124,13 +129,20 @@ def _empty_file() -> bytes:
         return connection.serialize()
 
 
+@cache
+def _begun_file() -> bytes:
+    """Return the content of a file without any table. It is not empty: an empty file has lost its content."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        connection.execute("PRAGMA user_version = 0")
+        return connection.serialize()
+
+
 def create_empty_file(path: Path) -> None:
-    """Create a migrated file at once, unless it exists. A crash meanwhile can leave an incomplete one, so this is for
-    tests, which open many."""
+    """Create a migrated file at once, unless it exists. For tests, which open many."""
     if not path.exists():
         make_private_folder(path.parent, lambda name: False)
-        create_private_file(path)
-        path.write_bytes(_empty_file())
+        create_private_file(path, _empty_file())
 
 
 def _add_terms(connection: sqlite3.Connection) -> None:
@@ -181,9 +193,10 @@ class Database:
 
     def _make_files_private(self) -> None:
         """Create the file, or restrict an existing one to its owner. SQLite gives its side files the same mode."""
-        file = self.path.resolve()
+        file = Path(os.path.realpath(self.path))
+        check_not_empty(self.path)
         try:
-            create_private_file(file)
+            create_private_file(file, _begun_file())
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise StoreUnavailableError(f"cannot open {self.path}: {reason}") from error
@@ -191,7 +204,7 @@ class Database:
             restrict_file(file.with_name(file.name + suffix))
 
     def _connect(self, *, read_only: bool = False) -> sqlite3.Connection:
-        uri = f"{self.path.resolve().as_uri()}{'?mode=ro' if read_only else ''}"
+        uri = f"{Path(os.path.realpath(self.path)).as_uri()}{'?mode=ro' if read_only else ''}"
         try:
             connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
             connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
@@ -384,6 +397,7 @@ class Rows(msgspec.Struct, eq=False):
     wake_at: int | None = None
     status: str | None = None
     terms: Sequence[str] = ()
+    hooked: bool = False  # the end has a hook although it is none of a failure
 
     def __call__(self, db: sqlite3.Connection) -> None:
         write_rows(db, [self])
@@ -440,6 +454,7 @@ def write_rows(db: sqlite3.Connection, group: Sequence[Rows]) -> None:
     if ends:
         _insert(db, _END_STATEMENTS, ends)
         _insert_dead_letters(db, group)
+        _insert_hooks(db, group)
         terms = [
             (term, each.facts[0][0]) for each in group if each.end is not None for term in end_terms(each.end)
         ]
@@ -453,6 +468,15 @@ def _insert_dead_letters(db: sqlite3.Connection, group: Sequence[Rows]) -> None:
             db.execute(
                 "INSERT OR IGNORE INTO dead_letter (execution, code, at) VALUES (?, ?, ?)",
                 (each.execution, error.code, each.end.at),
+            )
+
+
+def _insert_hooks(db: sqlite3.Connection, group: Sequence[Rows]) -> None:
+    for each in group:
+        if each.end is not None and (each.hooked or each.end.status in HOOKED):
+            db.execute(
+                "INSERT OR IGNORE INTO hook (execution, kind, at, until) VALUES (?, 'failure', ?, 0)",
+                (each.execution, each.end.at),
             )
 
 
@@ -504,6 +528,15 @@ def damage_error(path: Path, error: Exception) -> StoreDamagedError:
     return StoreDamagedError(
         f"{path} is damaged: {error}; `rune restore BACKUP --replace` replaces it with a backup"
     )
+
+
+def check_not_empty(path: Path) -> None:
+    """Raise if the file exists and is empty: it has lost its content, and must not be taken for a new one."""
+    if path.is_file() and path.stat().st_size == 0:
+        raise StoreDamagedError(
+            f"{path} is empty: it has lost its content;"
+            " `rune restore BACKUP --replace` replaces it with a backup; delete it to begin with a new one"
+        )
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from rune.adapters.rows import letter_of, references, run_terms, start_terms
 from rune.adapters.sqlite.access import check_start_limits
 from rune.adapters.sqlite.database import Database, Row, Rows, Start, insert_facts
 from rune.codec.facts import KINDS, decode_fact, decode_path, encode_fact, encode_path, fact_columns
+from rune.codec.records import decode_record, encode_record
 from rune.core.execution.fact import (
     AttemptFailed,
     ExecutionEnded,
@@ -30,23 +31,19 @@ from rune.core.execution.token import Path
 from rune.ports.access import AppliedLimits, StartLimitError
 from rune.ports.clock import Clock
 from rune.ports.journal import (
-    FORMAT,
     DeadLetter,
     ExecutionEndedError,
     ExecutionRecord,
     ExecutionRemovedError,
     IdempotencyConflictError,
     IdempotencyKeyExpiredError,
-    NewerFormatError,
     Parent,
     StoredFact,
     StoreUnavailableError,
     TokenEndedError,
 )
 
-_RECORD_DECODER = msgspec.msgpack.Decoder(ExecutionRecord)
 _END_DECODER = msgspec.msgpack.Decoder(ExecutionEnded)
-_ENCODER = msgspec.msgpack.Encoder()
 _RESULT = KINDS[NodeResult]
 _TOKEN_KINDS = (_RESULT, KINDS[AttemptFailed], KINDS[NodeSuspended])
 MAX_CACHED_IDS = 10_000
@@ -126,7 +123,7 @@ class SqliteJournal:
             execution.hash,
             execution.at,
             self._not_later(execution.at),
-            _ENCODER.encode(execution),
+            encode_record(execution),
         )
         known: ExecutionRecord | StartLimitError | None
         plain = execution.key is None and execution.parent is None and not kept and not execution.needs
@@ -181,14 +178,9 @@ class SqliteJournal:
         if row is None:
             return None
         self._cache_number(execution, row[0], row[2])
-        found = _RECORD_DECODER.decode(row[1])
-        if found.format > FORMAT:
-            raise NewerFormatError(
-                f"{execution} was written in format {found.format}; this version of Rune supports up to {FORMAT}"
-            )
-        return found
+        return decode_record(row[1])
 
-    async def record(self, execution: str, facts: Sequence[Fact]) -> Sequence[Fact]:
+    async def record(self, execution: str, facts: Sequence[Fact], *, hooked: bool = False) -> Sequence[Fact]:
         number = self._number(execution)
         ended = self._ended.get(execution)
         if ended is not None and execution not in self._final:
@@ -206,6 +198,7 @@ class SqliteJournal:
         write = Rows(execution, rows, claims, None)
         if type(last) is not NodeResult or len(facts) > 1:
             self._add_columns(write, facts, late)
+            write.hooked = hooked
         try:
             await self._database.submit(write)
         except sqlite3.IntegrityError:
@@ -458,7 +451,7 @@ def accept_row(
     """
     known = db.execute("SELECT accepted FROM execution WHERE id = ?", (execution.id,)).fetchone()
     if known is not None:
-        return _RECORD_DECODER.decode(known[0])
+        return decode_record(known[0])
     if execution.key is not None:
         earlier = _find_by_key(db, execution, execution.key)
         if earlier is not None:
@@ -496,7 +489,7 @@ def _find_by_key(db: sqlite3.Connection, execution: ExecutionRecord, key: str) -
         if known[2] is not None:
             raise IdempotencyKeyExpiredError(key, known[0])
         stored = db.execute("SELECT accepted FROM execution WHERE id = ?", (known[0],)).fetchone()
-        return _RECORD_DECODER.decode(stored[0])
+        return decode_record(stored[0])
     return None
 
 

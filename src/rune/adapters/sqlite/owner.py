@@ -84,7 +84,7 @@ def file_system(path: Path, mounts: str = "/proc/self/mounts") -> str:
         lines = Path(mounts).read_text().splitlines()
     except OSError:
         return ""
-    target = str(path.resolve())
+    target = os.path.realpath(path)
     best, kind = "", ""
     for line in lines:
         _, point, found, *_ = line.split(" ")

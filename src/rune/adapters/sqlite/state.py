@@ -91,9 +91,10 @@ class SqliteState:
         afterwards if it was not admitted."""
         return self._pending_starts.arriving(execution)
 
-    async def admit(self, accepted: ExecutionRecord, plan: Plan) -> Applied:
+    async def admit(self, accepted: ExecutionRecord, plan: Plan, since: float | None = None) -> Applied:
         """Open an execution that was just accepted, without reading it from the journal."""
-        running = LoadedExecution(accepted, plan, State(), self._clock_offset(accepted, accepted.at))
+        running = LoadedExecution(accepted, plan, State())
+        self._join_clock(running, accepted.at)
         self._running[accepted.id] = running
         return self._after_change(running, start_execution(plan, running.state, accepted.at))
 
@@ -116,10 +117,11 @@ class SqliteState:
             return running, None
         running = LoadedExecution(accepted, plan, State(), recovered=True)
         facts = [ExecutionStarted(accepted.at), *(each.fact for each in stored)]
-        running.offset = self._clock_offset(accepted, max(fact.at for fact in facts))
+        self._join_clock(running, max(fact.at for fact in facts))
         running.state, applied = fold(plan, facts, self._now(running))
         self.rebuilds += bool(stored)
         if running.state.ended:
+            running.clock.leave(accepted.id)
             return running, Applied(now=self._now(running))
         self._running[execution] = running
         return running, self._after_change(running, applied)
@@ -138,12 +140,62 @@ class SqliteState:
         record = running.accepted
         return DueTimer(record.id, timer, applied.emitted, applied.finish, applied.now, record.priority, due)
 
-    def _clock_offset(self, accepted: ExecutionRecord, latest: int) -> int:
-        """Return how many ms the clock of an execution with simulated time is ahead of this process."""
-        return max(0, latest - self._clock.now()) if accepted.fake_time else 0
+    def _join_clock(self, running: LoadedExecution, latest: int) -> None:
+        """Give an execution with simulated time the clock that its parent and its children have. No event of it is
+        later than this clock."""
+        accepted = running.accepted
+        if not accepted.fake_time:
+            return
+        running.clock.members[accepted.id] = running
+        for each in [each for each in self._running.values() if _are_related(each.accepted, accepted)]:
+            self._merge_clocks(running, each.clock)
+        self._set_clock_forward(running.clock, latest)
+
+    def _merge_clocks(self, running: LoadedExecution, other: SimulatedClock) -> None:
+        """Let two clocks be one, the one that is ahead."""
+        own = running.clock
+        if own is other:
+            return
+        other.members |= own.members
+        for each in own.members.values():
+            each.clock = other
+        self._advance_clock(other, own.offset - other.offset, rearm=True)
+
+    def _set_clock_forward(self, clock: SimulatedClock, latest: int) -> None:
+        self._advance_clock(clock, latest - self._clock.now() - clock.offset)
+
+    def _advance_clock(self, clock: SimulatedClock, ms: int, *, rearm: bool = False) -> None:
+        """Advance a simulated clock, and the real times of the timers of all that share it."""
+        if ms <= 0 and not rearm:
+            return
+        clock.offset += max(0, ms)
+        for name, each in clock.members.items():
+            for timer, due in each.timers.items():
+                self._timers.set(due - clock.offset, name, timer)
+        self._clock.wake()
+
+    def _advance_if_idle(self, clock: SimulatedClock) -> None:
+        """Advance a simulated clock to the nearest timer if none of the executions that share it can run before. One
+        whose child has ended, or is not loaded yet, is about to go on."""
+        if not all(self._only_waits(each) for each in clock.members.values()):
+            return
+        nearest = min((due for each in clock.members.values() for due in each.timers.values()), default=None)
+        if nearest is not None:
+            self._advance_clock(clock, nearest - self._clock.now() - clock.offset)
+            self._clock.wake()
+
+    def _only_waits(self, running: LoadedExecution) -> bool:
+        state, root = running.state, running.state.scopes.get(())
+        if root is None or root.active or state.finish is not None or running.expiring:
+            return False
+        absent = [each for each in running.relatives() if each not in self._running]
+        if absent:
+            self._pending_starts.missed += absent  # after a restart they are not loaded yet
+            self._clock.wake()
+        return not absent and not self._journal.has_undelivered_signal(running.accepted.id)
 
     def _now(self, running: LoadedExecution) -> int:
-        return self._clock.now() + running.offset
+        return self._clock.now() + running.clock.offset
 
     async def claim(self, execution: str, token: Token, owner: str, *, leased: bool) -> Claim:
         running = self._running.get(execution) or await self._load_readonly(execution)
@@ -242,6 +294,7 @@ class SqliteState:
             applied = apply(running.plan, running.state, decision)
             if not applied.known:
                 del self._running[execution]
+                running.clock.leave(execution)
                 _, refolded = await self._load(execution)
                 assert refolded is not None
                 return refolded
@@ -281,12 +334,14 @@ class SqliteState:
             running.timers.pop(timer, None)
         for timer, due in applied.armed:
             self._arm(running, timer, due)
+        # The token that expires a join does not count as active until it is claimed.
+        running.expiring = any(token.fate is TokenPurpose.EXPIRE for token in applied.emitted)
         result = Applied(tuple(applied.emitted), applied.finish, self._now(running))
         state, root = running.state, running.state.scopes.get(())
         if root is None or state.finish is not None or (root.active and state.paused_at is None):
             return result
-        if any(token.fate is TokenPurpose.EXPIRE for token in applied.emitted):
-            return result  # the token that expires a join does not count as active until it is claimed
+        if running.expiring:
+            return result
         if root.active == 0:
             self._sleep_if_idle(running)
         elif not running.leases and not running.claimed:
@@ -295,7 +350,7 @@ class SqliteState:
 
     def _arm(self, running: LoadedExecution, timer: Timer, due: int) -> None:
         running.timers[timer] = due
-        first = self._timers.set(due - running.offset, running.accepted.id, timer)
+        first = self._timers.set(due - running.clock.offset, running.accepted.id, timer)
         # The timer of an end is for a crash of the worker that writes it. The sweep of each second finds it in time.
         if first and timer.kind != "finish":
             self._clock.wake()
@@ -303,23 +358,17 @@ class SqliteState:
     def _armed(self, execution: str, timer: Timer) -> int | None:
         running = self._running.get(execution)
         due = running.timers.get(timer) if running is not None else None
-        return None if running is None or due is None else due - running.offset
+        return None if running is None or due is None else due - running.clock.offset
 
     def _sleep_if_idle(self, running: LoadedExecution) -> None:
-        """Unload an execution until its next timer, or advance its clock to that timer if its time is simulated."""
+        """Unload an execution until its next timer, or advance its clock if its time is simulated."""
         nearest = min(running.timers.values(), default=None)
-        if running.state.paused_at is not None or nearest is None:
+        related = running.accepted.fake_time and bool(running.relatives())
+        if running.state.paused_at is not None or (nearest is None and not related):
             self._unload(running, NEVER)
         elif running.accepted.fake_time:
-            if any(name.startswith(CHILD) for name in running.state.waiting_for_signal):
-                return  # the clock advances once the child has ended
-            jump = nearest - self._now(running)
-            if jump > 0:
-                running.offset += jump
-                for timer, due in running.timers.items():
-                    self._timers.set(due - running.offset, running.accepted.id, timer)
-            self._clock.wake()
-        elif nearest - self._now(running) > MIN_SLEEP_MS:
+            self._advance_if_idle(running.clock)
+        elif nearest is not None and nearest - self._now(running) > MIN_SLEEP_MS:
             self._unload(running, nearest)
 
     def _unload(self, running: LoadedExecution, when: int) -> None:
@@ -347,7 +396,9 @@ class SqliteState:
         return False
 
     def _forget(self, execution: str) -> None:
-        self._running.pop(execution, None)
+        running = self._running.pop(execution, None)
+        if running is not None:
+            running.clock.leave(execution)
         self._journal.forget(execution)
         self._admission.release()
 
@@ -361,7 +412,8 @@ class SqliteState:
 
     async def signal(self, execution: str, fact: SignalReceived) -> Applied:
         running, loaded = await self._load(execution)
-        running.offset = max(running.offset, self._clock_offset(running.accepted, fact.at))
+        if running.accepted.fake_time:
+            self._set_clock_forward(running.clock, fact.at)
         return self._deliver_signal(running, fact, deliver_signal(running.plan, running.state, fact), loaded)
 
     def _deliver_signal(
@@ -396,6 +448,9 @@ class SqliteState:
         self._engine_errors.pop(execution, None)
         if running is not None:
             end_execution(running.state, fact)
+            running.clock.leave(execution)
+            if running.clock.members:
+                self._advance_if_idle(running.clock)
         self._journal.forget(execution)
         self._admission.release()
 
@@ -508,6 +563,14 @@ def _together(total: effect.Applied, applied: effect.Applied) -> effect.Applied:
     return total
 
 
+def _are_related(one: ExecutionRecord, other: ExecutionRecord) -> bool:
+    """Return whether one of two executions waits for the end of the other."""
+    return any(
+        child.parent is not None and child.parent.execution == parent.id
+        for child, parent in ((one, other), (other, one))
+    )
+
+
 class Lease(msgspec.Struct):
     """The exclusive right of a worker to run a token, until a time."""
 
@@ -517,17 +580,29 @@ class Lease(msgspec.Struct):
     given_back: int = 0  # how often a worker gave the token back
 
 
+class SimulatedClock(msgspec.Struct):
+    """The clock that an execution with simulated time shares with its parent and its children. Without simulated time
+    it has no members and shows the time of the process."""
+
+    offset: int = 0  # ms by which it is ahead of the process
+    members: dict[str, LoadedExecution] = {}
+
+    def leave(self, execution: str) -> None:
+        self.members.pop(execution, None)
+
+
 class LoadedExecution(msgspec.Struct):
     """One execution in memory."""
 
     accepted: ExecutionRecord
     plan: Plan
     state: State
-    offset: int = 0  # ms by which the clock of an execution with simulated time is ahead
+    clock: SimulatedClock = msgspec.field(default_factory=SimulatedClock)
     timers: dict[Timer, int] = {}
     leases: dict[tuple[int, Path], Lease] = {}
     claimed: set[tuple[int, Path]] = set()
     expired_waits: dict[tuple[int, Path], int] = {}
+    expiring: bool = False  # a token that expires a join is under way
     changes: int = 0  # number of changes applied
     held_back: dict[tuple[int, Path], Token] = {}  # tokens beyond the limit of nodes that run at once
     asleep_until: int = 0  # wake-up time that is stored in the file
@@ -536,6 +611,12 @@ class LoadedExecution(msgspec.Struct):
     recovered: bool = (
         False  # loaded from the journal: a worker may have crashed while it ran one of the tokens
     )
+
+    def relatives(self) -> list[str]:
+        """Return the parent, and the children whose ends it waits for."""
+        found = [] if self.accepted.parent is None else [self.accepted.parent.execution]
+        names = self.state.waiting_for_signal
+        return found + [name.removeprefix(CHILD) for name in names if name.startswith(CHILD)]
 
     def first(self, token: Token) -> int | None:
         """Return when the first branch arrived at the join that opened the token."""

@@ -18,7 +18,7 @@ import msgspec
 from rune.adapters.private_files import restrict_file
 from rune.adapters.rows import list_page, summary_of
 from rune.adapters.search import Dialect, ExecutionSearch, ExecutionStatistics, is_listed
-from rune.adapters.sqlite.database import MIGRATIONS, Database, WriteFunction, store_error
+from rune.adapters.sqlite.database import MIGRATIONS, Database, WriteFunction, check_not_empty, store_error
 from rune.adapters.sqlite.journal import SqliteJournal
 from rune.adapters.sqlite.owner import make_data_folder
 from rune.adapters.sqlite.queue import SqliteQueue
@@ -27,7 +27,7 @@ from rune.adapters.sqlite.state import Plans, SqliteState
 from rune.codec.facts import decode_fact, decode_path
 from rune.core.execution.token import Path as LineagePath
 from rune.ports.clock import Clock
-from rune.ports.journal import NewerFormatError, StoreUnavailableError
+from rune.ports.journal import HOOK_HOLD_MS, HookRow, NewerFormatError, StoreUnavailableError
 from rune.ports.queries import (
     ALL_EXECUTIONS,
     COUNTED_MS,
@@ -47,6 +47,10 @@ from rune.ports.queries import (
 EMPTY = "EMPTY_STORE"
 """Error code for a file without a schema, because nothing was ever written."""
 
+_TAKE_HOOKS = (
+    "UPDATE hook SET until = ? WHERE number IN (SELECT number FROM hook WHERE until <= ? ORDER BY number LIMIT ?)"
+    " RETURNING number, execution, kind, at"
+)
 MAX_ROWS = 2**63 - 1
 _COLUMNS = "id, workflow, hash, status, at, ended_at, accepted, end"
 _SEARCHED = "x.id, x.workflow, x.hash, x.status, x.at, x.ended_at, x.accepted, x.end"
@@ -97,6 +101,7 @@ class ReadOnlyDatabase(Database):
             )
         if version == 0:
             self.reader.close()
+            check_not_empty(path)
             raise StoreUnavailableError(f"{path} contains no executions yet", code=EMPTY)
 
     def _read_row(self, statement: str) -> tuple[int]:
@@ -254,6 +259,33 @@ class SqliteBlobs:
             lambda db: db.execute("DELETE FROM blob WHERE execution = ?", (execution,)).rowcount
         )
         return count
+
+
+class SqliteHooks:
+    """Handlers to start."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def take(self, limit: int) -> list[HookRow]:
+        now = self._clock.now()
+        # Nearly always there is none, and then nothing is written.
+        if (
+            self._database.reader.execute("SELECT 1 FROM hook WHERE until <= ? LIMIT 1", (now,)).fetchone()
+            is None
+        ):
+            return []
+        rows: list[tuple[Any, ...]] = await self._database.submit(
+            lambda db: db.execute(_TAKE_HOOKS, (now + HOOK_HOLD_MS, now, limit)).fetchall()
+        )
+        return [HookRow(*row) for row in sorted(rows)]
+
+    async def done(self, numbers: Sequence[int]) -> None:
+        listed = [(each,) for each in numbers]
+        await self._database.submit(
+            lambda db: db.executemany("DELETE FROM hook WHERE number = ?", listed).rowcount
+        )
 
 
 class SqliteCounts:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from rune.adapters.rows import alias_of, name_in
+from rune.adapters.rows import alias_of, name_in, scopes_of, scopes_text
 from rune.adapters.sqlite.database import Database, WriteFunction
 from rune.ports.workflows import (
     LATEST,
@@ -35,10 +35,13 @@ MAX_CACHED_VERSIONS = 1_000
 _ALIASES = "(SELECT group_concat(name, ' ') FROM alias WHERE workflow = v.workflow AND number = v.number)"
 _WITH_SOURCES = 6
 """The schema version from which on versions have sources. A reader may find a file that no owner has migrated yet."""
+_WITH_SCOPES = 11
+"""The schema version from which on versions have scopes."""
 _UPSERT_SOURCE = (
-    "INSERT INTO version_source VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
+    "INSERT INTO version_source VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
     " note = CASE excluded.note WHEN '' THEN note ELSE excluded.note END,"
-    " media_type = coalesce(excluded.media_type, media_type), data = coalesce(excluded.data, data)"
+    " media_type = coalesce(excluded.media_type, media_type), data = coalesce(excluded.data, data),"
+    " scopes = excluded.scopes"
 )
 _BY_NUMBER = "JOIN workflow w ON w.id = v.workflow WHERE v.workflow = ? AND v.number = ?"
 _BY_ALIAS = (
@@ -84,6 +87,7 @@ class SqliteWorkflows:
         source: VersionSource | None = None,
         principal: str | None = None,
         note: str = "",
+        scopes: tuple[str, ...] = (),
     ) -> Version:
         if alias is not None:
             check_alias(alias)
@@ -100,7 +104,8 @@ class SqliteWorkflows:
                 _move_alias(db, workflow, each, number, at) for each in (LATEST, alias) if each is not None
             ]
             kept = (None, None) if source is None else (source.media_type, source.data)
-            db.execute(_UPSERT_SOURCE, (workflow, number, principal, note, *kept))
+            reach = scopes_text(scopes if created else _added(db, workflow, number, scopes))
+            db.execute(_UPSERT_SOURCE, (workflow, number, principal, note, *kept, reach))
             restored = _record_deploy(db, workflow, at)
             return _result(db, workflow, number, "created" if created else _change(restored or any(moved)))
 
@@ -227,9 +232,9 @@ class SqliteWorkflows:
 def _select(db: sqlite3.Connection) -> str:
     """Return the beginning of the statements that read versions."""
     (schema,) = db.execute("PRAGMA user_version").fetchone()
-    columns, sources = "NULL, ''", ""
+    columns, sources = "NULL, '', NULL", ""
     if schema >= _WITH_SOURCES:
-        columns = "s.principal, s.note"
+        columns = f"s.principal, s.note, {'s.scopes' if schema >= _WITH_SCOPES else 'NULL'}"
         sources = " LEFT JOIN version_source s ON s.workflow = v.workflow AND s.number = v.number"
     return f"SELECT v.workflow, v.number, v.hash, v.at, {_ALIASES}, {columns} FROM version v{sources}"
 
@@ -248,6 +253,15 @@ def _find_or_insert_version(
     ).fetchone()
     db.execute("INSERT INTO version VALUES (?, ?, ?, ?, ?)", (workflow, number, hash, name, at))
     return number, True
+
+
+def _added(db: sqlite3.Connection, workflow: str, number: int, scopes: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the scopes of an existing version together with others. None are all workflows."""
+    known = db.execute(
+        "SELECT scopes FROM version_source WHERE workflow = ? AND number = ?", (workflow, number)
+    ).fetchone()
+    before = () if known is None else scopes_of(known[0])
+    return tuple(sorted({*before, *scopes})) if before and scopes else ()
 
 
 def _move_alias(
@@ -333,7 +347,7 @@ def _change(moved: bool) -> Change:
 
 
 def _version_of(row: tuple[Any, ...]) -> Version:
-    workflow, number, hash, at, aliases, principal, note = row
+    workflow, number, hash, at, aliases, principal, note, scopes = row
     return Version(
         workflow,
         number,
@@ -342,6 +356,7 @@ def _version_of(row: tuple[Any, ...]) -> Version:
         tuple(sorted(aliases.split())) if aliases else (),
         principal=principal,
         note=note or "",
+        scopes=scopes_of(scopes),
     )
 
 

@@ -19,9 +19,10 @@ import msgspec
 
 from rune.adapters.sqlite.database import Rows, Start, migrate, write_rows, write_starts
 from rune.bootstrap.interpreter import describe
-from rune.codec.facts import Inline, encode_fact, fact_columns
+from rune.codec.facts import encode_fact, fact_columns
 from rune.core.definition.parser import parse_document
 from rune.core.execution.fact import ExecutionEnded, Fact, NodeResult
+from rune.core.execution.stored_value import Inline
 from rune.core.node_type import Catalogue
 from rune.core.plan.compiler import compile_definition
 from rune.core.plan.model import Plan

@@ -6,6 +6,7 @@ Also the limits on starts, which `rune keys limit` and `rune workflows limit` se
 from __future__ import annotations
 
 import sys
+import time
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -19,7 +20,10 @@ from rune.cli.output import Cell, print_json, print_table
 from rune.client import AsyncClient, models
 from rune.client.models import ApiKey
 from rune.ports.access import (
+    ALL_ENTRIES,
+    DONE,
     NO_LIMITS,
+    REQUESTED,
     AuditEntry,
     AuditFilter,
     Limits,
@@ -242,41 +246,95 @@ def audit_log(
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=1, max=10_000, help="Maximum number of results.")
     ] = 50,
+    after: Annotated[
+        int | None,
+        typer.Option(
+            "--after", min=0, metavar="NUMBER", help="Entries behind this number, oldest first; 0: all."
+        ),
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Print entries as they are written, until interrupted.")
+    ] = False,
+    lines: Annotated[bool, typer.Option("--lines", help="Print each entry as one line of JSON.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """List changes and the principal that made each, newest first.
 
     The audit log has an entry for each change of a workflow, an alias, a
-    credential, a key or an execution. The entry is written before the change; if
-    the change is rejected, a second entry has the error code. Starts are not in
-    the log: `rune show` prints the principal that started an execution.
+    credential, a key or an execution, and for refused requests. The entry is
+    written before the change; a second entry has the error code if the change is
+    rejected, or what it has made, such as a version. Starts of deployed workflows
+    are not in the log: `rune show` prints the principal of an execution.
+
+    `--after 0 --lines` exports the whole log, oldest first; `--follow` goes on
+    from there.
 
     Examples:
       rune audit-log
       rune audit-log --of orders
       rune audit-log --action credential --by key:k0123456789abcdef
+      rune audit-log --after 0 --lines
     """
+    wanted = AuditFilter(actor=actor, action=action, target=target)
+    if lines and as_json:
+        raise typer.BadParameter("--lines cannot be combined with --json")
 
     def work(settings: Settings) -> None:
-        if settings.url:
-            documents = with_client(
-                settings, lambda asked: _remote_entries(asked, actor, action, target, limit)
-            )
-        else:
-            wanted = AuditFilter(actor=actor, action=action, target=target)
-            nothing: list[AuditEntry] = []
-            found = read_access(settings, lambda opened: opened.log.read(wanted, limit=limit), nothing)
-            documents = [_entry_document(each) for each in found]
-        _print_entries(documents, as_json=as_json)
+        if after is None and not follow:
+            documents = _entries(settings, wanted, None, limit)
+            if lines:
+                _print_lines(documents)
+            else:
+                _print_entries(documents, as_json=as_json)
+            return
+        place = _last_number(settings) if after is None else after
+        while True:
+            documents = _entries(settings, wanted, place, FOLLOW_PAGE)
+            _print_lines(documents)
+            if documents:
+                place = documents[-1]["number"]
+            elif not follow:
+                return
+            else:
+                time.sleep(FOLLOW_INTERVAL_S)
 
     exit_with(work, as_json=as_json)
 
 
+FOLLOW_PAGE = 1_000
+FOLLOW_INTERVAL_S = 1.0
+
+
+def _entries(settings: Settings, wanted: AuditFilter, after: int | None, limit: int) -> list[dict[str, Any]]:
+    """Return the newest entries, or the next ones behind a number."""
+    if settings.url:
+        return with_client(settings, lambda asked: _remote_entries(asked, wanted, after, limit))
+
+    async def read(opened: Access) -> list[AuditEntry]:
+        if after is None:
+            return await opened.log.read(wanted, limit=limit)
+        return await opened.log.follow(after, wanted, limit=limit)
+
+    nothing: list[AuditEntry] = []
+    return [_entry_document(each) for each in read_access(settings, read, nothing)]
+
+
+def _last_number(settings: Settings) -> int:
+    newest = _entries(settings, ALL_ENTRIES, None, 1)
+    return newest[0]["number"] if newest else 0
+
+
+def _print_lines(documents: list[dict[str, Any]]) -> None:
+    for each in documents:
+        print(msgspec.json.encode(each).decode(), flush=True)
+
+
 async def _remote_entries(
-    api: AsyncClient, actor: str | None, action: str | None, target: str | None, limit: int
+    api: AsyncClient, wanted: AuditFilter, after: int | None, limit: int
 ) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
-    async for each in api.log(actor=actor, action=action, target=target, page=min(limit, 1_000)):
+    filters = msgspec.structs.asdict(wanted)
+    async for each in api.log(**filters, after=after, page=min(limit, 1_000)):
         found.append(msgspec.to_builtins(each))
         if len(found) == limit:
             break
@@ -292,6 +350,8 @@ def _entry_document(entry: AuditEntry) -> dict[str, Any]:
         "target": entry.target,
         "details": entry.details,
         "outcome": entry.outcome,
+        "address": entry.address,
+        "request_id": entry.request,
     }
 
 
@@ -309,7 +369,7 @@ def _print_entries(documents: list[dict[str, Any]], *, as_json: bool) -> None:
             (each["action"], "bold"),
             each["target"],
             " ".join(f"{name}={value}" for name, value in each["details"].items()),
-            "" if each["outcome"] == "asked" else (each["outcome"], "red"),
+            "" if each["outcome"] in {REQUESTED, DONE} else (each["outcome"], "red"),
         ]
         for each in documents
     ]

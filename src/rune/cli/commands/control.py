@@ -9,6 +9,7 @@ import typer
 
 from rune.cli.arguments import (
     FakeTime,
+    IgnoreFailedItems,
     LabelOptions,
     OutletOptions,
     PinOptions,
@@ -121,12 +122,13 @@ def start(
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait for the end, with the output and exit codes of `rune run`.")
     ] = False,
+    ignore_failed_items: IgnoreFailedItems = False,
     as_json: Json = False,
 ) -> None:
     """Start a deployed workflow and print the id of the execution.
 
-    A running Rune process executes it. With --wait, this process executes it if
-    there is no other.
+    The process that runs executions executes it: `rune up`, a `rune run`, or the
+    workers of a cluster. --wait waits for one, and then for the end.
 
     Examples:
       rune start orders -i @order.json --idempotency-key order-7
@@ -138,7 +140,16 @@ def start(
         options = StartOptions(
             key=key, labels=parsed_labels, fake_time=fake_time, pins=pins_of(pins, outlets)
         )
-        return await _start(settings, given, payload, options, priority, wait=wait, as_json=as_json)
+        return await _start(
+            settings,
+            given,
+            payload,
+            options,
+            priority,
+            wait=wait,
+            as_json=as_json,
+            ignore_failed_items=ignore_failed_items,
+        )
 
     raise typer.Exit(run_command(work, as_json=as_json))
 
@@ -158,6 +169,7 @@ async def _start(
     *,
     wait: bool,
     as_json: bool,
+    ignore_failed_items: bool,
 ) -> int:
     _refuse_file(given)
     workflow, which = split_reference(given)
@@ -173,6 +185,7 @@ async def _start(
         wait=wait,
         as_json=as_json,
         name=name,
+        ignore_failed_items=ignore_failed_items,
     )
 
 
@@ -310,6 +323,7 @@ def retry(
     ] = None,
     key: Key = None,
     wait: Wait = False,
+    ignore_failed_items: IgnoreFailedItems = False,
     as_json: Json = False,
 ) -> None:
     """Run the failed nodes of an execution again, in a new execution.
@@ -334,6 +348,7 @@ def retry(
             ),
             wait=wait,
             as_json=as_json,
+            ignore_failed_items=ignore_failed_items,
         )
 
     raise typer.Exit(run_on_execution(execution, work, as_json=as_json))
@@ -351,6 +366,7 @@ def rerun(
     outlets: OutletOptions = None,
     key: Key = None,
     wait: Wait = False,
+    ignore_failed_items: IgnoreFailedItems = False,
     as_json: Json = False,
 ) -> None:
     """Run a node and everything after it again, in a new execution.
@@ -388,6 +404,7 @@ def rerun(
             ),
             wait=wait,
             as_json=as_json,
+            ignore_failed_items=ignore_failed_items,
         )
 
     raise typer.Exit(run_on_execution(execution, work, as_json=as_json))

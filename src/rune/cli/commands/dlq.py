@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rune.cli.arguments import IgnoreFailedItems
 from rune.cli.backend import CommandReader, UnknownReferenceError, call, open_reader, read
 from rune.cli.follow import find_execution, run_command, start_execution
 from rune.cli.output import Cell, clean, moment, paint, print_json, print_table
@@ -51,11 +52,14 @@ def list_dead_letters(limit: Limit = 20, as_json: Json = False) -> None:
     """
 
     async def work(reader: CommandReader, settings: Settings) -> int:
-        _print(await reader.dead_letters(limit), await list_messages(settings, limit), as_json=as_json)
+        # One more than are shown tells whether there are more.
+        found = await reader.dead_letters(limit + 1)
+        messages = await list_messages(settings, min(limit + 1, PAGE_SIZE))
+        _print(found, messages, limit, as_json=as_json)
         return 0
 
     def empty() -> int:
-        _print([], [], as_json=as_json)
+        _print([], [], limit, as_json=as_json)
         return 0
 
     raise typer.Exit(read(work, as_json=as_json, without_file=empty))
@@ -86,6 +90,7 @@ def show(letter: Id, as_json: Json = False) -> None:
 def requeue(
     letter: Id,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the end of the new execution.")] = False,
+    ignore_failed_items: IgnoreFailedItems = False,
     as_json: Json = False,
 ) -> None:
     """Retry a dead letter.
@@ -102,7 +107,11 @@ def requeue(
             return await requeue_message(settings, message, as_json=as_json)
         found = await _find(settings, letter)
         return await start_execution(
-            settings, lambda service: service.dead_letters.requeue(found.id), wait=wait, as_json=as_json
+            settings,
+            lambda service: service.dead_letters.requeue(found.id),
+            wait=wait,
+            as_json=as_json,
+            ignore_failed_items=ignore_failed_items,
         )
 
     raise typer.Exit(run_command(work, as_json=as_json))
@@ -155,10 +164,18 @@ def _document(letter: DeadLetter) -> dict[str, Any]:
     }
 
 
-def _print(found: list[DeadLetter], messages: Sequence[DeadMessage], *, as_json: bool) -> None:
+def _print(
+    found: Sequence[DeadLetter], messages: Sequence[DeadMessage], limit: int, *, as_json: bool
+) -> None:
+    cut = [
+        f"{kind} {limit:,} {of}"
+        for kind, of, all_of_them in (("newest", "executions", found), ("oldest", "messages", messages))
+        if len(all_of_them) > min(limit, PAGE_SIZE - 1)
+    ]
+    found, messages = found[:limit], messages[:limit]
     if as_json:
         documents = [_document(each) for each in found] + [message_document(each) for each in messages]
-        print_json({"dead_letters": documents})
+        print_json({"dead_letters": documents, "more": bool(cut)})
     elif not found and not messages:
         print("no dead letters")
     else:
@@ -177,6 +194,10 @@ def _print(found: list[DeadLetter], messages: Sequence[DeadMessage], *, as_json:
             for each in messages
         ]
         print_table(("id", "workflow", "node", "at", "error"), rows)
+        if cut:
+            print(
+                f"these are the {' and the '.join(cut)}; there are more: --limit N shows up to {PAGE_SIZE:,}"
+            )
 
 
 def _print_one(letter: DeadLetter) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import aclosing
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -63,7 +64,7 @@ from rune.cli.output import (
 )
 from rune.core.execution.fact import ExecutionEnded
 from rune.ports.clock import iso
-from rune.ports.queries import Event, ExecutionFilter, Summary
+from rune.ports.queries import Event, ExecutionFilter, Summary, outcome_of
 from rune.ports.workflows import choose
 from rune.runtime.queries.history import error_document
 from rune.runtime.queries.reader import ExecutionReader
@@ -74,7 +75,6 @@ if TYPE_CHECKING:
 
 PAGE_SIZE = 1_000
 MIN_PAUSE_S = 0.1
-MAX_COUNTED = 1_000
 PAUSE_FACTOR = 10  # a poll is followed by a pause this many times as long as the poll
 
 
@@ -128,8 +128,6 @@ def list_executions(
         )
         found = await reader.executions(wanted, limit=limit)
         _print_summaries(found, as_json=as_json)
-        if not found and "failed" in wanted.statuses and "halted" not in wanted.statuses:
-            await _hint_halted(reader, wanted)
         return 0
 
     def empty() -> int:
@@ -137,16 +135,6 @@ def list_executions(
         return 0
 
     raise typer.Exit(read(work, as_json=as_json, without_file=empty))
-
-
-async def _hint_halted(reader: CommandReader, wanted: ExecutionFilter) -> None:
-    """Tell how many executions are halted: a node whose failure ends the execution halts it, which is often meant by
-    `failed`."""
-    halted = await reader.executions(msgspec.structs.replace(wanted, statuses=("halted",)), limit=MAX_COUNTED)
-    if halted:
-        number = f"{len(halted):,}" + (" or more" if len(halted) == MAX_COUNTED else "")
-        verb = "is" if len(halted) == 1 else "are"
-        print(f"rune: {number} {verb} halted by a node; `rune list --failed` lists both", file=sys.stderr)
 
 
 def _print_summaries(found: list[Summary], *, as_json: bool) -> None:
@@ -507,11 +495,23 @@ def stats(
     raise typer.Exit(query_api(work, as_json=as_json, without_file=nothing))
 
 
-def _print_stats(found: models.Stats, activity: models.WorkflowActivity | None) -> None:
-    rows: list[list[Cell]] = [
-        [each.workflow or "", by_status(each.status or ""), f"{each.total:,}", f"{each.open:,}"]
-        for each in found.groups
+def _stats_rows(groups: Sequence[models.StatsGroup]) -> list[list[Cell]]:
+    """Return a row per workflow and status. Halted executions count as failed; how many of those are halted follows."""
+    totals: dict[tuple[str, str], list[int]] = {}
+    for each in groups:
+        status = each.status or ""
+        row = totals.setdefault((each.workflow or "", outcome_of(status)), [0, 0, 0])
+        row[0] += each.total
+        row[1] += each.open
+        row[2] += each.total if status == "halted" else 0
+    return [
+        [workflow, by_status(status), f"{total:,}{f' ({halted:,} halted)' if halted else ''}", f"{open_:,}"]
+        for (workflow, status), (total, open_, halted) in totals.items()
     ]
+
+
+def _print_stats(found: models.Stats, activity: models.WorkflowActivity | None) -> None:
+    rows = _stats_rows(found.groups)
     if rows:
         print_table(("workflow", "status", "ended", "not ended"), rows)
     else:

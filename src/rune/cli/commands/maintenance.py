@@ -15,9 +15,10 @@ from rune import bootstrap
 from rune.cli.backend import call_local_service, read_local, require_local, resolve, run_reporting_errors
 from rune.cli.output import by_status, clean, count, duration, paint, print_json, print_table
 from rune.ports.inspection import BackupResult
+from rune.ports.journal import StoreDamagedError, StoreUnavailableError
 from rune.ports.retention import InvalidRuleError, RetentionResult, Rule, parse_duration
 from rune.runtime.queries.reader import ExecutionReader
-from rune.runtime.queries.verify import VerificationReport, verify_execution
+from rune.runtime.queries.verify import VerificationReport, unreadable, verify_execution
 from rune.settings import Settings, load_settings
 
 PAGE_SIZE = 500
@@ -287,15 +288,23 @@ async def _verify_all(reader: ExecutionReader, given: list[str], *, as_json: boo
 
 
 async def _verify(reader: ExecutionReader, execution: str) -> VerificationReport:
-    # The owner may be writing: read everything from one snapshot.
-    async with reader.snapshot():
-        claims = await reader.claims(execution)
-        stored = await reader.facts(execution)
-        summary = await reader.execution(execution)
-    assert summary is not None
-    return verify_execution(
-        await reader.plan(execution), await reader.accepted(execution), stored, claims, summary
-    )
+    """Verify one execution. One that cannot be read is a violation, and the others are verified all the same."""
+    try:
+        # The owner may be writing: read everything from one snapshot.
+        async with reader.snapshot():
+            claims = await reader.claims(execution)
+            stored = await reader.facts(execution)
+            summary = await reader.execution(execution)
+        assert summary is not None
+        plan, accepted = await reader.plan(execution), await reader.accepted(execution)
+        return verify_execution(plan, accepted, stored, claims, summary)
+    except StoreDamagedError as error:
+        return unreadable(execution, error.message)
+    except StoreUnavailableError:
+        raise
+    except Exception as error:
+        # Rows that were changed by hand or by the disk can have any content.
+        return unreadable(execution, f"{type(error).__name__}: {error}")
 
 
 class _Report:

@@ -12,6 +12,7 @@ import typer
 from rune.bootstrap import open_reader
 from rune.cli.arguments import (
     FakeTime,
+    IgnoreFailedItems,
     LabelOptions,
     Nodes,
     OutletOptions,
@@ -62,8 +63,9 @@ def run(
         str | None, typer.Option("--id", help="Id of the execution. Default: a generated one.")
     ] = None,
     fake_time: FakeTime = False,
+    ignore_failed_items: IgnoreFailedItems = False,
     fail_on_items: Annotated[
-        bool, typer.Option("--fail-on-items", help="Exit with 1 if an item of a split failed.")
+        bool, typer.Option("--fail-on-items", hidden=True, help="What the command does without it too.")
     ] = False,
     pins: PinOptions = None,
     outlets: OutletOptions = None,
@@ -86,7 +88,8 @@ def run(
     the next run resumes the execution.
 
     Exit codes: 0 completed; 1 failed, halted or cancelled; 2 invalid document
-    or input; 3 backend unreachable; 130 or 143 stopped by a signal.
+    or input; 3 backend unreachable; 4 completed, but items failed that the
+    workflow does not tolerate; 130 or 143 stopped by a signal.
 
     Examples:
       rune run examples/hello -i '{"name": "Ada"}'
@@ -101,7 +104,7 @@ def run(
         labels=tuple(labels or ()),
         id=id,
         fake_time=fake_time,
-        fail_on_items=fail_on_items,
+        ignore_failed_items=ignore_failed_items and not fail_on_items,
         pins=tuple(pins or ()),
         outlets=tuple(outlets or ()),
         nodes=tuple(nodes or ()),
@@ -124,7 +127,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     labels: tuple[str, ...] = ()
     id: str | None = None
     fake_time: bool = False
-    fail_on_items: bool = False
+    ignore_failed_items: bool = False
     pins: tuple[str, ...] = ()
     outlets: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
@@ -174,8 +177,9 @@ async def _run(settings: Settings, request: Request) -> int:
         counter,
         registry=registry,
         as_json=request.as_json,
+        owning=True,
         working=request.worker,
-        fail_on_items=request.fail_on_items,
+        ignore_failed_items=request.ignore_failed_items,
     ).follow_to_end()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from importlib.resources import as_file, files
@@ -17,15 +18,22 @@ from typing import Annotated, Any, TypeVar
 import typer
 from msgspec.structs import replace
 
-from rune.bootstrap import UnsupportedByBackendError, exists, open_reader, running_engine, wait_for_stores
+from rune.bootstrap import (
+    UnsupportedByBackendError,
+    connected,
+    exists,
+    open_reader,
+    running_engine,
+    wait_for_stores,
+)
 from rune.cli.arguments import Nodes, with_modules
-from rune.cli.follow import StopSignal
+from rune.cli.follow import StopSignal, print_notice
 from rune.cli.output import INTERRUPTED, VIOLATIONS, print_error, print_json
 from rune.core.definition.model import canonical
 from rune.documents.loader import check_document, load_document
 from rune.errors import RuneError
 from rune.nodes.redaction import SECRETS_IN_USE
-from rune.ports.processes import FileInUseError
+from rune.ports.processes import FileInUseError, NoOwnerError
 from rune.ports.workflows import version_source
 from rune.runtime.engine import Engine
 from rune.runtime.lifecycle.launcher import StartOptions
@@ -38,6 +46,9 @@ log = logging.getLogger("rune.up")
 
 EXAMPLE = "approval"
 """The example that the first start on a new database starts."""
+
+FILE_POLL_S = 0.1
+"""Time between two attempts to own a file that a short command holds."""
 
 EXAMPLE_INPUT = b'{"order": 1, "amount": 2500}'
 
@@ -58,6 +69,20 @@ HealthPort = Annotated[
 ]
 
 
+Quarantined = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--quarantine",
+        metavar="ID",
+        help="Pause this execution before anything runs; repeatable. `rune resume` continues it.",
+    ),
+]
+
+
+def _quarantining(settings: Settings, named: list[str] | None) -> Settings:
+    return replace(settings, quarantine=(*settings.quarantine, *(named or ())))
+
+
 @serve.command()
 def worker(
     queues: Annotated[
@@ -72,6 +97,7 @@ def worker(
     ] = None,
     nodes: Nodes = None,
     health_port: HealthPort = None,
+    quarantine: Quarantined = None,
 ) -> None:
     """Run nodes until stopped.
 
@@ -91,7 +117,7 @@ def worker(
     def changed(settings: Settings) -> Settings:
         named = settings.queues if queues is None else tuple(each.strip() for each in queues.split(","))
         return replace(
-            with_modules(settings, nodes),
+            _quarantining(with_modules(settings, nodes), quarantine),
             queues=named,
             slots=slots or settings.slots,
             health_port=settings.health_port if health_port is None else health_port,
@@ -125,7 +151,10 @@ def api(
         str, typer.Option("--host", help="Address to bind. Anything but loopback requires an API key.")
     ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option("--port", "-p", min=0, max=65_535, help="Port to bind; 0 chooses a free one.")
+        int,
+        typer.Option(
+            "--port", "-p", envvar="RUNE_PORT", min=0, max=65_535, help="Port to bind; 0 chooses a free one."
+        ),
     ] = 8080,
     nodes: Nodes = None,
 ) -> None:
@@ -206,6 +235,8 @@ async def _run_roles(settings: Settings, roles: frozenset[str]) -> int:
                 health = await stack.enter_async_context(serve_health(settings))
             if not await _stores_ready(settings, stop):
                 return 0
+            if "worker" in roles:
+                _import_node_modules()
             engine = await stack.enter_async_context(running_engine(settings, roles=roles))
             if health is not None:
                 await stack.enter_async_context(health.of(engine))
@@ -217,6 +248,13 @@ async def _run_roles(settings: Settings, roles: frozenset[str]) -> int:
             return (
                 VIOLATIONS if engine.broken.done() else 0
             )  # a failure lets the supervisor restart the process
+
+
+def _import_node_modules() -> None:
+    """Import what nodes need before the worker receives. Commands that end at once import what they run."""
+    from rune.nodes.registry import import_modules  # noqa: PLC0415 - slow to import
+
+    import_modules()
 
 
 async def _stores_ready(settings: Settings, stop: StopSignal) -> bool:
@@ -261,7 +299,10 @@ def up(
         str, typer.Option("--host", help="Address to bind. Anything but loopback requires an API key.")
     ] = ("127.0.0.1"),
     port: Annotated[
-        int, typer.Option("--port", "-p", min=0, max=65_535, help="Port to bind; 0 chooses a free one.")
+        int,
+        typer.Option(
+            "--port", "-p", envvar="RUNE_PORT", min=0, max=65_535, help="Port to bind; 0 chooses a free one."
+        ),
     ] = 8080,
     examples: Annotated[
         bool,
@@ -270,6 +311,7 @@ def up(
             help="Deploy the example workflows on the first start, and start one (RUNE_RUN_EXAMPLE=false: none).",
         ),
     ] = True,
+    quarantine: Quarantined = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document when the API is ready.")
     ] = False,
@@ -283,10 +325,11 @@ def up(
     Examples:
       rune up
       rune up --port 0 --json
+      rune up --quarantine x019a6c5f2a7c8f00d1e2f3a4b5c
       RUNE_API_KEY=$(openssl rand -hex 32) rune up --host 0.0.0.0
     """
     try:
-        raise typer.Exit(_up(host, port, examples=examples, as_json=as_json))
+        raise typer.Exit(_up(host, port, quarantine, examples=examples, as_json=as_json))
     except RuneError as error:
         taken = isinstance(error, FileInUseError)
         hint = "stop that process, or set RUNE_HOME to another folder" if taken else ""
@@ -295,10 +338,10 @@ def up(
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _up(host: str, port: int, *, examples: bool, as_json: bool) -> int:
+def _up(host: str, port: int, quarantine: list[str] | None, *, examples: bool, as_json: bool) -> int:
     from rune.bootstrap.http import loop_factory  # noqa: PLC0415 - slow to import
 
-    settings = serving_settings()
+    settings = _quarantining(serving_settings(), quarantine)
     configure_log(settings, "warning")
     key = settings.api_key
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -314,10 +357,12 @@ async def _serve_embedded(
     with StopSignal() as stop:
         if not await _stores_ready(settings, stop):
             return 0
-        async with (
-            running_engine(settings) as engine,
-            open_reader(settings, engine.plans.catalogue) as opened,
-        ):
+        _import_node_modules()
+        async with AsyncExitStack() as stack:
+            engine = await _own(settings, stack, stop)
+            if engine is None:
+                return 0
+            opened = await stack.enter_async_context(open_reader(settings, engine.plans.catalogue))
             locked = bool(key) or await engine.backend.keys.exist()
             check_address(host, key=key, locked=locked)
             stored = await _deploy_examples(engine) if fresh and examples else 0
@@ -333,6 +378,36 @@ async def _serve_embedded(
                 ready=lambda url: _print_address(url, settings, stored, example, locked, as_json=as_json),
             )
     return 0
+
+
+async def _own(settings: Settings, stack: AsyncExitStack, stop: StopSignal) -> Engine | None:
+    """Run an engine that owns the database file; return None if a signal arrives before it does.
+
+    A process that runs executions keeps the file for as long as it likes; it is known by its socket. Any other that
+    holds the file writes a change, starts or stops, and is waited for.
+    """
+    deadline = time.monotonic() + settings.start_timeout
+    waiting = False
+    while True:
+        try:
+            return await stack.enter_async_context(running_engine(settings))
+        except FileInUseError as taken:
+            if await _runs_executions(settings) or time.monotonic() > deadline:
+                raise
+            if not waiting:
+                print_notice(f"{taken.message}, waiting for it")
+                waiting = True
+        await asyncio.wait([stop.requested], timeout=FILE_POLL_S)
+        if stop.requested.done():
+            return None
+
+
+async def _runs_executions(settings: Settings) -> bool:
+    try:
+        async with connected(settings):
+            return True
+    except NoOwnerError:
+        return False
 
 
 def _print_address(

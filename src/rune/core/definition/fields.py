@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, get_args
 
 from rune.core.definition import problems as codes
-from rune.core.definition.model import ErrorPolicy, Pin, Retry, Settings
+from rune.core.definition.model import ErrorPolicy, HookHandler, HookStatus, Pin, Retry, Settings
 from rune.core.definition.problems import Problem, did_you_mean
+from rune.core.permissions import is_scope
 
 Reader = Callable[[Any, str, list[Problem]], Any]
 
@@ -85,6 +86,16 @@ def texts(value: Any, path: str, problems: list[Problem]) -> tuple[str, ...] | N
     return tuple(each for each in found if each is not None)
 
 
+def scopes(value: Any, path: str, problems: list[Problem]) -> tuple[str, ...] | None:
+    """Read a list of workflow ids that may contain `*`. Other elements are reported and omitted."""
+    found = texts(value, path, problems)
+    for at, each in enumerate(found or ()):
+        if not is_scope(each):
+            message = f"`{each[:60]}` is not the id of a workflow; `*` stands for any characters"
+            problems.append(Problem(f"{path}[{at}]", codes.BAD_ID, message))
+    return None if found is None else tuple(each for each in found if is_scope(each))
+
+
 def one_of(*allowed: str) -> Reader:
     """Return a reader of one of these words."""
 
@@ -138,12 +149,49 @@ _RETRY_READERS: Mapping[str, Reader] = {
     "on": texts,
 }
 
+
+def handler(value: Any, path: str, problems: list[Problem]) -> HookHandler | None:
+    """Read the handler of a hook: the id of a workflow, `none`, or an object."""
+    found = {"workflow": value} if isinstance(value, str) else value
+    read = fields(found, _HANDLER_READERS, path, problems)
+    if read is None:
+        return None
+    if "workflow" not in read:
+        if "workflow" not in found:
+            problems.append(Problem(path, codes.MISSING_FIELD, "`workflow` is required"))
+        return None
+    return HookHandler(**read)
+
+
+def _version(value: Any, path: str, problems: list[Problem]) -> int | str | None:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    return word(value, path, problems)
+
+
+def _statuses(value: Any, path: str, problems: list[Problem]) -> tuple[str, ...] | None:
+    read = one_of(*get_args(HookStatus))
+    listed = texts(value, path, problems)
+    if listed is None:
+        return None
+    found = [read(each, f"{path}[{at}]", problems) for at, each in enumerate(listed)]
+    return tuple(dict.fromkeys(each for each in found if each is not None))
+
+
+_HANDLER_READERS: Mapping[str, Reader] = {
+    "workflow": identifier,
+    "version": _version,
+    "statuses": _statuses,
+}
+
 _SETTINGS_READERS: Mapping[str, Reader] = {
     "timeout": duration,
     "join_timeout": delay,
     "max_parallel": number(1, 1_000_000, whole=True),
     "priority": number(0, 10, whole=True),
     "executor": one_of("rune", "legacy"),
+    "callable_by": scopes,
+    "on_failure": handler,
 }
 
 _ERROR_READERS: Mapping[str, Reader] = {"type": one_of("halt", "ignore", "branch"), "error_edge": word}

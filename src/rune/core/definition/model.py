@@ -70,14 +70,31 @@ class Edge(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     is_error: bool = False
 
 
+HookStatus = Literal["failed", "halted", "cancelled", "failed_items"]
+HOOKED: tuple[HookStatus, ...] = ("failed", "halted")
+NO_HANDLER = "none"
+
+
+class HookHandler(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The workflow that is started when an execution ends with one of these statuses; `failed_items`: completed, but
+    items failed. `none`: none is."""
+
+    workflow: str
+    version: int | str | None = None
+    statuses: tuple[HookStatus, ...] = HOOKED
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How executions of this definition run. Timeouts are in seconds."""
+    """How executions of this definition run. Timeouts are in seconds. `callable_by`: the workflows that may start this
+    one as a child although it is outside of their scope."""
 
     timeout: float | None = None
     join_timeout: float = 300.0
     max_parallel: int | None = None
     priority: int = 5
     executor: Literal["rune", "legacy"] = "rune"
+    callable_by: tuple[str, ...] = ()
+    on_failure: HookHandler | None = None
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

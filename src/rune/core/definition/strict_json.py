@@ -22,6 +22,7 @@ _SAME_DIGITS = bytes.maketrans(b"123456789E", b"000000000e")
 _SURROGATE = re.compile(rb"\\u[dD][89abAB]")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _MIN_INT, _MAX_INT = -(2**63), 2**64 - 1
+MAX_INT_DIGITS = 4_000
 
 
 class Decoded(msgspec.Struct, frozen=True):
@@ -36,6 +37,13 @@ class _RejectedNumber:
 
     def __init__(self, text: str) -> None:
         self.text = text
+
+
+def rejected_number(text: str) -> int | float:
+    """Return a number that cannot be stored, for the value of a text that is rejected: checked again, it is rejected
+    again. Python limits the digits of an integer."""
+    digits = text.lstrip("+-")
+    return int(text) if digits.isdecimal() and len(digits) <= MAX_INT_DIGITS else float(text)
 
 
 def decode_json(data: bytes | str, *, max_bytes: int, max_depth: int, root: str = "") -> Decoded:
@@ -56,6 +64,16 @@ def decode_json(data: bytes | str, *, max_bytes: int, max_depth: int, root: str 
     if json_depth(data) > max_depth:
         return _rejection(root, codes.TOO_DEEP, f"nested deeper than {max_depth} levels", "")
     return _decode(data, root)
+
+
+def decode_plain(value: Any, *, limits: Limits = LIMITS) -> Decoded:
+    """Return plain data that was made in Python as if it had been decoded: a copy, with the problems of values that
+    JSON does not have or that cannot be stored."""
+    try:
+        text = json.dumps(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        return _rejection("", codes.NOT_JSON, f"not JSON: {error}", "")
+    return decode_json(text, max_bytes=limits.definition_bytes, max_depth=limits.json_depth)
 
 
 def parse_input(data: bytes | str, *, limits: Limits = LIMITS) -> Decoded:
@@ -123,7 +141,18 @@ def _decode(data: bytes, root: str) -> Decoded:
         return Decoded(None, (found,))
     if not bad_numbers and not duplicates and not _SURROGATE.search(data):
         return Decoded(value)
-    return Decoded(value, tuple(_find_problems(value, duplicates, root)))
+    problems = tuple(_find_problems(value, duplicates, root))
+    return Decoded(_without_placeholders(value) if bad_numbers else value, problems)
+
+
+def _without_placeholders(value: Any) -> Any:
+    """Return the value with its rejected numbers in place of their placeholders."""
+    for _, part in walk(value):
+        items = part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
+        for key, each in items:
+            if isinstance(each, _RejectedNumber):
+                part[key] = rejected_number(each.text)
+    return rejected_number(value.text) if isinstance(value, _RejectedNumber) else value
 
 
 def _find_problems(value: Any, duplicates: list[tuple[dict[str, Any], str]], root: str) -> Iterator[Problem]:

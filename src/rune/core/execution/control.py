@@ -5,12 +5,21 @@ A timer that no longer matches the state is ignored.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from msgspec.structs import replace
 
 from rune.core.execution.decision import Applied, FinishExecution, Timer
-from rune.core.execution.fact import ExecutionEnded, PauseChanged, SignalReceived
+from rune.core.execution.fact import (
+    AttemptFailed,
+    ExecutionEnded,
+    NodeResult,
+    NodeSuspended,
+    PauseChanged,
+    SignalReceived,
+    TokenFact,
+)
 from rune.core.execution.outcome import Error
 from rune.core.execution.state import (
     Scope,
@@ -55,6 +64,18 @@ def claim_verdict(plan: Plan, state: State, token: Token) -> Verdict:
     if runs and in_cancelled_region(plan, state, token.node, token.path):
         return "cancelled"
     return "run"
+
+
+def outcome_of(facts: Sequence[TokenFact], token: Token) -> TokenFact | None:
+    """Return the fact that decided this attempt of a token, of those recorded about its node; None if none did."""
+    for fact in facts:
+        if type(fact) is NodeResult:
+            return fact
+        failed = type(fact) is AttemptFailed and fact.attempt == token.attempt
+        suspended = type(fact) is NodeSuspended and fact.attempt == token.attempt and not token.resumed
+        if failed or suspended:
+            return fact
+    return None
 
 
 def change_pause(plan: Plan, state: State, fact: PauseChanged) -> Applied:

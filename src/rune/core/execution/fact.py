@@ -109,12 +109,13 @@ class RaceWinner(msgspec.Struct, frozen=True, tag="choice", gc=False):
     error: Ref | None = None
 
 
-class PauseChanged(msgspec.Struct, frozen=True, tag="control"):
-    """The execution was paused or resumed; `number` counts these changes."""
+class PauseChanged(msgspec.Struct, frozen=True, tag="control", omit_defaults=True):
+    """The execution was paused or resumed; `number` counts these changes. `reason` is set if the engine paused it."""
 
     at: int
     number: int
     paused: bool
+    reason: str = ""
 
 
 class ExecutionEnded(msgspec.Struct, frozen=True, tag="end", omit_defaults=True):

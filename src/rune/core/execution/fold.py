@@ -34,6 +34,14 @@ from rune.core.plan.model import Plan
 Key = tuple[int, Path]
 
 
+def due_after_loss(state: State, applied: Applied) -> int | None:
+    """Return when an execution has to be entered again whose state was lost, from what its fold yields: at its first
+    timer if all of its tokens wait. None: at once, because something can run now, or to find its end."""
+    if state.ended or applied.emitted or applied.finish is not None:
+        return None
+    return min((due for _, due in applied.armed), default=None)
+
+
 class _Fold:
     def __init__(self, plan: Plan, facts: Iterable[Fact], limits: Limits) -> None:
         self._plan = plan

@@ -60,6 +60,14 @@ def failed_items(
     return {(node, path) for node, path in failed if any(item in bad for item in _items_around(path))}
 
 
+def untolerated_items(plan: Plan, facts: Sequence[Fact]) -> int:
+    """Return how many items failed before an aggregator whose definition does not state how many may."""
+    return sum(
+        not plan.nodes[plan.nodes[path[-2]].aggregator].tolerates
+        for path in _failed_item_paths(plan, _results(facts))
+    )
+
+
 def _items_around(path: Path) -> Iterator[Path]:
     """Yield the items that a token is in, the outermost first."""
     return (path[: cut + 2] for cut in range(0, len(path), 2))

@@ -1,6 +1,10 @@
 """Resolve references to values, and provide the scope of a token's expressions.
 
 Results come from a lookup function, so that the same code serves an in-memory journal and one loaded in batches.
+
+Values are shared: the payload of a join is an object whose members are the payloads that arrived, not copies of them,
+and it is built once. Written out it may be much larger than what exists, twice as large with each join of two branches,
+so that its size is computed from the sizes of its members and is limited.
 """
 
 from __future__ import annotations
@@ -8,11 +12,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
+
 from rune.core.execution.fact import NodeResult
 from rune.core.execution.state import Lookup, item_entry
+from rune.core.execution.stored_value import Same
 from rune.core.execution.token import START, Arrived, Path, Ref, Token, path_text
 from rune.core.expr.budget import METER
+from rune.core.expr.values import to_json
+from rune.core.limits import LIMITS, Limits
 from rune.core.plan.model import Plan
+from rune.errors import LimitExceededError
 
 Decode = Callable[[Any], Any]
 
@@ -25,8 +35,21 @@ def failure_value(result: NodeResult) -> dict[str, Any]:
     return {"error": {"code": failure.code, "message": failure.message, "details": failure.details}}
 
 
+class Joined(msgspec.Struct, frozen=True, eq=False):
+    """The payload of a join: an object with the payloads that arrived, by predecessor, and where each comes from.
+    `size` is its length when written out, `nesting` how many joins are inside of each other in it."""
+
+    arrived: tuple[Arrived, ...]
+    value: dict[str, Any]
+    origins: dict[str, Ref]
+    size: int
+    nesting: int
+
+
 class ValueSource:
     """The values of one execution."""
+
+    limits: Limits = LIMITS
 
     def __init__(
         self, plan: Plan, start: Any, results: Lookup, execution: dict[str, Any], decode: Decode
@@ -36,24 +59,106 @@ class ValueSource:
         self._lookup = results
         self._decode = decode
         self.execution = execution
+        self._origins: dict[Ref, Ref] = {}
+        self._joins: dict[tuple[int, Path], Joined] = {}
+
+    @property
+    def start(self) -> Any:
+        """The start payload."""
+        return self._start
 
     def result(self, node: int, path: Path) -> NodeResult | None:
         return self._lookup(node, path)
 
     def value(self, ref: Ref, token: Token | None = None) -> Any:
-        """Return the value of a reference; raise KeyError if it has none."""
+        """Return the value of a reference; raise KeyError if it has none, and LimitExceededError if it is the payload
+        of a join and larger than the limit."""
+        ref = self.origin(ref)
         if ref.kind == "start":
-            return self._start
+            return self.start
         if ref.kind == "item":
             return self._item_value(ref)
-        if token is not None and ref == Ref("entered", token.node, token.path):
-            return dict(self._arrived_values(token.arrived))
+        if ref.kind == "entered":
+            return self.joined(ref, token).value
+        result = self._ended(ref)
+        return self.output(result) if result.status == "ok" else failure_value(result)
+
+    def _ended(self, ref: Ref) -> NodeResult:
         result = self.result(ref.node, ref.path)
         if result is None or result.status not in ("ok", "failed"):
             raise KeyError(ref)
-        if ref.kind == "entered":
-            return dict(self._arrived_values(result.arrived))
-        return self.output(result) if result.status == "ok" else failure_value(result)
+        return result
+
+    def origin(self, ref: Ref) -> Ref:
+        """Return where the value of a reference comes from, behind the nodes that passed it on."""
+        known = self._origins.get(ref)
+        if known is not None:
+            return known
+        first, passed = ref, 0
+        while ref.kind == "result":
+            result = self.result(ref.node, ref.path)
+            if result is None or result.status != "ok" or type(result.value) is not Same:
+                break
+            ref, passed = result.value.ref, passed + 1
+            known = self._origins.get(ref)
+            if known is not None:
+                ref = known
+                break
+        if passed:
+            self._origins[first] = ref
+        return ref
+
+    def joined(self, ref: Ref, token: Token | None = None) -> Joined:
+        """Return the payload of a join. The joins in it are built first: a chain of them is longer than a stack."""
+        own = token is not None and (ref.node, ref.path) == (token.node, token.path)
+        key = (ref.node, ref.path)
+        arrived = token.arrived if own and token is not None else self._ended(ref).arrived
+        pending = [(key, arrived)]
+        while pending:
+            key, arrived = pending[-1]
+            if self._known(key, arrived) is None:
+                inner = self._unknown_joins(arrived)
+                if inner:
+                    pending += inner
+                    continue
+                self._joins[key] = self._join(arrived)
+            pending.pop()
+        return self._joins[key]
+
+    def _known(self, key: tuple[int, Path], arrived: tuple[Arrived, ...]) -> Joined | None:
+        known = self._joins.get(key)
+        return known if known is not None and known.arrived == arrived else None
+
+    def _unknown_joins(
+        self, arrived: tuple[Arrived, ...]
+    ) -> list[tuple[tuple[int, Path], tuple[Arrived, ...]]]:
+        found = []
+        for each in arrived:
+            origin = self.origin(each.payload)
+            if origin.kind == "entered":
+                key, inner = (origin.node, origin.path), self._ended(origin).arrived
+                if self._known(key, inner) is None:
+                    found.append((key, inner))
+        return found
+
+    def _join(self, arrived: tuple[Arrived, ...]) -> Joined:
+        value = dict(self._arrived_values(arrived))
+        origins = {self._plan.ids[self._plan.src[each.edge]]: self.origin(each.payload) for each in arrived}
+        size, nesting = 2, 1
+        for name, origin in origins.items():
+            inner = self._joins[(origin.node, origin.path)] if origin.kind == "entered" else None
+            size += len(name) + len('"":,')
+            size += self.size(origin) if inner is None else inner.size
+            nesting = max(nesting, 1 if inner is None else inner.nesting + 1)
+        if size > self.limits.output_bytes:
+            raise LimitExceededError("bytes of the payload", self.limits.output_bytes, size)
+        if nesting > self.limits.json_depth:
+            raise LimitExceededError("nesting of the payload", self.limits.json_depth, nesting)
+        return Joined(arrived, value, origins, size, nesting)
+
+    def size(self, origin: Ref) -> int:
+        """Return how long the value of an origin other than a join is when it is written out."""
+        return len(to_json(self.value(origin)))
 
     def _item_value(self, ref: Ref) -> Any:
         result = self.result(ref.node, ref.path[:-2])
@@ -117,7 +222,7 @@ class ExpressionScope(dict[str, Any]):
         if root == "@now":
             return self._now
         if root == "@seed":
-            return self._seed
+            return f"{self._values.execution['id']}/{self._seed}"
         if root == "@path":
             return path_text(token.path, self._plan.ids)
         if root == METER:

@@ -130,10 +130,11 @@ def is_retried(retry: Retry, attempt: int, error: Error, permanent: frozenset[st
 
 
 def retry_due(retry: Retry, attempt: int, failed_at: int, token: str, earliest: int = 0) -> int:
-    """Return when the next attempt starts (epoch ms). Jitter is a hash of the token, so every process agrees."""
+    """Return when the next attempt starts (epoch ms). Jitter is a hash, so every process agrees; of the time too, or
+    all executions that failed at the same node would try again together."""
     delay = _delay(retry, attempt)
     if retry.jitter:
-        delay *= 0.5 + fraction(token, attempt) / 2
+        delay *= 0.5 + fraction(token, attempt, failed_at) / 2
     due = failed_at + round(delay * 1000)
     return max(due, min(earliest, due + MAX_BACKOFF_MS))
 

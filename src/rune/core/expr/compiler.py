@@ -94,6 +94,19 @@ _REFUSED = {
     ast.Tuple: ("a comma is only allowed between elements", "a list is written [a, b]"),
     ast.Starred: ("* does not unpack here", "lists are joined with +"),
 }
+WRITTEN_AS = {
+    "all": "false not in [x > 0 for x in list]",
+    "any": "true in [x > 0 for x in list]",
+    "concat": "a + b",
+    "count": "len(list)",
+    "filter": "[x for x in list if x > 0]",
+    "length": "len(list)",
+    "map": "[x * 2 for x in list]",
+    "size": "len(list)",
+    "slice": "list[0:2]",
+    "substring": "text[0:2]",
+}
+"""What to write in place of functions of other languages."""
 _TOO_DEEP = f"the expression is nested too deeply (limit: {MAX_NESTING})"
 _NONE = closures.constant(None)
 _LINKS = (ast.Attribute, ast.Subscript)
@@ -383,8 +396,9 @@ class Compiler:
         if token is None or token.kind != "word":
             raise self._error("only functions can be called", node, "values have no methods: write upper(x)")
         if token.value not in FUNCTIONS:
-            error = unknown(token.value, token.offset, FUNCTIONS)
-            raise ExpressionSyntaxError(f"unknown function {token.value[:80]}", token.offset, error.hint)
+            error = unknown(token.value, token.offset, FUNCTIONS, "the functions in docs/expressions.md")
+            hint = f"write {WRITTEN_AS[token.value]}" if token.value in WRITTEN_AS else error.hint
+            raise ExpressionSyntaxError(f"unknown function {token.value[:80]}", token.offset, hint)
         function = FUNCTIONS[token.value]
         self.pure = self.pure and function.pure
         return function

@@ -40,6 +40,13 @@ _SPACE = frozenset(" \t\r\n")
 _DIGITS = frozenset("0123456789")
 _CONSTANTS = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
 _WORDS = frozenset({"and", "or", "not", "in", "if", "else", "for", "contains"})
+_INFIX = {
+    "and": "a and b",
+    "or": "a or b",
+    "in": "a in b",
+    "contains": "a contains b",
+    "if": "a if condition else b",
+}
 _CLOSERS = {"(": ")", "[": "]", "{": "}"}
 _OPERATORS = {
     "??": "|",
@@ -204,8 +211,11 @@ class _Lexer:
 
     def _begins_number(self) -> bool:
         """Return whether the dot begins a number such as .5, instead of a lookup in the preceding value."""
-        after_value = self.pieces[-1] in _CLOSERS.values() or self.pieces[-1].startswith("t")
-        return self.source[self.at + 1 : self.at + 2] in _DIGITS and not after_value
+        return self.source[self.at + 1 : self.at + 2] in _DIGITS and not self._ends_value(self.pieces[-1])
+
+    @staticmethod
+    def _ends_value(piece: str) -> bool:
+        return piece in _CLOSERS.values() or piece.startswith("t")
 
     def _reference(self) -> None:
         at = self.at
@@ -266,6 +276,10 @@ class _Lexer:
 
     def _keyword(self, word: str) -> None:
         level, at = self.levels[-1], self.at - len(word)
+        if word in _INFIX and not self._ends_value(self.pieces[-2 if self.pieces[-1] == "not" else -1]):
+            raise ExpressionSyntaxError(
+                f"{word} is an operator between two values", at, f"write {_INFIX[word]}"
+            )
         if word == "contains":
             if self.pieces[-1] == "not":
                 self.pieces[-1] = "is not"

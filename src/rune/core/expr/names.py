@@ -34,6 +34,7 @@ _ID = re.compile(r"[A-Za-z0-9_-]+")
 _WORD = re.compile(r"\w+")
 _MEMBER = re.compile(r"\.(\w+)")
 _MAX_SUGGESTIONS = 8
+_REFERENCES = "the nodes of the workflow, and the references in docs/expressions.md"
 
 # `$input` is a synonym of `$trigger`.
 ROOTS: Mapping[str, str] = {
@@ -253,8 +254,8 @@ def _key_at(text: str, start: int) -> tuple[str | int, int] | None:
     return (key, at + 1) if text.startswith("]", at) else None
 
 
-def unknown(word: str, offset: int, known: Iterable[str]) -> ExpressionSyntaxError:
-    """Return the error for an unknown name, with the closest known names."""
+def unknown(word: str, offset: int, known: Iterable[str], rest: str = _REFERENCES) -> ExpressionSyntaxError:
+    """Return the error for an unknown name, with the closest known names; `rest` states where to find all of them."""
     every = sorted(
         known, key=lambda name: (name[0] == "$" and name[1:] in ROOTS, name)
     )  # nodes before `$error`
@@ -262,7 +263,8 @@ def unknown(word: str, offset: int, known: Iterable[str]) -> ExpressionSyntaxErr
     if near:
         hint = f"did you mean {' or '.join(near)}?"
     else:
-        more = ", …" if len(every) > _MAX_SUGGESTIONS else ""
+        left = len(every) - _MAX_SUGGESTIONS
+        more = f" and {left} more: {rest}" if left > 0 else ""
         hint = f"known here: {', '.join(every[:_MAX_SUGGESTIONS])}{more}"
     return ExpressionSyntaxError(f"unknown name {word[:80]}", offset, hint)
 

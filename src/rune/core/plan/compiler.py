@@ -112,6 +112,7 @@ def _node_plan(
         opens=rule.opens,
         timeout=traits.timeouts[i],
         timeout_from=_timeout_from(type, rule),
+        tolerates=rule.tolerates,
         region=traits.regions.get(i, NO_REGION),
         needs_choice=traits.is_join[i] and rule.opens != "all" and (not pure or rule.cancel_losers),
         policy=node.error.type if node.error else ("halt" if split is None else "collect"),

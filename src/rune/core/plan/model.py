@@ -181,6 +181,7 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     opens: Join
     timeout: int | None  # ms
     timeout_from: Literal["first", "latest", "scope"]
+    tolerates: bool  # of an aggregator: the definition states how many items may fail
     region: frozenset[int]  # nodes that an opening cancels
     needs_choice: bool  # the winner is recorded as a fact before the node runs
 

@@ -43,7 +43,9 @@ TYPE = declare(
     },
     permanent=frozenset({"TOO_MANY_FAILURES"}),
     joins_items=True,
-    join_rule=lambda parameters: JoinRule("all", parameters.get("timeout")),
+    join_rule=lambda parameters: JoinRule(
+        "all", parameters.get("timeout"), tolerates=parameters.get("tolerate") is not None
+    ),
 )
 
 

@@ -84,7 +84,9 @@ def run(call: NodeCall[Parameters]) -> Outcome:
     if call.parameters.mode == "append":
         return Output([payload for _, payload in arrivals])
     if call.parameters.mode == "object":
-        return Output(dict(arrivals))
+        combined = dict(arrivals)
+        # That of several branches is the payload, which is stored by reference.
+        return Output(call.payload if len(combined) > 1 else combined)
     return Output(_combine(arrivals))
 
 

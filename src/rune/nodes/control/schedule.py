@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfoNotFoundError
 
 import msgspec
 from msgspec import Meta
@@ -19,6 +19,7 @@ from rune.core.execution.outcome import Outcome, Output
 from rune.core.triggers import CatchUp, Following, Schedule, every
 from rune.nodes.base import NodeCall
 from rune.nodes.schema import Model, Unit, conflicting, declare, missing
+from rune.nodes.values import time_zone
 
 
 def next_tick(schedule: Schedule, anchor: int) -> Following:
@@ -32,7 +33,7 @@ def cron(expression: str, timezone: str) -> Following:
     """Return a function that computes the next tick of a cron expression."""
     from cronsim import CronSim  # noqa: PLC0415 - used by few definitions
 
-    zone = UTC if timezone == "UTC" else ZoneInfo(timezone)
+    zone = UTC if timezone == "UTC" else time_zone(timezone)
 
     def after(moment: int) -> int | None:
         # In the second of two equal hours CronSim starts from the first one, so its ticks may lie in the past.
@@ -105,9 +106,9 @@ def check_schedule(parameters: Mapping[str, Any]) -> list[Problem]:
         found += _check_cron(cron)
     zone = parameters.get("timezone", "UTC")
     try:
-        ZoneInfo(zone)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        found.append(conflicting("timezone", f"no time zone `{zone}`", "for example `Europe/Berlin`"))
+        time_zone(zone)
+    except ZoneInfoNotFoundError:
+        found.append(conflicting("timezone", f"no time zone `{zone[:60]}`", "for example `Europe/Berlin`"))
     return found
 
 

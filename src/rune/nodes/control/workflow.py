@@ -37,6 +37,8 @@ TYPE = declare(
     output="The child's output; with `wait: false` its `{execution_id}`.",
     errors={
         "CHILD_FAILED": "the child did not complete; its error is in the details",
+        "CHILD_FORBIDDEN": "the workflow is outside of the scope of the key that deployed this one, and does not list"
+        " it in `callable_by`",
         "UNKNOWN_WORKFLOW": "no such workflow or version",
         "INVALID_INPUT": "the child rejects its start payload",
         "LIMIT_EXCEEDED": "child executions are nested too deeply",

@@ -17,6 +17,7 @@ from rune.core.expr.functions.dates import format_with, parse_with
 from rune.errors import NodeFailure
 from rune.nodes.base import NodeCall
 from rune.nodes.schema import Model, declare, missing
+from rune.nodes.values import time_zone
 
 
 class Parameters(Model, kw_only=True, frozen=True):
@@ -96,8 +97,8 @@ def run(call: NodeCall[Parameters]) -> Outcome:
 
 def _zone(name: str) -> ZoneInfo:
     try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return time_zone(name)
+    except ZoneInfoNotFoundError:
         message = f"parameters.timezone: no time zone `{name[:60]}`, for example `Europe/Berlin`"
         raise NodeFailure(message, code="BAD_TIMEZONE") from None
 

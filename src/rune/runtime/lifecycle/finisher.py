@@ -17,7 +17,8 @@ from rune.core.execution.decision import FinishExecution
 from rune.core.execution.fact import CHILD_SIGNAL, ExecutionEnded, ExecutionStarted, Fact, SignalReceived
 from rune.core.execution.fold import fold
 from rune.core.execution.outcome import Error
-from rune.errors import RuneError
+from rune.errors import LimitExceededError, RuneError
+from rune.nodes.base import check_json
 from rune.nodes.blobs import adopt
 from rune.ports.journal import (
     BlobStore,
@@ -105,7 +106,8 @@ class Finisher:
         end = ExecutionEnded(now, finish.status, finish.error, failed_items)
         if stored is None:
             try:
-                (stored,) = await self._journal.record(execution, [end])
+                hooked = await self._is_hooked(execution, end)
+                (stored,) = await self._journal.record(execution, [end], hooked=hooked)
             except ExecutionEndedError as ended:
                 stored = ended.end
         failpoint.hit("ended")
@@ -118,6 +120,17 @@ class Finisher:
         else:
             await self._release_and_publish(self._publisher, execution, stored)
         return stored
+
+    async def _is_hooked(self, execution: str, end: ExecutionEnded) -> bool:
+        """Return whether the definition has a handler for an end that is no failure."""
+        status = "failed_items" if end.status == "completed" and end.failed_items else end.status
+        if status == "completed":
+            return False
+        try:
+            handler = (await self._data_cache.get(execution)).plan.definition.settings.on_failure
+        except RuneError:
+            return False
+        return handler is not None and status in handler.statuses
 
     async def _count_failed_items(self, execution: str, now: int) -> int:
         try:
@@ -375,6 +388,16 @@ class ParentReporter:
             "output": await adopt(self._blob, await history.output(), parent.execution),
             "error": error_document(end.error),
         }
+        try:
+            check_json(report["output"])
+        except (
+            LimitExceededError
+        ) as error:  # the parts of the output are below the limit, all of them are not
+            report |= {
+                "status": "failed",
+                "output": None,
+                "error": error_document(Error(error.code, error.message)),
+            }
         stored = await store_value(self._blob, f"{parent.execution}/signal/{child.id}", encode_value(report))
         signal = SignalReceived(end.at, child.id, f"{SIGNAL}{child.id}", parent.path, stored)
         try:

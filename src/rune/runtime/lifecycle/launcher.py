@@ -19,22 +19,31 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from rune.codec.facts import encode_value
 from rune.core.definition.model import canonical
 from rune.core.definition.parser import NO_PINS, Pins
 from rune.core.execution.fact import Fact
 from rune.core.execution.token import Token, child_id, token_name
+from rune.core.format import required_format
 from rune.core.limits import LIMITS
-from rune.core.permissions import LOCAL
+from rune.core.permissions import LOCAL, covers, may_call
 from rune.core.plan.model import Plan
 from rune.documents.loader import input_problems
 from rune.errors import LimitExceededError, NodeFailure, RuneError
+from rune.nodes.base import check_json
 from rune.nodes.blobs import names_blobs
 from rune.ports.access import AppliedLimits
-from rune.ports.journal import FORMAT, ExecutionRecord, Journal, Parent, StoreUnavailableError
+from rune.ports.journal import ExecutionRecord, Journal, Parent, StoreUnavailableError
 from rune.ports.state import Applied, Claim
-from rune.ports.workflows import ChosenVersion, WorkflowStore, chosen_by
+from rune.ports.workflows import (
+    ChosenVersion,
+    WorkflowNotFoundError,
+    WorkflowStore,
+    child_forbidden,
+    chosen_by,
+)
 from rune.runtime import failpoint
 from rune.runtime.backend import Backend
 from rune.runtime.lifecycle.finisher import ABANDONED, Finisher, OutboxMarker
@@ -119,15 +128,19 @@ class Launcher:
         trace: str | None = None,
         held: AppliedLimits | None = None,
         chosen: ChosenVersion | None = None,
+        scopes: tuple[str, ...] = (),
+        hook_of: str | None = None,
         local: bool = False,
     ) -> ExecutionRecord:
         """Accept an execution; it is durable when this returns. Raise StartLimitError if one of the limits in `held`
-        rejects it. `chosen` is the version if the workflow is stored. A `local` execution runs in this engine whatever
-        its definition names, and so does a child whose parent waits for it."""
+        rejects it. `chosen` is the version if the workflow is stored; without it `scopes` are those of the principal.
+        A `local` execution runs in this engine whatever its definition names, and so does a child whose parent waits
+        for it."""
         if self._external is not None and self._external.runs(plan) and not local and parent is None:
             id = execution or new_execution_id()
             return await self._external.start(plan, input, id, key=options.key, priority=priority)
         await self._save_definition(plan)
+        scopes = scopes if chosen is None else chosen.scopes
         wanted = ExecutionRecord(
             id=execution or new_execution_id(),
             workflow=plan.definition.id,
@@ -142,10 +155,12 @@ class Launcher:
             depth=depth,
             needs=needs,
             principal=principal,
+            scopes=scopes,
+            hook_of=hook_of,
             trace=self._instrumentation.incoming_trace() if trace is None else trace,
             version=None if chosen is None else chosen.number,
             alias=None if chosen is None else chosen.alias,
-            format=FORMAT,
+            format=_format(plan, scopes),
         )
         return await self._admit(wanted, plan, held)
 
@@ -160,6 +175,7 @@ class Launcher:
     ) -> ExecutionRecord:
         """Accept an execution that starts with recorded results, such as those kept from an earlier execution."""
         await self._save_definition(plan)
+        wanted = replace(wanted, format=_format(plan, wanted.scopes))
         accepted = await self._journal.accept(wanted, kept, held)
         failpoint.hit("accepted")
         if accepted.id == wanted.id:
@@ -199,7 +215,7 @@ class Launcher:
         if time.monotonic() - began > MAX_ADMISSION_S:
             await self.activate(accepted)
         else:
-            await self._send(accepted, await self._admission.admit(accepted, plan))
+            await self._send(accepted, await self._admission.admit(accepted, plan, began))
 
     async def _follow_up(self, execution: str, activation: Coroutine[Any, Any, None]) -> None:
         """Activate an accepted execution. Wait for it briefly, and not at all while another activation is late: the
@@ -245,6 +261,10 @@ class Launcher:
         self._outbox_marker.mark_done(accepted.id, "start")
         if applied.finish is not None:
             await self._finisher.finish(accepted.id, applied.finish, applied.now)
+
+
+def _format(plan: Plan, scopes: tuple[str, ...]) -> int:
+    return required_format(plan.definition, scoped=plan.launches and bool(scopes))
 
 
 def new_execution_id() -> str:
@@ -297,8 +317,9 @@ class Children:
         child = child_id(parent.id, name, token.attempt)
         if await self._journal.accepted(child) is not None:
             return child
-        hash, chosen = await self._definition(parent.id, name, workflow, which)
+        hash, chosen, scopes = await self._definition(parent, name, workflow, which)
         plan = await self._plans.plan(hash)
+        check_json(input, what="start payload")
         payload = encode_value(input)
         problems = input_problems(plan.definition, payload)
         if problems:
@@ -317,22 +338,33 @@ class Children:
             trace=self._instrumentation.outgoing_trace(parent, data.plan, token),
             principal=parent.principal,
             chosen=chosen,
+            scopes=scopes,
+            hook_of=parent.hook_of,
         )
         # crash here: the child runs; the attempt runs again and finds it
         failpoint.hit("launched")
         return child
 
     async def _definition(
-        self, parent: str, name: str, workflow: str, which: str | None
-    ) -> tuple[str, ChosenVersion | None]:
-        """Return the hash of the definition to run, and its version: a retry uses that of the first attempt, whatever
-        was deployed since."""
-        first = await self._journal.accepted(child_id(parent, name, 1))
+        self, parent: ExecutionRecord, name: str, workflow: str, which: str | None
+    ) -> tuple[str, ChosenVersion | None, tuple[str, ...]]:
+        """Return the hash of the definition to run, its version and its scopes: a retry uses those of the first
+        attempt, whatever was deployed since. ChildForbiddenError if the parent may not start it."""
+        first = await self._journal.accepted(child_id(parent.id, name, 1))
         if first is not None:
-            known = None if first.version is None else ChosenVersion(first.version, first.alias)
-            return first.hash, known
-        version = await self._workflows.find(workflow, which)
-        return version.hash, chosen_by(which, version)
+            known = None if first.version is None else ChosenVersion(first.version, first.alias, first.scopes)
+            return first.hash, known, first.scopes
+        try:
+            version = await self._workflows.find(workflow, which)
+        except WorkflowNotFoundError:
+            if covers(parent.scopes, workflow):
+                raise
+            raise child_forbidden(parent.workflow, workflow) from None
+        if not covers(parent.scopes, workflow):
+            listed = (await self._plans.definition(version.hash)).settings.callable_by
+            if not may_call(parent.scopes, parent.workflow, workflow, listed):
+                raise child_forbidden(parent.workflow, workflow)
+        return version.hash, chosen_by(which, version), version.scopes
 
     async def abandon(self, data: ExecutionData, token: Token, now: int) -> None:
         """Cancel the child that a token waits for, before the token itself ends."""

@@ -14,13 +14,14 @@ import asyncio
 import contextlib
 import hashlib
 import logging
+import math
 import os
 import socket
 import sys
 import threading
 import time
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
@@ -32,6 +33,7 @@ from rune.ports.journal import StoreUnavailableError
 from rune.ports.processes import Keepalive, OpenKeepalive, ProcessInfo, ProcessRegistry
 from rune.runtime.worker.attempt import RENEWAL_INTERVAL_S, Leases
 from rune.telemetry.counters import Counters
+from rune.telemetry.logs import execution_of
 
 log = logging.getLogger("rune.keepalive")
 
@@ -117,10 +119,12 @@ class KeepaliveThread:
                 each.result()
 
     async def _renew_leases(self, keepalive: Keepalive, engine: asyncio.AbstractEventLoop) -> None:
-        held = self._leases.held()
+        held, asked = self._leases.held(), time.monotonic()
         calls = (keepalive.renew_lease(*key, fence) for key, fence in held)
         for (key, fence), renewed in zip(held, await asyncio.gather(*calls), strict=True):
-            if not renewed:
+            if renewed:
+                self._leases.renewed(key, fence, asked)
+            else:
                 engine.call_soon_threadsafe(self._leases.lose, key, fence)
 
     async def _repeat(self, renew: Callable[[], Awaitable[None]], interval: float) -> None:
@@ -180,12 +184,17 @@ class Heartbeat:
     """Sends heartbeats until cancelled, then removes the process from the registry."""
 
     def __init__(
-        self, process: ProcessInfo, busy: Callable[[], int], on_drain: Callable[[bool], None]
+        self,
+        process: ProcessInfo,
+        busy: Callable[[], int],
+        on_drain: Callable[[bool], None],
+        delivered: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
         """`on_drain` is called, in the thread of the heartbeats, when the registry asks this process to drain or to
-        receive work again."""
+        receive work again. `delivered` returns what the queue of this process has received; see ProcessInfo."""
         self._process = process
         self._busy = busy
+        self._delivered = delivered
         self._on_drain = on_drain
         self._drained = False
         self.beaten_at = 0.0
@@ -220,7 +229,9 @@ class Heartbeat:
 
     async def _beat(self, registry: ProcessRegistry) -> bool:
         draining = self._process.draining or self._drained
-        return await registry.heartbeat(replace(self._process, busy=self._busy(), draining=draining))
+        return await registry.heartbeat(
+            replace(self._process, busy=self._busy(), draining=draining, delivered=dict(self._delivered()))
+        )
 
 
 watchdog_log = logging.getLogger("rune.watchdog")
@@ -231,14 +242,30 @@ JUMP_S = 1.0
 
 WATCH_PERIOD_S = 0.25
 MAX_FRAMES = 30
+HELD_S = 10.0
+"""An execution whose node blocks the loop for so long is noted."""
+
+OnHeld = Callable[[str, asyncio.AbstractEventLoop], None]
+"""Called in the thread of the watchdog with an execution that blocks the loop."""
 
 
 class LoopWatchdog:
     """Asks the event loop for an answer four times a second. Reports an answer that takes longer than a second."""
 
-    def __init__(self, counters: Counters, blocked_s: float = BLOCKED_S) -> None:
+    def __init__(
+        self,
+        counters: Counters,
+        blocked_s: float = BLOCKED_S,
+        *,
+        held_s: float = HELD_S,
+        on_held: OnHeld | None = None,
+    ) -> None:
         self._counters = counters
         self._blocked_s = blocked_s
+        self._held_s = held_s
+        self._on_held = on_held
+        self._holder: str | None = None
+        self._looks = 0  # since the loop was asked: a process that was stopped has blocked nothing
         self._stop = threading.Event()
         self._asked: float | None = None
         self._reported = False
@@ -267,8 +294,24 @@ class LoopWatchdog:
                     loop.call_soon_threadsafe(self._answer)
                 except RuntimeError:  # the loop is closed
                     return
-            elif not self._reported and time.monotonic() - asked > self._blocked_s:
+                continue
+            if not self._reported and time.monotonic() - asked > self._blocked_s:
                 self._report(thread)
+            self._look(loop)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Look which execution the loop works on, and note it once it has been the same for too long."""
+        holder = execution_of(asyncio.current_task(loop))
+        if holder != self._holder or holder is None:
+            self._holder, self._looks = holder, 0
+            return
+        self._looks += 1
+        period = min(WATCH_PERIOD_S, self._blocked_s / 4)
+        if self._on_held is not None and self._looks == math.ceil(self._held_s / period):
+            try:
+                self._on_held(holder, loop)
+            except Exception:
+                watchdog_log.exception("%s blocks the event loop, which could not be noted", holder)
 
     def _check_clock(self, before: float) -> float:
         """Compare the system clock with the monotonic clock; return by how much it is ahead."""
@@ -296,4 +339,5 @@ class LoopWatchdog:
             self._counters.loop_blocked(took)
             watchdog_log.warning("the event loop was blocked for %.1f s", took)
         self._reported = False
+        self._holder = None
         self._asked = None

@@ -93,7 +93,7 @@ class Scheduler:
         return len(fired) >= BATCH
 
     async def _resend(self) -> None:
-        """Send tokens that no worker holds. After a failure the rest is left to the next sweep."""
+        """Send tokens that no worker holds and whose message is lost. After a failure the next sweep sends the rest."""
         tokens = await self._state.unclaimed_tokens(BATCH)
         for first in range(0, len(tokens), MAX_RESENT_AT_ONCE):
             await _all(
@@ -102,6 +102,7 @@ class Scheduler:
                     for execution, token, priority in tokens[first : first + MAX_RESENT_AT_ONCE]
                 ]
             )
+        self._instrumentation.counters.tokens_resent += len(tokens)
 
     async def _serve(self, due: DueTimer) -> None:
         """Send the tokens of a timer, and end the execution if the timer ended it."""

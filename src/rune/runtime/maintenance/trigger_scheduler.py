@@ -95,7 +95,7 @@ class TriggeredStarts:
                 execution=execution,
                 principal=f"trigger:{trigger.id}",
                 held=await self._limiter.held(plan) if limited else None,
-                chosen=ChosenVersion(trigger.version, trigger.alias),
+                chosen=ChosenVersion(trigger.version, trigger.alias, trigger.scopes),
             )
         except IdempotencyKeyExpiredError as expired:
             return TriggeredStart(expired.execution, again=True)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from rune.codec.facts import Same
 from rune.codec.messages import (
     MAX_FULL_BYTES,
     CompletionMessage,
@@ -29,12 +28,12 @@ from rune.codec.messages import (
 from rune.core.definition.model import canonical
 from rune.core.execution.fact import ExecutionEnded, NodeResult
 from rune.core.execution.outcome import Error
+from rune.core.execution.stored_value import Same
 from rune.core.execution.token import ROOT, Path
 from rune.core.plan.model import Plan
 from rune.errors import RuneError
 from rune.ports.clock import Clock
 from rune.ports.journal import (
-    FORMAT,
     EventPublisher,
     ExecutionRecord,
     Journal,
@@ -42,7 +41,13 @@ from rune.ports.journal import (
     OutboxRow,
     StoreUnavailableError,
 )
-from rune.runtime.messaging.statuses import output_of, reference, value_or_reference
+from rune.runtime.messaging.statuses import (
+    MAX_PUBLISHED_BYTES,
+    output_of,
+    reference,
+    value_or_reference,
+    whole_output,
+)
 from rune.runtime.values import ExecutionData, ExecutionDataCache, ExecutionNotFoundError
 
 if TYPE_CHECKING:
@@ -52,6 +57,9 @@ log = logging.getLogger("rune.completion_publisher")
 
 MAX_CONTEXT_BYTES = 64 * 1024
 """Of all outputs in a message together. Beyond it, the largest outputs are replaced by references."""
+
+MAX_ENVELOPE_BYTES = 16 * 1024
+"""What is left for the other fields of a self-contained message."""
 
 MAX_IN_FLIGHT = 1_000
 """Completions published at once. Further ones are left to the relay."""
@@ -66,7 +74,13 @@ class CompletionPublisher:
         journal: Journal,
         data_cache: ExecutionDataCache,
         outbox_marker: OutboxMarker,
+        max_message: int | None = None,
     ) -> None:
+        """With `max_message`, outputs are whole as long as the message has at most so many bytes."""
+        self._max_context = MAX_CONTEXT_BYTES
+        self._max_output = MAX_PUBLISHED_BYTES
+        if max_message is not None:
+            self._max_context = self._max_output = max(0, max_message - MAX_ENVELOPE_BYTES)
         self._publisher = publisher
         self._journal = journal
         self._data_cache = data_cache
@@ -116,7 +130,7 @@ class CompletionPublisher:
             workflow_id=data.accepted.workflow,
             execution_id=data.accepted.id,
             status=end.status,
-            final_context=msgspec.Raw(msgspec.json.encode(_shrink(data, context))),
+            final_context=msgspec.Raw(msgspec.json.encode(_shrink(data, context, self._max_context))),
             completed_at=moment(end.at),
             total_duration_ms=max(0, end.at - data.accepted.at),
             failed_items=end.failed_items,
@@ -164,11 +178,15 @@ class CompletionPublisher:
         else:
             facts = [each.fact for each in await self._journal.facts(data.accepted.id) if not each.late]
             found = {each.node: each for each in facts if isinstance(each, NodeResult) and not each.path}
-        start = value_or_reference(f"{data.accepted.id}/start", data.accepted.input)
+        start = value_or_reference(f"{data.accepted.id}/start", data.accepted.input, self._max_output)
         context = {"$trigger": start} | {f"${plan.ids[node]}": start for node in sorted(plan.triggers)}
         for result in _with_value(found.get(node) for node in roots):
+            name = f"${plan.ids[result.node]}"
+            if result.status == "ok" and self._max_output > MAX_PUBLISHED_BYTES:
+                context[name] = await whole_output(data, result, self._max_output)
+                continue
             await self._load_passed_on(data, result)
-            context[f"${plan.ids[result.node]}"] = output_of(data, result)
+            context[name] = output_of(data, result)
         return context
 
     async def _load_passed_on(self, data: ExecutionData, result: NodeResult) -> None:
@@ -191,11 +209,11 @@ def _with_value(results: Iterator[NodeResult | None]) -> Iterator[NodeResult]:
             yield each
 
 
-def _shrink(data: ExecutionData, context: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
+def _shrink(data: ExecutionData, context: dict[str, msgspec.Raw], most: int) -> dict[str, msgspec.Raw]:
     """Replace the largest outputs by references until the rest fits into a message."""
     total = sum(len(bytes(each)) for each in context.values())
     for name in sorted(context, key=lambda each: (-len(bytes(context[each])), each)):
-        if total <= MAX_CONTEXT_BYTES:
+        if total <= most:
             break
         size = len(bytes(context[name]))
         of_start = name[1:] not in data.plan.index or data.plan.index[name[1:]] in data.plan.triggers
@@ -239,7 +257,6 @@ class ExternalExecutor:
             input=input,
             key=key,
             priority=plan.definition.settings.priority if priority is None else priority,
-            format=FORMAT,
         )
 
 

@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from rune.codec.decode import decode
-from rune.codec.facts import StoredValue, encode_value
+from rune.codec.facts import encode_value
 from rune.codec.messages import MessageContext, MessageTooLargeError, NodeExecutionMessage, encode_hint
 from rune.core.definition.model import Definition, Edge, Node, canonical
 from rune.core.execution.decision import FinishExecution
@@ -26,19 +26,23 @@ from rune.core.execution.fact import ExecutionStarted, Fact, NodeResult
 from rune.core.execution.fold import fold
 from rune.core.execution.outcome import Error
 from rune.core.execution.scope import ExpressionScope
+from rune.core.execution.stored_value import StoredValue
 from rune.core.execution.token import ROOT, START, Ref, Token
+from rune.core.limits import LIMITS
 from rune.core.node_type import Catalogue
 from rune.core.permissions import QUEUE
 from rune.core.plan.compiler import compile_definition
 from rune.core.plan.graph import ancestors, reachable
 from rune.core.plan.model import Plan
 from rune.documents.loader import check_input
-from rune.errors import RuneError
+from rune.errors import LimitExceededError, RuneError
+from rune.nodes.base import check_json
 from rune.ports.clock import Clock
-from rune.ports.journal import FORMAT, ExecutionRecord
+from rune.ports.journal import ExecutionRecord
+from rune.ports.queue import LeftToOthersError
 from rune.runtime.backend import Backend
 from rune.runtime.lifecycle.launcher import Launcher
-from rune.runtime.plan_cache import PlanCache
+from rune.runtime.plan_cache import MissingNodeTypeError, PlanCache
 from rune.runtime.values import (
     Cache,
     ExecutionData,
@@ -47,6 +51,7 @@ from rune.runtime.values import (
     ValueNotLoaded,
     store_value,
 )
+from rune.runtime.worker.worker import MISSING_TYPE_TIMEOUT_S, MissingTypeTracker
 from rune.telemetry.tracing import read_header
 
 full_messages_log = logging.getLogger("rune.full_messages")
@@ -108,8 +113,12 @@ class SelfContainedMessages:
         for root in _roots(data.plan, token, upstream[token.node]):
             while True:
                 try:
-                    value = _value(scope, root)
+                    value = _value(scope, root, max(0, max_bytes - size))
                     break
+                except LimitExceededError:
+                    raise MessageTooLargeError(
+                        data.accepted.id, self._max_bytes + 1, self._max_bytes
+                    ) from None
                 except ValueNotLoaded as missing:
                     await data.load(missing.what, reader)
             if value is not None:
@@ -138,12 +147,14 @@ def _roots(plan: Plan, token: Token, upstream: int) -> Iterator[str]:
         yield "$error"
 
 
-def _value(scope: ExpressionScope, root: str) -> msgspec.Raw | None:
-    """Return a value as JSON, or None if its node was skipped or lost a race."""
+def _value(scope: ExpressionScope, root: str, most: int) -> msgspec.Raw | None:
+    """Return a value as JSON, or None if its node was skipped or lost a race. A value above `most` is not written."""
     try:
-        return msgspec.Raw(encode_value(scope[root]))
+        value = scope[root]
     except KeyError:
         return None
+    check_json(value, replace(LIMITS, output_bytes=most), what="message")
+    return msgspec.Raw(encode_value(value))
 
 
 log = logging.getLogger("rune.foreign_messages")
@@ -170,6 +181,12 @@ class DefinitionMismatchError(RuneError):
     code = "DEFINITION_MISMATCH"
 
 
+class UnknownTypeError(RuneError):
+    """A message whose definition uses a node type that no worker has."""
+
+    code = "UNKNOWN_TYPE"
+
+
 class UnknownNodeError(RuneError):
     """A message that names a node which its definition does not have."""
 
@@ -185,10 +202,19 @@ class ForeignMessages:
         self._clock = backend.clock
         self._plans = plans
         self._launcher = launcher
+        self._missing_types = MissingTypeTracker(backend.processes)
 
     async def take(self, message: NodeExecutionMessage, body: bytes) -> None:
-        """Start the execution of a message; the start is durable when this returns."""
-        plan = await self._plan(message)
+        """Start the execution of a message; the start is durable when this returns. LeftToOthersError if this process
+        lacks a node type."""
+        try:
+            plan = await self._plan(message)
+        except MissingNodeTypeError as error:
+            if not await self._missing_types.expired(message.execution_id, error.type):
+                raise LeftToOthersError(error.message) from None
+            raise UnknownTypeError(
+                f"no worker has had the node type `{error.type}` for {MISSING_TYPE_TIMEOUT_S:.0f} s"
+            ) from None
         _check_nodes(message, plan)
         node = plan.index[message.current_node]
         outputs = decode(_OUTPUTS, message.context)
@@ -285,7 +311,6 @@ class ForeignMessages:
             input=self._payload(plan, outputs),
             priority=plan.definition.settings.priority if priority is None else priority,
             principal=QUEUE,
-            format=FORMAT,
         )
         await self._launcher.start_again(wanted, seeded, facts)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from rune.codec.facts import Inline, Large, Same, encode_value
+from rune.codec.facts import encode_value
 from rune.codec.messages import (
     NOTHING,
     ErrorObject,
@@ -36,6 +36,7 @@ from rune.core.execution.fact import AttemptFailed, ExecutionEnded, NodeResult, 
 from rune.core.execution.outcome import Error
 from rune.core.execution.scope import failure_value
 from rune.core.execution.step import retry_due
+from rune.core.execution.stored_value import Inline, Large, Same
 from rune.core.execution.token import Path, Ref, Token, TokenPurpose, parse_path, token_name
 from rune.core.plan.model import Plan
 from rune.errors import RuneError
@@ -44,7 +45,7 @@ from rune.ports.processes import LiveReport, RunningNode
 from rune.ports.state import Applied, Claim, Fence, State
 from rune.runtime.queries.history import OpenRuns, end_text
 from rune.runtime.state_wrapper import StateWrapper
-from rune.runtime.values import ExecutionData, ExecutionDataCache
+from rune.runtime.values import ExecutionData, ExecutionDataCache, ValueNotLoaded
 
 MAX_PUBLISHED_BYTES = 32 * 1024
 """A larger output is replaced by a reference."""
@@ -69,6 +70,26 @@ def output_of(data: ExecutionData, result: NodeResult) -> msgspec.Raw:
     if type(stored) is Inline:
         return value_or_reference(name, stored.data)
     return reference(stored.key, stored.size) if type(stored) is Large else NOTHING
+
+
+async def whole_output(data: ExecutionData, result: NodeResult, most: int) -> msgspec.Raw:
+    """The output of a node run, loaded if it is not in memory; a reference if it is larger than `most` bytes."""
+    stored = result.value
+    if type(stored) is Large and stored.size > most:
+        return reference(stored.key, stored.size)
+    reader = data.reader()
+    try:
+        while True:
+            try:
+                value = reader.encoded(result)
+                break
+            except ValueNotLoaded as missing:
+                await data.load(missing.what, reader)
+    finally:
+        reader.close()
+    return value_or_reference(
+        f"{data.accepted.id}/{token_name(result.node, result.path, data.plan.ids)}", value, most
+    )
 
 
 def value_or_reference(name: str, value: bytes, most: int = MAX_PUBLISHED_BYTES) -> msgspec.Raw:
@@ -111,30 +132,44 @@ class StatusPublisher(StateWrapper):
     """
 
     def __init__(
-        self, state: State, publisher: EventPublisher, data_cache: ExecutionDataCache, worker: str = ""
+        self,
+        state: State,
+        publisher: EventPublisher,
+        data_cache: ExecutionDataCache,
+        worker: str = "",
+        max_output: int = MAX_PUBLISHED_BYTES,
     ) -> None:
-        """`worker` is the name of this process, which statuses of running nodes carry."""
+        """`worker` is the name of this process, which statuses of running nodes carry. `max_output`: bytes of an
+        output; if it is more than the default, outputs that are not in memory are loaded."""
         super().__init__(state)
+        self._max_output = max_output
         self._running = {"worker": worker}
         self._publisher = publisher
         self._data_cache = data_cache
         self._poll_after: OrderedDict[str, float] = OrderedDict()
         self._polls: set[asyncio.Task[None]] = set()
         self._begun: OrderedDict[str, dict[Key, tuple[int, int]]] = OrderedDict()  # runs of this process
+        self._continued: set[tuple[str, int, Path]] = set()  # runs that began before: resumed, or tried again
         self._ended: OrderedDict[str, None] = OrderedDict()  # executions whose open runs were published
 
     async def claim(self, execution: str, token: Token, owner: str, *, leased: bool) -> Claim:
         claim = await self._state.claim(execution, token, owner, leased=leased)
-        if claim.verdict == "run" and claim.token.fate is TokenPurpose.RUN:
-            await self._publish_running(execution, claim)
+        await self._note_claim(execution, claim)
         return claim
 
     async def claim_all(self, execution: str, tokens: Sequence[Token], owner: str) -> list[Claim]:
         claims = await self._state.claim_all(execution, tokens, owner)
         for claim in claims:
-            if claim.verdict == "run" and claim.token.fate is TokenPurpose.RUN:
-                await self._publish_running(execution, claim)
+            await self._note_claim(execution, claim)
         return claims
+
+    async def _note_claim(self, execution: str, claim: Claim) -> None:
+        """Publish that a run begins. One that is resumed has begun before."""
+        token = claim.token
+        if claim.verdict == "run" and token.resumed:
+            self._begin(execution, token, claim.now)
+        elif claim.verdict == "run" and token.fate is TokenPurpose.RUN:
+            await self._publish_running(execution, claim)
 
     async def _publish_running(self, execution: str, claim: Claim) -> None:
         self._begin(execution, claim.token, claim.now)
@@ -154,6 +189,8 @@ class StatusPublisher(StateWrapper):
             if len(self._begun) > MAX_BEGUN:
                 self._begun.popitem(last=False)
         begun[(token.node, token.path)] = (now, token.attempt)
+        if token.resumed or token.attempt > 1:
+            self._continued.add((execution, token.node, token.path))
 
     async def apply(self, execution: str, decisions: Sequence[Decision]) -> Applied:
         applied = await self._state.apply(execution, decisions)
@@ -175,18 +212,34 @@ class StatusPublisher(StateWrapper):
         return applied
 
     async def _publish_applied(self, execution: str, decisions: Sequence[Decision], applied: Applied) -> None:
-        begun = self._begun.get(execution)
-        if begun is not None:
-            for each in decisions:
-                begun.pop((each.node, each.path), None)
+        begun = self._begun.get(execution, {})
+        inline = {
+            (each.node, each.path) for each in decisions if begun.pop((each.node, each.path), None) is None
+        }
         data = self._data_cache.cached(execution) or await self._execution_data(execution)
         if data is not None:
             try:
+                decisions = [await self._since_first_begin(execution, each) for each in decisions]
                 if paths := [each.path for each in decisions if each.path]:
                     await self._load_counts(data, paths)
-                self._publish_node(data, decisions, applied)
+                outputs = await self._outputs(data, decisions)
+                self._publish_node(data, decisions, applied, outputs, inline)
             except Exception:
                 log.exception("publishing the statuses of %s failed", execution)
+
+    async def _since_first_begin(self, execution: str, decision: Decision) -> Decision:
+        """Return a decision whose result began when the node first did: before it waited or was tried again."""
+        key = (execution, decision.node, decision.path)
+        if key not in self._continued:
+            return decision
+        self._continued.discard(key)
+        fact = decision.fact
+        if type(fact) is not NodeResult:
+            return decision
+        rows = await self._data_cache.facts_of_token(*key)
+        earlier = [each.began or each.at for each in rows if isinstance(each, AttemptFailed | NodeSuspended)]
+        first = min([fact.began or fact.at, *earlier])
+        return msgspec.structs.replace(decision, fact=msgspec.structs.replace(fact, began=first))
 
     async def _load_counts(self, data: ExecutionData, paths: Iterable[Path]) -> None:
         """Load the item counts that lineages contain. Without them a status is published all the same."""
@@ -214,6 +267,7 @@ class StatusPublisher(StateWrapper):
     async def end(self, execution: str, fact: ExecutionEnded) -> None:
         await self._state.end(execution, fact)
         begun = self._begun.pop(execution, {})
+        self._continued -= {(execution, *key) for key in begun}
         if fact.status == "completed":
             return
         known = execution in self._ended
@@ -253,10 +307,35 @@ class StatusPublisher(StateWrapper):
             log.info("no status is published for %s: %s", execution, error)
             return None
 
-    def _publish_node(self, data: ExecutionData, decisions: Sequence[Decision], applied: Applied) -> None:
+    async def _outputs(self, data: ExecutionData, decisions: Sequence[Decision]) -> list[msgspec.Raw]:
+        """Return what the statuses of these decisions carry as output."""
+        found = []
+        for each in decisions:
+            fact, output = each.fact, NOTHING
+            if type(fact) is NodeResult and fact.status == "ok":
+                whole = self._max_output > MAX_PUBLISHED_BYTES and fact.items is None
+                output = await whole_output(data, fact, self._max_output) if whole else output_of(data, fact)
+            found.append(output)
+        return found
+
+    def _publish_node(
+        self,
+        data: ExecutionData,
+        decisions: Sequence[Decision],
+        applied: Applied,
+        outputs: Sequence[msgspec.Raw],
+        inline: Collection[Key],
+    ) -> None:
+        """`inline` runs were not claimed. One that waits is published as running first, like any other wait."""
         joins: set[int] = set()
-        for decision in decisions:
-            self._publish_end(data, decision)
+        for decision, output in zip(decisions, outputs, strict=True):
+            fact = decision.fact
+            if type(fact) is NodeSuspended and (fact.node, fact.path) in inline:
+                began = fact.began or fact.at
+                self._publish(
+                    data, fact.node, fact.path, "running", began, fact.attempt, metadata=self._running
+                )
+            self._publish_end(data, decision, output)
             for effect in decision.effects:
                 if type(effect) is SkipNode:
                     self._publish(data, effect.node, decision.path, "skipped", decision.at)
@@ -267,12 +346,11 @@ class StatusPublisher(StateWrapper):
         if joins and applied.finish is None:
             self._poll_waiting(data)
 
-    def _publish_end(self, data: ExecutionData, decision: Decision) -> None:
+    def _publish_end(self, data: ExecutionData, decision: Decision, output: msgspec.Raw) -> None:
         fact = decision.fact
         node, path, at = decision.node, decision.path, decision.at
         if type(fact) is NodeResult:
             lasted = max(0, fact.at - fact.began) if fact.began else 0
-            output = output_of(data, fact) if fact.status == "ok" else NOTHING
             error = _error(fact.failure) if fact.status == "failed" else None
             self._publish(
                 data,

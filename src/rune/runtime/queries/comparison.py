@@ -7,17 +7,19 @@ time, so that executions with 100,000 items can be compared.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Callable, Iterator
+from typing import Literal, TypeVar
 
 import msgspec
 
-from rune.codec.facts import Inline, Same
 from rune.core.execution.fact import NodeResult
-from rune.core.execution.token import Path, path_text
+from rune.core.execution.stored_value import Inline, Same
+from rune.core.execution.token import Path, Ref, path_text
 from rune.core.plan.model import Plan
 from rune.errors import LimitExceededError
-from rune.runtime.values import ExecutionData, ValueNotLoaded
+from rune.runtime.values import ExecutionData, ValueNotLoaded, ValueReader
+
+T = TypeVar("T")
 
 MAX_COMPARED_RESULTS = 1_000_000  # of one execution
 RUNS_PER_TURN = 500
@@ -58,6 +60,7 @@ class Results:
         self.plan: Plan = data.plan
         self.by_key: dict[Key, NodeResult] = {}
         self._by_token: dict[tuple[int, Path], NodeResult] = {}
+        self._digests: dict[Ref, bytes] = {}
 
     def add(self, result: NodeResult) -> None:
         self._by_token.setdefault((result.node, result.path), result)
@@ -70,11 +73,26 @@ class Results:
 
     async def encoded(self, result: NodeResult) -> bytes:
         """Return the output of a result as JSON."""
+        return await self._read(lambda reader: reader.encoded(result))
+
+    async def joined(self, result: NodeResult) -> bytes | None:
+        """Return the digest of an output that is the payload of a join; None for another output."""
+
+        def digest(reader: ValueReader) -> bytes | None:
+            stored = result.value
+            origin = reader.origin(stored.ref) if type(stored) is Same else None
+            if origin is None or origin.kind != "entered":
+                return None
+            return reader.digest(origin, self._digests)
+
+        return await self._read(digest)
+
+    async def _read(self, query: Callable[[ValueReader], T]) -> T:
         reader = self.data.reader()
         reader.fetched = self._by_token  # nothing that was read has to be read again
         while True:
             try:
-                return reader.encoded(result)
+                return query(reader)
             except ValueNotLoaded as missing:
                 await self.data.load(missing.what, reader)
 
@@ -152,6 +170,9 @@ async def _same_output(before: Results, after: Results, old: NodeResult, new: No
         return bool(one.data == other.data)
     if type(one) is type(other) is not Same and one == other:
         return True  # the same blob: a rerun keeps results by reference
+    digests = await before.joined(old), await after.joined(new)
+    if None not in digests:
+        return digests[0] == digests[1]
     return await before.encoded(old) == await after.encoded(new)
 
 

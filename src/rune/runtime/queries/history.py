@@ -8,7 +8,6 @@ because it must not block the event loop.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeVar
@@ -30,12 +29,15 @@ from rune.core.execution.fact import (
 )
 from rune.core.execution.fold import fold
 from rune.core.execution.outcome import Error
+from rune.core.execution.rerun import untolerated_items
 from rune.core.execution.state import State
-from rune.core.execution.token import Path, Ref
+from rune.core.execution.stored_value import Same
+from rune.core.execution.token import Path, Ref, token_name
 from rune.core.plan.model import Plan
 from rune.ports.clock import iso
 from rune.ports.journal import BlobStore, ExecutionRecord, Journal, StoredFact
 from rune.ports.queries import Event, Frame, NodeRun
+from rune.runtime.off_loop import off_loop
 from rune.runtime.values import Cache, ExecutionData, ValueNotLoaded, ValueReader
 
 T = TypeVar("T")
@@ -47,8 +49,12 @@ async def replay(facts: int, work: Callable[[], T]) -> T:
     """Return what `work` returns. If it replays more than MAX_INLINE_FACTS facts, it runs in a thread."""
     if facts <= MAX_INLINE_FACTS:
         return work()
-    return await asyncio.to_thread(work)
+    return await off_loop(work)
 
+
+MAX_PASSED_ON_BYTES = 64 * 1024
+"""A larger value that a node passed on is shown there by a reference: all nodes may pass it on, and that of joins
+behind each other doubles with each."""
 
 MAX_SHOWN_CANCELLED = 100  # runs in the event of an end
 CACHE_BYTES = 32 * 1024 * 1024
@@ -59,6 +65,14 @@ _NODE_EVENTS = {
     RaceWinner: "node.opened",
     EffectStarted: "node.begun",
 }
+
+
+class JoinedBytes(msgspec.Struct, frozen=True):
+    """The payload of a join: the values in it as JSON, and its joins, inner ones first, as origins of their members."""
+
+    origin: Ref
+    values: dict[Ref, bytes]
+    joins: dict[Ref, dict[str, Ref]]
 
 
 class History:
@@ -148,22 +162,37 @@ class History:
             found.append(NodeRun(node_id=self.plan.ids[node], lineage=self.lineage(path), status="skipped"))
         return found
 
-    async def node_run(self, result: NodeResult) -> NodeRun:
-        """Return the run of one result."""
+    async def node_run(self, result: NodeResult, *, whole: bool = False) -> NodeRun:
+        """Return the run of one result; with `whole`, also with a large output that the node passed on."""
         output: bytes | None = None
+        size: int | None = None
         if result.status == "ok" and result.items is None:
-            output = await self._read(lambda reader: reader.encoded(result))
+            shown = None if whole else await self._reference(result)
+            if shown is None:
+                output = await self._read(lambda reader: reader.encoded(result))
+            else:
+                output, size = encode_value(shown), shown["bytes"]
         return NodeRun(
             node_id=self.plan.ids[result.node],
             lineage=self.lineage(result.path),
             status=STATUS.get(result.status, result.status),
             attempts=result.attempt,
             output=output,
+            size=size,
             error=result.failure,
             started_at=self._began(result),
             duration_ms=max(0, result.at - self._began(result)),
             pinned=self._is_pinned(result),
         )
+
+    async def _reference(self, result: NodeResult) -> dict[str, Any] | None:
+        """Return what is shown for a large output that the node passed on; None for other outputs."""
+        found = await self._read(lambda reader: reader.passed_on(result))
+        if found is None or found[1] <= MAX_PASSED_ON_BYTES:
+            return None
+        origin, size = found
+        name = "start" if origin.kind == "start" else token_name(origin.node, origin.path, self.plan.ids)
+        return {"$ref": f"{self.accepted.id}/{name}", "bytes": size}
 
     def _is_pinned(self, result: NodeResult) -> bool:
         """Return whether the output was given: by the definition, or in the execution that the result is kept from."""
@@ -229,6 +258,13 @@ class History:
         return self._replayed()[0].failed_items if self.end is None else self.end.failed_items
 
     @property
+    def untolerated_items(self) -> int:
+        """How many of the failed items the workflow does not state to tolerate."""
+        if not self.failed_items:
+            return 0
+        return untolerated_items(self.plan, [each.fact for each in self._stored if not each.late])
+
+    @property
     def state(self) -> State:
         """The state of the execution, before its end if it has ended."""
         return self._replayed()[0]
@@ -259,14 +295,17 @@ class History:
             )
         return tuple(frames)
 
-    async def context(self) -> dict[str, Any]:
-        """Return the outputs of the root scope by name."""
+    async def context(self, *, whole: bool = True) -> dict[str, Any]:
+        """Return the outputs of the root scope by name; unless `whole`, large ones that nodes passed on as references
+        to where they come from."""
         found: dict[str, Any] = {"$trigger": self._data.start}
         for node in sorted(self.plan.triggers):
             found[f"${self.plan.ids[node]}"] = self._data.start
         for (node, path), result in self._results.items():
             if not path and result.status in ("ok", "failed") and result.items is None:
-                found[f"${self.plan.ids[node]}"] = await self._value(node, path)
+                shown = None if whole else await self._reference(result)
+                value = await self._value(node, path) if shown is None else shown
+                found[f"${self.plan.ids[node]}"] = value
         return found
 
     async def output(self) -> Any:
@@ -320,6 +359,13 @@ class History:
         if result is None or result.status != "ok":
             return None
         return await self._read(lambda reader: reader.blob_key(result))
+
+    async def joined(self, node: int, path: Path = ()) -> JoinedBytes | None:
+        """Return the value of a node if it is the payload of a join, without writing it out."""
+        result = self._results.get((node, path))
+        if result is None or result.status != "ok":
+            return None
+        return await self._read(lambda reader: _joined_bytes(reader, result))
 
     def _has_value(self, node: int) -> bool:
         result = self._results.get((node, ()))
@@ -400,6 +446,12 @@ class History:
         controls = [each.fact for each in self._stored if isinstance(each.fact, PauseChanged)]
         return bool(controls) and controls[-1].paused
 
+    def _pause_reason(self) -> dict[str, Any]:
+        """Return why the engine paused the execution, if it did and the execution is paused."""
+        controls = [each.fact for each in self._stored if isinstance(each.fact, PauseChanged)]
+        paused = self.end is None and bool(controls) and controls[-1].paused
+        return {"paused_because": controls[-1].reason} if paused and controls[-1].reason else {}
+
     def _origin(self) -> dict[str, Any]:
         """Return the version of a deployed workflow and the alias that selected it, and the ids of the executions that
         this one was started or retried from."""
@@ -413,26 +465,62 @@ class History:
             found["retry_of"] = accepted.retry_of
         return found
 
-    async def document(self, *, not_reached: bool = False) -> dict[str, Any]:
-        """Return the complete history as `rune run --json` prints it; `not_reached` adds the nodes without a run."""
+    async def document(self, *, not_reached: bool = False, whole: bool = False) -> dict[str, Any]:
+        """Return the complete history as `rune run --json` prints it; `not_reached` adds the nodes without a run. With
+        `whole`, large values that nodes passed on are in it instead of references: the same objects, so that nothing
+        that is to be written may have them."""
         end = self.end
         runs = await self.node_runs()
         if not_reached:
             runs += [run for _, run in self.not_reached()]
+        context = await self.context(whole=whole)
+        shown = [node_document(each) for each in runs]
+        if whole:
+            for run, document in zip(runs, shown, strict=True):
+                if run.size is not None:
+                    path = tuple(
+                        each
+                        for frame in run.lineage
+                        for each in (self.plan.index[frame.split_node_id], frame.item_index)
+                    )
+                    document["output"] = await self._value(self.plan.index[run.node_id], path)
         return {
             "execution_id": self.accepted.id,
             "workflow_id": self.accepted.workflow,
             "status": end.status if end else "paused" if self._is_paused() else "running",
+            **self._pause_reason(),
             "error": error_document(end.error if end else None),
             "failed_items": self.failed_items,
+            "untolerated_items": self.untolerated_items,
             "output": await self.output(),
-            "context": await self.context(),
-            "nodes": [node_document(each) for each in runs],
+            "context": context,
+            "nodes": shown,
             "started_at": iso(self.accepted.at),
             "completed_at": iso(end.at) if end else None,
             "total_duration_ms": end.at - self.accepted.at if end else None,
             **self._origin(),
         }
+
+
+def _joined_bytes(reader: ValueReader, result: NodeResult) -> JoinedBytes | None:
+    stored = result.value
+    origin = reader.origin(stored.ref) if type(stored) is Same else None
+    if origin is None or origin.kind != "entered":
+        return None
+    found = JoinedBytes(origin, {}, {})
+
+    def add(ref: Ref) -> None:
+        if ref.kind != "entered":
+            found.values[ref] = reader.encoded_value(ref)
+            return
+        members = reader.joined(ref).origins
+        for each in members.values():
+            if each not in found.values and each not in found.joins:
+                add(each)
+        found.joins[ref] = members
+
+    add(origin)
+    return found
 
 
 class OpenRuns:
@@ -506,6 +594,8 @@ def _details(fact: Any, late: bool) -> dict[str, Any]:
         found["kept"] = True
     if isinstance(fact, SignalReceived):
         found |= {"id": fact.id, "signal": fact.name}
+    if isinstance(fact, PauseChanged) and fact.reason:
+        found["reason"] = fact.reason
     if isinstance(fact, NodeSuspended):
         found["resume_at"] = fact.due
         if fact.signal is not None:

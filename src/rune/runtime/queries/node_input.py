@@ -5,12 +5,13 @@ An expression is evaluated with the limits of the engine: in a thread with a lim
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from rune.codec.facts import encode_value
 from rune.core.definition import problems as codes
@@ -41,10 +42,12 @@ from rune.core.expr import (
 from rune.core.expr.budget import METER
 from rune.core.expr.names import ROOTS, Names
 from rune.core.plan.compiler import names_of
-from rune.core.plan.model import Element, Plan, Rules
-from rune.errors import RuneError
+from rune.core.plan.model import NO_PARAMETERS, Element, Parameters, Plan, Rules, compile_parameters
+from rune.errors import LimitExceededError, RuneError
+from rune.nodes.base import check_json
 from rune.nodes.redaction import NAMES_ONLY
 from rune.ports.journal import ExecutionRecord
+from rune.runtime.off_loop import off_loop
 from rune.runtime.queries.history import replay
 from rune.runtime.values import ExecutionData, ValueNotLoaded, ValueReader
 from rune.runtime.worker.attempt import Evaluator, NeedsThread
@@ -66,17 +69,51 @@ class NodeInput(msgspec.Struct, frozen=True):
 
 
 async def read_input(
-    data: ExecutionData, facts: Sequence[Fact], node: int, path: Path, evaluator: Evaluator
+    data: ExecutionData,
+    own: Sequence[Fact],
+    facts: Callable[[], Awaitable[Sequence[Fact]]],
+    node: int,
+    path: Path,
+    evaluator: Evaluator,
 ) -> NodeInput | None:
-    """Return the input of a node in one lineage, given the facts of its execution in commit order; None if the node did
-    not run there. `now()` is the time at which the run began."""
-    found = await replay(len(facts), lambda: _token_of(data.plan, data.accepted, facts, node, path))
+    """Return the input of a node in one lineage; None if the node did not run there. `now()` is the time at which the
+    run began. `own` are the facts of the run, `facts` loads those of the whole execution in commit order: what entered
+    a run that has ended follows from the results before it, so that its input costs the same among 100,000 items as in
+    one."""
+    found = await _ended_token(data, own, node, path)
+    if found is None:
+        stored = await facts()
+        found = await replay(len(stored), lambda: _token_of(data.plan, data.accepted, stored, node, path))
     if found is None:
         return None
     token, began = found
     if node in data.plan.triggers:
-        return _redacted(token, data.start, data.plan.definition.nodes[node].parameters)
+        parameters = data.plan.definition.nodes[node].parameters
+        return await off_loop(partial(_redacted, token, data.start, parameters))
     return await _resolve(data, token, began, evaluator)
+
+
+async def _ended_token(
+    data: ExecutionData, own: Sequence[Fact], node: int, path: Path
+) -> tuple[Token, int] | None:
+    """Return the token of a node run that has ended and when it began, from its result and those before it."""
+    if node in data.plan.triggers:
+        return None
+    results = (each for each in own if isinstance(each, NodeResult) and each.status in ("ok", "failed"))
+    result = next(results, None)
+    if result is None:
+        return None
+    reader = data.reader()
+    try:
+        while True:
+            try:
+                token = entering_token(data.plan, node, path, reader.result)
+            except ValueNotLoaded as missing:
+                await data.load(missing.what, reader)
+            else:
+                return replace(token, attempt=result.attempt), result.began or result.at
+    finally:
+        reader.close()
 
 
 def _token_of(
@@ -108,35 +145,55 @@ def _token_of(
     return None if live is None else (live.token, began or live.token.at or accepted.at)
 
 
+_Resolved = tuple[Any, dict[str, Any] | None, Error | None]
+"""The payload, the parameters, and why they cannot be resolved."""
+
+
 async def _resolve(data: ExecutionData, token: Token, began: int, evaluator: Evaluator) -> NodeInput:
     reader = data.reader()
     node = data.plan.nodes[token.node]
     name = token_name(token.node, token.path, data.plan.ids)
+    parameters = _parameters_of(data.plan, token.node)
 
-    def work(meter: Meter) -> NodeInput:
+    def work(meter: Meter) -> _Resolved:
         scope = reader.scope(token, began / 1000, name)
         scope[METER] = meter
         payload = scope["$json"]
         try:
-            resolved = node.parameters.resolve(scope)
+            resolved = parameters.resolve(scope)
         except RuneError as error:
-            return _redacted(token, payload, None, Error(error.code, error.message))
-        for each, compiled in node.parameters.elements.items():
+            return payload, None, Error(error.code, error.message)
+        for each, compiled in parameters.elements.items():
             written = node.node.parameters[each]
             resolved[each] = _element(compiled, written, scope)
-        return _redacted(token, payload, {each: resolved[each] for each in node.node.parameters})
+        return payload, {each: resolved[each] for each in node.node.parameters}, None
 
     in_thread = False
     try:
         while True:
             try:
-                return await evaluator.in_thread(work) if in_thread else work(evaluator.inline())
+                found = await evaluator.in_thread(work) if in_thread else work(evaluator.inline())
+                break
             except ValueNotLoaded as missing:
                 await data.load(missing.what, reader)
             except NeedsThread:
                 in_thread = True
     finally:
         reader.close()
+    # Redaction looks at every text of the payload.
+    return await off_loop(partial(_redacted, token, *found))
+
+
+def _parameters_of(plan: Plan, index: int) -> Parameters:
+    """Return the compiled parameters of a node. A plan for reading has none for a type that this process lacks: they
+    are compiled as templates, or are shown as they are written if they are none."""
+    node = plan.nodes[index]
+    if node.parameters is not NO_PARAMETERS:
+        return node.parameters
+    try:
+        return compile_parameters(node.type, node.node.parameters, names_of(plan.definition))
+    except RuneError:
+        return Parameters(dict(node.node.parameters), (), {}, (), pure=False)
 
 
 def _element(compiled: Element, written: Any, scope: Mapping[str, Any]) -> Any:
@@ -253,7 +310,7 @@ async def preview(
                 )
             except ValueNotLoaded as missing:
                 await data.load(missing.what, reader)
-    except ExpressionError as error:
+    except (ExpressionError, LimitExceededError) as error:
         return Preview(problems=(Problem("text", error.code, error.message),))
     finally:
         reader.close()
@@ -278,6 +335,7 @@ def _evaluate(
     scope = _scope(plan, reader, place, now)
     scope[METER] = meter
     value = compiled.evaluate(scope) if hasattr(compiled, "evaluate") else compiled.resolve(scope)
+    check_json(value, what="value")
     encoded = encode_value(value)
     shown = encoded[:MAX_PREVIEW_BYTES].decode("utf-8", "ignore")
     return Preview(text=shown, kind=_KINDS.get(type(value), "null"), size=len(encoded))

@@ -185,7 +185,7 @@ class AttemptReader:
 BATCH = 1_000
 
 STUCK_AFTER_MS = 15 * 60_000
-"""An execution without a new row for this long is stuck, unless it waits for a time or a signal."""
+"""An execution without a new row for this long is stuck, unless each of its tokens waits for a time or a signal."""
 
 BATCH_SIZE = 200
 MAX_COUNTED = 1_000
@@ -328,6 +328,10 @@ class ExecutionReader:
         """Return the state of an execution, rebuilt from its facts. Under fake time its clock may be ahead of ours."""
         accepted = await self.accepted(execution)
         plan = await self._plans.plan(accepted.hash)
+        end = await self._journal.end(execution)
+        if end is not None:  # nothing is open any more, whatever was recorded before
+            state, _ = fold(plan, [ExecutionStarted(accepted.at), end], now)
+            return plan, state
         facts = [
             each.fact async for stored in self.fact_batches(execution) for each in stored if not each.late
         ]
@@ -396,8 +400,9 @@ class StuckExecutions:
         return ExecutionCount(count, exact=False)
 
     async def is_stuck(self, execution: Summary, now: int) -> bool:
-        """Return whether a running execution has no new row, no timer that is still to fire, and waits for no signal. A
-        node that runs for longer than STUCK_AFTER_MS has no row either, and counts."""
+        """Return whether a running execution has no new row although a token of it is ready, whatever its other tokens
+        wait for, or although it waits for no signal and no timer that is still to fire. A node that runs for longer
+        than STUCK_AFTER_MS has no row either, and counts; a paused execution does not."""
         oldest = now - STUCK_AFTER_MS
         if execution.status != "running" or execution.started_at > oldest:
             return False
@@ -408,6 +413,10 @@ class StuckExecutions:
             plan, state = await self._progress.state(execution.id, now)
         except RuneError:
             return True  # no process can continue it either
+        if state.paused_at is not None:
+            return False
+        if any(not each.waiting for scope in state.scopes.values() for each in scope.live.values()):
+            return True
         if any(state.waiting_for_signal.values()):
             return False
         return all(each.due is None or each.due <= oldest for each in explain(plan, state))

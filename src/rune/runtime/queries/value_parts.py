@@ -18,9 +18,9 @@ from typing import Any, Literal
 import msgspec
 import re2
 
-from rune.core.execution.token import Path
+from rune.core.execution.token import Path, Ref
 from rune.errors import RuneError
-from rune.runtime.queries.history import History
+from rune.runtime.queries.history import History, JoinedBytes
 
 MAX_MEMBERS = 1_000
 DEFAULT_MEMBERS = 100
@@ -148,6 +148,14 @@ class JsonText:
                     self._levels[place] = known
         return known
 
+    def size_of(self, found: msgspec.Raw, place: str) -> int:
+        """Return the length in bytes of the part at a place."""
+        return len(memoryview(found))
+
+    def may_hold(self, found: msgspec.Raw, place: str, probe: Any) -> bool:
+        """Return whether the part at a place may contain what a regular expression over its bytes looks for."""
+        return _may_hold(memoryview(found), probe)
+
     def at(self, pointer: str) -> tuple[msgspec.Raw, str]:
         """Return what a pointer names, and the pointer as `members` takes it."""
         return self._find(pointer)[:2]
@@ -179,26 +187,85 @@ class JsonText:
 
 
 class JsonObject(JsonText):
-    """An object whose members are texts of their own. They are neither copied nor split again for it."""
+    """An object whose members are texts or such objects of their own. They are neither copied nor split again for it,
+    and may be the same in several places. In its parent an object is `{}`, which no text is that has members."""
 
     def __init__(self, members: Mapping[str, JsonText]) -> None:
         super().__init__(b"{}")
         self._members = members
+        names = sum(len(msgspec.json.encode(name)) + len(":,") for name in members)
+        self._size = names + sum(each.size for each in members.values()) + (1 if members else 2)
 
     @property
     def size(self) -> int:
-        names = sum(len(msgspec.json.encode(name)) + len(":,") for name in self._members)
-        return names + sum(each.size for each in self._members.values()) + (1 if self._members else 2)
+        return self._size
 
     @property
     def texts(self) -> Sequence[JsonText]:
-        return tuple(self._members.values())
+        found: dict[int, JsonText] = {}
+        pending: list[JsonText] = [self]
+        seen: set[int] = set()
+        while pending:
+            each = pending.pop()
+            if id(each) in seen:
+                continue
+            seen.add(id(each))
+            if isinstance(each, JsonObject):
+                pending += each._members.values()
+            else:
+                found[id(each)] = each
+        return tuple(found.values())
+
+    def inside(self, place: str) -> JsonObject | None:
+        """Return the object of this kind at a place; None if a text is there."""
+        if not place:
+            return self
+        name, slash, rest = place[1:].partition("/")
+        member = self._members.get(_unescape(name))
+        return member.inside(slash + rest) if isinstance(member, JsonObject) else None
+
+    def size_of(self, found: msgspec.Raw, place: str) -> int:
+        known = self.inside(place)
+        return super().size_of(found, place) if known is None else known.size
+
+    def may_hold(self, found: msgspec.Raw, place: str, probe: Any) -> bool:
+        known = self.inside(place)
+        if known is None:
+            return super().may_hold(found, place, probe)
+        return any(_may_hold(each.data, probe) for each in known.texts) or any(
+            probe.search(name.encode()) is not None for name in known.names
+        )
+
+    @property
+    def names(self) -> set[str]:
+        """The names of the members of all objects of this kind in it."""
+        found: set[str] = set()
+        seen: set[int] = set()
+        pending = [self]
+        while pending:
+            each = pending.pop()
+            if id(each) not in seen:
+                seen.add(id(each))
+                found |= each._members.keys()
+                pending += [member for member in each._members.values() if isinstance(member, JsonObject)]
+        return found
 
     def members(self, found: msgspec.Raw, place: str) -> Sequence[Any]:
         if not place:
             return [(name, msgspec.Raw(each.data)) for name, each in self._members.items()]
         name, slash, rest = place[1:].partition("/")
         return self._members[_unescape(name)].members(found, slash + rest)
+
+
+def _joined_text(joined: JoinedBytes) -> JsonObject:
+    """Return the payload of a join as an object, whose members are the same where they are the same values."""
+    texts: dict[int, JsonText] = {id(data): JsonText(data) for data in joined.values.values()}
+    made: dict[Ref, JsonText] = {ref: texts[id(data)] for ref, data in joined.values.items()}
+    for ref, members in joined.joins.items():
+        made[ref] = JsonObject({name: made[member] for name, member in members.items()})
+    found = made[joined.origin]
+    assert isinstance(found, JsonObject)
+    return found
 
 
 def part_of(
@@ -250,13 +317,11 @@ class _Reading:
         limit: int | None,
         max_chars: int,
     ) -> Member:
-        kind, size = kind_of(found), len(memoryview(found))
+        kind, size = kind_of(found), self._text.size_of(found, place)
         if kind == "string":
             return _text(key, found, offset, min(limit or DEFAULT_CHARS, max_chars))
         if kind not in ("object", "array"):
             return Member(key=key, type=kind, bytes=size, size=None, value=found)
-        if not place:
-            size = self._text.size
         members = self._text.members(found, place)
         shown = min(limit or DEFAULT_MEMBERS, MAX_MEMBERS, self._left)
         if not depth or not shown:
@@ -277,10 +342,11 @@ class _Reading:
         )
 
     def _inner(self, key: str | int, found: msgspec.Raw, parent: str, depth: int) -> Member:
-        kind, size = kind_of(found), len(memoryview(found))
+        place = child_pointer(parent, key)
+        kind, size = kind_of(found), self._text.size_of(found, place)
         if kind in ("object", "array") and size > MAX_UNOPENED_BYTES:
             return Member(key=key, type=kind, bytes=size, size=None)
-        return self.member(key, found, child_pointer(parent, key), depth, 0, None, MEMBER_CHARS)
+        return self.member(key, found, place, depth, 0, None, MEMBER_CHARS)
 
 
 def _text(key: Any, found: msgspec.Raw, offset: int, limit: int) -> Member:
@@ -362,14 +428,16 @@ class _Search:
                     return
                 if (start := key.lower().find(self._wanted)) >= 0:
                     yield self._match(child_pointer(place, key), "key", key, start)
-                if self._may_hold(child):
-                    yield from self.walk(child, child_pointer(place, key))
+                inner = child_pointer(place, key)
+                if self._value.may_hold(child, inner, self._probe):
+                    yield from self.walk(child, inner)
         elif kind == "array":
             for index, child in enumerate(self._value.members(found, place)):
                 if self._is_late():
                     return
-                if self._may_hold(child):
-                    yield from self.walk(child, child_pointer(place, index))
+                inner = child_pointer(place, index)
+                if self._value.may_hold(child, inner, self._probe):
+                    yield from self.walk(child, inner)
         else:
             text = _TEXT.decode(found) if kind == "string" else bytes(found).decode()
             if (start := text.lower().find(self._wanted)) >= 0:
@@ -381,14 +449,14 @@ class _Search:
             self.late = True
         return self.late
 
-    def _may_hold(self, found: msgspec.Raw) -> bool:
-        size = len(memoryview(found))
-        return size > MAX_PROBED_BYTES or self._probe.search(bytes(found)) is not None
-
     def _match(self, pointer: str, where: Literal["key", "value"], text: str, start: int) -> Match:
         first = max(0, start - EXCERPT_CHARS)
         shown = text[first : start + len(self._wanted) + EXCERPT_CHARS]
         return Match(pointer, where, shown, start - first)
+
+
+def _may_hold(data: bytes | memoryview, probe: Any) -> bool:
+    return len(data) > MAX_PROBED_BYTES or probe.search(bytes(data)) is not None
 
 
 def _pattern(wanted: str) -> str:
@@ -434,7 +502,11 @@ class ValueCache:
     async def node_value(
         self, history: History, node: int, path: Path, load: Callable[[], Awaitable[bytes]]
     ) -> JsonText:
-        """Return the value of a node, or load it. Nodes with the same stored value share it."""
+        """Return the value of a node, or load it. Nodes with the same stored value share it, and that of a join has the
+        values that it joins."""
+        joined = await history.joined(node, path)
+        if joined is not None:
+            return _joined_text(joined)
         blob = await history.value_blob(node, path)
         if blob is None:
             return JsonText(await load())

@@ -70,6 +70,17 @@ class VerificationReport(msgspec.Struct, frozen=True, kw_only=True):
     violations: tuple[Violation, ...] = ()
 
 
+def unreadable(execution: str, reason: str) -> VerificationReport:
+    """Return the report of an execution whose rows cannot be read."""
+    counts = dict.fromkeys(
+        (each.name for each in msgspec.structs.fields(VerificationReport) if each.type is int), 0
+    )
+    damage = Violation("readable", "its rows", reason)
+    return VerificationReport(
+        execution_id=execution, workflow_id="", status="unknown", violations=(damage,), **counts
+    )
+
+
 def verify_execution(
     plan: Plan, accepted: ExecutionRecord, stored: Sequence[StoredFact], claims: Claims, summary: Summary
 ) -> VerificationReport:

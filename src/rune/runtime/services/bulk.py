@@ -53,16 +53,20 @@ class BulkService:
         self._clock = clock
         self._created = asyncio.Event()
 
-    @audited("bulk.create", "action", ("reason",))
+    @audited(
+        "bulk.create", "action", ("reason", "filter"), counted="executions", made=lambda job: {"job": job.id}
+    )
     async def create(
         self,
         action: BulkAction,
         executions: Sequence[str],
         *,
         reason: str = "",
+        filter: str = "",
         key: str | None = None,
     ) -> BulkJob:
-        """Store a job. Under an idempotency key a second call returns the first job."""
+        """Store a job. `filter` describes how the executions were selected, for the audit log. Under an idempotency key
+        a second call returns the first job."""
         if len(executions) > MAX_BULK_TARGETS:
             raise RequestRefusedError(
                 f"a bulk job has at most {MAX_BULK_TARGETS:,} executions", code="BAD_BODY"

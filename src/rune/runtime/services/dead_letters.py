@@ -83,7 +83,7 @@ class DeadLetterService:
         """Return the dead letters, newest first."""
         return await self._journal.dead_letters(limit, after)
 
-    @audited("dead_letter.requeue", "letter")
+    @audited("dead_letter.requeue", "letter", made=lambda accepted: {"execution": accepted.id})
     async def requeue(self, letter: str) -> ExecutionRecord:
         """Retry the execution of a dead letter and resolve the letter."""
         accepted = await self._executions.retry(letter, key=f"requeue:{letter}")

@@ -23,7 +23,6 @@ from rune.core.plan.model import Plan
 from rune.documents.loader import check_input
 from rune.errors import InvalidDocumentError, RuneError
 from rune.ports.journal import (
-    FORMAT,
     ExecutionEndedError,
     ExecutionRecord,
     IdempotencyConflictError,
@@ -38,7 +37,7 @@ from rune.runtime.lifecycle.launcher import DEFAULT_OPTIONS, Launcher, StartOpti
 from rune.runtime.live import LiveFollower
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.queries.history import replay
-from rune.runtime.services.access import AuditLog, Limiter, audited, current_principal
+from rune.runtime.services.access import AuditLog, Limiter, audited, current_principal, current_scopes
 from rune.runtime.services.rerun_changes import (
     UNCHANGED,
     RerunChanges,
@@ -62,6 +61,10 @@ class SignalResult(msgspec.Struct, frozen=True):
 
     id: str
     resumed: bool
+
+
+def _started(accepted: ExecutionRecord) -> dict[str, object]:
+    return {"execution": accepted.id}
 
 
 MAX_PRIORITY = 10
@@ -126,6 +129,7 @@ class ExecutionService:
         self.audit_log = audit_log
         self._live = live
         self._waiters = waiters
+        self._marks = backend.block_marks
         self._journal = backend.journal
         self._state = backend.state
         self._queue = backend.queue
@@ -139,6 +143,7 @@ class ExecutionService:
         self._finisher = finisher
         self._limiter = limiter
 
+    @audited("execution.start", "definition", made=_started)
     async def start_definition(
         self,
         definition: bytes,
@@ -175,7 +180,7 @@ class ExecutionService:
         if options.pins != NO_PINS:  # another definition, and none that is stored as a version
             pinned = self._plans.compile_changed(plan.definition, options.pins)
             return await self._start(pinned, input, options, priority, execution, new_id=new_id)
-        chosen = ChosenVersion(version.number, LATEST) if which is None else chosen_by(which, version)
+        chosen = chosen_by(which, version)
         return await self._start(plan, input, options, priority, execution, chosen, new_id=new_id)
 
     async def _start(
@@ -202,6 +207,7 @@ class ExecutionService:
             principal=current_principal(),
             held=await self._limiter.held(plan),
             chosen=chosen,
+            scopes=current_scopes(),
         )
         if accepted.id == execution and (accepted.hash, accepted.input, accepted.key) != (
             plan.hash,
@@ -299,6 +305,7 @@ class ExecutionService:
         error = Error("CANCELLED", reason or "cancelled by request")
         finish = FinishExecution("cancelled", error)
         end = await self._finisher.finish(execution, finish, self._clock.now(), counted=False)
+        self._marks.forget(execution)
         return end.status
 
     @audited("execution.pause", "execution")
@@ -309,15 +316,22 @@ class ExecutionService:
     @audited("execution.resume", "execution")
     async def resume(self, execution: str) -> bool:
         """Resume an execution. Return False if it is not paused."""
-        return await self._control(execution, paused=False)
+        resumed = await self._control(execution, paused=False)
+        self._marks.forget(execution)
+        return resumed
 
-    async def _control(self, execution: str, *, paused: bool) -> bool:
+    @audited("execution.pause", "execution", ("reason",))
+    async def quarantine(self, execution: str, reason: str) -> bool:
+        """Pause an execution that keeps the engine from working. Return False if it is already paused."""
+        return await self._control(execution, paused=True, reason=reason)
+
+    async def _control(self, execution: str, *, paused: bool, reason: str = "") -> bool:
         accepted = await self._running(execution)
         while True:
             number, is_paused = await self._state.pause_state(execution)
             if is_paused is paused:
                 return False
-            mine = PauseChanged(self._clock.now(), number + 1, paused)
+            mine = PauseChanged(self._clock.now(), number + 1, paused, reason)
             stored: Fact
             (stored,) = await self._journal.record(execution, [mine])
             failpoint.hit("controlled")  # crash here: the pause is recorded; the next rebuild applies it
@@ -327,7 +341,7 @@ class ExecutionService:
             if stored is mine:
                 return True
 
-    @audited("execution.retry", "execution", ("failed_items", "split", "item", "code"))
+    @audited("execution.retry", "execution", ("failed_items", "split", "item", "code"), made=_started)
     async def retry(
         self,
         execution: str,
@@ -347,7 +361,7 @@ class ExecutionService:
         choose = partial(_failed_items, split=split, item=item, code=code)
         return await self._start_again(execution, choose if failed_items or limited else unfinished, key)
 
-    @audited("execution.rerun", "execution", ("node", "item", "version"))
+    @audited("execution.rerun", "execution", ("node", "item", "version"), made=_started)
     async def rerun(
         self,
         execution: str,
@@ -417,11 +431,12 @@ class ExecutionService:
             depth=old.depth,
             # The principal that chose the definition. The audit log names the one that requested this run.
             principal=old.principal,
+            scopes=old.scopes,
             retry_of=old.id,
+            hook_of=old.hook_of,
             needs=(old.id, *old.needs),
             version=old.version,
             alias=old.alias,
-            format=FORMAT,
         )
 
     async def _changed(
@@ -430,11 +445,15 @@ class ExecutionService:
         """Return the plan of a rerun with changes. The principal is the one that chose them: credentials are granted by
         it."""
         wanted = replace(wanted, principal=current_principal())
+        if (
+            wanted.version is None
+        ):  # whoever gives another input chooses what an unstored definition does with it
+            wanted = replace(wanted, scopes=current_scopes())
         if changes.version is not None:
             found = await self._workflows.find(wanted.workflow, changes.version, by=wanted.id)
             chosen = chosen_by(changes.version, found)
             plan = await self._plans.plan(found.hash)
-            wanted = replace(wanted, version=chosen.number, alias=chosen.alias)
+            wanted = replace(wanted, version=chosen.number, alias=chosen.alias, scopes=chosen.scopes)
         elif changes.definition is not None:
             plan = self._plans.compile_untrusted(changes.definition)
         if changes.parameters is not None or changes.pins != NO_PINS:
@@ -443,7 +462,7 @@ class ExecutionService:
                 definition = with_parameters(definition, node, changes.parameters)
             plan = self._plans.compile_changed(definition, changes.pins)
         if changes.unstored:
-            wanted = replace(wanted, version=None, alias=None)
+            wanted = replace(wanted, version=None, alias=None, scopes=current_scopes())
         return plan, replace(wanted, workflow=plan.definition.id, hash=plan.hash)
 
     async def _with_input(

@@ -13,13 +13,13 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from rune.codec.facts import Same
 from rune.core.definition.model import Definition
 from rune.core.definition.parser import NO_PINS, Pins
 from rune.core.definition.strict_json import parse_input
 from rune.core.execution.fact import Fact, NodeResult
 from rune.core.execution.rerun import MoveRef, carry_over, from_node, kept_results
 from rune.core.execution.step import routes
+from rune.core.execution.stored_value import Same
 from rune.core.execution.token import ROOT, START, Path, Ref
 from rune.core.limits import LIMITS
 from rune.core.plan.model import Plan

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from rune.core.definition.model import Definition, canonical
 from rune.core.definition.parser import pinned_nodes
 from rune.core.definition.problems import PINNED, Problem
+from rune.core.permissions import covers, may_call
 from rune.core.plan.model import Plan
 from rune.core.triggers import Schedule, ScheduleState, WebhookConfig, next_start
 from rune.errors import InvalidDocumentError, RuneError
@@ -34,11 +35,12 @@ from rune.ports.workflows import (
     VersionSource,
     WorkflowNotFoundError,
     WorkflowStore,
+    child_forbidden,
     trigger_id,
 )
 from rune.runtime.backend import Backend
 from rune.runtime.plan_cache import MissingNodeTypeError, PlanCache
-from rune.runtime.services.access import AuditLog, audited, current_principal
+from rune.runtime.services.access import AuditLog, audited, current_principal, current_scopes
 from rune.runtime.services.credentials import new_id
 
 log = logging.getLogger("rune.triggers")
@@ -174,7 +176,7 @@ class TriggerService:
         named = ", ".join(f"{each.workflow}/{each.node}" for each in several[:10])
         raise TriggerNotFoundError(f"`{reference}` has {len(several)} triggers; name one of {named}")
 
-    @audited("trigger.enable", "reference", ("enabled",))
+    @audited("trigger.enable", "reference", unless=("enabled", "trigger.disable"))
     async def enable(self, reference: str, enabled: bool) -> Trigger:
         """Enable or disable a trigger. Times that were missed while it was disabled are not started later."""
 
@@ -279,6 +281,7 @@ def _renew(
     made = old.made_secret and credential is None
     new = replace(
         old,
+        scopes=version.scopes,
         version=version.number,
         hash=version.hash,
         alias=STABLE_ALIAS if STABLE_ALIAS in version.aliases else LATEST,
@@ -306,6 +309,10 @@ def _with_schedule(trigger: Trigger, schedule: Schedule, now: int) -> Trigger:
 MAX_NOTE_LENGTH = 2_000
 
 
+def _deployed(version: Version) -> dict[str, object]:
+    return {"version": version.number, "hash": version.hash, "change": version.change}
+
+
 class WorkflowService:
     """Deploys and archives workflows. Their triggers follow each change."""
 
@@ -323,7 +330,7 @@ class WorkflowService:
         self._triggers = triggers
         self._clock = clock
 
-    @audited("workflow.deploy", "definition", ("alias", "note"))
+    @audited("workflow.deploy", "definition", ("alias", "note"), made=_deployed)
     async def deploy(
         self,
         definition: bytes,
@@ -341,6 +348,7 @@ class WorkflowService:
         _check_unpinned(plan.definition)
         data, now = canonical(plan.definition), self._clock.now()
         await self._triggers.check(plan)
+        await self._check_children(plan)
         version = await self._workflows.deploy(
             data,
             plan.hash,
@@ -351,11 +359,26 @@ class WorkflowService:
             source=source,
             principal=current_principal(),
             note=note,
+            scopes=current_scopes(),
         )
         await self._triggers.publish(
             version.workflow
         )  # crash here: the scheduler publishes the triggers later
         return version
+
+    async def _check_children(self, plan: Plan) -> None:
+        """Raise ChildForbiddenError if a `workflow` node names a workflow that this version may not start. A name that
+        an expression computes is checked when the node runs."""
+        caller, scopes = plan.definition.id, current_scopes()
+        for node in plan.nodes if plan.launches and scopes else ():
+            child, which = (node.parameters.fixed.get(each) for each in ("workflow", "version"))
+            if node.type.launches and isinstance(child, str) and not covers(scopes, child):
+                with suppress(WorkflowNotFoundError):
+                    version = await self._workflows.find(child, None if which is None else str(which))
+                    listed = (await self._plans.definition(version.hash)).settings.callable_by
+                    if may_call(scopes, caller, child, listed):
+                        continue
+                raise child_forbidden(caller, child)
 
     @audited("alias.point", "workflow", ("alias", "version", "weights"))
     async def set_alias(

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
-from rune.codec.facts import Same
+from rune.core.execution.control import outcome_of
 from rune.core.execution.decision import Decision, FinishExecution
 from rune.core.execution.fact import (
     AttemptFailed,
@@ -30,6 +31,7 @@ from rune.core.execution.fact import (
 from rune.core.execution.inline_run import InlineRun, only_successor
 from rune.core.execution.outcome import Cancelled, Error, Failure, FanOut, Outcome, Output
 from rune.core.execution.step import decision_for_fact, error_origin, fact_for_outcome, step, step_unrun
+from rune.core.execution.stored_value import Same
 from rune.core.execution.token import Token, TokenPurpose, token_name
 from rune.core.plan.model import Plan
 from rune.errors import RuneError
@@ -43,11 +45,11 @@ from rune.runtime.backend import Backend
 from rune.runtime.components import EngineComponents
 from rune.runtime.live import ProgressCallback
 from rune.runtime.values import ExecutionClock, ExecutionData, ExecutionNotFoundError, ValueReader
-from rune.runtime.worker.attempt import Evaluator
+from rune.runtime.worker.attempt import Evaluator, LeaseLapsedError
 from rune.runtime.worker.item_chunks import ItemChunks
 from rune.runtime.worker.node_runner import CredentialPolicy, NodeRunner
 from rune.telemetry.counters import now_ns
-from rune.telemetry.logs import LOG_CONTEXT
+from rune.telemetry.logs import enter_context
 
 log = logging.getLogger("rune.executor")
 
@@ -127,15 +129,19 @@ class Executor:
         failpoint.hit("received")
         data = await self._load_execution(delivery)
         claim = claim or await self._claim(data, delivery.token)
+        clock = self._data_cache.clock_since(claim.now)
         kept: KeptToken | None = None
         if claim.verdict in ("run", "cancelled"):
             try:
                 await self._hold_lease(data, claim)
-                kept = await self._run_and_commit(data, claim, may_go_on)
+                kept = await self._run_and_commit(data, claim, clock, may_go_on)
             except ExecutionEndedError as ended:
                 await self._state.end(data.accepted.id, ended.end)
             except TokenEndedError:
                 await self._apply_stored_outcome(data, claim)
+            except LeaseLapsedError:
+                # The sweeper sends the token again when its lease is over.
+                log.warning("the answer to a claim or its renewal is late: the node is not run here")
             finally:
                 self._release_lease(data, claim)
         # crash here: the queue delivers the token again, and the claim finds it done
@@ -147,13 +153,13 @@ class Executor:
         return await self._state.requeue(delivery.execution, delivery.token, self._owner, delays)
 
     async def _run_and_commit(
-        self, data: ExecutionData, claim: Claim, may_go_on: MayGoOn
+        self, data: ExecutionData, claim: Claim, clock: ExecutionClock, may_go_on: MayGoOn
     ) -> KeptToken | None:
         # crash here: the lease expires and the scheduler sends the token again
         failpoint.hit("claimed")
         if claim.again and await self._apply_stored_outcome(data, claim):
             return None
-        run, timeline = await self._run(data, claim)
+        run, timeline = await self._run(data, claim, clock)
         # crash here: an effect ran but no result is recorded; this is the only window in which it can run again
         failpoint.hit("ran")
         if not _succeeded(run.decisions[0]) and await self._lease_lost(data, run, claim):
@@ -181,7 +187,7 @@ class Executor:
     async def _load_execution(self, delivery: Delivery) -> ExecutionData:
         execution, token = delivery.execution, delivery.token
         context: list[Any] = [self._owner, execution, (), token]
-        LOG_CONTEXT.set(context)
+        enter_context(context)
         try:
             data = self._data_cache.cached(execution)
             if data is None:
@@ -196,16 +202,17 @@ class Executor:
     async def _claim(self, data: ExecutionData, token: Token) -> Claim:
         """Claim the token. Only nodes with effects take a lease; a pure node may run twice without harm."""
         leased = token.fate is TokenPurpose.RUN and not data.plan.nodes[token.node].pure
+        asked = time.monotonic()
         claim = await self._state.claim(data.accepted.id, token, self._owner, leased=leased)
         self._counters.deliveries[claim.verdict] += 1
-        return claim
+        return claim if claim.fence is None else replace(claim, asked=asked)
 
     async def _hold_lease(self, data: ExecutionData, claim: Claim) -> None:
         """Keep the lease renewed and count the claim. End the execution if the token has crashed too many workers."""
         if claim.fence is None:
             return
         execution, token = data.accepted.id, claim.token
-        self._leases.hold(execution, token, claim.fence)
+        self._leases.hold(execution, token, claim.fence, claim.asked)
         self._running.begin(execution, token, claim.now)
         count = await self._journal.count_claim(
             execution, token.node, token.path, claim.fence, claim.now, durable=claim.again or claim.recovered
@@ -225,22 +232,23 @@ class Executor:
             self._leases.release(data.accepted.id, claim.token, claim.fence)
             self._running.end(data.accepted.id, claim.token)
 
-    async def _run(self, data: ExecutionData, claim: Claim) -> tuple[InlineRun, _Timeline]:
+    async def _run(
+        self, data: ExecutionData, claim: Claim, clock: ExecutionClock
+    ) -> tuple[InlineRun, _Timeline]:
         """Run the token's node, then the pure nodes behind it that need no commit in between."""
         token = claim.token
         races = data.plan.nodes[token.node].needs_choice and token.fate is TokenPurpose.RUN
         if races and claim.verdict == "run":
-            token = await self._record_race_winner(data, token, claim.now)
+            token = await self._record_race_winner(data, token, clock.now())
         run = InlineRun(data.plan, token, in_place=self._in_place)
         reader = data.reader()
         timeline = _Timeline(token)
         traced = self._instrumentation.tracer is not None
-        clock = self._data_cache.clock_since(claim.now)
-        began = claim.now
+        began = clock.now()
         while (each := run.next()) is not None:
             decision = await self._decide(data, reader, each, claim, clock, began, first=each is token)
             run.add(decision)
-            began = decision.at
+            began = max(decision.at, clock.now())
             timeline.moments.append(now_ns())
             if traced and each is not token:
                 timeline.tokens.append(each)
@@ -261,22 +269,24 @@ class Executor:
         first: bool,
     ) -> Decision:
         """Run one node and derive the decision from its outcome; a token that is not to run is decided directly.
-        `began` is when the node began: at the claim, or when the node before it in the run ended."""
+        `began` is when the node began, which is the time that it sees as now."""
         plan = data.plan
         node = plan.nodes[token.node]
         if first and claim.verdict == "cancelled":
             if node.type.launches:
-                await self._children.abandon(data, token, claim.now)
-            return step(plan, token, Cancelled(), claim.now)
+                await self._children.abandon(data, token, began)
+            return step(plan, token, Cancelled(), began)
         if token.fate is not TokenPurpose.RUN:
             if node.type.launches and token.fate is TokenPurpose.OVERDUE:
-                await self._children.abandon(data, token, claim.now)
-            return step_unrun(plan, token, claim.now)
+                await self._children.abandon(data, token, began)
+            return step_unrun(plan, token, began)
         # Starting a child twice finds the first child, so the outcome of such a node is never unknown.
+        if not node.pure:
+            self._leases.check(data.accepted.id, token)
         once = node.node.at_most_once and not (node.pure or node.type.launches or token.resumed)
-        if once and not await self._mark_effect_started(data, token, claim.now):
-            return step(plan, token, Failure(UNKNOWN_OUTCOME), claim.now)
-        outcome = await self._runner.run(data, reader, token, claim)
+        if once and not await self._mark_effect_started(data, token, began):
+            return step(plan, token, Failure(UNKNOWN_OUTCOME), began)
+        outcome = await self._runner.run(data, reader, token, claim, began)
         now = clock.now()
         try:
             outcome = await self._persist_output(data, reader, token, outcome)
@@ -414,10 +424,14 @@ class Executor:
         the `successor` if the state has claimed it instead of emitting it."""
         execution = data.accepted.id
         applied: Applied
+        kept: KeptToken | None = None
         if successor is None:
             applied = await self._state.apply(execution, decisions)
         else:
+            asked = time.monotonic()
             applied = await self._state.apply_and_claim(execution, decisions, successor, self._owner)
+            if applied.kept is not None:
+                kept = replace(applied.kept, claim=replace(applied.kept.claim, asked=asked))
         # crash here: the emitted tokens are in the state; the scheduler sends those that no worker claims, and a kept
         # one when its lease expires
         failpoint.hit("applied")
@@ -427,11 +441,13 @@ class Executor:
         failpoint.hit("sent")
         if applied.finish is not None:
             await self._finisher.finish(execution, applied.finish, max(applied.now, decisions[-1].at))
-        return applied.kept
+        return kept
 
     async def _apply_stored_outcome(self, data: ExecutionData, claim: Claim) -> bool:
         """Apply the outcome that an earlier or faster holder recorded. Return False if there is none."""
-        stored = await self._find_stored_outcome(data, claim.token)
+        token = claim.token
+        rows = await self._journal.facts_of_token(data.accepted.id, token.node, token.path)
+        stored = outcome_of(rows, token)
         if stored is None:
             return False
         decision = decision_for_fact(data.plan, stored)
@@ -439,16 +455,6 @@ class Executor:
         await self._cancel_children(data, decision, claim)
         await self._apply_and_send(data, InlineRun(data.plan, claim.token), [decision])
         return True
-
-    async def _find_stored_outcome(self, data: ExecutionData, token: Token) -> TokenFact | None:
-        for fact in await self._journal.facts_of_token(data.accepted.id, token.node, token.path):
-            if type(fact) is NodeResult:
-                return fact
-            failed = type(fact) is AttemptFailed and fact.attempt == token.attempt
-            suspended = type(fact) is NodeSuspended and fact.attempt == token.attempt and not token.resumed
-            if failed or suspended:
-                return fact
-        return None
 
 
 def _succeeded(decision: Decision) -> bool:

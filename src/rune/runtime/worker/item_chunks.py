@@ -16,12 +16,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from rune.codec.facts import Inline, Same
 from rune.core.execution.decision import Decision
 from rune.core.execution.fact import Fact, NodeResult
 from rune.core.execution.inline_run import MAX_INLINE_RESULTS, InlineRun, pure_items
 from rune.core.execution.outcome import Output
 from rune.core.execution.step import step
+from rune.core.execution.stored_value import Inline, Same
 from rune.core.execution.token import Token, TokenPurpose
 from rune.core.plan.model import Plan
 from rune.errors import RuneError
@@ -34,7 +34,7 @@ from rune.runtime.components import EngineComponents
 from rune.runtime.values import ExecutionClock, ExecutionData, ValueNotLoaded, ValueReader
 from rune.runtime.worker.node_runner import NodeRunner
 from rune.telemetry.counters import now_ns
-from rune.telemetry.logs import LOG_CONTEXT
+from rune.telemetry.logs import enter_context
 
 log = logging.getLogger("rune.executor")
 
@@ -143,22 +143,23 @@ class ItemChunks:
 
     async def _handle(self, chunk: _Chunk) -> None:
         context: list[Any] = [self._owner, chunk.execution, (), None]
-        LOG_CONTEXT.set(context)
+        enter_context(context)
         data = await self._data_cache.get(chunk.execution)
         context[2] = data.plan.ids
         await self._claim(chunk)
         # crash here: nothing is recorded; the queue delivers the items again
         failpoint.hit("claimed")
-        clock = self._data_cache.clock_since(chunk.claimed_at)
         while chunk.ready:
-            runs = await self._run_some(data, chunk, clock, context)
+            runs = await self._run_some(data, chunk, chunk.clock, context)
             if runs:
                 await self._commit(data, chunk, runs)
 
     async def _claim(self, chunk: _Chunk) -> None:
         """Claim the items. Those that another worker, the end or a pause has taken are acknowledged."""
         tokens = [each.token for each in chunk.deliveries]
+        asked = time.monotonic()
         claims = await self._state.claim_all(chunk.execution, tokens, self._owner)
+        chunk.clock = self._data_cache.clock_since(max(each.now for each in claims))
         deliveries = self._counters.deliveries
         for delivery, claim in zip(chunk.deliveries, claims, strict=True):
             deliveries[claim.verdict] += 1
@@ -168,8 +169,7 @@ class ItemChunks:
             elif claim.verdict == "run" and claim.fence is None and claim.token.fate is TokenPurpose.RUN:
                 chunk.ready.append((delivery, claim))
             else:
-                chunk.leave(delivery, claim)
-            chunk.claimed_at = max(chunk.claimed_at, claim.now)
+                chunk.leave(delivery, replace(claim, asked=asked))
 
     async def _run_some(
         self, data: ExecutionData, chunk: _Chunk, clock: ExecutionClock, context: list[Any]
@@ -225,7 +225,7 @@ class ItemChunks:
         run, moments = found.run, found.moments
         began = clock.now()
         while (token := run.next()) is not None:
-            outcome = runner.run_pure(data, reader, token, claim)
+            outcome = runner.run_pure(data, reader, token, claim, began)
             if type(outcome) is not Output:
                 return None
             stored = data.inline_output(outcome.value, token.payload, reader.entry_values())
@@ -304,13 +304,13 @@ class ItemChunks:
 class _Chunk:
     """The deliveries of a chunk: which of them are to run, and which have to be handled alone."""
 
-    __slots__ = ("_open", "claimed_at", "deliveries", "execution", "loads", "ready")
+    __slots__ = ("_open", "clock", "deliveries", "execution", "loads", "ready")
 
     def __init__(self, deliveries: Sequence[Delivery]) -> None:
         self.deliveries = deliveries
         self.execution = deliveries[0].execution
         self.ready: deque[tuple[Delivery, Claim]] = deque()
-        self.claimed_at = 0
+        self.clock: ExecutionClock  # from the claim on; without one no delivery has a claim
         self.loads = 0
         self._open: dict[int, Single] = {id(each): (each, None) for each in deliveries}
 
@@ -326,5 +326,9 @@ class _Chunk:
         self._open[id(delivery)] = (delivery, claim)
 
     def singles(self) -> list[Single]:
-        """Return the deliveries that are not acknowledged."""
-        return list(self._open.values())
+        """Return the deliveries that are not acknowledged. Their claims are of now: other items of the chunk may have
+        taken long since, and their nodes have not begun."""
+        return [
+            (delivery, None if claim is None else replace(claim, now=self.clock.now()))
+            for delivery, claim in self._open.values()
+        ]

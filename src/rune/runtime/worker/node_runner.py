@@ -20,11 +20,12 @@ from rune.core.execution.outcome import Error, Failure, FanOut, Outcome, Output
 from rune.core.execution.token import Token, idempotency_key, token_name
 from rune.core.expr import Meter
 from rune.core.expr.budget import METER, UNMETERED
+from rune.core.limits import LIMITS, Limits
 from rune.core.permissions import permits
 from rune.core.plan.model import NodePlan, Plan
 from rune.errors import LimitExceededError, RuneError
 from rune.nodes.attempt_log import AttemptLog
-from rune.nodes.base import NodeCall, Resources, RunnableType, failure_of
+from rune.nodes.base import NodeCall, Resources, RunnableType, check_json, failure_of
 from rune.nodes.credentials import CredentialResolver
 from rune.nodes.redaction import NAMES_ONLY, SECRETS_IN_USE
 from rune.nodes.registry import Registry, execute, execute_async, typed
@@ -42,6 +43,9 @@ from rune.telemetry.counters import Instrumentation
 MAX_PREPARED_PLANS = 256
 REPORT_INTERVAL_S = 0.1  # between two progress reports of one run
 MAX_TEXT_CHARS = 200
+PARAMETER_LIMITS = Limits(json_depth=2 * LIMITS.json_depth)
+"""Limits of the parameters of a node with effects, which it writes out: each may be as deep as an output."""
+
 TIMED_OUT = Error("TIMEOUT", "the node took longer than its timeout", engine=True)
 LEASE_LOST = Error(
     "LEASE_LOST", "the node was stopped: its execution has ended, or another worker has claimed its token"
@@ -88,20 +92,20 @@ class NodeRunner:
         return prepared
 
     def run(
-        self, data: ExecutionData, reader: ValueReader, token: Token, claim: Claim
+        self, data: ExecutionData, reader: ValueReader, token: Token, claim: Claim, now: int
     ) -> Coroutine[Any, Any, Outcome]:
-        """Run the node of a token. A value that is not in memory is loaded and its parameters are resolved again, which
-        is safe because no effect has run yet."""
+        """Run the node of a token, which begins `now`. A value that is not in memory is loaded and its parameters are
+        resolved again, which is safe because no effect has run yet."""
         try:
             prepared = self._prepare(data.plan, token.node)
         except RuneError as error:
             return _failed(error)
         if prepared.reports:
-            return self._run_logged(prepared, data, reader, token, claim)
-        return self._run(prepared, data, reader, token, claim, None)
+            return self._run_logged(prepared, data, reader, token, claim, now)
+        return self._run(prepared, data, reader, token, claim, now, None)
 
     def run_pure(
-        self, data: ExecutionData, reader: ValueReader, token: Token, claim: Claim
+        self, data: ExecutionData, reader: ValueReader, token: Token, claim: Claim, now: int
     ) -> Outcome | None:
         """Run a pure node at once; None if it has to be run by `run`, because it logs or needs a thread. Raise
         ValueNotLoaded for a value that is not in memory."""
@@ -114,7 +118,7 @@ class NodeRunner:
         meter = self._evaluator.inline()
         allowance = meter.left
         try:
-            outcome = self._resolve(prepared, data, reader, token, claim, None, meter)
+            outcome = self._resolve(prepared, data, reader, token, claim, now, None, meter)
         except NeedsThread:
             return None
         if meter.left < allowance:
@@ -122,12 +126,18 @@ class NodeRunner:
         return None if isinstance(outcome, NodeCall) else outcome
 
     async def _run_logged(
-        self, prepared: PreparedNode, data: ExecutionData, reader: ValueReader, token: Token, claim: Claim
+        self,
+        prepared: PreparedNode,
+        data: ExecutionData,
+        reader: ValueReader,
+        token: Token,
+        claim: Claim,
+        now: int,
     ) -> Outcome:
         """Run a node that may log, and store what it logged before its result is recorded."""
         log = self._logs.open(data.accepted.id, data.plan, token, again=claim.again or token.resumed)
         try:
-            outcome = await self._run(prepared, data, reader, token, claim, log)
+            outcome = await self._run(prepared, data, reader, token, claim, now, log)
         finally:
             await self._logs.close(data.accepted.id, data.plan, token, log)
         if log:
@@ -141,6 +151,7 @@ class NodeRunner:
         reader: ValueReader,
         token: Token,
         claim: Claim,
+        now: int,
         log: AttemptLog | None,
     ) -> Outcome:
         meter = self._evaluator.inline() if prepared.evaluates else UNMETERED
@@ -149,16 +160,14 @@ class NodeRunner:
         while True:
             try:
                 if in_thread:
-                    run = partial(self._resolve, prepared, data, reader, token, claim, log)
+                    run = partial(self._resolve, prepared, data, reader, token, claim, now, log)
                     call = await self._evaluator.in_thread(run)
                 else:
-                    call = self._resolve(prepared, data, reader, token, claim, log, meter)
+                    call = self._resolve(prepared, data, reader, token, claim, now, log, meter)
                 if not isinstance(call, NodeCall):
                     if meter.left < allowance:
                         self._evaluator.settle(meter, allowance)
                     return call
-                if prepared.reads_payload:
-                    _ = call.payload
                 break
             except ValueNotLoaded as missing:
                 await data.load(missing.what, reader)
@@ -220,6 +229,7 @@ class NodeRunner:
         reader: ValueReader,
         token: Token,
         claim: Claim,
+        now: int,
         log: AttemptLog | None,
         meter: Meter,
     ) -> NodeCall[Any] | Outcome:
@@ -227,19 +237,24 @@ class NodeRunner:
         it and return the outcome. A pure node with impure parameters is run as well: `now()` and `uuid()` repeat."""
         node = prepared.node
         name = prepared.name(token, data.plan)
-        scope = reader.scope(token, claim.now / 1000, name)
+        scope = reader.scope(token, now / 1000, name)
         if prepared.evaluates:
             scope[METER] = meter
         parameters = prepared.parameters
-        if parameters is None:
-            try:
-                parameters = typed(prepared.kind, node.parameters.resolve(scope))
-            except RuneError as error:
-                return failure_of(error)
+        try:
+            if prepared.reads_payload and not node.pure:
+                _ = scope["$json"]
+            if parameters is None:
+                values = node.parameters.resolve(scope)
+                if not node.pure:
+                    check_json(values, PARAMETER_LIMITS, meter, what="parameters")
+                parameters = typed(prepared.kind, values)
+        except RuneError as error:
+            return failure_of(error)
         call: NodeCall[Any] = NodeCall(
             parameters,
             scope,
-            now=claim.now,
+            now=now,
             node=node.id,
             elements=node.parameters.elements,
             attempt=token.attempt,
@@ -253,7 +268,7 @@ class NodeRunner:
             call.entries = lambda: reader.entries(token)
         if node.type.suspends:
             call.timer_id = f"wait:{name}"
-            call.due = claim.now if claim.due is None else claim.due
+            call.due = now if claim.due is None else claim.due
         if token.signal is not None:
             call.signal = reader.signal(token.signal)
         if node.pure:
@@ -268,9 +283,10 @@ class NodeRunner:
     def _equip(
         self, call: NodeCall[Any], prepared: PreparedNode, data: ExecutionData, token: Token, claim: Claim
     ) -> None:
-        """Give the call of a node with effects what it works with."""
+        """Give the call of a node with effects what it works with, after a last look at its lease."""
         node = prepared.node
         if not node.pure:
+            self._leases.check(data.accepted.id, token)
             call.resources = self._resources
             call.blobs = data.blobs
             if self._instrumentation.tracer is not None:

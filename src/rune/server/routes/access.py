@@ -69,7 +69,11 @@ session = resource("session")
 
 
 class LogQuery(Page):
-    """Filters of the audit log. `action` may be a whole group: `workflow` as well as `workflow.deploy`."""
+    """Filters of the audit log. `action` may be a whole group: `workflow` as well as `workflow.deploy`. `after`, the
+    number of an entry or 0, selects the entries behind it, oldest first: whoever repeats this with the last number
+    follows the log."""
+
+    after: Annotated[int, Field(ge=0, le=2**63 - 1)] | None = None
 
     actor: Omittable[Text] = None
     action: Omittable[Text] = None
@@ -77,8 +81,9 @@ class LogQuery(Page):
 
 
 class EntryView(View, frozen=True, kw_only=True):
-    """A requested change. `outcome` is `asked`; a rejected request has a second entry whose outcome is the error
-    code."""
+    """A requested change, or a refused request (`access.refused`). `outcome` is `asked`; a rejected change has a second
+    entry whose outcome is the error code, and one that has made something, such as a version, a second one with `done`.
+    `address` and `request_id` are those of the request over HTTP."""
 
     number: int
     at: str
@@ -87,10 +92,12 @@ class EntryView(View, frozen=True, kw_only=True):
     target: str
     details: dict[str, str]
     outcome: str
+    address: str
+    request_id: str
 
 
 class EntryPage(View, frozen=True, kw_only=True):
-    """A page of the audit log, newest first."""
+    """A page of the audit log, newest first; with `after` oldest first."""
 
     entries: list[EntryView]
     next: str | None
@@ -105,6 +112,8 @@ def entry_view(entry: AuditEntry) -> EntryView:
         target=entry.target,
         details=entry.details,
         outcome=entry.outcome,
+        address=entry.address,
+        request_id=entry.request,
     )
 
 
@@ -121,8 +130,12 @@ async def list_audit_log(query: Annotated[LogQuery, Query()], server: Server) ->
     if cursor is not None and not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 19):
         raise ApiError(f"`{cursor[:60]}` is not a cursor of this list", code="BAD_CURSOR")
     filter = AuditFilter(actor=query.actor, action=query.action, target=query.target)
-    before = None if cursor is None else int(cursor)
-    found = await server.engine.backend.log.read(filter, before=before, limit=query.limit + 1)
+    place = None if cursor is None else int(cursor)
+    log, limit = server.engine.backend.log, query.limit + 1
+    if query.after is None:
+        found = await log.read(filter, before=place, limit=limit)
+    else:
+        found = await log.follow(query.after if place is None else place, filter, limit=limit)
     page = found[: query.limit]
     following = str(page[-1].number) if len(found) > query.limit else None
     return Reply(EntryPage(entries=[entry_view(each) for each in page], next=following))
@@ -377,11 +390,12 @@ async def create_session(request: Request, server: Server, caller: Caller) -> Re
     status_code=204,
     response_class=Response,
 )
-async def end_session(request: Request) -> Response:
+async def end_session(request: Request, server: Server) -> Response:
     """Ends its event streams too. Without a session nothing changes."""
     current: Session | None = request.scope.get("session")
     response = no_content()
     if current is not None:
-        await request.app.state.gate.sessions.end(current)
+        async with server.engine.services.access.audit_log.record("session.end", current.principal):
+            await request.app.state.gate.sessions.end(current)
         set_cookie(request, response, "")
     return response

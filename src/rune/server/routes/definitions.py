@@ -4,7 +4,6 @@ another tool.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
@@ -19,6 +18,7 @@ from rune.core.node_type import Catalogue
 from rune.documents.draw.layout import Direction, Layout, Point, Style, lay_out, port_offsets, port_position
 from rune.documents.draw.model import Drawing, draw_stored
 from rune.errors import RuneError
+from rune.runtime.off_loop import off_loop
 from rune.runtime.plan_cache import DefinitionNotFoundError
 from rune.runtime.queries.node_input import MAX_PREVIEW_BYTES, DraftPlace, Mode, preview, preview_place
 from rune.runtime.values import ExecutionNotFoundError
@@ -168,7 +168,7 @@ async def _lay_out(server: ServerContext, data: bytes, query: LayoutQuery, tag: 
         return work()
     async with server.parsing:
         # Requests that waited find the layout of the first one.
-        found = server.layouts.pop(tag, b"") or await asyncio.to_thread(work)
+        found = server.layouts.pop(tag, b"") or await off_loop(work)
     server.layouts[tag] = found
     while sum(map(len, server.layouts.values())) > MAX_KEPT_LAYOUT_BYTES:
         server.layouts.popitem(last=False)
@@ -374,13 +374,15 @@ class ImportQuery(QueryModel):
 
 
 class ImportEntry(View, frozen=True, kw_only=True):
-    """What became of one element of the source. `source` and `target` are paths in the two documents."""
+    """What became of one element of the source. `source` and `target` are paths in the two documents; `node` is the
+    name of the node that it belongs to, empty if there is none."""
 
     source: str
     status: Literal["carried", "changed", "approximated", "by_hand"]
     target: str
     message: str
     hint: str
+    node: str
 
 
 class Imported(View, frozen=True, kw_only=True):
@@ -417,27 +419,31 @@ async def import_workflow(
         raise ApiError(f"YAML documents are limited to {MAX_YAML_BYTES:,} bytes; send JSON", code="TOO_LARGE")
     catalogue = server.engine.plans.catalogue
 
-    def convert() -> Import:
+    def convert() -> bytes:
         from rune.documents.importers import import_document  # noqa: PLC0415 - most servers import nothing
 
-        return import_document(data, catalogue, format=query.format, name=query.name, stubs=query.stubs)
+        return _encoded(
+            import_document(data, catalogue, format=query.format, name=query.name, stubs=query.stubs)
+        )
 
     # One at a time and outside of the event loop, as other documents are read.
     async with server.parsing:
-        found = await asyncio.to_thread(convert)
+        return Reply(await off_loop(convert))
+
+
+def _encoded(found: Import) -> bytes:
     report = found.report
-    return Reply(
-        Imported(
-            document=found.document,
-            format=report.format,
-            complete=report.complete,
-            counts={str(name): count for name, count in report.counts().items()},
-            entries=[
-                ImportEntry(**{name: getattr(each, name) for name in each.__struct_fields__})
-                for each in report.entries
-            ],
-            problems=list(report.problems),
-            stubs=found.stubs,
-            test=found.test,
-        )
+    view = Imported(
+        document=found.document,
+        format=report.format,
+        complete=report.complete,
+        counts={str(name): count for name, count in report.counts().items()},
+        entries=[
+            ImportEntry(**{name: getattr(each, name) for name in each.__struct_fields__})
+            for each in report.entries
+        ],
+        problems=list(report.problems),
+        stubs=found.stubs,
+        test=found.test,
     )
+    return bytes(Reply(view).body)

@@ -12,9 +12,10 @@ import hashlib
 import hmac
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Annotated, Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 import msgspec
 from fastapi import Body, Depends, Query, Request
@@ -29,14 +30,17 @@ from rune.core.permissions import Principal, permits
 from rune.core.triggers import DELIVERY, SIGNATURE, TIMESTAMP, WebhookConfig, replay_deadline, signature_error
 from rune.errors import InvalidDocumentError
 from rune.nodes.control.schedule import check_schedule, next_times
+from rune.nodes.redaction import MIN_SECRET_LENGTH, Redactor
 from rune.nodes.schema import Unit
 from rune.ports.credentials import AnyFields, ApiKey, Basic, Bearer, CredentialError, Custom, Header
 from rune.ports.workflows import Trigger, TriggerNotFoundError, TriggerStore
 from rune.runtime.maintenance.trigger_scheduler import TriggeredStart
+from rune.runtime.off_loop import off_loop
 from rune.server.auth import requires
 from rune.server.context import ServerContext
 from rune.server.responses import ApiError, MethodNotAllowedError, Reply, documented
 from rune.server.routing import (
+    MAX_INLINE_BODY_BYTES,
     Caller,
     Id,
     JsonBody,
@@ -210,7 +214,7 @@ def _view(trigger: Trigger, principal: Principal) -> TriggerView:
 log = logging.getLogger("rune.webhooks")
 hooks = hidden()
 METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
-MIN_PROOF_LENGTH = 8
+MAX_PROXIES = 3
 MAX_FORM_FIELDS = 10_000
 PAYLOAD_DEPTH = 2  # levels that the start payload adds around the body
 _PATH = re.compile(r"[A-Za-z0-9._-]{1,128}")
@@ -218,16 +222,30 @@ _SENSITIVE = re.compile(r"auth|cookie|token|secret|signature|passw|credential|ke
 """Names of headers whose values may be secret; they are left out of the start payload."""
 
 
-class Proof(msgspec.Struct, frozen=True):
-    """What proved the caller: the name of a header or query parameter, and its value."""
+class Proof:
+    """What proved the caller: the name of a header or query parameter, and the secrets in its value."""
 
-    name: str
-    value: str = ""
+    def __init__(self, name: str, secrets: Iterable[str] = ()) -> None:
+        """A short secret says nothing: it is part of many other values."""
+        self._name = name
+        self._redactor = Redactor(each for each in secrets if len(each) >= MIN_SECRET_LENGTH)
 
     def occurs_in(self, name: str, value: str) -> bool:
         """Whether a header or query parameter carries the proof: by its name, or as a part such as the query of a
-        referrer. A short value says nothing: it is part of many others."""
-        return name.lower() == self.name or (len(self.value) >= MIN_PROOF_LENGTH and self.value in value)
+        referrer, in any encoding that a proxy or a library may give it."""
+        return name.lower() == self._name or any(
+            self._redactor.finds(form) for text in (name, value) for form in _unquoted(text)
+        )
+
+
+def _unquoted(text: str) -> Iterator[str]:
+    """Yield a text as it is, and with its percent-encoding removed as often as a chain of proxies may have added it."""
+    yield text
+    for _ in range(MAX_PROXIES):
+        if "%" not in text:
+            return
+        text = unquote(text)
+        yield text
 
 
 async def check_header(server: ServerContext, trigger: Trigger, request: Request) -> Proof:
@@ -242,7 +260,7 @@ async def check_header(server: ServerContext, trigger: Trigger, request: Request
         raise rejected(trigger, "a credential of this type has no header")
     if not hmac.compare_digest(sent.encode(), expected[1].encode()):
         raise rejected(trigger, "the secret header is missing or wrong")
-    return Proof(expected[0].lower(), expected[1])
+    return Proof(expected[0].lower(), _secrets(fields))
 
 
 async def check_signature(
@@ -317,6 +335,17 @@ def _expected(fields: AnyFields) -> tuple[str, str] | None:
             return None
 
 
+def _secrets(fields: AnyFields) -> tuple[str, ...]:
+    """Return the secrets in what `_expected` returns."""
+    match fields:
+        case Basic():
+            return fields.password, f"{fields.username}:{fields.password}"
+        case Header():  # such as `Token …`
+            return fields.value, *fields.value.split()
+        case _:
+            return tuple(each for each in (_secret(fields),) if each is not None)
+
+
 def _secret(fields: AnyFields) -> str | None:
     """Return the signing secret of a credential."""
     match fields:
@@ -352,7 +381,9 @@ async def take(path: str, request: Request, server: Server) -> Response:
     name = _delivery(request.headers, hook)
     if hook.auth == "hmac":
         name = await check_signature(server, triggers, trigger, hook, request, body, name)
-    started = await server.engine.starts.delivery(trigger, name or None, _payload(request, body, proof))
+    payload = partial(_payload, request, body, proof)
+    encoded = payload() if len(body) <= MAX_INLINE_BODY_BYTES else await off_loop(payload)
+    started = await server.engine.starts.delivery(trigger, name or None, encoded)
     return await _respond(server, hook, started)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import Annotated, Any
 
@@ -33,6 +32,7 @@ from rune.ports.workflows import (
     version_source,
     workflow_not_found,
 )
+from rune.runtime.off_loop import off_loop
 from rune.runtime.plan_cache import DefinitionNotFoundError
 from rune.runtime.services.workflows import MAX_NOTE_LENGTH
 from rune.server.auth import check_sees, requires
@@ -76,6 +76,9 @@ from rune.server.schemas import (
 from rune.server.views.statistics import RECENT
 
 workflows = resource("workflows")
+
+MAX_INLINE_NODES = 50
+"""A plan names the nodes before each node, so its size grows with their square."""
 
 MAX_INLINE_PARSE_BYTES = 8 * 1024  # larger documents are parsed in a thread
 MAX_YAML_SECONDS = 10.0  # of CPU time: YAML takes a hundred times as long to parse as JSON
@@ -173,7 +176,7 @@ async def read_document(request: Request, server: Server) -> ValidationResult:
         return read()
     # One at a time and outside of the event loop, so that large documents delay only each other.
     async with server.parsing:
-        return await asyncio.to_thread(read)
+        return await off_loop(read)
 
 
 Document = Annotated[ValidationResult, Depends(read_document)]
@@ -261,20 +264,25 @@ async def validate_workflow(
 ) -> Response:
     """Returns all problems, including warnings; with `plan` what each node may mention, with `layout` the places of
     nodes and edges."""
+    nodes = 0 if document.definition is None else len(document.definition.nodes)
+    if nodes <= MAX_INLINE_NODES:
+        return Reply(_checked(document, query))
+    async with server.parsing:
+        return Reply(await off_loop(lambda: bytes(Reply(_checked(document, query)).body)))
+
+
+def _checked(document: ValidationResult, query: ValidateQuery) -> Checked:
     definition = document.definition if document.valid else None
     layout: LayoutView | None = None
     if query.layout and document.graph is not None:
-        async with server.parsing:
-            layout = await asyncio.to_thread(layout_view, draw_definition(document), query)
-    return Reply(
-        Checked(
-            valid=document.valid,
-            workflow_id=None if definition is None else definition.id,
-            hash=None if definition is None else content_hash(definition),
-            problems=list(document.problems),
-            plan=_planned(document) if query.plan else None,
-            layout=layout,
-        )
+        layout = layout_view(draw_definition(document), query)
+    return Checked(
+        valid=document.valid,
+        workflow_id=None if definition is None else definition.id,
+        hash=None if definition is None else content_hash(definition),
+        problems=list(document.problems),
+        plan=_planned(document) if query.plan else None,
+        layout=layout,
     )
 
 
@@ -292,8 +300,10 @@ def _planned(document: ValidationResult) -> dict[str, PlannedNode] | None:
             split=None if split is None else graph.ids[split],
             mentions=[
                 name
-                for other, name in enumerate(graph.ids)
-                if before[at] >> other & 1 and scopes.split[other] in around
+                for other, (name, is_before) in enumerate(
+                    zip(graph.ids, f"{before[at]:b}"[::-1], strict=False)
+                )
+                if is_before == "1" and scopes.split[other] in around
             ],
         )
     return planned

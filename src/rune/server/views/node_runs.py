@@ -228,6 +228,7 @@ class NodeRuns:
         """Return every run; None if there are more than `most`."""
         found, cursor = await self.page(execution, NodeRunFilter(), limit=BATCH_SIZE)
         while cursor is not None and len(found) <= most:
+            await asyncio.sleep(0)  # reads of an embedded file do not suspend
             more, cursor = await self.page(execution, NodeRunFilter(), cursor=cursor, limit=BATCH_SIZE)
             found += more
         return found if len(found) <= most else None
@@ -238,7 +239,7 @@ class NodeRuns:
         path, number = parse_scope(lineage, plan), plan.index.get(node, -1)
         result = await self._result(execution, number, path)
         if result is not None or (number in plan.triggers and not path):
-            return (await self._runs(execution, [((number, path), result)]))[0]
+            return (await self._runs(execution, [((number, path), result)], whole=True))[0]
         for key, status, run in await self._derived.of(execution):
             if key == (number, path) and status != "not_reached":
                 return (await self._runs(execution, [(key, run)]))[0]
@@ -316,7 +317,11 @@ class NodeRuns:
         return False
 
     async def _runs(
-        self, execution: str, found: Sequence[tuple[Key, NodeResult | NodeRun | None]]
+        self,
+        execution: str,
+        found: Sequence[tuple[Key, NodeResult | NodeRun | None]],
+        *,
+        whole: bool = False,
     ) -> list[NodeRun]:
         accepted, plan = await self._reader.accepted(execution), await self._reader.plan(execution)
         results = [result for _, result in found if isinstance(result, NodeResult)]
@@ -325,7 +330,8 @@ class NodeRuns:
         runs: list[NodeRun] = []
         for (node, path), result in found:
             if result is not None:
-                runs.append(result if isinstance(result, NodeRun) else await history.node_run(result))
+                known = result if isinstance(result, NodeRun) else None
+                runs.append(known or await history.node_run(result, whole=whole))  # type: ignore[arg-type]
                 continue
             trigger = node in plan.triggers and not path
             runs.append(

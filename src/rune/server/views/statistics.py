@@ -23,6 +23,7 @@ from rune.ports.clock import Clock
 from rune.ports.journal import StoreUnavailableError
 from rune.ports.queries import COUNTED_MS, CountStore, Statistics, StatusCount, StoredCounts
 from rune.runtime.engine import Engine
+from rune.runtime.off_loop import off_loop
 from rune.runtime.queries.overview import Overview
 from rune.runtime.queries.reader import ExecutionReader
 from rune.server.views.node_runs import CLAIMS_WRITTEN_S
@@ -240,7 +241,7 @@ class OverviewCache:
         if end.status != "completed" and time.time() * 1000 - end.at < CLAIMS_WRITTEN_S * 1000:
             return
         self._stored.add(execution)
-        data = await asyncio.to_thread(overview.encode)
+        data = await off_loop(overview.encode)
         try:
             await self._blob.put(f"{execution}/{BLOB}", data)
         except StoreUnavailableError as error:

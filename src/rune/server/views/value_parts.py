@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from starlette.responses import Response
 
+from rune.runtime.off_loop import off_loop
 from rune.runtime.queries.value_parts import (
     MAX_CHARS,
     MAX_INLINE_BYTES,
@@ -131,7 +132,7 @@ async def value_reply(value: JsonText | bytes, query: PartQuery) -> Response:
     read = _matches if query.find is not None else _part
     if text.size <= MAX_INLINE_BYTES:
         return Reply(read(text, query))
-    return Reply(await asyncio.to_thread(read, text, query))
+    return Reply(await off_loop(partial(read, text, query)))
 
 
 def _part(text: JsonText, query: PartQuery) -> bytes:

@@ -9,6 +9,7 @@ import pytest
 
 from rune.core.expr import FUNCTIONS, ExpressionError, ExpressionSyntaxError, MissingError, compile_expression
 from rune.core.expr.budget import Evaluation
+from rune.core.expr.compiler import WRITTEN_AS
 from tests.unit.core.expr.evaluation import NAMES, SCOPE, evaluate, same, trigger
 
 ALL = (
@@ -306,7 +307,11 @@ def test_invalid_argument_raises_expression_error(source: str, message: str) -> 
         ("sorted([1], **{})", r"no further argument called \*\*"),
         ("uper('a')", "unknown function uper.*did you mean upper"),
         ("frobnicate(1)", "unknown function frobnicate.*known here"),
+        ("frobnicate(1)", f"exists and {len(FUNCTIONS) - 8} more: the functions in docs/expressions.md$"),
         ("'a' | nosuch", "unknown function nosuch"),
+        ("any([1])", r"unknown function any at character 1; write true in \[x > 0 for x in list\]$"),
+        ("[1] | all", r"unknown function all at character 7; write false not in \[x > 0 for x in list\]$"),
+        ("any(x > 1 for x in [1])", r"unknown function any .*; write true in \["),
         ("$a.x()", "only functions can be called.*values have no methods"),
         ("$a()", "only functions can be called"),
         ("'a'.upper()", "only functions can be called"),
@@ -318,6 +323,40 @@ def test_invalid_argument_raises_expression_error(source: str, message: str) -> 
 def test_invalid_call_is_rejected_at_compile_time(source: str, message: str) -> None:
     with pytest.raises(ExpressionSyntaxError, match=message):
         compile_expression(source, NAMES)
+
+
+WRITTEN: list[tuple[str, Any, Any]] = [
+    ("all", [1, 2], True),
+    ("all", [1, -2], False),
+    ("all", [], True),
+    ("any", [-1, 2], True),
+    ("any", [-1], False),
+    ("any", [], False),
+    ("concat", [], "xy"),
+    ("count", [1, -2], 2),
+    ("filter", [1, -2], [1]),
+    ("length", [1, -2], 2),
+    ("map", [1, -2], [2, -4]),
+    ("size", [], 0),
+    ("slice", [1, 2, 3], [1, 2]),
+    ("substring", [], "wo"),
+]
+
+
+@pytest.mark.parametrize(("name", "elements", "expected"), WRITTEN)
+def test_advice_for_a_function_of_another_language_can_be_written(
+    name: str, elements: list[int], expected: Any
+) -> None:
+    with pytest.raises(ExpressionSyntaxError) as caught:
+        compile_expression(f"{name}(1)", NAMES)
+    written = caught.value.hint.removeprefix("write ")
+
+    values = f"for list in [{elements}] for text in ['word'] for a in ['x'] for b in ['y']"
+    assert evaluate(f"[{written} {values}]") == [expected]
+
+
+def test_every_advice_is_tried() -> None:
+    assert {name for name, _, _ in WRITTEN} == WRITTEN_AS.keys()
 
 
 def test_exists_and_default_accept_present_values() -> None:

@@ -197,6 +197,11 @@ def test_expression_purity(source: str, pure: bool) -> None:
     ("source", "offset", "message"),
     [
         ("$nosuch.k", 0, "unknown name \\$nosuch .*known here: "),
+        (
+            "$nosuch.k",
+            0,
+            r"known here: .* and \d+ more: the nodes of the workflow, and the references in docs/expressions.md$",
+        ),
         ("1 + $fetsh.k", 4, r"did you mean \$fetch"),
         ("fetsh.k", 0, "did you mean .*fetch"),
         ("trigger.n", 0, r"did you mean \$trigger"),

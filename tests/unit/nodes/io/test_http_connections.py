@@ -90,15 +90,19 @@ SECRET_HEADERS = {
 }
 
 
-def test_secret_headers_are_dropped_on_other_origin() -> None:
-    site = RedirectingServer((307, "http://other.example:PORT/"))
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("other", ["other.example:PORT", "127.0.0.1:OTHER"])
+def test_secret_headers_are_dropped_on_other_origin(status: int, other: str) -> None:
+    site = RedirectingServer((status, f"http://{other}/"))
 
-    site.send_request(resolve=ScriptedResolver(["127.0.0.1"]), headers=SECRET_HEADERS)
+    site.send_request(resolve=ScriptedResolver(["127.0.0.1"]), method="POST", body={}, headers=SECRET_HEADERS)
 
+    assert site.requests[0][2]["idempotency-key"]
     headers = site.requests[1][2]
     assert headers["x-plain"] == "p"
-    assert not {"authorization", "cookie", "x-api-key", "x-auth-token"} & headers.keys()
-    assert headers["host"].startswith("other.example:")
+    private = {name.lower() for name in SECRET_HEADERS} - {"x-plain"} | {"idempotency-key"}
+    assert not private & headers.keys()
+    assert headers["host"] != site.requests[0][2]["host"]
 
 
 def test_secret_headers_are_kept_on_same_origin() -> None:

@@ -43,19 +43,31 @@ SELECT id, principal, proof, created_at, expires_at FROM session WHERE id = $1
 DELETE FROM session WHERE id = $1
 
 -- name: audit_write
--- Append an entry to the audit log. Idempotent.
-INSERT INTO log (id, at, actor, action, target, details, outcome) VALUES ($1, $2, $3, $4, $5, $6, $7)
+-- Append an entry to the audit log. Idempotent. Writers wait for each other, so that the order of numbers is the order of
+-- commits and whoever follows the log misses none.
+WITH alone AS MATERIALIZED (SELECT pg_advisory_xact_lock(5935478274560320102))
+INSERT INTO log (id, at, actor, action, target, details, outcome, address, request)
+SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9 FROM alone
 ON CONFLICT (id) DO NOTHING
 
 -- name: audit_read
 -- At most $5 audit entries before number $1, newest first, with actor $2, action or action group $3 and target $4,
 -- each unless NULL. Read-only.
-SELECT number, id, at, actor, action, target, details, outcome FROM log
+SELECT number, id, at, actor, action, target, details, outcome, address, request FROM log
 WHERE number < $1
     AND ($2::text IS NULL OR actor = $2)
     AND ($3::text IS NULL OR action = $3 OR starts_with(action, $3 || '.'))
     AND ($4::text IS NULL OR target = $4)
 ORDER BY number DESC LIMIT $5
+
+-- name: audit_follow
+-- At most $5 audit entries after number $1, oldest first; otherwise as audit_read. Read-only.
+SELECT number, id, at, actor, action, target, details, outcome, address, request FROM log
+WHERE number > $1
+    AND ($2::text IS NULL OR actor = $2)
+    AND ($3::text IS NULL OR action = $3 OR starts_with(action, $3 || '.'))
+    AND ($4::text IS NULL OR target = $4)
+ORDER BY number LIMIT $5
 
 -- name: start_limits
 -- All start limits. Read-only.

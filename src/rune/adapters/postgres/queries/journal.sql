@@ -52,7 +52,8 @@ SELECT run, verdict, whole, answer FROM record_facts(
     $1::text[], $2::text::integer[], $3::integer[], $4::text[], $5::bigint[], $6::bytea[], $7::text[],
     $8::text::integer[], $9::text::smallint[], $10::text::integer[], $11::text::integer[], $12::text::bigint[],
     $13::bytea[], $14::bytea[],
-    $15::text[], $16::text::integer[], $17::bytea[], $18::text::bigint[], $19::text::bigint[], $20::text::bigint[]
+    $15::text[], $16::text::integer[], $17::bytea[], $18::text::bigint[], $19::text::bigint[], $20::text::bigint[],
+    $21::text::integer[], '{}'
 )
 
 -- name: record_with_terms
@@ -61,7 +62,8 @@ SELECT run, verdict, whole, answer FROM record_with_terms(
     $1::text[], $2::text::integer[], $3::integer[], $4::text[], $5::bigint[], $6::bytea[], $7::text[],
     $8::text::integer[], $9::text::smallint[], $10::text::integer[], $11::text::integer[], $12::text::bigint[],
     $13::bytea[], $14::bytea[],
-    $15::text[], $16::text::integer[], $17::bytea[], $18::text::bigint[], $19::text::bigint[], $20::text::bigint[], $21::integer[], $22::text[]
+    $15::text[], $16::text::integer[], $17::bytea[], $18::text::bigint[], $19::text::bigint[], $20::text::bigint[],
+    $22::integer[], $23::text[], $21::text::integer[], '{}'
 )
 
 -- name: facts
@@ -162,7 +164,8 @@ UPDATE dead_letter SET settled = $2 WHERE execution = $1 AND settled IS NULL RET
 
 -- name: running
 -- At most $2 executions that have not ended, ordered by id, after id $1. Returns the id and the earliest due time of
--- its tokens without a result, NULL if none has one; the newest row of a token counts. Read-only.
+-- its tokens without a result, NULL if none has one; the newest row of a token counts. Tokens without a row, which may
+-- be ready to run, are not visible here: the caller folds the facts of an execution that waits. Read-only.
 SELECT e.id, (
     SELECT min(f.due) FROM fact AS f
     WHERE f.execution = e.n AND f.due IS NOT NULL

@@ -42,6 +42,25 @@ locked AS MATERIALIZED (
 )
 DELETE FROM outbox USING hurried WHERE number = ANY (ARRAY(SELECT l.number FROM locked AS l))
 
+-- name: hook_take
+-- Take at most $1 free handlers for $2 ms; if the process dies, another takes them after that. Returns number, execution,
+-- kind and at, in no order.
+WITH moment AS MATERIALIZED (SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now)
+UPDATE hook AS h SET until = moment.now + $2
+FROM moment, (
+    SELECT f.number FROM hook AS f
+    WHERE f.until <= (extract(epoch FROM clock_timestamp()) * 1000)::bigint
+    ORDER BY f.number LIMIT $1 FOR UPDATE SKIP LOCKED
+) AS free
+WHERE h.number = free.number
+RETURNING h.number, h.execution, h.kind, h.at
+
+-- name: hook_done
+-- Delete handlers $1. Idempotent. Rows are locked in the order of their numbers, so that two processes cannot deadlock.
+DELETE FROM hook WHERE number IN (
+    SELECT number FROM hook WHERE number = ANY ($1::bigint[]) ORDER BY number FOR UPDATE
+)
+
 -- name: outbox_backlog
 -- The number of rows, and for how many ms the oldest has been free. Read-only.
 SELECT count(*),

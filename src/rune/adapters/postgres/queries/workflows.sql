@@ -2,7 +2,7 @@
 
 -- name: deploy
 -- Deploy a version; the function documents arguments and result.
-SELECT number, change, tag FROM deploy_source($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+SELECT number, change, tag FROM deploy_source($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 
 -- name: set_alias
 -- Point an alias at a version; the function documents arguments and result.
@@ -22,7 +22,7 @@ SELECT v.workflow, v.number, v.hash, v.at,
     ARRAY(SELECT a.name FROM alias AS a WHERE a.workflow = v.workflow AND a.number = v.number ORDER BY a.name)
         AS aliases,
     (SELECT a.weights FROM alias AS a WHERE a.workflow = v.workflow AND a.name = $3) AS weights,
-    w.hidden_at IS NOT NULL AS hidden, s.principal, s.note
+    w.hidden_at IS NOT NULL AS hidden, s.principal, s.note, s.scopes
 FROM version AS v JOIN workflow AS w ON w.id = v.workflow
 LEFT JOIN version_source AS s ON s.workflow = v.workflow AND s.number = v.number
 WHERE v.workflow = $1 AND ($2::bigint IS NULL OR v.number = $2)

@@ -1,6 +1,6 @@
 -- Install a rebuilt state: pieces are written to a hidden key; the last one makes them the state.
 -- KEYS[1] fields  KEYS[2] timers  KEYS[3] listeners  KEYS[4] due executions, KEYS[5] leases of the partition
--- KEYS[6] lease of the rebuild  KEYS[7] hidden fields  KEYS[8] mark of an execution that was activated from the journal
+-- KEYS[6] lease of the rebuild  KEYS[7] hidden fields  KEYS[8] mark that the execution must not be installed from memory
 -- ARGV[1] server run  ARGV[2] now in ms, 0: the server's time  ARGV[3] id of the execution  ARGV[4] owner of the lease
 -- ARGV[5] its renewal in ms
 -- ARGV[6] FIRST, LAST, BOTH or NEITHER; NEW: the whole state of an execution that was just accepted and has none. It is
@@ -8,9 +8,8 @@
 -- ARGV[7] fields and values, ARGV[8] due times and timers, ARGV[9] listeners (msgpack)
 -- ARGV[10] resend times of tokens, of NEW in ms from now (msgpack)
 -- ARGV[11] when the execution is due; empty: never
--- ARGV[12] ms for which the mark is kept; 0: there is none
--- ARGV[13] the record of the execution, which the entries carry; empty: they do not
--- ARGV[14..] tokens to send: position of a stream in KEYS[9..], token, position, token, …
+-- ARGV[12] the record of the execution, which the entries carry; empty: they do not
+-- ARGV[13..] tokens to send: position of a stream in KEYS[9..], token, position, token, …
 -- RETURNS  1, or 0: the lease is lost, or the state is not NEW
 -- A crash between pieces: nothing is visible; the next rebuild starts over.
 verbs.install = function()
@@ -40,18 +39,18 @@ verbs.install = function()
   add('ZADD', KEYS[5], resends)
   redis.call('RENAME', KEYS[7], KEYS[1])
   redis.call('DEL', KEYS[6])
-  if ARGV[12] ~= '0' then redis.call('SET', KEYS[8], '1', 'PX', ARGV[12]) end
+  if ARGV[6] ~= 'NEW' then redis.call('SET', KEYS[8], '1', 'PX', MARKED) end
   if ARGV[11] ~= '' then
     redis.call('ZADD', KEYS[4], ARGV[11], ARGV[3])
     store.notify_earlier(tonumber(ARGV[11]))
   else
     redis.call('ZREM', KEYS[4], ARGV[3])
   end
-  for i = 14, #ARGV, 2 do
-    if ARGV[13] == '' then
+  for i = 13, #ARGV, 2 do
+    if ARGV[12] == '' then
       redis.call('XADD', KEYS[tonumber(ARGV[i])], '*', 'x', ARGV[3], 't', ARGV[i + 1])
     else
-      redis.call('XADD', KEYS[tonumber(ARGV[i])], '*', 'x', ARGV[3], 't', ARGV[i + 1], 'a', ARGV[13])
+      redis.call('XADD', KEYS[tonumber(ARGV[i])], '*', 'x', ARGV[3], 't', ARGV[i + 1], 'a', ARGV[12])
     end
   end
   return 1

@@ -1,5 +1,5 @@
 -- Give back a claimed token: end its lease and, after an engine error, count the error and delay the next claim.
--- KEYS     as in store.lua   KEYS[8] engine errors of tokens without a claim in the state (hash)
+-- KEYS     as in store.lua   KEYS[9] engine errors of tokens without a claim in the state (hash)
 -- ARGV[4]  node   ARGV[5] path   ARGV[6] owner of the lease
 -- ARGV[7..] delays in ms before each further try; none: nothing is counted and the token may be claimed at once
 -- RETURNS  the number of engine errors; 0: nothing was counted, or the token no longer belongs to the owner
@@ -8,9 +8,9 @@ local ERRORS_EXPIRE = 86400000
 
 local function count_unloaded()
   local field = ARGV[5] .. '|' .. ARGV[4]
-  local count = (tonumber(redis.call('HGET', KEYS[8], field)) or 0) + 1
-  redis.call('HSET', KEYS[8], field, count)
-  redis.call('PEXPIRE', KEYS[8], ERRORS_EXPIRE)
+  local count = (tonumber(redis.call('HGET', KEYS[9], field)) or 0) + 1
+  redis.call('HSET', KEYS[9], field, count)
+  redis.call('PEXPIRE', KEYS[9], ERRORS_EXPIRE)
   return count
 end
 

@@ -1,10 +1,16 @@
 -- Return the number of this server run: the same for all clients, greater than the numbers of earlier runs, even after
--- the data was lost.
--- KEYS[1] where it is stored
--- ARGV[1] run id of the server
--- RETURNS  the number, as a text
+-- the data was lost. Refuse a process of another cluster: it would take the tokens of executions that its journal lacks.
+-- KEYS[1] where it is stored   KEYS[2] the journal whose executions these are, and the number of partitions
+-- ARGV[1] run id of the server   ARGV[2] id of the caller's journal   ARGV[3] its number of partitions; empty: unknown
+-- RETURNS  the number, as a text; or an error OTHER with what is stored
 -- A crash after this: no effect.
 verbs.server_run = function()
+  local journal, partitions = (redis.call('GET', KEYS[2]) or ''):match('^(%S+) (%d+)$')
+  if not journal then
+    if ARGV[2] ~= '' and ARGV[3] ~= '' then redis.call('SET', KEYS[2], ARGV[2] .. ' ' .. ARGV[3]) end
+  elseif (ARGV[2] ~= '' and ARGV[2] ~= journal) or (ARGV[3] ~= '' and ARGV[3] ~= partitions) then
+    return redis.error_reply('OTHER ' .. journal .. ' ' .. partitions)
+  end
   local kept = redis.call('GET', KEYS[1])
   local run, number = (kept or ''):match('^(%x+) (%d+)$')
   if run == ARGV[1] then return number end

@@ -15,8 +15,10 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from rune.build.code_check import ForeignCodeError
 from rune.build.flow import Workflow
-from rune.cli.arguments import Nodes, with_modules
+from rune.build.operations import load_declaration
+from rune.cli.arguments import Nodes, with_modules, without_file_modules
 from rune.cli.output import INVALID, VIOLATIONS, count, print_error, print_json, print_problems
 from rune.core.definition.problems import Problem
 from rune.core.limits import LIMITS
@@ -41,6 +43,12 @@ def convert(
     check: Annotated[
         bool, typer.Option("--check", help="Write nothing; exit 1 if the two files differ in meaning.")
     ] = False,
+    execute: Annotated[
+        bool,
+        typer.Option(
+            "--execute", help="With --check: execute a Python file that does more than declare a workflow."
+        ),
+    ] = False,
     report: Annotated[
         bool, typer.Option("--report", help="List the comments that are missing in the target.")
     ] = False,
@@ -49,15 +57,17 @@ def convert(
     """Convert a workflow between YAML, JSON and Python.
 
     Only comments can get lost: those at nodes and edges are carried between YAML
-    and Python, and --report lists the others. A Python file is executed. --check
-    compares two files by their meaning and writes nothing.
+    and Python, and --report lists the others. A Python SOURCE is executed, like a
+    script. --check compares two files by their meaning and writes nothing; it
+    reads a Python file before executing it, and refuses one that does more than
+    declare a workflow, unless --execute is given.
 
     Examples:
       rune convert orders.yaml orders.py
       rune convert orders.py orders.yaml --report
       rune convert --check orders.yaml orders.py
     """
-    flow = _load(source, as_json)
+    flow = _load(source, as_json, vouched=check and not execute)
     if check:
         if target is None:
             raise typer.Exit(
@@ -65,7 +75,7 @@ def convert(
                     (_problem("`--check` compares two files; name the second one"),), as_json=as_json
                 )
             )
-        _compare(flow, _load(target, as_json), as_json)
+        _compare(flow, _load(target, as_json, vouched=not execute), as_json)
         return
     try:
         text = _text(flow, target)
@@ -85,12 +95,20 @@ def convert(
         typer.echo(f"{len(lost)} comment{'' if len(lost) == 1 else 's'} not carried", err=True)
 
 
-def _load(path: Path, as_json: bool) -> Workflow:
+def _load(path: Path, as_json: bool, *, vouched: bool) -> Workflow:
+    """Load a workflow. `vouched`: do not execute a Python file that does more than declare one."""
     if path.suffix not in _SUFFIXES:
         problem = _problem(f"`{path}`: a workflow is a .yaml, .yml, .json or .py file")
         raise typer.Exit(print_problems((problem,), as_json=as_json))
     try:
+        if vouched and path.suffix == ".py":
+            return load_declaration(path)
         return Workflow.load(path)
+    except ForeignCodeError as error:
+        message = f"`{path}` is not executed: {error}"
+        hint = "read the file, then pass --execute to execute it"
+        problem = Problem("", "UNKNOWN_FORMAT", message, hint, line=error.line)
+        raise typer.Exit(print_problems((problem,), as_json=as_json)) from None
     except OSError as error:
         problem = Problem(
             "", "UNREADABLE", f"`{path}` cannot be read: {(error.strerror or str(error)).lower()}"
@@ -242,7 +260,8 @@ def import_workflow(
     Example: rune import workflow.json -o orders.yaml --report report.json
     """
     try:
-        catalogue = full_registry(load_settings().nodes).catalogue
+        # The document, and the `rune.toml` beside it, may come from anywhere.
+        catalogue = full_registry(without_file_modules(load_settings()).nodes).catalogue
         found = import_document(
             _read(file), catalogue, format=source, name=_name(file), stubs=stubs is not None
         )
@@ -367,6 +386,8 @@ def _print(file: str, found: Import) -> None:
 
 def _print_entry(console: Console, entry: Entry) -> None:
     where = f"{entry.source} → {entry.target}" if entry.target else entry.source
+    if entry.node:
+        where = f"{entry.node} ({where})"
     console.print(
         Text.assemble(
             (f"{entry.status.replace('_', ' ')} ", _STYLES[entry.status]),

@@ -265,7 +265,8 @@ class Request(msgspec.Struct, frozen=True):
         return replace(moved, method="GET", headers=kept, body=None)
 
     def to(self, where: Target) -> Request:
-        """Return the request for another URL; headers that may be secret are not sent to another origin."""
+        """Return the request for another URL. Headers that may be secret are not sent to another origin, and neither is
+        the idempotency key: it belongs to an effect at the first one."""
         if where.origin == self.where.origin:
             return replace(self, where=_with_pair(where, self.query))
         kept = {
@@ -277,7 +278,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 def _is_secret(name: str) -> bool:
-    return name != KEY and (is_secret_name(name) or name.endswith("-key"))
+    return is_secret_name(name) or name.endswith("-key")
 
 
 async def build(call: NodeCall[Any], rule: Pagination | None) -> Request:

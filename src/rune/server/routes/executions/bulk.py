@@ -148,7 +148,11 @@ async def create_bulk_job(
     found, _ = await _select(server, caller, body)
     before = server.clock.now()
     job = await server.services.bulk.create(
-        body.action, [each.id for each in found], reason=body.reason, key=idempotency_key
+        body.action,
+        [each.id for each in found],
+        reason=body.reason,
+        filter="" if body.filter is None else body.filter.model_dump_json(exclude_defaults=True),
+        key=idempotency_key,
     )
     location = {"Location": f"{PREFIX}/bulk/{job.id}"}
     return Reply(_view(job), 202 if job.at >= before else 200, location)

@@ -8,11 +8,12 @@ import msgspec
 from fastapi import Query
 from starlette.responses import Response
 
-from rune.codec.facts import Inline, Large
 from rune.core.definition.diff import Change, difference
 from rune.core.execution.fact import NodeResult
+from rune.core.execution.stored_value import Inline, Large
 from rune.errors import LimitExceededError
 from rune.ports.queries import NodeRun, Summary
+from rune.runtime.off_loop import off_loop
 from rune.runtime.queries.comparison import Comparison, Results, compare
 from rune.runtime.queries.history import STATUS, error_document
 from rune.runtime.values import Cache, ExecutionData
@@ -68,10 +69,14 @@ async def compare_executions(
     pair = [await summary_of(server, id) for id in (execution, other)]
     old, new = [await definition_of(server, each.hash) for each in pair]
     accepted = [await server.reader.accepted(each.id) for each in pair]
-    before, after = [await _runs(server, each.id) for each in pair]
-    changes = [_change(key, before.get(key), after.get(key)) for key in dict.fromkeys((*before, *after))]
-    return Reply(
-        Difference(
+    runs = [await _runs(server, each.id) for each in pair]
+
+    def compared() -> bytes:
+        before, after = [
+            {(each.node_id, _lineage(each)): _run_fields(each) for each in side} for side in runs
+        ]
+        changes = [_change(key, before.get(key), after.get(key)) for key in dict.fromkeys((*before, *after))]
+        found = Difference(
             before=pair[0].id,
             after=pair[1].id,
             status=(pair[0].status, pair[1].status),
@@ -79,14 +84,16 @@ async def compare_executions(
             definition=list(difference(old, new)),
             nodes=[each for each in changes if each.fields],
         )
-    )
+        return bytes(Reply(found).body)
+
+    return Reply(await off_loop(compared))
 
 
-async def _runs(server: ServerContext, execution: str) -> dict[tuple[str, str], dict[str, Any]]:
+async def _runs(server: ServerContext, execution: str) -> list[NodeRun]:
     found = await server.node_runs.all(execution, MAX_COMPARED_RUNS)
     if found is None:
         raise LimitExceededError("node runs of a compared execution", MAX_COMPARED_RUNS)
-    return {(each.node_id, _lineage(each)): _run_fields(each) for each in found}
+    return found
 
 
 def _lineage(run: NodeRun) -> str:
@@ -95,6 +102,8 @@ def _lineage(run: NodeRun) -> str:
 
 def _run_fields(run: NodeRun) -> dict[str, Any]:
     output = None if run.output is None else msgspec.json.decode(run.output)
+    if run.size is not None:  # a reference, which names the execution
+        output = {"bytes": run.size}
     error = error_document(run.error)
     return {"status": run.status, "attempts": run.attempts, "output": output, "error": error}
 

@@ -242,7 +242,10 @@ async def _started(
 class ExecutionFilters(BaseModel):
     """Filters of executions; all of them must match."""
 
-    status: list[Status] = Field(default=[], description="May be repeated: executions with any of them.")
+    status: list[Status] = Field(
+        default=[],
+        description="May be repeated: executions with any of them. `failed` selects halted ones too.",
+    )
     workflow: Omittable[Id] = None
     version: Omittable[
         Annotated[

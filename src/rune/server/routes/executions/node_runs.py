@@ -417,14 +417,23 @@ async def get_run_input(
     `depth`, `offset` or `limit` a part of this document, as a `ValuePart`; with `find` matches in it, as
     `ValueMatches`."""
     reader, index, path = await _place(server, execution, node, query.lineage)
-    facts: list[Fact] = []
-    async for stored in server.reader.fact_batches(execution):
-        facts += [each.fact for each in stored if not each.late]
+    if reader.plan.scopes.enclosing(index) != path[::2]:
+        raise NodeRunNotFoundError(f"`{node}` is not called in this lineage")
+
+    async def facts() -> list[Fact]:
+        return [
+            each.fact
+            async for stored in server.reader.fact_batches(execution)
+            for each in stored
+            if not each.late
+        ]
+
     backend = server.engine.backend
     accepted = await server.reader.accepted(execution)
     plan = await server.engine.plans.plan(accepted.hash)
     data = ExecutionData(accepted, plan, backend.journal, backend.blob, Cache(INPUT_CACHE_BYTES))
-    found = await read_input(data, facts, index, path, server.engine.evaluator)
+    own = await backend.journal.facts_of_token(execution, index, path)
+    found = await read_input(data, own, facts, index, path, server.engine.evaluator)
     if found is None:
         raise NodeRunNotFoundError(f"`{node}` has not been called in this lineage")
     view = InputView(

@@ -6,6 +6,7 @@
 -- KEYS[3] listeners for its signals (zset)
 -- ARGV[1] run id of the server   ARGV[2] now in ms, 0: the server's time   ARGV[3] id of the execution
 -- ARGV[4] argument of the verb
+-- The last argument is removed before: the time (ms) by the server's clock after which nothing may be done any more.
 --
 -- With a queue on streams, apply and fire add emitted tokens to their streams:
 -- KEYS[6] the default stream   KEYS[7] the stream of the entry to delete   KEYS[8..] the streams of named queues, then
@@ -21,6 +22,10 @@ local UNSENT = 5000
 local LOOK_MS = 1500
 -- how many marks a time can have
 local SEND_MARKS = 64
+-- ms that a deadline is ahead at most: one further ahead is from another clock
+local MAX_AHEAD = 30000
+-- ms for which an execution is marked that no process may install from memory any more; far above MAX_AHEAD
+local MARKED = 60000
 local BATCH, SCAN = 500, 200
 local KEYS, ARGV
 local verbs, store = {}, {}
@@ -37,10 +42,17 @@ local function text(number)
   return digits[number] or number
 end
 
--- The library stays loaded between calls, so every variable is reset.
+-- The library stays loaded between calls, so every variable is reset. Returns an error if the call is too late: its
+-- caller has given up, and the marks that guard against it may be gone. It contains the time of the server.
 function store.begin(keys, arguments)
+  local deadline, time = tonumber(table.remove(arguments)), redis.call('TIME')
+  micros = time[1] * 1000000 + time[2]
+  local clock = math.floor(micros / 1000)
+  if not deadline or clock > deadline or deadline > clock + MAX_AHEAD then
+    return redis.error_reply(string.format('LATE %.0f', clock))
+  end
   KEYS, ARGV = keys, arguments
-  meta, now, micros = nil, nil, nil
+  meta, now = nil, nil
   cache, changed, timers, listeners, held = {}, {}, {}, {}, {}
   emitted, finish, gives_up = {}, false, false
   started = 0
@@ -124,17 +136,12 @@ end
 
 function store.clock()
   local given = tonumber(ARGV[2])
-  if given ~= 0 then return given end
-  local time = redis.call('TIME')
-  micros = time[1] * 1000000 + time[2]
-  return math.floor(micros / 1000)
+  return given ~= 0 and given or math.floor(micros / 1000)
 end
 
 -- A number that never decreases.
 function store.moment()
-  if micros then return micros end
-  local time = redis.call('TIME')
-  return time[1] * 1000000 + time[2]
+  return micros
 end
 
 -- Open an execution and read the given fields. False: there is no state of this server run and the caller has to

@@ -1,0 +1,26 @@
+"""The format of an execution: what a process must know to continue it.
+
+The record of an execution carries the lowest format that suits it, so that processes of earlier versions continue what
+they understand and leave the rest to others.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rune.core.definition.model import Definition
+
+FORMAT: Final = 2
+"""The highest format that this version reads. A worker returns tokens of a higher one to the queue."""
+
+FIRST: Final = 1
+
+
+SCOPED: Final = 2
+"""The format of executions whose children are limited to scopes, which earlier versions would start regardless."""
+
+
+def required_format(definition: Definition, *, scoped: bool = False) -> int:
+    """Return the lowest format that executions of this definition need. `scoped`: they may start children, but not of
+    every workflow."""
+    return SCOPED if scoped else FIRST

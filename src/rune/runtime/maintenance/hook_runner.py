@@ -1,0 +1,166 @@
+"""Starts the handlers of hooks: the workflow that the definition of a failed execution names.
+
+The row of a hook is written with the end that it follows from, and deleted when the handler was started under an id and
+a key that follow from the execution: whoever repeats it finds the handler. Executions of handlers, and what they start,
+have no handlers, so that a handler that fails does not start itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from typing import Any
+
+import msgspec
+
+from rune.core.definition.model import NO_HANDLER, HookHandler
+from rune.core.execution.fact import ExecutionEnded
+from rune.core.permissions import may_call
+from rune.documents.loader import check_input
+from rune.errors import RuneError
+from rune.ports.clock import iso
+from rune.ports.journal import (
+    ExecutionRecord,
+    HookRow,
+    IdempotencyConflictError,
+    IdempotencyKeyExpiredError,
+    StoreUnavailableError,
+)
+from rune.ports.workflows import child_forbidden, chosen_by
+from rune.runtime import failpoint
+from rune.runtime.backend import Backend
+from rune.runtime.lifecycle.launcher import Launcher, StartOptions
+from rune.runtime.plan_cache import PlanCache
+
+log = logging.getLogger("rune.hooks")
+
+BATCH = 100
+POLL_S = 1.0
+MAX_MESSAGE_CHARS = 2_000
+MAX_LABELS_BYTES = 8 * 1024
+"""Longer messages are cut and more labels left out: the input of a handler stays below 32 KiB."""
+
+
+class HookRunner:
+    """Starts one handler per execution and kind of hook."""
+
+    def __init__(self, backend: Backend, plans: PlanCache, launcher: Launcher) -> None:
+        self._hooks = backend.hooks
+        self._journal = backend.journal
+        self._workflows = backend.workflows
+        self._plans = plans
+        self._launcher = launcher
+
+    async def run(self) -> None:
+        """Start handlers until cancelled."""
+        while True:
+            full = False
+            try:
+                full = await self.turn()
+            except StoreUnavailableError as error:
+                log.warning("store unavailable, handlers are started later: %s", error.message)
+            except Exception:
+                log.exception("starting handlers failed")
+            if not full:
+                await asyncio.sleep(POLL_S)
+
+    async def turn(self) -> bool:
+        """Serve one batch of rows. Return whether there may be more."""
+        rows = await self._hooks.take(BATCH)
+        served = await asyncio.gather(*map(self._try_serve, rows))
+        done = [each.number for each, is_served in zip(rows, served, strict=True) if is_served]
+        if done:
+            # crash here: another process takes the rows again and finds the handlers
+            failpoint.hit("handled")
+            await self._hooks.done(done)
+        return len(rows) == BATCH
+
+    async def _try_serve(self, row: HookRow) -> bool:
+        """Serve a row. One that fails is taken again later and does not hold up the others."""
+        try:
+            await self._serve(row)
+        except StoreUnavailableError:
+            return False
+        except Exception as error:
+            why = error.message if isinstance(error, RuneError) else f"{type(error).__name__}: {error}"
+            log.warning("no handler was started yet for %s: %s", row.execution, why)
+            return False
+        return True
+
+    async def _serve(self, row: HookRow) -> None:
+        accepted = await self._journal.accepted(row.execution)
+        end = await self._journal.end(row.execution)
+        if accepted is None or end is None or accepted.hook_of is not None:
+            return
+        handler = (await self._plans.definition(accepted.hash)).settings.on_failure
+        if handler is None or handler.workflow == NO_HANDLER or status_of(end) not in handler.statuses:
+            return
+        await self._start(row, handler, accepted, end)
+
+    async def _start(
+        self, row: HookRow, handler: HookHandler, accepted: ExecutionRecord, end: ExecutionEnded
+    ) -> None:
+        which = None if handler.version is None else str(handler.version)
+        execution = handler_id(row.execution, row.kind)
+        version = await self._workflows.find(handler.workflow, which, by=execution)
+        plan = await self._plans.plan(version.hash)
+        callers = plan.definition.settings.callable_by
+        if not may_call(accepted.scopes, accepted.workflow, handler.workflow, callers):
+            log.warning("%s: %s", row.execution, child_forbidden(accepted.workflow, handler.workflow).message)
+            return
+        input = msgspec.json.encode(hook_input(row.kind, accepted, end))
+        check_input(plan.definition, input)
+        failpoint.hit("handling")
+        try:
+            await self._launcher.start(
+                plan,
+                input,
+                StartOptions(key=f"hook:{row.kind}:{row.execution}", fake_time=accepted.fake_time),
+                execution=execution,
+                principal=f"handler:{accepted.workflow}",
+                chosen=chosen_by(which, version),
+                hook_of=row.execution,
+            )
+        except (IdempotencyKeyExpiredError, IdempotencyConflictError):
+            return  # it was started before, perhaps in another version
+
+
+def status_of(end: ExecutionEnded) -> str:
+    """Return the status of an end as handlers name it."""
+    return "failed_items" if end.status == "completed" and end.failed_items else end.status
+
+
+def handler_id(execution: str, kind: str) -> str:
+    """Return the id of the execution that handles a hook."""
+    return "f" + hashlib.blake2b(f"{execution}\x1f{kind}".encode(), digest_size=15).hexdigest()
+
+
+def hook_input(kind: str, accepted: ExecutionRecord, end: ExecutionEnded) -> dict[str, Any]:
+    """Return the input of a handler. It contains no payloads."""
+    error, origin = end.error, None if end.error is None else end.error.origin
+    labels = accepted.labels if len(msgspec.json.encode(accepted.labels)) <= MAX_LABELS_BYTES else {}
+    return {
+        "kind": kind,
+        "execution": {
+            "id": accepted.id,
+            "workflow": accepted.workflow,
+            "version": accepted.version,
+            "status": end.status,
+            "labels": labels,
+            "started_at": iso(accepted.at),
+            "ended_at": iso(end.at),
+        },
+        "node": None
+        if origin is None
+        else {
+            "id": origin.node_id,
+            "type": origin.node_type,
+            "lineage": [{"split_node_id": split, "item_index": item} for split, item in origin.lineage],
+            "attempt": origin.attempt,
+        },
+        "error": None
+        if error is None
+        else {"code": error.code, "message": error.message[:MAX_MESSAGE_CHARS]},
+        "failed_items": end.failed_items,
+    }

@@ -1,0 +1,72 @@
+"""Keeps executions that block the event loop from running: a restart would resume them, and they would block it again.
+
+An execution in quarantine is paused, by a fact that states why, before the workers of the process start. It shows as
+any paused execution, and `rune resume` continues it. Which executions blocked the loop is noted outside of the loop at
+the time it is blocked, because a loop that is blocked for good notes nothing any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+
+from rune.errors import RuneError
+from rune.ports.processes import BlockMarks
+
+log = logging.getLogger("rune.quarantine")
+
+BLOCKS = 2
+"""An execution that blocked the loop so often is paused."""
+
+BLOCKED_TWICE = "it blocked the event loop twice"
+NAMED = "it was named with --quarantine"
+
+Pause = Callable[[str, str], Awaitable[bool]]
+"""Pause an execution, for a reason."""
+
+
+class Quarantine:
+    """The executions that this process has paused because they block its event loop."""
+
+    def __init__(self, pause: Pause, marks: BlockMarks, named: Iterable[str] = ()) -> None:
+        self._pause = pause
+        self._marks = marks
+        self._named = tuple(named)
+        self._pausing: set[asyncio.Task[None]] = set()
+
+    async def begin(self) -> None:
+        """Pause the named executions, and those that blocked earlier processes, before anything runs."""
+        for execution in self._named:
+            await self._add(execution, NAMED)
+        for execution, count in self._marks.blocks().items():
+            if count >= BLOCKS:
+                await self._add(execution, BLOCKED_TWICE)
+
+    def note(self, execution: str, loop: asyncio.AbstractEventLoop) -> None:
+        """Note that an execution blocks the loop. Called in another thread while it does; with the second time, the
+        execution is paused as soon as the loop runs again."""
+        count = self._marks.add(execution)
+        log.error("%s blocks the event loop (%d times so far)", execution, count)
+        if count >= BLOCKS:
+            loop.call_soon_threadsafe(self._add_later, execution)
+
+    def _add_later(self, execution: str) -> None:
+        task = asyncio.ensure_future(self._add(execution, BLOCKED_TWICE))
+        self._pausing.add(task)
+        task.add_done_callback(self._pausing.discard)
+
+    async def _add(self, execution: str, reason: str) -> None:
+        try:
+            await self._pause(execution, reason)
+        except (RuneError, KeyError) as error:
+            log.warning("%s cannot be quarantined: %s", execution, error)
+            self._marks.forget(execution)
+            return
+        self._marks.quarantine(execution, reason)
+        log.error(
+            "%s is in quarantine: %s. It is paused; `rune resume %s` continues it",
+            execution,
+            reason,
+            execution,
+        )

@@ -1,0 +1,65 @@
+"""Schedulers crash while they start handlers; each failed execution is handled once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from tests.support.cli_process import until
+from tests.support.cluster_cli import command_line
+from tests.support.clusters import open_cluster
+from tests.support.documents import document, node
+from tests.support.forked_rune import KILLED
+from tests.support.whole import WHOLE
+
+POINTS = ("handling", "accepted", "admitted", "handled")
+FAILURES = 1_000 if WHOLE else 60
+TIMEOUT_S = 240.0
+HANDLER = document(
+    [node("in", "input"), node("out", "output", {"value": "{{ $trigger.execution.id }}"})],
+    "in>out",
+    id="tell-ops",
+)
+FAILING = document(
+    [node("in", "input"), node("stop", "fail", {"message": "no stock"})],
+    "in>stop",
+    id="orders",
+    settings={"on_failure": "tell-ops"},
+)
+
+
+def test_handlers_start_once_whatever_crashes(tmp_path: Path) -> None:
+    with open_cluster(tmp_path, "redis", in_place=True, workers=0, schedulers=0) as cluster:
+        cluster.start_worker()
+        rune = command_line(cluster.fleet)
+        for each in (HANDLER, FAILING):
+            path = tmp_path / f"{each['id']}.json"
+            path.write_text(json.dumps(each))
+            rune.json("deploy", str(path))
+
+        async def fail_all() -> list[str]:
+            async with cluster.connect() as (engine, _):
+                service = engine.services.executions
+                started = [(await service.start("orders", None, b"{}")).id for _ in range(FAILURES)]
+                for each in started:
+                    assert (await service.wait_for_end(each)).status == "halted"
+                return started
+
+        failed = asyncio.run(fail_all())
+        for point in POINTS:
+            # The first batch of a process has several handlers: it dies between two of them.
+            times = 1 if point == "handled" else 5
+            crashing = cluster.fleet.start("scheduler", RUNE_FAILPOINT=f"{point}:{times}")
+            assert crashing.process.wait(TIMEOUT_S) == KILLED, crashing.output()[-2000:]
+        cluster.fleet.start("scheduler").wait_ready()
+
+        def handlers() -> list[dict[str, Any]] | None:
+            found = rune.json("list", "--workflow", "tell-ops", "--limit", str(2 * FAILURES))["executions"]
+            return found if sum(each["status"] == "completed" for each in found) >= FAILURES else None
+
+        found = until(handlers, "a handler of each failure has ended")
+        told = Counter(rune.json("show", each["execution_id"])["output"] for each in found)
+        assert told == dict.fromkeys(failed, 1)

@@ -1,0 +1,189 @@
+"""A failed execution starts its handler once, on every backend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tests.support.api_server import RunningServer, run
+from tests.support.backends import stores
+from tests.support.documents import document, node
+from tests.support.services.rabbitmq import broker
+from tests.support.waiting import until
+
+HANDLER = "tell-ops"
+MANY = 60
+
+
+@pytest.fixture(params=["embedded", "redis", "rabbitmq"])
+def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Any]]:
+    """The settings of a server over each backend."""
+    if request.param == "embedded":
+        yield {}
+    elif request.param == "redis":
+        yield {"on": stores(tmp_path)}
+    else:
+        with broker().vhost() as vhost:
+            yield {"on": replace(stores(tmp_path), queue=broker().url(vhost))}
+
+
+def fails(id: str = "orders", **settings: Any) -> dict[str, Any]:
+    """Return a workflow that fails if its input says so."""
+    return document(
+        [
+            node("in", "input"),
+            node("bad", "conditional", {"expression": "$trigger.bad"}),
+            node("stop", "fail", {"message": "no stock for {{ $trigger.n }}", "code": "NO_STOCK"}),
+        ],
+        "in>bad",
+        "bad>stop:true",
+        id=id,
+        settings=settings,
+    )
+
+
+def tells(id: str = HANDLER, **settings: Any) -> dict[str, Any]:
+    """Return a handler whose output is its input."""
+    return document(
+        [node("in", "input"), node("out", "output", {"value": "{{ $trigger }}"})],
+        "in>out",
+        id=id,
+        settings=settings,
+    )
+
+
+async def handlers(server: RunningServer, workflow: str = HANDLER) -> list[str]:
+    return [each.execution_id async for each in server.client.executions(workflow=workflow)]
+
+
+async def handled(server: RunningServer, count: int, workflow: str = HANDLER) -> list[dict[str, Any]]:
+    """Wait until so many handlers have ended, and return their outputs."""
+
+    async def reached() -> bool:
+        return len(await handlers(server, workflow)) >= count
+
+    await until(reached, f"{count} handlers of {workflow}")
+    found = await handlers(server, workflow)
+    assert len(found) == count
+    for each in found:
+        await server.client.wait(each, 60)
+    return [await server.client.output(each) for each in found]
+
+
+def test_failed_execution_starts_its_handler_once(tmp_path: Path, settings: dict[str, Any]) -> None:
+    async def work(server: RunningServer) -> None:
+        await server.deploy(tells(), fails(on_failure=HANDLER))
+        await server.ended("orders", {"bad": False, "n": 1})
+        failed = await server.ended("orders", {"bad": True, "n": 7}, labels={"customer": "7"})
+        (told,) = await handled(server, 1)
+        shown = await server.client.execution(failed)
+        assert told["kind"] == "failure"
+        assert told["execution"] == {
+            "id": failed,
+            "workflow": "orders",
+            "version": 1,
+            "status": "halted",
+            "labels": {"customer": "7"},
+            "started_at": shown.started_at,
+            "ended_at": shown.completed_at,
+        }
+        assert told["error"] == {"code": "NO_STOCK", "message": "no stock for 7"}
+        assert (told["node"]["id"], told["node"]["type"], told["failed_items"]) == ("stop", "fail", 0)
+        (handler,) = await handlers(server)
+        assert (await server.client.execution(handler)).principal == "handler:orders"
+        # A retry is another execution, which fails again.
+        again = await server.post(f"/executions/{failed}/retry", {}, 202)
+        await server.client.wait(again["execution_id"], 60)
+        assert {each["execution"]["id"] for each in await handled(server, 2)} == {
+            failed,
+            again["execution_id"],
+        }
+
+    run(tmp_path, work, **settings)
+
+
+def test_each_of_many_failures_is_handled_once(tmp_path: Path, settings: dict[str, Any]) -> None:
+    async def work(server: RunningServer) -> None:
+        await server.deploy(tells(), fails(on_failure=HANDLER))
+        failed = {
+            (await server.client.start("orders", {"bad": True, "n": number})).execution_id
+            for number in range(MANY)
+        }
+        told = await handled(server, MANY)
+        assert {each["execution"]["id"] for each in told} == failed
+
+    run(tmp_path, work, **settings)
+
+
+def test_handler_that_fails_and_names_itself_runs_once(tmp_path: Path, settings: dict[str, Any]) -> None:
+    async def work(server: RunningServer) -> None:
+        failing = document(
+            [node("in", "input"), node("stop", "fail", {"message": "the mail server is away"})],
+            "in>stop",
+            id=HANDLER,
+            settings={"on_failure": HANDLER},
+        )
+        await server.deploy(
+            failing, tells("last"), fails(on_failure=HANDLER), fails("end", on_failure="last")
+        )
+        await server.ended("orders", {"bad": True, "n": 1})
+
+        async def reached() -> bool:
+            return bool(await handlers(server))
+
+        await until(reached, "the handler")
+        (first,) = await handlers(server)
+        assert (await server.client.wait(first, 60)).status == "halted"
+        # Retries of it have no handler either.
+        again = (await server.post(f"/executions/{first}/retry", {}, 202))["execution_id"]
+        await server.client.wait(again, 60)
+        # The rows are served in order: behind the one of this failure none is left.
+        await server.ended("end", {"bad": True, "n": 2})
+        await handled(server, 1, "last")
+        assert set(await handlers(server)) == {first, again}
+
+    run(tmp_path, work, **settings)
+
+
+def test_handler_is_chosen_by_status_version_and_scope(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        waits = document([node("in", "input"), node("w", "wait", {"resume": "signal", "name": "go"})], "in>w")
+        cancelled = {"workflow": HANDLER, "version": 1, "statuses": ["cancelled"]}
+        await server.deploy(
+            tells(),
+            tells(join_timeout=5),
+            {**waits, "id": "stopped", "settings": {"on_failure": cancelled}},
+            {**waits, "id": "silent", "settings": {"on_failure": HANDLER}},
+            fails("none", on_failure="none"),
+            fails("failing", on_failure=cancelled),
+        )
+        for workflow in ("silent", "stopped"):
+            started = (await server.client.start(workflow)).execution_id
+            await server.client.cancel(started)
+        for workflow in ("none", "failing"):
+            await server.ended(workflow, {"bad": True, "n": 1})
+        (told,) = await handled(server, 1)
+        assert (told["execution"]["workflow"], told["execution"]["status"]) == ("stopped", "cancelled")
+        (handler,) = await handlers(server)
+        assert (await server.client.execution(handler)).version == 1
+
+    run(tmp_path, work)
+
+
+def test_missing_handler_is_started_when_it_is_deployed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rune.adapters.sqlite.stores.HOOK_HOLD_MS", 500)
+
+    async def work(server: RunningServer) -> None:
+        await server.deploy(fails(on_failure=HANDLER))
+        failed = await server.ended("orders", {"bad": True, "n": 1})
+        await server.deploy(tells())
+        (told,) = await handled(server, 1)
+        assert told["execution"]["id"] == failed
+
+    run(tmp_path, work)
