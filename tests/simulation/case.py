@@ -9,6 +9,7 @@ from typing import Any
 
 from rune.core.definition.parser import parse_data
 from rune.core.definition.strict_json import Decoded
+from rune.core.limits import LIMITS, Limits
 from rune.core.plan.compiler import compile_definition
 from rune.core.plan.model import Plan
 from rune.nodes.registry import Registry
@@ -43,6 +44,7 @@ class Case:
     children: dict[str, Case]
     reruns: bool = False
     is_handwritten: bool = False
+    limits: Limits = LIMITS
 
     def without_failures(self) -> Case:
         """The same case with effects that never fail."""

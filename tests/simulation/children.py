@@ -136,7 +136,7 @@ def execution_output(execution: Execution, row: ExecutionEnded) -> Any:
         if node in plan.triggers:
             ran[node] = execution.case.start
         elif result is not None and result.status in ("ok", "failed"):
-            ran[node] = failure_value(result) if result.status == "failed" else result.value
+            ran[node] = failure_value(result) if result.status == "failed" else execution.value(result)
     if plan.outputs:
         return next((ran[node] for node in plan.outputs if node in ran), None)
     return {plan.ids[node]: ran[node] for node in plan.leaves if node in ran}

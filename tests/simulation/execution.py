@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from rune.core.execution.fact import ExecutionEnded, Fact, fact_key
+from typing import Any
+
+from rune.core.execution.fact import ExecutionEnded, Fact, NodeResult, fact_key
+from rune.core.execution.scope import ValueSource
+from rune.core.execution.state import Lookup
+from rune.core.execution.stored_value import Same
 from rune.core.execution.token import Path
 from tests.simulation.case import Case
 from tests.simulation.journal import Journal, Outages
@@ -34,6 +39,18 @@ class Execution:
     end_reported: bool = False  # the parent received the signal of its end
     is_rerun: bool = False  # its journal starts with results of an earlier execution
     completions: list[ExecutionEnded] = field(default_factory=list)
+
+    def values(self, results: Lookup) -> ValueSource:
+        """The values of the execution, read from these results."""
+        values = ValueSource(self.case.plan, self.case.start, results, {"id": self.id}, lambda value: value)
+        values.limits = self.case.limits
+        return values
+
+    def value(self, result: NodeResult) -> Any:
+        """The output of a recorded result; that of a node which passed its payload on is where it comes from."""
+        if isinstance(result.value, Same):
+            return self.values(self.journal.result).value(result.value.ref)
+        return result.value
 
 
 def create_execution(

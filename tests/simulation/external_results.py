@@ -49,7 +49,7 @@ def _external_result(sim: Simulator, execution: Execution, fact: NodeResult) -> 
     if fact.status != "ok" or not node.type.suspends or fact.payload is not None:
         return None
     if fact.kept:
-        return ("success", without_call_numbers(fact.value))
+        return ("success", without_call_numbers(execution.value(fact)))
     return ("success", without_call_numbers(_signal_value(sim, execution, fact)))
 
 

@@ -228,7 +228,7 @@ def check_end(sim: Simulator, execution: Execution) -> Expected:
     if end.status == "completed":
         facts = _without_closed_items(case.plan, facts, sim.now)
     ended = EndedExecution(
-        case.plan, facts, end, case.start, sim.now, lambda fact: without_call_numbers(fact.value)
+        case.plan, facts, end, case.start, sim.now, lambda fact: without_call_numbers(execution.value(fact))
     )
     try:
         expected = check_against_oracle(ended, model)

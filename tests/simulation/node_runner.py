@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from rune.core.execution.decision import Decision
 from rune.core.execution.fact import AttemptFailed, NodeResult, SignalReceived
 from rune.core.execution.outcome import Failure, Outcome, Output, Suspend
-from rune.core.execution.scope import ValueSource
 from rune.core.execution.state import Lookup
+from rune.core.execution.stored_value import Same
 from rune.core.execution.token import Path, Token, token_name
 from rune.nodes.base import NodeCall
 from rune.nodes.control import wait
@@ -39,6 +39,8 @@ class NodeRunner:
         kind = self._registry[node.node.type]
         prepared = self._prepared(token, decisions)
         outcome = prepared if isinstance(prepared, Failure) else execute(kind, prepared)
+        if isinstance(outcome, Output) and isinstance(prepared, NodeCall):
+            outcome = self._stored(token, outcome, prepared)
         if isinstance(outcome, Suspend) and isinstance(prepared, NodeCall):
             self._check_wait(prepared.parameters, outcome)
         if node.pure:
@@ -73,7 +75,7 @@ class NodeRunner:
 
         self._check_started(token, results)
         name = token_name(token.node, token.path, plan.ids)
-        values = ValueSource(plan, execution.case.start, results, {"id": execution.id}, lambda value: value)
+        values = execution.values(results)
         node = plan.nodes[token.node]
         return prepare(
             self._registry[node.node.type],
@@ -89,6 +91,13 @@ class NodeRunner:
             due=sim.now,
             signal=self._signal_value(token),
         )
+
+    def _stored(self, token: Token, outcome: Output, call: NodeCall[Any]) -> Output:
+        """The output as it is stored: a reference if it is the value that entered the node."""
+        entry = call.scope.get("$json")
+        if entry is None or outcome.value is not entry:
+            return outcome
+        return Output(Same(token.payload), outcome.outlet)
 
     def _check_wait(self, parameters: Any, outcome: Suspend) -> None:
         """A wait for some time lasts that long, counted from its own begin."""

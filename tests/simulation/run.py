@@ -8,6 +8,7 @@ from random import Random
 from rune.core.execution.fact import EffectStarted, NodeResult, PauseChanged, SignalReceived
 from tests.simulation.case import Case, random_case, registry
 from tests.simulation.external_results import check_child
+from tests.simulation.growing import growing_case
 from tests.simulation.invariants import (
     check_calls,
     check_counts,
@@ -54,10 +55,15 @@ class CheckedSimulator(Simulator):
 
 def run_seed(seed: int, tally: Counter[str] | None = None) -> str:
     """Run one seed and return the status of its first execution; raises ViolationError. `tally` counts events."""
-    case = random_case(seed)
+    growing = growing_case(seed)
+    case = random_case(seed) if growing is None else growing.case
     rng = Random(f"world-{seed}")
     harsh = case.is_handwritten and rng.random() < 0.7
     sim = CheckedSimulator(case, registry(), harsh_profile(rng) if harsh else random_profile(rng), rng)
+    if growing is not None:
+        sim.run()
+        growing.check(sim.root)
+        return sim.root.journal.end.status if sim.root.journal.end is not None else ""
     _run_and_check(sim, tally)
     first = sim.root.journal.end
     assert first is not None

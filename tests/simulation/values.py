@@ -1,8 +1,10 @@
-"""Call numbers in simulated values: each effect adds the number of its physical call to its output."""
+"""Values in the simulator. Each effect adds the number of its physical call to its output."""
 
 from __future__ import annotations
 
 from typing import Any
+
+from tests.simulation.journal import ViolationError
 
 
 def without_call_numbers(value: Any) -> Any:
@@ -24,3 +26,17 @@ def collect_call_numbers(value: Any, found: set[int]) -> None:
     elif isinstance(value, list):
         for each in value:
             collect_call_numbers(each, found)
+
+
+def check_shared(value: Any, most: int) -> None:
+    """A value consists of at most so many objects: what it passes on is shared, not copied."""
+    pending, seen = [value], {id(value)}
+    while pending:
+        each = pending.pop()
+        inner = each.values() if isinstance(each, dict) else each if isinstance(each, list) else ()
+        for part in inner:
+            if isinstance(part, dict | list) and id(part) not in seen:
+                seen.add(id(part))
+                pending.append(part)
+        if len(seen) > most:
+            raise ViolationError(f"a value that is passed on consists of more than {most} objects")
