@@ -49,4 +49,8 @@ DETECTING_SEEDS = {
     "end without a state leaves no mark": 254,
     "ready token waits for a timer after loss": 243,
     "nodes of an inline run share one time": 593,
+    "payload of a join has no limit": 124,
+    "join counts only its own members": 224,
+    "join copies what arrived": 224,
+    "joins inside of each other have no limit": 74,
 }

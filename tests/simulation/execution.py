@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-
 from typing import Any
 
 from rune.core.execution.fact import ExecutionEnded, Fact, NodeResult, fact_key

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rune.core.execution.fact import (
@@ -43,6 +43,8 @@ class Outages:
         self.journal = False
         self.state = False
         self.row_count = 0
+        self.write_is_lost: Callable[[Callable[[], object]], bool] = lambda write: False
+        """Whether the caller of a write to the journal gets no answer. The write may be made all the same, or later."""
 
 
 class Journal:
@@ -61,6 +63,16 @@ class Journal:
         """Write facts in one transaction. With `require_first` none is written if the first key is taken."""
         if self.outages.journal:
             raise Outage
+
+        def write() -> list[Fact]:
+            return self._record(facts, require_first)
+
+        # A pause counts from its row, and holds from its application: an end that was decided in between stands.
+        if not isinstance(facts[0], PauseChanged) and self.outages.write_is_lost(write):
+            raise Outage
+        return write()
+
+    def _record(self, facts: Sequence[Fact], require_first: bool) -> list[Fact]:
         if facts and require_first:
             first = self.facts.get(fact_key(facts[0]))
             if first is not None and first is not facts[0]:

@@ -222,6 +222,28 @@ def share_one_time(original: Function) -> Function:
     return prepared
 
 
+def commit_without_answer(original: Function) -> Function:
+    def store_run(self: Any, run: Any) -> Any:
+        from tests.simulation.journal import Outage
+
+        try:
+            return original(self, run)
+        except Outage:
+            return run.decisions
+
+    return store_run
+
+
+def copy_arrived(original: Function) -> Function:
+    def arrived_values(self: Any, arrived: Any) -> Iterator[tuple[str, Any]]:
+        import copy
+
+        for name, value in original(self, arrived):
+            yield name, copy.deepcopy(value)
+
+    return arrived_values
+
+
 def copy_with(value: Any, **fields: Any) -> Any:
     """A copy of a struct with some fields replaced."""
     from msgspec import structs
@@ -468,9 +490,33 @@ LATENESS: dict[str, tuple[Change, ...]] = {
     "nodes of an inline run share one time": (
         replace("tests.simulation.node_runner:NodeRunner._prepared", share_one_time),
     ),
+    "write without an answer counts as written": (
+        replace("tests.simulation.worker:Worker._store_run", commit_without_answer),
+    ),
 }
 
-MUTANTS = {**RULES, **SIGNALS, **OPERATIONS, **LATENESS}
+SIZES: dict[str, tuple[Change, ...]] = {
+    "payload of a join has no limit": (
+        edit("rune.core.execution.scope:ValueSource._join", ("size > self.limits.output_bytes", "False")),
+    ),
+    "join counts only its own members": (
+        edit(
+            "rune.core.execution.scope:ValueSource._join",
+            (
+                "self.size(origin) if inner is None else inner.size",
+                "self.size(origin) if inner is None else 0",
+            ),
+        ),
+    ),
+    "join copies what arrived": (
+        replace("rune.core.execution.scope:ValueSource._arrived_values", copy_arrived),
+    ),
+    "joins inside of each other have no limit": (
+        edit("rune.core.execution.scope:ValueSource._join", ("nesting > self.limits.json_depth", "False")),
+    ),
+}
+
+MUTANTS = {**RULES, **SIGNALS, **OPERATIONS, **LATENESS, **SIZES}
 HANDWRITTEN_ONLY = (
     "signal taken twice",
     "unused signal not returned",

@@ -33,6 +33,7 @@ class Profile:
         0.0  # probability that a command to the state store is repeated later, or late altogether
     )
     node_times: tuple[int, ...] = (0,)  # ms that a node may take
+    lost_writes: float = 0.0  # probability that a write to the journal gets no answer
 
 
 def random_profile(rng: Random) -> Profile:
@@ -79,4 +80,5 @@ def _late(rng: Random) -> dict[str, Any]:
     return {
         "lateness": own.choice((0.0, 0.0, 0.1, 0.4)),
         "node_times": own.choice(((0,), (0,), (0, 1, 40), (0, 40, 3_000))),
+        "lost_writes": own.choice((0.0, 0.0, 0.05, 0.3)),
     }

@@ -19,7 +19,14 @@ from tests.simulation.case import Case
 from tests.simulation.children import finish_execution, recover_children, unreported_children
 from tests.simulation.commands import apply_missed_facts, set_paused
 from tests.simulation.execution import Execution, create_execution
-from tests.simulation.journal import AlreadyEndedError, Journal, Outage, Outages, ViolationError
+from tests.simulation.journal import (
+    AlreadyEndedError,
+    Journal,
+    Outage,
+    Outages,
+    SignalTakenError,
+    ViolationError,
+)
 from tests.simulation.node_runner import NodeRunner
 from tests.simulation.oracle.model import Model
 from tests.simulation.profile import Profile
@@ -95,6 +102,7 @@ class Simulator:
         # Of its own, so that seeds without lateness run as before.
         self.late_rng = Random(str(rng.getstate()[1][:3]))
         self.late: list[LateCommand] = []
+        self.late_writes: list[tuple[int, Callable[[], object]]] = []  # to the journal, with the time of each
         self.register(self.root)
 
     def register(self, execution: Execution) -> None:
@@ -103,11 +111,13 @@ class Simulator:
 
     def run(self) -> None:
         self._start(self.root)
+        self.outages.write_is_lost = self._loses_write
         for _ in range(MAX_ACTS):
             if self._is_finished():
-                if not self.late:
+                if not self.late and not self.late_writes:
                     return
-                self.now = max(self.now, min(each.due for each in self.late))
+                due = [each.due for each in self.late] + [due for due, _ in self.late_writes]
+                self.now = max(self.now, min(due))
                 self._run_late()
                 continue
             try:
@@ -152,6 +162,18 @@ class Simulator:
         self.late.append(LateCommand(execution, run, self.now, self.now + delay, execution.store.server_run))
         return not repeats
 
+    def _loses_write(self, write: Callable[[], object]) -> bool:
+        """Lose a write to the journal, or its answer: the write is made now, or at any later moment, or never."""
+        if self.late_rng.random() >= self.profile.lost_writes:
+            return False
+        fate = self.late_rng.choice(("now", "later", "never"))
+        if fate == "now":
+            with suppress(AlreadyEndedError, SignalTakenError):
+                write()
+        elif fate == "later":
+            self.late_writes.append((self.now + self.late_rng.choice(DELAYS), write))
+        return True
+
     def _run_late(self) -> None:
         """Execute the commands that arrive now. Those to a server that was lost never arrive."""
         for each in [each for each in self.late if each.due <= self.now]:
@@ -160,6 +182,10 @@ class Simulator:
             if each.server_run == store.server_run and not store.is_late(each.since, self.now):
                 with suppress(Outage, AlreadyEndedError):
                     each.run(self.now)
+        for entry in [entry for entry in self.late_writes if entry[0] <= self.now]:
+            self.late_writes.remove(entry)
+            with suppress(AlreadyEndedError, SignalTakenError):
+                entry[1]()
 
     def _is_finished(self) -> bool:
         if self.workers or self.queue or self.tasks or unreported_children(self):
@@ -275,7 +301,7 @@ class Simulator:
             for moment in (*memory.timers.values(), *(lease.until for lease in memory.leases.values()))
             if moment > self.now
         ]
-        ahead += [each.due for each in self.late]
+        ahead += [each.due for each in self.late] + [due for due, _ in self.late_writes]
         for each in unloaded:
             ahead.append(each.store.enter(self.now))
             if each.store.peek(self.now)[1].emitted:
