@@ -149,6 +149,34 @@ def test_handler_that_fails_and_names_itself_runs_once(tmp_path: Path, settings:
     run(tmp_path, work, **settings)
 
 
+def test_failed_items_are_handled_however_the_end_is_recorded(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    async def work(server: RunningServer) -> None:
+        split = [
+            node("in", "input"),
+            node("each", "split", {"input_array": "{{ [1, 2] }}"}),
+            node("bad", "conditional", {"expression": "$item == 2"}),
+            node("stop", "fail", {"message": "no"}),
+            node("all", "aggregator"),
+        ]
+        edges = ["in>each", "each>bad", "bad>stop:true", "bad>all:false", "stop>all"]
+        named = {"on_failure": {"workflow": HANDLER, "statuses": ["failed_items"]}}
+        # The end follows from the last result alone, from one in the middle of other work, and after a wait.
+        alone = document(split, *edges, id="alone", settings=named)
+        behind = document([*split, node("out", "output")], *edges, "all>out", id="behind", settings=named)
+        forked = document([*split, node("log", "log")], *edges, "in>log", id="forked", settings=named)
+        pause = node("w", "wait", {"resume": "time_interval", "amount": 1, "unit": "seconds"})
+        waiting = document([*split, pause], *edges, "all>w", id="waiting", settings=named)
+        await server.deploy(tells(), alone, behind, forked, waiting)
+        ended = {await server.ended(each, {}) for each in ("alone", "behind", "forked", "waiting")}
+        told = await handled(server, len(ended))
+        assert {each["execution"]["id"] for each in told} == ended
+        assert {(each["execution"]["status"], each["failed_items"]) for each in told} == {("completed", 1)}
+
+    run(tmp_path, work, **settings)
+
+
 def test_handler_is_chosen_by_status_version_and_scope(tmp_path: Path) -> None:
     async def work(server: RunningServer) -> None:
         waits = document([node("in", "input"), node("w", "wait", {"resume": "signal", "name": "go"})], "in>w")

@@ -13,6 +13,7 @@ import time
 from collections.abc import Set
 
 from rune.codec.facts import encode_value
+from rune.core.definition.model import Settings
 from rune.core.execution.decision import FinishExecution
 from rune.core.execution.fact import CHILD_SIGNAL, ExecutionEnded, ExecutionStarted, Fact, SignalReceived
 from rune.core.execution.fold import fold
@@ -122,15 +123,13 @@ class Finisher:
         return stored
 
     async def _is_hooked(self, execution: str, end: ExecutionEnded) -> bool:
-        """Return whether the definition has a handler for an end that is no failure."""
-        status = "failed_items" if end.status == "completed" and end.failed_items else end.status
-        if status == "completed":
+        if hook_status(end) == "completed":
             return False
         try:
-            handler = (await self._data_cache.get(execution)).plan.definition.settings.on_failure
+            data = await self._data_cache.get(execution)
         except RuneError:
             return False
-        return handler is not None and status in handler.statuses
+        return is_hooked(data.plan.definition.settings, end)
 
     async def _count_failed_items(self, execution: str, now: int) -> int:
         try:
@@ -227,6 +226,18 @@ class Finisher:
                 del self._unnotified[execution]
                 self._data_cache.forget(execution)
         self._unnotified.clear()
+
+
+def hook_status(end: ExecutionEnded) -> str:
+    """Return the status of an end as handlers name it."""
+    return "failed_items" if end.status == "completed" and end.failed_items else end.status
+
+
+def is_hooked(settings: Settings, end: ExecutionEnded) -> bool:
+    """Return whether a definition with these settings has a handler for this end. Whoever records an end passes it to
+    the journal, which writes the rows of failures by itself."""
+    handler = settings.on_failure
+    return handler is not None and hook_status(end) in handler.statuses
 
 
 class CompletionWaiters:

@@ -30,6 +30,7 @@ from rune.ports.journal import (
 from rune.ports.workflows import child_forbidden, chosen_by
 from rune.runtime import failpoint
 from rune.runtime.backend import Backend
+from rune.runtime.lifecycle.finisher import hook_status
 from rune.runtime.lifecycle.launcher import Launcher, StartOptions
 from rune.runtime.plan_cache import PlanCache
 
@@ -94,7 +95,7 @@ class HookRunner:
         if accepted is None or end is None or accepted.hook_of is not None:
             return
         handler = (await self._plans.definition(accepted.hash)).settings.on_failure
-        if handler is None or handler.workflow == NO_HANDLER or status_of(end) not in handler.statuses:
+        if handler is None or handler.workflow == NO_HANDLER or hook_status(end) not in handler.statuses:
             return
         await self._start(row, handler, accepted, end)
 
@@ -124,11 +125,6 @@ class HookRunner:
             )
         except (IdempotencyKeyExpiredError, IdempotencyConflictError):
             return  # it was started before, perhaps in another version
-
-
-def status_of(end: ExecutionEnded) -> str:
-    """Return the status of an end as handlers name it."""
-    return "failed_items" if end.status == "completed" and end.failed_items else end.status
 
 
 def handler_id(execution: str, kind: str) -> str:

@@ -43,6 +43,7 @@ from rune.ports.state import Applied, Claim, KeptToken
 from rune.runtime import failpoint
 from rune.runtime.backend import Backend
 from rune.runtime.components import EngineComponents
+from rune.runtime.lifecycle.finisher import is_hooked
 from rune.runtime.live import ProgressCallback
 from rune.runtime.values import ExecutionClock, ExecutionData, ExecutionNotFoundError, ValueReader
 from rune.runtime.worker.attempt import Evaluator, LeaseLapsedError
@@ -381,9 +382,11 @@ class Executor:
         unavailable the worker keeps the result and the lease, so that an effect does not run again."""
         while True:
             ending = self._state.predict_end(data.accepted.id, run.decisions) if may_end else None
-            rows = facts if ending is None else [*facts, _terminal_row(*ending)]
+            end = None if ending is None else _terminal_row(*ending)
+            rows = facts if end is None else [*facts, end]
+            hooked = end is not None and is_hooked(data.plan.definition.settings, end)
             try:
-                return await self._journal.record(data.accepted.id, rows)
+                return await self._journal.record(data.accepted.id, rows, hooked=hooked)
             except StoreUnavailableError as error:
                 if claim.fence is None:
                     raise
