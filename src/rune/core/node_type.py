@@ -94,6 +94,7 @@ class NodeType(msgspec.Struct, frozen=True, kw_only=True):
     logs_output: bool = False  # its output is a line of the log, at the level of its parameter `level`
     credentials: bool = False
     effectful: Callable[[Mapping[str, Any]], bool] = lambda parameters: False
+    stand_in: bool = False  # for a type that only the worker knew; it counts as effectful
     check: Callable[[Mapping[str, Any], Callable[[str], bool]], tuple[Problem, ...]] = (
         lambda parameters, dynamic: ()
     )

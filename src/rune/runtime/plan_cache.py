@@ -175,7 +175,9 @@ class _OpaqueOutlets(dict[str | None, Split]):
 
 
 def _opaque_type(name: str, outlets: tuple[str, ...]) -> NodeType:
-    return NodeType(name=name, effectful=lambda parameters: True, outlets=lambda parameters: outlets)
+    return NodeType(
+        name=name, effectful=lambda parameters: True, outlets=lambda parameters: outlets, stand_in=True
+    )
 
 
 class QueueRouter:

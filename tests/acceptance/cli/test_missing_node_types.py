@@ -20,6 +20,11 @@ from rune.core.execution.outcome import Output
 @node("away.choose", outlets=lambda parameters: ("left", "right"))
 def choose(side: str, note: str = "") -> Output:
     return Output({"side": side}, side)
+
+
+@node("away.twice", effectful=False)
+def twice(number: int) -> int:
+    return 2 * number
 """
 CHOOSES: dict[str, Any] = {
     "id": "chooses",
@@ -98,3 +103,17 @@ def test_api_reads_execution_of_missing_type(home: pathlib.Path) -> None:
         assert events[-1] == "execution.completed"
 
     run(home, work)
+
+
+def test_verify_finds_nothing_wrong_with_pure_node_of_missing_type(
+    home: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    nodes = [node("start", "input"), node("double", "away.twice", parameters={"number": 21})]
+    doubles = {"id": "doubles", "nodes": nodes, "edges": [{"src": "start", "dst": "double"}]}
+    (tmp_path / "doubles.json").write_text(json.dumps(doubles))
+    InProcessCli(home, RUNE_NODES="away_nodes").json("run", str(tmp_path / "doubles.json"), "--id", "pure")
+
+    for nodes_setting in ({}, {"RUNE_NODES": "away_nodes"}):
+        report = InProcessCli(home, **nodes_setting).json("verify", "pure", "left")
+        effects = {each["execution_id"]: (each["effects"], each["claims"]) for each in report["audits"]}
+        assert (report["status"], effects) == ("sound", {"pure": (0, 0), "left": (1, 1)})

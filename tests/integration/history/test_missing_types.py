@@ -7,6 +7,7 @@ from typing import Any
 
 from rune.bootstrap import open_reader
 from rune.core.execution.explain import explain
+from rune.runtime.queries.verify import VerificationReport, verify_execution
 from tests.support.backends import Backend, backends, until_suspended
 from tests.support.gated_nodes import gated_registry
 from tests.support.workflows import node_entry, of_type, wait_for_signal, workflow
@@ -31,3 +32,25 @@ def test_reader_without_custom_type_shows_runs_events_and_what_waits(backend: Ba
     assert (entry["status"], entry["output"]) == ("success", "done")
     assert events == ["execution.accepted", "node.success", "node.waiting"]
     assert waiting == ["w"]
+
+
+@backends("embedded", "redis", "rabbitmq")
+def test_verifying_without_custom_types_takes_effects_from_what_the_worker_recorded(backend: Backend) -> None:
+    document = workflow("start>p p>q", p=of_type("gated.pure"), q=of_type("gated.quiet"))
+
+    async def go() -> VerificationReport:
+        async with backend.open(registry=gated_registry()) as engine:
+            run = await engine.start(document)
+            await run.end()
+            async with open_reader(backend.settings) as reader:
+                plan, accepted = await reader.plan(run.id), await reader.accepted(run.id)
+                summary = await reader.execution(run.id)
+                assert summary is not None
+                facts, claims = await reader.facts(run.id), await reader.claims(run.id)
+                assert not plan.nodes[plan.index["p"]].pure  # nothing is known of the type
+                return verify_execution(plan, accepted, facts, claims, summary)
+
+    report = asyncio.run(go())
+
+    assert report.violations == ()
+    assert (report.results, report.effects, report.claims, report.repeated) == (2, 1, 1, 0)

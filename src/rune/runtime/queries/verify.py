@@ -129,7 +129,11 @@ def _is_join(plan: Plan, result: NodeResult) -> bool:
 
 def _made_effect(plan: Plan, result: NodeResult) -> bool:
     """Return whether the node itself ran and had effects. A failure that the engine detected may have no claim."""
-    if plan.nodes[result.node].pure or result.status == "cancelled" or result.kept:
+    node = plan.nodes[result.node]
+    if node.pure or result.status == "cancelled" or result.kept:
+        return False
+    # Of a type that this process lacks only the worker knew whether it has effects; it named itself if so.
+    if node.type.stand_in and not result.worker:
         return False
     return result.failure is None or not result.failure.engine
 
