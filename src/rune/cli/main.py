@@ -12,6 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
 import rune
+from rune.cli.stdout import keep_stdout
 
 
 class Entry(NamedTuple):
@@ -218,6 +219,7 @@ def _root(
 
 def main() -> None:
     """Entry point of the `rune` script. No command ends in a traceback: what no command expects is reported here."""
+    keep_stdout()
     try:
         app(prog_name="rune")
     except Exception as error:

@@ -9,6 +9,7 @@ import asyncio
 import importlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import redirect_stdout
 from functools import cache, lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType, ModuleType
@@ -348,7 +349,8 @@ def _effectful(each: NodeType) -> bool:
 def load_module(name: str) -> tuple[RunnableType, ...]:
     """Import a module and return the node types in it."""
     try:
-        module = importlib.import_module(name)
+        with redirect_stdout(sys.stderr):
+            module = importlib.import_module(name)
     # A script that calls `sys.exit` on import would end the process silently.
     except (Exception, SystemExit) as error:
         raise NodeModuleError(
@@ -382,7 +384,8 @@ def full_registry(modules: Iterable[str] = ()) -> Registry:
 def _load(point: EntryPoint) -> tuple[RunnableType, ...]:
     place = f"entry point `{point.name} = {point.value}`"
     try:
-        target: Any = point.load()
+        with redirect_stdout(sys.stderr):
+            target: Any = point.load()
     except (Exception, SystemExit) as error:
         raise NodeModuleError(f"{place} cannot be loaded: {type(error).__name__}: {error}") from error
     return _kinds_in(target, place)
