@@ -31,7 +31,15 @@ from rune.cli.backend import (
     resolve,
 )
 from rune.cli.backend import open_reader as reader
-from rune.cli.live import ExecutionPoller, LogPrinter, RunningPoller, StoredLogs, line_text
+from rune.cli.live import (
+    ExecutionPoller,
+    LogNodeObserver,
+    LogPrinter,
+    RemoteLogs,
+    RunningPoller,
+    StoredLogs,
+    line_text,
+)
 from rune.cli.output import (
     EXIT,
     INTERRUPTED,
@@ -53,7 +61,7 @@ from rune.ports.journal import ExecutionRecord, StoreUnavailableError
 from rune.ports.processes import FileInUseError, LoggedLine, NoOwnerError, OwnerLostError
 from rune.runtime.engine import Engine
 from rune.runtime.queries.history import History, read_history
-from rune.runtime.queries.reader import ExecutionReader
+from rune.runtime.queries.reader import AttemptReader, ExecutionReader
 from rune.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -283,7 +291,8 @@ class ExecutionFollower:
             print_notice(text)
 
     async def _as_owner(self, stop: StopSignal) -> int:
-        async with running_engine(self._settings, registry=self._registry, observer=self._counter) as engine:
+        said = LogNodeObserver(self._counter)
+        async with running_engine(self._settings, registry=self._registry, observer=said) as engine:
             fresh = self._accepted is None
             self._print_lines_of(engine)
             accepted = self._accepted = self._accepted or await self._command.start_locally(engine)
@@ -294,10 +303,18 @@ class ExecutionFollower:
             poller = self._show_progress(ExecutionPoller(accepted, plan, self._counter))
             if self._counter is not None and not watched:
                 poller.count(await engine.backend.journal.facts(accepted.id, poller.seen))
-            await self._wait(ending, stop)
+            backend = engine.backend
+            recorded = () if fresh else await backend.journal.facts(accepted.id)
+            said.begin(AttemptReader(accepted, plan, backend.journal, backend.blob), recorded)
+            printing = asyncio.ensure_future(said.keep_printing(self._print_line))
+            try:
+                await self._wait(ending, stop)
+            finally:
+                printing.cancel()
+                await asyncio.wait([printing])
+            await said.print_to(self._print_line)
             self._flush_lines()
             self._close()
-            backend = engine.backend
             if ending.done() or self._as_json:
                 await self._print(await read_history(backend.journal, backend.blob, accepted, plan))
             if ending.done():
@@ -332,6 +349,10 @@ class ExecutionFollower:
                     loop.call_soon_threadsafe(self._flush_lines)
 
         engine.on_line = on_line
+
+    def _print_line(self, line: LoggedLine) -> None:
+        self._lines.append(line)
+        self._flush_lines()
 
     def _flush_lines(self) -> None:
         """Print the lines so far. They wait until the execution is known."""
@@ -483,6 +504,7 @@ async def follow_to_end(settings: Settings, command: FollowedCommand, *, as_json
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if end.done():
                 status = await end
+                await LogPrinter(RemoteLogs(api, accepted.id), stream=sys.stderr).poll(running=False)
                 return EXIT[status], await _print(opened, accepted.id, as_json=as_json)
             end.cancel()
             if as_json:

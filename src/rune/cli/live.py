@@ -6,9 +6,11 @@ while the execution runs.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
@@ -18,6 +20,7 @@ import msgspec
 from rune.bootstrap import open_live
 from rune.cli.output import COLOURS, clean, moment, paint
 from rune.cli.progress import ProgressCounter
+from rune.core.execution.decision import Decision
 from rune.core.execution.fact import (
     AttemptFailed,
     ExecutionEnded,
@@ -28,7 +31,7 @@ from rune.core.execution.fact import (
 )
 from rune.core.execution.fold import fold
 from rune.core.execution.step import decision_for_fact
-from rune.core.execution.token import Token, path_text
+from rune.core.execution.token import Path, Token, path_text
 from rune.core.plan.model import Plan
 from rune.errors import RuneError
 from rune.ports.clock import iso
@@ -45,6 +48,7 @@ POLL_INTERVAL_S = 0.25
 
 COLOUR_OF_LEVEL = {"warning": COLOURS["warn"], "error": COLOURS["failed"], "critical": COLOURS["failed"]}
 PAGE_SIZE = 200
+MAX_EARLY = 1_000
 
 # Up to this many facts an execution is folded with every poll, which separates running from pending nodes.
 MAX_FOLDED_FACTS = 500
@@ -106,6 +110,73 @@ class ExecutionPoller:
                 self._facts.append(each.fact)
             if isinstance(each.fact, NodeResult | AttemptFailed | NodeSuspended):
                 self._counter.add(decision_for_fact(self.plan, each.fact))
+
+
+class LogNodeObserver:
+    """Collects what the `log` nodes of one execution of this process say, and passes every step on to a counter.
+
+    Results of before the execution is known are kept, at most MAX_EARLY of them.
+    """
+
+    def __init__(self, counter: ProgressCounter | None) -> None:
+        self._counter = counter
+        self._reader: AttemptReader | None = None
+        self._early: deque[tuple[str, NodeResult]] = deque(maxlen=MAX_EARLY)
+        self._seen: set[tuple[int, Path]] = set()
+        self._found: deque[NodeResult] = deque()
+        self._changed = asyncio.Event()
+
+    def claimed(self, execution: str, token: Token) -> None:
+        if self._counter is not None:
+            self._counter.claimed(execution, token)
+
+    def progressed(self, execution: str, token: Token, text: str) -> None:
+        if self._counter is not None:
+            self._counter.progressed(execution, token, text)
+
+    def applied(self, execution: str, decisions: Sequence[Decision]) -> None:
+        if self._counter is not None:
+            self._counter.applied(execution, decisions)
+        for decision in decisions:
+            if isinstance(decision.fact, NodeResult):
+                self._add(execution, decision.fact)
+
+    def begin(self, reader: AttemptReader, recorded: Iterable[StoredFact] = ()) -> None:
+        """Set the execution, with what another process has recorded of it before."""
+        early = [
+            *((reader.execution, each.fact) for each in recorded if isinstance(each.fact, NodeResult)),
+            *self._early,
+        ]
+        self._early.clear()
+        self._reader = reader
+        for execution, result in early:
+            self._add(execution, result)
+
+    def _add(self, execution: str, result: NodeResult) -> None:
+        if self._reader is None:
+            self._early.append((execution, result))
+            return
+        key = (result.node, result.path)
+        # A step may be applied again after an error of the store.
+        if execution == self._reader.execution and self._reader.is_line(result) and key not in self._seen:
+            self._seen.add(key)
+            self._found.append(result)
+            self._changed.set()
+
+    async def print_to(self, write: Callable[[LoggedLine], None]) -> None:
+        """Pass on what was said since the last call. Cancelled, it continues with the next call."""
+        self._changed.clear()
+        while self._found and self._reader is not None:
+            log = await self._reader.output_line(self._found[0])
+            self._found.popleft()
+            for each in log.lines:
+                write(LoggedLine(log.node, log.path, log.attempt, each.at, each.level, each.message))
+
+    async def keep_printing(self, write: Callable[[LoggedLine], None]) -> None:
+        """Pass on what is said until cancelled."""
+        while True:
+            await self._changed.wait()
+            await self.print_to(write)
 
 
 class RunningPoller:

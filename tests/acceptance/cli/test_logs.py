@@ -59,6 +59,59 @@ def test_run_prints_logged_lines_on_stderr(rune: Rune, sends: str) -> None:
     assert json.loads(done.stdout)["status"] == "completed"
     assert 's: sending to="Ada"' in done.stderr
     assert "s: from logging" in done.stderr
+    assert "warning  l: sent to Ada" in done.stderr
+
+
+def test_run_prints_what_each_log_node_says_once_and_nothing_of_other_executions(
+    rune: Rune, tmp_path: pathlib.Path
+) -> None:
+    """In items, behind a wait, as the last node, as JSON, cut if long; an execution of before resumes beside it."""
+    nodes = [
+        node("each", "split", parameters={"input_array": "$trigger.names"}),
+        node(
+            "greet", "log", parameters={"message": "{{ $trigger.who }} greets {{ $item }}", "level": "debug"}
+        ),
+        node("all", "aggregator"),
+        node("later", "wait", parameters={"amount": 0.01, "unit": "seconds"}),
+        node("last", "log", parameters={"message": "{{ $trigger.record }}"}),
+    ]
+    edges = "a>each each>greet greet>all all>later later>last"
+    path = written(tmp_path, *nodes, edges=edges)
+    nobody = {"who": "nobody", "names": ["Nil"], "record": None}
+    other = rune("start", rune.json("deploy", path)["workflow_id"], "-i", json.dumps(nobody))
+    assert other.returncode == 0, other.stderr
+    eve = {"who": "Eve", "names": [f"n{i}" for i in range(70)], "record": {"long": "x" * 20_000}}
+
+    done = rune("run", path, "-i", json.dumps(eve), "--json")
+
+    assert json.loads(done.stdout)["status"] == "completed", done.stderr
+    said = [line.split("  ", 1)[1] for line in done.stderr.splitlines()]
+    items = [line for line in said if line.startswith("debug")]
+    assert sorted(items) == sorted(f"debug    greet each:{i}: Eve greets n{i}" for i in range(70))
+    assert [line[:34] for line in said if line not in items] == ['info     last: {"long":"xxxxxxxxxx']
+    assert all(len(line) < 17_000 for line in said)
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_following_an_owner_prints_what_log_nodes_say_on_stderr(
+    rune: Rune, sends: str, tmp_path: pathlib.Path, request: pytest.FixtureRequest, options: tuple[str, ...]
+) -> None:
+    server = UpProcess(tmp_path / "home", RUNE_NODES="shop_nodes", PYTHONPATH=python_path(SOURCE, tmp_path))
+    request.addfinalizer(server.stop)
+    url = server.start("--no-examples")
+    remote = Rune(
+        tmp_path / "elsewhere",
+        RUNE_URL=url,
+        RUNE_NODES="shop_nodes",
+        PYTHONPATH=python_path(SOURCE, tmp_path),
+    )
+
+    for each in (rune, remote):
+        done = each("run", sends, *options)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count("warning  l: sent to Ada") == 1
+        assert done.stderr.count('s: sending to="Ada"') == 1
+        assert "info" not in done.stdout
 
 
 def test_logs_prints_lines_of_all_nodes(rune: Rune, sends: str) -> None:

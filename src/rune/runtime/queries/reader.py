@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
 import msgspec
 from msgspec.structs import replace
@@ -144,8 +144,8 @@ class AttemptReader:
         """Return the log of an attempt; without lines if it logged nothing."""
         if self.plan.nodes[node].type.logs_output:
             for fact in await self._journal.facts_of_token(self.execution, node, path):
-                if isinstance(fact, NodeResult) and fact.attempt == attempt and fact.status == "ok":
-                    return await self._output_line(fact)
+                if self.is_line(fact) and fact.attempt == attempt:
+                    return await self.output_line(fact)
         data = await self._blob.get(log_key(self.execution, self.plan, node, path, attempt))
         stored = StoredLog() if data is None else decode_log(data)
         return NodeLog(node=node, path=path, attempt=attempt, dropped=stored.dropped, lines=stored.lines)
@@ -165,14 +165,17 @@ class AttemptReader:
     async def _log_of(self, fact: Fact, node: int | None) -> NodeLog | None:
         if not isinstance(fact, NodeResult | AttemptFailed | NodeSuspended) or node not in (None, fact.node):
             return None
-        if isinstance(fact, NodeResult) and fact.status == "ok" and self._logs_output(fact.node):
-            return await self._output_line(fact)
+        if self.is_line(fact):
+            return await self.output_line(fact)
         return await self.log(fact.node, fact.path, fact.attempt) if fact.logged else None
 
-    def _logs_output(self, node: int) -> bool:
-        return self.plan.nodes[node].type.logs_output
+    def is_line(self, fact: Fact | None) -> TypeGuard[NodeResult]:
+        """Return whether a fact is the result of a node whose output is what it logs."""
+        if not isinstance(fact, NodeResult) or fact.status != "ok":
+            return False
+        return self.plan.nodes[fact.node].type.logs_output
 
-    async def _output_line(self, fact: NodeResult) -> NodeLog:
+    async def output_line(self, fact: NodeResult) -> NodeLog:
         """Return the line of a node whose output is what it logs."""
         run = await self.history.node_run(fact)
         message = msgspec.json.decode(run.output) if run.output is not None else None
