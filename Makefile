@@ -39,7 +39,7 @@ UNTRACED := tests/unit/core/expr/test_hostile.py tests/unit/core/expr/test_hosti
 OTHERS   := $(patsubst %/,%,$(filter-out tests/unit/ tests/__pycache__/ tests/support/,$(wildcard tests/*/))) \
             $(filter-out tests/unit/core/,$(wildcard tests/unit/[a-z]*/)) $(wildcard tests/unit/test_*.py)
 
-.PHONY: meaning dist release clip ui ui-dev ui-test faults chaos-embedded chaos-cluster chaos-rabbitmq recovery soak services-up services-down pin-images help setup stores lock run test test-long check lint type contracts generate unit sim mutants bench bench-cluster bench-rabbitmq bench-api bench-ui bench-looking bench-newcomer bench-startup pictures trace audit format clean bench-peers docs docs-check docs-serve
+.PHONY: meaning dist release clip ui ui-dev ui-test faults chaos-embedded chaos-cluster chaos-rabbitmq chaos-versions recovery soak services-up services-down pin-images help setup stores lock run test test-long check lint type contracts generate unit sim mutants bench bench-cluster bench-rabbitmq bench-api bench-ui bench-looking bench-newcomer bench-startup pictures trace audit format clean bench-peers docs docs-check docs-serve
 
 help: ## Show this list
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -152,6 +152,8 @@ test-long: test ## All gates, then full matrices, 100,000 seeds, 1,000 kills and
 	$(MAKE) --no-print-directory faults
 	$(MAKE) --no-print-directory chaos-cluster
 	$(MAKE) --no-print-directory chaos-rabbitmq
+	$(MAKE) --no-print-directory chaos-versions QUEUE=redis
+	$(MAKE) --no-print-directory chaos-versions QUEUE=rabbitmq
 	$(MAKE) --no-print-directory recovery KILLS=200
 	$(MAKE) --no-print-directory soak
 	$(MAKE) --no-print-directory docs-check
@@ -277,6 +279,9 @@ chaos-cluster: setup stores ## Process and store faults under load, then verify:
 
 chaos-rabbitmq: setup stores ## Broker killed, emptied or cut off under load, then verify: make chaos-rabbitmq SCALE=0.1
 	@$(BIN)/python -m tests.chaos.rabbitmq --scale $(SCALE)
+
+chaos-versions: setup stores ## Processes of the previous version beside today's under faults: make chaos-versions SCALE=0.1 [QUEUE=redis]
+	@$(BIN)/python -m tests.chaos.versions --scale $(SCALE) --queue $(QUEUE)
 
 recovery: setup stores ## Kill processes under load and print recovery times: make recovery KILLS=200 [QUEUE=redis]
 	@$(BIN)/python -m tests.chaos.recovery --kills $(KILLS) --queue $(QUEUE)

@@ -22,6 +22,7 @@ from tests.support.services.redis_server import RedisServer
 
 NODES = "tests.chaos.effects"
 TIMEOUT_S = 90.0
+READY = "the load is ready"
 
 
 def pause(seconds: float) -> None:
@@ -103,8 +104,8 @@ class BreakableCluster:
         path = self.folder / "ledger"
         return path.read_text() if path.exists() else ""
 
-    def load(self, **environment: str) -> None:
-        """Start the load process."""
+    def load(self, source: Path = ROOT, environment: Mapping[str, str] | None = None) -> None:
+        """Start the load process, from the modules of a tree."""
         command = [
             "setpriv",
             "--pdeathsig=KILL",
@@ -114,16 +115,16 @@ class BreakableCluster:
             str(self.folder),
         ]
         self._load_log = (self.folder / "load.log").open("ab")
+        before = (self.folder / "load.log").read_text().count(READY)
         self._load = subprocess.Popen(
             command,
-            cwd=ROOT,
-            env={**self.fleet.environment, **environment},
+            cwd=source,
+            env={**self.fleet.environment, **(environment or {})},
             stdout=self._load_log,
             stderr=self._load_log,
         )
-        self.wait_for(
-            lambda: "the load is ready" in (self.folder / "load.log").read_text(), "the load is not ready"
-        )
+        log = self.folder / "load.log"
+        self.wait_for(lambda: log.read_text().count(READY) > before, "the load is not ready")
 
     def drain(self, patience: float = 300.0) -> int:
         """Stop starting executions; return 0 when all have ended."""

@@ -133,7 +133,7 @@ def campaign(
         breakable_cluster(folder, workers=WORKERS, schedulers=SCHEDULERS, environment=environment) as cluster,
     ):
         os.environ[ONLY] = SHAPES  # for the checks
-        cluster.load(**{ONLY: SHAPES})
+        cluster.load(environment={ONLY: SHAPES})
         killer = Killer(cluster, Random(seed))
         violations: list[str] = []
         try:

@@ -14,10 +14,11 @@ from rune.adapters.redis.processes import decode_ended
 from rune.codec.facts import decode_fact, encode_fact
 from rune.codec.messages import decode_execution, decode_hint, decode_status
 from rune.codec.records import decode_record, encode_record, listed_fields
+from rune.core.definition.model import Definition, HookHandler, Settings
 from rune.core.execution.fact import ExecutionEnded, NodeResult, SignalReceived
 from rune.core.execution.stored_value import Inline
 from rune.core.execution.token import Token
-from rune.core.format import FORMAT
+from rune.core.format import FORMAT, required_format
 from rune.ports.journal import ExecutionRecord, NewerFormatError
 
 PREVIOUS = {
@@ -84,6 +85,23 @@ def test_record_of_newer_format_is_reported(changes: dict[str, object]) -> None:
     record = ExecutionRecord(id="x1", workflow="w", hash="h", at=5, input=b"1", format=FORMAT + 1)
     with pytest.raises(NewerFormatError, match=f"x1 was written in format {FORMAT + 1}"):
         decode_record(PACK({**UNPACK(encode_record(record)), **changes}))
+
+
+@pytest.mark.parametrize(
+    ("handler", "scoped", "expected"),
+    [
+        (None, False, 1),
+        (None, True, 2),
+        (HookHandler(workflow="h"), False, 1),
+        (HookHandler(workflow="h", statuses=("failed", "cancelled")), False, 2),
+        (HookHandler(workflow="h", statuses=("failed_items",)), False, 2),
+    ],
+)
+def test_format_is_lowest_that_suits_definition(
+    handler: HookHandler | None, scoped: bool, expected: int
+) -> None:
+    definition = Definition(id="w", nodes=(), edges=(), settings=Settings(on_failure=handler))
+    assert required_format(definition, scoped=scoped) == expected
 
 
 def test_damaged_record_of_known_format_is_no_newer_one() -> None:

@@ -8,19 +8,23 @@ from __future__ import annotations
 
 from typing import Final
 
-from rune.core.definition.model import Definition
+from rune.core.definition.model import HOOKED, Definition
 
 FORMAT: Final = 2
 """The highest format that this version reads. A worker returns tokens of a higher one to the queue."""
 
 FIRST: Final = 1
 
-
 SCOPED: Final = 2
 """The format of executions whose children are limited to scopes, which earlier versions would start regardless."""
+
+HANDLED: Final = 2
+"""The format of executions with a handler of ends other than failures, for which earlier versions write no row."""
 
 
 def required_format(definition: Definition, *, scoped: bool = False) -> int:
     """Return the lowest format that executions of this definition need. `scoped`: they may start children, but not of
     every workflow."""
-    return SCOPED if scoped else FIRST
+    handler = definition.settings.on_failure
+    handled = handler is not None and not set(handler.statuses) <= set(HOOKED)
+    return max(SCOPED if scoped else FIRST, HANDLED if handled else FIRST)
