@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import httpx
 import pytest
@@ -382,6 +382,135 @@ def test_secret_is_stored_in_no_encoding_from_no_place(kind: str, tmp_path: Path
                 assert stored["headers"]["x-kept"] == stored["query"]["kept"] == "yes"
                 assert not stored["headers"].keys() & {name.lower() for name in more}, (place, encoding)
                 assert stored["query"] == {"kept": "yes"}, (place, encoding)
+
+    run(tmp_path, work)
+
+
+BODIES: dict[str, Callable[[str], tuple[str, Any]]] = {
+    "value in JSON": lambda text: ("application/json", {"n": 1, "list": [{"seen": text}]}),
+    "part of a text in JSON": lambda text: ("application/json", {"n": 1, "back": f"/?door={text}&n=1"}),
+    "name in JSON": lambda text: ("application/json", {"n": 1, text: True}),
+    "text": lambda text: ("text/plain", f"n=1 seen {text} again"),
+    "form": lambda text: ("application/x-www-form-urlencoded", {"n": 1, "seen": text, "more": [text, "b"]}),
+}
+OTHER_SECRET = "another-value-0815"
+
+
+@pytest.mark.parametrize("kind", CREDENTIALS)
+def test_secret_is_stored_in_no_encoding_of_no_body(kind: str, tmp_path: Path) -> None:
+    """A text that is neither the secret nor encodes it is kept, in the same place and encoding."""
+    credential, headers, query = CREDENTIALS[kind]
+
+    async def work(server: RunningServer) -> None:
+        bounds = {"hosts": ["*"], "grants": ["everyone"]}
+        await server.post("/credentials", {"name": "door", **credential, **bounds}, 201)
+        await server.deploy(webhook_workflow(auth="header", credentials="door"))
+        path = await hook_path(server)
+
+        async def stored(put: Callable[[str], tuple[str, Any]], text: str) -> Any:
+            type, body = put(text)
+            form = type.endswith("urlencoded")
+            content = (
+                urlencode(body, doseq=True) if form else body if isinstance(body, str) else json.dumps(body)
+            )
+            answer = await server.http.post(
+                path, params=query, headers={**headers, "Content-Type": type}, content=content
+            )
+            assert answer.status_code == 202, answer.text
+            return (await server.get(f"/executions/{answer.json()['execution_id']}/input"))["body"]
+
+        for place, put in BODIES.items():
+            for encoding, encode in ENCODINGS.items():
+                body = json.dumps(await stored(put, encode(DOOR_SECRET)))
+                assert encode(DOOR_SECRET) not in body, (place, encoding)
+                assert json.dumps(encode(DOOR_SECRET))[1:-1] not in body, (place, encoding)
+                kept = json.dumps(await stored(put, encode(OTHER_SECRET)))
+                assert json.dumps(encode(OTHER_SECRET))[1:-1] in kept, (place, encoding)
+
+    run(tmp_path, work)
+
+
+def test_digits_of_numbers_survive_in_body_of_authenticated_request(tmp_path: Path) -> None:
+    body = b'{"big": 9007199254740993, "exact": 1.10, "percent": "5 % off"}'
+
+    async def work(server: RunningServer) -> None:
+        await server.deploy(webhook_workflow(auth="hmac"))
+        headers = signed(await secret_of(server), body)
+        answer = await server.http.post(await hook_path(server), content=body, headers=headers)
+        shown = await server.http.get(f"/api/v1/executions/{answer.json()['execution_id']}/input")
+        assert '"exact":1.10' in shown.text.replace(": ", ":")
+        assert "9007199254740993" in shown.text
+
+    run(tmp_path, work)
+
+
+def test_binary_body_is_stored_without_secret(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        bounds = {"hosts": ["*"], "grants": ["everyone"]}
+        credential, headers, _ = CREDENTIALS["header"]
+        await server.post("/credentials", {"name": "door", **credential, **bounds}, 201)
+        await server.deploy(webhook_workflow(auth="header", credentials="door"))
+        for content in (b"\xff\x00rest", b"\xff" + DOOR_SECRET.encode() + b"\x00rest"):
+            answer = await server.http.post(await hook_path(server), content=content, headers=headers)
+            payload = await server.get(f"/executions/{answer.json()['execution_id']}/input")
+            kept = base64.b64decode(payload["body"]["base64"])
+            assert kept.startswith(b"\xff")
+            assert kept.endswith(b"\x00rest")
+            assert DOOR_SECRET.encode() not in kept
+
+    run(tmp_path, work)
+
+
+def files_with(folder: Path, texts: set[str]) -> list[str]:
+    """Return the names of the files that hold one of the texts."""
+    files = [each for each in folder.rglob("*") if each.is_file()]
+    return [each.name for each in files if any(text.encode() in each.read_bytes() for text in texts)]
+
+
+SIGNATURE_COPIES: dict[str, Callable[[str], str]] = {
+    "as sent": str,
+    "digits": lambda text: text.rpartition("=")[2],
+    "digits in upper case": lambda text: text.rpartition("=")[2].upper(),
+    "bytes in base64": lambda text: base64.b64encode(bytes.fromhex(text.rpartition("=")[2])).decode(),
+    "bytes in URL-safe base64": lambda text: base64.urlsafe_b64encode(
+        bytes.fromhex(text.rpartition("=")[2])
+    ).decode(),
+    "percent": lambda text: "".join(f"%{ord(each):02x}" for each in text),
+    "percent twice": lambda text: quote("".join(f"%{ord(each):02X}" for each in text)),
+    "text in base64": lambda text: base64.b64encode(text.encode()).decode(),
+}
+
+
+@pytest.mark.parametrize("value", ["signature", "secret"])
+def test_copies_of_signature_and_of_its_secret_are_not_stored(value: str, tmp_path: Path) -> None:
+    """In another header, as the delivery id, in the query; the body is signed, so it cannot hold its signature."""
+
+    async def work(server: RunningServer) -> None:
+        await server.deploy(webhook_workflow(auth="hmac"))
+        path, secret = await hook_path(server), await secret_of(server)
+        copies: dict[str, Callable[[str], str]] = {"as sent": str, "percent": quote}
+        if value == "signature":
+            copies = SIGNATURE_COPIES
+        for number, encode in enumerate(copies.values()):
+            body = json.dumps(
+                {"n": number, **({"secret": encode(secret)} if value == "secret" else {})}
+            ).encode()
+            headers = signed(secret, body)
+            copy = encode(headers["X-Rune-Signature"] if value == "signature" else secret)
+            more = {"X-Request-Origin": copy, "X-Delivery-Id": f"{number} {copy}"[:255], "X-Kept": "yes"}
+            params = {"page": copy, "kept": "yes"}
+            for again in (False, True):
+                answer = await server.http.post(
+                    path, content=body, headers={**headers, **more}, params=params
+                )
+                assert answer.is_success, (number, again, answer.text)
+                assert (answer.status_code, answer.json()["replayed"]) == (200 if again else 202, again)
+            payload = await server.get(f"/executions/{answer.json()['execution_id']}/input")
+            assert (payload["headers"]["x-kept"], payload["query"]) == ("yes", {"kept": "yes"})
+            assert payload["body"]["n"] == number
+            assert copy not in json.dumps(payload)
+            digits = headers["X-Rune-Signature"].rpartition("=")[2]
+            assert not files_with(tmp_path, {copy, digits, secret})
 
     run(tmp_path, work)
 

@@ -1,8 +1,8 @@
 """Routes for triggers: webhooks and schedules; and the webhooks, requests of other systems that start executions.
 
 The secret header or the signature is verified before the body is parsed. Why a verification failed is only logged; the
-response is always the same. What proves the caller (a header, a query parameter or a signature) is not part of the
-start payload, which is stored and shown to everyone who may view the execution.
+response is always the same. What proves the caller (a header, a query parameter or a signature) and its copies are not
+part of the start payload, which is stored and shown to everyone who may view the execution.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import base64
 import hashlib
 import hmac
 import logging
+import operator
 import re
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -30,7 +31,7 @@ from rune.core.permissions import Principal, permits
 from rune.core.triggers import DELIVERY, SIGNATURE, TIMESTAMP, WebhookConfig, replay_deadline, signature_error
 from rune.errors import InvalidDocumentError
 from rune.nodes.control.schedule import check_schedule, next_times
-from rune.nodes.redaction import MIN_SECRET_LENGTH, Redactor
+from rune.nodes.redaction import MIN_SECRET_LENGTH, REDACTED, Redactor
 from rune.nodes.schema import Unit
 from rune.ports.credentials import AnyFields, ApiKey, Basic, Bearer, CredentialError, Custom, Header
 from rune.ports.workflows import Trigger, TriggerNotFoundError, TriggerStore
@@ -217,6 +218,7 @@ METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 MAX_PROXIES = 3
 MAX_FORM_FIELDS = 10_000
 PAYLOAD_DEPTH = 2  # levels that the start payload adds around the body
+_URL_SAFE = str.maketrans("+/", "-_")
 _PATH = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _SENSITIVE = re.compile(r"auth|cookie|token|secret|signature|passw|credential|key|session")
 """Names of headers whose values may be secret; they are left out of the start payload."""
@@ -228,14 +230,51 @@ class Proof:
     def __init__(self, name: str, secrets: Iterable[str] = ()) -> None:
         """A short secret says nothing: it is part of many other values."""
         self._name = name
-        self._redactor = Redactor(each for each in secrets if len(each) >= MIN_SECRET_LENGTH)
+        self._secrets = [each for each in secrets if len(each) >= MIN_SECRET_LENGTH]
+        self._redactor = Redactor(self._secrets)
 
     def occurs_in(self, name: str, value: str) -> bool:
         """Whether a header or query parameter carries the proof: by its name, or as a part such as the query of a
         referrer, in any encoding that a proxy or a library may give it."""
-        return name.lower() == self._name or any(
-            self._redactor.finds(form) for text in (name, value) for form in _unquoted(text)
-        )
+        return name.lower() == self._name or self._is_in(name) or self._is_in(value)
+
+    def _is_in(self, text: str) -> bool:
+        return bool(self._secrets) and any(self._redactor.finds(form) for form in _unquoted(text))
+
+    def without(self, value: Any) -> Any:
+        """Return a body, as JSON, without the proof; the same object if it does not occur."""
+        if not self._secrets:
+            return value
+        clean = self._redactor.value(value)
+        return self._without_quoted(clean) if b"%" in msgspec.json.encode(clean) else clean
+
+    def without_in_bytes(self, body: bytes) -> bytes:
+        """Return a binary body without the proof."""
+        return self._redactor.bytes(body)
+
+    def _without_quoted(self, value: Any) -> Any:
+        """Replace each text that contains the proof in several layers of percent-encoding."""
+        match value:
+            case str():
+                return REDACTED if self._is_in(value) else value
+            case dict():
+                pairs = [
+                    (self._without_quoted(key), self._without_quoted(each)) for key, each in value.items()
+                ]
+                same = all(key in value and value[key] is each for key, each in pairs)
+                return value if same else dict(pairs)
+            case list():
+                found = [self._without_quoted(each) for each in value]
+                return value if all(map(operator.is_, found, value)) else found
+            case _:
+                return value
+
+
+def signature_proof(signature: str, secret: str) -> Proof:
+    """Return the proof of a signed request: the signature as it was sent, its digits, its bytes, and the secret."""
+    digits = signature.rpartition("=")[2]
+    raw = base64.b64encode(bytes.fromhex(digits)).decode()
+    return Proof(SIGNATURE, (digits, raw.rstrip("="), raw.translate(_URL_SAFE).rstrip("="), secret))
 
 
 def _unquoted(text: str) -> Iterator[str]:
@@ -271,9 +310,9 @@ async def check_signature(
     request: Request,
     body: bytes,
     name: str,
-) -> str:
+) -> tuple[str, Proof]:
     """Reject a body whose signature is invalid or was used by another delivery. Return the name of the delivery,
-    derived from the signature if the request has none."""
+    derived from the signature if the request has none, and what proved the caller."""
     secret = _secret(await _fields(server, trigger))
     timestamp, signature = request.headers.get(TIMESTAMP), request.headers.get(SIGNATURE)
     if secret is None:
@@ -283,7 +322,10 @@ async def check_signature(
         raise rejected(trigger, f"the signature is {wrong}")
     assert timestamp is not None
     assert signature is not None
+    proof = signature_proof(signature, secret)
     mark = hashlib.sha256(signature.encode()).hexdigest()
+    if proof.occurs_in("", name):  # the name is stored
+        name = f"hashed:{hashlib.sha256(name.encode()).hexdigest()}"
     delivery = name or f"signed:{mark}"
     first = await triggers.remember_delivery(
         trigger.id, mark, delivery, replay_deadline(timestamp, hook.window)
@@ -292,7 +334,7 @@ async def check_signature(
     replayed = first != delivery or (not name and await server.engine.starts.has_started(trigger, delivery))
     if replayed:
         raise rejected(trigger, "the signature was used before")
-    return delivery
+    return delivery, proof
 
 
 def rejected(trigger: Trigger, why: str) -> ApiError:
@@ -380,7 +422,7 @@ async def take(path: str, request: Request, server: Server) -> Response:
     body = await read_body(request, hook.max_bytes)
     name = _delivery(request.headers, hook)
     if hook.auth == "hmac":
-        name = await check_signature(server, triggers, trigger, hook, request, body, name)
+        name, proof = await check_signature(server, triggers, trigger, hook, request, body, name)
     payload = partial(_payload, request, body, proof)
     encoded = payload() if len(body) <= MAX_INLINE_BODY_BYTES else await off_loop(payload)
     started = await server.engine.starts.delivery(trigger, name or None, encoded)
@@ -412,7 +454,7 @@ def _payload(request: Request, body: bytes, proof: Proof) -> bytes:
             "query": _grouped(
                 each for each in request.query_params.multi_items() if not proof.occurs_in(*each)
             ),
-            "body": _body(media_type(request), body),
+            "body": _body(media_type(request), body, proof),
         }
     )
 
@@ -433,8 +475,9 @@ def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
     return {name: values[0] if len(values) == 1 else values for name, values in found.items()}
 
 
-def _body(kind: str, body: bytes) -> Any:
-    """Convert a body: JSON unchanged, a form to an object, text to a string, other data to base64."""
+def _body(kind: str, body: bytes, proof: Proof) -> Any:
+    """Convert a body: JSON unchanged, a form to an object, text to a string, other data to base64. What proved the
+    caller is left out of each."""
     if not body:
         return None
     if kind == "application/json" or kind.endswith("+json"):
@@ -442,15 +485,19 @@ def _body(kind: str, body: bytes) -> Any:
         decoded = decode_json(body, max_bytes=len(body), max_depth=depth, root="body")
         if decoded.problems:
             raise InvalidDocumentError(decoded.problems)
-        return msgspec.Raw(body.removeprefix(b"\xef\xbb\xbf"))
+        clean = proof.without(decoded.value)
+        # The text of the sender keeps the digits of its numbers.
+        return msgspec.Raw(body.removeprefix(b"\xef\xbb\xbf")) if clean is decoded.value else clean
     try:
         text = body.decode()
     except UnicodeDecodeError:
-        return {"base64": base64.b64encode(body).decode()}
+        return {"base64": base64.b64encode(proof.without_in_bytes(body)).decode()}
     if kind != "application/x-www-form-urlencoded":
-        return text
+        return proof.without(text)
     try:
-        return _grouped(parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS))
+        return proof.without(
+            _grouped(parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS))
+        )
     except ValueError:
         raise ApiError(f"the form has more than {MAX_FORM_FIELDS:,} fields", code="TOO_LARGE") from None
 
