@@ -1,4 +1,4 @@
-"""Hypothesis profiles, order and xdist groups of all tests."""
+"""Begin of a test run, Hypothesis profiles, order and xdist groups of all tests."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support.grouping import GroupScheduling, grouped, rank
+from tests.support.services import keeper
 
 pytest_plugins = ("rune.testing.plugin",)
 
@@ -17,6 +18,12 @@ pytest_plugins = ("rune.testing.plugin",)
 settings.register_profile("gate", derandomize=True, deadline=None)
 settings.register_profile("work", deadline=None)
 settings.load_profile("gate" if os.environ.get("CI") else "work")
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest chooses the folder of temporary files
+def pytest_configure(config: pytest.Config) -> None:
+    if not config.option.collectonly and keeper.begin() and not config.option.basetemp:
+        config.option.basetemp = keeper.temporary_folder()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

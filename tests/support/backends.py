@@ -7,6 +7,7 @@ the queue, also where an engine could run the next node in place.
 from __future__ import annotations
 
 import asyncio
+import os
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator
@@ -56,7 +57,7 @@ def stores(folder: Path, url: str = "") -> Settings:
         journal=dsn_of(folder),
         state=url,
         queue=url,
-        prefix=f"fleet{next(_prefixes)}",
+        prefix=f"fleet{os.getpid()}-{next(_prefixes)}",
         nodes=NODES,
         http_allow=("127.0.0.1",),
     )

@@ -51,6 +51,10 @@ class ForkServer:
             self._process.stdin.flush()
             return int(self._process.stdout.readline())
 
+    @property
+    def process_id(self) -> int:
+        return self._process.pid
+
     def close(self) -> None:
         self._process.communicate()
 

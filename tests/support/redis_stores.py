@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
@@ -31,7 +32,7 @@ _prefixes = count()
 
 def fresh_keys() -> KeySpace:
     """Return keys with an unused prefix, as on an empty server."""
-    return KeySpace(f"test{next(_prefixes)}")
+    return KeySpace(f"test{os.getpid()}-{next(_prefixes)}")
 
 
 @asynccontextmanager

@@ -21,7 +21,7 @@ import redis
 
 from rune.settings import Settings, load_settings
 from tests.lint.tree import ROOT
-from tests.support.services.postgres import MIN_FREE_BYTES
+from tests.support.services.keeper import MIN_FREE_BYTES
 
 TOOL = ROOT / "deploy" / "services.py"
 SERVERS = ("redis", "postgres", "rabbitmq")

@@ -125,7 +125,7 @@ class TestRouting:
 
     @async_test
     async def test_plain_address_of_cluster_is_rejected_with_advice(self, tmp_path: Path) -> None:
-        client = Client(f"redis://{redis_cluster_servers().nodes[0].address}")
+        client = Client(f"redis://{redis_cluster_servers().first}")
         with pytest.raises(UnsuitableServerError, match="cluster=true"):
             await check(client, fresh_keys())
         with pytest.raises(RedisError, match="cluster=true"):

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-import functools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from rune.adapters.postgres.database import STATEMENT_TIMEOUT_S, Database
-from rune.adapters.postgres.schema import migrate
 from rune.adapters.postgres.stores import PostgresStores
 from rune.nodes.registry import full_registry
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.queries.reader import ExecutionReader
-from tests.support.services.postgres import Server, database_of, server
+from tests.support.services.postgres import TEMPLATE, Server, database_of, server
 
-TEMPLATE = "migrated"
 _made: set[str] = set()
 
 
-@functools.cache
 def ready() -> Server:
-    """Return the server with a migrated template database. Not to be called in an event loop."""
-    found = server()
-    asyncio.run(migrate(found.create(TEMPLATE)))
-    return found
+    """Return the server, which has a migrated template database."""
+    return server()
 
 
 def dsn_of(folder: Path) -> str:

@@ -1,10 +1,11 @@
-"""A private PostgreSQL server, started once per process and stopped with it.
+"""PostgreSQL: one server per test run, on which each test has its own databases, and private ones to stop or kill.
 
 fsync is on, as in production; other settings are reduced for speed.
 """
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import contextlib
 import functools
@@ -19,13 +20,17 @@ import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+from tests.support.services.keeper import memory_folder, shared, spawn
 
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "fsync": "on",
     "synchronous_commit": "on",
     "shared_buffers": "64MB",
-    "max_connections": "100",
+    "max_connections": "400",
+    "dynamic_shared_memory_type": "mmap",  # in its folder, which is removed in any case
     "wal_level": "minimal",
     "max_wal_senders": "0",
     "max_wal_size": "96MB",
@@ -34,7 +39,7 @@ SETTINGS = {
     "timezone": "UTC",
 }
 USER = "rune"
-MIN_FREE_BYTES = 1 << 30
+TEMPLATE = "migrated"
 
 
 def programs() -> Path:
@@ -77,10 +82,10 @@ def _is_alive(process: int) -> bool:
 class Server:
     """One server. `start` after `kill` recovers, as after a power failure."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, port: int | None = None) -> None:
         self.folder = folder
         self.data = folder / "data"
-        self.port = free_port()
+        self.port = port or free_port()
         self._bin = programs()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -103,9 +108,8 @@ class Server:
     def start(self) -> None:
         """Start the server and wait until it responds."""
         with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                _as_server(str(self._bin / "postgres"), "-D", str(self.data)), stdout=log, stderr=log
-            )
+            command = _as_server(str(self._bin / "postgres"), "-D", str(self.data))
+            self._process = spawn(command, stdout=log, stderr=log)
         while self._ready() != 0:
             if self._process.poll() is not None:
                 raise RuntimeError((self.folder / "log").read_text()[-2000:])
@@ -184,9 +188,7 @@ class Server:
 def new_server(base: Path | None = None, **settings: str) -> Server:
     """Start a server that the test may stop or kill. By default its files are in memory, which is faster and loses no
     more in a process crash than a disk."""
-    memory = Path("/dev/shm")
-    roomy = memory.is_dir() and shutil.disk_usage(memory).free > MIN_FREE_BYTES
-    folder = Path(tempfile.mkdtemp(prefix="rune-pg-", dir=base or (memory if roomy else None)))
+    folder = Path(tempfile.mkdtemp(prefix="rune-pg-", dir=base or memory_folder()))
     server = Server(folder)
 
     def end() -> None:
@@ -199,10 +201,30 @@ def new_server(base: Path | None = None, **settings: str) -> Server:
     return server
 
 
+class SharedPostgres:
+    """The server of a run, with a migrated database that others are copied from."""
+
+    def __init__(self) -> None:
+        from rune.adapters.postgres.schema import migrate
+
+        self._server = new_server()
+        asyncio.run(migrate(self._server.create(TEMPLATE)))
+
+    def place(self) -> dict[str, Any]:
+        return {"folder": str(self._server.folder), "port": self._server.port}
+
+    def stop(self) -> None:
+        self._server.stop()
+
+
+start_shared = SharedPostgres
+
+
 @functools.cache
 def server() -> Server:
-    """Return the server that the tests of this process share."""
-    return new_server()
+    """Return the server that the tests of a run share. They must not stop it."""
+    found = shared("postgres")
+    return Server(Path(found["folder"]), found["port"])
 
 
 def database_of(folder: Path) -> str:

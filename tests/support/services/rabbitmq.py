@@ -1,16 +1,10 @@
-"""A private RabbitMQ broker.
-
-Starting one takes seconds, so the processes of one test run share it, and each test uses its own vhost. A keeper
-process owns the broker. Each process that uses it holds a shared lock on a file; the keeper waits for the exclusive
-lock, which it gets when the last of them has ended, however it ended.
-"""
+"""RabbitMQ: one broker per test run, on which each test uses its own vhost, and private ones to stop or kill."""
 
 from __future__ import annotations
 
 import atexit
 import base64
 import contextlib
-import fcntl
 import functools
 import http.client
 import itertools
@@ -21,14 +15,14 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+
+from tests.support.services.keeper import memory_folder, shared, spawn_bound
 
 TIMEOUT_S = 120.0  # s; a busy machine starts a broker slowly
 PROGRAMS = Path("/usr/lib/rabbitmq/bin")
@@ -48,8 +42,6 @@ channel_max = 2047
 """
 BEAM = "+S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none"  # spinning schedulers would starve the tests
 _vhosts = itertools.count()
-_spawner = ThreadPoolExecutor(1)
-"""Linux kills a child with --pdeathsig when the thread that started it ends, so this thread stays."""
 
 
 class CommandRefusedError(Exception):
@@ -122,14 +114,9 @@ class Broker:
     def _spawned(self, *command: str) -> subprocess.Popen[bytes]:
         """Start a process that is killed with this one."""
         with (self.folder / "out").open("ab") as out:
-            return _spawner.submit(
-                subprocess.Popen,
-                ["setpriv", "--pdeathsig=KILL", *command],
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-            ).result()
+            return spawn_bound(
+                command, env=self._environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out
+            )
 
     def _responds(self) -> bool:
         """Check AMQP, whose listener opens last, and the management interface."""
@@ -236,7 +223,7 @@ class Broker:
 
 def new_broker(config: str = "") -> Broker:
     """Start a broker that the test may kill; it is stopped with this process."""
-    folder = Path(tempfile.mkdtemp(prefix="rune-rabbit-", dir=_memory()))
+    folder = Path(tempfile.mkdtemp(prefix="rune-rabbit-", dir=memory_folder()))
     broker = Broker(folder, free_ports(4), config)
 
     def end() -> None:
@@ -255,63 +242,24 @@ def mortal_broker() -> Broker:
     return new_broker()
 
 
-def _memory() -> Path | None:
-    """Return a memory file system if it has space: faster than a disk and equally safe in a process crash."""
-    memory = Path("/dev/shm")
-    return memory if memory.is_dir() and shutil.disk_usage(memory).free > 1 << 30 else None
+class SharedBroker:
+    """The broker of a run."""
+
+    def __init__(self) -> None:
+        self._broker = new_broker()
+
+    def place(self) -> dict[str, Any]:
+        return {"folder": str(self._broker.folder), "ports": self._broker.ports}
+
+    def stop(self) -> None:
+        self._broker.stop()
+
+
+start_shared = SharedBroker
 
 
 @functools.cache
 def broker() -> Broker:
-    """Return the broker that all processes of this test run share."""
-    run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or f"alone-{os.getpid()}"
-    folder = Path(_memory() or tempfile.gettempdir()) / f"rune-rabbit-{run}"
-    users = folder / "users"
-    while True:
-        folder.mkdir(exist_ok=True)
-        mine = users.open("a")
-        fcntl.flock(mine, fcntl.LOCK_SH)
-        with contextlib.suppress(OSError):
-            if os.stat(users).st_ino == os.fstat(mine.fileno()).st_ino:
-                break
-        mine.close()  # the keeper has just removed the folder
-    atexit.register(mine.close)
-    with (folder / "starting").open("a") as turn:
-        fcntl.flock(turn, fcntl.LOCK_EX)
-        ports = folder / "ports"
-        if not ports.exists():
-            _keep(folder, ports)
-    return Broker(folder, json.loads(ports.read_text()))
-
-
-def _keep(folder: Path, ports: Path) -> None:
-    keeper = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.services.rabbitmq", str(folder)],
-        cwd=Path(__file__).resolve().parents[3], start_new_session=True, stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    while not ports.exists():
-        if keeper.poll() is not None:
-            raise RuntimeError((folder / "out").read_text()[-2000:])
-        select.select([], [], [], 0.02)
-    keeper.returncode = 0  # it outlives this process and is not waited for
-
-
-def keep(folder: Path) -> None:
-    """Run the broker until no process uses it."""
-    found = Broker(folder, free_ports(4))
-    try:
-        found.make()
-        found.start()
-        (folder / "ports.new").write_text(json.dumps(found.ports))
-        (folder / "ports.new").rename(folder / "ports")
-        with (folder / "users").open("a") as users:
-            fcntl.flock(users, fcntl.LOCK_EX)
-            found.stop()
-            shutil.rmtree(folder, ignore_errors=True)
-    finally:
-        found.stop()
-
-
-if __name__ == "__main__":
-    keep(Path(sys.argv[1]))
+    """Return the broker that the tests of a run share. They must not stop it."""
+    found = shared("rabbitmq")
+    return Broker(Path(found["folder"]), found["ports"])

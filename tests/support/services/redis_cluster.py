@@ -1,4 +1,4 @@
-"""A private Redis Cluster per test process: three masters, each with a replica, stopped with it."""
+"""Redis Cluster of three masters, each with a replica: one per test run, and private ones to break."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import redis
 
 from tests.support.cli_process import until
+from tests.support.services.keeper import memory_folder, shared, spawn_bound
 
 MASTERS = 3
 NODE_TIMEOUT_MS = 5_000
@@ -70,9 +71,7 @@ class ClusterNode:
         self.process = self._start()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        # The kernel kills it with the test process, however that ends.
-        command = ["setpriv", "--pdeathsig=KILL", *self._command]
-        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        return spawn_bound(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     @property
     def is_running(self) -> bool:
@@ -161,7 +160,7 @@ class RedisClusterServers:
 
     def __init__(self, *, node_timeout_ms: int = NODE_TIMEOUT_MS, tls: ServerTls | None = None) -> None:
         self._tls = tls
-        self._folder = Path(tempfile.mkdtemp(prefix="rune-redis-cluster-"))
+        self._folder = Path(tempfile.mkdtemp(prefix="rune-redis-cluster-", dir=memory_folder()))
         atexit.register(self.stop)
         self.nodes: list[ClusterNode] = []
         for number in range(2 * MASTERS):
@@ -311,10 +310,28 @@ def _is_free(port: int) -> bool:
         return True
 
 
+class SharedRedisCluster(RedisClusterServers):
+    """The cluster of a run."""
+
+    def place(self) -> dict[str, Any]:
+        return {"url": self.url, "first": self.nodes[0].address}
+
+
+start_shared = SharedRedisCluster
+
+
+class SharedCluster(NamedTuple):
+    """Where the cluster of a run is."""
+
+    url: str
+    first: str
+    """The address of one of its masters."""
+
+
 @cache
-def redis_cluster_servers() -> RedisClusterServers:
-    """Return the cluster that the tests of this process share."""
-    return RedisClusterServers()
+def redis_cluster_servers() -> SharedCluster:
+    """Return the cluster that the tests of a run share, each with its own prefix of keys."""
+    return SharedCluster(**shared("redis_cluster"))
 
 
 @contextmanager

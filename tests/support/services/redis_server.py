@@ -1,4 +1,8 @@
-"""A private Redis server per test process, stopped with it."""
+"""A private Redis server per test process, stopped with it.
+
+The processes of a run do not share one: it starts in 15 ms, and its functions, channels and `FLUSHALL` concern all of
+its databases.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,8 @@ import time
 from functools import cache
 from pathlib import Path
 
+from tests.support.services.keeper import memory_folder, spawn_bound
+
 TIMEOUT_S = 60.0
 
 
@@ -23,7 +29,7 @@ class RedisServer:
         program = shutil.which("redis-server")
         if program is None:
             raise RuntimeError("redis-server is not installed")
-        self._folder = tempfile.mkdtemp(prefix="rune-redis-")
+        self._folder = tempfile.mkdtemp(prefix="rune-redis-", dir=memory_folder())
         self.socket = str(Path(self._folder) / "redis.sock")
         self._command = [
             program,
@@ -38,11 +44,15 @@ class RedisServer:
         self._process = self._start()
 
     @property
+    def process_id(self) -> int:
+        return self._process.pid
+
+    @property
     def url(self) -> str:
         return f"unix://{self.socket}"
 
     def _start(self) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = spawn_bound(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         until = time.monotonic() + TIMEOUT_S
         while time.monotonic() < until:
             try:

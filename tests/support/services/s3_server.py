@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from os import environ
 
 from rune.adapters.blobs.s3 import AccessKeys, Bucket
+from tests.support.services.keeper import spawn_bound
 from tests.support.services.postgres import free_port
 
 TIMEOUT_S = 60.0
@@ -27,10 +28,8 @@ class S3Server:
 
     def __init__(self) -> None:
         self.url = f"http://127.0.0.1:{(port := free_port())}"
-        self._process = subprocess.Popen(
+        self._process = spawn_bound(
             [
-                "setpriv",
-                "--pdeathsig=KILL",
                 sys.executable,
                 "-W",
                 "ignore",
