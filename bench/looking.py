@@ -32,6 +32,7 @@ from rune.adapters.sqlite.database import Database, migrate  # noqa: E402
 from rune.adapters.sqlite.stores import SqliteCounts, SqliteIndex  # noqa: E402
 from rune.core.execution.fact import ExecutionEnded, NodeResult  # noqa: E402
 from rune.core.execution.outcome import Error  # noqa: E402
+from rune.core.execution.stored_value import Inline  # noqa: E402
 from rune.ports.journal import ExecutionRecord, StoredFact  # noqa: E402
 from rune.ports.queries import CountStore, ExecutionFilter  # noqa: E402
 from rune.runtime.queries.overview import Overview, item_bytes  # noqa: E402
@@ -95,7 +96,7 @@ def batches(executions: int) -> Iterator[Batch]:
                 workflow=f"flow-{n % WORKFLOWS}",
                 hash=f"hash-{n % WORKFLOWS}",
                 at=at,
-                input=b'{"order": 1}',
+                input=Inline(b'{"order": 1}'),
                 labels={"customer": str(n)} if n % 100 == 0 else {},
                 principal="key:k1" if n % 1_000 == 0 else "local",
             )

@@ -78,7 +78,7 @@ def fill(path: Path, executions: int, items: int) -> str:
     workloads.fill(path, executions // 10, ended_by=NOW - 10**6, workflow="other", status="failed")
     plan = compiled(WIDE)
     id = f"x{NOW:012x}{0:014x}"
-    accepted = ExecutionRecord(id=id, workflow="wide", hash=plan.hash, at=NOW, input=b'{"items": []}')
+    accepted = ExecutionRecord(id=id, workflow="wide", hash=plan.hash, at=NOW, input=Inline(b'{"items": []}'))
     db = sqlite3.connect(path, isolation_level=None)
     migrate(db)
     (n,) = db.execute("SELECT max(n) + 1 FROM execution").fetchone()

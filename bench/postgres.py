@@ -70,7 +70,9 @@ async def bare(dsn: str, rows: int, lanes: int) -> float:
 async def journal(found: PostgresJournal, rows: int, executions: int, name: str, width: int = 1) -> float:
     """Return the rows per second of concurrent callers of `record`, each recording `width` facts at a time."""
     for number in range(executions):
-        await found.accept(ExecutionRecord(id=f"{name}{number}", workflow="w", hash="h", at=1, input=b"{}"))
+        await found.accept(
+            ExecutionRecord(id=f"{name}{number}", workflow="w", hash="h", at=1, input=Inline(b"{}"))
+        )
     each = rows // CALLERS
 
     async def caller(number: int) -> None:
@@ -92,7 +94,9 @@ async def starts(found: PostgresJournal, count: int) -> float:
     async def caller(number: int) -> None:
         for each in range(count // CALLERS):
             id = f"s{number}-{each}"
-            await found.accept(ExecutionRecord(id=id, workflow="w", hash="h", at=1, input=b"{}", key=id))
+            await found.accept(
+                ExecutionRecord(id=id, workflow="w", hash="h", at=1, input=Inline(b"{}"), key=id)
+            )
 
     began = time.perf_counter()
     await asyncio.gather(*(caller(number) for number in range(CALLERS)))
@@ -101,7 +105,7 @@ async def starts(found: PostgresJournal, count: int) -> float:
 
 async def idle(found: PostgresJournal, count: int) -> list[float]:
     """Return the sorted durations in ms of sequential records without other load."""
-    await found.accept(ExecutionRecord(id="idle", workflow="w", hash="h", at=1, input=b"{}"))
+    await found.accept(ExecutionRecord(id="idle", workflow="w", hash="h", at=1, input=Inline(b"{}")))
     times = []
     for node in range(count):
         mine = fact(node)

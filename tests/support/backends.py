@@ -24,6 +24,7 @@ from rune.adapters.redis.client import Client
 from rune.adapters.redis.encoding import PARTITIONS
 from rune.bootstrap import running_engine
 from rune.core.execution.fact import NodeSuspended
+from rune.core.execution.stored_value import Inline
 from rune.core.format import required_format
 from rune.core.plan.model import Plan
 from rune.nodes.registry import Registry, standard_registry
@@ -232,7 +233,7 @@ async def accept_unopened(engine: Harness, plan: Plan, input: bytes = b"{}") -> 
         workflow="hazard",
         hash=plan.hash,
         at=stores.clock.now(),
-        input=input,
+        input=Inline(input),
         format=required_format(plan.definition),
     )
     return await stores.journal.accept(row)

@@ -12,6 +12,7 @@ from rune.adapters.redis.state import RedisState
 from rune.adapters.sqlite.journal import SqliteJournal
 from rune.core.execution.outcome import Suspend
 from rune.core.execution.step import step
+from rune.core.execution.stored_value import Inline
 from rune.core.execution.token import Token
 from rune.core.plan.model import Plan
 from rune.ports.journal import ExecutionRecord
@@ -37,7 +38,7 @@ class ChainExecution:
 
     async def begin(self) -> Token:
         plan, now = chain(), self._clock.now()
-        accepted = ExecutionRecord(id="x", workflow="w", hash=plan.hash, at=now, input=b"{}")
+        accepted = ExecutionRecord(id="x", workflow="w", hash=plan.hash, at=now, input=Inline(b"{}"))
         (first,) = (await self.state.admit(await self.journal.accept(accepted), plan)).emitted
         return first
 

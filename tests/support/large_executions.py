@@ -82,7 +82,7 @@ def write_items(home: Path, items: int, failed_every: int = FAILED_EVERY) -> str
     plan = compiled(WIDE)
     now = time.time_ns() // 1_000_000 - 600_000
     id = f"x{now:012x}{0:014x}"
-    accepted = ExecutionRecord(id=id, workflow="wide", hash=plan.hash, at=now, input=b'{"items": []}')
+    accepted = ExecutionRecord(id=id, workflow="wide", hash=plan.hash, at=now, input=Inline(b'{"items": []}'))
     db = sqlite3.connect(home / "rune.db", isolation_level=None)
     migrate(db)
     (number,) = db.execute("SELECT coalesce(max(n), 0) + 1 FROM execution").fetchone()

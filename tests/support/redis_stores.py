@@ -85,7 +85,7 @@ class RedisCluster:
         now = SystemClock().now()
         hash = execution if execution == "newer" else self.plan.hash
         return await self.journal.accept(
-            ExecutionRecord(id=execution, workflow="w", hash=hash, at=now, input=b"{}")
+            ExecutionRecord(id=execution, workflow="w", hash=hash, at=now, input=Inline(b"{}"))
         )
 
     async def complete(

@@ -16,7 +16,7 @@ from rune.codec.messages import decode_execution, decode_hint, decode_status
 from rune.codec.records import decode_record, encode_record, listed_fields
 from rune.core.definition.model import Definition, HookHandler, Settings
 from rune.core.execution.fact import ExecutionEnded, NodeResult, SignalReceived
-from rune.core.execution.stored_value import Inline
+from rune.core.execution.stored_value import Inline, Large
 from rune.core.execution.token import Token
 from rune.core.format import FORMAT, required_format
 from rune.ports.journal import ExecutionRecord, NewerFormatError
@@ -76,13 +76,13 @@ def test_record_of_previous_version_is_read() -> None:
 
 
 def test_record_with_later_fields_is_read() -> None:
-    record = ExecutionRecord(id="x1", workflow="w", hash="h", at=5, input=b"1", labels={"a": "b"})
+    record = ExecutionRecord(id="x1", workflow="w", hash="h", at=5, input=Inline(b"1"), labels={"a": "b"})
     assert decode_record(PACK({**UNPACK(encode_record(record)), "new": [1]})) == record
 
 
 @pytest.mark.parametrize("changes", [{}, {"input": {"type": "sealed"}}, {"labels": 5}])
 def test_record_of_newer_format_is_reported(changes: dict[str, object]) -> None:
-    record = ExecutionRecord(id="x1", workflow="w", hash="h", at=5, input=b"1", format=FORMAT + 1)
+    record = ExecutionRecord(id="x1", workflow="w", hash="h", at=5, input=Inline(b"1"), format=FORMAT + 1)
     with pytest.raises(NewerFormatError, match=f"x1 was written in format {FORMAT + 1}"):
         decode_record(PACK({**UNPACK(encode_record(record)), **changes}))
 
@@ -102,17 +102,29 @@ def test_format_is_lowest_that_suits_definition(
 ) -> None:
     definition = Definition(id="w", nodes=(), edges=(), settings=Settings(on_failure=handler))
     assert required_format(definition, scoped=scoped) == expected
+    assert required_format(definition, scoped=scoped, large_start=True) == 2
+
+
+def test_record_with_a_small_input_is_stored_as_by_the_previous_version() -> None:
+    record = ExecutionRecord(id="x1", workflow="w", hash="h", at=5, input=Inline(b"1"))
+    assert UNPACK(encode_record(record))["input"] == b"1"
+    assert decode_record(encode_record(record)) == record
+
+
+def test_record_with_an_input_in_a_blob_is_read() -> None:
+    record = ExecutionRecord(id="x1", workflow="w", hash="h", at=5, input=Large("x1/start/ab", 9), format=2)
+    assert decode_record(encode_record(record)) == record
 
 
 def test_damaged_record_of_known_format_is_no_newer_one() -> None:
-    record = ExecutionRecord(id="x1", workflow="w", hash="h", at=5, input=b"1")
+    record = ExecutionRecord(id="x1", workflow="w", hash="h", at=5, input=Inline(b"1"))
     with pytest.raises(msgspec.ValidationError):
         decode_record(PACK({**UNPACK(encode_record(record)), "at": "soon"}))
 
 
 def test_list_shows_record_of_newer_format() -> None:
     record = ExecutionRecord(
-        id="x1", workflow="w", hash="h", at=5, input=b"1", labels={"a": "b"}, format=FORMAT + 1
+        id="x1", workflow="w", hash="h", at=5, input=Inline(b"1"), labels={"a": "b"}, format=FORMAT + 1
     )
     later = PACK({**UNPACK(encode_record(record)), "input": {"type": "sealed"}})
     assert listed_fields(later).labels == {"a": "b"}

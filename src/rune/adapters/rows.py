@@ -215,8 +215,10 @@ def weights_in(text: str) -> dict[int, float]:
 def references(execution: ExecutionRecord, kept: Sequence[Fact]) -> set[str]:
     """Return the other executions whose blobs this one refers to."""
     found = set(execution.needs)
-    for fact in kept:
-        value = fact.value if isinstance(fact, NodeResult) else None
+    for value in (
+        execution.input,
+        *(fact.value for fact in kept if isinstance(fact, NodeResult)),
+    ):
         if isinstance(value, Large | Paged):
             found.add(value.key.partition("/")[0])
     return found - {execution.id}

@@ -30,6 +30,7 @@ from rune.core.definition.parser import NO_PINS, Pins
 from rune.core.definition.problems import Problem
 from rune.core.execution.explain import Waiting
 from rune.core.execution.outcome import Error, ErrorOrigin
+from rune.core.execution.stored_value import Inline
 from rune.errors import InvalidDocumentError, RuneError
 from rune.ports.clock import iso
 from rune.ports.credentials import CredentialSummary
@@ -464,7 +465,7 @@ def _accepted(started: AsyncRun, input: bytes = b"") -> ExecutionRecord:
         workflow=started.workflow_id,
         hash=started.hash,
         at=epoch(started.started_at),
-        input=input,
+        input=Inline(input),
         retry_of=started.retry_of,
         version=started.version,
         alias=started.alias,

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-import msgspec
+import hashlib
+from typing import Any
 
+import msgspec
+from msgspec.structs import replace
+
+from rune.core.execution.stored_value import Inline, Large, StoredValue
 from rune.core.format import FORMAT
 from rune.ports.journal import ExecutionRecord, NewerFormatError
+
+
+class _StoredRecord(ExecutionRecord, frozen=True, kw_only=True, omit_defaults=True):
+    """A record as it is stored: an input that is not a blob is just its bytes, as in format 1."""
+
+    input: bytes | StoredValue  # type: ignore[assignment]
 
 
 class _Header(msgspec.Struct, frozen=True):
@@ -24,24 +35,29 @@ class ListedFields(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(ExecutionRecord)
+_DECODER = msgspec.msgpack.Decoder(_StoredRecord)
+_FIELDS = tuple(each for each in ExecutionRecord.__struct_fields__ if each != "input")
 _HEADER_DECODER = msgspec.msgpack.Decoder(_Header)
 _LISTED_DECODER = msgspec.msgpack.Decoder(ListedFields)
 
 
 def encode_record(record: ExecutionRecord) -> bytes:
-    return _ENCODER.encode(record)
+    return _ENCODER.encode(
+        replace(record, input=record.input.data) if type(record.input) is Inline else record
+    )
 
 
 def decode_record(data: bytes) -> ExecutionRecord:
     """Decode a record; NewerFormatError if this version does not know its format."""
     try:
-        record = _DECODER.decode(data)
+        stored = _DECODER.decode(data)
     except msgspec.ValidationError:
         _check_format(_HEADER_DECODER.decode(data))
         raise
-    _check_format(record)
-    return record
+    _check_format(stored)
+    given: Any = stored.input
+    input: StoredValue = Inline(given) if type(given) is bytes else given
+    return ExecutionRecord(input=input, **{name: getattr(stored, name) for name in _FIELDS})
 
 
 def _check_format(record: ExecutionRecord | _Header) -> None:
@@ -49,6 +65,20 @@ def _check_format(record: ExecutionRecord | _Header) -> None:
         raise NewerFormatError(
             f"{record.id} was written in format {record.format}; this version of Rune reads up to {FORMAT}"
         )
+
+
+def request_digest(hash: str, input: bytes) -> bytes:
+    """Return the digest by which a repeated idempotency key is compared."""
+    return hashlib.sha256(hash.encode() + b"\0" + input).digest()
+
+
+def record_digest(record: ExecutionRecord) -> bytes:
+    """Return the digest of a start whose request is not known. The key of a blob ends with the digest of its bytes."""
+    stored = record.input
+    if type(stored) is Inline:
+        return request_digest(record.hash, stored.data)
+    assert type(stored) is Large
+    return request_digest(record.hash, stored.key.rpartition("/")[2].encode())
 
 
 def listed_fields(data: bytes) -> ListedFields:

@@ -21,10 +21,15 @@ SCOPED: Final = 2
 HANDLED: Final = 2
 """The format of executions with a handler of ends other than failures, for which earlier versions write no row."""
 
+LARGE_START: Final = 2
+"""The format of executions whose start payload is a blob, which earlier versions cannot read."""
 
-def required_format(definition: Definition, *, scoped: bool = False) -> int:
+
+def required_format(definition: Definition, *, scoped: bool = False, large_start: bool = False) -> int:
     """Return the lowest format that executions of this definition need. `scoped`: they may start children, but not of
-    every workflow."""
+    every workflow. `large_start`: their start payload is a blob."""
     handler = definition.settings.on_failure
     handled = handler is not None and not set(handler.statuses) <= set(HOOKED)
-    return max(SCOPED if scoped else FIRST, HANDLED if handled else FIRST)
+    return max(
+        SCOPED if scoped else FIRST, HANDLED if handled else FIRST, LARGE_START if large_start else FIRST
+    )

@@ -15,6 +15,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from rune.core.execution.fact import ExecutionEnded, Fact, NodeResult, SignalReceived, TokenFact
+from rune.core.execution.stored_value import StoredValue
 from rune.core.execution.token import Path
 from rune.core.permissions import LOCAL
 from rune.errors import RuneError
@@ -90,13 +91,14 @@ class Parent(msgspec.Struct, frozen=True):
 
 class ExecutionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An execution as it was accepted: the input of everything that follows. `root` is the execution that idempotency
-    keys of effects are derived from: the first in a chain of retries; empty: this one."""
+    keys of effects are derived from: the first in a chain of retries; empty: this one. `input` is the start payload: in
+    the record if it is small, else a blob, which may be that of an execution that this one repeats."""
 
     id: str
     workflow: str
     hash: str
     at: int
-    input: bytes
+    input: StoredValue
     key: str | None = None
     labels: dict[str, str] = {}
     priority: int = 5
@@ -151,9 +153,14 @@ class Journal(Protocol):
         """Return the canonical form of a definition."""
 
     async def accept(
-        self, execution: ExecutionRecord, kept: Sequence[Fact] = (), held: AppliedLimits | None = None
+        self,
+        execution: ExecutionRecord,
+        kept: Sequence[Fact] = (),
+        held: AppliedLimits | None = None,
+        digest: bytes | None = None,
     ) -> ExecutionRecord:
-        """Record the start of an execution, together with the facts `kept` that it starts with.
+        """Record the start of an execution, together with the facts `kept` that it starts with. `digest` is that of the
+        request, by which a repeated idempotency key is compared; the default is that of the record.
 
         If the id or the idempotency key was used before, return the execution that it started then. Everything else
         is checked in the transaction that writes the start, and a rejected start writes nothing:

@@ -271,7 +271,7 @@ class Engine:
         execution = new_execution_id()
         ending = self.completion_waiters.wait_for(execution)
         accepted = await self.launcher.start(
-            plan, input, StartOptions(**options), priority=priority, execution=execution
+            plan, input, StartOptions(**options), priority=priority, execution=execution, new_id=True
         )
         if accepted.id == execution:
             return accepted, ending

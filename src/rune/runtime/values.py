@@ -12,6 +12,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -36,6 +37,7 @@ from rune.nodes.base import Interruption, check_json
 from rune.nodes.blobs import Blobs
 from rune.ports.clock import Clock
 from rune.ports.journal import BlobStore, ExecutionRecord, Journal, StoredFact
+from rune.runtime.off_loop import off_loop
 from rune.runtime.plan_cache import PlanCache
 
 Key = tuple[int, Path]
@@ -48,6 +50,9 @@ MAX_CACHED_EXECUTIONS = 10_000
 MAX_CACHED_INPUT_BYTES = 64 * 1024 * 1024
 IDLE_S = 30.0
 """An execution that was not used for this long is dropped from the cache; its record is read again if it goes on."""
+
+MAX_DECODED_INLINE_BYTES = 256 * 1024
+"""A larger start payload is decoded in a thread."""
 
 MAX_PREFETCHED = 4_096
 MAX_PREFETCHED_PAGES = 32
@@ -75,8 +80,12 @@ class PagesRef(msgspec.Struct, frozen=True):
     numbers: range
 
 
-Missing = Key | SignalRef | PagesRef | str
-"""A result, a signal, pages of items, or a blob."""
+class StartRef(msgspec.Struct, frozen=True):
+    """Names the start payload, if it is large and not decoded."""
+
+
+Missing = Key | SignalRef | PagesRef | StartRef | str
+"""A result, a signal, pages of items, the start payload, or a blob."""
 
 
 class ValueNotLoaded(Interruption):
@@ -113,7 +122,7 @@ class ExecutionDataCache:
         """Add an execution that was just accepted."""
         self.forget(accepted.id)
         data = self._open[accepted.id] = ExecutionData(accepted, plan, self._journal, self._blob, self._cache)
-        self._input_bytes += len(accepted.input)
+        self._input_bytes += input_size(accepted)
         self._evict(data)
         return data
 
@@ -161,7 +170,7 @@ class ExecutionDataCache:
         """Drop an execution and return its data, whose values stay cached until `ExecutionData.forget`."""
         data = self._open.pop(execution, None)
         if data is not None:
-            self._input_bytes -= len(data.accepted.input)
+            self._input_bytes -= input_size(data.accepted)
         return data
 
     def forget(self, execution: str) -> None:
@@ -221,6 +230,7 @@ class ExecutionData:
         "_cache",
         "_journal",
         "_start",
+        "_start_lock",
         "accepted",
         "ending",
         "execution",
@@ -241,6 +251,7 @@ class ExecutionData:
         self._blobs: Blobs | None = None
         self._cache = cache
         self._start: Any = ABSENT
+        self._start_lock: asyncio.Lock | None = None
         self.execution = {"id": accepted.id, "workflow_id": accepted.workflow}
 
     @property
@@ -251,11 +262,34 @@ class ExecutionData:
 
     @property
     def start(self) -> Any:
-        """The start payload, decoded on first use."""
+        """The start payload, decoded on first use; ABSENT if it is large and was not loaded."""
         found = self._start
         if found is ABSENT:
-            found = self._start = decode_value(self.accepted.input)
+            stored = self.accepted.input
+            if type(stored) is Inline and len(stored.data) <= MAX_DECODED_INLINE_BYTES:
+                found = self._start = decode_value(stored.data)
         return found
+
+    async def encoded_start(self) -> bytes:
+        """Return the start payload as JSON, without decoding it."""
+        stored = self.accepted.input
+        if type(stored) is Inline:
+            return stored.data
+        assert type(stored) is Large
+        data = await self._blob.get(stored.key)
+        if data is None:
+            raise KeyError(stored.key)
+        return data
+
+    async def load_start(self) -> Any:
+        """Return the start payload. A large one is decoded off the event loop, once for all that wait for it."""
+        if self._start_lock is None:
+            self._start_lock = asyncio.Lock()
+        async with self._start_lock:
+            found = self.start
+            if found is ABSENT:
+                found = self._start = await off_loop(partial(decode_value, await self.encoded_start()))
+            return found
 
     def reader(self) -> ValueReader:
         """Return a view of the values for one attempt."""
@@ -332,6 +366,9 @@ class ExecutionData:
 
     async def load(self, what: Missing, reader: ValueReader) -> None:
         """Load what a reader raised ValueNotLoaded for."""
+        if isinstance(what, StartRef):
+            reader.loaded_start = await self.load_start()
+            return
         if isinstance(what, SignalRef):
             signal = await self._journal.signal(self.accepted.id, what.id)
             if signal is None:
@@ -405,6 +442,7 @@ class ValueReader(ValueSource):
         self.absent: set[Key] = set()
         self.blobs: dict[str, bytes] = {}
         self.signals: dict[str, StoredValue | None] = {}
+        self.loaded_start: Any = ABSENT
         self._ahead: dict[int, int] = {}  # by node: how many items the next miss loads
         self._pages_ahead = 1
         self._scope: ExpressionScope | None = None
@@ -498,12 +536,15 @@ class ValueReader(ValueSource):
 
     @property
     def start(self) -> Any:
-        return self._data.start
+        found = self.loaded_start if self.loaded_start is not ABSENT else self._data.start
+        if found is ABSENT:
+            raise ValueNotLoaded(StartRef())
+        return found
 
     def size(self, origin: Ref) -> int:
         """Return how long the value of an origin other than a join is when it is written out."""
         if origin.kind == "start":
-            return len(self._data.accepted.input)
+            return input_size(self._data.accepted)
         result = self.result(origin.node, origin.path) if origin.kind == "result" else None
         stored = None if result is None else result.value
         if type(stored) is Inline:
@@ -535,7 +576,8 @@ class ValueReader(ValueSource):
     def encoded_value(self, origin: Ref) -> bytes:
         """Return the value of an origin as JSON."""
         if origin.kind == "start":
-            return self._data.accepted.input
+            start = self._data.accepted.input
+            return start.data if type(start) is Inline else self._bytes(start)
         result = self.result(origin.node, origin.path) if origin.kind == "result" else None
         if result is not None and result.status == "ok":
             return self.encoded(result)
@@ -569,6 +611,9 @@ class ValueReader(ValueSource):
         stored = result.value
         if type(stored) is Same:
             ref = self.origin(stored.ref)
+            if ref.kind == "start":
+                start = self._data.accepted.input
+                return start.key if type(start) is Large else None
             source = self.result(ref.node, ref.path) if ref.kind == "result" else None
             stored = source.value if source is not None and source.status == "ok" else None
         return stored.key if type(stored) is Large else None
@@ -607,6 +652,38 @@ class ValueReader(ValueSource):
             items = decode_value(data)
             self._data.cache_page(stored.key, number, items, len(data))
         return items[index - stored.starts[number]]
+
+
+def input_size(accepted: ExecutionRecord) -> int:
+    """Return how long the start payload of an execution is."""
+    stored = accepted.input
+    return len(stored.data) if type(stored) is Inline else stored.size if type(stored) is Large else 0
+
+
+def input_digest(stored: StoredValue) -> str:
+    """Return a digest of a start payload. The key of a blob ends with it."""
+    if type(stored) is Inline:
+        return hashlib.sha256(stored.data).hexdigest()
+    assert type(stored) is Large
+    return stored.key.rpartition("/")[2]
+
+
+def same_input(one: StoredValue, other: StoredValue) -> bool:
+    """Return whether two start payloads are the same."""
+    return one == other or input_digest(one) == input_digest(other)
+
+
+async def store_start(
+    blob: BlobStore, execution: str, data: bytes, limits: Limits = LIMITS
+) -> Inline | Large:
+    """Return how to store a start payload: in its record if it is small, else as a blob. The key ends with a digest of
+    the bytes, so that a second start with the same id, but another payload, does not change the first."""
+    if len(data) <= limits.inline_bytes:
+        return Inline(data)
+    if len(data) > limits.payload_bytes:
+        raise LimitExceededError("bytes of a start payload", limits.payload_bytes, len(data))
+    digest = await off_loop(lambda: input_digest(Inline(data)))
+    return await store_value(blob, f"{execution}/start/{digest}", data, limits)
 
 
 async def store_value(blob: BlobStore, key: str, data: bytes, limits: Limits = LIMITS) -> Inline | Large:

@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from rune.core.execution.fact import NodeResult
-from rune.core.execution.stored_value import Large
+from rune.core.execution.stored_value import Inline, Large
 from rune.ports.journal import BlobStore, ExecutionRecord, Journal
 from tests.support.async_test import async_test
 
@@ -81,4 +81,4 @@ class BlobContract:
 
 
 async def _accept(journal: Journal, execution: str) -> None:
-    await journal.accept(ExecutionRecord(id=execution, workflow="w", hash="h", at=1, input=b"{}"))
+    await journal.accept(ExecutionRecord(id=execution, workflow="w", hash="h", at=1, input=Inline(b"{}")))

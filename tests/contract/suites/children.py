@@ -9,6 +9,7 @@ import pytest
 
 from rune.core.execution.fact import AttemptFailed, ExecutionEnded, Fact, NodeResult, NodeSuspended
 from rune.core.execution.outcome import Error
+from rune.core.execution.stored_value import Inline
 from rune.ports.journal import ExecutionEndedError, Journal, Parent, TokenEndedError
 from tests.contract.suites.records import TOKEN, JournalContractBase, child_record, execution_record, result
 from tests.support.async_test import async_test
@@ -49,7 +50,7 @@ class ChildContract(JournalContractBase):
             assert raised.value.end == end
             assert await journal.accepted("a") is None
             assert (await journal.children("x"), await journal.unreported_children(10)) == ([], [])
-            free = execution_record("a", key="k", input=b"[]")
+            free = execution_record("a", key="k", input=Inline(b"[]"))
             assert await journal.accept(free) is free
             assert await journal.facts("a") == []
 

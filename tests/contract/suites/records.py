@@ -21,7 +21,7 @@ def execution_record(execution: str = "x", **overrides: object) -> ExecutionReco
         "workflow": "w",
         "hash": "h",
         "at": 1,
-        "input": b"{}",
+        "input": Inline(b"{}"),
         **overrides,
     }
     return ExecutionRecord(**fields)  # type: ignore[arg-type]

@@ -41,7 +41,7 @@ class RetentionStores(NamedTuple):
 
     async def begin(self, execution: str, workflow: str = "w", **given: Any) -> None:
         """Start an execution."""
-        fields = {"hash": f"hash of {workflow}", "at": NOW - 1000 * HOUR, "input": b"{}", **given}
+        fields = {"hash": f"hash of {workflow}", "at": NOW - 1000 * HOUR, "input": Inline(b"{}"), **given}
         await self.journal.accept(ExecutionRecord(id=execution, workflow=workflow, **fields))
 
     async def end(self, execution: str, hours: float = 1, status: Status = "completed") -> None:
@@ -204,7 +204,9 @@ class RetentionContract:
         async with self.make_stores(tmp_path) as stores:
             await stores.run("a", hours=9)
             await stores.blob.put("a/x@/", b"data")
-            again = ExecutionRecord(id="b", workflow="w", hash="hash of w", at=NOW - HOUR, input=b"{}")
+            again = ExecutionRecord(
+                id="b", workflow="w", hash="hash of w", at=NOW - HOUR, input=Inline(b"{}")
+            )
             await stores.journal.accept(again, [_result(2, value=Large("a/x@/", 4))])
             assert (await stores.collect(ALL)).executions == 0
             assert await stores.blob.get("a/x@/") == b"data"
@@ -218,7 +220,9 @@ class RetentionContract:
         async with self.make_stores(tmp_path) as stores:
             await stores.run("a")
             await stores.collect(ALL)
-            again = ExecutionRecord(id="b", workflow="w", hash="hash of w", at=NOW, input=b"{}", key="k")
+            again = ExecutionRecord(
+                id="b", workflow="w", hash="hash of w", at=NOW, input=Inline(b"{}"), key="k"
+            )
             with pytest.raises(ExecutionRemovedError, match="a was removed"):
                 await stores.journal.accept(again, [_result(2, value=Large("a/x@/", 4))])
             assert await stores.existing("a b") == ""
@@ -230,7 +234,7 @@ class RetentionContract:
             await stores.run("a", hours=1)
             for before, name, hours in (("a", "b", 3), ("b", "c", 2), ("c", "d", 5)):
                 accepted = ExecutionRecord(
-                    id=name, workflow="w", hash="hash of w", at=NOW - HOUR, input=b"{}"
+                    id=name, workflow="w", hash="hash of w", at=NOW - HOUR, input=Inline(b"{}")
                 )
                 await stores.journal.accept(accepted, [_result(2, value=Large(f"{before}/x@/", 4))])
                 await stores.end(name, hours)
@@ -254,7 +258,7 @@ class RetentionContract:
                 await stores.begin("b", key="k", at=NOW + KEY_LIFE_MS - 1)
             assert (refused.value.code, refused.value.execution) == ("KEY_SPENT", "a")
             with pytest.raises(IdempotencyConflictError):
-                await stores.begin("b", key="k", input=b"[]")
+                await stores.begin("b", key="k", input=Inline(b"[]"))
             assert await stores.existing("a b") == ""
             await stores.begin("b", key="k", at=NOW + KEY_LIFE_MS)
             assert await stores.existing("a b") == "b"
@@ -267,7 +271,9 @@ class RetentionContract:
             assert (await stores.collect(Rule(keep=1))).keys == 0
             assert (await stores.collect(Rule(keep=1), now=NOW + KEY_LIFE_MS - 1)).keys == 0
             assert (await stores.collect(Rule(keep=1), now=NOW + KEY_LIFE_MS)).keys == 1
-            again = ExecutionRecord(id="c", workflow="w", hash="hash of w", at=NOW, input=b"{}", key="l")
+            again = ExecutionRecord(
+                id="c", workflow="w", hash="hash of w", at=NOW, input=Inline(b"{}"), key="l"
+            )
             assert (await stores.journal.accept(again)).id == "b"
 
     @async_test

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from rune.core.execution.fact import ExecutionEnded
+from rune.core.execution.stored_value import Inline
 from rune.ports.access import AppliedLimits, Limits, StartLimitError, StartLimitStore
 from rune.ports.journal import ExecutionRecord, IdempotencyConflictError, Journal
 from tests.contract.suites.records import execution_record, result
@@ -163,7 +164,7 @@ class StartLimitContract:
                 assert await driver.start("y", held, key="k") == first
                 assert await driver.start("x", held) == first
                 with pytest.raises(IdempotencyConflictError):
-                    await driver.start("y", held, key="k", input=b"[]")
+                    await driver.start("y", held, key="k", input=Inline(b"[]"))
             await driver.end("x")
             await driver.start("z")
 
@@ -184,7 +185,7 @@ class StartLimitContract:
                 await driver.start_rejected("y", AppliedLimits((), "the queue is full"), key="k")
             ).limit == "waiting"
             await driver.end("x")
-            await driver.start("z", key="k", input=b"[]")
+            await driver.start("z", key="k", input=Inline(b"[]"))
             await driver.journal.record("z", [result(1)])
 
     @async_test

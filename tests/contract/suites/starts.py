@@ -42,7 +42,7 @@ class StartContract(JournalContractBase):
     async def test_idempotency_key_with_different_start_is_rejected(self, tmp_path: Path) -> None:
         async with self.make_journal(tmp_path) as journal:
             await journal.accept(execution_record("x", key="k"))
-            others: tuple[dict[str, object], ...] = ({"input": b"[1]"}, {"hash": "h2"})
+            others: tuple[dict[str, object], ...] = ({"input": Inline(b"[1]")}, {"hash": "h2"})
             for number, other in enumerate(others):
                 with pytest.raises(IdempotencyConflictError):
                     await journal.accept(execution_record(f"y{number}", key="k", **other))
@@ -55,7 +55,7 @@ class StartContract(JournalContractBase):
         async with self.make_journal(tmp_path) as journal:
             await journal.accept(execution_record("x", key="k"))
             records = [execution_record(f"n{number}") for number in range(20)]
-            bad = execution_record("bad", key="k", input=b"[]")
+            bad = execution_record("bad", key="k", input=Inline(b"[]"))
             answers = await asyncio.gather(
                 *(journal.accept(each) for each in [*records[:10], bad, *records[10:]]),
                 return_exceptions=True,
@@ -123,14 +123,14 @@ class StartContract(JournalContractBase):
             with pytest.raises(ExecutionRemovedError):
                 await journal.accept(execution_record("x", key="k"), [*_kept_results(2), large])
             assert await journal.accepted("x") is None
-            other = execution_record("y", key="k", input=b"[]")
+            other = execution_record("y", key="k", input=Inline(b"[]"))
             assert await journal.accept(other, _kept_results(1)) is other
             assert await journal.accept(execution_record("x"), _kept_results(1)) == execution_record("x")
             assert [row.fact for row in await journal.facts("x")] == _kept_results(1)
 
     @async_test
     async def test_accept_of_known_id_returns_existing_record(self, tmp_path: Path) -> None:
-        first = execution_record("x", input=b"[1]", labels={"first": "yes"})
+        first = execution_record("x", input=Inline(b"[1]"), labels={"first": "yes"})
         async with self.make_journal(tmp_path) as journal:
             await journal.accept(execution_record("p"))
             assert await journal.accept(first) is first

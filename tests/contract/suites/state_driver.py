@@ -86,7 +86,13 @@ class StateDriver(msgspec.Struct):
     make_state: Callable[[], State]
 
     async def accept(self, execution: str = "x", facts: Sequence[Fact] = (), **given: Any) -> Applied:
-        fields = {"workflow": "w", "hash": self.plan.hash, "at": self.clock.now(), "input": b"{}", **given}
+        fields = {
+            "workflow": "w",
+            "hash": self.plan.hash,
+            "at": self.clock.now(),
+            "input": Inline(b"{}"),
+            **given,
+        }
         await self.journal.accept(ExecutionRecord(id=execution, **fields), facts)
         return await self.state.begin(execution)
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from rune.core.definition.model import canonical
+from rune.core.execution.stored_value import Inline
 from rune.ports.journal import ExecutionRecord
 from rune.runtime.lifecycle.launcher import new_execution_id
 from rune.testing.harness import Harness, Run, compiled
@@ -238,7 +239,7 @@ def test_relay_crash_after_work_repeats_nothing(workerless_cluster: Cluster) -> 
             async def relay_crashed() -> bool:
                 at = time.time_ns() // 1_000_000
                 wanted = ExecutionRecord(
-                    id=new_execution_id(), workflow="relayed", hash=plan.hash, at=at, input=b"{}"
+                    id=new_execution_id(), workflow="relayed", hash=plan.hash, at=at, input=Inline(b"{}")
                 )
                 ending = await engine.wait_for(wanted.id)
                 await engine.backend.journal.accept(wanted)  # without opening it

@@ -8,6 +8,7 @@ import pathlib
 from rune.adapters.postgres.stores import postgres
 from rune.core.execution.fact import AttemptFailed, Fact, NodeResult, SignalReceived
 from rune.core.execution.outcome import Error
+from rune.core.execution.stored_value import Inline
 from rune.core.format import FORMAT
 from rune.ports.journal import ExecutionRecord
 from tests.support.services.databases import dsn_of, ready
@@ -19,7 +20,7 @@ async def _record(dsn: str, *facts: Fact) -> list[Fact]:
     """Record facts one by one, check what the journal holds then, and return its answers."""
     async with postgres(dsn) as opened:
         await opened.journal.save_definition("h", b"{}")
-        accepted = ExecutionRecord(id="x1", workflow="w", hash="h", at=0, input=b"{}", format=FORMAT)
+        accepted = ExecutionRecord(id="x1", workflow="w", hash="h", at=0, input=Inline(b"{}"), format=FORMAT)
         await opened.journal.accept(accepted)
         answers = [(await opened.journal.record("x1", [each]))[0] for each in (GO, *facts)]
         held = [each.fact for each in await opened.journal.facts("x1")]

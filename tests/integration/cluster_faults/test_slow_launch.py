@@ -49,10 +49,14 @@ class DelayedStarts:
         self._journal.accept, self._journal.record = self.accept, self.record
 
     async def accept(
-        self, wanted: ExecutionRecord, kept: Sequence[Fact] = (), held: AppliedLimits | None = None
+        self,
+        wanted: ExecutionRecord,
+        kept: Sequence[Fact] = (),
+        held: AppliedLimits | None = None,
+        digest: bytes | None = None,
     ) -> ExecutionRecord:
         if wanted.parent is None:
-            found: ExecutionRecord = await self._accept(wanted, kept, held)
+            found: ExecutionRecord = await self._accept(wanted, kept, held, digest)
             return found
         self.starts.append(asyncio.ensure_future(self._later(wanted)))
         self.requested.set()

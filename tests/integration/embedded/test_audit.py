@@ -46,7 +46,7 @@ def verify(
     facts: Sequence[Fact], claims: Claims, *, late: Sequence[Fact] = (), plan: Plan = PLAN
 ) -> VerificationReport:
     """Verify an execution with these facts, in this order."""
-    accepted = ExecutionRecord(id="x", workflow="w", hash=plan.hash, at=1, input=b"{}")
+    accepted = ExecutionRecord(id="x", workflow="w", hash=plan.hash, at=1, input=Inline(b"{}"))
     numbered = enumerate([*facts, *late], start=1)
     stored = [StoredFact(number, fact, late=number > len(facts)) for number, fact in numbered]
     end = next((each for each in facts if isinstance(each, ExecutionEnded)), None)

@@ -77,7 +77,7 @@ def data_cache() -> ExecutionDataCache:
 
 def open_execution(cache: ExecutionDataCache, id: str, input: bytes = b"{}") -> ExecutionData:
     nothing: Any = None
-    return cache.open(ExecutionRecord(id=id, workflow="w", hash="h", at=0, input=input), nothing)
+    return cache.open(ExecutionRecord(id=id, workflow="w", hash="h", at=0, input=Inline(input)), nothing)
 
 
 def test_idle_executions_leave_the_cache_with_their_values(monkeypatch: pytest.MonkeyPatch) -> None:

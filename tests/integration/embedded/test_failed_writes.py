@@ -89,7 +89,9 @@ def result(value: bytes = b"1") -> NodeResult:
 
 
 async def accept(stores: SqliteStores, execution: str = "x") -> None:
-    await stores.journal.accept(ExecutionRecord(id=execution, workflow="w", hash="h", at=1, input=b"{}"))
+    await stores.journal.accept(
+        ExecutionRecord(id=execution, workflow="w", hash="h", at=1, input=Inline(b"{}"))
+    )
 
 
 async def claims(stores: SqliteStores, execution: str = "x") -> dict[tuple[int, Any], int]:

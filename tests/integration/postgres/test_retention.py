@@ -12,7 +12,7 @@ import pytest
 from rune.adapters.blobs.stores import FilesystemBlobs
 from rune.adapters.postgres.stores import PostgresStores, postgres
 from rune.core.execution.fact import ExecutionEnded, NodeResult
-from rune.core.execution.stored_value import Large
+from rune.core.execution.stored_value import Inline, Large
 from rune.ports.journal import BlobStore, ExecutionRecord, ExecutionRemovedError
 from rune.ports.retention import Rule
 from tests.contract.suites.retention import ALL, HOUR, NOW, RetentionStores
@@ -78,7 +78,7 @@ class BlockingBlobs:
 
 async def _start_again(found: PostgresStores, blobs: BlobStore, name: str) -> None:
     """Start another execution of this id, with a blob of its own."""
-    await found.journal.accept(ExecutionRecord(id=name, workflow="w", hash="h", at=NOW, input=b"{}"))
+    await found.journal.accept(ExecutionRecord(id=name, workflow="w", hash="h", at=NOW, input=Inline(b"{}")))
     await blobs.put(f"{name}/n@/", b"new")
 
 
@@ -131,7 +131,9 @@ class TestRetention:
                 name = f"x{number}"
                 await stores.run(name)
                 await stores.blob.put(f"{name}/a@/", b"data")
-                again = ExecutionRecord(id=f"again-{name}", workflow="v", hash="h", at=NOW, input=b"{}")
+                again = ExecutionRecord(
+                    id=f"again-{name}", workflow="v", hash="h", at=NOW, input=Inline(b"{}")
+                )
                 value = Large(f"{name}/a@/", 4)
                 started, _ = await asyncio.gather(
                     one.journal.accept(again, [NodeResult(1, (), 1, "ok", value=value)]),

@@ -150,7 +150,7 @@ class TestProcesses:
             assert (await other.begin("x")).emitted == ()
             assert (
                 await other.admit(
-                    ExecutionRecord(id="x", workflow="w", hash="h", at=1, input=b""), cluster.plan
+                    ExecutionRecord(id="x", workflow="w", hash="h", at=1, input=Inline(b"")), cluster.plan
                 )
             ).emitted == ()
             (b,) = (await cluster.complete(other, a)).emitted

@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from rune.bootstrap import open_reader, running_engine
+from rune.core.execution.stored_value import Inline
 from rune.ports.queries import Summary
 from rune.ports.workflows import Trigger, TriggerStore
 from rune.runtime.engine import Engine
@@ -84,7 +85,8 @@ class SchedulerHarness:
         for each in reversed(found):
             accepted = await self.engine.backend.journal.accepted(each.id)
             assert accepted is not None
-            times.append(str(msgspec.json.decode(accepted.input)["scheduled_at"]))
+            assert isinstance(accepted.input, Inline)
+            times.append(str(msgspec.json.decode(accepted.input.data)["scheduled_at"]))
         return times
 
     async def executions(self) -> list[Summary]:

@@ -7,7 +7,6 @@ round trip and one disk sync.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import itertools
 import logging
 import secrets
@@ -22,7 +21,7 @@ from rune.adapters.postgres.database import Database, DatabaseRefusedError, Row,
 from rune.adapters.rows import LETTERS, end_terms, references, run_terms, start_terms
 from rune.batcher import Batcher
 from rune.codec.facts import decode_fact, encode_fact, encode_path, fact_columns
-from rune.codec.records import decode_record, encode_record
+from rune.codec.records import decode_record, encode_record, record_digest
 from rune.core.execution.fact import (
     AttemptFailed,
     ExecutionEnded,
@@ -122,11 +121,13 @@ class PendingStart:
 
     __slots__ = ("body", "defined", "digest", "execution", "needed", "rows", "size", "terms")
 
-    def __init__(self, execution: ExecutionRecord, kept: Sequence[Fact], *, defined: bool) -> None:
+    def __init__(
+        self, execution: ExecutionRecord, kept: Sequence[Fact], digest: bytes | None = None, *, defined: bool
+    ) -> None:
         self.execution = execution
         self.body = encode_record(execution)
         self.defined = defined
-        self.digest = _digest(execution) if execution.key is not None else None
+        self.digest = None if execution.key is None else digest or record_digest(execution)
         self.rows: list[Columns] = [columns(fact) for fact in kept]
         self.needed = sorted(references(execution, kept))
         self.terms = start_terms(execution)
@@ -190,12 +191,16 @@ class StartWriter:
         await self._database.fetch(query("save_definition"), hash, canonical)
 
     async def accept(
-        self, execution: ExecutionRecord, kept: Sequence[Fact] = (), held: AppliedLimits | None = None
+        self,
+        execution: ExecutionRecord,
+        kept: Sequence[Fact] = (),
+        held: AppliedLimits | None = None,
+        digest: bytes | None = None,
     ) -> ExecutionRecord:
         """Write a start and return its execution, or the one that was accepted before with the same key or id."""
         deadline = time.monotonic() + ID_RELEASE_TIMEOUT_S
         while True:
-            start = PendingStart(execution, kept, defined=execution.hash in self._saved)
+            start = PendingStart(execution, kept, digest, defined=execution.hash in self._saved)
             try:
                 accepted: ExecutionRecord
                 if held is None:
@@ -280,10 +285,6 @@ def _parents(parents: Sequence[Parent | None]) -> list[list[Any]]:
         for each in parents
     ]
     return [list(column) for column in zip(*rows, strict=True)]
-
-
-def _digest(execution: ExecutionRecord) -> bytes:
-    return hashlib.sha256(execution.hash.encode() + b"\0" + execution.input).digest()
 
 
 def _start_result(start: PendingStart, row: Row | None) -> ExecutionRecord | BaseException:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import itertools
 import sqlite3
 from collections.abc import Iterable, Sequence
@@ -16,7 +15,7 @@ from rune.adapters.rows import letter_of, references, run_terms, start_terms
 from rune.adapters.sqlite.access import check_start_limits
 from rune.adapters.sqlite.database import Database, Row, Rows, Start, insert_facts
 from rune.codec.facts import KINDS, decode_fact, decode_path, encode_fact, encode_path, fact_columns
-from rune.codec.records import decode_record, encode_record
+from rune.codec.records import decode_record, encode_record, record_digest
 from rune.core.execution.fact import (
     AttemptFailed,
     ExecutionEnded,
@@ -112,7 +111,11 @@ class SqliteJournal:
         return row[0] if row else None
 
     async def accept(
-        self, execution: ExecutionRecord, kept: Sequence[Fact] = (), held: AppliedLimits | None = None
+        self,
+        execution: ExecutionRecord,
+        kept: Sequence[Fact] = (),
+        held: AppliedLimits | None = None,
+        digest: bytes | None = None,
     ) -> ExecutionRecord:
         number = self._next_execution
         self._next_execution += 1
@@ -131,8 +134,9 @@ class SqliteJournal:
             known = await self._insert_start(row, execution)
         else:
             facts = self._rows(number, kept, late=0)
+            request = b"" if execution.key is None else digest or record_digest(execution)
             known = await self._database.submit(
-                lambda db: accept_row(db, execution, row, facts, references(execution, kept), held)
+                lambda db: accept_row(db, execution, row, facts, references(execution, kept), request, held)
             )
         if isinstance(known, StartLimitError):
             raise known
@@ -442,6 +446,7 @@ def accept_row(
     row: tuple[Any, ...],
     facts: Sequence[Row],
     needed: Iterable[str],
+    digest: bytes,
     held: AppliedLimits | None = None,
 ) -> ExecutionRecord | StartLimitError | None:
     """Write a start with an idempotency key, a parent, initial facts or limits.
@@ -453,7 +458,7 @@ def accept_row(
     if known is not None:
         return decode_record(known[0])
     if execution.key is not None:
-        earlier = _find_by_key(db, execution, execution.key)
+        earlier = _find_by_key(db, execution, execution.key, digest)
         if earlier is not None:
             return earlier
     if execution.parent is not None:
@@ -462,7 +467,7 @@ def accept_row(
     if refused is not None:
         return refused
     if execution.key is not None:
-        db.execute(_INSERT_KEY, (execution.key, execution.id, _digest(execution), execution.at))
+        db.execute(_INSERT_KEY, (execution.key, execution.id, digest, execution.at))
     Start(row, start_terms(execution))(db)
     if execution.parent is not None:
         db.execute("UPDATE execution SET parent = ? WHERE n = ?", (execution.parent.execution, row[0]))
@@ -479,22 +484,20 @@ def _insert_need(db: sqlite3.Connection, execution: str, other: str) -> None:
     db.execute("INSERT INTO needs VALUES (?, ?)", (execution, other))
 
 
-def _find_by_key(db: sqlite3.Connection, execution: ExecutionRecord, key: str) -> ExecutionRecord | None:
+def _find_by_key(
+    db: sqlite3.Connection, execution: ExecutionRecord, key: str, digest: bytes
+) -> ExecutionRecord | None:
     # An expired key can be reused even if retention has not deleted it yet.
     db.execute("DELETE FROM client_key WHERE key = ? AND expires <= ?", (key, execution.at))
     known = db.execute("SELECT execution, digest, expires FROM client_key WHERE key = ?", (key,)).fetchone()
     if known is not None:
-        if known[1] != _digest(execution):
+        if known[1] != digest:
             raise IdempotencyConflictError(f"key `{key}` was used before with another payload or workflow")
         if known[2] is not None:
             raise IdempotencyKeyExpiredError(key, known[0])
         stored = db.execute("SELECT accepted FROM execution WHERE id = ?", (known[0],)).fetchone()
         return decode_record(stored[0])
     return None
-
-
-def _digest(execution: ExecutionRecord) -> bytes:
-    return hashlib.sha256(execution.hash.encode() + b"\0" + execution.input).digest()
 
 
 def _check_parent_open(db: sqlite3.Connection, parent: Parent) -> None:

@@ -197,7 +197,7 @@ def _build_rows(
     for n, ended_at in moments:
         at = ended_at - 40
         id = f"x{at:012x}{n:014x}"
-        accepted = ExecutionRecord(id=id, workflow=workflow, hash=hash, at=at, input=INPUT)
+        accepted = ExecutionRecord(id=id, workflow=workflow, hash=hash, at=at, input=Inline(INPUT))
         end = ExecutionEnded(ended_at, status)
         facts = [
             NodeResult(node, (), at + 10 * node, "ok", value=Inline(OUTPUT)) for node in range(1, NODES + 1)

@@ -32,6 +32,7 @@ from rune.cli.progress import ProgressCounter
 from rune.core.definition.model import canonical
 from rune.core.definition.parser import with_pins
 from rune.core.definition.problems import UNREADABLE, Problem
+from rune.core.execution.stored_value import Inline
 from rune.core.plan.compiler import compile_definition
 from rune.core.plan.model import Plan
 from rune.core.validation.validate import ValidationResult
@@ -41,6 +42,7 @@ from rune.nodes.registry import Registry, full_registry
 from rune.ports.journal import ExecutionRecord
 from rune.runtime.engine import Engine
 from rune.runtime.lifecycle.launcher import StartOptions, new_execution_id
+from rune.runtime.values import same_input
 from rune.settings import Settings, load_settings
 from rune.telemetry.logs import create_info_records
 
@@ -234,7 +236,7 @@ class Run:
 
     def _check_own(self, found: ExecutionRecord, *, again: bool) -> ExecutionRecord:
         """Reject an id that another start has used; a repeated start returns its own execution."""
-        same = found.hash == self._plan.hash and found.input == self._payload
+        same = found.hash == self._plan.hash and same_input(found.input, Inline(self._payload))
         if found.id == self.id and not (again and same):
             raise self._duplicate_id()
         return found

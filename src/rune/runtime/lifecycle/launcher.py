@@ -16,15 +16,19 @@ import logging
 import secrets
 import time
 from collections.abc import Coroutine, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from rune.codec.facts import encode_value
+from rune.codec.records import request_digest
 from rune.core.definition.model import canonical
 from rune.core.definition.parser import NO_PINS, Pins
 from rune.core.execution.fact import Fact
+from rune.core.execution.stored_value import Inline, Large
 from rune.core.execution.token import Token, child_id, token_name
 from rune.core.format import required_format
 from rune.core.limits import LIMITS
@@ -48,8 +52,9 @@ from rune.runtime import failpoint
 from rune.runtime.backend import Backend
 from rune.runtime.lifecycle.finisher import ABANDONED, Finisher, OutboxMarker
 from rune.runtime.messaging.completion_publisher import ExternalExecutor
+from rune.runtime.off_loop import off_loop
 from rune.runtime.plan_cache import PlanCache
-from rune.runtime.values import ExecutionData, ExecutionDataCache
+from rune.runtime.values import ExecutionData, ExecutionDataCache, store_start
 from rune.telemetry.counters import Instrumentation
 
 log = logging.getLogger("rune.launcher")
@@ -81,6 +86,14 @@ class StartOptions(msgspec.Struct, frozen=True, kw_only=True):
 DEFAULT_OPTIONS = StartOptions()
 
 
+class _Start(msgspec.Struct, frozen=True):
+    """A record to store, the payload that was stored as a blob for it, and the digest of the request."""
+
+    record: ExecutionRecord
+    blob: bytes | None
+    digest: bytes | None
+
+
 class Launcher:
     """Accepts and activates executions."""
 
@@ -96,6 +109,7 @@ class Launcher:
     ) -> None:
         """With an `external` executor, executions of definitions that name it are handed over to it."""
         self._journal = backend.journal
+        self._blob = backend.blob
         self._state = backend.state
         self._queue = backend.queue
         self._clock = backend.clock
@@ -131,11 +145,12 @@ class Launcher:
         scopes: tuple[str, ...] = (),
         hook_of: str | None = None,
         local: bool = False,
+        new_id: bool = False,
     ) -> ExecutionRecord:
         """Accept an execution; it is durable when this returns. Raise StartLimitError if one of the limits in `held`
-        rejects it. `chosen` is the version if the workflow is stored; without it `scopes` are those of the principal.
-        A `local` execution runs in this engine whatever its definition names, and so does a child whose parent waits
-        for it."""
+        rejects it. With `new_id`, `execution` was generated for this call. `chosen` is the version if the workflow is
+        stored; without it `scopes` are those of the principal. A `local` execution runs in this engine whatever its
+        definition names, and so does a child whose parent waits for it."""
         if self._external is not None and self._external.runs(plan) and not local and parent is None:
             id = execution or new_execution_id()
             return await self._external.start(plan, input, id, key=options.key, priority=priority)
@@ -146,7 +161,7 @@ class Launcher:
             workflow=plan.definition.id,
             hash=plan.hash,
             at=self._clock.now() if at is None else at,
-            input=input,
+            input=Inline(input),
             key=options.key,
             labels=options.labels,
             priority=plan.definition.settings.priority if priority is None else priority,
@@ -160,9 +175,8 @@ class Launcher:
             trace=self._instrumentation.incoming_trace() if trace is None else trace,
             version=None if chosen is None else chosen.number,
             alias=None if chosen is None else chosen.alias,
-            format=_format(plan, scopes),
         )
-        return await self._admit(wanted, plan, held)
+        return await self._admit(wanted, plan, held, new_id=new_id or execution is None)
 
     async def _save_definition(self, plan: Plan) -> None:
         if plan.hash not in self._saved_definitions:
@@ -175,26 +189,68 @@ class Launcher:
     ) -> ExecutionRecord:
         """Accept an execution that starts with recorded results, such as those kept from an earlier execution."""
         await self._save_definition(plan)
-        wanted = replace(wanted, format=_format(plan, wanted.scopes))
-        accepted = await self._journal.accept(wanted, kept, held)
+        start = await self._prepare(wanted, plan)
+        accepted = await self._accept(start, kept, held, new_id=wanted.retry_of is not None)
         failpoint.hit("accepted")
         if accepted.id == wanted.id:
             self._instrumentation.accepted()
             await self._follow_up(accepted.id, self.activate(accepted))
         return accepted
 
+    async def _prepare(self, wanted: ExecutionRecord, plan: Plan) -> _Start:
+        """Return a record as it is to be stored, with its start payload as a blob if it is large."""
+        digest: bytes | None = None
+        data = wanted.input.data if type(wanted.input) is Inline else None
+        if data is not None and len(data) > LIMITS.inline_bytes:
+            stored = await store_start(self._blob, wanted.id, data)
+            wanted = replace(wanted, input=stored)
+            failpoint.hit("start_stored")
+            # crash here: the blob belongs to no execution; a start with the same id, such as of a child, uses it
+            if wanted.key is not None:
+                digest = await off_loop(partial(request_digest, wanted.hash, data))
+        large = type(wanted.input) is Large
+        scoped = plan.launches and bool(wanted.scopes)
+        format = required_format(plan.definition, scoped=scoped, large_start=large)
+        return _Start(replace(wanted, format=format), data if large else None, digest)
+
+    async def _accept(
+        self, start: _Start, kept: Sequence[Fact], held: AppliedLimits | None, *, new_id: bool
+    ) -> ExecutionRecord:
+        """Record a start. The blob of one that is not accepted is deleted if nobody else knows its id."""
+        wanted = start.record
+        try:
+            accepted = await self._journal.accept(wanted, kept, held, start.digest)
+        except StoreUnavailableError:
+            raise  # it may have been recorded
+        except RuneError:
+            await self._drop_blob(start, new_id=new_id)
+            raise
+        if accepted.id != wanted.id:
+            await self._drop_blob(start, new_id=new_id)
+        elif start.blob is not None and not new_id and type(wanted.input) is Large:
+            # An execution that had this id may have been removed meanwhile, with all blobs under it.
+            await self._blob.put(wanted.input.key, start.blob)
+        return accepted
+
+    async def _drop_blob(self, start: _Start, *, new_id: bool) -> None:
+        if start.blob is not None and new_id:
+            with suppress(StoreUnavailableError):
+                await self._blob.delete(start.record.id)
+
     async def activate(self, accepted: ExecutionRecord) -> None:
         """Initialise the state of a recorded execution and send its first tokens. Safe to repeat."""
         await self._send(accepted, await self._state.begin(accepted.id))
 
     async def _admit(
-        self, wanted: ExecutionRecord, plan: Plan, held: AppliedLimits | None
+        self, wanted: ExecutionRecord, plan: Plan, held: AppliedLimits | None, *, new_id: bool
     ) -> ExecutionRecord:
         """Accept an execution and activate it from memory, which saves reading it back from the journal."""
+        start = await self._prepare(wanted, plan)
+        wanted = start.record
         room = await self._admission.room()
         began = time.monotonic()
         with self._admission.arriving(wanted.id):
-            accepted = await self._journal.accept(wanted, held=held)
+            accepted = await self._accept(start, (), held, new_id=new_id)
             # crash here: the row is marked as not activated; the relay, or the next owner of the file, activates it
             failpoint.hit("accepted")
             if accepted is wanted:
@@ -261,10 +317,6 @@ class Launcher:
         self._outbox_marker.mark_done(accepted.id, "start")
         if applied.finish is not None:
             await self._finisher.finish(accepted.id, applied.finish, applied.now)
-
-
-def _format(plan: Plan, scopes: tuple[str, ...]) -> int:
-    return required_format(plan.definition, scoped=plan.launches and bool(scopes))
 
 
 def new_execution_id() -> str:

@@ -28,7 +28,7 @@ from rune.codec.messages import (
 from rune.core.definition.model import canonical
 from rune.core.execution.fact import ExecutionEnded, NodeResult
 from rune.core.execution.outcome import Error
-from rune.core.execution.stored_value import Same
+from rune.core.execution.stored_value import Inline, Same
 from rune.core.execution.token import ROOT, Path
 from rune.core.plan.model import Plan
 from rune.errors import RuneError
@@ -45,8 +45,8 @@ from rune.runtime.messaging.statuses import (
     MAX_PUBLISHED_BYTES,
     output_of,
     reference,
-    value_or_reference,
     whole_output,
+    whole_start,
 )
 from rune.runtime.values import ExecutionData, ExecutionDataCache, ExecutionNotFoundError
 
@@ -178,7 +178,7 @@ class CompletionPublisher:
         else:
             facts = [each.fact for each in await self._journal.facts(data.accepted.id) if not each.late]
             found = {each.node: each for each in facts if isinstance(each, NodeResult) and not each.path}
-        start = value_or_reference(f"{data.accepted.id}/start", data.accepted.input, self._max_output)
+        start = await whole_start(data, self._max_output)
         context = {"$trigger": start} | {f"${plan.ids[node]}": start for node in sorted(plan.triggers)}
         for result in _with_value(found.get(node) for node in roots):
             name = f"${plan.ids[result.node]}"
@@ -254,7 +254,7 @@ class ExternalExecutor:
             workflow=plan.definition.id,
             hash=plan.hash,
             at=self._clock.now(),
-            input=input,
+            input=Inline(input),
             key=key,
             priority=plan.definition.settings.priority if priority is None else priority,
         )

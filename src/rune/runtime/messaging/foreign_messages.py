@@ -26,7 +26,7 @@ from rune.core.execution.fact import ExecutionStarted, Fact, NodeResult
 from rune.core.execution.fold import fold
 from rune.core.execution.outcome import Error
 from rune.core.execution.scope import ExpressionScope
-from rune.core.execution.stored_value import StoredValue
+from rune.core.execution.stored_value import Inline, StoredValue
 from rune.core.execution.token import ROOT, START, Ref, Token
 from rune.core.limits import LIMITS
 from rune.core.node_type import Catalogue
@@ -308,7 +308,7 @@ class ForeignMessages:
             workflow=plan.definition.id,
             hash=seeded.hash,
             at=at,
-            input=self._payload(plan, outputs),
+            input=Inline(self._payload(plan, outputs)),
             priority=plan.definition.settings.priority if priority is None else priority,
             principal=QUEUE,
         )

@@ -59,7 +59,7 @@ def output_of(data: ExecutionData, result: NodeResult) -> msgspec.Raw:
     while type(stored) is Same:
         ref = stored.ref
         if ref.kind == "start":
-            return value_or_reference(f"{data.accepted.id}/start", data.accepted.input)
+            return start_or_reference(data)
         found = data.cached_result(ref.node, ref.path) if ref.kind == "result" else None
         if found is None:
             return _unloaded_reference(data, ref)
@@ -70,6 +70,22 @@ def output_of(data: ExecutionData, result: NodeResult) -> msgspec.Raw:
     if type(stored) is Inline:
         return value_or_reference(name, stored.data)
     return reference(stored.key, stored.size) if type(stored) is Large else NOTHING
+
+
+def start_or_reference(data: ExecutionData) -> msgspec.Raw:
+    """The start payload, or a reference to it if it is large."""
+    stored = data.accepted.input
+    if type(stored) is Inline:
+        return value_or_reference(f"{data.accepted.id}/start", stored.data)
+    return reference(stored.key, stored.size) if type(stored) is Large else NOTHING
+
+
+async def whole_start(data: ExecutionData, most: int) -> msgspec.Raw:
+    """The start payload, loaded if it is a blob; a reference if it is larger than `most` bytes."""
+    stored = data.accepted.input
+    if type(stored) is Large and stored.size > most:
+        return reference(stored.key, stored.size)
+    return value_or_reference(f"{data.accepted.id}/start", await data.encoded_start(), most)
 
 
 async def whole_output(data: ExecutionData, result: NodeResult, most: int) -> msgspec.Raw:

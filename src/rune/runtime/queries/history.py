@@ -142,13 +142,14 @@ class History:
     async def node_runs(self) -> list[NodeRun]:
         """Return the runs of all finished nodes in the order they ended, then those that the end of the execution
         cancelled, then the skipped nodes."""
+        start = await self._data.encoded_start() if self.plan.triggers else b""
         found = [
             NodeRun(
                 node_id=self.plan.ids[node],
                 lineage=(),
                 status="success",
                 attempts=1,
-                output=self.accepted.input,
+                output=start,
                 started_at=self.accepted.at,
             )
             for node in sorted(self.plan.triggers)
@@ -298,9 +299,10 @@ class History:
     async def context(self, *, whole: bool = True) -> dict[str, Any]:
         """Return the outputs of the root scope by name; unless `whole`, large ones that nodes passed on as references
         to where they come from."""
-        found: dict[str, Any] = {"$trigger": self._data.start}
+        start = await self._read(lambda reader: reader.start)
+        found: dict[str, Any] = {"$trigger": start}
         for node in sorted(self.plan.triggers):
-            found[f"${self.plan.ids[node]}"] = self._data.start
+            found[f"${self.plan.ids[node]}"] = start
         for (node, path), result in self._results.items():
             if not path and result.status in ("ok", "failed") and result.items is None:
                 shown = None if whole else await self._reference(result)
@@ -347,11 +349,15 @@ class History:
     async def encoded_value(self, node: int) -> bytes:
         """Return the value of a node of the root scope as JSON, without decoding one that is stored as such."""
         if node in self.plan.triggers:
-            return self.accepted.input
+            return await self._data.encoded_start()
         result = self._results[(node, ())]
         if result.status != "ok":
             return encode_value(await self._value(node, ()))
         return await self._read(lambda reader: reader.encoded(result))
+
+    async def encoded_start(self) -> bytes:
+        """Return the start payload as JSON."""
+        return await self._data.encoded_start()
 
     async def value_blob(self, node: int, path: Path = ()) -> str | None:
         """Return the key of the blob that holds the value of a node; None if no single blob does."""
@@ -373,7 +379,7 @@ class History:
 
     async def _value(self, node: int, path: Path) -> Any:
         if node in self.plan.triggers:
-            return self._data.start
+            return await self._read(lambda reader: reader.start)
         return await self._read(lambda reader: reader.value(Ref("result", node, path)))
 
     async def _read(self, query: Callable[[ValueReader], T]) -> T:

@@ -89,7 +89,7 @@ async def read_input(
     token, began = found
     if node in data.plan.triggers:
         parameters = data.plan.definition.nodes[node].parameters
-        return await off_loop(partial(_redacted, token, data.start, parameters))
+        return await off_loop(partial(_redacted, token, await data.load_start(), parameters))
     return await _resolve(data, token, began, evaluator)
 
 

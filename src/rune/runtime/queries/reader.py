@@ -29,12 +29,13 @@ from rune.core.execution.fact import (
 from rune.core.execution.fold import fold
 from rune.core.execution.outcome import Error
 from rune.core.execution.state import State
+from rune.core.execution.stored_value import Inline, Large
 from rune.core.execution.token import Path, idempotency_key, token_name
 from rune.core.plan.model import Plan
 from rune.errors import RuneError
 from rune.nodes.attempt_log import LogLine, StoredLog, decode_log, shortened
 from rune.nodes.redaction import SECRETS_IN_USE
-from rune.ports.journal import BlobStore, ExecutionRecord, Journal, StoredFact
+from rune.ports.journal import BlobStore, ExecutionRecord, Journal, StoreDamagedError, StoredFact
 from rune.ports.processes import RunningNode
 from rune.ports.queries import (
     ALL_EXECUTIONS,
@@ -276,6 +277,16 @@ class ExecutionReader:
         if found is None:
             raise ExecutionNotFoundError(f"no execution has the id {execution}")
         return found
+
+    async def start_payload(self, execution: str) -> bytes:
+        """Return the start payload of an execution as JSON."""
+        stored = (await self.accepted(execution)).input
+        if type(stored) is Inline:
+            return stored.data
+        data = await self._blob.get(stored.key) if type(stored) is Large else None
+        if data is None:
+            raise StoreDamagedError(f"the start payload of {execution} is not in the blob store")
+        return data
 
     async def plan(self, execution: str) -> Plan:
         """Return the plan of an execution."""

@@ -17,6 +17,7 @@ from rune.core.execution.decision import FinishExecution
 from rune.core.execution.fact import ExecutionEnded, Fact, PauseChanged, SignalReceived
 from rune.core.execution.outcome import Error
 from rune.core.execution.rerun import failed_items, kept_results, unfinished
+from rune.core.execution.stored_value import Inline
 from rune.core.execution.token import ROOT, Path, parse_path, path_text
 from rune.core.limits import LIMITS
 from rune.core.plan.model import Plan
@@ -45,7 +46,7 @@ from rune.runtime.services.rerun_changes import (
     replace_payload,
     with_parameters,
 )
-from rune.runtime.values import ExecutionNotFoundError, store_value
+from rune.runtime.values import ExecutionNotFoundError, same_input, store_value
 
 Again = Callable[[Plan, Sequence[Fact]], set[tuple[int, Path]]]
 
@@ -208,12 +209,12 @@ class ExecutionService:
             held=await self._limiter.held(plan),
             chosen=chosen,
             scopes=current_scopes(),
+            new_id=new_id,
         )
-        if accepted.id == execution and (accepted.hash, accepted.input, accepted.key) != (
-            plan.hash,
-            input,
-            options.key,
-        ):
+        if new_id or accepted.id != execution:
+            return accepted
+        same = (accepted.hash, accepted.key) == (plan.hash, options.key)
+        if not same or not same_input(accepted.input, Inline(input)):
             raise IdempotencyConflictError(f"an execution with the id `{execution}` exists")
         return accepted
 
@@ -471,7 +472,7 @@ class ExecutionService:
         """Return a rerun in which the node receives another payload."""
         if node in plan.triggers:
             check_input(plan.definition, input)
-            return replace(wanted, input=input), kept
+            return replace(wanted, input=Inline(input)), kept
         if len(inside) != 2 * plan.nodes[node].depth:
             raise RequestRefusedError(
                 f"`{plan.ids[node]}` is inside a split: name the item to edit", code="BAD_ITEM"

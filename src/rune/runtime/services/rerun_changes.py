@@ -19,7 +19,7 @@ from rune.core.definition.strict_json import parse_input
 from rune.core.execution.fact import Fact, NodeResult
 from rune.core.execution.rerun import MoveRef, carry_over, from_node, kept_results
 from rune.core.execution.step import routes
-from rune.core.execution.stored_value import Same
+from rune.core.execution.stored_value import Inline, Same, StoredValue
 from rune.core.execution.token import ROOT, START, Path, Ref
 from rune.core.limits import LIMITS
 from rune.core.plan.model import Plan
@@ -59,7 +59,7 @@ UNCHANGED = RerunChanges()
 class Replaced(msgspec.Struct, frozen=True):
     """A start payload and results in which an edited payload has been stored."""
 
-    input: bytes
+    input: StoredValue
     kept: list[Fact]
 
 
@@ -69,7 +69,7 @@ async def replace_payload(
     node: int,
     path: Path,
     edited: bytes,
-    start: bytes,
+    start: StoredValue,
     execution: str,
     blob: BlobStore,
 ) -> Replaced:
@@ -85,8 +85,8 @@ async def replace_payload(
     for name, value in values.items():
         source = sources[name]
         if source.kind == "start":
-            start = value
-            check_input(plan.definition, start)
+            check_input(plan.definition, value)
+            start = Inline(value)
             continue
         stored = await store_value(blob, f"{execution}/edited/{plan.ids[source.node]}", value, LIMITS)
         key = (source.node, source.path)

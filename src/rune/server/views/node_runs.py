@@ -340,7 +340,7 @@ class NodeRuns:
                     lineage=history.lineage(path),
                     status="success" if trigger else "skipped",
                     attempts=1 if trigger else 0,
-                    output=accepted.input if trigger else None,
+                    output=await history.encoded_start() if trigger else None,
                     started_at=accepted.at if trigger else None,
                 )
             )

@@ -16,7 +16,7 @@ from rune.ports.queries import NodeRun, Summary
 from rune.runtime.off_loop import off_loop
 from rune.runtime.queries.comparison import Comparison, Results, compare
 from rune.runtime.queries.history import STATUS, error_document
-from rune.runtime.values import Cache, ExecutionData
+from rune.runtime.values import Cache, ExecutionData, same_input
 from rune.server.auth import requires
 from rune.server.context import ServerContext
 from rune.server.responses import Reply
@@ -80,7 +80,7 @@ async def compare_executions(
             before=pair[0].id,
             after=pair[1].id,
             status=(pair[0].status, pair[1].status),
-            same_input=accepted[0].input == accepted[1].input,
+            same_input=same_input(accepted[0].input, accepted[1].input),
             definition=list(difference(old, new)),
             nodes=[each for each in changes if each.fields],
         )
@@ -191,7 +191,7 @@ async def get_comparison(execution: ExecutionId, other: OtherExecutionId, server
             before=execution,
             after=other,
             status=(pair[0].status, pair[1].status),
-            same_input=accepted[0].input == accepted[1].input,
+            same_input=same_input(accepted[0].input, accepted[1].input),
             same_definition=pair[0].hash == pair[1].hash,
             definition=list(difference(old, new)),
             compared=found.compared,

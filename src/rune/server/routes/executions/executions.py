@@ -507,7 +507,10 @@ async def get_execution_input(
     execution: ExecutionId, query: Annotated[PartQuery, Query()], server: Server
 ) -> Response:
     """The start payload, a part of it as a `ValuePart`, or with `find` matches in it as `ValueMatches`."""
-    return await value_reply((await server.reader.accepted(execution)).input, query)
+    load = partial(server.reader.start_payload, execution)
+    if not query.wanted:
+        return await value_reply(await load(), query)
+    return await value_reply(await server.values.get((execution, "start"), load), query)
 
 
 @executions.get(
