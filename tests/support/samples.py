@@ -21,10 +21,11 @@ from rune.adapters.encryption import Content, PublicFields
 from rune.adapters.redis.encoding import decode_token, encode_token
 from rune.adapters.redis.processes import decode_ended, encode_ended
 from rune.adapters.redis.streams import letter_fields
-from rune.codec import facts, messages, rpc
+from rune.codec import facts, messages, records, rpc
 from rune.core.execution.decision import FinishExecution
 from rune.core.execution.fact import ExecutionEnded, Fact, NodeResult
 from rune.core.execution.outcome import Error
+from rune.core.execution.stored_value import Inline
 from rune.core.execution.token import Token
 from rune.core.triggers import ScheduleState
 from rune.nodes.attempt_log import StoredLog
@@ -166,10 +167,26 @@ def _messages() -> dict[str, Sample]:
             lambda: messages.encode_message(fill(messages.CompletionMessage)), messages.decode_completion
         ),
         "sent record": Sample(
-            lambda: messages.encode_record(msgspec.structs.replace(fill(ExecutionRecord), id="x1", format=1)),
-            lambda data: messages.decode_record("x1", data),
+            lambda: messages.encode_record(msgspec.structs.replace(_record(), id="x1")),
+            lambda data: _with_plain_input(messages.decode_record("x1", data)),
         ),
     }
+
+
+def _record(*, minimal: bool = False) -> Any:
+    """Return a record of the first format, whose input is bytes in versions before stored values."""
+    found = fill(ExecutionRecord, minimal=minimal)
+    data = b'"input"'
+    return msgspec.structs.replace(
+        found, format=1, input=data if type(found.input) is bytes else Inline(data)
+    )
+
+
+def _with_plain_input(record: Any) -> Any:
+    """Return a record whose input is its bytes, as in versions before stored values."""
+    if record is None or type(record.input) is not Inline:
+        return record
+    return msgspec.structs.replace(record, input=record.input.data)
 
 
 def _frame() -> Any:
@@ -237,12 +254,15 @@ def _rpc() -> dict[str, Sample]:
 
 def samples() -> dict[str, Sample]:
     """Return all samples by name."""
-    record = msgspec.structs.replace(fill(ExecutionRecord), format=1)
     return {
         **_facts(),
-        **_msgpack(ExecutionRecord),
         "ExecutionRecord": Sample(
-            lambda: msgspec.msgpack.encode(record), msgspec.msgpack.Decoder(ExecutionRecord).decode
+            lambda: records.encode_record(_record()),
+            lambda data: _with_plain_input(records.decode_record(data)),
+        ),
+        "ExecutionRecord, minimal": Sample(
+            lambda: records.encode_record(_record(minimal=True)),
+            lambda data: _with_plain_input(records.decode_record(data)),
         ),
         **_msgpack(Trigger),
         **_msgpack(ScheduleState),
