@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import math
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,6 +29,9 @@ SECRET = frozenset({"secret_key", "api_key", "smtp_url", "journal", "state", "qu
 POSTGRES = ("postgresql://", "postgres://")
 REDIS = ("redis://", "rediss://", "unix://")
 AMQP = ("amqp://", "amqps://")
+PREFIX = re.compile(r"[A-Za-z0-9._-]{1,64}")
+"""Of keys in Redis. It is a part of patterns in access rules, where other characters have a meaning; a prefix with a
+colon could contain the keys of another one."""
 
 STATUS_SYNONYMS = {"true": "each", "1": "each", "false": "none", "0": "none"}
 """Synonyms of the values of `statuses`."""
@@ -343,6 +347,19 @@ def _check_combination(settings: Settings) -> None:
                     " a cluster needs RUNE_JOURNAL=postgresql://…"
                 )
         return
+    if not PREFIX.fullmatch(settings.prefix):
+        raise SettingsError("RUNE_PREFIX: letters, digits and . _ - only, at most 64")
+    _check_addresses(settings)
+    if not settings.blob.startswith(("embedded", "file:///", "s3://")):
+        raise SettingsError("RUNE_BLOB: this must be `embedded`, `file:///folder` or `s3://bucket/prefix`")
+    if not 1 <= settings.wire_bytes <= 128 * 1024 * 1024:
+        raise SettingsError("RUNE_WIRE_BYTES: between 1 and 134217728")
+    if not settings.queues or not all(settings.queues):
+        raise SettingsError("RUNE_QUEUES: at least one queue, separated by commas")
+
+
+def _check_addresses(settings: Settings) -> None:
+    """Reject unusable addresses of the stores of a cluster."""
     for name in ("journal", "state", "queue"):
         if not _is_parsable(getattr(settings, name)):
             raise SettingsError(f"RUNE_{name.upper()}: invalid address: its host or port cannot be parsed")
@@ -354,12 +371,6 @@ def _check_combination(settings: Settings) -> None:
         )
     if not settings.brokered and settings.queue != settings.state:
         raise SettingsError("RUNE_QUEUE: a queue in Redis must use the same server as RUNE_STATE")
-    if not settings.blob.startswith(("embedded", "file:///", "s3://")):
-        raise SettingsError("RUNE_BLOB: this must be `embedded`, `file:///folder` or `s3://bucket/prefix`")
-    if not 1 <= settings.wire_bytes <= 128 * 1024 * 1024:
-        raise SettingsError("RUNE_WIRE_BYTES: between 1 and 134217728")
-    if not settings.queues or not all(settings.queues):
-        raise SettingsError("RUNE_QUEUES: at least one queue, separated by commas")
 
 
 def _load_file(path: Path) -> dict[str, Any]:

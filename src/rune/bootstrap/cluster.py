@@ -44,7 +44,7 @@ from rune.adapters.postgres.stores import (
 from rune.adapters.postgres.workflows import PostgresTriggers
 from rune.adapters.rabbitmq.dead_letters import DeadLetters
 from rune.adapters.rabbitmq.topology import Topology
-from rune.adapters.redis.client import library_name, load_functions
+from rune.adapters.redis.client import library, load_functions
 from rune.adapters.redis.cluster import open_client
 from rune.adapters.redis.encoding import PARTITIONS
 from rune.adapters.redis.queue import RedisQueue
@@ -363,11 +363,12 @@ async def migrate(settings: Settings) -> list[str]:
     steps."""
     steps = await migrate_database(settings.journal)
     client = open_client(settings.state)
+    functions = library(settings.prefix)
     try:
-        loaded = await load_functions(client)
+        loaded = await load_functions(client, functions)
     finally:
         await client.close()
-    return [*steps, f"functions of Redis ({library_name()})"] if loaded else steps
+    return [*steps, f"functions of Redis ({functions.name})"] if loaded else steps
 
 
 async def grant_roles(settings: Settings) -> list[str]:

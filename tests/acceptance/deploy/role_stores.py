@@ -42,7 +42,7 @@ class Stores:
 
     def state(self, role: str) -> str:
         password = PASSWORDS[role].replace("/", "%2F").replace("@", "%40").replace(" ", "%20")
-        return f"unix://rune-{role}:{password}@{self._state.socket}"
+        return f"unix://{PREFIX}-{role}:{password}@{self._state.socket}"
 
     def queue(self, role: str) -> str:
         """In the same Redis, or at the broker, where all roles except workers share a user."""
@@ -54,7 +54,7 @@ class Stores:
     def client(self, role: str) -> redis.Redis:
         """A Redis client with the user of a role."""
         return redis.Redis(
-            unix_socket_path=self._state.socket, username=f"rune-{role}", password=PASSWORDS[role]
+            unix_socket_path=self._state.socket, username=f"{PREFIX}-{role}", password=PASSWORDS[role]
         )
 
     def environment(self, role: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from rune.adapters.postgres.schema import ROLES
-from rune.adapters.redis.client import library_name
+from rune.adapters.redis.client import library
 from rune.adapters.redis.stores import COMMANDS
 from tests.acceptance.conformance.case import load, load_steps
 from tests.acceptance.deploy.role_stores import PREFIX, Stores, limited_fleet, permission_errors, stores
@@ -232,7 +232,7 @@ class TestRedis:
             assert problem["code"] == "FUNCTIONS_MISSING"
             assert problem["message"].endswith("run `rune migrate` as the owner of the stores")
         (loaded,) = made.rune("owner").json("migrate")["steps"]
-        assert loaded == f"functions of Redis ({library_name()})"
+        assert loaded == f"functions of Redis ({library(PREFIX).name})"
         assert "workers" in made.rune("worker").json("workers")
 
     @pytest.mark.parametrize("command", [f"GET {PREFIX}:x", f"SET {PREFIX}:x 1", "FCALL x 0", "FLUSHALL"])

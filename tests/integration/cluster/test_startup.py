@@ -17,7 +17,7 @@ import redis
 
 from rune.adapters.postgres.database import migrations
 from rune.adapters.postgres.schema import migrate
-from rune.adapters.redis.client import library_name
+from rune.adapters.redis.client import library
 from tests.support.backends import stores
 from tests.support.cli_process import until
 from tests.support.documents import document, edit, node
@@ -179,7 +179,7 @@ def test_worker_waits_for_functions_beside_those_of_another_version(
 
         migrated = cli(processes, tmp_path).json("migrate")
 
-        assert migrated["steps"] == [f"functions of Redis ({library_name()})"]
+        assert migrated["steps"] == [f"functions of Redis ({library(processes.settings.prefix).name})"]
         worker.wait_ready()
         assert len(admin.function_list()) == 2
     assert cli(processes, tmp_path).json("migrate")["steps"] == []
@@ -188,13 +188,13 @@ def test_worker_waits_for_functions_beside_those_of_another_version(
 def test_migrate_restores_changed_functions(
     processes: Fleet, private_redis: RedisServer, tmp_path: Path
 ) -> None:
-    changed = OTHER_LIBRARY.replace("rune_000000000000", library_name())
+    changed = OTHER_LIBRARY.replace("rune_000000000000", library(processes.settings.prefix).name)
     with redis.Redis(unix_socket_path=private_redis.socket) as admin:
         admin.function_load(changed)
         cli(processes, tmp_path).json("migrate")
 
         ((_, name, *_, functions),) = admin.function_list()
-        assert name.decode() == library_name()
+        assert name.decode() == library(processes.settings.prefix).name
         assert len(functions) > 1
 
 
@@ -203,7 +203,7 @@ def test_first_process_loads_functions_into_empty_redis(
 ) -> None:
     assert cli(processes, tmp_path).json("workers") == {"workers": []}
     with redis.Redis(unix_socket_path=private_redis.socket) as admin:
-        assert len(admin.function_list(library=library_name())) == 1
+        assert len(admin.function_list(library=library(processes.settings.prefix).name)) == 1
 
 
 def test_server_that_waits_for_its_stores_can_be_stopped(

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 import trustme
+from msgspec.structs import replace
 
-from rune.adapters.redis.client import MissingFunctionsError, RedisError, load_functions
+from rune.adapters.redis.client import MissingFunctionsError, RedisError, library, load_functions
 from rune.adapters.redis.cluster import open_client
 from rune.adapters.redis.stores import acl_file
 from rune.ports.journal import StoreUnavailableError
@@ -67,8 +68,8 @@ def _add_users(servers: RedisClusterServers, prefix: str, *, clustered: bool = T
             node.ask("ACL", "SETUSER", name, "reset", *rules)
 
 
-def _url(servers: RedisClusterServers, role: str) -> str:
-    return servers.url_of(f"rune-{role}:{PASSWORDS[role]}@")
+def _url(servers: RedisClusterServers, role: str, prefix: str = "rune") -> str:
+    return servers.url_of(f"{prefix}-{role}:{PASSWORDS[role]}@")
 
 
 @async_test
@@ -94,12 +95,14 @@ async def test_commands_of_another_prefix_are_denied_on_each_server(servers: Red
 
 
 def test_executions_complete_with_the_users_of_roles(servers: RedisClusterServers, tmp_path: Path) -> None:
-    settings = stores(tmp_path, _url(servers, "worker"))
-    _add_users(servers, settings.prefix)
+    settings = stores(tmp_path)
+    prefix, url = settings.prefix, _url(servers, "worker", settings.prefix)
+    settings = replace(settings, state=url, queue=url)
+    _add_users(servers, prefix)
 
     async def go() -> list[Any]:
-        owner = open_client(_url(servers, "owner"))
-        await load_functions(owner)
+        owner = open_client(_url(servers, "owner", prefix))
+        await load_functions(owner, library(prefix))
         await owner.close()
         async with open_engines(settings, count=2, registry=recording_registry([])) as engine:
             runs = [await engine.start(DOCUMENT, {"items": [number] * 3}) for number in range(20)]
@@ -117,8 +120,8 @@ def test_executions_complete_with_the_users_of_roles(servers: RedisClusterServer
 async def test_worker_may_not_load_functions(servers: RedisClusterServers) -> None:
     _add_users(servers, "rune")
     client = open_client(_url(servers, "worker"))
-    with pytest.raises(MissingFunctionsError, match="rune-owner"):
-        await load_functions(client)
+    with pytest.raises(MissingFunctionsError, match="user of the owner"):
+        await load_functions(client, library("rune"))
     await client.close()
 
 

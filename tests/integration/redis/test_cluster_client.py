@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rune.adapters.redis.client import Client, InvalidAddressError, RedisError, library_name, load_functions
+from rune.adapters.redis.client import Client, InvalidAddressError, RedisError, library, load_functions
 from rune.adapters.redis.cluster import ClusterClient, is_cluster, key_slot, open_client, seed_urls
 from rune.adapters.redis.encoding import KeySpace
 from rune.adapters.redis.queue import QueueDepthReader
@@ -93,16 +93,16 @@ class TestRouting:
     @async_test
     async def test_functions_are_loaded_into_each_master(self, tmp_path: Path) -> None:
         client = open_client(redis_cluster_servers().url)
-        await load_functions(client)
+        await load_functions(client, library("rune"))
         for each in await client.servers():
-            (found,) = await each.call("FUNCTION", "LIST", "LIBRARYNAME", library_name())
-            assert library_name().encode() in found
+            (found,) = await each.call("FUNCTION", "LIST", "LIBRARYNAME", library("rune").name)
+            assert library("rune").name.encode() in found
         await client.close()
 
     @async_test
     async def test_queues_and_consumers_of_all_servers_are_found(self, tmp_path: Path) -> None:
         keys, url = fresh_keys(), redis_cluster_servers().url
-        client = open_client(url)
+        client = open_client(url, run_number_key=keys.run_number)
         async with redis_queue(keys, "one", url=url) as queue:
             names = [f"x{number}" for number in range(100)]
             for each in names:

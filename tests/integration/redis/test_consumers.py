@@ -33,7 +33,7 @@ class ConsumerSetup:
 
     def __init__(self, keys: KeySpace) -> None:
         self.keys = keys
-        self.client = Client(redis_server().url)
+        self.client = Client(redis_server().url, run_number_key=keys.run_number)
         self.cleaner = ConsumerCleaner(self.client, keys)
 
     async def consumer(self, name: str, queues: Sequence[str] = ("default",)) -> Streams:

@@ -11,7 +11,7 @@ import msgspec
 from redis import Redis
 from redis.exceptions import ResponseError
 
-from rune.adapters.redis.client import function, library
+from rune.adapters.redis.client import library
 from rune.adapters.redis.encoding import (
     EncodedPlan,
     KeySpace,
@@ -44,12 +44,13 @@ NOW = 1_700_000_000_000
 SERVER_RUN = "7a"
 PACK = msgspec.msgpack.encode
 KEYS = KeySpace("mirror")
+LIBRARY = library("mirror")
 
 
 def call_function(redis: Redis, name: str, keys: Sequence[str], *arguments: Any, late: int = -10_000) -> Any:
     """Call a function whose deadline was `late` ms ago, in the future by default."""
     deadline = time.time_ns() // 1_000_000 - late
-    return redis.fcall(function(name), len(keys), *keys, *arguments, deadline)
+    return redis.fcall(LIBRARY.function(name), len(keys), *keys, *arguments, deadline)
 
 
 class MirrorMismatchError(AssertionError):
@@ -112,7 +113,7 @@ class Mirror:
         except ResponseError as error:
             if "Function not found" not in str(error):
                 raise
-            self.redis.function_load(library()[1].decode(), replace=True)
+            self.redis.function_load(LIBRARY.text.decode(), replace=True)
             return call_function(self.redis, name, keys, *given)
 
     def fields(self) -> dict[str, Any]:

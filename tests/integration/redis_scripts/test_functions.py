@@ -8,12 +8,12 @@ import msgspec
 import pytest
 from redis.exceptions import ResponseError
 
-from rune.adapters.redis.client import VERBS, library
+from rune.adapters.redis.client import VERBS
 from rune.adapters.redis.encoding import token_fields
 from rune.core.execution.outcome import Output, Suspend
 from rune.core.execution.step import step
 from rune.core.execution.token import Token
-from tests.integration.redis_scripts.mirror import KEYS, NOW, PACK, SERVER_RUN, Mirror, call_function
+from tests.integration.redis_scripts.mirror import KEYS, LIBRARY, NOW, PACK, SERVER_RUN, Mirror, call_function
 from tests.support.plans import node, plan
 
 CHAIN = plan("start -> a -> b -> c")
@@ -61,7 +61,7 @@ WITHOUT_STATE = {
 
 def call(redis: Any, name: str, *arguments: Any, server_run: str = SERVER_RUN, now: int = NOW) -> Any:
     keys = KEYS.of("x")
-    redis.function_load(library()[1].decode(), replace=True)
+    redis.function_load(LIBRARY.text.decode(), replace=True)
     return call_function(redis, name, keys, server_run, now, "x", *arguments)
 
 
@@ -221,7 +221,7 @@ def test_last_install_piece_publishes_state(redis: Any) -> None:
 
 
 def test_server_run_number_is_shared_and_grows(redis: Any) -> None:
-    redis.function_load(library()[1].decode(), replace=True)
+    redis.function_load(LIBRARY.text.decode(), replace=True)
 
     def number(run: str) -> int:
         return int(call_function(redis, "server_run", ["mirror:i", "mirror:journal"], run, "", ""))
@@ -235,7 +235,7 @@ def test_server_run_number_is_shared_and_grows(redis: Any) -> None:
 
 
 def test_delayed_token_is_moved_once(redis: Any) -> None:
-    redis.function_load(library()[1].decode(), replace=True)
+    redis.function_load(LIBRARY.text.decode(), replace=True)
     keys = ("mirror:{p00}:later", "mirror:{p00}:one", "mirror:{p00}:two", "mirror:{p00}:dead")
     redis.zadd(keys[0], {b"3 17 3 x y\x00token": NOW, b"2 18 1 ztoken": NOW + 1})
     moved = [call_function(redis, "delay", keys, 0, now, 10, 100) for now in (NOW - 1, NOW, NOW, NOW + 1)]
@@ -245,7 +245,7 @@ def test_delayed_token_is_moved_once(redis: Any) -> None:
 
 
 def test_malformed_delayed_tokens_become_dead_letters(redis: Any) -> None:
-    redis.function_load(library()[1].decode(), replace=True)
+    redis.function_load(LIBRARY.text.decode(), replace=True)
     keys = ("mirror:{p00}:later", "mirror:{p00}:one", "mirror:{p00}:two", "mirror:{p00}:dead")
     redis.zadd(keys[0], {b"noise": NOW, b"99 1 1 ztoken": NOW, b"4 1 1 ztoken": NOW, b"2 18 1 ztoken": NOW})
     call_function(redis, "delay", keys, 0, NOW, 10, 100)

@@ -1,10 +1,11 @@
 """Redis client that pipelines the commands of one event loop turn and calls the Lua functions of `scripts/`.
 
-The Lua files are loaded as one function library, which the server compiles once; EVALSHA would define all functions
-again with every call, a third of its time. Function names end in a hash of the text, so two releases can run side by
-side. `rune migrate` loads the library; other processes do so only on a server without any, and if their user may. TLS
-options of a `rediss://` URL: `ssl_ca_certs`, `ssl_certfile`, `ssl_keyfile`, `ssl_cert_reqs` (`required`,
-`none`), `ssl_check_hostname` (`true`, `false`). Without `ssl_ca_certs` the system's authorities are trusted.
+The Lua files are loaded as one function library per prefix of keys, which the server compiles once; EVALSHA would
+define all functions again with every call, a third of its time. The text contains the prefix, and function names end in
+a hash of the text, so that releases and prefixes can run side by side. `rune migrate` loads the library; other
+processes do so only on a server without any of their prefix, and if their user may. TLS options of a `rediss://` URL:
+`ssl_ca_certs`, `ssl_certfile`, `ssl_keyfile`, `ssl_cert_reqs` (`required`, `none`), `ssl_check_hostname` (`true`,
+`false`). Without `ssl_ca_certs` the system's authorities are trusted.
 
 Every function call carries a deadline by the clock of the server. A call that is held up on its way changes nothing any
 more: its caller has given up, other processes have gone on, and the marks that would tell it so may be gone.
@@ -89,6 +90,9 @@ redis.register_function('{verb}_{sha}', function(keys, arguments)
 end)
 """
 
+
+SHA_LENGTH = 12
+"""Characters of a hash in names."""
 
 Argument = str | bytes | int
 
@@ -203,26 +207,34 @@ def connection_error(url: SplitResult, error: BaseException) -> str:
     return f"Redis cannot be reached: {error}"
 
 
+class Library:
+    """The functions of this version for the keys of one prefix."""
+
+    def __init__(self, prefix: str) -> None:
+        verbs = (f"queue/{verb}" if verb in QUEUE_VERBS else verb for verb in VERBS)
+        parts = [(FOLDER / f"{name}.lua").read_text() for name in (*SHARED, *verbs)]
+        text = f"local PREFIX = {_lua_text(f'{prefix}:')}\n" + _COMMENT.sub("", "\n".join(parts))
+        sha = hashlib.sha256(text.encode()).hexdigest()[:SHA_LENGTH]
+        registered = "".join(_REGISTER.format(verb=verb, sha=sha) for verb in VERBS)
+        self.versions = "rune_" + re.sub(r"[^A-Za-z0-9]", "_", prefix)
+        """The name of the libraries of all versions, without the hash."""
+        self.name = f"{self.versions}_{sha}"
+        self.text = f"#!lua name={self.name}\n{text}{registered}".encode()
+        self._functions = {verb: f"{verb}_{sha}" for verb in VERBS}
+
+    def function(self, verb: str) -> str:
+        """Return the name of a verb's function on the server."""
+        return self._functions[verb]
+
+
+def _lua_text(text: str) -> str:
+    """Return a text as a Lua literal."""
+    return '"' + "".join(f"\\{byte:03d}" for byte in text.encode()) + '"'
+
+
 @cache
-def library() -> tuple[str, bytes]:
-    """Return the hash of the function library and its text."""
-    verbs = (f"queue/{verb}" if verb in QUEUE_VERBS else verb for verb in VERBS)
-    parts = [(FOLDER / f"{name}.lua").read_text() for name in (*SHARED, *verbs)]
-    text = _COMMENT.sub("", "\n".join(parts))
-    sha = hashlib.sha256(text.encode()).hexdigest()[:12]
-    registered = "".join(_REGISTER.format(verb=verb, sha=sha) for verb in VERBS)
-    return sha, f"#!lua name=rune_{sha}\n{text}{registered}".encode()
-
-
-def library_name() -> str:
-    """Return the name of the function library on the server."""
-    return f"rune_{library()[0]}"
-
-
-@cache
-def function(verb: str) -> str:
-    """Return the name of a verb's function on the server."""
-    return f"{verb}_{library()[0]}"
+def library(prefix: str) -> Library:
+    return Library(prefix)
 
 
 class Connection(asyncio.Protocol):
@@ -367,6 +379,7 @@ class Client:
         self._patience = REPLY_TIMEOUT_S if deadline is None else deadline
         """How long (s) the caller of a function waits for its reply; afterwards the function must do nothing."""
         self._run_number_key = run_number_key
+        self._library = library(run_number_key.rpartition(":")[0])
         self._identity = identity
         self._connection: Connection | None = None
         self._connect_lock = asyncio.Lock()
@@ -397,7 +410,7 @@ class Client:
         if connection is None or connection.lost:
             connection = await self._connected()
         parts = (len(keys), *keys, connection.server, *arguments, connection.server_time(until))
-        return await run_on(connection, verb, *parts)
+        return await run_on(connection, self._library, verb, *parts)
 
     async def server_run(self, key: str = "") -> tuple[str, int]:
         """Return the run id of the server that has a key, and its number, which grows from run to run."""
@@ -457,11 +470,12 @@ class Client:
         await self._authenticate(connection)
         if self._run_number_key:
             await connection.read_clock()
+            await check_functions(connection, self._library)
             connection.server = run = await server_run(connection)
             until = connection.server_time(time.monotonic() + self._patience)
             keys = run_number_keys(self._run_number_key)
             parts = (len(keys), *keys, run, *self._identity, until)
-            connection.run_number = int(await run_on(connection, "server_run", *parts))
+            connection.run_number = int(await run_on(connection, self._library, "server_run", *parts))
         connection.ready = True
 
     async def _authenticate(self, connection: Connection) -> None:
@@ -493,57 +507,74 @@ def _other_cluster(journal: str, partitions: str) -> StoreDamagedError:
     )
 
 
-async def run_on(connection: Connection, verb: str, *parts: Argument) -> Any:
-    """Call a verb's function. A server without any functions of Rune gets them first."""
+async def run_on(connection: Connection, functions: Library, verb: str, *parts: Argument) -> Any:
+    """Call a verb's function. A server without any functions of this prefix gets them first."""
     try:
-        return await connection.send("FCALL", function(verb), *parts)
+        return await connection.send("FCALL", functions.function(verb), *parts)
     except RedisError as error:
         if "Function not found" not in error.message:
             raise
-    await set_up(connection)
-    return await connection.send("FCALL", function(verb), *parts)
+    await set_up(connection, functions)
+    return await connection.send("FCALL", functions.function(verb), *parts)
 
 
-async def set_up(connection: Connection) -> None:
-    """Load the functions into a server that has none, as the schema is created in an empty database. Beside those of
-    another version only `rune migrate` loads them."""
+async def check_functions(connection: Connection, functions: Library) -> None:
+    """Raise MissingFunctionsError if somebody has changed the functions: Redis cannot limit a user that may load
+    functions to those of its prefix."""
+    found = await connection.send("FUNCTION", "LIST", "LIBRARYNAME", functions.name, "WITHCODE")
+    if any(_fields(each)[b"library_code"] != functions.text for each in found):
+        raise MissingFunctionsError(
+            f"the functions {functions.name} in Redis were changed: run `rune migrate` as the owner of the stores"
+        )
+
+
+async def set_up(connection: Connection, functions: Library) -> None:
+    """Load the functions into a server that has none of the prefix, as the schema is created in an empty database.
+    Beside those of another version only `rune migrate` loads them."""
     found: list[str] = []
     try:
-        found = await _libraries(connection.send)
+        found = await _libraries(connection.send, functions)
         if not found:
-            await connection.send("FUNCTION", "LOAD", library()[1])
+            await connection.send("FUNCTION", "LOAD", functions.text)
             return
     except RedisError as error:
         if "already exists" in error.message:
             return
         if error.code != "NOPERM":
             raise
-    if library_name() not in found:  # otherwise another process has just loaded them
+    if functions.name not in found:  # otherwise another process has just loaded them
         has = "has the functions of another version" if found else "lacks the functions"
         raise MissingFunctionsError(f"Redis {has} of Rune: run `rune migrate` as the owner of the stores")
 
 
-async def load_functions(client: Client) -> bool:
-    """Load the functions of this version into each server and return whether they were missing in one. An existing
-    library is replaced: a user that could load functions may have changed it."""
+async def load_functions(client: Client, functions: Library) -> bool:
+    """Load functions into each server and return whether they were missing in one. An existing library is replaced: a
+    user that could load functions may have changed it."""
     missing = False
     try:
         for server in await client.servers():
-            missing |= library_name() not in await _libraries(server.call)
-            await server.call("FUNCTION", "LOAD", "REPLACE", library()[1])
+            missing |= functions.name not in await _libraries(server.call, functions)
+            await server.call("FUNCTION", "LOAD", "REPLACE", functions.text)
     except RedisError as error:
         if error.code != "NOPERM":
             raise
         raise MissingFunctionsError(
-            "this user of Redis may not load functions: run `rune migrate` with the user of the owner (rune-owner)"
+            "this user of Redis may not load functions: run `rune migrate` with the user of the owner"
         ) from error
     return missing
 
 
-async def _libraries(send: Callable[..., Awaitable[Any]]) -> list[str]:
-    """Return the names of Rune's libraries on the server."""
-    replies: list[list[Any]] = await send("FUNCTION", "LIST", "LIBRARYNAME", "rune_*")
-    return [dict(zip(each[::2], each[1::2], strict=True))[b"library_name"].decode() for each in replies]
+async def _libraries(send: Callable[..., Awaitable[Any]], functions: Library) -> list[str]:
+    """Return the names of the libraries of a prefix on the server, of any version. Earlier versions named theirs
+    without the prefix."""
+    named: list[list[Any]] = []
+    for head in (functions.versions, "rune"):
+        named += await send("FUNCTION", "LIST", "LIBRARYNAME", f"{head}_{'[0-9a-f]' * SHA_LENGTH}")
+    return [_fields(each)[b"library_name"].decode() for each in named]
+
+
+def _fields(reply: Sequence[Any]) -> dict[bytes, Any]:
+    return dict(zip(reply[::2], reply[1::2], strict=True))
 
 
 async def server_run(connection: Connection) -> str:

@@ -33,7 +33,7 @@ from rune.adapters.redis.client import (
     RedisError,
     RefusalError,
     StateIdentity,
-    function,
+    check_functions,
     info,
     run_number_keys,
     set_up,
@@ -232,6 +232,7 @@ class ServerClient(Client):
             raise StoreUnavailableError(f"Redis: {self.address[0]}:{self.address[1]} is a replica")
         if self._run_number_key:
             await connection.read_clock()
+            await check_functions(connection, self._library)
         connection.server = found["master_replid"]
         connection.checked_at = asyncio.get_running_loop().time()
         connection.ready = True
@@ -303,7 +304,7 @@ class ClusterClient(Client):
 
     async def _run(self, verb: str, keys: Sequence[str], arguments: Sequence[Argument], until: float) -> Any:
         """Call a verb's function. Its first argument is the replication id of the server behind the connection."""
-        head: tuple[Argument, ...] = ("FCALL", function(verb), len(keys), *keys)
+        head: tuple[Argument, ...] = ("FCALL", self._library.function(verb), len(keys), *keys)
         return await self._send(
             keys[0],
             lambda connection: (*head, connection.server, *arguments, connection.server_time(until)),
@@ -390,7 +391,7 @@ class ClusterClient(Client):
         except RedisError as error:
             if "Function not found" not in error.message:
                 raise
-        await set_up(connection)
+        await set_up(connection, self._library)
         return await connection.send(*parts(connection))
 
     async def _ask(self, host: str, port: int, parts: _Parts) -> Any:

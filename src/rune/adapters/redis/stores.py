@@ -287,12 +287,12 @@ def acl_file(prefix: str, passwords: Mapping[str, str], *, clustered: bool = Fal
             OWNER: owner_rules(clustered=clustered),
         }
         granted = special.get(role) or rules(prefix, clustered=clustered)
-        lines.append(f"user {user_name(role)} on #{digest} resetkeys resetchannels -@all {granted}")
+        lines.append(f"user {user_name(prefix, role)} on #{digest} resetkeys resetchannels -@all {granted}")
     return "\n".join(lines) + "\n"
 
 
-def user_name(role: str) -> str:
-    return f"rune-{role}"
+def user_name(prefix: str, role: str) -> str:
+    return f"{prefix}-{role}"
 
 
 class RedisStores:

@@ -43,8 +43,13 @@ local function text(number)
 end
 
 -- The library stays loaded between calls, so every variable is reset. Returns an error if the call is too late: its
--- caller has given up, and the marks that guard against it may be gone. It contains the time of the server.
+-- caller has given up, and the marks that guard against it may be gone. It contains the time of the server. PREFIX is
+-- that of the keys which the library was loaded for; a user may use its own keys only, so that these functions are of no
+-- use to the users of another prefix.
 function store.begin(keys, arguments)
+  if keys[1]:sub(1, #PREFIX) ~= PREFIX then
+    return redis.error_reply('PREFIX these functions are for keys below ' .. PREFIX)
+  end
   local deadline, time = tonumber(table.remove(arguments)), redis.call('TIME')
   micros = time[1] * 1000000 + time[2]
   local clock = math.floor(micros / 1000)
