@@ -13,7 +13,7 @@ from rune.core.execution.fact import CHILD_SIGNAL, ExecutionEnded, Fact, NodeRes
 from rune.core.execution.stored_value import Large, Paged
 from rune.core.permissions import DEFAULT_GRANTS, LOCAL
 from rune.ports.access import ApiKey, AuditEntry
-from rune.ports.journal import DeadLetter, ExecutionRecord, NewerFormatError
+from rune.ports.journal import DeadLetter, ExecutionRecord, FailedHook, NewerFormatError
 from rune.ports.queries import ExecutionFilter, Summary
 from rune.ports.workflows import Alias
 
@@ -44,6 +44,11 @@ _DETAILS_DECODER = msgspec.json.Decoder(dict[str, str])
 _DEFINITION_DECODER = msgspec.json.Decoder(_DefinitionName)
 _WEIGHTS_DECODER = msgspec.json.Decoder(dict[int, float])
 _END_DECODER = msgspec.msgpack.Decoder(ExecutionEnded)
+
+
+def failed_hook(row: Sequence[Any]) -> FailedHook:
+    execution, kind, at, tries, error, given_up = row
+    return FailedHook(execution=execution, kind=kind, at=at, tries=tries, error=error, given_up=given_up)
 
 
 def key_row(key: ApiKey) -> tuple[object, ...]:

@@ -282,16 +282,30 @@ class Outbox(Protocol):
 
 
 HOOK_HOLD_MS = 10_000
-"""How long a row that was taken is hidden from other processes."""
+MAX_HOOK_HOLD_MS = 3_600_000
+"""How long a row is hidden from other processes that was taken for the first time, and for how long at most: each time
+it is twice as long."""
 
 
 class HookRow(msgspec.Struct, frozen=True):
-    """A handler to start: for this execution, which ended at `at`."""
+    """A handler to start: for this execution, which ended at `at`. `tries`: how often the row was taken."""
 
     number: int
     execution: str
     kind: str
     at: int
+    tries: int = 1
+
+
+class FailedHook(msgspec.Struct, frozen=True, kw_only=True):
+    """A handler that could not be started, and why. Without `given_up` (epoch ms) it is tried again."""
+
+    execution: str
+    kind: str
+    at: int
+    tries: int
+    error: str
+    given_up: int | None = None
 
 
 class HookStore(Protocol):
@@ -303,6 +317,15 @@ class HookStore(Protocol):
 
     async def done(self, numbers: Sequence[int]) -> None:
         """Delete rows. Idempotent; a row that is not deleted is taken again."""
+
+    async def fail(self, number: int, error: str, given_up: int | None = None) -> None:
+        """Store why the handler of a row could not be started; with `given_up` (epoch ms) it is not taken again."""
+
+    async def failed(self, limit: int) -> list[FailedHook]:
+        """Return rows whose handler could not be started, newest first."""
+
+    async def forget(self, before: int) -> int:
+        """Delete rows that were given up before a time (epoch ms), and return how many there were."""
 
 
 class EventPublisher(Protocol):

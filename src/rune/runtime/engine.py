@@ -179,7 +179,9 @@ class Engine:
             found += [self._scheduler.run(), self._cleaner.run()]
             trigger_scheduler = self.trigger_scheduler(self.backend.triggers)
             found += [trigger_scheduler.run(), trigger_scheduler.tidy()]
-            found.append(HookRunner(self.backend, self.plans, self.launcher).run())
+            found.append(
+                HookRunner(self.backend, self.plans, self.launcher, self.instrumentation.counters).run()
+            )
             if self.backend.outbox is not None:
                 relay = OutboxRelay(
                     self.backend.outbox,

@@ -78,6 +78,7 @@ class Counters:
         "ended",
         "executions",
         "failed_items",
+        "handlers",
         "joins",
         "letters",
         "runs",
@@ -101,6 +102,7 @@ class Counters:
         self.executions: dict[str, Histogram] = {}  # by status
         self.letters: dict[str, int] = {}  # by code
         self.failed_items = 0
+        self.handlers: dict[str, int] = {}  # by what became of their start
         self.joins = Histogram()
         self.timers: dict[str, Histogram] = {}  # by kind
 

@@ -124,6 +124,10 @@ class PrometheusMetrics:
         yield _counters(
             "rune_dead_letters", letters, "code", counters.letters, ("DEAD_LETTERED", "WORKER_CRASH")
         )
+        handlers = (
+            "Handlers of executions that this process started, or gave up because they cannot be started."
+        )
+        yield _counters("rune_handlers", handlers, "result", counters.handlers, ("started", "given_up"))
         yield _histograms(
             "rune_timer_lag_seconds",
             "Delay of fired timers.",

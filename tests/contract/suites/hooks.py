@@ -81,7 +81,54 @@ class HookContract:
             rows = [row for each in taken for row in each]
             assert sorted(each.execution for each in rows) == names
             assert await hooks.take(MANY) == []
+            assert {each.tries for each in rows} == {1}
             await hooks.done([each.number for each in rows])
             await hooks.done([each.number for each in rows])
         async with self.make_hooks(tmp_path) as (_, hooks):
             assert await hooks.take(MANY) == []
+
+    @async_test
+    async def test_rows_that_fail_are_listed_and_given_up(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for store in ("sqlite", "postgres"):
+            monkeypatch.setattr(f"rune.adapters.{store}.stores.HOOK_HOLD_MS", 0)
+        async with self.make_hooks(tmp_path) as (journal, hooks):
+            for name in ("a", "b", "c"):
+                await journal.accept(execution_record(name))
+                await journal.record(name, [ExecutionEnded(3, "failed", FAILURE)])
+            first, second, _ = await hooks.take(10)
+            await hooks.fail(first.number, "is not deployed")
+            await hooks.fail(second.number, "is not deployed", 50)
+        async with self.make_hooks(tmp_path) as (_, hooks):
+            rows = await hooks.take(10)
+            assert [(each.execution, each.tries) for each in rows] == [("a", 2), ("c", 2)]
+            failed = await hooks.failed(10)
+            assert [(each.execution, each.tries, each.given_up) for each in failed] == [
+                ("b", 1, 50),
+                ("a", 2, None),
+            ]
+            assert {each.error for each in failed} == {"is not deployed"}
+            assert len(await hooks.failed(1)) == 1
+            assert await hooks.forget(50) == 0
+            assert await hooks.forget(51) == 1
+            assert [each.execution for each in await hooks.failed(10)] == ["a"]
+
+    @async_test
+    async def test_rows_are_hidden_longer_each_time(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for store in ("sqlite", "postgres"):
+            monkeypatch.setattr(f"rune.adapters.{store}.stores.HOOK_HOLD_MS", 3_600_000)
+            monkeypatch.setattr(f"rune.adapters.{store}.stores.MAX_HOOK_HOLD_MS", 0)
+        async with self.make_hooks(tmp_path) as (journal, hooks):
+            await journal.accept(execution_record("a"))
+            await journal.record("a", [ExecutionEnded(3, "failed", FAILURE)])
+            # However often it was taken: the longest time bounds it.
+            for tries in range(1, 70):
+                (row,) = await hooks.take(10)
+                assert row.tries == tries
+            for store in ("sqlite", "postgres"):
+                monkeypatch.setattr(f"rune.adapters.{store}.stores.MAX_HOOK_HOLD_MS", 3_600_000)
+            (row,) = await hooks.take(10)
+            assert await hooks.take(10) == []

@@ -215,3 +215,31 @@ def test_missing_handler_is_started_when_it_is_deployed(
         assert told["execution"]["id"] == failed
 
     run(tmp_path, work)
+
+
+def test_handler_that_cannot_be_started_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("rune.adapters.sqlite.stores.HOOK_HOLD_MS", 0)
+    monkeypatch.setattr("rune.runtime.maintenance.hook_runner.MAX_TRIES", 2)
+
+    async def work(server: RunningServer) -> None:
+        await server.deploy(fails(on_failure=HANDLER))
+        failed = await server.ended("orders", {"bad": True, "n": 1})
+
+        async def given_up() -> bool:
+            return any(each.given_up for each in await server.engine.backend.hooks.failed(10))
+
+        await until(given_up, "the handler is given up")
+        (row,) = await server.engine.backend.hooks.failed(10)
+        assert (row.execution, row.tries) == (failed, 2)
+        assert "no workflow `tell-ops` was deployed" in row.error
+        assert f"no handler is started for {failed} after 2 tries" in caplog.text
+        assert 'rune_handlers_total{result="given_up"} 1.0' in (await server.http.get("/metrics")).text
+        # It stays given up, and others are started.
+        await server.deploy(tells())
+        again = await server.ended("orders", {"bad": True, "n": 2})
+        (told,) = await handled(server, 1)
+        assert told["execution"]["id"] == again
+
+    run(tmp_path, work)

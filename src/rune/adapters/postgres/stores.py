@@ -12,7 +12,8 @@ from rune.adapters.postgres.database import Database, Row, query
 from rune.adapters.postgres.journal import PostgresBlobs, PostgresIndex, PostgresJournal, PostgresOutbox
 from rune.adapters.postgres.retention import PostgresRetention
 from rune.adapters.postgres.workflows import PostgresWorkflows
-from rune.ports.journal import HOOK_HOLD_MS, BlobStore, HookRow
+from rune.adapters.rows import failed_hook
+from rune.ports.journal import HOOK_HOLD_MS, MAX_HOOK_HOLD_MS, BlobStore, FailedHook, HookRow
 from rune.ports.queries import (
     COUNTED_MS,
     KEPT_MS,
@@ -91,11 +92,20 @@ class PostgresHooks:
         self._database = database
 
     async def take(self, limit: int) -> list[HookRow]:
-        rows = await self._database.fetch(query("hook_take"), limit, HOOK_HOLD_MS)
+        rows = await self._database.fetch(query("hook_take"), limit, HOOK_HOLD_MS, MAX_HOOK_HOLD_MS)
         return [HookRow(*row) for row in sorted(rows)]
 
     async def done(self, numbers: Sequence[int]) -> None:
         await self._database.fetch(query("hook_done"), list(numbers))
+
+    async def fail(self, number: int, error: str, given_up: int | None = None) -> None:
+        await self._database.fetch(query("hook_fail"), number, error, given_up)
+
+    async def failed(self, limit: int) -> list[FailedHook]:
+        return [failed_hook(row) for row in await self._database.fetch(query("hook_failed"), limit)]
+
+    async def forget(self, before: int) -> int:
+        return len(await self._database.fetch(query("hook_forget"), before))
 
 
 class PostgresCounts:

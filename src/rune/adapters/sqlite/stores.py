@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from rune.adapters.private_files import restrict_file
-from rune.adapters.rows import list_page, summary_of
+from rune.adapters.rows import failed_hook, list_page, summary_of
 from rune.adapters.search import Dialect, ExecutionSearch, ExecutionStatistics, is_listed
 from rune.adapters.sqlite.database import MIGRATIONS, Database, WriteFunction, check_not_empty, store_error
 from rune.adapters.sqlite.journal import SqliteJournal
@@ -27,7 +27,14 @@ from rune.adapters.sqlite.state import Plans, SqliteState
 from rune.codec.facts import decode_fact, decode_path
 from rune.core.execution.token import Path as LineagePath
 from rune.ports.clock import Clock
-from rune.ports.journal import HOOK_HOLD_MS, HookRow, NewerFormatError, StoreUnavailableError
+from rune.ports.journal import (
+    HOOK_HOLD_MS,
+    MAX_HOOK_HOLD_MS,
+    FailedHook,
+    HookRow,
+    NewerFormatError,
+    StoreUnavailableError,
+)
 from rune.ports.queries import (
     ALL_EXECUTIONS,
     COUNTED_MS,
@@ -48,8 +55,9 @@ EMPTY = "EMPTY_STORE"
 """Error code for a file without a schema, because nothing was ever written."""
 
 _TAKE_HOOKS = (
-    "UPDATE hook SET until = ? WHERE number IN (SELECT number FROM hook WHERE until <= ? ORDER BY number LIMIT ?)"
-    " RETURNING number, execution, kind, at"
+    "UPDATE hook SET tries = tries + 1, until = ? + min(?, ? << min(tries, 20))"
+    " WHERE number IN (SELECT number FROM hook WHERE until <= ? AND given_up IS NULL ORDER BY number LIMIT ?)"
+    " RETURNING number, execution, kind, at, tries"
 )
 MAX_ROWS = 2**63 - 1
 _COLUMNS = "id, workflow, hash, status, at, ended_at, accepted, end"
@@ -271,13 +279,12 @@ class SqliteHooks:
     async def take(self, limit: int) -> list[HookRow]:
         now = self._clock.now()
         # Nearly always there is none, and then nothing is written.
-        if (
-            self._database.reader.execute("SELECT 1 FROM hook WHERE until <= ? LIMIT 1", (now,)).fetchone()
-            is None
-        ):
+        free = "SELECT 1 FROM hook WHERE until <= ? AND given_up IS NULL LIMIT 1"
+        if self._database.reader.execute(free, (now,)).fetchone() is None:
             return []
+        values = (now, MAX_HOOK_HOLD_MS, HOOK_HOLD_MS, now, limit)
         rows: list[tuple[Any, ...]] = await self._database.submit(
-            lambda db: db.execute(_TAKE_HOOKS, (now + HOOK_HOLD_MS, now, limit)).fetchall()
+            lambda db: db.execute(_TAKE_HOOKS, values).fetchall()
         )
         return [HookRow(*row) for row in sorted(rows)]
 
@@ -286,6 +293,27 @@ class SqliteHooks:
         await self._database.submit(
             lambda db: db.executemany("DELETE FROM hook WHERE number = ?", listed).rowcount
         )
+
+    async def fail(self, number: int, error: str, given_up: int | None = None) -> None:
+        await self._database.submit(
+            lambda db: db.execute(
+                "UPDATE hook SET error = ?, given_up = ? WHERE number = ?", (error, given_up, number)
+            )
+        )
+
+    async def failed(self, limit: int) -> list[FailedHook]:
+        rows = self._database.reader.execute(
+            "SELECT execution, kind, at, tries, error, given_up FROM hook WHERE error <> ''"
+            " ORDER BY number DESC LIMIT ?",
+            (limit,),
+        )
+        return [failed_hook(row) for row in rows]
+
+    async def forget(self, before: int) -> int:
+        count: int = await self._database.submit(
+            lambda db: db.execute("DELETE FROM hook WHERE given_up < ?", (before,)).rowcount
+        )
+        return count
 
 
 class SqliteCounts:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import time
 from typing import Any
 
 import msgspec
@@ -33,11 +34,20 @@ from rune.runtime.backend import Backend
 from rune.runtime.lifecycle.finisher import hook_status
 from rune.runtime.lifecycle.launcher import Launcher, StartOptions
 from rune.runtime.plan_cache import PlanCache
+from rune.telemetry.counters import Counters
 
 log = logging.getLogger("rune.hooks")
 
 BATCH = 100
 POLL_S = 1.0
+MAX_TRIES = 32
+"""Tries to start a handler. With their growing delays they take a day."""
+
+KEPT_MS = 30 * 24 * 3_600_000
+"""How long it is listed that a handler was given up."""
+
+FORGET_PERIOD_S = 3_600.0
+MAX_ERROR_CHARS = 500
 MAX_MESSAGE_CHARS = 2_000
 MAX_LABELS_BYTES = 8 * 1024
 """Longer messages are cut and more labels left out: the input of a handler stays below 32 KiB."""
@@ -46,7 +56,10 @@ MAX_LABELS_BYTES = 8 * 1024
 class HookRunner:
     """Starts one handler per execution and kind of hook."""
 
-    def __init__(self, backend: Backend, plans: PlanCache, launcher: Launcher) -> None:
+    def __init__(self, backend: Backend, plans: PlanCache, launcher: Launcher, counters: Counters) -> None:
+        self._counters = counters
+        self._clock = backend.clock
+        self._forgot_at = -FORGET_PERIOD_S
         self._hooks = backend.hooks
         self._journal = backend.journal
         self._workflows = backend.workflows
@@ -59,6 +72,7 @@ class HookRunner:
             full = False
             try:
                 full = await self.turn()
+                await self._forget()
             except StoreUnavailableError as error:
                 log.warning("store unavailable, handlers are started later: %s", error.message)
             except Exception:
@@ -77,17 +91,39 @@ class HookRunner:
             await self._hooks.done(done)
         return len(rows) == BATCH
 
+    async def _forget(self) -> None:
+        """Drop what was given up long ago, once an hour."""
+        if time.monotonic() - self._forgot_at >= FORGET_PERIOD_S:
+            self._forgot_at = time.monotonic()
+            await self._hooks.forget(self._clock.now() - KEPT_MS)
+
     async def _try_serve(self, row: HookRow) -> bool:
-        """Serve a row. One that fails is taken again later and does not hold up the others."""
+        """Serve a row and return whether it is done. One that fails is taken again later and does not hold up the
+        others."""
+        if row.tries > MAX_TRIES:
+            await self._give_up(row, "each process that tried to start it ended meanwhile")
+            return False
         try:
             await self._serve(row)
         except StoreUnavailableError:
             return False
         except Exception as error:
             why = error.message if isinstance(error, RuneError) else f"{type(error).__name__}: {error}"
-            log.warning("no handler was started yet for %s: %s", row.execution, why)
+            if row.tries == MAX_TRIES:
+                await self._give_up(row, why)
+            else:
+                log.warning("no handler was started yet for %s: %s", row.execution, why)
+                await self._hooks.fail(row.number, why[:MAX_ERROR_CHARS])
             return False
         return True
+
+    async def _give_up(self, row: HookRow, why: str) -> None:
+        log.error("no handler is started for %s after %s tries: %s", row.execution, row.tries, why)
+        await self._hooks.fail(row.number, why[:MAX_ERROR_CHARS], self._clock.now())
+        self._count("given_up")
+
+    def _count(self, result: str) -> None:
+        self._counters.handlers[result] = self._counters.handlers.get(result, 0) + 1
 
     async def _serve(self, row: HookRow) -> None:
         accepted = await self._journal.accepted(row.execution)
@@ -125,6 +161,7 @@ class HookRunner:
             )
         except (IdempotencyKeyExpiredError, IdempotencyConflictError):
             return  # it was started before, perhaps in another version
+        self._count("started")
 
 
 def handler_id(execution: str, kind: str) -> str:

@@ -43,23 +43,37 @@ locked AS MATERIALIZED (
 DELETE FROM outbox USING hurried WHERE number = ANY (ARRAY(SELECT l.number FROM locked AS l))
 
 -- name: hook_take
--- Take at most $1 free handlers for $2 ms; if the process dies, another takes them after that. Returns number, execution,
--- kind and at, in no order.
+-- Take at most $1 free handlers for $2 ms, twice as long each time and at most for $3 ms; if the process dies, another
+-- takes them after that. Returns number, execution, kind, at and tries, in no order.
 WITH moment AS MATERIALIZED (SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now)
-UPDATE hook AS h SET until = moment.now + $2
+UPDATE hook AS h SET tries = h.tries + 1, until = moment.now + least($3::bigint, $2::bigint << least(h.tries, 20))
 FROM moment, (
     SELECT f.number FROM hook AS f
-    WHERE f.until <= (extract(epoch FROM clock_timestamp()) * 1000)::bigint
+    WHERE f.until <= (extract(epoch FROM clock_timestamp()) * 1000)::bigint AND f.given_up IS NULL
     ORDER BY f.number LIMIT $1 FOR UPDATE SKIP LOCKED
 ) AS free
 WHERE h.number = free.number
-RETURNING h.number, h.execution, h.kind, h.at
+RETURNING h.number, h.execution, h.kind, h.at, h.tries
 
 -- name: hook_done
 -- Delete handlers $1. Idempotent. Rows are locked in the order of their numbers, so that two processes cannot deadlock.
 DELETE FROM hook WHERE number IN (
     SELECT number FROM hook WHERE number = ANY ($1::bigint[]) ORDER BY number FOR UPDATE
 )
+
+-- name: hook_fail
+-- Store why handler $1 could not be started ($2), and since when it is given up ($3; null: it is tried again).
+UPDATE hook SET error = $2, given_up = $3 WHERE number = $1
+
+-- name: hook_failed
+-- The newest $1 handlers that could not be started. Read-only.
+SELECT execution, kind, at, tries, error, given_up FROM hook WHERE error <> '' ORDER BY number DESC LIMIT $1
+
+-- name: hook_forget
+-- Delete handlers that were given up before $1. Returns a row for each.
+DELETE FROM hook WHERE number IN (
+    SELECT number FROM hook WHERE given_up < $1 ORDER BY number FOR UPDATE SKIP LOCKED
+) RETURNING number
 
 -- name: outbox_backlog
 -- The number of rows, and for how many ms the oldest has been free. Read-only.
