@@ -17,6 +17,7 @@ from rune.core.execution.fact import (
     AttemptFailed,
     EffectStarted,
     ExecutionEnded,
+    ExecutionLate,
     ExecutionStarted,
     Fact,
     NodeResult,
@@ -39,6 +40,7 @@ KINDS: dict[type, int] = {
     ExecutionEnded: 6,
     SignalReceived: 7,
     EffectStarted: 8,
+    ExecutionLate: 12,
 }
 """The stored kind of each fact. The numbers must not change."""
 

@@ -24,12 +24,19 @@ HANDLED: Final = 2
 LARGE_START: Final = 2
 """The format of executions whose start payload is a blob, which earlier versions cannot read."""
 
+LATE: Final = 2
+"""The format of executions that may be late: earlier versions know neither the timer nor the fact."""
+
 
 def required_format(definition: Definition, *, scoped: bool = False, large_start: bool = False) -> int:
     """Return the lowest format that executions of this definition need. `scoped`: they may start children, but not of
     every workflow. `large_start`: their start payload is a blob."""
-    handler = definition.settings.on_failure
-    handled = handler is not None and not set(handler.statuses) <= set(HOOKED)
-    return max(
-        SCOPED if scoped else FIRST, HANDLED if handled else FIRST, LARGE_START if large_start else FIRST
+    settings = definition.settings
+    handled = settings.on_failure is not None and not set(settings.on_failure.statuses) <= set(HOOKED)
+    needs = (
+        (SCOPED, scoped),
+        (HANDLED, handled),
+        (LARGE_START, large_start),
+        (LATE, settings.expect_within is not None),
     )
+    return max([FIRST, *(format for format, needed in needs if needed)])

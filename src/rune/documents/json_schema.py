@@ -328,23 +328,18 @@ def _settings() -> Schema:
                 "description": "0 to 3 low, 4 to 6 normal, 7 to 10 high.",
             },
             "executor": {"enum": ["rune", "legacy"], "description": "Which engine runs the nodes."},
-            "on_failure": {
-                "description": "The workflow to start when an execution fails; `none`: none.",
-                "anyOf": [
-                    {"allOf": [{"$ref": "#/definitions/id"}]},
-                    _object(
-                        {
-                            "workflow": {"allOf": [{"$ref": "#/definitions/id"}]},
-                            "version": {"type": ["integer", "string"]},
-                            "statuses": {
-                                "type": "array",
-                                "items": {"enum": ["failed", "halted", "cancelled", "failed_items"]},
-                            },
-                        },
-                        required=["workflow"],
-                    ),
-                ],
-            },
+            "on_failure": _handler(
+                "The workflow to start when an execution fails; `none`: none.",
+                statuses={
+                    "type": "array",
+                    "items": {"enum": ["failed", "halted", "cancelled", "failed_items"]},
+                },
+            ),
+            "expect_within": _seconds(
+                "Seconds after which an open execution is late, pauses included. Default: never.",
+                above_zero=True,
+            ),
+            "on_late": _handler("The workflow to start when an execution is late; `none`: none."),
             "callable_by": {
                 "type": "array",
                 "items": {"type": "string", "pattern": "^[A-Za-z0-9_*-]+$", "maxLength": 128},
@@ -353,6 +348,18 @@ def _settings() -> Schema:
             },
         }
     )
+
+
+def _handler(description: str, **fields: Schema) -> Schema:
+    written = _object(
+        {
+            "workflow": {"allOf": [{"$ref": "#/definitions/id"}]},
+            "version": {"type": ["integer", "string"]},
+            **fields,
+        },
+        required=["workflow"],
+    )
+    return {"description": description, "anyOf": [{"allOf": [{"$ref": "#/definitions/id"}]}, written]}
 
 
 def _retry() -> Schema:

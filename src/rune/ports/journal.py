@@ -177,7 +177,7 @@ class Journal(Protocol):
 
     async def record(self, execution: str, facts: Sequence[Fact], *, hooked: bool = False) -> Sequence[Fact]:
         """Record facts in one transaction and return them. Durable when this returns. An end as failed or halted, and
-        another one with `hooked`, is recorded together with a row of its hook.
+        another one with `hooked`, is recorded together with a row of its hook, and so is that it is late.
 
         If the first fact was recorded before, nothing is written and the stored fact is returned instead: the caller
         continues with what is stored. If only a later fact was recorded before, the first one is recorded alone.
@@ -288,7 +288,7 @@ it is twice as long."""
 
 
 class HookRow(msgspec.Struct, frozen=True):
-    """A handler to start: for this execution, which ended at `at`. `tries`: how often the row was taken."""
+    """A handler to start: for this execution, which ended, or was late, at `at`. `tries`: how often it was taken."""
 
     number: int
     execution: str

@@ -13,7 +13,7 @@ import msgspec
 from rune.core.execution.control import Verdict
 from rune.core.execution.decision import Decision, FinishExecution, Timer
 from rune.core.execution.explain import Waiting
-from rune.core.execution.fact import ExecutionEnded, PauseChanged, SignalReceived
+from rune.core.execution.fact import ExecutionEnded, ExecutionLate, PauseChanged, SignalReceived
 from rune.core.execution.token import Path, Token
 
 Fence = tuple[int, int]
@@ -121,8 +121,8 @@ class State(Protocol):
         """Apply decisions and, if they emit a token of the node `successor` and no other, claim it for the worker in
         the same step, with a lease. Otherwise it is among `emitted`, as with `apply`."""
 
-    async def control(self, execution: str, fact: PauseChanged) -> Applied:
-        """Apply a recorded pause or resume."""
+    async def control(self, execution: str, fact: PauseChanged | ExecutionLate) -> Applied:
+        """Apply a recorded pause or resume, or that the execution is late."""
 
     async def pause_state(self, execution: str) -> tuple[int, bool]:
         """Return how often an execution was paused or resumed, and whether it is paused now."""

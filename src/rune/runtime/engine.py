@@ -109,6 +109,7 @@ class Engine:
             components.children,
             backend.clock,
             instrumentation,
+            backend.journal,
         )
         self.starts = TriggeredStarts(backend.journal, plans, components.launcher, components.limiter)
         # A clock of its own: a wake that is meant for the scheduler would be lost on it.

@@ -23,6 +23,7 @@ EXECUTION_POINTS = (
 
 OPERATION_POINTS = (
     "begun",
+    "late",
     "signalled",
     "signal_applied",
     "controlled",

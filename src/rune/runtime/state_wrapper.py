@@ -17,7 +17,7 @@ import msgspec
 from rune.batcher import KeyedBatcher, SharedAnswer
 from rune.core.execution.decision import Decision, FinishExecution
 from rune.core.execution.explain import Waiting
-from rune.core.execution.fact import ExecutionEnded, PauseChanged, RaceWinner, SignalReceived
+from rune.core.execution.fact import ExecutionEnded, ExecutionLate, PauseChanged, RaceWinner, SignalReceived
 from rune.core.execution.inline_run import undecided
 from rune.core.execution.token import Path, Token
 from rune.ports.processes import ProcessRegistry
@@ -86,7 +86,7 @@ class StateWrapper:
     ) -> Coroutine[Any, Any, Applied]:
         return self._state.apply_and_claim(execution, decisions, successor, owner)
 
-    def control(self, execution: str, fact: PauseChanged) -> Coroutine[Any, Any, Applied]:
+    def control(self, execution: str, fact: PauseChanged | ExecutionLate) -> Coroutine[Any, Any, Applied]:
         return self._state.control(execution, fact)
 
     def pause_state(self, execution: str) -> Coroutine[Any, Any, tuple[int, bool]]:

@@ -20,7 +20,7 @@ from rune.telemetry.counters import RETRIED, Counters, Histogram, StoreStatsSnap
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 VERDICTS = ("run", "done", "held", "void", "parked", "cancelled")
 STATUSES = ("completed", "failed", "halted", "cancelled")
-TIMERS = ("wait", "retry", "join", "finish", "deadline")
+TIMERS = ("wait", "retry", "join", "finish", "deadline", "late")
 
 
 class PrometheusMetrics:

@@ -43,6 +43,14 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
         "integration/triggers/test_hooks.py",
         "test_failed_execution_starts_its_handler_once",
     ),
+    "settings:expect_within": (
+        "integration/triggers/test_hooks.py",
+        "test_late_execution_starts_its_handler_once_and_goes_on",
+    ),
+    "settings:on_late": (
+        "integration/triggers/test_hooks.py",
+        "test_late_execution_starts_its_handler_once_and_goes_on",
+    ),
     "settings:callable_by": (
         "acceptance/access/test_children.py",
         "test_version_starts_only_children_of_its_deployer",

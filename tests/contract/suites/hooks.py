@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rune.core.execution.fact import ExecutionEnded
+from rune.core.execution.fact import ExecutionEnded, ExecutionLate
 from rune.core.execution.outcome import Error
 from rune.ports.journal import ExecutionEndedError, HookStore, Journal
 from tests.contract.suites.records import execution_record, result
@@ -132,3 +132,30 @@ class HookContract:
                 monkeypatch.setattr(f"rune.adapters.{store}.stores.MAX_HOOK_HOLD_MS", 3_600_000)
             (row,) = await hooks.take(10)
             assert await hooks.take(10) == []
+
+    @async_test
+    async def test_late_executions_have_rows_of_their_own(self, tmp_path: Path) -> None:
+        async with self.make_hooks(tmp_path) as (journal, hooks):
+            for name in ("a", "b", "c"):
+                await journal.accept(execution_record(name))
+            # Late and ended in the same millisecond: what is recorded first decides whether it was late.
+            await journal.record("a", [ExecutionLate(5)])
+            await journal.record("a", [ExecutionEnded(5, "failed", FAILURE)])
+            await journal.record("b", [ExecutionEnded(5, "failed", FAILURE)])
+            with pytest.raises(ExecutionEndedError):
+                await journal.record("b", [ExecutionLate(5)])
+            await asyncio.gather(journal.record("c", [result(1)]), journal.record("c", [ExecutionLate(6)]))
+            rows = await hooks.take(10)
+            expected = {("a", "late", 5), ("a", "failure", 5), ("b", "failure", 5), ("c", "late", 6)}
+            assert {(each.execution, each.kind, each.at) for each in rows} == expected
+            await hooks.done([each.number for each in rows])
+            # The state was lost, and another process finds the same.
+            (stored,) = await journal.record("c", [ExecutionLate(7)])
+            assert stored == ExecutionLate(6)
+        async with self.make_hooks(tmp_path) as (journal, hooks):
+            assert await hooks.take(10) == []
+            assert [(each.fact, each.late) for each in await journal.facts("a")] == [
+                (ExecutionLate(5), False),
+                (ExecutionEnded(5, "failed", FAILURE), False),
+            ]
+            assert [each.late for each in await journal.facts("b")] == [False, True]

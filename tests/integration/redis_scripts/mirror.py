@@ -30,6 +30,7 @@ from rune.core.execution.control import (
     claim_verdict,
     deliver_signal,
     fire_timer,
+    note_late,
     timers_of,
 )
 from rune.core.execution.decision import Applied, Decision, FinishExecution, Timer
@@ -146,6 +147,11 @@ class Mirror:
         self._check(applied, self.run("control", PACK((fact.at, fact.number, fact.paused))), str(fact))
         return applied
 
+    def note_late(self) -> Applied:
+        applied = note_late(self.state)
+        self._check(applied, self.run("control", PACK((self.now, "late"))), "late")
+        return applied
+
     def signal(self, fact: SignalReceived) -> Applied:
         applied = deliver_signal(self.plan, self.state, fact)
         path = False if fact.path is None else encode_path(fact.path)
@@ -163,7 +169,9 @@ class Mirror:
         self._expect(len(answer[5]) == 1, f"{timer} does not fire: {answer}")
         fired, _, emitted, finish, failed = answer[5][0]
         self._expect(decode_timer(fired) == timer, f"{fired} instead of {timer}")
-        if timer.kind in ("join", "finish", "deadline") and (applied.emitted or applied.finish):
+        if applied.late or (
+            timer.kind in ("join", "finish", "deadline") and (applied.emitted or applied.finish)
+        ):
             applied.armed.append((timer, self.now + 7_500))  # until the emitted token is applied
         self._check(applied, PACK(("ok", 0, emitted, finish, failed, False)), str(timer))
         return applied

@@ -106,7 +106,8 @@ class RandomWalk:
             return False
         if timer.kind == "finish" and self.rng.random() < 0.5:
             return False
-        self.mirror.fire(timer)
+        if self.mirror.fire(timer).late and self.rng.random() < 0.5:
+            self.mirror.note_late()  # otherwise it fires again
         return True
 
     def _run_token(self) -> bool:

@@ -65,6 +65,7 @@ PLANS: dict[str, Plan] = {
     ),
     "items without aggregator": plan("start -> s -> a -> b, start -> c", s=split()),
     "signals": plan("start -> v -> a, start -> w -> b", v=_wait(), w=_wait()),
+    "expected within": plan("start -> a -> b", settings={"expect_within": 20, "timeout": 30}),
     "execution timeout": plan("start -> a -> b", settings={"timeout": 20}),
     "max_parallel 2": plan("start -> a, start -> b, start -> c", settings={"max_parallel": 2}),
 }

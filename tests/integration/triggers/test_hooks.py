@@ -177,6 +177,62 @@ def test_failed_items_are_handled_however_the_end_is_recorded(
     run(tmp_path, work, **settings)
 
 
+def waits(id: str, **settings: Any) -> dict[str, Any]:
+    """Return a workflow that waits for a signal."""
+    nodes = [node("in", "input"), node("w", "wait", {"resume": "signal", "name": "go"})]
+    return document(nodes, "in>w", id=id, settings={"on_late": HANDLER, **settings})
+
+
+def test_late_execution_starts_its_handler_once_and_goes_on(tmp_path: Path, settings: dict[str, Any]) -> None:
+    async def work(server: RunningServer) -> None:
+        client = server.client
+        await server.deploy(
+            tells(),
+            fails("quick", on_failure="none", expect_within=3600, on_late=HANDLER),
+            waits("waits", expect_within=1),
+            waits("paused", expect_within=1),
+            waits("patient", expect_within=3600),
+            waits("silent", expect_within=1, on_late="none"),
+        )
+        await server.ended("quick", {"bad": True, "n": 1})
+        started = {
+            each: (await client.start(each, labels={"of": each})).execution_id
+            for each in ("paused", "waits", "silent", "patient")
+        }
+        await client.pause(started["paused"])
+        told = {each["execution"]["workflow"]: each for each in await handled(server, 2)}
+        assert told.keys() == {"waits", "paused"}
+        for name, each in told.items():
+            shown = await client.execution(started[name])
+            assert each["kind"] == "late"
+            assert (each["node"], each["error"], each["failed_items"]) == (None, None, 0)
+            assert each["execution"] == {
+                "id": started[name],
+                "workflow": name,
+                "version": 1,
+                "status": "running",
+                "labels": {"of": name},
+                "started_at": shown.started_at,
+                "ended_at": None,
+            }
+
+        async def late(name: str) -> list[str]:
+            return [each.kind async for each in client.history(started[name], kind="execution.late")]
+
+        async def is_late() -> bool:
+            return bool(await late("silent"))
+
+        await until(is_late, "the execution without a handler is late too")
+        await client.resume(started["paused"])
+        for name in ("waits", "paused", "silent", "patient"):
+            await client.signal(started[name], "go")
+            assert (await client.wait(started[name], 60)).status == "completed"
+            assert await late(name) == ([] if name == "patient" else ["execution.late"])
+        assert len(await handlers(server)) == 2
+
+    run(tmp_path, work, **settings)
+
+
 def test_handler_is_chosen_by_status_version_and_scope(tmp_path: Path) -> None:
     async def work(server: RunningServer) -> None:
         waits = document([node("in", "input"), node("w", "wait", {"resume": "signal", "name": "go"})], "in>w")

@@ -281,6 +281,16 @@ def test_bad_node_field_is_reported_at_its_path(field: str, value: Any, path: st
             problems.UNKNOWN_FIELD,
         ),
         ({"nodes": [node("a")], "settings": {"priority": 11}}, "settings.priority", problems.WRONG_VALUE),
+        (
+            {"nodes": [node("a")], "settings": {"on_late": {"workflow": "b", "statuses": ["failed"]}}},
+            "settings.on_late.statuses",
+            problems.UNKNOWN_FIELD,
+        ),
+        (
+            {"nodes": [node("a")], "settings": {"expect_within": 0}},
+            "settings.expect_within",
+            problems.WRONG_VALUE,
+        ),
         ({"nodes": [node("a")], "settings": {"on_failure": 7}}, "settings.on_failure", problems.WRONG_TYPE),
         (
             {"nodes": [node("a")], "settings": {"on_failure": "a b"}},

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from rune.core.execution.control import claim_verdict, end_execution, fire_timer, timers_of
-from rune.core.execution.decision import Applied, FinishExecution, Timer
-from rune.core.execution.fact import ExecutionEnded
+from rune.core.execution.control import claim_verdict, end_execution, fire_timer, note_late, timers_of
+from rune.core.execution.decision import LATENESS, Applied, FinishExecution, Timer
+from rune.core.execution.fact import ExecutionEnded, ExecutionLate, ExecutionStarted, fact_key
+from rune.core.execution.fold import fold
 from rune.core.execution.outcome import Output
 from rune.core.execution.state import State, join_waits_since
 from rune.core.execution.step import step, step_unrun
@@ -281,6 +282,48 @@ def test_pause_shifts_execution_deadline() -> None:
     assert execution.finish.status == "failed"
     assert execution.finish.error is not None
     assert (execution.finish.error.code, execution.finish.error.engine) == ("TIMEOUT", True)
+
+
+def test_lateness_is_postponed_by_no_pause_and_ends_nothing() -> None:
+    execution = ExecutionDriver(plan("start -> a", settings={"expect_within": 60}))
+    execution.now += 10_000
+    execution.pause()
+
+    early = execution.fire("late", at=NOW + 59_999)
+    assert (early.armed, early.late) == ([(LATENESS, NOW + 60_000)], False)
+    applied = execution.fire("late")
+    assert (applied.armed, applied.late, applied.finish) == ([], True, None)
+    # It fires again until its fact is applied, whatever fails meanwhile.
+    assert dict(timers_of(execution.plan, execution.state))[LATENESS] == NOW + 60_000
+    noted = note_late(execution.state)
+    assert (noted.fresh, noted.disarmed) == (True, [LATENESS])
+    assert not note_late(execution.state).fresh
+    assert not fire_timer(execution.plan, execution.state, LATENESS, NOW + 60_000).late
+    assert LATENESS not in dict(timers_of(execution.plan, execution.state))
+    execution.resume()
+    execution.ok("a")
+    assert execution.finish is not None
+    assert execution.finish.status == "completed"
+
+
+def test_lateness_of_ended_execution_is_dropped() -> None:
+    execution = ExecutionDriver(plan("start -> a", settings={"expect_within": 60}))
+    end_execution(execution.state, ExecutionEnded(NOW, "cancelled"))
+
+    assert not fire_timer(execution.plan, execution.state, LATENESS, NOW + 60_000).late
+    assert not note_late(execution.state).fresh
+    other = ExecutionDriver(plan("start -> a"))
+    assert is_empty(fire_timer(other.plan, other.state, LATENESS, NOW + 60_000))
+
+
+def test_fold_of_late_execution_arms_no_timer() -> None:
+    late = plan("start -> a", settings={"expect_within": 60})
+    state, applied = fold(late, [ExecutionStarted(NOW)], NOW)
+    assert (LATENESS, NOW + 60_000) in applied.armed
+    state, applied = fold(late, [ExecutionStarted(NOW), ExecutionLate(NOW + 60_000)], NOW)
+    assert state.late
+    assert LATENESS not in dict(applied.armed)
+    assert fact_key(ExecutionLate(NOW)) == fact_key(ExecutionLate(NOW + 1))
 
 
 def test_wait_due_during_pause_resumes_after_pause() -> None:

@@ -25,6 +25,7 @@ from rune.codec.records import decode_record, encode_record, record_digest
 from rune.core.execution.fact import (
     AttemptFailed,
     ExecutionEnded,
+    ExecutionLate,
     Fact,
     NodeResult,
     NodeSuspended,
@@ -328,7 +329,7 @@ def new_mark() -> int:
 class FactRun:
     """Facts of one execution that are written only if the first of them is new."""
 
-    __slots__ = ("ending", "execution", "facts", "hooked", "mark", "rows", "size", "status")
+    __slots__ = ("ending", "execution", "facts", "hooked", "late_at", "mark", "rows", "size", "status")
 
     def __init__(self, execution: str, facts: Sequence[Fact], mark: int, *, hooked: bool = False) -> None:
         self.execution = execution
@@ -343,12 +344,15 @@ class FactRun:
         self.size = sum(map(_size, self.rows))
         self.ending: ExecutionEnded | None = None
         self.status: str | None = None
+        self.late_at: int | None = None
         last = facts[-1]
         if type(last) is ExecutionEnded:
             self.ending = last
             self.status = last.status
         elif type(last) is PauseChanged:
             self.status = "paused" if last.paused else "running"
+        elif type(last) is ExecutionLate:
+            self.late_at = last.at
 
     def names(self) -> Iterable[object]:
         return (self.execution,)
@@ -468,9 +472,13 @@ class FactWriter:
         try:
             statement, arguments = self._statement, _fact_arguments(group, claims)
             terms = [run_terms(run.facts) if run.ending is None else end_terms(run.ending) for run in group]
-            if any(terms):
+            late = [(number, run.late_at) for number, run in enumerate(group, 1) if run.late_at is not None]
+            if any(terms) or late:
                 statement = query("record_with_terms")
                 arguments += _term_columns(terms)
+            if late:
+                statement = query("record_late")
+                arguments += map(list, zip(*late, strict=True))
             rows = await self._database.fetch(statement, *arguments)
         except StoreUnavailableError:
             self._claims = [*claims, *self._claims][:MAX_CLAIMS]

@@ -44,7 +44,7 @@ MAX_CACHED_EXECUTIONS = 20_000
 
 _LETTER = {"start": "s", "result": "r", "item": "i", "entered": "e"}
 _KIND: dict[str, Any] = {letter: kind for kind, letter in _LETTER.items()}
-_TIMER = {"wait": "w", "retry": "r", "join": "j", "finish": "f", "deadline": "d"}
+_TIMER = {"wait": "w", "retry": "r", "join": "j", "finish": "f", "deadline": "d", "late": "l"}
 _TIMER_KIND: dict[str, Any] = {letter: kind for kind, letter in _TIMER.items()}
 _PURPOSES = {purpose.value: purpose for purpose in TokenPurpose}
 

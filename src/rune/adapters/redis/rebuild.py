@@ -346,7 +346,7 @@ def _resend_times(execution: str, tokens: Sequence[Token], when: int) -> list[An
 
 def _skipped_wait(state: State, applied: decision.Applied, now: int) -> int:
     """Return by how much a simulated clock advances: an execution that only waits resumes at its next timer."""
-    nearest = min((due for _, due in applied.armed), default=now)
+    nearest = min((due for timer, due in applied.armed if timer.kind != "late"), default=now)
     waits = state.scopes[ROOT].active == 0 and state.paused_at is None and state.finish is None
     if not waits or any(name.startswith("child:") for name in state.waiting_for_signal):
         return 0

@@ -118,6 +118,7 @@ def _meta(plan: Plan, state: State, context: SnapshotContext) -> dict[str, Any]:
         "f": None if state.finish is None else encode_finish(state.finish),
         "u": state.failures,
         "v": state.failed_items or None,
+        "lt": state.late,
         "lc": children,
         "m": plan.max_parallel,
         "c": 0 if plan.max_parallel is not None else None,
@@ -135,7 +136,10 @@ def _meta(plan: Plan, state: State, context: SnapshotContext) -> dict[str, Any]:
 
 def _fixed(plan: Plan, state: State) -> dict[str, Any]:
     timeout = -1 if plan.timeout is None else plan.timeout
-    return {"s": state.started_at, "t": timeout, "r": encode_races(plan, plan.races)}
+    fixed = {"s": state.started_at, "t": timeout, "r": encode_races(plan, plan.races)}
+    if plan.expect_within is not None:
+        fixed["l"] = plan.expect_within
+    return fixed
 
 
 def _scope_fields(plan: Plan, names: EncodedPlan, state: State, scope: Scope) -> Iterator[Field]:
@@ -251,6 +255,7 @@ def decode_state(plan: Plan, fields: Fields) -> State:
         state.limits = type(LIMITS)(window=window, items_in_flight=items)
     state.paused_at = meta.get("p")
     state.pauses = [(begin, end) for begin, end in meta.get("ps", ())]
+    state.late = meta.get("lt", False)
     state.cancelled = {(join, decode_path(path)) for join, path, _ in meta.get("r", ())}
     state.failures = meta.get("u", 0)
     state.failed_items = meta.get("v", 0)

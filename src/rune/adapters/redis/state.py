@@ -49,7 +49,7 @@ from rune.batcher import KeyedBatcher, SharedAnswer
 from rune.core.execution.control import OVERDUE, outcome_of
 from rune.core.execution.decision import Decision, FinishExecution, Timer
 from rune.core.execution.explain import Waiting, explain
-from rune.core.execution.fact import ExecutionEnded, PauseChanged, SignalReceived
+from rune.core.execution.fact import ExecutionEnded, ExecutionLate, PauseChanged, SignalReceived
 from rune.core.execution.inline_run import predict_single_end, undecided
 from rune.core.execution.state import State
 from rune.core.execution.token import Path, Token, TokenPurpose
@@ -584,8 +584,10 @@ class RedisState:
             self._ending.popitem(last=False)
         return Applied((), *predicted)
 
-    async def control(self, execution: str, fact: PauseChanged) -> Applied:
+    async def control(self, execution: str, fact: PauseChanged | ExecutionLate) -> Applied:
         known = await self._executions.of(execution)
+        if isinstance(fact, ExecutionLate):
+            return await self._run_fact(known, "control", _PACK((fact.at, "late")))
         return await self._run_fact(known, "control", _PACK((fact.at, fact.number, fact.paused)))
 
     async def signal(self, execution: str, fact: SignalReceived) -> Applied:

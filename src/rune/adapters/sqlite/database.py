@@ -399,6 +399,7 @@ class Rows(msgspec.Struct, eq=False):
     status: str | None = None
     terms: Sequence[str] = ()
     hooked: bool = False  # the end has a hook although it is none of a failure
+    late_at: int | None = None  # the execution is late
 
     def __call__(self, db: sqlite3.Connection) -> None:
         write_rows(db, [self])
@@ -455,11 +456,12 @@ def write_rows(db: sqlite3.Connection, group: Sequence[Rows]) -> None:
     if ends:
         _insert(db, _END_STATEMENTS, ends)
         _insert_dead_letters(db, group)
-        _insert_hooks(db, group)
         terms = [
             (term, each.facts[0][0]) for each in group if each.end is not None for term in end_terms(each.end)
         ]
         insert_terms(db, terms)
+
+    _insert_hooks(db, group)
 
 
 def _insert_dead_letters(db: sqlite3.Connection, group: Sequence[Rows]) -> None:
@@ -473,12 +475,14 @@ def _insert_dead_letters(db: sqlite3.Connection, group: Sequence[Rows]) -> None:
 
 
 def _insert_hooks(db: sqlite3.Connection, group: Sequence[Rows]) -> None:
-    for each in group:
-        if each.end is not None and (each.hooked or each.end.status in HOOKED):
-            db.execute(
-                "INSERT OR IGNORE INTO hook (execution, kind, at, until) VALUES (?, 'failure', ?, 0)",
-                (each.execution, each.end.at),
-            )
+    hooks = [
+        (each.execution, "failure", each.end.at)
+        for each in group
+        if each.end is not None and (each.hooked or each.end.status in HOOKED)
+    ]
+    hooks += [(each.execution, "late", each.late_at) for each in group if each.late_at is not None]
+    for row in hooks:
+        db.execute("INSERT OR IGNORE INTO hook (execution, kind, at, until) VALUES (?, ?, ?, 0)", row)
 
 
 def _insert(db: sqlite3.Connection, statements: dict[int, str], rows: Sequence[tuple[Any, ...]]) -> None:

@@ -19,6 +19,7 @@ from rune.codec.records import decode_record, encode_record, record_digest
 from rune.core.execution.fact import (
     AttemptFailed,
     ExecutionEnded,
+    ExecutionLate,
     Fact,
     NodeResult,
     NodeSuspended,
@@ -226,6 +227,8 @@ class SqliteJournal:
             write.end = last
         elif type(last) is PauseChanged and not late:
             write.status = _pause_status(last)
+        elif type(last) is ExecutionLate and not late:
+            write.late_at = last.at
         write.wake_at = self._wakes_at(last) or self._next_wake_at.pop(write.execution, None)
         write.terms = run_terms(facts)
 

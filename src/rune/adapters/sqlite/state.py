@@ -16,11 +16,19 @@ import msgspec
 
 from rune.adapters.sqlite.journal import SqliteJournal
 from rune.core.execution import decision as effect
-from rune.core.execution.control import change_pause, claim_verdict, deliver_signal, end_execution, fire_timer
-from rune.core.execution.decision import Decision, FinishExecution, Timer
+from rune.core.execution.control import (
+    change_pause,
+    claim_verdict,
+    deliver_signal,
+    end_execution,
+    fire_timer,
+    note_late,
+)
+from rune.core.execution.decision import LATENESS, Decision, FinishExecution, Timer
 from rune.core.execution.explain import Waiting, explain
 from rune.core.execution.fact import (
     ExecutionEnded,
+    ExecutionLate,
     ExecutionStarted,
     PauseChanged,
     RaceWinner,
@@ -179,7 +187,16 @@ class SqliteState:
         whose child has ended, or is not loaded yet, is about to go on."""
         if not all(self._only_waits(each) for each in clock.members.values()):
             return
-        nearest = min((due for each in clock.members.values() for due in each.timers.values()), default=None)
+        # A clock does not advance for the sake of lateness: an execution that waits for a signal would be late at once.
+        nearest = min(
+            (
+                due
+                for each in clock.members.values()
+                for timer, due in each.timers.items()
+                if timer != LATENESS
+            ),
+            default=None,
+        )
         if nearest is not None:
             self._advance_clock(clock, nearest - self._clock.now() - clock.offset)
             self._clock.wake()
@@ -345,8 +362,14 @@ class SqliteState:
         if root.active == 0:
             self._sleep_if_idle(running)
         elif not running.leases and not running.claimed:
-            self._unload(running, NEVER)  # paused; the resume loads it again
+            self._unload_paused(running)
         return result
+
+    def _unload_paused(self, running: LoadedExecution) -> None:
+        """Unload a paused execution until it is resumed, or late: that timer is not postponed by the pause."""
+        due = None if running.accepted.fake_time else running.timers.get(LATENESS)
+        if due is None or due - self._now(running) > MIN_SLEEP_MS:
+            self._unload(running, NEVER if due is None else due)
 
     def _arm(self, running: LoadedExecution, timer: Timer, due: int) -> None:
         running.timers[timer] = due
@@ -364,7 +387,9 @@ class SqliteState:
         """Unload an execution until its next timer, or advance its clock if its time is simulated."""
         nearest = min(running.timers.values(), default=None)
         related = running.accepted.fake_time and bool(running.relatives())
-        if running.state.paused_at is not None or (nearest is None and not related):
+        if running.state.paused_at is not None:
+            self._unload_paused(running)
+        elif nearest is None and not related:
             self._unload(running, NEVER)
         elif running.accepted.fake_time:
             self._advance_if_idle(running.clock)
@@ -402,8 +427,12 @@ class SqliteState:
         self._journal.forget(execution)
         self._admission.release()
 
-    async def control(self, execution: str, fact: PauseChanged) -> Applied:
+    async def control(self, execution: str, fact: PauseChanged | ExecutionLate) -> Applied:
         running, loaded = await self._load(execution)
+        if isinstance(fact, ExecutionLate):
+            running.asleep_until = 0
+            changed = self._after_change(running, note_late(running.state))
+            return changed if loaded is None else loaded
         return self._deliver_signal(running, fact, change_pause(running.plan, running.state, fact), loaded)
 
     async def pause_state(self, execution: str) -> tuple[int, bool]:
@@ -473,7 +502,9 @@ class SqliteState:
             running.expired_waits[(timer.node, timer.path)] = due
         for token in applied.emitted:
             running.claimed.discard(token.key)
-        if timer.kind in ("join", "finish", "deadline") and (applied.emitted or applied.finish):
+        if (
+            timer.kind in ("join", "finish", "deadline") and (applied.emitted or applied.finish)
+        ) or applied.late:
             self._arm(running, timer, now + LEASE_MS)
         return self._due(running, timer, self._after_change(running, applied), due)
 

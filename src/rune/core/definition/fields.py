@@ -163,6 +163,14 @@ def handler(value: Any, path: str, problems: list[Problem]) -> HookHandler | Non
     return HookHandler(**read)
 
 
+def _late_handler(value: Any, path: str, problems: list[Problem]) -> HookHandler | None:
+    """Read the handler of late executions, which have no status yet."""
+    read = handler(value, path, problems)
+    if isinstance(value, dict) and "statuses" in value:
+        problems.append(unknown_field("statuses", ("workflow", "version"), path))
+    return read
+
+
 def _version(value: Any, path: str, problems: list[Problem]) -> int | str | None:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
@@ -192,6 +200,8 @@ _SETTINGS_READERS: Mapping[str, Reader] = {
     "executor": one_of("rune", "legacy"),
     "callable_by": scopes,
     "on_failure": handler,
+    "expect_within": duration,
+    "on_late": _late_handler,
 }
 
 _ERROR_READERS: Mapping[str, Reader] = {"type": one_of("halt", "ignore", "branch"), "error_edge": word}

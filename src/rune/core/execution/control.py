@@ -10,7 +10,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from rune.core.execution.decision import Applied, FinishExecution, Timer
+from rune.core.execution.decision import LATENESS, Applied, FinishExecution, Timer
 from rune.core.execution.fact import (
     AttemptFailed,
     ExecutionEnded,
@@ -100,6 +100,15 @@ def change_pause(plan: Plan, state: State, fact: PauseChanged) -> Applied:
     return applied
 
 
+def note_late(state: State) -> Applied:
+    """Note that it is recorded that the execution is late."""
+    applied = Applied(fresh=not (state.late or state.ended))
+    if applied.fresh:
+        state.late = True
+        applied.disarmed.append(LATENESS)
+    return applied
+
+
 def deliver_signal(plan: Plan, state: State, fact: SignalReceived) -> Applied:
     """Resume the token that has waited longest for the signal, or store the signal until a token waits for it."""
     act = Transition(plan, state, fact.at)
@@ -131,6 +140,8 @@ def fire_timer(plan: Plan, state: State, timer: Timer, now: int) -> Applied:
         act.applied.finish = state.finish
     elif timer.kind == "deadline":
         _deadline(plan, state, act, timer, now)
+    elif timer.kind == "late":
+        _lateness(plan, state, act, now)
     else:
         scope = state.scopes.get(timer.path)
         if scope is None:
@@ -150,6 +161,16 @@ def _deadline(plan: Plan, state: State, act: Transition, timer: Timer, now: int)
         act.applied.armed.append((timer, due))
     else:
         act.finish(FinishExecution("failed", OVERDUE))
+
+
+def _lateness(plan: Plan, state: State, act: Transition, now: int) -> None:
+    if plan.expect_within is None or state.late:
+        return
+    due = state.started_at + plan.expect_within
+    if due > now:
+        act.applied.armed.append((LATENESS, due))
+    else:
+        act.applied.late = True
 
 
 def _expire(plan: Plan, state: State, act: Transition, scope: Scope, timer: Timer, now: int) -> None:
@@ -195,6 +216,8 @@ def timers_of(plan: Plan, state: State) -> list[tuple[Timer, int]]:
     if plan.timeout is not None and state.paused_at is None:
         due = state.started_at + plan.timeout + paused_since(state, state.started_at)
         found.append((Timer("deadline"), due))
+    if plan.expect_within is not None and not state.late:
+        found.append((LATENESS, state.started_at + plan.expect_within))
     for scope in state.scopes.values():
         for live in scope.live.values():
             if live.waiting and live.wakes_at is not None:

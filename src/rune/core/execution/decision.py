@@ -90,10 +90,13 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
 class Timer(msgspec.Struct, frozen=True, gc=False):
     """A timer, identified by its fields. `wait`, `retry` and `join` belong to a token, the others to the execution."""
 
-    kind: Literal["wait", "retry", "join", "finish", "deadline"]
+    kind: Literal["wait", "retry", "join", "finish", "deadline", "late"]
     node: int = -1
     path: Path = ()
     number: int = 0
+
+
+LATENESS = Timer("late")
 
 
 class Applied(msgspec.Struct, gc=False):
@@ -109,6 +112,7 @@ class Applied(msgspec.Struct, gc=False):
     skipped: list[tuple[int, Path]] = []
     waiting: list[tuple[int, Path, int, int]] = []
     known: bool = True  # False: the state has no such token and must be folded from the journal
+    late: bool = False  # the execution is late, which has to be recorded
     fresh: bool = True  # False: a duplicate; the state did not change
 
 

@@ -118,6 +118,12 @@ class PauseChanged(msgspec.Struct, frozen=True, tag="control", omit_defaults=Tru
     reason: str = ""
 
 
+class ExecutionLate(msgspec.Struct, frozen=True, tag="late"):
+    """The execution was open longer than its definition expects. Nothing of it changes."""
+
+    at: int
+
+
 class ExecutionEnded(msgspec.Struct, frozen=True, tag="end", omit_defaults=True):
     """The terminal row of an execution. `failed_items` counts the items of splits that failed."""
 
@@ -136,6 +142,7 @@ Fact = (
     | SignalReceived
     | RaceWinner
     | PauseChanged
+    | ExecutionLate
     | ExecutionEnded
 )
 TokenFact = NodeResult | AttemptFailed | NodeSuspended | RaceWinner
@@ -158,6 +165,8 @@ def fact_key(fact: Fact) -> tuple[Any, ...]:
             return ("choice", node, path)
         case PauseChanged(number=number):
             return ("control", number)
+        case ExecutionLate():
+            return ("late",)
         case ExecutionStarted():
             return ("start",)
         case _:

@@ -16,6 +16,7 @@ from rune.core.execution.fact import (
     AttemptFailed,
     EffectStarted,
     ExecutionEnded,
+    ExecutionLate,
     ExecutionStarted,
     Fact,
     NodeResult,
@@ -67,6 +68,8 @@ class _Fold:
             self._start = fact.at
         elif isinstance(fact, ExecutionEnded):
             self._end = fact
+        elif isinstance(fact, ExecutionLate):
+            self.state.late = True
         elif isinstance(fact, PauseChanged):
             self._pauses.append(fact)
         elif isinstance(fact, SignalReceived):

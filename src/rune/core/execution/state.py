@@ -189,6 +189,7 @@ class State(msgspec.Struct):
     active_items: int = 0
     finish: FinishExecution | None = None
     ended: bool = False
+    late: bool = False
     paused_at: int | None = None
     pause_state: int = 0
     pauses: list[tuple[int, int]] = []

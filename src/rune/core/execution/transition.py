@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from rune.core.execution.decision import (
     DEAD,
     FAILED,
+    LATENESS,
     Applied,
     ArriveAtJoin,
     CollectItem,
@@ -402,6 +403,8 @@ def start_execution(plan: Plan, state: State, at: int) -> Applied:
     act.arm_races(root, plan.races)
     if plan.timeout is not None:
         act.applied.armed.append((Timer("deadline"), at + plan.timeout))
+    if plan.expect_within is not None:
+        act.applied.armed.append((LATENESS, at + plan.expect_within))
     act.propagate_counts(root)
     return act.applied
 

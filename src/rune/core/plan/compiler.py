@@ -68,6 +68,7 @@ def compile_definition(
         outputs=tuple(each.index for each in root if each.type.sets_output),
         races=traits.timed_races.get(-1, ()),
         timeout=_ms(definition.settings.timeout),
+        expect_within=_ms(definition.settings.expect_within),
         launches=any(node.type.launches for node in nodes),
         max_parallel=definition.settings.max_parallel,
     )

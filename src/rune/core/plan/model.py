@@ -223,5 +223,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     outputs: tuple[int, ...]  # root nodes that set the execution's output
     races: tuple[int, ...]  # root joins whose timeout begins with the execution
     timeout: int | None  # ms
+    expect_within: int | None  # ms
     launches: bool  # some node starts child executions
     max_parallel: int | None  # nodes of one execution that run concurrently

@@ -38,6 +38,9 @@ from rune.telemetry.counters import Counters
 
 log = logging.getLogger("rune.hooks")
 
+LATE = "late"
+"""The kind of hooks of executions that are late; the others are of ends."""
+
 BATCH = 100
 POLL_S = 1.0
 MAX_TRIES = 32
@@ -127,16 +130,21 @@ class HookRunner:
 
     async def _serve(self, row: HookRow) -> None:
         accepted = await self._journal.accepted(row.execution)
-        end = await self._journal.end(row.execution)
-        if accepted is None or end is None or accepted.hook_of is not None:
+        if accepted is None or accepted.hook_of is not None:
             return
-        handler = (await self._plans.definition(accepted.hash)).settings.on_failure
-        if handler is None or handler.workflow == NO_HANDLER or hook_status(end) not in handler.statuses:
-            return
-        await self._start(row, handler, accepted, end)
+        settings = (await self._plans.definition(accepted.hash)).settings
+        end = None
+        if row.kind == LATE:
+            handler = settings.on_late
+        else:
+            handler, end = settings.on_failure, await self._journal.end(row.execution)
+            if end is None or handler is None or hook_status(end) not in handler.statuses:
+                return
+        if handler is not None and handler.workflow != NO_HANDLER:
+            await self._start(row, handler, accepted, end)
 
     async def _start(
-        self, row: HookRow, handler: HookHandler, accepted: ExecutionRecord, end: ExecutionEnded
+        self, row: HookRow, handler: HookHandler, accepted: ExecutionRecord, end: ExecutionEnded | None
     ) -> None:
         which = None if handler.version is None else str(handler.version)
         execution = handler_id(row.execution, row.kind)
@@ -169,9 +177,11 @@ def handler_id(execution: str, kind: str) -> str:
     return "f" + hashlib.blake2b(f"{execution}\x1f{kind}".encode(), digest_size=15).hexdigest()
 
 
-def hook_input(kind: str, accepted: ExecutionRecord, end: ExecutionEnded) -> dict[str, Any]:
-    """Return the input of a handler. It contains no payloads."""
-    error, origin = end.error, None if end.error is None else end.error.origin
+def hook_input(kind: str, accepted: ExecutionRecord, end: ExecutionEnded | None) -> dict[str, Any]:
+    """Return the input of a handler. It contains no payloads. Without an end the execution is late: whatever became of
+    it meanwhile, the input is the same each time."""
+    error = None if end is None else end.error
+    origin = None if error is None else error.origin
     labels = accepted.labels if len(msgspec.json.encode(accepted.labels)) <= MAX_LABELS_BYTES else {}
     return {
         "kind": kind,
@@ -179,10 +189,10 @@ def hook_input(kind: str, accepted: ExecutionRecord, end: ExecutionEnded) -> dic
             "id": accepted.id,
             "workflow": accepted.workflow,
             "version": accepted.version,
-            "status": end.status,
+            "status": "running" if end is None else end.status,
             "labels": labels,
             "started_at": iso(accepted.at),
-            "ended_at": iso(end.at),
+            "ended_at": None if end is None else iso(end.at),
         },
         "node": None
         if origin is None
@@ -195,5 +205,5 @@ def hook_input(kind: str, accepted: ExecutionRecord, end: ExecutionEnded) -> dic
         "error": None
         if error is None
         else {"code": error.code, "message": error.message[:MAX_MESSAGE_CHARS]},
-        "failed_items": end.failed_items,
+        "failed_items": 0 if end is None else end.failed_items,
     }

@@ -10,8 +10,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
 
+from rune.core.execution.fact import ExecutionLate
 from rune.ports.clock import Clock
-from rune.ports.journal import Journal, Outbox, OutboxRow, StoreUnavailableError
+from rune.ports.journal import ExecutionEndedError, Journal, Outbox, OutboxRow, StoreUnavailableError
 from rune.ports.queue import Queue
 from rune.ports.retention import Retention, RetentionResult, Rule
 from rune.ports.state import DueTimer, State
@@ -48,7 +49,9 @@ class Scheduler:
         children: Children,
         clock: Clock,
         instrumentation: Instrumentation,
+        journal: Journal,
     ) -> None:
+        self._journal = journal
         self._state = state
         self._queue = queue
         self._finisher = finisher
@@ -113,6 +116,22 @@ class Scheduler:
             await self._queue.send(due.execution, due.emitted, due.priority)
         if due.finish is not None:
             await self._finisher.finish(due.execution, due.finish, due.now)
+        elif due.timer.kind == "late":
+            await self._record_late(due)
+
+    async def _record_late(self, due: DueTimer) -> None:
+        """Record that an execution is late, which has no consequence but its handler. Safe to repeat: the timer fires
+        again until the state knows of the fact."""
+        try:
+            (fact,) = await self._journal.record(due.execution, [ExecutionLate(due.now)])
+        except ExecutionEndedError as ended:
+            await self._state.end(due.execution, ended.end)
+            return
+        # crash here: the timer fires again, and a rebuilt state finds the fact
+        failpoint.hit("late")
+        assert isinstance(fact, ExecutionLate)
+        applied = await self._state.control(due.execution, fact)
+        await self._queue.send(due.execution, applied.emitted, due.priority)
 
     async def _next_wakeup(self) -> int:
         due = await self._state.next_due()

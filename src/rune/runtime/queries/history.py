@@ -20,6 +20,7 @@ from rune.core.execution.fact import (
     AttemptFailed,
     EffectStarted,
     ExecutionEnded,
+    ExecutionLate,
     ExecutionStarted,
     NodeResult,
     NodeSuspended,
@@ -412,7 +413,7 @@ class History:
     def event(self, number: int, stored: StoredFact) -> Event:
         """Return the event of a fact, given the number of the event."""
         fact = stored.fact
-        if isinstance(fact, ExecutionStarted | SignalReceived | PauseChanged | ExecutionEnded):
+        if isinstance(fact, ABOUT_EXECUTION):
             details = _details(fact, stored.late)
             if isinstance(fact, ExecutionEnded) and not stored.late and fact.status != "completed":
                 details |= self._cancelled_details()
@@ -571,13 +572,20 @@ async def read_history(journal: Journal, blob: BlobStore, accepted: ExecutionRec
     return history
 
 
-def _execution_event(fact: ExecutionStarted | SignalReceived | PauseChanged | ExecutionEnded) -> str:
+ABOUT_EXECUTION = ExecutionStarted | SignalReceived | PauseChanged | ExecutionLate | ExecutionEnded
+
+
+def _execution_event(
+    fact: ExecutionStarted | SignalReceived | PauseChanged | ExecutionLate | ExecutionEnded,
+) -> str:
     if isinstance(fact, ExecutionEnded):
         return f"execution.{fact.status}"
     if isinstance(fact, SignalReceived):
         return "execution.signalled"
     if isinstance(fact, PauseChanged):
         return "execution.paused" if fact.paused else "execution.resumed"
+    if isinstance(fact, ExecutionLate):
+        return "execution.late"
     return "execution.accepted"
 
 

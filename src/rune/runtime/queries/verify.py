@@ -17,6 +17,7 @@ from rune.core.execution.fact import (
     AttemptFailed,
     EffectStarted,
     ExecutionEnded,
+    ExecutionLate,
     ExecutionStarted,
     Fact,
     NodeResult,
@@ -36,7 +37,7 @@ from rune.ports.queries import Summary
 
 Key = tuple[int, Path]
 Claims = Mapping[Key, int]
-ABOUT_EXECUTION = ExecutionStarted | SignalReceived | PauseChanged | ExecutionEnded
+ABOUT_EXECUTION = ExecutionStarted | SignalReceived | PauseChanged | ExecutionLate | ExecutionEnded
 
 ENGINE_ERRORS = frozenset({"DEAD_LETTERED", "WORKER_CRASH", "UNKNOWN_TYPE"})
 """Codes of ends that no fact of the execution leads to: one of its messages could not be handled."""

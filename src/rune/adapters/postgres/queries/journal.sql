@@ -66,6 +66,16 @@ SELECT run, verdict, whole, answer FROM record_with_terms(
     $22::integer[], $23::text[], $21::text::integer[], '{}'
 )
 
+-- name: record_late
+-- As `record_with_terms`, with the runs that record that an execution is late, and when it is.
+SELECT run, verdict, whole, answer FROM record_late(
+    $1::text[], $2::text::integer[], $3::integer[], $4::text[], $5::bigint[], $6::bytea[], $7::text[],
+    $8::text::integer[], $9::text::smallint[], $10::text::integer[], $11::text::integer[], $12::text::bigint[],
+    $13::bytea[], $14::bytea[],
+    $15::text[], $16::text::integer[], $17::bytea[], $18::text::bigint[], $19::text::bigint[], $20::text::bigint[],
+    $22::integer[], $23::text[], $21::text::integer[], '{}', $24::integer[], $25::bigint[]
+)
+
 -- name: facts
 -- Facts of executions $1 after numbers $2, at most $3 rows of each (NULL: all), element by element. Returns the
 -- position in the lists, from 1, and the rows in commit order. Read-only.

@@ -24,7 +24,8 @@ verbs.fire = function()
     act.fire(kind, node, path, chore and number or tonumber(number), timer)
     if kind == 'w' and #emitted > 0 then store.put('w' .. path .. '|' .. text(node), tonumber(found[i + 1])) end
     for _, each in ipairs(emitted) do act.drop_claim(each[2], each[1]) end
-    if #emitted + (finish and 1 or 0) > 0 and kind ~= 'w' and kind ~= 'r' and not chore then timers[timer] = now + LEASE end
+    local late = kind == 'l' and not timers[timer] and not meta.lt
+    if late or #emitted + (finish and 1 or 0) > 0 and kind ~= 'w' and kind ~= 'r' and not chore then timers[timer] = now + LEASE end
     local items = store.failures()
     fired[#fired + 1] = { chore and 'w|-1||0' or timer, tonumber(found[i + 1]), emitted, finish, items }
     emitted, finish = {}, false

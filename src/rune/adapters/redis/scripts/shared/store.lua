@@ -26,6 +26,8 @@ local SEND_MARKS = 64
 local MAX_AHEAD = 30000
 -- ms for which an execution is marked that no process may install from memory any more; far above MAX_AHEAD
 local MARKED = 60000
+-- the timer of an execution that is late; neither a pause nor a simulated clock waits for it
+local LATENESS = 'l|-1||0'
 local BATCH, SCAN = 500, 200
 local KEYS, ARGV
 local verbs, store = {}, {}
@@ -241,7 +243,11 @@ end
 -- Return whether its fields are dropped, and when it is due.
 local function unload_if_idle(nearest)
   if not meta.np or not is_idle() then return false, nearest end
-  if meta.p or not nearest then return true, false end
+  if meta.p then
+    nearest = not meta.ft and tonumber(redis.call('ZSCORE', KEYS[2], LATENESS) or nil)
+    return not nearest or nearest - now > meta.np, nearest
+  end
+  if not nearest then return true, false end
   if meta.ft then
     if (meta.lc or 0) == 0 and nearest > now then
       meta.o = (meta.o or 0) + nearest - now
@@ -254,6 +260,7 @@ end
 
 function store.nearest()
   local first = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
+  if meta.ft and first[1] == LATENESS then first = redis.call('ZRANGE', KEYS[2], 1, 1, 'WITHSCORES') end
   return first[2] and tonumber(first[2]) or false
 end
 

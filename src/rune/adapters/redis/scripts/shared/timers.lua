@@ -44,6 +44,9 @@ function act.fire(kind, node, path, number, timer)
     act.propagate_counts('', true)
   elseif kind == 'd' then
     act.deadline(timer)
+  elseif kind == 'l' then
+    local fixed = store.get('#')
+    if fixed.l and not meta.lt and fixed.s + fixed.l > at then timers[timer] = fixed.s + fixed.l end
   elseif store.get('s' .. path) then
     if kind == 'j' then act.expire(path, node, timer) else act.resume(kind, path, node, number, timer) end
   end
