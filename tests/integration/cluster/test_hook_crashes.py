@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from tests.support.backends import flush_redis
 from tests.support.cli_process import until
 from tests.support.cluster_cli import command_line
 from tests.support.clusters import open_cluster
@@ -63,3 +64,48 @@ def test_handlers_start_once_whatever_crashes(tmp_path: Path) -> None:
         found = until(handlers, "a handler of each failure has ended")
         told = Counter(rune.json("show", each["execution_id"])["output"] for each in found)
         assert told == dict.fromkeys(failed, 1)
+
+
+def test_late_execution_is_handled_once_whatever_is_lost(tmp_path: Path) -> None:
+    late = document(
+        [node("in", "input"), node("w", "wait", {"resume": "signal", "name": "go"})],
+        "in>w",
+        id="slow",
+        settings={"expect_within": 1, "on_late": "tell-ops"},
+    )
+    with open_cluster(tmp_path, "redis", in_place=True, workers=0, schedulers=0) as cluster:
+        cluster.start_worker()
+        rune = command_line(cluster.fleet)
+        for each in (HANDLER, late):
+            path = tmp_path / f"{each['id']}.json"
+            path.write_text(json.dumps(each))
+            rune.json("deploy", str(path))
+        started = [rune.json("start", "slow")["execution_id"] for _ in range(3)]
+        rune.json("pause", started[0])
+        # The timer has fired and nothing is recorded; then the fact is, and the state does not know of it.
+        for point in ("fired", "late"):
+            crashing = cluster.fleet.start("scheduler", RUNE_FAILPOINT=f"{point}:2")
+            assert crashing.process.wait(TIMEOUT_S) == KILLED, crashing.output()[-2000:]
+        asyncio.run(flush_redis())
+        cluster.fleet.start("scheduler").wait_ready()
+
+        def handlers() -> list[dict[str, Any]] | None:
+            found = rune.json("list", "--workflow", "tell-ops")["executions"]
+            return found if sum(each["status"] == "completed" for each in found) >= len(started) else None
+
+        def told() -> Counter[str]:
+            found = until(handlers, "a handler of each late execution has ended")
+            return Counter(rune.json("show", each["execution_id"])["output"] for each in found)
+
+        assert told() == dict.fromkeys(started, 1)
+        # The state is lost again, after all of them were late.
+        asyncio.run(flush_redis())
+        rune.json("resume", started[0])
+        for each in started:
+            rune.json("signal", each, "go")
+
+        def ended() -> bool | None:
+            return all(rune.json("show", each)["status"] == "completed" for each in started) or None
+
+        until(ended, "the late executions have completed")
+        assert told() == dict.fromkeys(started, 1)
