@@ -53,7 +53,7 @@ MIGRATIONS: tuple[Callable[[], str], ...] = tuple(
         "0011_scopes",
         "0012_origins",
         "0013_hooks",
-        "0015_handlers",
+        "0014_handlers",
     )
 )
 """Migration i takes a file from version i to version i + 1."""
