@@ -15,6 +15,7 @@ DOCS   := .cache/docs
 SEEDS  ?= 100000
 JOBS   ?= 2
 WORKERS ?= 4
+REF    ?= main
 SCALE  ?= 1
 KILLS  ?= 1000
 MINUTES ?= 30
@@ -39,7 +40,7 @@ UNTRACED := tests/unit/core/expr/test_hostile.py tests/unit/core/expr/test_hosti
 OTHERS   := $(patsubst %/,%,$(filter-out tests/unit/ tests/__pycache__/ tests/support/,$(wildcard tests/*/))) \
             $(filter-out tests/unit/core/,$(wildcard tests/unit/[a-z]*/)) $(wildcard tests/unit/test_*.py)
 
-.PHONY: meaning dist release clip ui ui-dev ui-test faults chaos-embedded chaos-cluster chaos-rabbitmq chaos-versions recovery soak services-up services-down pin-images help setup stores lock run test test-long check lint type contracts generate unit sim mutants bench bench-cluster bench-rabbitmq bench-api bench-ui bench-looking bench-newcomer bench-startup pictures trace audit format clean bench-peers docs docs-check docs-serve
+.PHONY: meaning dist release clip ui ui-dev ui-test faults chaos-embedded chaos-cluster chaos-rabbitmq chaos-versions recovery soak services-up services-down pin-images help setup stores lock run test test-changed test-long check lint type contracts generate unit sim mutants bench bench-cluster bench-rabbitmq bench-api bench-ui bench-looking bench-newcomer bench-startup pictures trace audit format clean bench-peers docs docs-check docs-serve
 
 help: ## Show this list
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -136,7 +137,8 @@ run: $(RUNTIME) ## Start Rune in one local process and print its URL; PORT=9000 
 	@exec $(BIN)/rune up$(if $(PORT), --port $(PORT))
 
 test: setup ## All gates: lint, types, contracts, mutants, web interface, site, tests with coverage, 10,000 seeds
-	@$(MAKE) --no-print-directory -j2 --output-sync=target lint type contracts mutants
+	@$(MAKE) --no-print-directory check
+	$(MAKE) --no-print-directory mutants
 	if $(MAKE) --no-print-directory $(UI); then $(MAKE) --no-print-directory ui-test
 	else echo "The packages of the web interface cannot be installed; its build is compared by the hash of its source only." >&2; fi
 	if $(MAKE) --no-print-directory $(DOCS)/.ready; then $(MAKE) --no-print-directory docs
@@ -158,7 +160,13 @@ test-long: test ## All gates, then full matrices, 100,000 seeds, 1,000 kills and
 	$(MAKE) --no-print-directory soak
 	$(MAKE) --no-print-directory docs-check
 
-check: setup lint type contracts ## Static gates only
+check: setup ## Static gates only: lint, types, contracts, the rules of tests/lint; no server is started
+	@$(MAKE) --no-print-directory -j2 --output-sync=target lint type contracts
+	$(BIN)/python -m pytest -q -n 2 tests/lint
+
+test-changed: setup ## The tests nearest to what differs from main, for about two minutes: make test-changed REF=HEAD~1
+	@$(BIN)/ruff check .
+	$(BIN)/python tools/test_changed.py $(REF)
 
 lint: setup ## ruff: rules and format; codespell: the spelling of pages and sources; long sentences as warnings
 	@$(BIN)/ruff check .
@@ -188,7 +196,7 @@ unit: setup stores ## pytest; the tests of rune.core must cover all of its branc
 	@$(BIN)/python -m compileall -q src tests
 	$(BIN)/python -m pytest -q -n $(WORKERS) $(COVERING) $(UNTRACED:%=--ignore=%) \
 	  --cov=rune.core --cov-branch --cov-fail-under=100 --cov-report=term-missing:skip-covered
-	$(BIN)/python -m pytest -q --cache-clear --durations=40 -n $(WORKERS) $(OTHERS) $(UNTRACED) || $(BIN)/python tools/rerun_failed.py $$?
+	$(BIN)/python -m pytest -q --durations=40 -n $(WORKERS) $(filter-out tests/lint,$(OTHERS)) $(UNTRACED)
 
 sim: setup ## Run the simulator: make sim SEEDS=100000 [JOBS=2]
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --jobs $(JOBS)

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections import Counter
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
 from tests.support.grouping import GroupScheduling, grouped, rank
+from tests.support.paths import ROOT
 from tests.support.services import keeper
+from tests.support.whole import WHOLE
 
 pytest_plugins = ("rune.testing.plugin",)
 
 # In CI the same change gives the same examples; elsewhere each run draws new ones. There is no deadline, because the
 # duration of an example depends on the load of the machine.
-settings.register_profile("gate", derandomize=True, deadline=None)
-settings.register_profile("work", deadline=None)
-settings.load_profile("gate" if os.environ.get("CI") else "work")
+settings.register_profile("gate", derandomize=bool(os.environ.get("CI")), deadline=None, max_examples=50)
+settings.register_profile("whole", deadline=None, max_examples=1_000)
+settings.load_profile("whole" if WHOLE else "gate")
+
+SECONDS = ROOT / ".cache" / "test_seconds.json"
+"""How long the tests of each file took when they last ran, for `tools/test_changed.py`."""
+_seconds: Counter[str] = Counter()
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses the folder of temporary files
@@ -34,3 +42,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupScheduling | None:
     return GroupScheduling(config, log) if config.getvalue("dist") == "load" else None
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    _seconds[report.nodeid.partition("::")[0]] += report.duration  # type: ignore[assignment]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if _seconds and not hasattr(session.config, "workerinput"):
+        known = json.loads(SECONDS.read_text()) if SECONDS.exists() else {}
+        SECONDS.parent.mkdir(exist_ok=True)
+        rounded = {file: round(seconds, 1) for file, seconds in _seconds.items()}
+        SECONDS.write_text(json.dumps({**known, **rounded}, indent=0))

@@ -15,6 +15,7 @@ import pytest
 from rune.client import AsyncClient, Client, models
 from rune.client.models import Model
 from rune.server.app import document
+from tests.support.each import for_each
 from tools.unasync import TARGETS, generate
 
 # The schemas that a model is decoded from, the most detailed one first.
@@ -145,12 +146,12 @@ def schemas() -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("source", TARGETS, ids=lambda source: source.stem)
+@for_each("source", TARGETS, ids=lambda source: source.stem)
 def test_generator_output_equals_checked_in_client(source: Path) -> None:
     assert generate(source) == TARGETS[source].read_text(encoding="utf-8"), "run make generate"
 
 
-@pytest.mark.parametrize("target", TARGETS.values(), ids=lambda target: target.stem)
+@for_each("target", TARGETS.values(), ids=lambda target: target.stem)
 def test_generated_client_has_no_asynchronous_syntax(target: Path) -> None:
     tree = ast.parse(target.read_text(encoding="utf-8"))
     asynchronous = (ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith, ast.Await)
@@ -177,14 +178,14 @@ def test_every_model_is_compared_with_a_schema() -> None:
     assert declared == SCHEMAS.keys() | WITHOUT_SCHEMA
 
 
-@pytest.mark.parametrize("model", SCHEMAS, ids=lambda model: model.__name__)
+@for_each("model", SCHEMAS, ids=lambda model: model.__name__)
 def test_model_fields_exist_in_schema(model: type[Model], schemas: dict[str, Any]) -> None:
     declared = {field.encode_name for field in msgspec.structs.fields(model)}
 
     assert declared - schemas[SCHEMAS[model][0]]["properties"].keys() == set()
 
 
-@pytest.mark.parametrize("model", SCHEMAS, ids=lambda model: model.__name__)
+@for_each("model", SCHEMAS, ids=lambda model: model.__name__)
 def test_required_model_fields_are_required_in_schemas(model: type[Model], schemas: dict[str, Any]) -> None:
     required = {field.encode_name for field in msgspec.structs.fields(model) if field.required}
 

@@ -13,6 +13,7 @@ from typer.exceptions import TyperException
 from rune.cli.main import FORMER_NAMES
 from rune.core.permissions import ROLES
 from tests.lint.tree import ROOT, files, name
+from tests.support.each import for_each
 from tests.support.help_examples import RUNE, help_examples, words_of
 
 PAGES = [path for path in files(ROOT, ".md") if path.name != "CHANGELOG.md"]  # which names former commands
@@ -80,14 +81,14 @@ def rejections(found: Iterable[str]) -> list[str]:
     return rejected
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@for_each("page", PAGES, ids=name)
 def test_mentioned_commands_and_options_exist(page: pathlib.Path) -> None:
     found = [(call, list(unknown_in(call))) for call in mentioned(page.read_text(encoding="utf-8"))]
 
     assert [(call, unknown) for call, unknown in found if unknown] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@for_each("page", PAGES, ids=name)
 def test_shown_commands_are_accepted(page: pathlib.Path) -> None:
     assert rejections(shown(page.read_text(encoding="utf-8"))) == []
 
@@ -99,7 +100,7 @@ def test_examples_of_help_texts_are_accepted() -> None:
     assert rejections(call for example in examples for call in calls(example)) == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@for_each("page", PAGES, ids=name)
 def test_lists_of_commands_contain_no_former_name(page: pathlib.Path) -> None:
     listed = set(re.findall(r"`([a-z-]+)`", FENCE.sub("", page.read_text(encoding="utf-8"))))
 

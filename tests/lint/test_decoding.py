@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 import pathlib
 
-import pytest
-
 from tests.lint.tree import PACKAGE, files, parsed
+from tests.support.each import for_each
 
 STORED = {
     "server/auth.py",
@@ -50,7 +49,7 @@ def bare_decodes(path: pathlib.Path) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("path", OUTSIDE, ids=lambda path: path.relative_to(PACKAGE).as_posix())
+@for_each("path", OUTSIDE, ids=lambda path: path.relative_to(PACKAGE).as_posix())
 def test_outside_bytes_are_decoded_by_the_helper(path: pathlib.Path) -> None:
     assert bare_decodes(path) == []
 

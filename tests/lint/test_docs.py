@@ -8,12 +8,12 @@ import tomllib
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
 import typer
 
 from rune.cli.main import app
 from rune.settings import DERIVED, Settings
 from tests.lint.tree import PACKAGE, ROOT, TESTS, files, name
+from tests.support.each import for_each
 
 PAGES = files(ROOT, ".md")
 ADRS = sorted((ROOT / "docs" / "adr").glob("*.md"))
@@ -61,12 +61,12 @@ def make_targets() -> set[str]:
     return set(re.findall(r"^([a-z][a-z-]*):", text, re.MULTILINE))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@for_each("page", PAGES, ids=name)
 def test_links_resolve(page: pathlib.Path) -> None:
     assert list(broken_links(page)) == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@for_each("page", PAGES, ids=name)
 def test_named_make_targets_exist(page: pathlib.Path) -> None:
     assert set(MAKE.findall(page.read_text(encoding="utf-8"))) <= make_targets()
 
@@ -77,7 +77,7 @@ def test_every_make_target_has_help() -> None:
     assert set(re.findall(r"^([a-z][a-z-]*):.*## \S", text, re.MULTILINE)) == make_targets()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@for_each("page", PAGES, ids=name)
 def test_named_files_exist(page: pathlib.Path) -> None:
     text = page.read_text(encoding="utf-8")
     places = (ROOT, page.parent)
@@ -88,7 +88,7 @@ def test_named_files_exist(page: pathlib.Path) -> None:
     assert missing == []
 
 
-@pytest.mark.parametrize("page", CODE_PAGES)
+@for_each("page", CODE_PAGES)
 def test_named_classes_exist(page: str) -> None:
     source = "\n".join(path.read_text(encoding="utf-8") for path in files(PACKAGE, ".py"))
     named = CLASS_NAME.findall(FENCE.sub("", (ROOT / page).read_text(encoding="utf-8")))
@@ -172,7 +172,7 @@ def test_every_command_is_documented() -> None:
     ] == []
 
 
-@pytest.mark.parametrize("adr", ADRS, ids=name)
+@for_each("adr", ADRS, ids=name)
 def test_decision_has_all_sections(adr: pathlib.Path) -> None:
     text = adr.read_text(encoding="utf-8")
 

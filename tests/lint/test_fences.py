@@ -11,11 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
 from ruamel.yaml import YAML
 
 from rune.testing.expectations import assert_valid
 from tests.lint.tree import ROOT, files, name
+from tests.support.each import for_each
 
 FENCE = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -45,7 +45,7 @@ PARSERS: dict[str, Callable[[str], Any]] = {
 }
 
 
-@pytest.mark.parametrize("fence", [each for each in FENCES if each.language in PARSERS], ids=str)
+@for_each("fence", [each for each in FENCES if each.language in PARSERS], ids=str)
 def test_fence_can_be_parsed(fence: Fence) -> None:
     PARSERS[fence.language](fence.body)
 
@@ -60,7 +60,7 @@ def _is_document(fence: Fence) -> bool:
     return not any("." in str(each.get("type", "")) for each in found["nodes"])
 
 
-@pytest.mark.parametrize("fence", [each for each in FENCES if _is_document(each)], ids=str)
+@for_each("fence", [each for each in FENCES if _is_document(each)], ids=str)
 def test_workflow_is_valid(fence: Fence) -> None:
     assert_valid(PARSERS[fence.language](fence.body))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.lint.tree import ROOT, files, name
+from tests.support.each import for_each
 
 PAGES = [path for path in files(ROOT, ".md") if "tests" not in path.relative_to(ROOT).parts]
 CODE = re.compile(r"^(```|~~~).*?^\1\s*$|(`+)(?:(?!\n\n).)*?\2", re.MULTILINE | re.DOTALL)
@@ -29,7 +30,7 @@ def found_in(text: str) -> list[str]:
     return [f"{kind}: {match[0]}" for kind, pattern in OTHER.items() for match in pattern.finditer(plain)]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@for_each("page", PAGES, ids=name)
 def test_page_has_no_syntax_of_a_generator(page: Path) -> None:
     assert found_in(page.read_text(encoding="utf-8")) == []
 

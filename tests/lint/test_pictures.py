@@ -5,10 +5,9 @@ from __future__ import annotations
 import struct
 import zlib
 
-import pytest
-
 from tests.acceptance.browser.test_screens import OPENED, SCREENS
 from tests.lint.tree import ROOT
+from tests.support.each import for_each
 from tools import copy_pictures
 
 PICTURES = ROOT / "docs" / "pictures"
@@ -50,7 +49,7 @@ def test_each_picture_is_shown_in_the_documentation() -> None:
     assert [name for name in names if f"(pictures/{name})" not in page] == []
 
 
-@pytest.mark.parametrize("clip", CLIPS)
+@for_each("clip", CLIPS)
 def test_clip_is_animated_small_and_shown_on_its_page(clip: str) -> None:
     place, least = CLIPS[clip]
     page = (ROOT / "docs" / place).read_text(encoding="utf-8")

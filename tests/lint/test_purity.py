@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.lint.tree import imports, modules, name, parsed
+from tests.support.each import for_each
 
 THIRD_PARTY = {"msgspec", "re2"}
 IMPURE = {
@@ -103,7 +104,7 @@ def _impure_call(node: ast.Call) -> Iterator[str]:
             yield f"line {node.lineno}: calls {dotted}()"
 
 
-@pytest.mark.parametrize("path", modules("rune.core"), ids=name)
+@for_each("path", modules("rune.core"), ids=name)
 def test_core_module_is_pure(path: pathlib.Path) -> None:
     assert list(impurities(parsed(path))) == []
 

@@ -17,6 +17,7 @@ from rune.core.execution.state import NodeStatus
 from rune.nodes.registry import described, full_registry
 from rune.settings import Settings, load_settings
 from tests.lint.tree import PACKAGE, ROOT, parsed
+from tests.support.each import for_each
 from tools.docs.errors import find_codes
 
 PAGE = (ROOT / "docs" / "about" / "rfcs.md").read_text(encoding="utf-8")
@@ -128,7 +129,7 @@ def exists(name: str) -> bool:
     return name in known or name in codes() or name in get_args(NodeStatus) or name == TIMER
 
 
-@pytest.mark.parametrize("name", our_names())
+@for_each("name", our_names())
 def test_name_on_our_side_exists(name: str) -> None:
     assert exists(name)
 

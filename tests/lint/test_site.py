@@ -20,6 +20,7 @@ from rune.settings import DERIVED, Settings
 from rune.testing import plugin
 from tests.lint.public_names import public_names
 from tests.lint.tree import ROOT
+from tests.support.each import for_each
 from tools.docs import llms, remedies
 from tools.docs.__main__ import EXTERNAL, misplaced
 from tools.docs.errors import GUIDE, find_codes, remedies_in
@@ -149,7 +150,7 @@ def test_every_message_is_described_with_its_fields(texts: dict[str, str]) -> No
             assert [name for name in schema.get("properties", ()) if f"| `{name}` |" not in page] == []
 
 
-@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.relative_to(DOCS).as_posix())
+@for_each("path", WRITTEN, ids=lambda path: path.relative_to(DOCS).as_posix())
 def test_pictures_have_alternative_text(path: Path) -> None:
     pictures = re.findall(r"!\[([^\]]*)\]\(([^)\s]+)\)", path.read_text(encoding="utf-8"))
 
@@ -179,7 +180,7 @@ def test_page_of_remedies_is_current() -> None:
     assert remedies.TARGET.read_text(encoding="utf-8") == remedies.generate(), "python -m tools.docs.remedies"
 
 
-@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.relative_to(DOCS).as_posix())
+@for_each("path", WRITTEN, ids=lambda path: path.relative_to(DOCS).as_posix())
 def test_page_states_its_kind_and_audience(path: Path) -> None:
     fields, _ = front_matter(path.read_text(encoding="utf-8"))
 
@@ -187,7 +188,7 @@ def test_page_states_its_kind_and_audience(path: Path) -> None:
     assert fields.get("for") in AUDIENCES
 
 
-@pytest.mark.parametrize("path", sorted(DOCS.glob("start/*.md")), ids=lambda path: path.name)
+@for_each("path", sorted(DOCS.glob("start/*.md")), ids=lambda path: path.name)
 def test_tutorial_has_numbered_steps(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     steps = [int(number) for number in re.findall(r"^## (\d+)\. ", text, re.MULTILINE)]
@@ -197,7 +198,7 @@ def test_tutorial_has_numbered_steps(path: Path) -> None:
     assert len(steps) >= 3
 
 
-@pytest.mark.parametrize("path", OF_KIND["reference"], ids=lambda path: path.relative_to(DOCS).as_posix())
+@for_each("path", OF_KIND["reference"], ids=lambda path: path.relative_to(DOCS).as_posix())
 def test_reference_is_tabular_and_has_no_steps_to_follow(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
 
@@ -206,7 +207,7 @@ def test_reference_is_tabular_and_has_no_steps_to_follow(path: Path) -> None:
     assert re.findall(r"^```(?:sh|console)$", text, re.MULTILINE) == []
 
 
-@pytest.mark.parametrize("path", OF_KIND["explanation"], ids=lambda path: path.relative_to(DOCS).as_posix())
+@for_each("path", OF_KIND["explanation"], ids=lambda path: path.relative_to(DOCS).as_posix())
 def test_explanation_contains_no_instructions(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
 
@@ -285,7 +286,7 @@ def test_site_is_built_again_when_a_page_changes(tmp_path: Path) -> None:
     assert shown == "new"
 
 
-@pytest.mark.parametrize("path", GUIDES, ids=lambda path: path.relative_to(DOCS).as_posix())
+@for_each("path", GUIDES, ids=lambda path: path.relative_to(DOCS).as_posix())
 def test_guide_states_its_purpose_and_how_to_tell_that_it_worked(path: Path) -> None:
     fields, text = front_matter(path.read_text(encoding="utf-8"))
     first = text.split("\n\n")[1]

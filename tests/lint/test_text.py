@@ -7,6 +7,7 @@ import re
 import pytest
 
 from tests.lint.tree import ROOT, TESTS, files, name, texts
+from tests.support.each import for_each
 
 TODO_COMMENT = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
 BANNER = re.compile(r"^\s*(?:#|//|--)(?:\s*|[ \w]+ )[-=*#~_+]{4,}", re.MULTILINE)
@@ -37,7 +38,7 @@ RULES = {
 }
 
 
-@pytest.mark.parametrize("rule", RULES)
+@for_each("rule", RULES)
 def test_pattern_does_not_occur(rule: str) -> None:
     found = [
         f"{path}:{text.count(chr(10), 0, match.start()) + 1}: {match[0].strip()}"

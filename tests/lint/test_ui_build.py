@@ -8,11 +8,11 @@ import re
 from pathlib import Path
 
 import msgspec
-import pytest
 
 from rune.core.definition.model import Retry
 from rune.core.expr.functions import FUNCTIONS
 from tests.lint.tree import PACKAGE, ROOT, files
+from tests.support.each import for_each
 from tools.build_ui import ASSETS, INPUTS, LICENCES, inputs_hash
 
 KB = 1024
@@ -93,7 +93,7 @@ def test_compressed_files_have_same_content() -> None:
         assert gzip.decompress(path.read_bytes()) == path.with_suffix("").read_bytes()
 
 
-@pytest.mark.parametrize("path", files(ASSETS, ".html", ".css"), ids=lambda path: path.name)
+@for_each("path", files(ASSETS, ".html", ".css"), ids=lambda path: path.name)
 def test_build_refers_to_no_other_host(path: Path) -> None:
     assert URL.search(path.read_text(encoding="utf-8")) is None
 
