@@ -12,7 +12,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int = 2_000
     edges: int = 10_000
     split_depth: int = 4
-    payload_bytes: int = 64 * 1024 * 1024
+    payload_bytes: int = 16 * 1024 * 1024
+    payload_containers: int = 2_000_000
     output_bytes: int = 64 * 1024 * 1024
     body_bytes: int = 1024 * 1024
     inline_bytes: int = 32 * 1024

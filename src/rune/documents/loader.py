@@ -27,7 +27,7 @@ from rune.core.definition.parser import (
     unknown_format,
 )
 from rune.core.definition.problems import Problem
-from rune.core.definition.strict_json import join, parse_input
+from rune.core.definition.strict_json import join, parse_input, text_problems
 from rune.core.limits import LIMITS, Limits
 from rune.core.node_type import Catalogue
 from rune.core.validation.validate import ValidationResult, validate_document
@@ -225,8 +225,10 @@ def _check_schema(schema: dict[str, Any]) -> list[Problem]:
 
 def input_problems(definition: Definition, data: bytes | str, *, limits: Limits = LIMITS) -> list[Problem]:
     """Return the problems of a start payload, which must be JSON within the limits that matches `inputs`."""
+    if definition.inputs is None:
+        return list(text_problems(data, limits=limits))
     decoded = parse_input(data, limits=limits)
-    if decoded.problems or definition.inputs is None:
+    if decoded.problems:
         return list(decoded.problems)
     from rune.documents.json_schema import check_value  # noqa: PLC0415 - a slow import that few documents need
 

@@ -128,7 +128,7 @@ def _boolean(value: Any) -> bool:
 def _json(value: Any) -> Any:
     if type(value) is not str:
         return value
-    decoded = decode_json(value, max_bytes=LIMITS.payload_bytes, max_depth=LIMITS.json_depth)
+    decoded = decode_json(value, max_bytes=LIMITS.output_bytes, max_depth=LIMITS.json_depth)
     if decoded.problems:
         raise _ConversionError
     return decoded.value

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,29 @@ async def off_loop(work: Callable[[], T]) -> T:
     """Return what `work` returns, computed in one of the threads."""
     run = contextvars.copy_context().run
     return await asyncio.get_running_loop().run_in_executor(_threads(os.getpid()), run, work)
+
+
+async def off_loop_in_turn(work: Callable[[], T]) -> T:
+    """Return what `work` returns, computed in a thread that computes one thing at a time: for values of megabytes.
+    Decoded, one takes many times its size, and while it is decoded no other thread runs."""
+    run = contextvars.copy_context().run
+    return await asyncio.get_running_loop().run_in_executor(_thread(os.getpid()), run, _uncollected, work)
+
+
+def _uncollected(work: Callable[[], T]) -> T:
+    """Call `work` without garbage collections. While millions of lists are built, each would look at all of them."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return work()
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@cache
+def _thread(process: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, thread_name_prefix="rune-payload")
 
 
 @cache

@@ -37,7 +37,7 @@ from rune.nodes.base import Interruption, check_json
 from rune.nodes.blobs import Blobs
 from rune.ports.clock import Clock
 from rune.ports.journal import BlobStore, ExecutionRecord, Journal, StoredFact
-from rune.runtime.off_loop import off_loop
+from rune.runtime.off_loop import off_loop, off_loop_in_turn
 from rune.runtime.plan_cache import PlanCache
 
 Key = tuple[int, Path]
@@ -288,7 +288,8 @@ class ExecutionData:
         async with self._start_lock:
             found = self.start
             if found is ABSENT:
-                found = self._start = await off_loop(partial(decode_value, await self.encoded_start()))
+                decode = partial(decode_value, await self.encoded_start())
+                found = self._start = await off_loop_in_turn(decode)
             return found
 
     def reader(self) -> ValueReader:

@@ -110,6 +110,7 @@ STATUS: dict[str, int] = {
     "STORE_DAMAGED": 503,
     "NEWER_FORMAT": 503,
     "NOT_READY": 503,
+    "TOO_MANY_BYTES": 503,
 }
 """The HTTP status of every error code; a code that is not listed has 503 if a store is unavailable, otherwise 400."""
 REMEDIES = "/docs/what-to-do-when"

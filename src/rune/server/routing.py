@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Annotated, Any, ClassVar, TypeVar
 
@@ -24,11 +25,11 @@ from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
 from rune.codec.decode import decode
-from rune.core.definition.strict_json import decode_json
+from rune.core.definition.strict_json import MAX_DECODED_BYTES, decode_json, split_object
 from rune.core.limits import LIMITS
 from rune.core.permissions import RIGHTS, ROLES, Principal, Right
 from rune.errors import InvalidDocumentError
-from rune.runtime.off_loop import off_loop
+from rune.runtime.off_loop import off_loop, off_loop_in_turn
 from rune.runtime.queries.reader import ExecutionReader
 from rune.server.auth import Permission, UndeclaredPermissionError
 from rune.server.context import ServerContext
@@ -40,6 +41,10 @@ YAML_TYPES = frozenset({"application/yaml", "application/x-yaml", "text/yaml", "
 _BOM = b"\xef\xbb\xbf"
 MAX_INLINE_BODY_BYTES = 64 * 1024
 """Larger bodies are decoded in a thread."""
+
+MAX_UNCOUNTED_BODY_BYTES = 256 * 1024
+MAX_BYTES_IN_FLIGHT = 64 * 1024 * 1024
+"""Limit on the larger bodies of all requests together."""
 
 MAX_UNKNOWN_FIELDS = 100
 """Pydantic describes each, of which a response shows a few. A body of a megabyte may have a hundred thousand."""
@@ -147,8 +152,50 @@ class Page(QueryModel):
     cursor: Omittable[Cursor] = None
 
 
-async def read_body(request: Request, limit: int) -> bytes:
-    """Read a body. Reading stops as soon as the declared or the actual size exceeds the limit."""
+class BytesInFlight:
+    """The bytes of large bodies that a server has received and not answered. Decoding takes several times as many."""
+
+    def __init__(self, limit: int = MAX_BYTES_IN_FLIGHT) -> None:
+        self._limit = limit
+        self.count = 0
+
+    @contextmanager
+    def hold(self) -> Iterator[Callable[[int], None]]:
+        """Yield a function that takes the size of one body so far; it counts until the block ends. The function raises
+        ApiError if all bodies together exceed the limit."""
+        held = 0
+
+        def grow(size: int) -> None:
+            nonlocal held
+            if size <= MAX_UNCOUNTED_BODY_BYTES:
+                return
+            if self.count + size - held > self._limit:
+                raise ApiError(
+                    f"requests in flight exceed {self._limit:,} bytes; try again", code="TOO_MANY_BYTES"
+                )
+            self.count += size - held
+            held = size
+
+        try:
+            yield grow
+        finally:
+            self.count -= held
+
+
+def _bytes_in_flight(request: Request) -> BytesInFlight:
+    found: BytesInFlight | None = getattr(request.app.state, "bytes_in_flight", None)
+    if found is None:
+        found = request.app.state.bytes_in_flight = BytesInFlight()
+    return found
+
+
+def _unbounded(size: int) -> None:
+    """Count nothing: the body is small."""
+
+
+async def read_body(request: Request, limit: int, grow: Callable[[int], None] = _unbounded) -> bytes:
+    """Read a body. Reading stops as soon as the declared or the actual size exceeds the limit. `grow` takes its size so
+    far."""
     declared = request.headers.get("content-length")
     if declared is not None and declared.isascii() and declared.isdecimal() and int(declared) > limit:
         raise _too_large(limit)
@@ -158,6 +205,7 @@ async def read_body(request: Request, limit: int) -> bytes:
         size += len(part)
         if size > limit:
             raise _too_large(limit)
+        grow(size)
         parts.append(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
@@ -181,17 +229,15 @@ def check_json(request: Request, also: str = "") -> None:
 def decode_body(data: bytes, model: type[JsonBody]) -> dict[str, Any]:
     """Decode a body strictly: limited depth, no duplicate keys, no numbers that lose precision. Raw fields are returned
     as bytes."""
+    if model.raw_fields and len(data) > MAX_DECODED_BYTES:
+        return _decode_members(data, model)
     decoded = decode_json(data, max_bytes=model.max_bytes, max_depth=LIMITS.json_depth + 4, root="body")
     if decoded.problems:
         raise InvalidDocumentError(decoded.problems)
     found = decoded.value
     if not isinstance(found, dict):
         raise ApiError("body: must be an object", code="BAD_BODY")
-    if len(found) > len(model.model_fields) + MAX_UNKNOWN_FIELDS:
-        unknown = next(name for name in found if name not in model.model_fields)
-        raise ApiError(
-            f"body: has {len(found):,} fields, `{unknown[:60]}` is not one of them", code="BAD_BODY"
-        )
+    _check_fields(found, model)
     if model.raw_fields:
         for name, text in decode(_SPLIT, data.removeprefix(_BOM)).items():
             if name in model.raw_fields:
@@ -199,24 +245,56 @@ def decode_body(data: bytes, model: type[JsonBody]) -> dict[str, Any]:
     return found
 
 
+def _check_fields(found: Mapping[str, object], model: type[JsonBody]) -> None:
+    if len(found) > len(model.model_fields) + MAX_UNKNOWN_FIELDS:
+        unknown = next(name for name in found if name not in model.model_fields)
+        raise ApiError(
+            f"body: has {len(found):,} fields, `{unknown[:60]}` is not one of them", code="BAD_BODY"
+        )
+
+
+def _decode_members(data: bytes, model: type[JsonBody]) -> dict[str, Any]:
+    """Decode a large body: raw fields, which are most of it, stay text, and whoever reads them checks them."""
+    members, problems = split_object(data, "body")
+    if problems:
+        raise InvalidDocumentError(problems)
+    _check_fields(members, model)
+    found: dict[str, Any] = {}
+    for name, text in members.items():
+        found[name] = bytes(text)
+        if name not in model.raw_fields:
+            decoded = decode_json(
+                found[name],
+                max_bytes=LIMITS.body_bytes,
+                max_depth=LIMITS.json_depth + 3,
+                root=f"body.{name[:60]}",
+            )
+            if decoded.problems:
+                raise InvalidDocumentError(decoded.problems)
+            found[name] = decoded.value
+    return found
+
+
 async def _decoded_body(data: bytes, model: type[JsonBody]) -> dict[str, Any]:
     if len(data) <= MAX_INLINE_BODY_BYTES:
         return decode_body(data, model)
-    return await off_loop(partial(decode_body, data, model))
+    run = off_loop if len(data) <= MAX_DECODED_BYTES else off_loop_in_turn
+    return await run(partial(decode_body, data, model))
 
 
 class ApiRequest(Request):
     """A request whose body is limited in size and decoded strictly."""
 
-    def __init__(self, request: Request, model: type[JsonBody]) -> None:
+    def __init__(self, request: Request, model: type[JsonBody], grow: Callable[[int], None]) -> None:
         super().__init__(request.scope, request.receive)
         self._model = model
+        self._grow = grow
         self._data: bytes | None = None
         self._decoded: dict[str, Any] | None = None
 
     async def body(self) -> bytes:
         if self._data is None:
-            self._data = await read_body(self, self._model.max_bytes)
+            self._data = await read_body(self, self._model.max_bytes, self._grow)
         return self._data
 
     async def json(self) -> Any:
@@ -260,13 +338,15 @@ class ApiRoute(APIRoute):
 
         async def handler(request: Request) -> Response:
             await permission(request)
-            if model is not None:
-                request = ApiRequest(request, model)
+            if model is None:
+                return _identified(request, await handle(request))
+            with _bytes_in_flight(request).hold() as grow:
+                request = ApiRequest(request, model, grow)
                 data = await request.body()
                 check_json(request)
                 if data or not optional:
                     await request.json()
-            return _identified(request, await handle(request))
+                return _identified(request, await handle(request))
 
         return handler
 
@@ -314,17 +394,19 @@ class FastRoute(ApiRoute):
             values = {name: await call(request) for name, call in dependencies}
             for each in paths:
                 values[each.name] = each.validated(request.path_params)
-            data = await read_body(request, model.max_bytes)
-            check_json(request)
-            sent = await _decoded_body(data, model) if data or not optional else {}
-            values[body.name], errors = body.validate(sent, values, loc=("body",))
-            if errors:
-                raise RequestValidationError(errors)
-            for each in queries:
-                values[each.name] = each.validated(request.query_params)
-            for each in headers:
-                values[each.name] = each.validated(request.headers)
-            return _identified(request, await endpoint(**values))
+            with _bytes_in_flight(request).hold() as grow:
+                data = await read_body(request, model.max_bytes, grow)
+                check_json(request)
+                sent = await _decoded_body(data, model) if data or not optional else {}
+                del data
+                values[body.name], errors = body.validate(sent, values, loc=("body",))
+                if errors:
+                    raise RequestValidationError(errors)
+                for each in queries:
+                    values[each.name] = each.validated(request.query_params)
+                for each in headers:
+                    values[each.name] = each.validated(request.headers)
+                return _identified(request, await endpoint(**values))
 
         return handler
 

@@ -34,8 +34,7 @@ from rune.core.format import required_format
 from rune.core.limits import LIMITS
 from rune.core.permissions import LOCAL, covers, may_call
 from rune.core.plan.model import Plan
-from rune.documents.loader import input_problems
-from rune.errors import LimitExceededError, NodeFailure, RuneError
+from rune.errors import InvalidDocumentError, LimitExceededError, NodeFailure, RuneError
 from rune.nodes.base import check_json
 from rune.nodes.blobs import names_blobs
 from rune.ports.access import AppliedLimits
@@ -53,6 +52,7 @@ from rune.runtime.backend import Backend
 from rune.runtime.lifecycle.finisher import ABANDONED, Finisher, OutboxMarker
 from rune.runtime.messaging.completion_publisher import ExternalExecutor
 from rune.runtime.off_loop import off_loop
+from rune.runtime.payloads import check_start
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.values import ExecutionData, ExecutionDataCache, store_start
 from rune.telemetry.counters import Instrumentation
@@ -373,10 +373,13 @@ class Children:
         plan = await self._plans.plan(hash)
         check_json(input, what="start payload")
         payload = encode_value(input)
-        problems = input_problems(plan.definition, payload)
-        if problems:
-            message = "; ".join(f"{each.path}: {each.message}" for each in problems[:5])
-            raise NodeFailure(f"`{workflow}` rejects its start payload: {message}", code="INVALID_INPUT")
+        try:
+            await check_start(plan.definition, payload)
+        except InvalidDocumentError as invalid:
+            message = "; ".join(f"{each.path}: {each.message}" for each in invalid.problems[:5])
+            raise NodeFailure(
+                f"`{workflow}` rejects its start payload: {message}", code="INVALID_INPUT"
+            ) from None
         failpoint.hit("launching")
         await self._launcher.start(
             plan,

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from rune.core.definition.parser import NO_PINS, Pins
 from rune.core.definition.problems import INPUT_MISMATCH, Problem, did_you_mean
-from rune.core.definition.strict_json import parse_input
 from rune.core.execution.decision import FinishExecution
 from rune.core.execution.fact import ExecutionEnded, Fact, PauseChanged, SignalReceived
 from rune.core.execution.outcome import Error
@@ -21,7 +20,6 @@ from rune.core.execution.stored_value import Inline
 from rune.core.execution.token import ROOT, Path, parse_path, path_text
 from rune.core.limits import LIMITS
 from rune.core.plan.model import Plan
-from rune.documents.loader import check_input
 from rune.errors import InvalidDocumentError, RuneError
 from rune.ports.journal import (
     ExecutionEndedError,
@@ -36,6 +34,7 @@ from rune.runtime.backend import Backend
 from rune.runtime.lifecycle.finisher import SIGNAL, CompletionWaiters, Finisher, SignalDelivery
 from rune.runtime.lifecycle.launcher import DEFAULT_OPTIONS, Launcher, StartOptions, new_execution_id
 from rune.runtime.live import LiveFollower
+from rune.runtime.payloads import check_start, decode_payload
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.queries.history import replay
 from rune.runtime.services.access import AuditLog, Limiter, audited, current_principal, current_scopes
@@ -195,7 +194,7 @@ class ExecutionService:
         *,
         new_id: bool,
     ) -> ExecutionRecord:
-        check_input(plan.definition, input)
+        await check_start(plan.definition, input)
         if priority is not None and not 0 <= priority <= MAX_PRIORITY:
             raise RequestRefusedError(f"a priority is between 0 and {MAX_PRIORITY}", code="BAD_PRIORITY")
         known = None if execution is None or new_id else await self._journal.accepted(execution)
@@ -234,7 +233,7 @@ class ExecutionService:
         """
         if name.startswith(SIGNAL) or not name:
             raise RequestRefusedError(f"`{name}` is not a valid signal name", code="BAD_SIGNAL")
-        decoded = parse_input(value)
+        decoded = await decode_payload(value)
         if decoded.problems:
             raise InvalidDocumentError(decoded.problems)
         try:
@@ -471,7 +470,7 @@ class ExecutionService:
     ) -> tuple[ExecutionRecord, list[Fact]]:
         """Return a rerun in which the node receives another payload."""
         if node in plan.triggers:
-            check_input(plan.definition, input)
+            await check_start(plan.definition, input)
             return replace(wanted, input=Inline(input)), kept
         if len(inside) != 2 * plan.nodes[node].depth:
             raise RequestRefusedError(

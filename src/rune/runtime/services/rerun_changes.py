@@ -23,9 +23,9 @@ from rune.core.execution.stored_value import Inline, Same, StoredValue
 from rune.core.execution.token import ROOT, START, Path, Ref
 from rune.core.limits import LIMITS
 from rune.core.plan.model import Plan
-from rune.documents.loader import check_input
 from rune.errors import InvalidDocumentError, RuneError
 from rune.ports.journal import BlobStore
+from rune.runtime.payloads import check_start, decode_payload
 from rune.runtime.values import store_value
 
 Results = Mapping[tuple[int, Path], NodeResult]
@@ -74,7 +74,7 @@ async def replace_payload(
     blob: BlobStore,
 ) -> Replaced:
     """Return the start payload and the kept results of a rerun in which a node receives an edited payload."""
-    decoded = parse_input(edited)
+    decoded = await decode_payload(edited)
     if decoded.problems:
         raise InvalidDocumentError(decoded.problems)
     results = {(each.node, each.path): each for each in kept if isinstance(each, NodeResult)}
@@ -85,7 +85,7 @@ async def replace_payload(
     for name, value in values.items():
         source = sources[name]
         if source.kind == "start":
-            check_input(plan.definition, value)
+            await check_start(plan.definition, value)
             start = Inline(value)
             continue
         stored = await store_value(blob, f"{execution}/edited/{plan.ids[source.node]}", value, LIMITS)
