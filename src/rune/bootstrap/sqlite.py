@@ -111,6 +111,7 @@ def _engine(
     observed = ObservedState(state, observer) if observer is not None else state
     credentials = SqliteCredentials(stores.database, keys(settings))
     backend = Backend(
+        shared_clocks=True,
         journal=stores.journal,
         state=observed,
         queue=stores.queue,

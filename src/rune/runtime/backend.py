@@ -82,6 +82,7 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     keepalive: OpenKeepalive | None = None  # where leases are renewed in a thread
     events: EventPublisher | None = None  # where statuses and ends are published to a broker
     event_consumer: EventConsumer | None = None  # reads them in API processes
+    shared_clocks: bool = False  # whether an execution in virtual time shares its clock with its children
     max_message: int | None = (
         None  # bytes of a message that contains whole outputs; None: large ones by reference
     )

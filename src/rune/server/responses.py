@@ -101,6 +101,7 @@ STATUS: dict[str, int] = {
     "OTHER_WORKFLOW": 422,
     "UNKNOWN_NODE": 422,
     "OWNER_LACKS_TYPE": 422,
+    "NO_SHARED_CLOCK": 422,
     "BAD_LIMITS": 422,
     "TOO_MANY": 429,
     "TOO_MANY_WATCH": 429,

@@ -94,6 +94,12 @@ class _Start(msgspec.Struct, frozen=True):
     digest: bytes | None
 
 
+class VirtualTimeError(RuneError):
+    """The backend has no virtual clock that an execution and its children share."""
+
+    code = "NO_SHARED_CLOCK"
+
+
 class Launcher:
     """Accepts and activates executions."""
 
@@ -121,6 +127,7 @@ class Launcher:
         self._instrumentation = instrumentation
         self._external = external
         self._saved_definitions: set[str] = set()
+        self._shared_clocks = backend.shared_clocks
         # Without an outbox, journal and state are one store, and an activation waits for no other server.
         self._bounded = backend.outbox is not None
         self._activations: set[asyncio.Task[None]] = set()
@@ -154,6 +161,7 @@ class Launcher:
         if self._external is not None and self._external.runs(plan) and not local and parent is None:
             id = execution or new_execution_id()
             return await self._external.start(plan, input, id, key=options.key, priority=priority)
+        self._check_time(plan, fake_time=options.fake_time and depth == 0)
         await self._save_definition(plan)
         scopes = scopes if chosen is None else chosen.scopes
         wanted = ExecutionRecord(
@@ -178,6 +186,18 @@ class Launcher:
         )
         return await self._admit(wanted, plan, held, new_id=new_id or execution is None)
 
+    def can_fake_time(self, plan: Plan) -> bool:
+        """Return whether executions of a definition can have a virtual clock here. On a cluster each execution has one
+        of its own, so that a child would win every race against a timer of its parent."""
+        return self._shared_clocks or not plan.launches
+
+    def _check_time(self, plan: Plan, *, fake_time: bool) -> None:
+        if fake_time and not self.can_fake_time(plan):
+            raise VirtualTimeError(
+                f"`{plan.definition.id}` starts children: on a cluster they do not share a virtual clock; run it"
+                " without one, or in virtual time on the embedded backend"
+            )
+
     async def _save_definition(self, plan: Plan) -> None:
         if plan.hash not in self._saved_definitions:
             await self._journal.save_definition(plan.hash, canonical(plan.definition))
@@ -188,6 +208,7 @@ class Launcher:
         self, wanted: ExecutionRecord, plan: Plan, kept: Sequence[Fact], held: AppliedLimits | None = None
     ) -> ExecutionRecord:
         """Accept an execution that starts with recorded results, such as those kept from an earlier execution."""
+        self._check_time(plan, fake_time=wanted.fake_time)
         await self._save_definition(plan)
         start = await self._prepare(wanted, plan)
         accepted = await self._accept(start, kept, held, new_id=wanted.retry_of is not None)

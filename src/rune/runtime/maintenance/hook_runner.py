@@ -156,12 +156,13 @@ class HookRunner:
             return
         input = msgspec.json.encode(hook_input(row.kind, accepted, end))
         check_input(plan.definition, input)
+        fake_time = accepted.fake_time and self._launcher.can_fake_time(plan)
         failpoint.hit("handling")
         try:
             await self._launcher.start(
                 plan,
                 input,
-                StartOptions(key=f"hook:{row.kind}:{row.execution}", fake_time=accepted.fake_time),
+                StartOptions(key=f"hook:{row.kind}:{row.execution}", fake_time=fake_time),
                 execution=execution,
                 principal=f"handler:{accepted.workflow}",
                 chosen=chosen_by(which, version),
