@@ -300,10 +300,27 @@ def status_of(error: RuneError) -> int:
     return STATUS.get(error.code, 503 if isinstance(error, StoreUnavailableError) else 400)
 
 
+UNAVAILABLE = {
+    "STORE_AWAY": "a store is unavailable or full: try again; the log names it under the id of this request",
+    "STORE_DAMAGED": "the content of a store cannot be read; the log names it under the id of this request",
+    "NEWER_FORMAT": "this was written by a newer version of Rune",
+    "SECRET_KEY": "the server has no usable key for credentials; the log says why under the id of this request",
+}
+"""The texts of errors of stores by code, without what drivers report: addresses, paths, names of methods."""
+
+
+def unavailable_text(error: RuneError) -> str:
+    """Return what a client is told when a store cannot be used."""
+    return UNAVAILABLE.get(error.code, UNAVAILABLE["STORE_AWAY"])
+
+
 def problem_document(error: RuneError) -> ProblemDocument:
     status = status_of(error)
     found = error.problems if isinstance(error, InvalidDocumentError) else ()
-    document = problem(status, error.code, error.message, tuple(found))
+    # An ApiError was written for clients.
+    hidden = status == 503 and not isinstance(error, ApiError)
+    detail = unavailable_text(error) if hidden else error.message
+    document = problem(status, error.code, detail, tuple(found))
     if isinstance(error, StartLimitError):
         return msgspec.structs.replace(document, limit=error.limit)
     return document
@@ -372,6 +389,7 @@ async def on_rune_error(request: Request, error: Exception) -> Response:
     document = problem_document(error)
     if document.status == 503:
         headers["Retry-After"] = "1"
+        log.info("request %s: %s", request_id(request.scope), error.message)
     if isinstance(error, StartLimitError | TooManyLoginsError):
         headers["Retry-After"] = str(error.retry_after)
     if isinstance(error, MethodNotAllowedError):

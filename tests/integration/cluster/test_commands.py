@@ -130,6 +130,15 @@ def test_gc_removes_ended_executions(rune: InProcessCli, tmp_path: pathlib.Path)
     assert rune("show", found[0]).exit_code == 2
 
 
+def test_prune_does_not_speak_of_a_file(rune: InProcessCli, tmp_path: pathlib.Path) -> None:
+    rune.json("run", _file(tmp_path, with_id(HALTS, "pruned")), "--no-worker", code=1)
+    for options in ((), ("--dry-run",), ("--vacuum",)):
+        printed = rune("prune", "--workflow", "pruned", "--keep", "0", *options)
+        assert printed.exit_code == 0
+        assert "database size" in printed.stdout
+        assert "file" not in printed.stdout
+
+
 def test_workers_lists_live_processes(cluster: Cluster, rune: InProcessCli) -> None:
     listed = rune.json("workers")["workers"]
     ours = {each.process.pid: [each.role] for each in cluster.fleet.processes if each.alive}

@@ -71,7 +71,11 @@ def prune(
     ] = False,
     vacuum: Annotated[
         bool,
-        typer.Option("--vacuum", help="Afterwards compact the database. No other process may be using it."),
+        typer.Option(
+            "--vacuum",
+            help="Afterwards compact the database. A local file is rewritten, which no other process may be using; on a"
+            " cluster the owner's tables are, and processes wait that long.",
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:
