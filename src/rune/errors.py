@@ -46,6 +46,7 @@ RuneError                              base of all errors that Rune raises on pu
 ├── ports.workflows                           WorkflowNotFoundError, ChildForbiddenError, InvalidAliasError,
 │                                             InvalidWeightsError, ConcurrentChangeError, TriggerNotFoundError,
 │                                             PathTakenError
+├── runtime.lifecycle.launcher                VirtualTimeError
 ├── runtime.messaging.completion_publisher    ExternalExecutorError
 ├── runtime.messaging.foreign_messages        UnknownScopeError, DefinitionMismatchError, UnknownNodeError,
 │                                             UnknownTypeError
