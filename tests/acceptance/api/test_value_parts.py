@@ -28,7 +28,7 @@ ECHO: dict[str, Any] = {
     "edges": [{"src": "in", "dst": "rows"}, {"src": "rows", "dst": "out"}],
 }
 BIG_ROWS = 60_000
-MAX_S = 3.0  # several times what it takes on a quiet machine
+MAX_CPU_S = 3.0  # several times what it takes
 
 
 async def check_parts(server: RunningServer) -> None:
@@ -100,9 +100,9 @@ def test_level_of_large_output_is_shown_without_decoding_all_of_it(tmp_path: Pat
         await server.deploy(ECHO)
         rows = [{"n": number, "text": "x" * 1_000} for number in range(BIG_ROWS)]
         id = await server.ended("echo", {"rows": rows})
-        began = time.monotonic()
+        began = time.process_time()  # the server is part of this process
         part = await server.client.value_part(id, pointer="/rows", limit=10)
-        assert time.monotonic() - began < MAX_S
+        assert time.process_time() - began < MAX_CPU_S
         blob = server.engine.backend.blob
         assert await blob.delete(id) > 0
         again = await server.client.value_part(id, pointer="/rows", limit=10)

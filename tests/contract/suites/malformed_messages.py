@@ -141,6 +141,7 @@ class MalformedMessageContract:
                 await queue.dead_letter(await queue.receive(), code, "no worker serves it")
             logged = [each.getMessage() for each in caplog.records if "is a dead letter" in each.getMessage()]
             assert [" of x on " in each for each in logged] == [True, True], "the execution is named"
+            await _until_count(letters, 2)
             first, second = await letters.list()
             assert [(each.code, each.reason, each.execution) for each in (first, second)] == [
                 ("FIRST", "no worker serves it", "x"),
@@ -150,7 +151,7 @@ class MalformedMessageContract:
             assert await letters.requeue(second.id) == 1
             delivery = await queue.receive()
             assert (delivery.execution, delivery.token) == ("x", Token(7))
-            assert await letters.count() == 0
+            await _until_count(letters, 0)
 
     def named_body(self) -> bytes:
         """Return a malformed message that names the execution `x`."""
@@ -173,6 +174,15 @@ class MalformedMessageContract:
             assert sum(" of x on " in each for each in logged) == 1
             assert sum(" of an unknown execution on " in each for each in logged) == 1
             assert sorted(each.execution or "" for each in await letters.list()) == ["", "x"]
+
+
+async def _until_count(letters: DeadLetterQueue, count: int) -> None:
+    """Wait for a number of dead letters. A broker may show a letter, or its end, a moment after it confirmed it."""
+
+    async def reached() -> bool:
+        return await letters.count() == count
+
+    await until(reached, f"there are {count} dead letters")
 
 
 async def _one_letter(letters: DeadLetterQueue) -> bool:

@@ -11,8 +11,8 @@ from tests.support.waiting import until
 from tests.support.whole import WHOLE
 from tests.support.workflows import edit, of_type, split, workflow
 
-EXECUTIONS = 3_000 if WHOLE else 400
-IN_FLIGHT = 50
+EXECUTIONS = 3_000 if WHOLE else 150
+IN_FLIGHT = 50 if WHOLE else 15
 TIMEOUT_S = 25.0  # less than the time after which idle executions are dropped
 DOCUMENT = workflow(
     "start>a a>s s>b b>g g>out",

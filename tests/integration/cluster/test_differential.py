@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import os
 
 import pytest
 
 from rune.testing.harness import Harness
 from tests.support.clusters import Cluster
 from tests.support.differential import difference
+from tests.support.whole import WHOLE
 
 CONCURRENCY = 40
-WHOLE = 2_000 if os.environ.get("RUNE_WHOLE") else 0
 COUNTS = {
-    "redis-in_place": 500,
-    "redis-travelling": 500,
-    "rabbitmq-in_place": 250,
-    "rabbitmq-travelling": 250,
-    "redis-alone": 60,
-    "redis-four": 60,
-    "redis-sent": 60,
-    "redis-single": 60,
-    "rabbitmq-sticky": 60,
+    "redis-in_place": 150,
+    "redis-travelling": 150,
+    "rabbitmq-in_place": 100,
+    "rabbitmq-travelling": 100,
+    "redis-alone": 40,
+    "redis-four": 40,
+    "redis-sent": 40,
+    "redis-single": 40,
+    "rabbitmq-sticky": 40,
 }
 """Definitions per cluster: two workers; one and four; without staying; without chunks; staying on RabbitMQ.
 RUNE_WHOLE=1 runs 2,000 on each."""
 
 SEEDS = {
-    name: range(50_000 + 10_000 * at, 50_000 + 10_000 * at + (WHOLE or count))
+    name: range(50_000 + 10_000 * at, 50_000 + 10_000 * at + (2_000 if WHOLE else count))
     for at, (name, count) in enumerate(COUNTS.items())
 }
 
