@@ -13,7 +13,7 @@ from rune.core.execution.fact import CHILD_SIGNAL, ExecutionEnded, Fact, NodeRes
 from rune.core.execution.stored_value import Large, Paged
 from rune.core.permissions import DEFAULT_GRANTS, LOCAL
 from rune.ports.access import ApiKey, AuditEntry
-from rune.ports.journal import DeadLetter, ExecutionRecord, FailedHook, NewerFormatError
+from rune.ports.journal import DeadLetter, ExecutionRecord, FailedHook, HandlerDefaults, NewerFormatError
 from rune.ports.queries import ExecutionFilter, Summary
 from rune.ports.workflows import Alias
 
@@ -42,8 +42,13 @@ _SCOPES_DECODER = msgspec.json.Decoder(tuple[str, ...])
 _GRANTS_DECODER = msgspec.json.Decoder(frozenset[str])
 _DETAILS_DECODER = msgspec.json.Decoder(dict[str, str])
 _DEFINITION_DECODER = msgspec.json.Decoder(_DefinitionName)
+_DEFAULTS_DECODER = msgspec.json.Decoder(HandlerDefaults)
 _WEIGHTS_DECODER = msgspec.json.Decoder(dict[int, float])
 _END_DECODER = msgspec.msgpack.Decoder(ExecutionEnded)
+
+
+def handler_defaults(body: str | None) -> HandlerDefaults:
+    return HandlerDefaults() if body is None else _DEFAULTS_DECODER.decode(body)
 
 
 def failed_hook(row: Sequence[Any]) -> FailedHook:

@@ -82,6 +82,9 @@ PANELS = {
             "documents.nodes", "schema", "Print the JSON Schema of workflow documents, for editors."
         ),
         "triggers": Entry("triggers", "triggers", "Manage the webhooks and schedules of deployed workflows."),
+        "handlers": Entry(
+            "handlers", "handlers", "Set the workflows that are started for failed and late executions."
+        ),
     },
     "Administer": {
         "prune": Entry("maintenance", "prune", "Delete ended executions."),

@@ -1125,6 +1125,23 @@ class AsyncClient:
         """Replace all start limits of an API key; a field that is not set removes its limit."""
         return await self._send(calls.put_key_limits(id, limits))
 
+    async def handlers(self) -> models.Handlers:
+        """Get the handlers of deployed workflows that name none."""
+        return await self._send(calls.handlers())
+
+    async def set_handlers(
+        self,
+        *,
+        on_failure: Mapping[str, Any] | None = None,
+        on_late: Mapping[str, Any] | None = None,
+    ) -> models.Handlers:
+        """Replace the handlers of deployed workflows that name none, each given as `{"workflow": …}`."""
+        return await self._send(calls.put_handlers(on_failure, on_late))
+
+    async def failed_handlers(self) -> list[models.FailedHandler]:
+        """List the handlers that could not be started, newest first."""
+        return (await self._send(calls.failed_handlers())).handlers
+
     async def keys(self) -> list[models.ApiKey]:
         """List the API keys, without their secrets."""
         found = await self._send(calls.keys())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, Literal, TypeVar
 from urllib.parse import quote
 
@@ -620,6 +620,20 @@ def put_limits(workflow: str, limits: models.Limits) -> Call[models.Limits]:
 
 def put_key_limits(id: str, limits: models.Limits) -> Call[models.Limits]:
     return _put(f"/keys/{_quoted(id)}/limits", models.Limits, limits)
+
+
+def handlers() -> Call[models.Handlers]:
+    return _get("/handlers", models.Handlers)
+
+
+def put_handlers(
+    on_failure: Mapping[str, Any] | None, on_late: Mapping[str, Any] | None
+) -> Call[models.Handlers]:
+    return _put("/handlers", models.Handlers, {"on_failure": on_failure, "on_late": on_late})
+
+
+def failed_handlers() -> Call[models.FailedHandlers]:
+    return _get("/handlers/failed", models.FailedHandlers)
 
 
 def keys() -> Call[models.ApiKeyList]:

@@ -1089,6 +1089,23 @@ class Client:
         """Replace all start limits of an API key; a field that is not set removes its limit."""
         return self._send(calls.put_key_limits(id, limits))
 
+    def handlers(self) -> models.Handlers:
+        """Get the handlers of deployed workflows that name none."""
+        return self._send(calls.handlers())
+
+    def set_handlers(
+        self,
+        *,
+        on_failure: Mapping[str, Any] | None = None,
+        on_late: Mapping[str, Any] | None = None,
+    ) -> models.Handlers:
+        """Replace the handlers of deployed workflows that name none, each given as `{"workflow": …}`."""
+        return self._send(calls.put_handlers(on_failure, on_late))
+
+    def failed_handlers(self) -> list[models.FailedHandler]:
+        """List the handlers that could not be started, newest first."""
+        return (self._send(calls.failed_handlers())).handlers
+
     def keys(self) -> list[models.ApiKey]:
         """List the API keys, without their secrets."""
         found = self._send(calls.keys())

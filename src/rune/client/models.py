@@ -961,6 +961,41 @@ class Limits(Model, frozen=True, kw_only=True, omit_defaults=True):
     waiting: int | None = None
 
 
+class LateHandler(Model, frozen=True, kw_only=True):
+    """The workflow that is started for late executions."""
+
+    workflow: str
+    version: int | str | None = None
+
+
+class Handler(LateHandler, frozen=True, kw_only=True):
+    """The workflow that is started for executions that end with one of these statuses."""
+
+    statuses: tuple[str, ...] = ("failed", "halted")
+
+
+class Handlers(Model, frozen=True, kw_only=True):
+    """The handlers of deployed workflows that name none."""
+
+    on_failure: Handler | None = None
+    on_late: LateHandler | None = None
+
+
+class FailedHandler(Model, frozen=True, kw_only=True):
+    """A handler that could not be started. Without `given_up_at` its start is repeated."""
+
+    execution_id: str
+    kind: str
+    at: str
+    tries: int
+    error: str
+    given_up_at: str | None = None
+
+
+class FailedHandlers(Model, frozen=True, kw_only=True):
+    handlers: list[FailedHandler]
+
+
 class ApiKey(Model, frozen=True, kw_only=True):
     """An API key without its secret."""
 

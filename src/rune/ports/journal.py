@@ -14,6 +14,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from rune.core.definition.model import HookHandler
 from rune.core.execution.fact import ExecutionEnded, Fact, NodeResult, SignalReceived, TokenFact
 from rune.core.execution.stored_value import StoredValue
 from rune.core.execution.token import Path
@@ -308,6 +309,13 @@ class FailedHook(msgspec.Struct, frozen=True, kw_only=True):
     given_up: int | None = None
 
 
+class HandlerDefaults(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The handlers of executions of deployed workflows whose definitions name none."""
+
+    on_failure: HookHandler | None = None
+    on_late: HookHandler | None = None
+
+
 class HookStore(Protocol):
     """Rows of handlers to start. A row is written in the transaction of the fact that it follows from. Several
     processes may take rows concurrently."""
@@ -323,6 +331,12 @@ class HookStore(Protocol):
 
     async def failed(self, limit: int) -> list[FailedHook]:
         """Return rows whose handler could not be started, newest first."""
+
+    async def defaults(self) -> HandlerDefaults:
+        """Return the handlers of workflows that name none."""
+
+    async def put_defaults(self, defaults: HandlerDefaults) -> None:
+        """Replace the handlers of workflows that name none."""
 
     async def forget(self, before: int) -> int:
         """Delete rows that were given up before a time (epoch ms), and return how many there were."""

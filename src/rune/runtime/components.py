@@ -24,6 +24,7 @@ from rune.runtime.services.bulk import BulkService
 from rune.runtime.services.credentials import CredentialService
 from rune.runtime.services.dead_letters import DeadLetterService, DeadMessageService
 from rune.runtime.services.executions import ExecutionService
+from rune.runtime.services.handlers import HandlerService
 from rune.runtime.services.workers import DrainControl, WorkerService
 from rune.runtime.services.workflows import TriggerService, WorkflowService
 from rune.runtime.values import ExecutionDataCache
@@ -42,6 +43,7 @@ class Services(msgspec.Struct):
     credentials: CredentialService
     access: AccessService
     limits: LimitService
+    handlers: HandlerService
     bulk: BulkService
     workers: WorkerService
     local: bool = True
@@ -136,6 +138,7 @@ class EngineComponents:
             credentials=CredentialService(backend.credentials, backend.grants, backend.clock, audit_log),
             access=AccessService(backend.keys, limits, backend.clock, audit_log),
             limits=limits,
+            handlers=HandlerService(backend, audit_log),
             bulk=BulkService(backend.bulk, executions, dead_letters, backend.clock, audit_log),
             workers=WorkerService(backend.processes, self.drain_control, audit_log),
         )
@@ -216,6 +219,14 @@ class OwnerLimits(ServiceProxy):
     limit_key = remote(LimitService.limit_key)
 
 
+class OwnerHandlers(ServiceProxy):
+    """The default handlers of the owner process."""
+
+    defaults = remote(HandlerService.defaults)
+    set_defaults = remote(HandlerService.set_defaults)
+    failed = remote(HandlerService.failed)
+
+
 class OwnerBulk(ServiceProxy):
     """The bulk jobs of the owner process."""
 
@@ -235,6 +246,7 @@ class OwnerWorkers(ServiceProxy):
 
 
 PROXIES: dict[str, type[ServiceProxy]] = {
+    "handlers": OwnerHandlers,
     "executions": OwnerExecutions,
     "workflows": OwnerWorkflows,
     "dead_letters": OwnerDeadLetters,
@@ -264,6 +276,7 @@ class OwnerServices:
         self.credentials = OwnerCredentials("credentials", methods, call)
         self.access = OwnerAccess("access", methods, call)
         self.limits = OwnerLimits("limits", methods, call)
+        self.handlers = OwnerHandlers("handlers", methods, call)
         self.bulk = OwnerBulk("bulk", methods, call)
         self.workers = OwnerWorkers("workers", methods, call)
         self.local = False

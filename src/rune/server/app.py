@@ -40,6 +40,7 @@ from rune.server.routes.executions.executions import executions, starts
 from rune.server.routes.executions.items import items
 from rune.server.routes.executions.live import live
 from rune.server.routes.executions.node_runs import attempts, graphs, recording, runs
+from rune.server.routes.handlers import handlers
 from rune.server.routes.system import health, nodetypes, stats, system
 from rune.server.routes.triggers import hooks, triggers
 from rune.server.routes.workflows import aliases, workflows
@@ -238,6 +239,7 @@ RESOURCES: tuple[APIRouter, ...] = (
     nodetypes,
     credentials,
     triggers,
+    handlers,
     granting,
     keys,
     waiting,

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from rune.core.definition.model import HookHandler
 from rune.core.execution.fact import ExecutionEnded, ExecutionLate
 from rune.core.execution.outcome import Error
-from rune.ports.journal import ExecutionEndedError, HookStore, Journal
+from rune.ports.journal import ExecutionEndedError, HandlerDefaults, HookStore, Journal
 from tests.contract.suites.records import execution_record, result
 from tests.support.async_test import async_test
 
@@ -159,3 +160,14 @@ class HookContract:
                 (ExecutionEnded(5, "failed", FAILURE), False),
             ]
             assert [each.late for each in await journal.facts("b")] == [False, True]
+
+    @async_test
+    async def test_defaults_are_replaced(self, tmp_path: Path) -> None:
+        first = HandlerDefaults(on_failure=HookHandler(workflow="tell", version=3, statuses=("cancelled",)))
+        async with self.make_hooks(tmp_path) as (_, hooks):
+            assert await hooks.defaults() == HandlerDefaults()
+            await hooks.put_defaults(first)
+        async with self.make_hooks(tmp_path) as (_, hooks):
+            assert await hooks.defaults() == first
+            await hooks.put_defaults(HandlerDefaults(on_late=HookHandler(workflow="late")))
+            assert await hooks.defaults() == HandlerDefaults(on_late=HookHandler(workflow="late"))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from rune.client import NotFound, models
 from tests.support.api_server import RunningServer, run
 from tests.support.backends import stores
 from tests.support.documents import document, node
@@ -297,5 +298,75 @@ def test_handler_that_cannot_be_started_is_given_up(
         again = await server.ended("orders", {"bad": True, "n": 2})
         (told,) = await handled(server, 1)
         assert told["execution"]["id"] == again
+
+    run(tmp_path, work)
+
+
+def test_default_handler_is_started_for_workflows_that_name_none(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    async def work(server: RunningServer) -> None:
+        client = server.client
+        await server.deploy(tells(), tells("own"), tells("late"), fails(), waits("waits"))
+        assert await client.handlers() == models.Handlers()
+        named = models.Handler(workflow=HANDLER, version=1, statuses=("halted", "failed_items", "cancelled"))
+        wanted = models.Handlers(on_failure=named, on_late=models.LateHandler(workflow="late"))
+        given = {"workflow": HANDLER, "version": 1, "statuses": list(named.statuses)}
+        assert await client.set_handlers(on_failure=given, on_late={"workflow": "late"}) == wanted
+        assert await client.handlers() == wanted
+        calls = document(
+            [
+                node("in", "input"),
+                node("call", "workflow", {"workflow": "orders", "input": "{{ $trigger }}"}),
+            ],
+            "in>call",
+            id="calls",
+        )
+        slow = waits("slow", expect_within=1)
+        del slow["settings"]["on_late"]
+        await server.deploy(
+            calls, slow, fails("opted-out", on_failure="none"), fails("named", on_failure="own")
+        )
+        bad = {"bad": True, "n": 1}
+        # Its child has a parent that waits, and fails with it.
+        parent = await server.ended("calls", bad)
+        cancelled = (await client.start("waits")).execution_id
+        await client.cancel(cancelled)
+        late = (await client.start("slow")).execution_id
+        await server.ended("opted-out", bad)
+        await server.ended("named", bad)
+        await server.ended("orders", {"bad": False, "n": 1})
+        unstored = await client.start_definition(fails("unstored"), bad)
+        await client.wait(unstored.execution_id, 60)
+        simulated = await client.start("orders", bad, fake_time=True)
+        await client.wait(simulated.execution_id, 60)
+        failed = await server.ended("orders", bad)
+        (own,) = await handled(server, 1, "own")
+        assert own["execution"]["workflow"] == "named"
+        told = {each["execution"]["id"]: each for each in await handled(server, 3)}
+        assert told.keys() == {parent, cancelled, failed}
+        (told_late,) = await handled(server, 1, "late")
+        assert (told_late["kind"], told_late["execution"]["id"]) == ("late", late)
+        # Without defaults, nothing is started for the next one.
+        assert await client.set_handlers() == models.Handlers()
+        await server.ended("orders", bad)
+        await server.ended("named", bad)
+        await handled(server, 2, "own")
+        assert len(await handlers(server)) == 3
+
+    run(tmp_path, work, **settings)
+
+
+def test_default_handler_must_be_deployed_and_is_audited(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        with pytest.raises(NotFound):
+            await server.client.set_handlers(on_failure={"workflow": "missing"})
+        await server.deploy(tells())
+        await server.client.set_handlers(on_failure={"workflow": HANDLER, "version": 1})
+        entries = (await server.get("/audit-log?action=handlers.set"))["entries"]
+        assert entries[0]["details"] == {"on_failure": "tell-ops@1"}
+        refused = {"on_late": {"workflow": HANDLER, "statuses": ["failed"]}}
+        await server.ask("PUT", "/handlers", 422, json=refused)
+        assert await server.client.failed_handlers() == []
 
     run(tmp_path, work)

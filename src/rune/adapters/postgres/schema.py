@@ -69,6 +69,7 @@ WORKER = {
 
 SCHEDULER = WORKER | {
     "hook": "rawd",
+    "handler_default": "r",
     "definition": "rad",
     "execution": "rawd",
     "fact": "rad",
@@ -84,6 +85,7 @@ SCHEDULER = WORKER | {
 }
 
 API = SCHEDULER | {
+    "handler_default": "raw",
     "dead_letter": "rawd",
     "signed_delivery": "rad",
     "version": "rawd",

@@ -12,8 +12,8 @@ from rune.adapters.postgres.database import Database, Row, query
 from rune.adapters.postgres.journal import PostgresBlobs, PostgresIndex, PostgresJournal, PostgresOutbox
 from rune.adapters.postgres.retention import PostgresRetention
 from rune.adapters.postgres.workflows import PostgresWorkflows
-from rune.adapters.rows import failed_hook
-from rune.ports.journal import HOOK_HOLD_MS, MAX_HOOK_HOLD_MS, BlobStore, FailedHook, HookRow
+from rune.adapters.rows import failed_hook, handler_defaults
+from rune.ports.journal import HOOK_HOLD_MS, MAX_HOOK_HOLD_MS, BlobStore, FailedHook, HandlerDefaults, HookRow
 from rune.ports.queries import (
     COUNTED_MS,
     KEPT_MS,
@@ -103,6 +103,13 @@ class PostgresHooks:
 
     async def failed(self, limit: int) -> list[FailedHook]:
         return [failed_hook(row) for row in await self._database.fetch(query("hook_failed"), limit)]
+
+    async def defaults(self) -> HandlerDefaults:
+        rows = await self._database.fetch(query("handler_defaults"))
+        return handler_defaults(rows[0]["body"] if rows else None)
+
+    async def put_defaults(self, defaults: HandlerDefaults) -> None:
+        await self._database.fetch(query("handler_put_defaults"), msgspec.json.encode(defaults).decode())
 
     async def forget(self, before: int) -> int:
         return len(await self._database.fetch(query("hook_forget"), before))

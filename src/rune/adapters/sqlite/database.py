@@ -54,6 +54,7 @@ MIGRATIONS: tuple[Callable[[], str], ...] = tuple(
         "0012_origins",
         "0013_hooks",
         "0014_handlers",
+        "0015_default_handlers",
     )
 )
 """Migration i takes a file from version i to version i + 1."""

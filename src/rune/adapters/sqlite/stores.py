@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from rune.adapters.private_files import restrict_file
-from rune.adapters.rows import failed_hook, list_page, summary_of
+from rune.adapters.rows import failed_hook, handler_defaults, list_page, summary_of
 from rune.adapters.search import Dialect, ExecutionSearch, ExecutionStatistics, is_listed
 from rune.adapters.sqlite.database import MIGRATIONS, Database, WriteFunction, check_not_empty, store_error
 from rune.adapters.sqlite.journal import SqliteJournal
@@ -31,6 +31,7 @@ from rune.ports.journal import (
     HOOK_HOLD_MS,
     MAX_HOOK_HOLD_MS,
     FailedHook,
+    HandlerDefaults,
     HookRow,
     NewerFormatError,
     StoreUnavailableError,
@@ -308,6 +309,16 @@ class SqliteHooks:
             (limit,),
         )
         return [failed_hook(row) for row in rows]
+
+    async def defaults(self) -> HandlerDefaults:
+        row = self._database.reader.execute("SELECT body FROM handler_default").fetchone()
+        return handler_defaults(None if row is None else row[0])
+
+    async def put_defaults(self, defaults: HandlerDefaults) -> None:
+        body = msgspec.json.encode(defaults).decode()
+        await self._database.submit(
+            lambda db: db.execute("INSERT OR REPLACE INTO handler_default (one, body) VALUES (1, ?)", (body,))
+        )
 
     async def forget(self, before: int) -> int:
         count: int = await self._database.submit(

@@ -83,6 +83,9 @@ class HookHandler(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     version: int | str | None = None
     statuses: tuple[HookStatus, ...] = HOOKED
 
+    def __str__(self) -> str:
+        return self.workflow if self.version is None else f"{self.workflow}@{self.version}"
+
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How executions of this definition run. Timeouts are in seconds. `callable_by`: the workflows that may start this

@@ -234,10 +234,11 @@ def hook_status(end: ExecutionEnded) -> str:
 
 
 def is_hooked(settings: Settings, end: ExecutionEnded) -> bool:
-    """Return whether a definition with these settings has a handler for this end. Whoever records an end passes it to
-    the journal, which writes the rows of failures by itself."""
-    handler = settings.on_failure
-    return handler is not None and hook_status(end) in handler.statuses
+    """Return whether executions of a definition with these settings may have a handler for this end: its own one or,
+    if it names none, the default. Whoever records an end passes it to the journal, which writes the rows of failures by
+    itself."""
+    handler, status = settings.on_failure, hook_status(end)
+    return status != "completed" and (handler is None or status in handler.statuses)
 
 
 class CompletionWaiters:

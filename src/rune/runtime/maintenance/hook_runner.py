@@ -133,25 +133,32 @@ class HookRunner:
         if accepted is None or accepted.hook_of is not None:
             return
         settings = (await self._plans.definition(accepted.hash)).settings
-        end = None
-        if row.kind == LATE:
-            handler = settings.on_late
-        else:
-            handler, end = settings.on_failure, await self._journal.end(row.execution)
-            if end is None or handler is None or hook_status(end) not in handler.statuses:
-                return
-        if handler is not None and handler.workflow != NO_HANDLER:
-            await self._start(row, handler, accepted, end)
+        end = None if row.kind == LATE else await self._journal.end(row.execution)
+        handler = settings.on_failure if row.kind != LATE else settings.on_late
+        is_own = handler is not None
+        if handler is None and _has_defaults(accepted):
+            defaults = await self._hooks.defaults()
+            handler = defaults.on_failure if row.kind != LATE else defaults.on_late
+        if handler is None or handler.workflow == NO_HANDLER:
+            return
+        if row.kind == LATE or (end is not None and hook_status(end) in handler.statuses):
+            await self._start(row, handler, accepted, end, is_own=is_own)
 
     async def _start(
-        self, row: HookRow, handler: HookHandler, accepted: ExecutionRecord, end: ExecutionEnded | None
+        self,
+        row: HookRow,
+        handler: HookHandler,
+        accepted: ExecutionRecord,
+        end: ExecutionEnded | None,
+        *,
+        is_own: bool,
     ) -> None:
         which = None if handler.version is None else str(handler.version)
         execution = handler_id(row.execution, row.kind)
         version = await self._workflows.find(handler.workflow, which, by=execution)
         plan = await self._plans.plan(version.hash)
         callers = plan.definition.settings.callable_by
-        if not may_call(accepted.scopes, accepted.workflow, handler.workflow, callers):
+        if is_own and not may_call(accepted.scopes, accepted.workflow, handler.workflow, callers):
             log.warning("%s: %s", row.execution, child_forbidden(accepted.workflow, handler.workflow).message)
             return
         input = msgspec.json.encode(hook_input(row.kind, accepted, end))
@@ -171,6 +178,12 @@ class HookRunner:
         except (IdempotencyKeyExpiredError, IdempotencyConflictError):
             return  # it was started before, perhaps in another version
         self._count("started")
+
+
+def _has_defaults(accepted: ExecutionRecord) -> bool:
+    """Return whether the default handlers are for this execution: of a deployed workflow, without pins, in real time,
+    and without a parent that waits for its end and fails with it."""
+    return accepted.version is not None and accepted.parent is None and not accepted.fake_time
 
 
 def handler_id(execution: str, kind: str) -> str:

@@ -75,6 +75,14 @@ DELETE FROM hook WHERE number IN (
     SELECT number FROM hook WHERE given_up < $1 ORDER BY number FOR UPDATE SKIP LOCKED
 ) RETURNING number
 
+-- name: handler_defaults
+-- The handlers of workflows that name none. Read-only.
+SELECT body FROM handler_default
+
+-- name: handler_put_defaults
+-- Replace the handlers of workflows that name none by $1.
+INSERT INTO handler_default (one, body) VALUES (1, $1) ON CONFLICT (one) DO UPDATE SET body = excluded.body
+
 -- name: outbox_backlog
 -- The number of rows, and for how many ms the oldest has been free. Read-only.
 SELECT count(*),
