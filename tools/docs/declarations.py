@@ -24,6 +24,7 @@ LIMIT_MEANINGS = {
     "edges": "edges of a workflow",
     "split_depth": "splits inside each other",
     "payload_bytes": "bytes of the start payload",
+    "payload_containers": "lists and objects of a start payload",
     "output_bytes": "bytes of the output of a node",
     "body_bytes": "bytes of a request body, unless its route states another limit",
     "message_bytes": "bytes of a message of the queue",

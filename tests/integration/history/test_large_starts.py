@@ -10,6 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from rune.adapters.postgres.journal import PostgresBlobs
+from rune.adapters.sqlite.stores import SqliteBlobs
+from rune.bootstrap import open_reader
+from rune.codec.records import encode_record
 from rune.core.execution.stored_value import Inline, Large
 from rune.core.limits import LIMITS
 from rune.errors import InvalidDocumentError
@@ -216,6 +220,34 @@ def test_child_with_a_large_payload_has_a_blob_of_its_own(backend: Backend) -> N
 
     result = asyncio.run(go())
     assert result["status"] == "completed", result["error"]
+
+
+@backends("embedded", "redis")
+def test_list_of_executions_with_large_payloads_reads_none_of_them(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    async def go() -> tuple[int, int]:
+        async with backend.open() as engine:
+            count = 10
+            ids = [(await start(engine, UNREAD, msgspec.json.encode(ONE_MB))).id for _ in range(count)]
+            for each in ids:
+                await engine.engine.services.executions.wait_for_end(each)
+
+            async def get(self: object, key: str) -> bytes | None:
+                read.append(key)
+                return None
+
+            sizes = [len(encode_record(await record_of(engine, each))) for each in ids]
+            for kind in (SqliteBlobs, PostgresBlobs):
+                monkeypatch.setattr(kind, "get", get)
+            async with open_reader(backend.settings) as reader:
+                return len(await reader.executions(limit=count)), max(sizes)
+
+    listed, size = asyncio.run(go())
+    assert (listed, read) == (10, [])
+    assert size < 1_000
 
 
 def test_start_payload_above_its_limit_is_refused_with_the_limit(tmp_path: Path) -> None:
