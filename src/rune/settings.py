@@ -73,6 +73,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     grace: float = 30.0  # seconds that running nodes may take to finish at shutdown
     nodes: tuple[str, ...] = ()  # modules with custom nodes
     nodes_in_file: bool = False  # not a setting: whether the modules are from `rune.toml`
+    public_url: str = ""  # where people open the web interface; handlers link to executions there
     quarantine: tuple[str, ...] = ()  # executions that a server pauses at its start
     run_example: bool = True  # `rune up`: start an example once, on a new database
     http_policy: Literal["public_only", "allow", "open"] = "public_only"  # hosts that nodes may call
@@ -296,8 +297,7 @@ def _check_bounds(settings: Settings) -> None:
     if not 0 <= settings.health_port < 65_536:
         raise SettingsError("RUNE_HEALTH_PORT: a port, or 0 for none")
     _check_networks(settings.trusted_proxies)
-    if settings.url:
-        _check_url(settings.url)
+    _check_urls(settings)
 
 
 def _check_networks(proxies: tuple[str, ...]) -> None:
@@ -306,6 +306,13 @@ def _check_networks(proxies: tuple[str, ...]) -> None:
             ipaddress.ip_network(each)
         except ValueError as error:
             raise SettingsError(f"RUNE_TRUSTED_PROXIES: {error}") from None
+
+
+def _check_urls(settings: Settings) -> None:
+    if settings.public_url and not settings.public_url.startswith(("http://", "https://")):
+        raise SettingsError("RUNE_PUBLIC_URL: an address that begins with `http://` or `https://`")
+    if settings.url:
+        _check_url(settings.url)
 
 
 def _check_url(url: str) -> None:

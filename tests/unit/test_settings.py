@@ -44,6 +44,7 @@ def test_value_of_wrong_type_is_rejected_with_expected_type(
         {"RUNE_START_TIMEOUT": "-1"},
         {"RUNE_GRACE": "nan"},
         {"RUNE_GRACE": "inf"},
+        {"RUNE_PUBLIC_URL": "rune.example.com"},
         {"RUNE_TRUSTED_PROXIES": "10.0.0.0/8,proxy.example"},
         {"RUNE_TRUSTED_PROXIES": "10.0.0.1/8"},
         {"RUNE_URL": "127.0.0.1:8080"},

@@ -115,6 +115,7 @@ def new_engine(
         max_waiting=settings.max_waiting,
         data_cache=data_cache,
         quarantine=settings.quarantine,
+        public_url=settings.public_url,
     )
 
 

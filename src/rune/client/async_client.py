@@ -1138,9 +1138,9 @@ class AsyncClient:
         """Replace the handlers of deployed workflows that name none, each given as `{"workflow": …}`."""
         return await self._send(calls.put_handlers(on_failure, on_late))
 
-    async def failed_handlers(self) -> list[models.FailedHandler]:
+    async def failed_handlers(self, *, limit: int = 100) -> list[models.FailedHandler]:
         """List the handlers that could not be started, newest first."""
-        return (await self._send(calls.failed_handlers())).handlers
+        return (await self._send(calls.failed_handlers(limit))).handlers
 
     async def keys(self) -> list[models.ApiKey]:
         """List the API keys, without their secrets."""

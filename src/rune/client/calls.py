@@ -632,8 +632,8 @@ def put_handlers(
     return _put("/handlers", models.Handlers, {"on_failure": on_failure, "on_late": on_late})
 
 
-def failed_handlers() -> Call[models.FailedHandlers]:
-    return _get("/handlers/failed", models.FailedHandlers)
+def failed_handlers(limit: int) -> Call[models.FailedHandlers]:
+    return _get("/handlers/failed", models.FailedHandlers, limit=limit)
 
 
 def keys() -> Call[models.ApiKeyList]:

@@ -1102,9 +1102,9 @@ class Client:
         """Replace the handlers of deployed workflows that name none, each given as `{"workflow": …}`."""
         return self._send(calls.put_handlers(on_failure, on_late))
 
-    def failed_handlers(self) -> list[models.FailedHandler]:
+    def failed_handlers(self, *, limit: int = 100) -> list[models.FailedHandler]:
         """List the handlers that could not be started, newest first."""
-        return (self._send(calls.failed_handlers())).handlers
+        return (self._send(calls.failed_handlers(limit))).handlers
 
     def keys(self) -> list[models.ApiKey]:
         """List the API keys, without their secrets."""

@@ -68,9 +68,11 @@ class Engine:
         data_cache: ExecutionDataCache | None = None,
         expression_ms: int = LIMIT_MS,
         quarantine: Sequence[str] = (),
+        public_url: str = "",
     ) -> None:
         self.backend = backend
         self.plans = plans
+        self._public_url = public_url
         self.registry = registry
         self.name = instrumentation.worker
         self._resources = resources
@@ -181,7 +183,9 @@ class Engine:
             trigger_scheduler = self.trigger_scheduler(self.backend.triggers)
             found += [trigger_scheduler.run(), trigger_scheduler.tidy()]
             found.append(
-                HookRunner(self.backend, self.plans, self.launcher, self.instrumentation.counters).run()
+                HookRunner(
+                    self.backend, self.plans, self.launcher, self.instrumentation.counters, self._public_url
+                ).run()
             )
             if self.backend.outbox is not None:
                 relay = OutboxRelay(

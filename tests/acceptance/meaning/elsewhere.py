@@ -59,6 +59,10 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
         "acceptance/access/test_commands.py",
         "test_keys_and_log_commands_against_server",
     ),
+    "command:handlers set --on-late": (
+        "acceptance/cli/test_handlers.py",
+        "test_default_handlers_are_set_shown_and_removed",
+    ),
     "command:bulk start --since": ("acceptance/cli/test_views.py", "test_bulk_retry_starts_new_executions"),
     "command:bulk start --stuck": (
         "integration/history/test_stuck.py",

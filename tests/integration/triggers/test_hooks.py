@@ -89,6 +89,7 @@ def test_failed_execution_starts_its_handler_once(tmp_path: Path, settings: dict
             "version": 1,
             "status": "halted",
             "labels": {"customer": "7"},
+            "url": None,
             "started_at": shown.started_at,
             "ended_at": shown.completed_at,
         }
@@ -213,6 +214,7 @@ def test_late_execution_starts_its_handler_once_and_goes_on(tmp_path: Path, sett
                 "version": 1,
                 "status": "running",
                 "labels": {"of": name},
+                "url": None,
                 "started_at": shown.started_at,
                 "ended_at": None,
             }
@@ -365,8 +367,12 @@ def test_default_handler_must_be_deployed_and_is_audited(tmp_path: Path) -> None
         await server.client.set_handlers(on_failure={"workflow": HANDLER, "version": 1})
         entries = (await server.get("/audit-log?action=handlers.set"))["entries"]
         assert entries[0]["details"] == {"on_failure": "tell-ops@1"}
+        await server.deploy(fails())
+        failed = await server.ended("orders", {"bad": True, "n": 1})
+        (told,) = await handled(server, 1)
+        assert told["execution"]["url"] == f"https://rune.example.com/executions/{failed}"
         refused = {"on_late": {"workflow": HANDLER, "statuses": ["failed"]}}
         await server.ask("PUT", "/handlers", 422, json=refused)
         assert await server.client.failed_handlers() == []
 
-    run(tmp_path, work)
+    run(tmp_path, work, public_url="https://rune.example.com/")

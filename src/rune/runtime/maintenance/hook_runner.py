@@ -59,7 +59,10 @@ MAX_LABELS_BYTES = 8 * 1024
 class HookRunner:
     """Starts one handler per execution and kind of hook."""
 
-    def __init__(self, backend: Backend, plans: PlanCache, launcher: Launcher, counters: Counters) -> None:
+    def __init__(
+        self, backend: Backend, plans: PlanCache, launcher: Launcher, counters: Counters, public_url: str = ""
+    ) -> None:
+        self._public_url = public_url.rstrip("/")
         self._counters = counters
         self._clock = backend.clock
         self._forgot_at = -FORGET_PERIOD_S
@@ -161,7 +164,7 @@ class HookRunner:
         if is_own and not may_call(accepted.scopes, accepted.workflow, handler.workflow, callers):
             log.warning("%s: %s", row.execution, child_forbidden(accepted.workflow, handler.workflow).message)
             return
-        input = msgspec.json.encode(hook_input(row.kind, accepted, end))
+        input = msgspec.json.encode(hook_input(row.kind, accepted, end, self._public_url))
         check_input(plan.definition, input)
         fake_time = accepted.fake_time and self._launcher.can_fake_time(plan)
         failpoint.hit("handling")
@@ -191,7 +194,9 @@ def handler_id(execution: str, kind: str) -> str:
     return "f" + hashlib.blake2b(f"{execution}\x1f{kind}".encode(), digest_size=15).hexdigest()
 
 
-def hook_input(kind: str, accepted: ExecutionRecord, end: ExecutionEnded | None) -> dict[str, Any]:
+def hook_input(
+    kind: str, accepted: ExecutionRecord, end: ExecutionEnded | None, public_url: str = ""
+) -> dict[str, Any]:
     """Return the input of a handler. It contains no payloads. Without an end the execution is late: whatever became of
     it meanwhile, the input is the same each time."""
     error = None if end is None else end.error
@@ -206,6 +211,7 @@ def hook_input(kind: str, accepted: ExecutionRecord, end: ExecutionEnded | None)
             "status": "running" if end is None else end.status,
             "labels": labels,
             "started_at": iso(accepted.at),
+            "url": f"{public_url}/executions/{accepted.id}" if public_url else None,
             "ended_at": None if end is None else iso(end.at),
         },
         "node": None
