@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.faults import (
+    backlog,
     broker,
     chunks,
     cluster,
@@ -36,6 +37,7 @@ ALL_FAULTS: dict[str, Fault] = {
     **server.ELSEWHERE,
     **cluster.ELSEWHERE,
     **chunks.ELSEWHERE,
+    **backlog.ELSEWHERE,
     **redis_cluster.ELSEWHERE,
 }
 """Including those of tests in other folders."""

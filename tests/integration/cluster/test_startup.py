@@ -18,8 +18,12 @@ import redis
 from rune.adapters.postgres.database import migrations
 from rune.adapters.postgres.schema import migrate
 from rune.adapters.redis.client import library
+from rune.ports.journal import StoreUnavailableError
+from rune.testing.harness import compiled
+from tests.acceptance.conformance.stubs import MailSink
 from tests.support.backends import stores
 from tests.support.cli_process import until
+from tests.support.clusters import Cluster
 from tests.support.documents import document, edit, node
 from tests.support.in_process_cli import InProcessCli
 from tests.support.services.databases import ready
@@ -223,3 +227,30 @@ def test_server_gives_up_after_start_timeout(processes: Fleet, private_redis: Re
     assert worker.process.wait(60) == 3
     assert "waiting for Redis" in worker.output()
     assert "Redis cannot be reached" in worker.output().splitlines()[-1]
+
+
+def test_failed_connection_leaves_nothing_open_and_the_next_one_works(
+    processes: Fleet, private_redis: RedisServer
+) -> None:
+    cluster = Cluster(processes, MailSink())
+
+    async def go() -> str:
+        await asyncio.to_thread(private_redis.kill)
+        with pytest.raises(StoreUnavailableError, match="Redis cannot be reached"):
+            async with cluster.connect():
+                pass
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        await asyncio.to_thread(private_redis.restart)
+        async with cluster.connect() as (engine, reader):
+            run = await engine.launcher.start(
+                compiled(
+                    document([node("start", "input"), node("a", "wait", {"resume": "signal"})], "start>a"),
+                    engine.registry,
+                ),
+                b"{}",
+            )
+            summary = await reader.execution(run.id)
+            assert summary is not None
+            return summary.status
+
+    assert asyncio.run(go()) == "running"
