@@ -225,6 +225,9 @@ def version_text(version: int | None, alias: str | None) -> str:
     return f"{version} ({alias})" if alias else str(version)
 
 
+MAX_PRINTED_BYTES = 1024 * 1024
+
+
 def print_document(document: dict[str, Any], *, most: int | None = None) -> None:
     """Print the node runs of an execution, its status and its output; many are summarised unless `most`."""
     nodes = document["nodes"]
@@ -249,10 +252,27 @@ def print_document(document: dict[str, Any], *, most: int | None = None) -> None
     if document["error"]:
         error = document["error"]
         print(f"{paint(error['code'], 'red')}: {clean(error['message'])}{origin_text(error)}")
-    if document["output"] is not None:
-        print(json.dumps(document["output"], ensure_ascii=False, indent=2))
+    _print_output(document)
     if document.get("failed_items"):
         print(paint(f"{status}, {count(document['failed_items'], 'item')} failed", "yellow"))
+
+
+def _print_output(document: dict[str, Any]) -> None:
+    """Print the output, if there is one. A large one is not: what is nested deeply grows many times when indented."""
+    output = document["output"]
+    text = output if isinstance(output, msgspec.Raw) else msgspec.json.encode(output)
+    size = len(memoryview(text))
+    if size > MAX_PRINTED_BYTES:
+        name = clean(document["execution_id"])
+        print(
+            paint(
+                f"output of {size:,} bytes: `rune value {name}` shows parts of it, --json all of it", "grey"
+            )
+        )
+        return
+    value = msgspec.json.decode(text)
+    if value is not None:
+        print(json.dumps(value, ensure_ascii=False, indent=2))
 
 
 def _print_summary(nodes: list[dict[str, Any]]) -> None:

@@ -481,13 +481,25 @@ class RemoteHistory:
 
     async def document(self, *, not_reached: bool = False) -> dict[str, Any]:
         """Return the document that `rune run --json` prints; `not_reached` adds the nodes without a run."""
-        document = await self._client.document(self._execution)
+        written = b"".join([each async for each in self._client.download(self._execution, "document")])
+        parts = msgspec.json.decode(written, type=dict[str, msgspec.Raw])
+        output = parts.pop("output")  # may be large, and takes many times as much memory as an object
+        document = {name: msgspec.json.decode(part) for name, part in parts.items()} | {"output": output}
         if not_reached and document["status"] in ("failed", "halted", "cancelled"):
             async for each in self._client.nodes(self._execution, status="not_reached"):
                 shown = msgspec.to_builtins(each)
                 del shown["output_bytes"]
                 document["nodes"].append(shown)
         return document
+
+    async def run_output(self, node: str, item: str = "") -> bytes:
+        """Return the whole output of a node run as JSON."""
+        found = self._client.download(self._execution, "output", node=node, lineage=item or None)
+        return b"".join([each async for each in found])
+
+    async def start_payload(self) -> bytes:
+        """Return the whole start payload as JSON."""
+        return b"".join([each async for each in self._client.download(self._execution, "input")])
 
 
 class RemoteReader:

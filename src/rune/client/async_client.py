@@ -674,10 +674,16 @@ class AsyncClient:
         return await self._send(calls.document(execution))
 
     async def download(
-        self, execution: str, what: Literal["document", "input", "output"] = "output"
+        self,
+        execution: str,
+        what: Literal["document", "input", "output"] = "output",
+        *,
+        node: str | None = None,
+        lineage: str | None = None,
     ) -> AsyncIterator[bytes]:
-        """Yield the JSON of an execution in chunks as they arrive: its output, its input, or all of its node runs."""
-        async for chunk in self._stream(calls.download_path(execution, what)):
+        """Yield the JSON of an execution in chunks as they arrive: its output, its input, or all of its node runs. With
+        `node`, the output or input of this node, in an item such as `users:5`."""
+        async for chunk in self._stream(calls.download_path(execution, what, node, lineage)):
             yield chunk
 
     async def blob(self, execution: str, key: str) -> AsyncIterator[bytes]:

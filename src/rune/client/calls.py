@@ -403,8 +403,10 @@ def blob_path(execution: str, key: str) -> str:
     return f"{API}/executions/{_quoted(execution)}/blobs/{quote(key)}"
 
 
-def download_path(execution: str, what: str) -> str:
-    return f"{API}/executions/{_quoted(execution)}/{what}"
+def download_path(execution: str, what: str, node: str | None = None, lineage: str | None = None) -> str:
+    run = "" if node is None else f"/nodes/{_quoted(node)}"
+    item = "" if lineage is None else f"?lineage={quote(lineage, safe='')}"
+    return f"{API}/executions/{_quoted(execution)}{run}/{what}{item}"
 
 
 def stats(by: str, since: str | None, step: str, workflow: str | None) -> Call[models.Stats]:

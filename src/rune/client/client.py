@@ -653,10 +653,16 @@ class Client:
         return self._send(calls.document(execution))
 
     def download(
-        self, execution: str, what: Literal["document", "input", "output"] = "output"
+        self,
+        execution: str,
+        what: Literal["document", "input", "output"] = "output",
+        *,
+        node: str | None = None,
+        lineage: str | None = None,
     ) -> Iterator[bytes]:
-        """Yield the JSON of an execution in chunks as they arrive: its output, its input, or all of its node runs."""
-        yield from self._stream(calls.download_path(execution, what))
+        """Yield the JSON of an execution in chunks as they arrive: its output, its input, or all of its node runs. With
+        `node`, the output or input of this node, in an item such as `users:5`."""
+        yield from self._stream(calls.download_path(execution, what, node, lineage))
 
     def blob(self, execution: str, key: str) -> Iterator[bytes]:
         """Yield a blob of an execution in chunks as they arrive. `key` is that of a blob reference."""

@@ -228,7 +228,9 @@ class ExecutionData:
         "_blob",
         "_blobs",
         "_cache",
+        "_decoded",
         "_journal",
+        "_max_decoded",
         "_start",
         "_start_lock",
         "accepted",
@@ -239,8 +241,19 @@ class ExecutionData:
     )
 
     def __init__(
-        self, accepted: ExecutionRecord, plan: Plan, journal: Journal, blob: BlobStore, cache: Cache
+        self,
+        accepted: ExecutionRecord,
+        plan: Plan,
+        journal: Journal,
+        blob: BlobStore,
+        cache: Cache,
+        *,
+        max_decoded: int | None = None,
     ) -> None:
+        """With `max_decoded`, reading values whose JSON is longer in total fails: decoded, they take up to thirty times
+        as much memory."""
+        self._max_decoded = max_decoded
+        self._decoded = 0
         self.accepted = accepted
         self.plan = plan
         self.used_at = time.monotonic()
@@ -267,7 +280,7 @@ class ExecutionData:
         if found is ABSENT:
             stored = self.accepted.input
             if type(stored) is Inline and len(stored.data) <= MAX_DECODED_INLINE_BYTES:
-                found = self._start = decode_value(stored.data)
+                found = self._start = self.decode(stored.data)
         return found
 
     async def encoded_start(self) -> bytes:
@@ -288,9 +301,19 @@ class ExecutionData:
         async with self._start_lock:
             found = self.start
             if found is ABSENT:
-                decode = partial(decode_value, await self.encoded_start())
+                decode = partial(self.decode, await self.encoded_start())
                 found = self._start = await off_loop_in_turn(decode)
             return found
+
+    def decode(self, data: bytes) -> Any:
+        """Decode a stored value."""
+        if self._max_decoded is not None:
+            self._decoded += len(data)
+            if self._decoded > self._max_decoded:
+                raise LimitExceededError(
+                    "bytes of the values that are read", self._max_decoded, self._decoded
+                )
+        return decode_value(data)
 
     def reader(self) -> ValueReader:
         """Return a view of the values for one attempt."""
@@ -532,7 +555,7 @@ class ValueReader(ValueSource):
         if ref.kind == "result" and (ref.node, ref.path) not in self.values:
             result = found.get((ref.node, ref.path)) or self.result(ref.node, ref.path)
             if result is not None and result.status == "ok" and type(result.value) is Inline:
-                return decode_value(result.value.data)
+                return self._data.decode(result.value.data)
         return self.value(ref)
 
     @property
@@ -562,7 +585,7 @@ class ValueReader(ValueSource):
         found = self._data.decoded(*key)
         if found is None:
             data = stored.data if type(stored) is Inline else self._bytes(stored)
-            found = decode_value(data)
+            found = self._data.decode(data)
             self._data.cache_decoded(result, found, len(data))
         self.values[key] = found
         return found
@@ -598,13 +621,12 @@ class ValueReader(ValueSource):
             found = known[origin] = digest.digest()
         return found
 
-    def passed_on(self, result: NodeResult) -> tuple[Ref, int] | None:
-        """Return where an output comes from that the node passed on, and its length; None for an output of its own."""
-        if result.status != "ok" or type(result.value) is not Same:
-            return None
-        origin = self.origin(result.value.ref)
+    def written(self, ref: Ref, token: Token | None = None) -> tuple[Ref, int]:
+        """Return where a value comes from, behind the nodes that passed it on, and its length when it is written
+        out. Nothing is decoded for it."""
+        origin = self.origin(ref)
         if origin.kind == "entered":
-            return origin, self.joined(origin).size
+            return origin, self.joined(origin, token).size
         return origin, self.size(origin)
 
     def blob_key(self, result: NodeResult) -> str | None:
@@ -625,7 +647,7 @@ class ValueReader(ValueSource):
         stored = self.signals[id]
         if stored is None:
             return None
-        return decode_value(stored.data if type(stored) is Inline else self._bytes(stored))
+        return self._data.decode(stored.data if type(stored) is Inline else self._bytes(stored))
 
     def _bytes(self, stored: StoredValue) -> bytes:
         if type(stored) is Paged:
@@ -650,7 +672,7 @@ class ValueReader(ValueSource):
             data = self.blobs.get(key)
             if data is None:
                 raise ValueNotLoaded(self._missing_pages(stored, number))
-            items = decode_value(data)
+            items = self._data.decode(data)
             self._data.cache_page(stored.key, number, items, len(data))
         return items[index - stored.starts[number]]
 

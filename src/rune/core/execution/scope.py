@@ -35,15 +35,17 @@ def failure_value(result: NodeResult) -> dict[str, Any]:
     return {"error": {"code": failure.code, "message": failure.message, "details": failure.details}}
 
 
-class Joined(msgspec.Struct, frozen=True, eq=False):
-    """The payload of a join: an object with the payloads that arrived, by predecessor, and where each comes from.
-    `size` is its length when written out, `nesting` how many joins are inside of each other in it."""
+class Joined(msgspec.Struct, eq=False):
+    """The payload of a join: where each of the payloads that arrived comes from, by predecessor, and the joins among
+    them. `size` is its length when written out, `nesting` how many joins are inside of each other in it. `value` is the
+    object once it was read: nothing is decoded in order to know how large it is."""
 
     arrived: tuple[Arrived, ...]
-    value: dict[str, Any]
     origins: dict[str, Ref]
+    joins: dict[str, Joined]
     size: int
     nesting: int
+    value: dict[str, Any] | None = None
 
 
 class ValueSource:
@@ -79,7 +81,7 @@ class ValueSource:
         if ref.kind == "item":
             return self._item_value(ref)
         if ref.kind == "entered":
-            return self.joined(ref, token).value
+            return self._built(self.joined(ref, token))
         result = self._ended(ref)
         return self.output(result) if result.status == "ok" else failure_value(result)
 
@@ -141,12 +143,34 @@ class ValueSource:
                     found.append((key, inner))
         return found
 
+    def _built(self, joined: Joined) -> dict[str, Any]:
+        """Return the object of a join, in which the same payloads are the same objects."""
+        pending = [joined]
+        while pending:
+            each = pending[-1]
+            if each.value is None:
+                inner = [member for member in each.joins.values() if member.value is None]
+                if inner:
+                    pending += inner
+                    continue
+                each.value = {
+                    name: each.joins[name].value if name in each.joins else self.value(origin)
+                    for name, origin in each.origins.items()
+                }
+            pending.pop()
+        assert joined.value is not None
+        return joined.value
+
     def _join(self, arrived: tuple[Arrived, ...]) -> Joined:
-        value = dict(self._arrived_values(arrived))
         origins = {self._plan.ids[self._plan.src[each.edge]]: self.origin(each.payload) for each in arrived}
+        joins = {
+            name: self._joins[(origin.node, origin.path)]
+            for name, origin in origins.items()
+            if origin.kind == "entered"
+        }
         size, nesting = 2, 1
         for name, origin in origins.items():
-            inner = self._joins[(origin.node, origin.path)] if origin.kind == "entered" else None
+            inner = joins.get(name)
             size += len(name) + len('"":,')
             size += self.size(origin) if inner is None else inner.size
             nesting = max(nesting, 1 if inner is None else inner.nesting + 1)
@@ -154,7 +178,7 @@ class ValueSource:
             raise LimitExceededError("bytes of the payload", self.limits.output_bytes, size)
         if nesting > self.limits.json_depth:
             raise LimitExceededError("nesting of the payload", self.limits.json_depth, nesting)
-        return Joined(arrived, value, origins, size, nesting)
+        return Joined(arrived, origins, joins, size, nesting)
 
     def size(self, origin: Ref) -> int:
         """Return how long the value of an origin other than a join is when it is written out."""

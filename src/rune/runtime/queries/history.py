@@ -9,6 +9,7 @@ because it must not block the event loop.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -33,8 +34,10 @@ from rune.core.execution.outcome import Error
 from rune.core.execution.rerun import untolerated_items
 from rune.core.execution.state import State
 from rune.core.execution.stored_value import Same
-from rune.core.execution.token import Path, Ref, token_name
+from rune.core.execution.token import START, Path, Ref, parse_path, token_name
+from rune.core.limits import LIMITS
 from rune.core.plan.model import Plan
+from rune.errors import LimitExceededError
 from rune.ports.clock import iso
 from rune.ports.journal import BlobStore, ExecutionRecord, Journal, StoredFact
 from rune.ports.queries import Event, Frame, NodeRun
@@ -53,9 +56,9 @@ async def replay(facts: int, work: Callable[[], T]) -> T:
     return await off_loop(work)
 
 
-MAX_PASSED_ON_BYTES = 64 * 1024
-"""A larger value that a node passed on is shown there by a reference: all nodes may pass it on, and that of joins
-behind each other doubles with each."""
+MAX_SHOWN_BYTES = 64 * 1024
+"""A larger value is shown in documents and lists by a reference: all nodes may pass it on, that of joins behind each
+other doubles with each, and copies of it are as large."""
 
 MAX_SHOWN_CANCELLED = 100  # runs in the event of an end
 CACHE_BYTES = 32 * 1024 * 1024
@@ -143,14 +146,15 @@ class History:
     async def node_runs(self) -> list[NodeRun]:
         """Return the runs of all finished nodes in the order they ended, then those that the end of the execution
         cancelled, then the skipped nodes."""
-        start = await self._data.encoded_start() if self.plan.triggers else b""
+        start = await self._reference_to(START)
         found = [
             NodeRun(
                 node_id=self.plan.ids[node],
                 lineage=(),
                 status="success",
                 attempts=1,
-                output=start,
+                output=await self._data.encoded_start() if start is None else encode_value(start),
+                size=None if start is None else start["bytes"],
                 started_at=self.accepted.at,
             )
             for node in sorted(self.plan.triggers)
@@ -165,7 +169,7 @@ class History:
         return found
 
     async def node_run(self, result: NodeResult, *, whole: bool = False) -> NodeRun:
-        """Return the run of one result; with `whole`, also with a large output that the node passed on."""
+        """Return the run of one result; with `whole`, also with a large output."""
         output: bytes | None = None
         size: int | None = None
         if result.status == "ok" and result.items is None:
@@ -188,13 +192,14 @@ class History:
         )
 
     async def _reference(self, result: NodeResult) -> dict[str, Any] | None:
-        """Return what is shown for a large output that the node passed on; None for other outputs."""
-        found = await self._read(lambda reader: reader.passed_on(result))
-        if found is None or found[1] <= MAX_PASSED_ON_BYTES:
-            return None
-        origin, size = found
-        name = "start" if origin.kind == "start" else token_name(origin.node, origin.path, self.plan.ids)
-        return {"$ref": f"{self.accepted.id}/{name}", "bytes": size}
+        """Return what is shown for a large output; None for other outputs."""
+        return await self._reference_to(Ref("result", result.node, result.path))
+
+    async def _reference_to(self, ref: Ref) -> dict[str, Any] | None:
+        origin, size = await self._read(lambda reader: reader.written(ref))
+        return (
+            None if size <= MAX_SHOWN_BYTES else reference_document(self.accepted.id, self.plan, origin, size)
+        )
 
     def _is_pinned(self, result: NodeResult) -> bool:
         """Return whether the output was given: by the definition, or in the execution that the result is kept from."""
@@ -298,18 +303,24 @@ class History:
         return tuple(frames)
 
     async def context(self, *, whole: bool = True) -> dict[str, Any]:
-        """Return the outputs of the root scope by name; unless `whole`, large ones that nodes passed on as references
-        to where they come from."""
-        start = await self._read(lambda reader: reader.start)
+        """Return the outputs of the root scope by name; unless `whole` as JSON, with references in place of large
+        ones."""
+        start = await self._read(lambda reader: reader.start) if whole else await self._shown(START)
         found: dict[str, Any] = {"$trigger": start}
         for node in sorted(self.plan.triggers):
             found[f"${self.plan.ids[node]}"] = start
         for (node, path), result in self._results.items():
             if not path and result.status in ("ok", "failed") and result.items is None:
-                shown = None if whole else await self._reference(result)
-                value = await self._value(node, path) if shown is None else shown
+                value = await self._value(node, path) if whole else await self._shown(Ref("result", node))
                 found[f"${self.plan.ids[node]}"] = value
         return found
+
+    async def _shown(self, ref: Ref) -> msgspec.Raw | dict[str, Any]:
+        """Return a value as JSON, or a reference if it is large."""
+        reference = await self._reference_to(ref)
+        if reference is not None:
+            return reference
+        return msgspec.Raw(await self._read(lambda reader: reader.encoded_value(reader.origin(ref))))
 
     async def output(self) -> Any:
         """Return the value of the output node that ran, or the outputs of all leaves if there is no output node."""
@@ -327,11 +338,33 @@ class History:
 
     async def encoded_output(self) -> bytes:
         """Return the output as JSON. Large values are not decoded for it."""
+        size = await self.output_size()
+        if size > LIMITS.output_bytes:  # each leaf is below the limit, but they may all be the same value
+            raise LimitExceededError("bytes of the output", LIMITS.output_bytes, size)
         parts = {node: await self.encoded_value(node) for node in self.output_nodes()}
         if self.has_output_node:
             return next(iter(parts.values()), b"null")
         named = (encode_value(self.plan.ids[node]) + b":" + data for node, data in parts.items())
         return b"{" + b",".join(named) + b"}"
+
+    async def output_size(self) -> int:
+        """Return the length of the output when it is written out."""
+        size = 0
+        for node in self.output_nodes():
+            ref = START if node in self.plan.triggers else Ref("result", node)
+            size += (await self._read(partial(ValueReader.written, ref=ref)))[1]
+        return size
+
+    async def _shown_output(self) -> Any:
+        """Return the output as JSON; if it is above the limit, references in place of large values of leaves."""
+        if await self.output_size() <= LIMITS.output_bytes:
+            return msgspec.Raw(await self.encoded_output())
+        return {
+            self.plan.ids[node]: await self._shown(
+                START if node in self.plan.triggers else Ref("result", node)
+            )
+            for node in self.output_nodes()
+        }
 
     @property
     def has_output_node(self) -> bool:
@@ -373,6 +406,22 @@ class History:
         if result is None or result.status != "ok":
             return None
         return await self._read(lambda reader: _joined_bytes(reader, result))
+
+    async def run_output(self, node: str, item: str = "") -> bytes:
+        """Return the whole output of a node run as JSON; `item` is such as `users:5`."""
+        index, path = self.plan.index[node], parse_path(item, self.plan.index) if item else ()
+        assert path is not None
+        ref = START if index in self.plan.triggers else Ref("result", index, path)
+        return await self._read(lambda reader: reader.encoded_value(reader.origin(ref)))
+
+    async def start_payload(self) -> bytes:
+        """Return the whole start payload as JSON."""
+        return await self._data.encoded_start()
+
+    def _path(self, lineage: Sequence[Frame]) -> Path:
+        return tuple(
+            each for frame in lineage for each in (self.plan.index[frame.split_node_id], frame.item_index)
+        )
 
     def _has_value(self, node: int) -> bool:
         result = self._results.get((node, ()))
@@ -473,24 +522,20 @@ class History:
         return found
 
     async def document(self, *, not_reached: bool = False, whole: bool = False) -> dict[str, Any]:
-        """Return the complete history as `rune run --json` prints it; `not_reached` adds the nodes without a run. With
-        `whole`, large values that nodes passed on are in it instead of references: the same objects, so that nothing
-        that is to be written may have them."""
+        """Return the complete history as `rune run --json` prints it; `not_reached` adds the nodes without a run.
+        Values are JSON, large ones references. With `whole`, all of them are in it as objects, the same where nodes
+        passed them on, so that nothing that is to be written may have them."""
         end = self.end
         runs = await self.node_runs()
         if not_reached:
             runs += [run for _, run in self.not_reached()]
         context = await self.context(whole=whole)
         shown = [node_document(each) for each in runs]
-        if whole:
-            for run, document in zip(runs, shown, strict=True):
-                if run.size is not None:
-                    path = tuple(
-                        each
-                        for frame in run.lineage
-                        for each in (self.plan.index[frame.split_node_id], frame.item_index)
-                    )
-                    document["output"] = await self._value(self.plan.index[run.node_id], path)
+        for run, document in zip(runs, shown, strict=True) if whole else ():
+            if run.size is not None:
+                document["output"] = await self._value(self.plan.index[run.node_id], self._path(run.lineage))
+            elif run.output is not None:
+                document["output"] = msgspec.json.decode(run.output)
         return {
             "execution_id": self.accepted.id,
             "workflow_id": self.accepted.workflow,
@@ -499,7 +544,7 @@ class History:
             "error": error_document(end.error if end else None),
             "failed_items": self.failed_items,
             "untolerated_items": self.untolerated_items,
-            "output": await self.output(),
+            "output": await self.output() if whole else await self._shown_output(),
             "context": context,
             "nodes": shown,
             "started_at": iso(self.accepted.at),
@@ -638,14 +683,20 @@ def details_of(error: Error) -> dict[str, Any]:
     return {**error.details, "traceback": error.traceback} if error.traceback else error.details
 
 
+def reference_document(execution: str, plan: Plan, origin: Ref, size: int) -> dict[str, Any]:
+    """Return what is shown for a large value: where it comes from, and its length."""
+    name = "start" if origin.kind == "start" else token_name(origin.node, origin.path, plan.ids)
+    return {"$ref": f"{execution}/{name}", "bytes": size}
+
+
 def node_document(run: NodeRun) -> dict[str, Any]:
-    """Return a node run as shown in documents; `pinned` only if it is."""
+    """Return a node run as shown in documents, with its output as JSON; `pinned` only if it is."""
     shown = {
         "node_id": run.node_id,
         "lineage": [msgspec.to_builtins(frame) for frame in run.lineage],
         "status": run.status,
         "attempts": run.attempts,
-        "output": None if run.output is None else msgspec.json.decode(run.output),
+        "output": None if run.output is None else msgspec.Raw(run.output),
         "error": error_document(run.error),
         "started_at": iso(run.started_at),
         "duration_ms": run.duration_ms,

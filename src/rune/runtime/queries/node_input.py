@@ -41,6 +41,7 @@ from rune.core.expr import (
 )
 from rune.core.expr.budget import METER
 from rune.core.expr.names import ROOTS, Names
+from rune.core.limits import LIMITS
 from rune.core.plan.compiler import names_of
 from rune.core.plan.model import NO_PARAMETERS, Element, Parameters, Plan, Rules, compile_parameters
 from rune.errors import LimitExceededError, RuneError
@@ -48,19 +49,26 @@ from rune.nodes.base import check_json
 from rune.nodes.redaction import NAMES_ONLY
 from rune.ports.journal import ExecutionRecord
 from rune.runtime.off_loop import off_loop
-from rune.runtime.queries.history import replay
-from rune.runtime.values import ExecutionData, ValueNotLoaded, ValueReader
+from rune.runtime.queries.history import reference_document, replay
+from rune.runtime.values import ExecutionData, ValueNotLoaded, ValueReader, input_size
 from rune.runtime.worker.attempt import Evaluator, NeedsThread
 
 _NEVER = 2**53
 
 MAX_PREVIEW_BYTES = 10 * 1024
+
+MAX_SHOWN_INPUT = msgspec.structs.replace(LIMITS, output_bytes=1024 * 1024)
+"""A larger payload is shown by reference, and larger parameters are not shown."""
+
+MAX_DECODED_BYTES = 16 * 1024 * 1024
+"""Of the stored values that are read in order to show parameters or evaluate an expression."""
 Mode = Literal["expression", "template"]
 _KINDS = {str: "string", bool: "boolean", int: "number", float: "number", list: "array", dict: "object"}
 
 
 class NodeInput(msgspec.Struct, frozen=True):
-    """The payload of a node run and its parameters, both redacted. `error`: why the parameters cannot be resolved."""
+    """The payload of a node run and its parameters, both redacted; a large payload is a reference. `error`: why the
+    parameters are not shown."""
 
     attempt: int
     payload: Any
@@ -89,7 +97,9 @@ async def read_input(
     token, began = found
     if node in data.plan.triggers:
         parameters = data.plan.definition.nodes[node].parameters
-        return await off_loop(partial(_redacted, token, await data.load_start(), parameters))
+        large = input_size(data.accepted) > MAX_SHOWN_INPUT.output_bytes
+        payload = _start_reference(data) if large else await data.load_start()
+        return await off_loop(partial(_redacted, token, payload, parameters))
     return await _resolve(data, token, began, evaluator)
 
 
@@ -145,6 +155,10 @@ def _token_of(
     return None if live is None else (live.token, began or live.token.at or accepted.at)
 
 
+def _start_reference(data: ExecutionData) -> dict[str, Any]:
+    return reference_document(data.accepted.id, data.plan, START, input_size(data.accepted))
+
+
 _Resolved = tuple[Any, dict[str, Any] | None, Error | None]
 """The payload, the parameters, and why they cannot be resolved."""
 
@@ -158,15 +172,22 @@ async def _resolve(data: ExecutionData, token: Token, began: int, evaluator: Eva
     def work(meter: Meter) -> _Resolved:
         scope = reader.scope(token, began / 1000, name)
         scope[METER] = meter
-        payload = scope["$json"]
+        payload: Any = None
         try:
+            origin, size = reader.written(token.payload, token)
+            if size > MAX_SHOWN_INPUT.output_bytes:
+                payload = reference_document(data.accepted.id, data.plan, origin, size)
+            else:
+                payload = scope["$json"]
             resolved = parameters.resolve(scope)
+            for each, compiled in parameters.elements.items():
+                written = node.node.parameters[each]
+                resolved[each] = _element(compiled, written, scope)
+            shown = {each: resolved[each] for each in node.node.parameters}
+            check_json(shown, MAX_SHOWN_INPUT, what="parameters that are shown")
         except RuneError as error:
             return payload, None, Error(error.code, error.message)
-        for each, compiled in parameters.elements.items():
-            written = node.node.parameters[each]
-            resolved[each] = _element(compiled, written, scope)
-        return payload, {each: resolved[each] for each in node.node.parameters}, None
+        return payload, shown, None
 
     in_thread = False
     try:

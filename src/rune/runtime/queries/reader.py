@@ -178,7 +178,7 @@ class AttemptReader:
 
     async def output_line(self, fact: NodeResult) -> NodeLog:
         """Return the line of a node whose output is what it logs."""
-        run = await self.history.node_run(fact)
+        run = await self.history.node_run(fact, whole=True)
         message = msgspec.json.decode(run.output) if run.output is not None else None
         text = message if isinstance(message, str) else (run.output or b"null").decode()
         level = str(self.plan.definition.nodes[fact.node].parameters.get("level", "info"))

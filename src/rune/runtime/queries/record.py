@@ -6,7 +6,8 @@ those that wait for a signal or start another workflow; all others run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -15,7 +16,8 @@ from rune.core.definition.model import Definition
 from rune.core.definition.model import Node as DefinedNode
 from rune.core.definition.parser import parse_data
 from rune.core.definition.strict_json import Decoded
-from rune.errors import InvalidDocumentError, RuneError
+from rune.core.limits import LIMITS
+from rune.errors import InvalidDocumentError, LimitExceededError, RuneError
 from rune.nodes.registry import Registry, has_outside_effects
 from rune.ports.queries import Summary
 from rune.runtime.plan_cache import DefinitionNotFoundError
@@ -23,6 +25,11 @@ from rune.runtime.values import ExecutionNotFoundError
 
 ATTEMPT_FAILED = "ATTEMPT_FAILED"
 """The code of a mocked attempt whose own code the document of an execution does not have."""
+
+MAX_TEST_BYTES = LIMITS.output_bytes
+"""Of the values above 64 KiB in one test."""
+
+MAX_INDENTED_BYTES = 1024 * 1024
 
 
 class NotRecordableError(RuneError):
@@ -36,6 +43,12 @@ class ExecutionDocument(Protocol):
 
     async def document(self) -> dict[str, Any]:
         """Return the document that `rune show --json` prints."""
+
+    async def run_output(self, node: str, item: str = "", /) -> bytes:
+        """Return the whole output of a node run as JSON."""
+
+    async def start_payload(self) -> bytes:
+        """Return the whole start payload as JSON."""
 
 
 class RecordedExecutions(Protocol):
@@ -62,11 +75,48 @@ async def record_test(
     canonical = await reader.definition(summary.hash)
     if canonical is None:
         raise DefinitionNotFoundError(f"the definition of {execution} is not stored")
-    document = await (await reader.history(execution)).document()
-    case = recorded_case(document, msgspec.json.decode(canonical), registry)
+    history = await reader.history(execution)
+    document = await history.document()
+    definition = msgspec.json.decode(canonical)
+    await _fill(document, history, _mocked(definition, registry) | {node or ""})
+    case = recorded_case(document, definition, registry)
     if node is not None:
         case["expect"]["nodes"] = [_expected_run(document, node, item)]
-    return msgspec.json.format(msgspec.json.encode(case), indent=2)
+    return _indented(msgspec.json.encode(case))
+
+
+async def _fill(document: dict[str, Any], history: ExecutionDocument, nodes: set[str]) -> None:
+    """Put whole values where the document has references: the start payload, and the outputs of some nodes."""
+    left = MAX_TEST_BYTES
+
+    async def whole(shown: Any, read: Callable[[], Awaitable[bytes]]) -> Any:
+        nonlocal left
+        reference = msgspec.json.decode(shown) if isinstance(shown, msgspec.Raw) else shown
+        if isinstance(reference, dict) and reference.keys() == {"$ref", "bytes"}:
+            left -= int(reference["bytes"])
+            if left < 0:
+                raise LimitExceededError("bytes of the recorded test", MAX_TEST_BYTES)
+            return msgspec.Raw(await read())
+        return shown
+
+    context = document["context"]
+    context["$trigger"] = await whole(context["$trigger"], history.start_payload)
+    for run in document["nodes"]:
+        if run["node_id"] in nodes and run["status"] == "success":
+            run["output"] = await whole(
+                run["output"], partial(history.run_output, run["node_id"], _item(run))
+            )
+
+
+def _mocked(definition: dict[str, Any], registry: Registry) -> set[str]:
+    parsed = parse_data(Decoded(dict(definition))).definition
+    return set() if parsed is None else {each.id for each in parsed.nodes if _is_mocked(each, registry)}
+
+
+def _indented(text: bytes) -> bytes:
+    """Return JSON text for people to read and edit. A large one is not indented: what is nested deeply would grow many
+    times."""
+    return msgspec.json.format(text, indent=2) if len(text) <= MAX_INDENTED_BYTES else text
 
 
 def recorded_case(

@@ -20,8 +20,15 @@ from rune.documents.draw.model import Drawing, draw_stored
 from rune.errors import RuneError
 from rune.runtime.off_loop import off_loop
 from rune.runtime.plan_cache import DefinitionNotFoundError
-from rune.runtime.queries.node_input import MAX_PREVIEW_BYTES, DraftPlace, Mode, preview, preview_place
-from rune.runtime.values import ExecutionNotFoundError
+from rune.runtime.queries.node_input import (
+    MAX_DECODED_BYTES,
+    MAX_PREVIEW_BYTES,
+    DraftPlace,
+    Mode,
+    preview,
+    preview_place,
+)
+from rune.runtime.values import Cache, ExecutionData, ExecutionNotFoundError
 from rune.server.auth import requires
 from rune.server.context import ServerContext
 from rune.server.responses import ApiError, Reply, documented, etag, not_changed
@@ -286,7 +293,14 @@ async def preview_expression(
     if not caller.sees(accepted.workflow):
         raise ExecutionNotFoundError(f"no execution has the id {body.execution}")
     engine = server.engine
-    data = await engine.data_cache.get(accepted.id)
+    data = ExecutionData(
+        accepted,
+        await engine.plans.plan(accepted.hash),
+        engine.backend.journal,
+        engine.backend.blob,
+        Cache(MAX_DECODED_BYTES),
+        max_decoded=MAX_DECODED_BYTES,
+    )
     draft = None if body.draft is None else DraftPlace(tuple(body.draft.after), body.draft.names)
     place = preview_place(data.plan, body.node, body.lineage, draft)
     if place is None:

@@ -511,6 +511,6 @@ async def _respond(server: ServerContext, hook: WebhookConfig, started: Triggere
                 await end.wait(hook.wait)
                 summary = await server.reader.execution(started.execution)
         if summary is not None and summary.ended_at is not None:
-            output = await (await server.reader.history(started.execution)).output()
-            return Reply({**document, "status": summary.status, "output": output})
+            output = await (await server.reader.history(started.execution)).encoded_output()
+            return Reply({**document, "status": summary.status, "output": msgspec.Raw(output)})
     return Reply(document, 200 if started.again else 202)

@@ -21,6 +21,7 @@ from rune.ports.clock import iso
 from rune.ports.journal import ExecutionEndedError
 from rune.ports.queries import ExecutionFilter, Summary
 from rune.runtime.queries.history import CACHE_BYTES
+from rune.runtime.queries.node_input import MAX_DECODED_BYTES
 from rune.runtime.queries.overview import Overview, Run
 from rune.runtime.values import Cache, ExecutionData, ValueNotLoaded
 from rune.server.auth import check_definition, check_right, requires
@@ -384,7 +385,9 @@ async def _resolved(
     if live is None:
         return {}
     backend, accepted = server.engine.backend, await server.reader.accepted(execution)
-    data = ExecutionData(accepted, plan, backend.journal, backend.blob, Cache(CACHE_BYTES))
+    data = ExecutionData(
+        accepted, plan, backend.journal, backend.blob, Cache(CACHE_BYTES), max_decoded=MAX_DECODED_BYTES
+    )
     reader = data.reader()
     while True:
         try:

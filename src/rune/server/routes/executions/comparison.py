@@ -70,12 +70,21 @@ async def compare_executions(
     old, new = [await definition_of(server, each.hash) for each in pair]
     accepted = [await server.reader.accepted(each.id) for each in pair]
     runs = [await _runs(server, each.id) for each in pair]
+    differing: set[tuple[str, str]] = set()
+    if any(
+        each.size is not None for side in runs for each in side
+    ):  # large outputs are compared as they are stored
+        found = await _comparison(server, pair[0], pair[1])
+        differing = {(each.node, each.lineage) for each in found.runs if "output" in each.fields}
 
     def compared() -> bytes:
         before, after = [
             {(each.node_id, _lineage(each)): _run_fields(each) for each in side} for side in runs
         ]
-        changes = [_change(key, before.get(key), after.get(key)) for key in dict.fromkeys((*before, *after))]
+        changes = [
+            _change(key, before.get(key), after.get(key), differs=key in differing)
+            for key in dict.fromkeys((*before, *after))
+        ]
         found = Difference(
             before=pair[0].id,
             after=pair[1].id,
@@ -108,8 +117,15 @@ def _run_fields(run: NodeRun) -> dict[str, Any]:
     return {"status": run.status, "attempts": run.attempts, "output": output, "error": error}
 
 
-def _change(key: tuple[str, str], before: dict[str, Any] | None, after: dict[str, Any] | None) -> RunChange:
-    differ = [name for name in _COMPARED_FIELDS if (before or {}).get(name) != (after or {}).get(name)]
+def _change(
+    key: tuple[str, str], before: dict[str, Any] | None, after: dict[str, Any] | None, *, differs: bool
+) -> RunChange:
+    """Return how a run differs. `differs`: whether its outputs do although their lengths may be the same."""
+    differ = [
+        name
+        for name in _COMPARED_FIELDS
+        if (before or {}).get(name) != (after or {}).get(name) or (name == "output" and differs)
+    ]
     return RunChange(node_id=key[0], lineage=key[1], fields=differ, before=before, after=after)
 
 

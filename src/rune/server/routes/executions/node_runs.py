@@ -17,7 +17,7 @@ from rune.core.execution.fact import Fact
 from rune.ports.clock import iso
 from rune.ports.queries import Event, Frame
 from rune.runtime.queries.history import History
-from rune.runtime.queries.node_input import read_input
+from rune.runtime.queries.node_input import MAX_DECODED_BYTES, read_input
 from rune.runtime.queries.reader import Attempt, AttemptReader, NodeLog
 from rune.runtime.queries.record import record_test
 from rune.runtime.queries.value_parts import JsonText
@@ -431,7 +431,14 @@ async def get_run_input(
     backend = server.engine.backend
     accepted = await server.reader.accepted(execution)
     plan = await server.engine.plans.plan(accepted.hash)
-    data = ExecutionData(accepted, plan, backend.journal, backend.blob, Cache(INPUT_CACHE_BYTES))
+    data = ExecutionData(
+        accepted,
+        plan,
+        backend.journal,
+        backend.blob,
+        Cache(INPUT_CACHE_BYTES),
+        max_decoded=MAX_DECODED_BYTES,
+    )
     own = await backend.journal.facts_of_token(execution, index, path)
     found = await read_input(data, own, facts, index, path, server.engine.evaluator)
     if found is None:
