@@ -116,7 +116,8 @@ def requests(each: Doubled) -> dict[str, str]:
     }
     found: dict[str, str] = {}
     for route, parameters in reading_routes().items():
-        for node in (each.last, "a5", "b1") if "{node}" in route else ("",):
+        passed = ("a5",) if route.endswith(("{node}/output", "{node}/input")) else ()
+        for node in (each.last, *passed) if "{node}" in route else ("",):
             path = route.format_map({**places, "node": node})
             shown = f"{route} {node}".strip()
             found[shown] = path
@@ -128,9 +129,9 @@ def requests(each: Doubled) -> dict[str, str]:
 
 def is_whole(name: str) -> bool:
     """Whether a reader is asked for a whole value."""
-    return name.endswith(("/output", "/input")) or (
-        "/output " in name and " " not in name.partition("/output ")[2]
-    )
+    route = name.partition(" ")[0]
+    parts = {"pointer", "depth", "find", "limit"}
+    return ("/blobs/" in route or route.endswith(("/output", "/input"))) and not parts & set(name.split(" "))
 
 
 COMMANDS: dict[str, list[list[str]]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rune.core.execution.fact import NodeResult
 from rune.core.execution.state import Entry, item_entry
 from rune.core.execution.token import Ref
 from tests.support.plans import ExecutionDriver, aggregator, conditional, node, node_plan, plan, split
@@ -142,3 +143,17 @@ def test_skipped_diamonds_are_walked_in_linear_time() -> None:
     execution.ok("i@/s:0", outlet="false")
 
     assert entry(execution, 0) == Entry((), None)
+
+
+def test_error_before_a_chain_of_skipped_nodes_longer_than_the_stack() -> None:
+    names = [f"n{at}" for at in range(1_900)]
+    chain = " -> ".join(names)
+    execution = ExecutionDriver(plan(f"start -> s -> x -> {chain} -> g", s=split(), g=aggregator()))
+    execution.fan_out("s", 1)
+    failed = NodeResult(execution.plan.index["x"], (execution.plan.index["s"], 0), 1, "failed")
+
+    def results(index: int, path: tuple[int, ...]) -> NodeResult | None:
+        return failed if index == failed.node else None
+
+    found = item_entry(execution.plan, node_plan(execution.plan, "g"), (), 0, results)
+    assert found == Entry((), ref(execution, "x", 0))

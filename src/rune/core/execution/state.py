@@ -110,19 +110,30 @@ def item_entry(plan: Plan, aggregator: NodePlan, path: Path, item: int, results:
 def _resolve_edge(
     plan: Plan, edge: int, scope: Path, results: Lookup, skipped: set[int]
 ) -> tuple[Ref | None, Ref | None]:
-    """Return the payload of a live edge, or the error that a dead one carries. Nodes in `skipped` carry none."""
-    node = plan.nodes[plan.src[edge]]
-    if node.index == scope[-2]:
-        return Ref("item", node.index, scope), None
-    result = results(node.index, scope)
-    if result is not None:
-        found = routes(node, result)
-        return (found.payload, None) if edge in found.alive else (None, found.cause)
-    for each in node.in_edges if node.index not in skipped else ():
-        cause = _resolve_edge(plan, each, scope, results, skipped)[1]
-        if cause is not None:
-            return None, cause
-    skipped.add(node.index)
+    """Return the payload of a live edge, or the error that a dead one carries: the first of those that entered the
+    skipped nodes before it. Nodes in `skipped` carry none. A chain of skipped nodes is longer than a stack."""
+    pending = [edge]
+    first = True
+    while pending:
+        each = pending.pop()
+        node = plan.nodes[plan.src[each]]
+        if node.index == scope[-2]:
+            if first:
+                return Ref("item", node.index, scope), None
+            continue
+        if node.index in skipped:
+            continue
+        result = results(node.index, scope)
+        if result is not None:
+            found = routes(node, result)
+            if first:
+                return (found.payload, None) if each in found.alive else (None, found.cause)
+            if each not in found.alive and found.cause is not None:
+                return None, found.cause
+        else:
+            skipped.add(node.index)
+            pending += reversed(node.in_edges)
+        first = False
     return None, None
 
 
