@@ -23,6 +23,7 @@ RuneError                              base of all errors that Rune raises on pu
 ├── build.results                             ExecutionFailed
 ├── cli.backend                               UnknownReferenceError
 ├── cli.commands.credentials                  SecretInArgumentsError
+├── cli.commands.details                      WhichSplitError
 ├── client.errors                             ClientError (ConnectionFailedError, ApiError (NotFound, Conflict,
 │                                             Forbidden, Invalid, RateLimited), ExecutionFailed)
 ├── client.transport                          ServerKeyError

@@ -37,6 +37,9 @@ STATUS_SYNONYMS = {"true": "each", "1": "each", "false": "none", "0": "none"}
 """Synonyms of the values of `statuses`."""
 
 
+DEFAULT_HOME = ".rune"
+
+
 class SettingsError(RuneError):
     code = "BAD_SETTINGS"
 
@@ -44,7 +47,7 @@ class SettingsError(RuneError):
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The configuration of one process. `RUNE_<NAME>` in the environment takes precedence over `rune.toml`."""
 
-    home: str = ".rune"
+    home: str = DEFAULT_HOME
     journal: str = ""  # `sqlite:///path` or `postgresql://…`; empty: `rune.db` in the home folder
     state: str = "embedded"  # or `redis://…`; with several hosts, separated by commas: a Redis Cluster
     queue: str = "embedded"  # or `redis://…`, `amqp://…`

@@ -196,6 +196,12 @@ def _check_embedded(settings: Settings) -> None:
         )
 
 
+def check_home(settings: Settings) -> None:
+    """Raise SettingsError if the settings name a folder that cannot be read or does not exist."""
+    if not settings.clustered:
+        sqlite.check_home(settings)
+
+
 def exists(settings: Settings) -> bool:
     """Return whether a store exists. On a cluster this is always true: an unreachable one raises later."""
     _check_no_url(settings)

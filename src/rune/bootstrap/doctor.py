@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from rune.bootstrap import inspect_file, survey_cluster
+from rune.bootstrap import check_home, inspect_file, survey_cluster
 from rune.bootstrap.components import MissingExtraError, keys_found
 from rune.bootstrap.interpreter import describe, is_this_optimised
 from rune.errors import RuneError
@@ -18,7 +18,7 @@ from rune.nodes.base import Resources, RunnableType
 from rune.nodes.io.smtp import server
 from rune.nodes.registry import installed, load_module
 from rune.ports.inspection import ClusterSurvey, FileInspection, Finding, Verdict
-from rune.settings import Settings
+from rune.settings import Settings, SettingsError
 
 MIN_FREE_BYTES = 1024**3
 CRITICAL_FREE_BYTES = 64 * 1024**2
@@ -44,7 +44,7 @@ async def check_installation(
         about = f"commands use {settings.url}; the checks below are about this machine"
         found.append(Finding("server", "ok", about))
         settings = replace(settings, url="")
-    found.append(Finding("home", "ok", settings.home))
+    found.append(_home(settings))
     if settings.clustered:
         found += await _cluster(settings)
     else:
@@ -54,6 +54,15 @@ async def check_installation(
     found += _telemetry(settings)
     found += _modules((*settings.nodes, *modules), load)
     return found
+
+
+def _home(settings: Settings) -> Finding:
+    try:
+        check_home(settings)
+    except SettingsError as error:
+        verdict: Verdict = "bad" if settings.database.parent.exists() else "warn"
+        return Finding("home", verdict, error.message, "check the setting")
+    return Finding("home", "ok", settings.home)
 
 
 def settings_finding(error: RuneError) -> Finding:

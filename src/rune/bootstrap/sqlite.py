@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import stat
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
 from pathlib import Path
@@ -59,7 +61,7 @@ from rune.runtime.plan_cache import PlanCache
 from rune.runtime.queries.reader import ExecutionReader
 from rune.runtime.services.credentials import CredentialService
 from rune.runtime.state_wrapper import ExecutionObserver, ObservedState
-from rune.settings import Settings
+from rune.settings import DEFAULT_HOME, Settings, SettingsError
 
 
 @asynccontextmanager
@@ -288,6 +290,29 @@ def restore(settings: Settings, copy: Path, *, replace: bool) -> tuple[BackupRes
 def create_database(settings: Settings) -> None:
     """Create the database file without running the migrations one by one, for tests; see `create_empty_file`."""
     create_empty_file(settings.database)
+
+
+def check_home(settings: Settings) -> None:
+    """Raise if the folder of the file cannot be read, or does not exist although the settings name it: what is missing
+    there is no empty store, but a wrong setting."""
+    folder = settings.database.parent
+    named = "RUNE_JOURNAL" if settings.journal else "RUNE_HOME"
+    try:
+        is_folder = stat.S_ISDIR(folder.stat().st_mode)
+    except FileNotFoundError:
+        if settings.home == DEFAULT_HOME and not settings.journal:
+            return
+        raise SettingsError(f"{named}: {folder} does not exist; `rune run` and `rune up` create it") from None
+    except OSError as error:
+        raise SettingsError(f"{named}: cannot use {folder}: {_reason(error)}") from None
+    if not is_folder:
+        raise SettingsError(f"{named}: {folder} is not a folder")
+    if not os.access(folder, os.R_OK | os.X_OK):
+        raise SettingsError(f"{named}: cannot use {folder}: permission denied")
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()
 
 
 def exists(settings: Settings) -> bool:

@@ -7,7 +7,7 @@ import tempfile
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from inspect import iscoroutinefunction
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -103,9 +103,16 @@ def plan_of(flow: Workflow, registry: Registry) -> Plan:
     return compile_definition(verdict.definition, registry.catalogue)
 
 
+def _path_text(value: Any) -> str:
+    """Return a path, such as that of a folder of a test, as text."""
+    if isinstance(value, PurePath):
+        return str(value)
+    raise TypeError(f"an input has a {type(value).__name__}, which is not JSON")
+
+
 def input_bytes(plan: Plan, input: Any) -> bytes:
     """Return the start payload as JSON; raise InvalidDocumentError if it does not match `inputs`."""
-    data = msgspec.json.encode({} if input is None else input)
+    data = msgspec.json.encode({} if input is None else input, enc_hook=_path_text)
     check_input(plan.definition, data)
     return data
 

@@ -98,8 +98,12 @@ async def open_api(settings: Settings) -> AsyncIterator[tuple[AsyncClient, Comma
 
 
 def exists(settings: Settings) -> bool:
-    """Return whether a store exists. With a server this is always true: an unreachable one raises later."""
-    return bool(settings.url) or bootstrap.exists(settings)
+    """Return whether a store exists; raise if the settings name a folder that is none or cannot be read. With a server
+    this is always true: an unreachable one raises later."""
+    if settings.url:
+        return True
+    bootstrap.check_home(settings)
+    return bootstrap.exists(settings)
 
 
 async def owner(settings: Settings) -> tuple[bool, str]:
@@ -133,7 +137,7 @@ def read_store(
         async with open_store(settings) as opened:
             return await action(opened)
 
-    if not bootstrap.exists(settings):
+    if not exists(settings):
         return nothing
     try:
         return asyncio.run(call())

@@ -12,13 +12,12 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 import msgspec
 
 from rune.bootstrap import open_live
-from rune.cli.output import COLOURS, clean, moment, paint
+from rune.cli.output import COLOURS, clean, local_time, paint
 from rune.cli.progress import ProgressCounter
 from rune.core.execution.decision import Decision
 from rune.core.execution.fact import (
@@ -277,11 +276,6 @@ def _line(each: dict[str, Any]) -> str:
     where = clean(" ".join(part for part in (each["node_id"], _item(each)) if part))
     kind = paint("node.running", COLOURS["running"])
     return f"       {local_time(each['since'])}  {kind}  {where}  {clean('; '.join(parts))}"
-
-
-def local_time(text: str) -> str:
-    """Return a time in ISO 8601 in the local time zone."""
-    return moment(round(datetime.fromisoformat(text).timestamp() * 1000))
 
 
 class LogDocument(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ import sys
 import time
 import unicodedata
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -133,6 +134,11 @@ def duration(ms: float) -> str:
 def moment(at: int) -> str:
     """Format a time (epoch ms) in the local time zone."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at / 1000))
+
+
+def local_time(text: str) -> str:
+    """Format a time in ISO 8601 as `moment` does."""
+    return moment(round(datetime.fromisoformat(text).timestamp() * 1000))
 
 
 def until(due: int, now: int) -> str:

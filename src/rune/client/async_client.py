@@ -113,6 +113,11 @@ class AsyncRun:
         async for run in self._client.nodes(self.id, node=node, status=status):
             yield run
 
+    async def timeline(self) -> list[models.NodeRun]:
+        """List the node runs that began, in the order they began."""
+        began = [run async for run in self.nodes() if run.started_at]
+        return sorted(began, key=lambda run: str(run.started_at))
+
     async def document(self) -> dict[str, Any]:
         """Get the ended execution with all its node runs as one document."""
         return await self._client.document(self.id)

@@ -109,6 +109,11 @@ class Run:
         """Yield the node runs in the order they ended."""
         yield from self._client.nodes(self.id, node=node, status=status)
 
+    def timeline(self) -> list[models.NodeRun]:
+        """List the node runs that began, in the order they began."""
+        began = [run for run in self.nodes() if run.started_at]
+        return sorted(began, key=lambda run: str(run.started_at))
+
     def document(self) -> dict[str, Any]:
         """Get the ended execution with all its node runs as one document."""
         return self._client.document(self.id)

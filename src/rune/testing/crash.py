@@ -22,6 +22,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from rune.bootstrap import running_engine
 from rune.bootstrap.sqlite import create_database
 from rune.build.flow import Workflow
@@ -73,8 +75,12 @@ class CrashRun(Result):
         return self
 
     def normal(self) -> dict[str, Any]:
-        """Return the execution without ids, times and durations."""
-        return normal_document(self.document)
+        """Return the execution without ids, times and durations, and with `{folder}` in place of the folder of the run,
+        which differs from run to run."""
+        text = msgspec.json.encode(normal_document(self.document)).decode()
+        within = msgspec.json.encode(str(self.folder)).decode()[1:-1]
+        normal: dict[str, Any] = msgspec.json.decode(text.replace(within, "{folder}"))
+        return normal
 
 
 class CrashTester:

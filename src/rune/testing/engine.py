@@ -139,6 +139,16 @@ class Run:
     def error(self) -> NodeError | None:
         return self.result.error
 
+    @property
+    def nodes(self) -> list[NodeRun]:
+        """The runs so far, in the order they ended."""
+        return self.result.nodes
+
+    @property
+    def timeline(self) -> list[NodeRun]:
+        """The runs that began, in the order they began."""
+        return self.result.timeline
+
     def __getitem__(self, key: str | tuple[str, str]) -> NodeRun:
         return self.result[key]
 

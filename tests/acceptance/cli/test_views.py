@@ -48,6 +48,16 @@ NESTED: dict[str, Any] = {
         {"src": "sum", "dst": "all"},
     ],
 }
+FLAT: dict[str, Any] = {
+    "id": "flat",
+    "nodes": [
+        {"id": "in", "type": "input"},
+        {"id": "each", "type": "split", "parameters": {"input_array": "{{ [1, 2] }}"}},
+        {"id": "say", "type": "log", "parameters": {"message": "{{ $item }}"}},
+        {"id": "all", "type": "aggregator"},
+    ],
+    "edges": [{"src": "in", "dst": "each"}, {"src": "each", "dst": "say"}, {"src": "say", "dst": "all"}],
+}
 FAILING: dict[str, Any] = {
     "id": "failing",
     "nodes": [
@@ -87,6 +97,7 @@ def started(rune: InProcessCli, home: pathlib.Path) -> dict[str, str]:
         "nested": '{"users": [[1, 0, 2], [4]]}',
         "other": '{"users": [[1, 2, 2], [4]]}',
         "failing": "{}",
+        "flat": "{}",
     }
     ids: dict[str, str] = {}
     for name, raw in (
@@ -94,13 +105,14 @@ def started(rune: InProcessCli, home: pathlib.Path) -> dict[str, str]:
         ("nested", NESTED),
         ("other", NESTED),
         ("failing", FAILING),
+        ("flat", FLAT),
     ):
         path = home / f"{name}.json"
         path.write_text(json.dumps(raw))
         rune.json("deploy", str(path))
         ids[name] = rune.json("start", raw["id"], "-i", inputs[name])["execution_id"]
     until(lambda: "signal" in rune.output("explain", ids["approval"]) or None, "the gate waits")
-    for name in ("nested", "other", "failing"):
+    for name in ("nested", "other", "failing", "flat"):
         until_ended(rune, ids[name])
     return ids
 
@@ -162,6 +174,21 @@ def test_items_are_listed_filtered_and_counted(place: Place) -> None:
     assert list(counts["codes"].values()) == [1]
     assert "users:0/orders:2" in text
     assert place.rune("items", id, "in").exit_code == 2
+
+
+def test_items_need_no_split_if_there_is_one_and_list_the_splits_otherwise(place: Place) -> None:
+    flat, nested, none = (place.ids[name] for name in ("flat", "nested", "failing"))
+
+    items = place.rune.json("items", flat)["items"]
+    assert [each["item"] for each in items] == ["each:0", "each:1"]
+    assert place.rune.json("items", flat, "--split", "each")["items"] == items
+    assert place.rune.json("items", flat, "--counts")["items"] == 2
+    several = place.rune("items", nested)
+    assert several.exit_code == 2
+    assert "2 splits: users, orders" in several.stderr
+    assert f"rune items {nested} users" in several.stderr
+    assert place.rune.json("items", none, code=2)["problems"][0]["code"] == "WHICH_SPLIT"
+    assert place.rune("items", flat, "each", "--split", "other").exit_code == 2
 
 
 def test_value_prints_parts_and_finds_text(place: Place) -> None:

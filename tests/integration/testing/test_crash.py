@@ -68,6 +68,27 @@ def test_booking_is_made_once_whatever_point_the_process_crashes_at(
     assert rune_mocks.node("book").distinct_keys == 1
 
 
+@pytest.mark.rune_crash(most=3)
+def test_folder_of_the_run_may_be_an_input_and_part_of_an_output(
+    rune_crash: CrashTester, rune_mocks: Mocks
+) -> None:
+    rune_mocks.node("book").runs()
+    flow = Workflow("booking")
+    with flow:
+        start = input("start")
+        booked = book.node("book", ledger=start.out.ledger, amount=start.out.amount)
+        done = output("done", value=start.out.ledger)
+    start >> booked >> done
+    ledger = rune_crash.folder / "ledger"
+
+    run = rune_crash.run(flow, {"ledger": ledger, "amount": 5})
+
+    assert run.output == str(ledger)
+    assert run.normal()["output"] == "{folder}/ledger"
+    assert [each.node_id for each in run.timeline] == ["start", "book", "done"]
+    assert len(ledger.read_text(encoding="utf-8").splitlines()) == 1
+
+
 def test_booking_that_ignores_the_key_is_made_twice_after_a_crash_behind_the_effect(
     rune_crash: CrashTester, rune_mocks: Mocks
 ) -> None:

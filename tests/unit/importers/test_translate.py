@@ -117,6 +117,49 @@ def test_translated_expression_gives_value_of_javascript(source: str, expected: 
 
 
 @pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("9007199254740991", 9007199254740991),
+        ("9007199254740992", 9007199254740992),
+        ("100000000000000000000", None),  # exact in JavaScript, and more than a value may have
+        ("18014398509481984", 2**54),
+        ("0xFFFFFFFFFFFF", 2**48 - 1),
+        ("0x20000000000000", 2**53),
+        ("1e5", 100000),
+        ("5.0", 5),
+        ("1.5e3", 1500),
+        ("0.1", 0.1),
+        ("3.141592653589793238462643", 3.141592653589793),
+        ("1e300", 1e300),
+        (".5", 0.5),
+        ("5.", 5),
+        ("-9007199254740991", -9007199254740991),
+        ("9007199254740993", None),
+        ("12345678901234567890", None),
+        ("1" * 5000, None),
+        ("0x20000000000001", None),
+        ("0x" + "f" * 300, None),
+        ("1e309", None),
+        ("1e1000", None),
+        ("1.0e99999", None),
+        ("10n", None),
+        ("1_000", None),
+        ("010", None),
+        ("0b101", None),
+        ("0o17", None),
+        ("3px", None),
+    ],
+)
+def test_number_keeps_its_value_or_is_refused_by_name(source: str, expected: Any) -> None:
+    if expected is None:
+        with pytest.raises(UntranslatableError, match=f"the number `{source[:5]}"):
+            value_of(source)
+        return
+    found = value_of(source)
+    assert (found, type(found)) == (expected, type(expected))
+
+
+@pytest.mark.parametrize(
     ("source", "note"),
     [
         ("$json.a == '1'", LOOSE_EQUALITY),

@@ -16,7 +16,7 @@ import typer
 from rune.bootstrap.components import Access
 from rune.cli.arguments import Burst, Rate, RemoveLimits, Running
 from rune.cli.backend import call_local_service, exit_with, find_version, read_access, with_client
-from rune.cli.output import Cell, print_json, print_table
+from rune.cli.output import Cell, local_time, moment, print_json, print_table
 from rune.client import AsyncClient, models
 from rune.client.models import ApiKey
 from rune.ports.access import (
@@ -201,6 +201,10 @@ def _remote_key(key: ApiKey) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name != "key"}
 
 
+def _when(time: str | None) -> str:
+    return "never" if time is None else local_time(time)
+
+
 def _print_all(documents: list[dict[str, Any]], *, as_json: bool) -> None:
     if as_json:
         print_json({"keys": documents})
@@ -214,8 +218,8 @@ def _print_all(documents: list[dict[str, Any]], *, as_json: bool) -> None:
             each["name"],
             each["role"],
             ", ".join(each["workflows"]) or "all",
-            "revoked" if each["revoked_at"] else each["expires_at"] or "never",
-            each["used_at"] or "never",
+            "revoked" if each["revoked_at"] else _when(each["expires_at"]),
+            _when(each["used_at"]),
             _limits_text(each["limits"]),
         ]
         for each in documents
@@ -364,16 +368,20 @@ def _print_entries(documents: list[dict[str, Any]], *, as_json: bool) -> None:
         return
     rows: list[list[Cell]] = [
         [
-            each["at"],
+            local_time(each["at"]),
             each["actor"],
             (each["action"], "bold"),
             each["target"],
-            " ".join(f"{name}={value}" for name, value in each["details"].items()),
+            " ".join(f"{name}={_detail(name, value)}" for name, value in each["details"].items()),
             "" if each["outcome"] in {REQUESTED, DONE} else (each["outcome"], "red"),
         ]
         for each in documents
     ]
     print_table(("at", "principal", "action", "target", "details", "error"), rows)
+
+
+def _detail(name: str, value: Any) -> Any:
+    return moment(value) if name.endswith("_at") and isinstance(value, int) else value
 
 
 def limits_to_set(given: Limits, *, none: bool) -> Limits | None:

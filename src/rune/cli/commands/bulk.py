@@ -27,7 +27,7 @@ from rune.cli.arguments import (
     statuses_of,
 )
 from rune.cli.backend import CommandServices, query_api, resolve_with_client
-from rune.cli.output import VIOLATIONS, Cell, by_status, count, print_json, print_table
+from rune.cli.output import VIOLATIONS, Cell, by_status, count, local_time, print_json, print_table
 from rune.client import AsyncClient, models
 from rune.ports.clock import iso
 
@@ -220,7 +220,7 @@ def _print_jobs(found: list[models.BulkJob], *, as_json: bool) -> int:
                 each.id,
                 each.action,
                 by_status(each.status),
-                each.created_at,
+                local_time(each.created_at),
                 each.principal,
                 *(f"{number:,}" for number in (each.total, each.done, each.unchanged, each.refused)),
             ]

@@ -21,6 +21,7 @@ from rune.cli.backend import (
     CommandServices,
     call_local_service,
     call_service,
+    exists,
     exit_with,
     query_api,
     read_access,
@@ -310,7 +311,7 @@ def rekey(as_json: Json = False) -> None:
         require_local(settings, "credentials rekey")
         count = (
             call_local_service(settings, lambda service: service.credentials.reencrypt())
-            if bootstrap.exists(settings)
+            if exists(settings)
             else 0
         )
         if as_json:

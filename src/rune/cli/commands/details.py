@@ -28,12 +28,14 @@ from rune.cli.output import (
     clean,
     count,
     duration,
+    local_time,
     paint,
     print_json,
     print_table,
 )
 from rune.cli.remote import RemoteReader
 from rune.client import ApiError, AsyncClient, models
+from rune.errors import RuneError
 from rune.settings import Settings
 
 
@@ -87,7 +89,7 @@ def _attempt_row(each: models.Attempt) -> list[Cell]:
     return [
         str(each.attempt),
         by_status(each.status),
-        each.started_at,
+        local_time(each.started_at),
         "" if each.duration_ms is None else duration(each.duration_ms),
         each.worker,
         (error, "red"),
@@ -138,7 +140,13 @@ PAGE_SIZE = 1_000
 
 def items(
     execution: Annotated[str, typer.Argument(metavar="ID", help="Execution id, or a unique prefix of it.")],
-    split: Annotated[str, typer.Argument(metavar="SPLIT", help="Id of the split node.")],
+    split: Annotated[
+        str | None,
+        typer.Argument(metavar="[SPLIT]", help="Id of the split node. Default: the only one there is."),
+    ] = None,
+    split_option: Annotated[
+        str | None, typer.Option("--split", metavar="SPLIT", help="Id of the split node, as an option.")
+    ] = None,
     node: Annotated[
         str | None,
         typer.Option("--node", help="Use the state of this node instead of the worst state in each item."),
@@ -168,15 +176,20 @@ def items(
     the nodes in it.
 
     Examples:
+      rune items x019a
       rune items x019a orders --state failed
       rune items x019a orders --code HTTP_TIMEOUT --limit 100
       rune items x019a orders --counts
     """
     if counts and (state or code):
         raise typer.BadParameter("--counts excludes --state and --code")
+    if split is not None and split_option not in (None, split):
+        raise typer.BadParameter(f"two splits are given: `{split}` and `{split_option}`")
+    given = split or split_option
 
     async def work(client: AsyncClient, services: CommandServices) -> int:
         id = await resolve_with_client(client, execution)
+        split = given or await _only_split(client, id)
         if counts:
             _print_counts(await client.item_counts(id, split, lineage=item, node=node), as_json=as_json)
             return 0
@@ -192,6 +205,23 @@ def items(
         return 0
 
     raise typer.Exit(query_api(work, as_json=as_json))
+
+
+class WhichSplitError(RuneError):
+    """No split is given, and the execution does not have exactly one."""
+
+    code = "WHICH_SPLIT"
+
+
+async def _only_split(client: AsyncClient, execution: str) -> str:
+    """Return the id of the only split of an execution."""
+    splits = [each.split_node_id for each in await client.rollups(execution)]
+    if len(splits) == 1:
+        return splits[0]
+    if not splits:
+        raise WhichSplitError(f"no split of {execution} has items")
+    first = f"rune items {execution} {splits[0]}"
+    raise WhichSplitError(f"the workflow has {len(splits)} splits: {', '.join(splits)}; name one: `{first}`")
 
 
 def _print_items(found: list[models.SplitItem], *, as_json: bool) -> None:

@@ -52,6 +52,7 @@ from rune.cli.output import (
     clean,
     count,
     duration,
+    local_time,
     moment,
     origin_text,
     paint,
@@ -515,7 +516,7 @@ def _print_stats(found: models.Stats, activity: models.WorkflowActivity | None) 
     if rows:
         print_table(("workflow", "status", "ended", "not ended"), rows)
     else:
-        print(f"no executions since {found.since}")
+        print(f"no executions since {local_time(found.since)}")
     if activity is None or not activity.outcomes:
         return
     marks = [paint(each.status, COLOURS.get(each.status, "")) for each in activity.outcomes]
@@ -573,8 +574,8 @@ def _print_waits(found: list[models.WaitingSignal], *, as_json: bool) -> int:
                 each.node_id,
                 each.item or "",
                 each.signal,
-                each.since,
-                each.until or "no timeout",
+                local_time(each.since),
+                "no timeout" if each.until is None else local_time(each.until),
                 each.title or "",
             ]
             for each in found

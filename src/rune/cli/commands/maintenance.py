@@ -12,7 +12,14 @@ import msgspec
 import typer
 
 from rune import bootstrap
-from rune.cli.backend import call_local_service, read_local, require_local, resolve, run_reporting_errors
+from rune.cli.backend import (
+    call_local_service,
+    exists,
+    read_local,
+    require_local,
+    resolve,
+    run_reporting_errors,
+)
 from rune.cli.output import by_status, clean, count, duration, paint, print_json, print_table
 from rune.ports.inspection import BackupResult
 from rune.ports.journal import StoreDamagedError, StoreUnavailableError
@@ -124,7 +131,7 @@ def _delete(
     settings: Settings, rules: tuple[Rule, ...], *, dry_run: bool, vacuum: bool, as_json: bool
 ) -> int:
     done = RetentionResult()
-    found_store = bootstrap.exists(settings)
+    found_store = exists(settings)
     if found_store and rules and dry_run:
         done = asyncio.run(bootstrap.preview(settings, rules, time.time_ns() // 1_000_000))
     elif found_store and rules:

@@ -18,10 +18,10 @@ from typing import Annotated, Any, TypeVar
 import typer
 from msgspec.structs import replace
 
+from rune import bootstrap
 from rune.bootstrap import (
     UnsupportedByBackendError,
     connected,
-    exists,
     open_reader,
     running_engine,
     wait_for_stores,
@@ -353,7 +353,7 @@ async def _serve_embedded(
 ) -> int:
     from rune.bootstrap.http import check_address, serve  # noqa: PLC0415 - slow to import
 
-    fresh = not exists(settings)
+    fresh = not bootstrap.exists(settings)
     with StopSignal() as stop:
         if not await _stores_ready(settings, stop):
             return 0

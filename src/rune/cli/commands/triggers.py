@@ -6,14 +6,14 @@ import asyncio
 import sys
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
 from rune.cli.backend import HINTS, call_local_service, exit_with, read_access, run_reporting_errors
-from rune.cli.output import Cell, clean, duration, print_json, print_problems, print_table
+from rune.cli.output import Cell, clean, duration, local_time, print_json, print_problems, print_table
 from rune.cli.remote import client
 from rune.core.definition.problems import Problem
 from rune.core.triggers import Schedule
@@ -270,8 +270,9 @@ def _location(each: dict[str, Any]) -> str:
     if hook is not None:
         note = ", needs a secret: `rune triggers rotate --secret`" if hook["secret"] == "missing" else ""
         return f"{hook['method']} {hook['path'] or '(hidden)'}{note}"
+    coming = "never" if schedule["next_at"] is None else local_time(schedule["next_at"])
     note = f", {schedule['trouble']}" if schedule["trouble"] else ""
-    return f"{_times(schedule)}, next {schedule['next_at'] or 'never'}{note}"
+    return f"{_times(schedule)}, next {coming}{note}"
 
 
 def _times(schedule: dict[str, Any]) -> str:
@@ -305,7 +306,7 @@ def print_trigger(document: dict[str, Any], url: str, *, as_json: bool) -> None:
             ("overlap", f"{schedule['overlap']}, {schedule['waiting']} waiting"),
             ("last", schedule["last_execution_id"] or "none"),
             *((("error", schedule["trouble"]),) if schedule["trouble"] else ()),
-            *(("next", each) for each in coming),
+            *(("next", local_time(each)) for each in coming),
         ]
     for name, value in rows:
         print(f"{name:<8}  {clean(str(value))}")
@@ -325,4 +326,4 @@ def _next_times(document: dict[str, Any]) -> list[str]:
         if after is None:
             break
         found.append(after)
-    return [datetime.fromtimestamp(each / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") for each in found]
+    return [iso(each) or "" for each in found]

@@ -6,6 +6,7 @@ The tree is translated by `translate`.
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -18,13 +19,19 @@ MAX_DEPTH = 40
 
 _TOKEN = re.compile(
     r"""(?P<space>\s+|//[^\n]*|/\*.*?\*/)
-    |(?P<number>0[xX][0-9a-fA-F]{1,12}|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?)
+    |(?P<number>(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[\w$]*)
     |(?P<name>[A-Za-z_$][\w$]*)
     |(?P<text>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')
     |(?P<mark>=>|\?\?|\?\.(?!\d)|===|!==|==|!=|<=|>=|&&|\|\||\*\*|\.\.\.|[-+*/%<>!?:.,()\[\]{}])
     |(?P<tick>`)""",
     re.VERBOSE | re.DOTALL,
 )
+_WHOLE = re.compile(r"0[xX][0-9a-fA-F]+|0|[1-9][0-9]*")
+_NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_SHOWN_CHARS = 20
+_MAX_WHOLE_CHARS = 400
+MAX_SAFE = 2**53
+MAX_STORED = 2**64 - 1
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "0": "\0", "\n": ""}
 _ESCAPE = re.compile(r"\\(u\{[0-9a-fA-F]{1,6}\}|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|.)", re.DOTALL)
 
@@ -170,7 +177,7 @@ def _tokens(source: str) -> list[tuple[str, Any]]:
         if kind == "mark" and match[0] == "/" and (not found or found[-1][1] in {"(", ",", "=", ":", "?"}):
             raise UntranslatableError("regular expression literals are not supported")
         if kind == "number":
-            found.append((kind, _number(match[0])))
+            found.append((kind, number_in(match[0])))
         elif kind == "text":
             found.append((kind, _unescape(match[0][1:-1])))
         elif kind != "space":
@@ -179,15 +186,23 @@ def _tokens(source: str) -> list[tuple[str, Any]]:
     return [*found, ("end", "")]
 
 
-def _number(text: str) -> int | float:
-    if text[:2] in {"0x", "0X"}:
-        return int(text, 16)
-    if text.isdigit() and len(text) <= 15:
-        return int(text)
+def number_in(text: str) -> int | float:
+    """Return the number that a literal stands for, as JavaScript reads it. A whole number of more digits than
+    JavaScript keeps is refused: it is rounded there, which its author may not know."""
+    shown = text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
+    if not _NUMBER.fullmatch(text):
+        raise UntranslatableError(f"the number `{shown}` is written in a way that is not supported")
+    if _WHOLE.fullmatch(text):
+        exact = int(text, 0) if len(text) <= _MAX_WHOLE_CHARS else MAX_STORED + 1
+        if exact > MAX_STORED or int(float(exact)) != exact:
+            raise UntranslatableError(
+                f"the number `{shown}` has more digits than JavaScript keeps; write it as text"
+            )
+        return exact
     value = float(text)
-    if value in {float("inf"), float("-inf")}:
-        raise UntranslatableError(f"the number {text[:20]} is too large")
-    return value
+    if math.isinf(value):
+        raise UntranslatableError(f"the number `{shown}` is too large")
+    return int(value) if value.is_integer() and value <= MAX_SAFE else value
 
 
 def _unescape(text: str) -> str:

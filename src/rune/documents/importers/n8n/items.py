@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rune.documents.importers.draft import literal, mapping, sequence
-from rune.documents.importers.javascript import UntranslatableError
+from rune.documents.importers.javascript import UntranslatableError, number_in
 from rune.documents.importers.n8n.reader import (
     Flow,
     Output,
@@ -412,8 +412,9 @@ def _typed(kind: str, value: Translation) -> str:
     if kind == "number" and value.text.startswith('"'):
         inner = value.text.strip('"')
         try:
-            return quoted(float(inner) if "." in inner else int(inner))
-        except ValueError:
+            number = number_in(inner.strip().lstrip("+-"))
+            return quoted(-number if inner.strip().startswith("-") else number)
+        except UntranslatableError:
             return value.text
     return value.text
 
