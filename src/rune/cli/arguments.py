@@ -195,18 +195,20 @@ def examine_file(name: str, modules: Sequence[str] | None) -> ValidationResult:
     except RuneError as error:
         return check_document(Parsed(None, (Problem("", error.code, error.message),)), standard_catalogue())
     verdict = check_document(read_document(name), known)
-    return _with_module_hint(verdict, settings) if settings.nodes_in_file else verdict
+    return _with_module_hint(verdict, settings)
 
 
 def _with_module_hint(verdict: ValidationResult, settings: Settings) -> ValidationResult:
-    """Explain that an unknown type may be one of the modules in `rune.toml`, which were not imported."""
-    options = " ".join(f"--nodes {each}" for each in settings.nodes)
-    hint = f"the modules of rune.toml are not imported here; use {options}"
+    """Explain that an unknown type may be one of a module that was not imported: one of `rune.toml`, or any other."""
+    options = " ".join(f"--nodes {each}" for each in settings.nodes) if settings.nodes_in_file else ""
+    hint = "a type of your own needs `--nodes MODULE`, or its module in RUNE_NODES"
+    if options:
+        hint = f"the modules of rune.toml are not imported here; use {options}"
     return replace(
         verdict,
         problems=tuple(
             replace(each, hint="; ".join(filter(None, (each.hint, hint))))
-            if each.code == problems.UNKNOWN_TYPE and options
+            if each.code == problems.UNKNOWN_TYPE
             else each
             for each in verdict.problems
         ),

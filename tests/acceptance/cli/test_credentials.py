@@ -198,7 +198,7 @@ def test_key_rotation_and_rekey(rune: InProcessCli) -> None:
 def test_secret_key_from_environment(tmp_path: pathlib.Path) -> None:
     plain = InProcessCli(tmp_path / "home")
     one, two = (plain.output("credentials", "key", "new", "--print").strip() for _ in range(2))
-    assert not plain.home.exists()
+    assert not list(plain.home.iterdir())
     add(InProcessCli(plain.home, RUNE_SECRET_KEY=one))
     assert not (plain.home / "secret.key").exists()
 

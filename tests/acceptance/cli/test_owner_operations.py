@@ -217,7 +217,7 @@ def test_pause_resume_and_cancel_without_owner(rune: Rune) -> None:
 def test_unknown_execution_exits_2_and_creates_no_file(rune: Rune, arguments: tuple[str, ...]) -> None:
     assert code_of(rune, *arguments, code=2) == "UNKNOWN_EXECUTION"
     assert "`rune list`" in rune(*arguments).stderr
-    assert not rune.home.exists()
+    assert not list(rune.home.iterdir())
 
 
 class TestStart:
@@ -262,7 +262,7 @@ class TestStart:
             assert code_of(rune, "start", *arguments, code=2) == code
         nowhere = Rune(tmp_path / "nowhere")
         assert code_of(nowhere, "start", "partly", code=2) == "UNKNOWN_WORKFLOW"
-        assert not nowhere.home.exists()
+        assert not list(nowhere.home.iterdir())
 
 
 def test_retry_and_rerun_keep_successful_results(rune: Rune) -> None:

@@ -42,7 +42,7 @@ def waiting(rune: Rune, tmp_path: pathlib.Path) -> Iterator[subprocess.Popen[str
     """Start `rune run` in another process and wait until its execution waits."""
     with rune.begin("run", str(tmp_path / "hours.json"), "--id", "hours-1", "--label", "a=b") as process:
         try:
-            until(lambda: _nap(rune) if rune.home.exists() else None, "the wait is stored")
+            until(lambda: _nap(rune) if (rune.home / "rune.db").exists() else None, "the wait is stored")
             yield process
         finally:
             process.kill()
@@ -120,7 +120,7 @@ def test_os_signal_stops_run_cleanly(
 
 def test_stopped_run_prints_document(rune: Rune, tmp_path: pathlib.Path) -> None:
     with rune.begin("run", str(tmp_path / "hours.json"), "--id", "hours-1", "--json") as process:
-        until(lambda: _nap(rune) if rune.home.exists() else None, "the wait is stored")
+        until(lambda: _nap(rune) if (rune.home / "rune.db").exists() else None, "the wait is stored")
         process.terminate()
         out, _ = process.communicate(timeout=TIMEOUT_S)
 

@@ -226,6 +226,7 @@ def test_stats_count_by_status_and_workflow(place: Place) -> None:
     assert {each["workflow"]: (each["total"], each["open"]) for each in groups} == {
         "approval": (0, 1),
         "failing": (1, 0),
+        "flat": (1, 0),
         "nested": (2, 0),
     }
     assert "newest" in text

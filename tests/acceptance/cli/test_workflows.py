@@ -103,7 +103,7 @@ def test_deploy_rejects_what_check_rejects(deployments: Deployments) -> None:
     done = deployments.rune("deploy", path)
     assert (done.exit_code, done.stdout) == (2, "")
     assert "htp" in done.stderr
-    assert not deployments.rune.home.exists()
+    assert not list(deployments.rune.home.iterdir())
 
 
 def test_deploy_prints_warnings_and_succeeds(deployments: Deployments) -> None:
@@ -132,7 +132,7 @@ def test_alias_that_looks_like_version_is_rejected(deployments: Deployments, ali
     ]
 
     assert problem["code"] == "BAD_ALIAS"
-    assert not deployments.rune.home.exists()
+    assert not list(deployments.rune.home.iterdir())
 
 
 def test_list_shows_versions_and_aliases(two_versions: Deployments) -> None:
@@ -170,7 +170,7 @@ def test_commands_without_database_create_nothing(deployments: Deployments) -> N
             "UNKNOWN_WORKFLOW",
             "see `rune workflows`",
         )
-    assert not deployments.rune.home.exists()
+    assert not list(deployments.rune.home.iterdir())
 
 
 def test_option_before_subcommand_is_rejected(deployments: Deployments) -> None:

@@ -20,6 +20,7 @@ from rune.cli.backend import (
     exit_with,
     find_version,
     label,
+    owner_pid,
     parse_weights,
     read,
     run_reporting_errors,
@@ -41,7 +42,7 @@ from rune.cli.output import (
 )
 from rune.core.definition.diff import Change, Field, difference
 from rune.core.definition.model import canonical
-from rune.core.definition.problems import Problem
+from rune.core.definition.problems import UNKNOWN_TYPE, Problem
 from rune.documents.loader import check_document
 from rune.errors import InvalidDocumentError
 from rune.nodes.registry import full_registry
@@ -342,11 +343,14 @@ def _deploy(file: str, alias: str | None, note: str, *, as_json: bool) -> int:
         check_alias(alias)
     parsed = read_document(file)
     shown = file_of(file, parsed.source)
-    # A server checks the document against its own node types, which this process may not have.
+    # A server, or the process that owns the file, checks the document against its own node types, which this process
+    # may not have.
     refused, warnings = parsed.refused, parsed.problems
     if not settings.url:
         verdict = check_document(parsed, full_registry(settings.nodes).catalogue)
-        refused, warnings = not verdict.valid, verdict.problems
+        errors = {each.code for each in verdict.problems if each.severity == "error"}
+        if errors != {UNKNOWN_TYPE} or owner_pid(settings) is None:
+            refused, warnings = not verdict.valid, verdict.problems
     if refused or parsed.definition is None:
         return print_problems(warnings, as_json=as_json, file=shown)
     definition = canonical(parsed.definition)
