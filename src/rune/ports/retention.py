@@ -55,6 +55,12 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         if min(self.older_than or 0, self.keep or 0) < 0:
             raise InvalidRuleError("`older_than` and `keep` must not be negative")
 
+    @property
+    def statuses(self) -> tuple[str, ...]:
+        """The final statuses that it selects: with failed executions halted ones, as lists and counts do."""
+        halted = ("halted",) if "failed" in self.status else ()
+        return tuple(dict.fromkeys((*self.status, *halted))) or ENDED
+
 
 class RetentionResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a collection removed. `longest_ms` is the duration of the longest transaction, including its wait for the

@@ -132,10 +132,23 @@ class RetentionContract:
             ends: Sequence[Status] = ("completed", "failed", "halted", "failed", "cancelled", "failed")
             for name, hours, status in zip("abcdef", range(6, 0, -1), ends, strict=True):
                 await stores.run(name, hours=hours, status=status)
-            await stores.collect(Rule(status=("failed",), keep=1))
-            assert await stores.existing("a b c d e f") == "a c e f"
-            await stores.collect(Rule(status=("halted", "cancelled"), keep=0))
-            assert await stores.existing("a b c d e f") == "a f"
+            await stores.collect(Rule(status=("halted", "cancelled"), keep=1))
+            assert await stores.existing("a b c d e f") == "a b d e f"
+            await stores.collect(Rule(status=("cancelled",), keep=0))
+            assert await stores.existing("a b c d e f") == "a b d f"
+
+    @async_test
+    async def test_rule_for_failed_executions_selects_halted_ones_too(self, tmp_path: Path) -> None:
+        async with self.make_stores(tmp_path) as stores:
+            ends: Sequence[Status] = ("completed", "failed", "halted", "failed", "cancelled", "halted")
+            for name, hours, status in zip("abcdef", range(6, 0, -1), ends, strict=True):
+                await stores.run(name, hours=hours, status=status)
+            await stores.collect(Rule(status=("failed",), keep=2))
+            assert await stores.existing("a b c d e f") == "a d e f"
+            await stores.collect(Rule(status=("halted",), keep=0))
+            assert await stores.existing("a b c d e f") == "a d e"
+            await stores.collect(Rule(status=("failed",), older_than=0))
+            assert await stores.existing("a b c d e f") == "a e"
 
     @async_test
     async def test_workflow_rules_override_general_rules(self, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from rune.adapters.postgres.database import Database, Row, query
 from rune.adapters.postgres.journal import PostgresJournal
 from rune.adapters.rows import LATE
 from rune.ports.journal import BlobStore, StoreUnavailableError
-from rune.ports.retention import ENDED, KEY_LIFE_MS, Progress, RetentionResult, Rule, applicable
+from rune.ports.retention import KEY_LIFE_MS, Progress, RetentionResult, Rule, applicable
 
 PAGE_SIZE = 256
 REMOVAL_BATCH = 64
@@ -102,7 +102,7 @@ class Selection:
             bound = await self._bound(rule)
             if bound is None:
                 continue
-            for status in rule.status or ENDED:
+            for status in rule.statuses:
                 bounds[status] = max(bound, bounds.get(status, bound))
         return bounds
 
@@ -111,9 +111,7 @@ class Selection:
         bound = (_UNBOUNDED, _UNBOUNDED) if rule.older_than is None else (self._now - rule.older_than + 1, -1)
         if not rule.keep:
             return bound
-        row = await self._database.row(
-            query("last_kept"), self._workflow, list(rule.status or ENDED), rule.keep - 1
-        )
+        row = await self._database.row(query("last_kept"), self._workflow, list(rule.statuses), rule.keep - 1)
         return None if row is None else min(bound, (row["ended_at"], row["n"]))
 
 

@@ -23,7 +23,7 @@ import msgspec
 from rune.adapters.rows import LATE
 from rune.adapters.sqlite.database import BUSY_TIMEOUT_MS, Database, ExclusiveWrite, WriteFunction
 from rune.adapters.sqlite.journal import SqliteJournal
-from rune.ports.retention import ENDED, KEY_LIFE_MS, Progress, RetentionResult, Rule, applicable
+from rune.ports.retention import KEY_LIFE_MS, Progress, RetentionResult, Rule, applicable
 
 TRANSACTION_BUDGET_S = 0.010
 """Time that one transaction may use before it commits."""
@@ -319,7 +319,7 @@ class Selection:
         wanted = " OR ".join(
             f"(status IN ({_rule_placeholders(rule)}) AND (ended_at, n) < (?, ?))" for rule, _ in bounds
         )
-        self._arguments = [each for rule, bound in bounds for each in (*(rule.status or ENDED), *bound)]
+        self._arguments = [each for rule, bound in bounds for each in (*rule.statuses, *bound)]
         self._cursor = max(bound for _, bound in bounds)
         self._query = (
             "SELECT n, id, ended_at FROM execution INDEXED BY execution_ended"
@@ -336,13 +336,13 @@ class Selection:
             "SELECT ended_at, n FROM execution INDEXED BY execution_ended"
             f" WHERE workflow = ? AND ended_at IS NOT NULL AND status IN ({_rule_placeholders(rule)})"
             " ORDER BY ended_at DESC, n DESC LIMIT 1 OFFSET ?",
-            (self._workflow, *(rule.status or ENDED), rule.keep - 1),
+            (self._workflow, *rule.statuses, rule.keep - 1),
         ).fetchone()
         return None if last_kept is None else min(bound, last_kept)
 
 
 def _rule_placeholders(rule: Rule) -> str:
-    return ", ".join("?" * len(rule.status or ENDED))
+    return ", ".join("?" * len(rule.statuses))
 
 
 class Removed(msgspec.Struct):

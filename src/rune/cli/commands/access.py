@@ -381,7 +381,7 @@ def _print_entries(documents: list[dict[str, Any]], *, as_json: bool) -> None:
 
 
 def _detail(name: str, value: Any) -> Any:
-    return moment(value) if name.endswith("_at") and isinstance(value, int) else value
+    return moment(int(value)) if name.endswith("_at") and str(value).isdigit() else value
 
 
 def limits_to_set(given: Limits, *, none: bool) -> Limits | None:
