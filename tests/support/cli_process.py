@@ -51,7 +51,8 @@ class Rune:
     """The command line with one home folder."""
 
     def __init__(self, home: pathlib.Path, **environment: str) -> None:
-        home.mkdir(parents=True, exist_ok=True)  # RUNE_HOME names it, so that it must exist to be read
+        if not home.exists():  # RUNE_HOME names it, so that it must exist to be read
+            home.mkdir(parents=True)
         self.home = home
         # A forked child has already imported its modules, so that another PYTHONPATH would have no effect.
         self._forks = environment.get("PYTHONPATH", PATHS) == PATHS

@@ -35,7 +35,8 @@ class InProcessCli:
     """The command line with one home folder."""
 
     def __init__(self, home: pathlib.Path, **environment: str) -> None:
-        home.mkdir(parents=True, exist_ok=True)  # RUNE_HOME names it, so that it must exist to be read
+        if not home.exists():  # RUNE_HOME names it, so that it must exist to be read
+            home.mkdir(parents=True)
         self.home = home
         self._runner = CliRunner(env={"RUNE_HOME": str(home), "NO_COLOR": "1", **environment})
 

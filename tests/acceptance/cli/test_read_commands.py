@@ -231,7 +231,7 @@ def test_reading_without_database_creates_nothing(tmp_path: pathlib.Path) -> Non
     assert "no executions yet" in rune("show", "x").stderr
     assert rune("show", "x").returncode == 2
     assert rune.json("verify", "--all")["executions"] == 0
-    assert not (tmp_path / "nothing").exists()
+    assert not list((tmp_path / "nothing").iterdir())
 
 
 def test_newer_database_version_is_rejected(tmp_path: pathlib.Path) -> None:
