@@ -104,6 +104,23 @@ def test_bytes_of_a_payload_are_limited() -> None:
     assert (found.code, f"{MAX_DECODED_BYTES + 1:,}" in found.message) == ("TOO_LARGE", True)
 
 
+def test_small_text_has_the_problems_of_the_decoder() -> None:
+    assert [each.code for each in text_problems(b"[1,]")] == ["NOT_JSON"]
+
+
+def test_nesting_is_limited() -> None:
+    assert checked(b"[" * (DEPTH + 1) + b"]" * (DEPTH + 1)) == {"TOO_DEEP"}
+
+
+def test_pair_of_surrogates_is_text() -> None:
+    assert checked(b'["\\ud83d\\ude00"]') == set()
+
+
+def test_repeated_keys_without_long_numbers_are_found() -> None:
+    text = b'{"a":{"b":{"c":1}},"rows":[' + b'{"x":"y"},' * 1_000 + b'{"x":1,"x":2}]}'
+    assert checked(text) == {"DUPLICATE_KEY"}
+
+
 @pytest.mark.parametrize("part", [b"[],", b'"",', b'{"a":1},', b"1e5,", b'"\\n",'])
 def test_check_takes_little_memory(part: bytes) -> None:
     text = b"[" + part * (1024 * 1024 // len(part)) + b"0]"
