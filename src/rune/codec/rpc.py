@@ -22,7 +22,7 @@ from rune.errors import RuneError
 P = ParamSpec("P")
 R = TypeVar("R")
 
-VERSION = 4
+VERSION = 5
 HEADER = struct.Struct(">BI")
 MAX_FRAME = LIMITS.payload_bytes + LIMITS.definition_bytes + 1024 * 1024
 """Size limit of a body: the largest payload with the largest definition, and 1 MiB for the rest."""
