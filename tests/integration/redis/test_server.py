@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
 import pytest
 
 from rune.adapters.redis import rebuild
@@ -161,6 +162,23 @@ class TestProcesses:
             )
             assert mine.fence is not None
             assert await other.renew("x", b.node, b.path, mine.fence)
+
+    @async_test
+    async def test_late_token_deletes_state_of_ended_execution_that_server_restored(
+        self, tmp_path: Path
+    ) -> None:
+        async with redis_cluster(tmp_path, redis_server().url, chain()) as cluster:
+            state, client = cluster.process(), Client(redis_server().url)
+            await cluster.accept()
+            (token,) = (await state.begin("x")).emitted
+            key = KeySpace(cluster.prefix).of("x")[0]
+            packed = msgspec.msgpack.decode(await client.call("HGET", key, "!"))
+            await client.call("HSET", key, "!", msgspec.msgpack.encode({**packed, "i": "earlier"}))
+            await cluster.journal.record("x", [ExecutionEnded(2, "completed")])
+
+            assert (await state.claim("x", token, "me", leased=True)).verdict == "void"
+            assert await client.call("EXISTS", key) == 0
+            await client.close()
 
     @async_test
     async def test_late_activation_of_ended_execution_installs_nothing(self, tmp_path: Path) -> None:

@@ -409,6 +409,9 @@ class RedisState:
         became of the token. A late message must not cost the fold of an execution."""
         end = await self._journal.end(execution)
         if end is not None:
+            # A server that lost its last writes may hold a state of the execution, which nothing else would delete.
+            if await self._client.call("EXISTS", self._keys.of(execution)[0]):
+                await self.run("end", execution)
             return Claim("void", token, end.at)
         if token.fate is TokenPurpose.RUN:
             rows = await self._journal.facts_of_token(execution, token.node, token.path)
