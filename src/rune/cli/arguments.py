@@ -208,7 +208,7 @@ def _with_module_hint(verdict: ValidationResult, settings: Settings) -> Validati
         verdict,
         problems=tuple(
             replace(each, hint="; ".join(filter(None, (each.hint, hint))))
-            if each.code == problems.UNKNOWN_TYPE and (options or not each.hint)
+            if each.code == problems.UNKNOWN_TYPE and (options or not each.hint.startswith("did you mean"))
             else each
             for each in verdict.problems
         ),
