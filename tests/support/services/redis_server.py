@@ -1,6 +1,6 @@
 """A private Redis server per test process, stopped with it.
 
-The processes of a run do not share one: it starts in 15 ms, and its functions, channels and `FLUSHALL` concern all of
+The processes of a run do not share one: it starts at once, and its functions, channels and `FLUSHALL` concern all of
 its databases.
 """
 
