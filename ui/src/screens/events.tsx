@@ -16,11 +16,11 @@ type Event = Schemas["EventView"];
 const PAGE = 200;
 const ROW = 40;
 const KINDS = [
-  ...["accepted", "signalled", "paused", "resumed", "completed", "failed", "halted", "cancelled"].map((each) => `execution.${each}`),
+  ...["accepted", "signalled", "paused", "resumed", "late", "completed", "failed", "halted", "cancelled"].map((each) => `execution.${each}`),
   ...["begun", "retrying", "waiting", "opened", "success", "failed", "skipped", "cancelled"].map((each) => `node.${each}`),
 ];
 
-const STATES: Record<string, string> = { begun: "running", accepted: "pending", signalled: "alive", resumed: "running", opened: "pending" };
+const STATES: Record<string, string> = { begun: "running", accepted: "pending", signalled: "alive", late: "waiting", resumed: "running", opened: "pending" };
 
 function eventState(kind: string): string {
   const change = kind.split(".")[1] ?? "";
