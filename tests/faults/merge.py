@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -24,14 +23,6 @@ def _drop_arrivals(effects: list[Any]) -> list[Any]:
 def _count_sources(token: Any, plan: Any, *_: Any) -> Any:
     """Keep one edge of each source."""
     return _set(token, arrived=tuple({plan.src[each.edge]: each for each in token.arrived}.values()))
-
-
-def _name_by_payload(original: Any) -> Any:
-    def _arrived_values(values: Any, arrived: Any) -> Iterator[Any]:
-        for each, (_, value) in zip(arrived, original(values, arrived), strict=True):
-            yield values._plan.ids[each.payload.node], value
-
-    return _arrived_values
 
 
 def _order_by_arrival(original: Any) -> Any:
@@ -84,7 +75,10 @@ TABLE: dict[str, Fault] = {
     ),
     "e7": fault(
         "test_merge.py::test_h_e7_wait_before_merge_keeps_its_name[embedded]",
-        replace("rune.core.execution.scope:ValueSource._arrived_values", _name_by_payload),
+        edit(
+            "rune.core.execution.scope:ValueSource._join",
+            ("self._plan.src[each.edge]", "each.payload.node"),
+        ),
     ),
     "e8": fault(
         "test_merge.py::test_h_e8_later_edge_wins_conflict_in_any_order[embedded]",

@@ -234,16 +234,6 @@ def commit_without_answer(original: Function) -> Function:
     return store_run
 
 
-def copy_arrived(original: Function) -> Function:
-    def arrived_values(self: Any, arrived: Any) -> Iterator[tuple[str, Any]]:
-        import copy
-
-        for name, value in original(self, arrived):
-            yield name, copy.deepcopy(value)
-
-    return arrived_values
-
-
 def copy_with(value: Any, **fields: Any) -> Any:
     """A copy of a struct with some fields replaced."""
     from msgspec import structs
@@ -509,7 +499,10 @@ SIZES: dict[str, tuple[Change, ...]] = {
         ),
     ),
     "join copies what arrived": (
-        replace("rune.core.execution.scope:ValueSource._arrived_values", copy_arrived),
+        edit(
+            "rune.core.execution.scope:ValueSource._built",
+            ("each.joins[name].value", "__import__('copy').deepcopy(each.joins[name].value)"),
+        ),
     ),
     "joins inside of each other have no limit": (
         edit("rune.core.execution.scope:ValueSource._join", ("nesting > self.limits.json_depth", "False")),
