@@ -127,6 +127,14 @@ def test_inner_aggregator_collects_its_own_scope() -> None:
     assert entry(execution, 1, "h", path).payloads == ((x, Ref("result", x, (1, 1, 2, 1))),)
 
 
+def test_item_that_has_not_begun_has_empty_entry() -> None:
+    execution = ExecutionDriver(plan("start -> s -> x -> g", s=split(), g=aggregator()))
+    execution.fan_out("s", 2)
+    execution.ok("x@/s:1")
+
+    assert entry(execution, 0) == Entry((), None)
+
+
 def test_cancelled_node_gives_empty_entry() -> None:
     execution = ExecutionDriver(plan("start -> s -> x -> y -> g", s=split(), g=aggregator()))
     execution.fan_out("s", 1)

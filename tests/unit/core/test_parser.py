@@ -94,6 +94,16 @@ def test_full_document_is_parsed() -> None:
     assert result.places == SourceLocations(("nodes[0]", "nodes[1]"), ("edges[0]",))
 
 
+def test_handler_is_the_id_of_a_workflow_or_names_a_version_of_it() -> None:
+    late = {"workflow": "b", "version": "stable"}
+    settings = {"on_failure": "a", "expect_within": 60, "on_late": late}
+    result = parsed({"id": "w", "nodes": [node("x")], "settings": settings})
+
+    assert result.definition is not None
+    found = result.definition.settings
+    assert (str(found.on_failure), str(found.on_late)) == ("a", "b@stable")
+
+
 def test_dependencies_dialect_gives_same_content_hash() -> None:
     canonical = {
         "id": "w",
