@@ -110,11 +110,11 @@ def test_configured_rules_are_applied(rune: Rune) -> None:
 
 
 def test_gc_without_database_creates_nothing(tmp_path: pathlib.Path) -> None:
-    rune = Rune(tmp_path / "nowhere")
+    rune = Rune(tmp_path)
 
     assert rune.json("prune", "--keep", "0")["executions"] == 0
     assert rune.json("prune", "--keep", "0", "--dry-run", "--vacuum")["executions"] == 0
-    assert not (tmp_path / "nowhere").exists()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_vacuum_rewrites_file_without_auto_vacuum(rune: Rune) -> None:

@@ -52,6 +52,7 @@ TIMED: dict[str, list[tuple[str, ...]]] = {
     "keys": [("list",)],
     "audit-log": [()],
     "bulk": [("list",)],
+    "handlers": [(), ("--failed",)],
     "value": [("ENDED",)],
     "compare": [("ENDED", "ENDED")],
 }

@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from rune.cli.backend import HINTS, call_local_service, exit_with, with_client
-from rune.cli.output import print_json, print_table
+from rune.cli.output import local_time, print_json, print_table
 from rune.core.definition.model import NO_HANDLER, HookHandler
 from rune.ports.journal import HandlerDefaults
 from rune.server.routes.handlers import failed_view, handlers_view
@@ -16,8 +16,8 @@ from rune.settings import Settings
 
 handlers = typer.Typer(
     name="handlers",
-    help="Set the workflows that are started for failed and late executions of those that name none.\n\nWithout a "
-    "command: show them.",
+    help="Set the workflows that handle failed and late executions.\n\nThey are for executions of workflows that name "
+    "none. Without a command: show them.",
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
@@ -130,7 +130,7 @@ def _print_failed(found: list[dict[str, Any]], *, as_json: bool) -> None:
                 each["execution_id"],
                 each["kind"],
                 str(each["tries"]),
-                f"given up {each['given_up_at']}" if each["given_up_at"] else "is repeated",
+                f"given up {local_time(each['given_up_at'])}" if each["given_up_at"] else "is repeated",
                 each["error"],
             )
             for each in found
