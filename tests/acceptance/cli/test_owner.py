@@ -166,7 +166,6 @@ class TestStartingOwner:
 
     @pytest.fixture
     def held(self, rune: Rune) -> Iterator[int]:
-        rune.home.mkdir()
         lock = os.open(rune.home / "rune.db.lock", os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield lock
