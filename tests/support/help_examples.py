@@ -198,6 +198,8 @@ def _ended(rune: Rune, folder: Path) -> None:
         (folder / "version.yaml").write_text(ORDER.replace("value: 5}", f"value: {9 - version}}}"))
         rune.json("deploy", str(folder / "version.yaml"))
     rune.json("workflows", "alias", "orders", "stable", "3")
+    (folder / "handler.yaml").write_text(ORDER.replace("id: orders", "id: tell-ops", 1))
+    rune.json("deploy", str(folder / "handler.yaml"))
     rune.json("keys", "create", "nightly", "--role", "runner")
     secret = folder / "token.txt"
     secret.write_text("secret")

@@ -27,6 +27,7 @@ KIND = {
     "rune signal": "waiting",
     "rune waiting": "waiting",
     "rune bulk start pause": "waiting",
+    "rune items x019a --limit": "users",
     "rune items": "failed",
     "rune retry": "failed",
     "rune bulk start retry": "failed",

@@ -176,7 +176,7 @@ def items(
     the nodes in it.
 
     Examples:
-      rune items x019a
+      rune items x019a --limit 10
       rune items x019a orders --state failed
       rune items x019a orders --code HTTP_TIMEOUT --limit 100
       rune items x019a orders --counts
