@@ -174,6 +174,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
                 client.deploy(ORDERS.replace("begun", f"begun {version}"), workflow="orders")
             client.set_alias("orders", "stable", 1)
             client.deploy(WAITS)
+            client.deploy({**WAITS, "id": "tell-ops"})
             client.deploy(HOOK)
             yield Place(url, client, tmp_path)
     finally:
