@@ -94,7 +94,7 @@ async def check_pins(server: RunningServer) -> None:
         ("outlets.cheap", "NO_EFFECT")
     ]
     assert await problems(server, {"workflow": "order", "pins": {"price": "x" * 3_000_000}}) == [
-        ("pins", "TOO_LARGE")
+        ("body.pins", "TOO_LARGE")
     ]
 
 
