@@ -153,7 +153,6 @@ def main() -> None:
     parser.add_argument("--fan-out", type=int, default=0, metavar="N", help="fan out over N items")
     parser.add_argument("--cold", action="store_true", help="start a definition that was not deployed before")
     parser.add_argument("--functions", action="store_true", help="print the functions of each file")
-    parser.add_argument("--max-files", type=int, metavar="N", help="exit with 1 if more files are passed")
     options = parser.parse_args()
     definition = {**(FAN_OUT if options.fan_out else TWO_NODES), "id": f"traced-{uuid.uuid4().hex[:12]}"}
     payload: Any = {"items": list(range(options.fan_out))} if options.fan_out else {"name": "Ada"}
@@ -167,8 +166,6 @@ def main() -> None:
             for each in functions:
                 print(f"        {each}")
     print(f"{len(found)} files, {sum(map(len, found.values()))} functions")
-    if options.max_files is not None and len(found) > options.max_files:
-        raise SystemExit(f"more than {options.max_files} files are passed")
 
 
 if __name__ == "__main__":

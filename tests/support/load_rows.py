@@ -169,6 +169,7 @@ def _bodies(loaded: Loaded, size: int) -> Mapping[str, Mapping[str, Any]]:
         "SignalBody": {"name": "go", "payload": {"text": text}},
         "AliasBody": {"version": 1, "weights": {str(at): 0.001 for at in range(1, size // 20)}},
         "LimitsBody": {"zz": text},
+        "HandlersBody": {"on_failure": {"workflow": text}},
         "PreviewBody": {
             "text": "{{ " + "1 + " * 1_800 + "1 }}",
             "execution": first,

@@ -28,6 +28,8 @@ QUIET = {
     "bulk.list",
     "bulk.outcomes",
     "bulk.finish",
+    "handlers.defaults",
+    "handlers.failed",
 }
 """Methods that change nothing, or whose executions record their principal. `bulk.finish` waits for a job whose start is
 in the log."""

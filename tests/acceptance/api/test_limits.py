@@ -275,10 +275,13 @@ def test_start_without_limits_rarely_reads_limit_store(tmp_path: Path) -> None:
             return await everything()
 
         async def accepting(
-            wanted: ExecutionRecord, kept: tuple[Fact, ...] = (), by: AppliedLimits | None = None, **more: Any
+            wanted: ExecutionRecord,
+            kept: tuple[Fact, ...] = (),
+            by: AppliedLimits | None = None,
+            digest: bytes | None = None,
         ) -> Any:
-            held.append(more.get("held", by))
-            return await accept(wanted, kept, **more)
+            held.append(by)
+            return await accept(wanted, kept, by, digest)
 
         stored.all, journal.accept = all_of_them, accepting
         began = time.monotonic()

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from rune.core.execution.decision import FinishExecution
 from rune.core.execution.outcome import Error
 from rune.core.triggers import ScheduleState, advance, next_start, started
-from rune.documents.loader import check_input
 from rune.errors import RuneError
 from rune.nodes.control.schedule import next_tick
 from rune.ports.journal import (
@@ -30,6 +29,7 @@ from rune.ports.workflows import ChosenVersion, Trigger, TriggerStore
 from rune.runtime.backend import Backend
 from rune.runtime.lifecycle.finisher import Finisher
 from rune.runtime.lifecycle.launcher import Launcher, StartOptions, new_execution_id
+from rune.runtime.payloads import check_start
 from rune.runtime.plan_cache import MissingNodeTypeError, PlanCache
 from rune.runtime.services.access import Limiter
 from rune.runtime.services.workflows import TriggerService
@@ -86,7 +86,7 @@ class TriggeredStarts:
         if key is not None and await self._journal.accepted(execution) is not None:
             return TriggeredStart(execution, again=True)
         plan = await self._plans.plan(trigger.hash)
-        check_input(plan.definition, input)
+        await check_start(plan.definition, input)
         try:
             accepted = await self._launcher.start(
                 plan,

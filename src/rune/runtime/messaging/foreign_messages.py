@@ -34,7 +34,6 @@ from rune.core.permissions import QUEUE
 from rune.core.plan.compiler import compile_definition
 from rune.core.plan.graph import ancestors, reachable
 from rune.core.plan.model import Plan
-from rune.documents.loader import check_input
 from rune.errors import LimitExceededError, RuneError
 from rune.nodes.base import check_json
 from rune.ports.clock import Clock
@@ -42,6 +41,7 @@ from rune.ports.journal import ExecutionRecord
 from rune.ports.queue import LeftToOthersError
 from rune.runtime.backend import Backend
 from rune.runtime.lifecycle.launcher import Launcher
+from rune.runtime.payloads import check_start
 from rune.runtime.plan_cache import MissingNodeTypeError, PlanCache
 from rune.runtime.values import (
     Cache,
@@ -261,7 +261,7 @@ class ForeignMessages:
     ) -> None:
         if known is None:
             self._check_placeable(message, plan)
-            payload = self._payload(plan, outputs)
+            payload = await self._payload(plan, outputs)
             await self._launcher.start(
                 plan,
                 payload,
@@ -274,10 +274,10 @@ class ForeignMessages:
         else:
             self._check_same_definition(known, plan)
 
-    def _payload(self, plan: Plan, outputs: Outputs) -> bytes:
+    async def _payload(self, plan: Plan, outputs: Outputs) -> bytes:
         names = [*START_NAMES, *(f"${plan.ids[each]}" for each in sorted(plan.triggers))]
         payload = next((bytes(outputs[name]) for name in names if name in outputs), b"{}")
-        check_input(plan.definition, payload)
+        await check_start(plan.definition, payload)
         return payload
 
     async def _start_at(
@@ -308,7 +308,7 @@ class ForeignMessages:
             workflow=plan.definition.id,
             hash=seeded.hash,
             at=at,
-            input=Inline(self._payload(plan, outputs)),
+            input=Inline(await self._payload(plan, outputs)),
             priority=plan.definition.settings.priority if priority is None else priority,
             principal=QUEUE,
         )
