@@ -69,7 +69,7 @@ class TestMalformedMessages(MalformedMessageContract):
     @asynccontextmanager
     async def make_stores(self, folder: Path) -> AsyncIterator[tuple[RedisQueue, RedisDeadLetters]]:
         self._keys = fresh_keys()
-        self._client = open_client(self.url())
+        self._client = open_client(self.url(), run_number_key=self._keys.run_number)
         async with redis_queue(self._keys, "one", url=self.url()) as queue:
             yield queue, RedisDeadLetters(self._client, self._keys)
         await self._client.close()

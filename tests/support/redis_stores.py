@@ -41,7 +41,8 @@ async def redis_queue(
 ) -> AsyncIterator[RedisQueue]:
     """Open the queue of one consumer, on the shared server or that of a URL."""
     url = url or redis_server().url
-    client, blocking = open_client(url), Client(url, deadline=None)
+    client = open_client(url, run_number_key=keys.run_number)
+    blocking = Client(url, deadline=None)
     queue = RedisQueue(client, blocking, Streams(client, keys, consumer), idle=idle)
     try:
         yield queue
