@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from rune.testing.expectations import matches
 from tests.acceptance.conformance.actor import Actor, RejectedError, Start
 from tests.acceptance.conformance.case import BASE_URL, Case, expand
@@ -221,7 +223,7 @@ class StepRunner:
         document = await self._actor.document(execution)
         observed = Observation(
             exit_code=exit_code(document),
-            stdout=json.dumps(document),
+            stdout=msgspec.json.encode(document).decode(),
             calls=self._servers.http.calls,
             mails=tuple(self._servers.sink.mails),
         )

@@ -95,6 +95,7 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
         "acceptance/cli/test_logs.py",
         "test_follow_prints_lines_of_running_node_until_the_end",
     ),
+    "command:prune --vacuum": ("acceptance/cli/test_gc.py", "test_vacuum_rewrites_file_without_auto_vacuum"),
     "command:prune --older-than": ("acceptance/cli/test_gc.py", "test_workflow_and_status_filter_executions"),
     "command:rerun --wait": (
         "acceptance/cli/test_owner_operations.py",
