@@ -23,6 +23,7 @@ from tests.chaos.cluster_load import shape_of
 from tests.chaos.effects import Effect, read_effects
 from tests.chaos.load import Keys
 from tests.support.paths import ROOT
+from tests.support.written import as_written
 
 EFFECT_SLACK_S = 1.0
 """Seconds after its row in which an effect may still be made, by a worker that claimed the token just before."""
@@ -151,7 +152,7 @@ async def _check_executions(cluster: BreakableCluster, keys: Keys) -> tuple[list
 
 async def _check_output(reader: ExecutionReader, execution: str, key: str) -> list[str]:
     """Check the output of an execution."""
-    document = await (await reader.history(execution)).document()
+    document = as_written(await (await reader.history(execution)).document())
     name, shape = shape_of(key)
     if document["status"] == "completed" and document["output"] in shape.outputs:
         return []

@@ -23,6 +23,7 @@ from tests.acceptance.conformance.step_runner import StepRunner, exit_code
 from tests.acceptance.conformance.stubs import StubServers, stub_servers
 from tests.acceptance.conformance.time_scaling import is_timed, run_in_time
 from tests.support.clusters import Cluster
+from tests.support.written import as_written
 
 CONCURRENCY = 12
 TIMEOUT_S = 120.0  # s
@@ -113,7 +114,7 @@ async def run_document_of(engine: Engine, case: Case, base_url: str = "") -> dic
     async with asyncio.timeout(TIMEOUT_S):
         await ending
     history = await read_history(engine.backend.journal, engine.backend.blob, accepted, plan)
-    return await history.document()
+    return as_written(await history.document())
 
 
 def scoped(case: Case) -> Case:

@@ -10,6 +10,7 @@ import msgspec
 from rune.core.execution.explain import explain
 from rune.ports.queries import ExecutionFilter
 from rune.runtime.queries.reader import ExecutionReader
+from tests.support.written import as_written
 
 
 class RejectedError(Exception):
@@ -89,7 +90,7 @@ class ExecutionView:
 
     async def document(self, execution: str) -> dict[str, Any]:
         async with self._reader.snapshot():
-            return await (await self._reader.history(execution)).document()
+            return as_written(await (await self._reader.history(execution)).document())
 
     async def status(self, execution: str) -> str:
         found = await self._reader.execution(execution)

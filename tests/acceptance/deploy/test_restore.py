@@ -28,6 +28,7 @@ from tests.support.services.postgres import Server, _as_server, new_server, prog
 from tests.support.services.redis_server import RedisServer
 from tests.support.waiting import until
 from tests.support.whole import WHOLE
+from tests.support.written import as_written
 
 TIMEOUT_S = 180.0
 LATER = (
@@ -96,7 +97,7 @@ async def output(reader: ExecutionReader, engine: Engine, execution: str) -> Any
     """Wait for the end of an execution and return its output."""
     async with asyncio.timeout(TIMEOUT_S):
         await (await engine.wait_for(execution))
-    return (await (await reader.history(execution)).document())["output"]
+    return as_written(await (await reader.history(execution)).document())["output"]
 
 
 async def violations(reader: ExecutionReader) -> list[Any]:

@@ -16,6 +16,7 @@ from rune.runtime.services.executions import ExecutionService
 from rune.testing.harness import Harness
 from tests.support.backends import Backend, backends
 from tests.support.workflows import Fields, edit, of_type, workflow
+from tests.support.written import as_written
 
 pytestmark = backends("embedded", "redis", "redis-travelling", "rabbitmq")
 
@@ -75,7 +76,7 @@ async def document_of(engine: Harness, execution: str) -> Fields:
     accepted = await backend.journal.accepted(execution)
     assert accepted is not None
     plan = await engine.engine.plans.plan(accepted.hash)
-    return await (await read_history(backend.journal, backend.blob, accepted, plan)).document()
+    return as_written(await (await read_history(backend.journal, backend.blob, accepted, plan)).document())
 
 
 async def start_twice(engine: Harness) -> list[Fields]:
