@@ -167,4 +167,5 @@ def test_scenarios_cover_every_failpoint() -> None:
         | {"begun"}
         | set(START_POINTS)
     )
-    assert set(POINTS) - covered == {"chosen"}, "`chosen` is covered by test_crash"
+    elsewhere = {"chosen", "late"}  # in test_crash, and in test_hook_crashes of clusters
+    assert set(POINTS) - covered == elsewhere

@@ -11,6 +11,7 @@ from rune.runtime.queries.verify import VerificationReport, verify_execution
 from tests.support.backends import Backend, backends, until_suspended
 from tests.support.gated_nodes import gated_registry
 from tests.support.workflows import node_entry, of_type, wait_for_signal, workflow
+from tests.support.written import as_written
 
 DOCUMENT = workflow("start>p p>w", p=of_type("gated.pure"), w=wait_for_signal())
 
@@ -25,7 +26,11 @@ def test_reader_without_custom_type_shows_runs_events_and_what_waits(backend: Ba
                 history = await reader.history(run.id)
                 plan, state = await reader.state(run.id, engine.engine.backend.clock.now())
                 events = [each.kind for each in await reader.events(run.id)]
-                return await history.document(), events, [each.node for each in explain(plan, state)]
+                return (
+                    as_written(await history.document()),
+                    events,
+                    [each.node for each in explain(plan, state)],
+                )
 
     document, events, waiting = asyncio.run(go())
     entry = node_entry(document, "p")

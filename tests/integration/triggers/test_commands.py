@@ -47,7 +47,7 @@ def _check_commands(rune: InProcessCli, folder: Path) -> None:
     assert moved["webhook"]["path"] != found["webhook"]["path"]
     clock = rune.json("triggers", "show", "report")
     assert len(clock["coming"]) == 5
-    assert clock["coming"][0] == clock["schedule"]["next_at"].replace(".000Z", "Z")
+    assert clock["coming"][0] == clock["schedule"]["next_at"]
     assert rune.output("triggers", "disable", "report").strip() == "report/clock is off"
     assert rune.json("triggers", "show", "report")["schedule"]["next_at"] is None
     assert rune.json("triggers", "enable", "report")["enabled"]
