@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +18,7 @@ from tests.support.backends import NODES
 from tests.support.clusters import Cluster, node_environment
 from tests.support.in_process_cli import InProcessCli
 from tests.support.services.fleet import Fleet, Role
+from tests.support.services.keeper import RUN
 from tests.support.services.postgres import database_of, server
 from tests.support.services.rabbitmq import broker
 from tests.support.services.redis_server import RedisServer
@@ -82,18 +85,21 @@ class Stores:
 
 
 def create_postgres_users(database: str) -> None:
-    """Run `deploy/postgres/roles.sql` as an administrator does."""
+    """Run `deploy/postgres/roles.sql` as an administrator does. The users belong to the server, which the processes of
+    a test run share, and PostgreSQL refuses to change a user in two sessions at once."""
     postgres = server()
     passwords = [f"-v{role}_password={PASSWORDS[role]}" for role in ("owner", *ROLES)]
-    subprocess.run(
-        [
-            "psql", "-Xq", "-h", str(postgres.folder), "-p", str(postgres.port), "-U", "rune", "-d", "postgres",
-            f"-vdatabase={database}", *passwords, "-f", str(ROOT / "deploy" / "postgres" / "roles.sql"),
-        ],
-        check=True,
-        capture_output=True,
-        cwd="/",
-    )  # fmt: skip
+    with (Path(os.environ[RUN]) / "roles").open("a") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        subprocess.run(
+            [
+                "psql", "-Xq", "-h", str(postgres.folder), "-p", str(postgres.port), "-U", "rune", "-d", "postgres",
+                f"-vdatabase={database}", *passwords, "-f", str(ROOT / "deploy" / "postgres" / "roles.sql"),
+            ],
+            check=True,
+            capture_output=True,
+            cwd="/",
+        )  # fmt: skip
 
 
 @contextmanager
