@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.chaos.breakable_cluster import BreakableCluster
 from tests.chaos.cluster_checks import Findings, check_cluster, copy_logs
+from tests.support.services.rabbitmq import new_broker
 
 
 def campaign_parser(description: str | None, counts: Mapping[str, int]) -> argparse.ArgumentParser:
@@ -55,3 +57,16 @@ def report(name: str, faults: int, found: Findings, began: float) -> int:
         f" {found.repeated:,} repeated before their row, {len(found.violations)} violations, {took:.0f} s"
     )
     return 1 if found.violations else 0
+
+
+@contextmanager
+def queue_environment(kind: str) -> Iterator[dict[str, str]]:
+    """Yield the variables that select the queue."""
+    if kind == "redis":
+        yield {}
+        return
+    broker = new_broker()
+    try:
+        yield {"RUNE_QUEUE": broker.url()}
+    finally:
+        broker.stop()

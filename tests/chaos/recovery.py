@@ -14,17 +14,15 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
 from tests.chaos.breakable_cluster import BreakableCluster, breakable_cluster, pause
-from tests.chaos.campaigns import print_line, settle_and_check
+from tests.chaos.campaigns import print_line, queue_environment, settle_and_check
 from tests.chaos.cluster_checks import Findings
 from tests.chaos.cluster_load import ONLY
 from tests.support.services.fleet import Process, Role
-from tests.support.services.rabbitmq import new_broker
 
 SHAPES = "chain,join,fan-out,nested,child,first of two"
 """Workflows that wait for nothing but their own nodes, so that a pause between two rows is a recovery."""
@@ -112,24 +110,12 @@ def recovery_times(cluster: BreakableCluster, kills: list[tuple[float, str]]) ->
     return found
 
 
-@contextmanager
-def _queue_url(queue: str) -> Iterator[dict[str, str]]:
-    if queue == "redis":
-        yield {}
-        return
-    broker = new_broker()
-    try:
-        yield {"RUNE_QUEUE": broker.url()}
-    finally:
-        broker.stop()
-
-
 def campaign(
     folder: Path, kills: int, queue: str, seed: int, *, say: Callable[[str], None] = print
 ) -> tuple[Findings, list[float]]:
     """Kill processes, wait for the end of all executions, and check; return the recovery times too."""
     with (
-        _queue_url(queue) as environment,
+        queue_environment(queue) as environment,
         breakable_cluster(folder, workers=WORKERS, schedulers=SCHEDULERS, environment=environment) as cluster,
     ):
         os.environ[ONLY] = SHAPES  # for the checks

@@ -17,19 +17,24 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from random import Random
 
 from tests.chaos.breakable_cluster import BreakableCluster, breakable_cluster, pause
-from tests.chaos.campaigns import campaign_parser, print_line, report, scaled_counts, settle_and_check
+from tests.chaos.campaigns import (
+    campaign_parser,
+    print_line,
+    queue_environment,
+    report,
+    scaled_counts,
+    settle_and_check,
+)
 from tests.chaos.cluster_checks import Findings
 from tests.support.paths import ROOT
 from tests.support.previous_version import PREVIOUS, checked_out, environment_of, run_samples
 from tests.support.samples import difference
 from tests.support.services.fleet import Process, Role
-from tests.support.services.rabbitmq import new_broker
 
 COUNTS = {"killed": 40, "stopped": 20, "redis": 10, "wiped": 10}
 OLD_WORKERS, OLD_SCHEDULERS = 4, 2
@@ -149,19 +154,6 @@ def unreadable_samples(old: Path) -> list[str]:
     return found
 
 
-@contextmanager
-def _queue(kind: str) -> Iterator[dict[str, str]]:
-    """Yield the variables that select the queue."""
-    if kind == "redis":
-        yield {}
-        return
-    broker = new_broker()
-    try:
-        yield {"RUNE_QUEUE": broker.url()}
-    finally:
-        broker.stop()
-
-
 def campaign(
     folder: Path,
     counts: dict[str, int],
@@ -176,7 +168,7 @@ def campaign(
     home.mkdir()
     with (
         checked_out(folder, ref) as old,
-        _queue(queue) as environment,
+        queue_environment(queue) as environment,
         breakable_cluster(
             home,
             workers=OLD_WORKERS,
