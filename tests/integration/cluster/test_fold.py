@@ -144,9 +144,12 @@ async def _start_and_wait(made: Harness, name: str) -> tuple[Run, State, list[Wa
     run = await made.start(compiled(wanted, made.engine.registry))
 
     async def suspended() -> bool:
-        return sum(isinstance(each.fact, NodeSuspended) for each in await run.facts()) == waits
+        facts = await run.facts()
+        state, _ = _folded(run.plan, facts)
+        idle = state.root.active == 0
+        return idle and sum(isinstance(each.fact, NodeSuspended) for each in facts) == waits
 
-    await until(suspended, f"{name} waits", TIMEOUT_S)
+    await until(suspended, f"only signals are missing in {name}", TIMEOUT_S)
     return run, *_folded(run.plan, await run.facts())
 
 
