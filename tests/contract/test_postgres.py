@@ -21,6 +21,7 @@ from rune.adapters.postgres.access import (
     PostgresSessions,
     PostgresStartLimits,
 )
+from rune.adapters.postgres.expectations import PostgresExpectations
 from rune.adapters.postgres.journal import PostgresBlobs, PostgresJournal
 from rune.adapters.postgres.stores import (
     PostgresBulkJobs,
@@ -42,6 +43,7 @@ from tests.contract.suites.blobs import BlobContract
 from tests.contract.suites.bulk import BulkContract
 from tests.contract.suites.counts import CountContract
 from tests.contract.suites.credentials import CredentialContract
+from tests.contract.suites.expectations import ExpectationContract, ExpectationStores
 from tests.contract.suites.hooks import HookContract
 from tests.contract.suites.journal import JournalContract
 from tests.contract.suites.retention import ALL, NOW, RetentionContract, RetentionStores
@@ -266,6 +268,22 @@ class TestHooks(HookContract):
     async def make_hooks(self, folder: Path) -> AsyncIterator[tuple[Journal, HookStore]]:
         async with postgres_stores(folder) as stores:
             yield stores.journal, PostgresHooks(stores.database)
+
+
+class TestExpectations(ExpectationContract):
+    @asynccontextmanager
+    async def make_stores(self, folder: Path) -> AsyncIterator[ExpectationStores]:
+        async with postgres_stores(folder) as stores:
+            yield ExpectationStores(
+                PostgresExpectations(stores.database),
+                PostgresTriggers(stores.database),
+                stores.journal,
+                PostgresHooks(stores.database),
+                stores.retention,
+            )
+
+    def make_crash_copy(self, folder: Path) -> Path:
+        return left_behind(folder)
 
 
 class TestBulkJobs(BulkContract):

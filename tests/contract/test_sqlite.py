@@ -20,6 +20,7 @@ from rune.adapters.sqlite.access import (
     SqliteStartLimits,
 )
 from rune.adapters.sqlite.database import Database
+from rune.adapters.sqlite.expectations import SqliteExpectations
 from rune.adapters.sqlite.journal import SqliteJournal
 from rune.adapters.sqlite.queue import SqliteQueue
 from rune.adapters.sqlite.state import SqliteState
@@ -46,6 +47,7 @@ from tests.contract.suites.blobs import BlobContract
 from tests.contract.suites.bulk import BulkContract
 from tests.contract.suites.counts import CountContract
 from tests.contract.suites.credentials import CredentialContract
+from tests.contract.suites.expectations import ExpectationContract, ExpectationStores
 from tests.contract.suites.hooks import HookContract
 from tests.contract.suites.journal import JournalContract
 from tests.contract.suites.queries import QueryContract, QuerySetup
@@ -256,6 +258,22 @@ class TestHooks(HookContract):
     async def make_hooks(self, folder: Path) -> AsyncIterator[tuple[Journal, HookStore]]:
         async with sqlite_stores(folder) as stores:
             yield stores.journal, SqliteHooks(stores.database, SystemClock())
+
+
+class TestExpectations(ExpectationContract):
+    @asynccontextmanager
+    async def make_stores(self, folder: Path) -> AsyncIterator[ExpectationStores]:
+        async with sqlite_stores(folder) as stores:
+            yield ExpectationStores(
+                SqliteExpectations(stores.database),
+                SqliteTriggers(stores.database),
+                stores.journal,
+                SqliteHooks(stores.database, SystemClock()),
+                stores.retention,
+            )
+
+    def make_crash_copy(self, folder: Path) -> Path:
+        return copy_sqlite_files(folder)
 
 
 class TestBulkJobs(BulkContract):

@@ -13,7 +13,15 @@ from rune.core.execution.fact import CHILD_SIGNAL, ExecutionEnded, Fact, NodeRes
 from rune.core.execution.stored_value import Large, Paged
 from rune.core.permissions import DEFAULT_GRANTS, LOCAL
 from rune.ports.access import ApiKey, AuditEntry
-from rune.ports.journal import DeadLetter, ExecutionRecord, FailedHook, HandlerDefaults, NewerFormatError
+from rune.ports.journal import (
+    DeadLetter,
+    ExecutionRecord,
+    FailedHook,
+    HandlerDefaults,
+    HookRow,
+    Missing,
+    NewerFormatError,
+)
 from rune.ports.queries import ExecutionFilter, Summary
 from rune.ports.workflows import Alias
 
@@ -42,6 +50,8 @@ _SCOPES_DECODER = msgspec.json.Decoder(tuple[str, ...])
 _GRANTS_DECODER = msgspec.json.Decoder(frozenset[str])
 _DETAILS_DECODER = msgspec.json.Decoder(dict[str, str])
 _DEFINITION_DECODER = msgspec.json.Decoder(_DefinitionName)
+_MISSING_DECODER = msgspec.msgpack.Decoder(Missing)
+_ENCODER = msgspec.msgpack.Encoder()
 _DEFAULTS_DECODER = msgspec.json.Decoder(HandlerDefaults)
 _WEIGHTS_DECODER = msgspec.json.Decoder(dict[int, float])
 _END_DECODER = msgspec.msgpack.Decoder(ExecutionEnded)
@@ -51,9 +61,37 @@ def handler_defaults(body: str | None) -> HandlerDefaults:
     return HandlerDefaults() if body is None else _DEFAULTS_DECODER.decode(body)
 
 
+def encode_missing(missing: Missing) -> bytes:
+    return _ENCODER.encode(missing)
+
+
+def hook_row(row: Sequence[Any]) -> HookRow:
+    number, execution, kind, at, tries, body = row
+    return HookRow(
+        number, execution, kind, at, tries, None if body is None else _MISSING_DECODER.decode(body)
+    )
+
+
 def failed_hook(row: Sequence[Any]) -> FailedHook:
-    execution, kind, at, tries, error, given_up = row
-    return FailedHook(execution=execution, kind=kind, at=at, tries=tries, error=error, given_up=given_up)
+    execution, kind, at, tries, error, given_up, body = row
+    return FailedHook(
+        execution=execution,
+        kind=kind,
+        at=at,
+        tries=tries,
+        error=error,
+        given_up=given_up,
+        workflow=None if body is None else _MISSING_DECODER.decode(body).workflow,
+    )
+
+
+def completion_of(rows: Iterable[tuple[int, int, bytes]]) -> int | None:
+    """Return when the first of these executions ended that is one of a deployed version in real time."""
+    for ended_at, _, accepted in rows:
+        listed = listed_fields(accepted)
+        if listed.version is not None and not listed.fake_time:
+            return ended_at
+    return None
 
 
 def key_row(key: ApiKey) -> tuple[object, ...]:

@@ -27,6 +27,7 @@ from rune.adapters.postgres.access import (
     PostgresStartLimits,
 )
 from rune.adapters.postgres.database import Database
+from rune.adapters.postgres.expectations import PostgresExpectations
 from rune.adapters.postgres.journal import PostgresJournal
 from rune.adapters.postgres.schema import grant
 from rune.adapters.postgres.schema import migrate as migrate_database
@@ -235,6 +236,7 @@ def _engine(
         credentials=PostgresCredentials(opened.database, keys(settings)),
         clock=clock,
         triggers=PostgresTriggers(opened.database),
+        expectations=PostgresExpectations(opened.database),
         admission=delivery.redis_state,
         outbox=opened.outbox,
         processes=stores.processes,

@@ -27,6 +27,7 @@ from rune.adapters.sqlite.database import (
     reporting_damage,
     reporting_errors,
 )
+from rune.adapters.sqlite.expectations import SqliteExpectations
 from rune.adapters.sqlite.journal import SqliteJournal
 from rune.adapters.sqlite.owner import Lock, OwnerClient, OwnerConnection, OwnerServer, socket_of
 from rune.adapters.sqlite.stores import (
@@ -123,6 +124,7 @@ def _engine(
         credentials=credentials,
         clock=clock,
         triggers=SqliteTriggers(stores.database),
+        expectations=SqliteExpectations(stores.database),
         admission=state,
         keys=SqliteApiKeys(stores.database),
         sessions=SqliteSessions(stores.database),

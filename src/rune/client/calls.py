@@ -629,9 +629,12 @@ def handlers() -> Call[models.Handlers]:
 
 
 def put_handlers(
-    on_failure: Mapping[str, Any] | None, on_late: Mapping[str, Any] | None
+    on_failure: Mapping[str, Any] | None,
+    on_late: Mapping[str, Any] | None,
+    on_missing: Mapping[str, Any] | None,
 ) -> Call[models.Handlers]:
-    return _put("/handlers", models.Handlers, {"on_failure": on_failure, "on_late": on_late})
+    body = {"on_failure": on_failure, "on_late": on_late, "on_missing": on_missing}
+    return _put("/handlers", models.Handlers, body)
 
 
 def failed_handlers(limit: int) -> Call[models.FailedHandlers]:

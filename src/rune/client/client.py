@@ -1109,9 +1109,10 @@ class Client:
         *,
         on_failure: Mapping[str, Any] | None = None,
         on_late: Mapping[str, Any] | None = None,
+        on_missing: Mapping[str, Any] | None = None,
     ) -> models.Handlers:
         """Replace the handlers of deployed workflows that name none, each given as `{"workflow": …}`."""
-        return self._send(calls.put_handlers(on_failure, on_late))
+        return self._send(calls.put_handlers(on_failure, on_late, on_missing))
 
     def failed_handlers(self, *, limit: int = 100) -> list[models.FailedHandler]:
         """List the handlers that could not be started, newest first."""

@@ -962,7 +962,7 @@ class Limits(Model, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LateHandler(Model, frozen=True, kw_only=True):
-    """The workflow that is started for late executions."""
+    """The workflow that is started for late or missing executions."""
 
     workflow: str
     version: int | str | None = None
@@ -979,12 +979,15 @@ class Handlers(Model, frozen=True, kw_only=True):
 
     on_failure: Handler | None = None
     on_late: LateHandler | None = None
+    on_missing: LateHandler | None = None
 
 
 class FailedHandler(Model, frozen=True, kw_only=True):
-    """A handler that could not be started. Without `given_up_at` its start is repeated."""
+    """A handler that could not be started. Without `given_up_at` its start is repeated. For an execution that is
+    missing, `workflow` is set instead of its id."""
 
-    execution_id: str
+    execution_id: str | None = None
+    workflow: str | None = None
     kind: str
     at: str
     tries: int

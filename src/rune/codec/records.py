@@ -32,6 +32,7 @@ class ListedFields(msgspec.Struct, frozen=True, omit_defaults=True):
     labels: dict[str, str] = {}
     version: int | None = None
     alias: str | None = None
+    fake_time: bool = False
 
 
 _ENCODER = msgspec.msgpack.Encoder()

@@ -340,6 +340,17 @@ def _settings() -> Schema:
                 above_zero=True,
             ),
             "on_late": _handler("The workflow to start when an execution is late; `none`: none."),
+            "expect_every": {
+                "type": "number",
+                "minimum": 1,
+                "maximum": 366 * 24 * 3600,
+                "description": "Seconds within which an execution of the deployed workflow has to complete, again and "
+                "again. Default: none has to.",
+            },
+            "on_missing": _handler(
+                "The workflow to start when no execution completed for `expect_every` seconds, or a schedule could not "
+                "start one; `none`: none."
+            ),
             "callable_by": {
                 "type": "array",
                 "items": {"type": "string", "pattern": "^[A-Za-z0-9_*-]+$", "maxLength": 128},

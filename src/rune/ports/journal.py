@@ -288,18 +288,36 @@ MAX_HOOK_HOLD_MS = 3_600_000
 it is twice as long."""
 
 
+class Missing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An execution of a deployed workflow that is missing since `at` (epoch ms), and why: none completed in time, or
+    the schedule `node` could not start one. `name` tells it from others: the workflow or its schedule, and the time."""
+
+    name: str
+    workflow: str
+    version: int
+    hash: str
+    at: int
+    code: str
+    message: str
+    node: str | None = None
+    scopes: tuple[str, ...] = ()
+
+
 class HookRow(msgspec.Struct, frozen=True):
-    """A handler to start: for this execution, which ended, or was late, at `at`. `tries`: how often it was taken."""
+    """A handler to start: for this execution, which ended, or was late, at `at`; or for one that is missing, whose name
+    is in its place. `tries`: how often it was taken."""
 
     number: int
     execution: str
     kind: str
     at: int
     tries: int = 1
+    missing: Missing | None = None
 
 
 class FailedHook(msgspec.Struct, frozen=True, kw_only=True):
-    """A handler that could not be started, and why. Without `given_up` (epoch ms) it is tried again."""
+    """A handler that could not be started, and why. Without `given_up` (epoch ms) it is tried again. `workflow`: the
+    one of which an execution is missing."""
 
     execution: str
     kind: str
@@ -307,6 +325,7 @@ class FailedHook(msgspec.Struct, frozen=True, kw_only=True):
     tries: int
     error: str
     given_up: int | None = None
+    workflow: str | None = None
 
 
 class HandlerDefaults(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -314,6 +333,7 @@ class HandlerDefaults(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
     on_failure: HookHandler | None = None
     on_late: HookHandler | None = None
+    on_missing: HookHandler | None = None
 
 
 class HookStore(Protocol):

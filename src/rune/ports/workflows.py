@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from rune.core.definition.parser import SourceText
 from rune.core.definition.problems import Problem
 from rune.core.execution.token import fraction
 from rune.core.triggers import Schedule, ScheduleState, WebhookConfig
 from rune.errors import RuneError
+from rune.ports.journal import Missing
 
 LATEST = "latest"
 """The alias that every deploy moves to its version."""
@@ -352,6 +354,51 @@ def path_taken_error(path: str | None, workflow: str | None) -> PathTakenError:
     return PathTakenError(f"{whose} already has a webhook at `{path}`")
 
 
+class Expectation(msgspec.Struct, frozen=True, kw_only=True):
+    """A deployed workflow of which an execution has to complete within `every` ms after `since`: the last completion
+    that is known, or the begin of the period (epoch ms). `due`: when the period is over. `revision` counts its
+    changes; 0: not stored yet."""
+
+    workflow: str
+    version: int
+    hash: str
+    every: int
+    since: int
+    due: int
+    scopes: tuple[str, ...] = ()  # of the version
+    revision: int = 0
+
+
+def moved_on(expectation: Expectation, since: int) -> Expectation:
+    """Return an expectation whose period begins at a time (epoch ms)."""
+    return replace(expectation, since=since, due=since + expectation.every)
+
+
+class ExpectationStore(Protocol):
+    """Expectations, at most one for each workflow. A change succeeds only if the caller has the stored revision
+    (optimistic locking), so that of several schedulers one finds that an execution is missing."""
+
+    async def list(self) -> Sequence[Expectation]:
+        """Return all expectations, ordered by workflow."""
+
+    async def find(self, workflow: str) -> Expectation | None:
+        """Return the expectation of a workflow."""
+
+    async def put(self, expectation: Expectation, missing: Missing | None = None) -> Expectation | None:
+        """Replace the stored expectation of the same revision (0: insert it) and return it with its new revision, None
+        if the stored revision differs. `missing` is recorded as the row of a handler in the same transaction."""
+
+    async def remove(self, expectation: Expectation) -> bool:
+        """Delete an expectation; False if the stored revision differs."""
+
+    async def due(self, now: int, limit: int) -> Sequence[Expectation]:
+        """Return expectations whose period is over, the longest due first."""
+
+    async def last_completed(self, workflow: str, after: int) -> int | None:
+        """Return when the last execution of a version of this workflow completed in real time, if after a time (epoch
+        ms). Executions that retention removes meanwhile move the expectation on instead."""
+
+
 class TriggerStore(Protocol):
     """Triggers by id. A change succeeds only if the caller has the stored revision (optimistic locking)."""
 
@@ -364,8 +411,9 @@ class TriggerStore(Protocol):
     async def at_path(self, path: str) -> Trigger | None:
         """Return the webhook at a path."""
 
-    async def put(self, trigger: Trigger) -> Trigger | None:
-        """Replace the stored trigger of the same revision (0: insert it) and return it with its new revision.
+    async def put(self, trigger: Trigger, missing: Missing | None = None) -> Trigger | None:
+        """Replace the stored trigger of the same revision (0: insert it) and return it with its new revision. `missing`
+        is recorded as the row of a handler in the same transaction.
 
         None if the stored revision differs. PathTakenError if another trigger has its path.
         """

@@ -27,7 +27,7 @@ from rune.ports.queries import BulkStore, CountStore
 from rune.ports.queue import DeadLetterQueue, Queue
 from rune.ports.retention import Retention
 from rune.ports.state import Applied, State
-from rune.ports.workflows import TriggerStore, WorkflowStore
+from rune.ports.workflows import ExpectationStore, TriggerStore, WorkflowStore
 
 
 class Admission(Protocol):
@@ -64,6 +64,7 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     credentials: CredentialStore
     clock: Clock
     triggers: TriggerStore
+    expectations: ExpectationStore
     admission: Admission
     keys: ApiKeyStore
     sessions: SessionStore

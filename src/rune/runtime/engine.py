@@ -22,6 +22,7 @@ from rune.runtime.components import EngineComponents
 from rune.runtime.lifecycle.finisher import CompletionListener, Finisher
 from rune.runtime.lifecycle.launcher import StartOptions, new_execution_id
 from rune.runtime.live import LineCallback, LiveFollower, LiveReporter, ProgressCallback
+from rune.runtime.maintenance.expectation_watch import ExpectationWatch
 from rune.runtime.maintenance.hook_runner import HookRunner
 from rune.runtime.maintenance.keepalive import Heartbeat, KeepaliveThread, LoopWatchdog
 from rune.runtime.maintenance.quarantine import Quarantine
@@ -187,6 +188,7 @@ class Engine:
                     self.backend, self.plans, self.launcher, self.instrumentation.counters, self._public_url
                 ).run()
             )
+            found.append(ExpectationWatch(self.backend).run())
             if self.backend.outbox is not None:
                 relay = OutboxRelay(
                     self.backend.outbox,

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rune.adapters.postgres.database import Database, Row, query
+from rune.adapters.postgres.expectations import PostgresExpectations
 from rune.adapters.postgres.journal import PostgresJournal
 from rune.adapters.rows import LATE
 from rune.ports.journal import BlobStore, StoreUnavailableError
@@ -60,6 +61,11 @@ class Selection:
         self._workflow = ""
         self._bounds: dict[str, Bound] = {}
         self._cursor: Bound | None = None
+
+    @property
+    def workflow(self) -> str:
+        """The workflow of the last page."""
+        return self._workflow
 
     async def page(self, limit: int) -> list[Candidate]:
         """Return the next candidates, and an empty list after the last."""
@@ -170,6 +176,7 @@ class Collection:
         self._database = database
         self._journal = journal
         self._outside = outside
+        self._expectations = PostgresExpectations(database)
         self._now = now
         self._progress = progress
         self._began = time.perf_counter()
@@ -201,6 +208,8 @@ class Collection:
         selection = Selection(self._database, rules, self._now)
         needed = freed = 0
         while page := await selection.page(PAGE_SIZE):
+            # All completions among the selected executions are visible now, and will not be later.
+            await self._expectations.note_completions(selection.workflow)
             for start in range(0, len(page), REMOVAL_BATCH):
                 chunk = page[start : start + REMOVAL_BATCH]
                 done = await self._remove(chunk)

@@ -82,6 +82,7 @@ SCHEDULER = WORKER | {
     "removed": "rawd",
     "workflow_trigger": "rawd",
     "signed_delivery": "rd",
+    "expectation": "rawd",
 }
 
 API = SCHEDULER | {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from operator import itemgetter
 from typing import NamedTuple
 
 import msgspec
@@ -12,7 +13,7 @@ from rune.adapters.postgres.database import Database, Row, query
 from rune.adapters.postgres.journal import PostgresBlobs, PostgresIndex, PostgresJournal, PostgresOutbox
 from rune.adapters.postgres.retention import PostgresRetention
 from rune.adapters.postgres.workflows import PostgresWorkflows
-from rune.adapters.rows import failed_hook, handler_defaults
+from rune.adapters.rows import failed_hook, handler_defaults, hook_row
 from rune.ports.journal import HOOK_HOLD_MS, MAX_HOOK_HOLD_MS, BlobStore, FailedHook, HandlerDefaults, HookRow
 from rune.ports.queries import (
     COUNTED_MS,
@@ -93,7 +94,7 @@ class PostgresHooks:
 
     async def take(self, limit: int) -> list[HookRow]:
         rows = await self._database.fetch(query("hook_take"), limit, HOOK_HOLD_MS, MAX_HOOK_HOLD_MS)
-        return [HookRow(*row) for row in sorted(rows)]
+        return [hook_row(row) for row in sorted(rows, key=itemgetter("number"))]
 
     async def done(self, numbers: Sequence[int]) -> None:
         await self._database.fetch(query("hook_done"), list(numbers))

@@ -9,7 +9,9 @@ import asyncpg  # type: ignore[import-untyped]
 import msgspec
 
 from rune.adapters.postgres.database import Database, DatabaseRefusedError, Row, query
+from rune.adapters.postgres.expectations import missing_values
 from rune.adapters.rows import alias_of, name_in, weights_in
+from rune.ports.journal import Missing
 from rune.ports.workflows import (
     LATEST,
     NOTHING,
@@ -196,7 +198,7 @@ class PostgresTriggers:
     async def at_path(self, path: str) -> Trigger | None:
         return next(iter(_read(await self._database.find_all(query("trigger_at_path"), path))), None)
 
-    async def put(self, trigger: Trigger) -> Trigger | None:
+    async def put(self, trigger: Trigger, missing: Missing | None = None) -> Trigger | None:
         stored = msgspec.structs.replace(trigger, revision=trigger.revision + 1)
         body = _PACK.encode(stored)
         statement: tuple[Any, ...]
@@ -208,6 +210,7 @@ class PostgresTriggers:
                 stored.due,
                 trigger.revision,
                 body,
+                *missing_values(missing),
             )
         else:
             statement = (
@@ -218,6 +221,7 @@ class PostgresTriggers:
                 stored.path,
                 stored.due,
                 body,
+                *missing_values(missing),
             )
         try:
             row = await self._database.once(*statement)

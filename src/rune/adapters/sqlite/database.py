@@ -55,6 +55,7 @@ MIGRATIONS: tuple[Callable[[], str], ...] = tuple(
         "0013_hooks",
         "0014_handlers",
         "0015_default_handlers",
+        "0016_expectations",
     )
 )
 """Migration i takes a file from version i to version i + 1."""

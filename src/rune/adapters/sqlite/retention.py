@@ -22,6 +22,7 @@ import msgspec
 
 from rune.adapters.rows import LATE
 from rune.adapters.sqlite.database import BUSY_TIMEOUT_MS, Database, ExclusiveWrite, WriteFunction
+from rune.adapters.sqlite.expectations import note_completions
 from rune.adapters.sqlite.journal import SqliteJournal
 from rune.ports.retention import KEY_LIFE_MS, Progress, RetentionResult, Rule, applicable
 
@@ -363,6 +364,7 @@ def remove(
     the next."""
     done = Removed()
     began = before = time.perf_counter()
+    note_completions(db, [each.n for each in page])
     size = FIRST_CHUNK
     while done.taken < len(page) and size:
         chunk = page[done.taken : done.taken + size]

@@ -10,13 +10,14 @@ import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from rune.adapters.private_files import restrict_file
-from rune.adapters.rows import failed_hook, handler_defaults, list_page, summary_of
+from rune.adapters.rows import failed_hook, handler_defaults, hook_row, list_page, summary_of
 from rune.adapters.search import Dialect, ExecutionSearch, ExecutionStatistics, is_listed
 from rune.adapters.sqlite.database import MIGRATIONS, Database, WriteFunction, check_not_empty, store_error
 from rune.adapters.sqlite.journal import SqliteJournal
@@ -58,7 +59,7 @@ EMPTY = "EMPTY_STORE"
 _TAKE_HOOKS = (
     "UPDATE hook SET tries = tries + 1, until = ? + min(?, ? << min(tries, 20))"
     " WHERE number IN (SELECT number FROM hook WHERE until <= ? AND given_up IS NULL ORDER BY number LIMIT ?)"
-    " RETURNING number, execution, kind, at, tries"
+    " RETURNING number, execution, kind, at, tries, body"
 )
 MAX_ROWS = 2**63 - 1
 _COLUMNS = "id, workflow, hash, status, at, ended_at, accepted, end"
@@ -287,7 +288,7 @@ class SqliteHooks:
         rows: list[tuple[Any, ...]] = await self._database.submit(
             lambda db: db.execute(_TAKE_HOOKS, values).fetchall()
         )
-        return [HookRow(*row) for row in sorted(rows)]
+        return [hook_row(row) for row in sorted(rows, key=itemgetter(0))]
 
     async def done(self, numbers: Sequence[int]) -> None:
         listed = [(each,) for each in numbers]
@@ -304,7 +305,7 @@ class SqliteHooks:
 
     async def failed(self, limit: int) -> list[FailedHook]:
         rows = self._database.reader.execute(
-            "SELECT execution, kind, at, tries, error, given_up FROM hook WHERE error <> ''"
+            "SELECT execution, kind, at, tries, error, given_up, body FROM hook WHERE error <> ''"
             " ORDER BY number DESC LIMIT ?",
             (limit,),
         )

@@ -11,6 +11,8 @@ import msgspec
 
 from rune.adapters.rows import alias_of, name_in, scopes_of, scopes_text
 from rune.adapters.sqlite.database import Database, WriteFunction
+from rune.adapters.sqlite.expectations import insert_missing
+from rune.ports.journal import Missing
 from rune.ports.workflows import (
     LATEST,
     Alias,
@@ -383,7 +385,7 @@ class SqliteTriggers:
     async def at_path(self, path: str) -> Trigger | None:
         return next(iter(self._select(f"{_SELECT_BODY} WHERE path = ?", path)), None)
 
-    async def put(self, trigger: Trigger) -> Trigger | None:
+    async def put(self, trigger: Trigger, missing: Missing | None = None) -> Trigger | None:
         stored = msgspec.structs.replace(trigger, revision=trigger.revision + 1)
 
         def work(db: sqlite3.Connection) -> Trigger | None:
@@ -407,6 +409,7 @@ class SqliteTriggers:
                     _ENCODER.encode(stored),
                 ),
             )
+            insert_missing(db, missing)
             return stored
 
         result: Trigger | None = await self._database.submit(work)

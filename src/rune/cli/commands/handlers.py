@@ -1,4 +1,4 @@
-"""`rune handlers`: the workflows that are started for failed and late executions."""
+"""`rune handlers`: the workflows that are started for failed, late and missing executions."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from rune.settings import Settings
 
 handlers = typer.Typer(
     name="handlers",
-    help="Set the workflows that handle failed and late executions.\n\nThey are for executions of workflows that name "
-    "none. Without a command: show them.",
+    help="Set the workflows that handle failed, late and missing executions.\n\nThey are for executions of workflows that "
+    "name none. Without a command: show them.",
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
@@ -53,6 +53,10 @@ def set_handlers(
         str | None,
         typer.Option(metavar="WORKFLOW", help="Start this one for late executions; `none`: none."),
     ] = None,
+    on_missing: Annotated[
+        str | None,
+        typer.Option(metavar="WORKFLOW", help="Start this one for missing executions; `none`: none."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Set the handlers of all deployed workflows whose settings name none. Others stay as they are.
@@ -61,15 +65,13 @@ def set_handlers(
       rune handlers set --on-failure tell-ops
       rune handlers set --on-late none
     """
-    if on_failure is None and on_late is None:
-        raise typer.BadParameter("give --on-failure or --on-late")
+    given = {"on_failure": on_failure, "on_late": on_late, "on_missing": on_missing}
+    if not any(given.values()):
+        raise typer.BadParameter("give --on-failure, --on-late or --on-missing")
 
     def work(settings: Settings) -> None:
         found = _defaults(settings)
-        wanted = {
-            "on_failure": found["on_failure"] if on_failure is None else _named(on_failure),
-            "on_late": found["on_late"] if on_late is None else _named(on_late),
-        }
+        wanted = {name: found[name] if each is None else _named(each) for name, each in given.items()}
         _print_defaults(_set(settings, wanted), as_json=as_json)
 
     exit_with(work, as_json=as_json, hints=HINTS)
@@ -93,7 +95,7 @@ def _set(settings: Settings, wanted: dict[str, Any]) -> dict[str, Any]:
     defaults = msgspec.convert(wanted, HandlerDefaults)
 
     def put(service: Any) -> Any:
-        return service.handlers.set_defaults(defaults.on_failure, defaults.on_late)
+        return service.handlers.set_defaults(defaults.on_failure, defaults.on_late, defaults.on_missing)
 
     return _plain(handlers_view(call_local_service(settings, put)))
 
@@ -114,7 +116,7 @@ def _print_defaults(found: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    for name in ("on_failure", "on_late"):
+    for name in ("on_failure", "on_late", "on_missing"):
         handler = None if found[name] is None else msgspec.convert(found[name], HookHandler)
         print(f"{name}: {NO_HANDLER if handler is None else handler}")
 
@@ -127,7 +129,7 @@ def _print_failed(found: list[dict[str, Any]], *, as_json: bool) -> None:
     else:
         rows = [
             (
-                each["execution_id"],
+                each["execution_id"] or each["workflow"],
                 each["kind"],
                 str(each["tries"]),
                 f"given up {local_time(each['given_up_at'])}" if each["given_up_at"] else "is repeated",
@@ -135,4 +137,4 @@ def _print_failed(found: list[dict[str, Any]], *, as_json: bool) -> None:
             )
             for each in found
         ]
-        print_table(("execution", "kind", "tries", "state", "error"), rows)
+        print_table(("for", "kind", "tries", "state", "error"), rows)

@@ -163,8 +163,8 @@ def handler(value: Any, path: str, problems: list[Problem]) -> HookHandler | Non
     return HookHandler(**read)
 
 
-def _late_handler(value: Any, path: str, problems: list[Problem]) -> HookHandler | None:
-    """Read the handler of late executions, which have no status yet."""
+def _plain_handler(value: Any, path: str, problems: list[Problem]) -> HookHandler | None:
+    """Read the handler of late or missing executions, which have no status."""
     read = handler(value, path, problems)
     if isinstance(value, dict) and "statuses" in value:
         problems.append(unknown_field("statuses", ("workflow", "version"), path))
@@ -201,7 +201,9 @@ _SETTINGS_READERS: Mapping[str, Reader] = {
     "callable_by": scopes,
     "on_failure": handler,
     "expect_within": duration,
-    "on_late": _late_handler,
+    "on_late": _plain_handler,
+    "expect_every": number(1, _YEAR_S),
+    "on_missing": _plain_handler,
 }
 
 _ERROR_READERS: Mapping[str, Reader] = {"type": one_of("halt", "ignore", "branch"), "error_edge": word}

@@ -90,7 +90,8 @@ class HookHandler(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How executions of this definition run. Timeouts are in seconds. `callable_by`: the workflows that may start this
     one as a child although it is outside of their scope. An execution that is open `expect_within` s after its start is
-    late, which changes nothing but starts `on_late`."""
+    late, which changes nothing but starts `on_late`. A deployed workflow none of whose executions completes for
+    `expect_every` s starts `on_missing`."""
 
     timeout: float | None = None
     join_timeout: float = 300.0
@@ -101,6 +102,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     on_failure: HookHandler | None = None
     expect_within: float | None = None
     on_late: HookHandler | None = None
+    expect_every: float | None = None
+    on_missing: HookHandler | None = None
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,4 +1,4 @@
-"""Starts the handlers of hooks: the workflow that the definition of a failed execution names.
+"""Starts the handlers of hooks: the workflow that the definition of a failed, late or missing execution names.
 
 The row of a hook is written with the end that it follows from, and deleted when the handler was started under an id and
 a key that follow from the execution: whoever repeats it finds the handler. Executions of handlers, and what they start,
@@ -26,6 +26,7 @@ from rune.ports.journal import (
     HookRow,
     IdempotencyConflictError,
     IdempotencyKeyExpiredError,
+    Missing,
     StoreUnavailableError,
 )
 from rune.ports.workflows import child_forbidden, chosen_by
@@ -39,7 +40,10 @@ from rune.telemetry.counters import Counters
 log = logging.getLogger("rune.hooks")
 
 LATE = "late"
-"""The kind of hooks of executions that are late; the others are of ends."""
+"""The kind of hooks of executions that are late; the others of executions are of ends."""
+
+MISSING = "missing"
+"""The kind of hooks of executions that are missing. These have no record."""
 
 BATCH = 100
 POLL_S = 1.0
@@ -54,6 +58,15 @@ MAX_ERROR_CHARS = 500
 MAX_MESSAGE_CHARS = 2_000
 MAX_LABELS_BYTES = 8 * 1024
 """Longer messages are cut and more labels left out: the input of a handler stays below 32 KiB."""
+
+
+class _Subject(msgspec.Struct, frozen=True):
+    """What a handler is started for."""
+
+    workflow: str
+    scopes: tuple[str, ...]
+    input: dict[str, Any]
+    fake_time: bool = False
 
 
 class HookRunner:
@@ -132,6 +145,9 @@ class HookRunner:
         self._counters.handlers[result] = self._counters.handlers.get(result, 0) + 1
 
     async def _serve(self, row: HookRow) -> None:
+        if row.missing is not None:
+            await self._serve_missing(row, row.missing)
+            return
         accepted = await self._journal.accepted(row.execution)
         if accepted is None or accepted.hook_of is not None:
             return
@@ -145,28 +161,30 @@ class HookRunner:
         if handler is None or handler.workflow == NO_HANDLER:
             return
         if row.kind == LATE or (end is not None and hook_status(end) in handler.statuses):
-            await self._start(row, handler, accepted, end, is_own=is_own)
+            input = hook_input(row.kind, accepted, end, self._public_url)
+            subject = _Subject(accepted.workflow, accepted.scopes, input, accepted.fake_time)
+            await self._start(row, handler, subject, is_own=is_own)
 
-    async def _start(
-        self,
-        row: HookRow,
-        handler: HookHandler,
-        accepted: ExecutionRecord,
-        end: ExecutionEnded | None,
-        *,
-        is_own: bool,
-    ) -> None:
+    async def _serve_missing(self, row: HookRow, missing: Missing) -> None:
+        own = (await self._plans.definition(missing.hash)).settings.on_missing
+        handler = (await self._hooks.defaults()).on_missing if own is None else own
+        if handler is None or handler.workflow == NO_HANDLER:
+            return
+        subject = _Subject(missing.workflow, missing.scopes, missing_input(missing, self._public_url))
+        await self._start(row, handler, subject, is_own=own is not None)
+
+    async def _start(self, row: HookRow, handler: HookHandler, subject: _Subject, *, is_own: bool) -> None:
         which = None if handler.version is None else str(handler.version)
         execution = handler_id(row.execution, row.kind)
         version = await self._workflows.find(handler.workflow, which, by=execution)
         plan = await self._plans.plan(version.hash)
         callers = plan.definition.settings.callable_by
-        if is_own and not may_call(accepted.scopes, accepted.workflow, handler.workflow, callers):
-            log.warning("%s: %s", row.execution, child_forbidden(accepted.workflow, handler.workflow).message)
+        if is_own and not may_call(subject.scopes, subject.workflow, handler.workflow, callers):
+            log.warning("%s: %s", row.execution, child_forbidden(subject.workflow, handler.workflow).message)
             return
-        input = msgspec.json.encode(hook_input(row.kind, accepted, end, self._public_url))
+        input = msgspec.json.encode(subject.input)
         check_input(plan.definition, input)
-        fake_time = accepted.fake_time and self._launcher.can_fake_time(plan)
+        fake_time = subject.fake_time and self._launcher.can_fake_time(plan)
         failpoint.hit("handling")
         try:
             await self._launcher.start(
@@ -174,7 +192,7 @@ class HookRunner:
                 input,
                 StartOptions(key=f"hook:{row.kind}:{row.execution}", fake_time=fake_time),
                 execution=execution,
-                principal=f"handler:{accepted.workflow}",
+                principal=f"handler:{subject.workflow}",
                 chosen=chosen_by(which, version),
                 hook_of=row.execution,
             )
@@ -226,4 +244,26 @@ def hook_input(
         if error is None
         else {"code": error.code, "message": error.message[:MAX_MESSAGE_CHARS]},
         "failed_items": 0 if end is None else end.failed_items,
+    }
+
+
+def missing_input(missing: Missing, public_url: str = "") -> dict[str, Any]:
+    """Return the input of a handler for a missing execution: the same shape, without what only an execution has."""
+    return {
+        "kind": MISSING,
+        "execution": {
+            "id": None,
+            "workflow": missing.workflow,
+            "version": missing.version,
+            "status": MISSING,
+            "labels": {},
+            "started_at": None,
+            "url": f"{public_url}/workflows/{missing.workflow}" if public_url else None,
+            "ended_at": None,
+        },
+        "node": None
+        if missing.node is None
+        else {"id": missing.node, "type": "schedule", "lineage": [], "attempt": None},
+        "error": {"code": missing.code, "message": missing.message[:MAX_MESSAGE_CHARS]},
+        "failed_items": 0,
     }

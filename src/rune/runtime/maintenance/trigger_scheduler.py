@@ -19,10 +19,12 @@ from rune.core.execution.outcome import Error
 from rune.core.triggers import ScheduleState, advance, next_start, started
 from rune.errors import RuneError
 from rune.nodes.control.schedule import next_tick
+from rune.ports.clock import iso
 from rune.ports.journal import (
     IdempotencyConflictError,
     IdempotencyKeyExpiredError,
     Journal,
+    Missing,
     StoreUnavailableError,
 )
 from rune.ports.workflows import ChosenVersion, Trigger, TriggerStore
@@ -41,6 +43,7 @@ MAX_ROUNDS = 200
 POLL_S = 1.0
 """The longest sleep: other processes create triggers, and clocks are adjusted."""
 
+MAX_TROUBLE_CHARS = 500
 POSTPONE_MS = 10_000
 RECONCILE_PERIOD_S = 60.0
 
@@ -194,20 +197,24 @@ class TriggerScheduler:
                 return
             # crash here: the tick is stored in `starting`, and the next scheduler starts it
             execution, trouble = await self._start(saved, state.starting)
+            missing = None if trouble is None else _missing(saved, state.starting, trouble)
             # crash here: the next scheduler starts the tick again under the same id, which has no effect
-            saved = await self._save(saved, started(state, execution), trouble)
+            saved = await self._save(saved, started(state, execution), _text(trouble), missing)
             if saved is None:
                 return
             trigger = saved
 
-    async def _save(self, trigger: Trigger, state: ScheduleState, trouble: str) -> Trigger | None:
-        """Store a new state of the schedule. Return None if another scheduler has changed the trigger."""
+    async def _save(
+        self, trigger: Trigger, state: ScheduleState, trouble: str, missing: Missing | None = None
+    ) -> Trigger | None:
+        """Store a new state of the schedule, and the execution that it could not start. Return None if another
+        scheduler has changed the trigger."""
         due = next_start(state, self._clock.now())
         if not trigger.enabled and state.starting is None:
             due = None
         if (state, due, trouble) == (trigger.standing, trigger.due, trigger.trouble):
             return trigger
-        return await self._store.put(replace(trigger, standing=state, due=due, trouble=trouble))
+        return await self._store.put(replace(trigger, standing=state, due=due, trouble=trouble), missing)
 
     async def _is_running(self, execution: str) -> bool:
         if await self._journal.end(execution) is not None:
@@ -215,7 +222,7 @@ class TriggerScheduler:
         # An execution that retention has removed had ended.
         return await self._journal.accepted(execution) is not None
 
-    async def _start(self, trigger: Trigger, tick: int) -> tuple[str | None, str]:
+    async def _start(self, trigger: Trigger, tick: int) -> tuple[str | None, RuneError | None]:
         """Start a tick. Return the id of the execution, or None and the reason for it."""
         assert trigger.schedule is not None
         last = trigger.standing.last
@@ -224,12 +231,31 @@ class TriggerScheduler:
             finish = FinishExecution("cancelled", error)
             await self._finisher.finish(last, finish, self._clock.now(), counted=False)
         try:
-            return (await self._starts.tick(trigger, tick)).execution, ""
+            return (await self._starts.tick(trigger, tick)).execution, None
         except (StoreUnavailableError, MissingNodeTypeError):
             raise
         except RuneError as error:
             log.warning("%s/%s was not started: %s", trigger.workflow, trigger.node, error.message)
-            return None, f"{error.code}: {error.message}"[:500]
+            return None, error
+
+
+def _text(trouble: RuneError | None) -> str:
+    return "" if trouble is None else f"{trouble.code}: {trouble.message}"[:MAX_TROUBLE_CHARS]
+
+
+def _missing(trigger: Trigger, tick: int, trouble: RuneError) -> Missing:
+    """Return the execution that a tick could not start."""
+    return Missing(
+        name=f"{trigger.workflow}/{trigger.node}@{tick}",
+        workflow=trigger.workflow,
+        version=trigger.version,
+        hash=trigger.hash,
+        scopes=trigger.scopes,
+        at=tick,
+        node=trigger.node,
+        code=trouble.code,
+        message=f"not started at {iso(tick)}: {trouble.message}"[:MAX_TROUBLE_CHARS],
+    )
 
 
 def start_key(trigger: Trigger, delivery: str) -> str:

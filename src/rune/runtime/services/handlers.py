@@ -22,14 +22,19 @@ class HandlerService:
         """Return the handlers of deployed workflows that name none."""
         return await self._hooks.defaults()
 
-    @audited("handlers.set", "", ("on_failure", "on_late"))
+    @audited("handlers.set", "", ("on_failure", "on_late", "on_missing"))
     async def set_defaults(
-        self, on_failure: HookHandler | None = None, on_late: HookHandler | None = None
+        self,
+        on_failure: HookHandler | None = None,
+        on_late: HookHandler | None = None,
+        on_missing: HookHandler | None = None,
     ) -> HandlerDefaults:
         """Replace the handlers of deployed workflows that name none, from the next end on. WorkflowNotFoundError if one
         of them is not deployed."""
-        wanted = HandlerDefaults(on_failure=_named(on_failure), on_late=_named(on_late))
-        for each in (wanted.on_failure, wanted.on_late):
+        wanted = HandlerDefaults(
+            on_failure=_named(on_failure), on_late=_named(on_late), on_missing=_named(on_missing)
+        )
+        for each in (wanted.on_failure, wanted.on_late, wanted.on_missing):
             if each is not None:
                 which = None if each.version is None else str(each.version)
                 await self._workflows.find(each.workflow, which)

@@ -1,7 +1,8 @@
 """Operations on deployed workflows: deploy a version, move an alias, archive; and on their triggers.
 
-A workflow has the triggers of the version that its alias `stable` points at or, without that alias, of the latest
-version. Deploying a version or moving the alias publishes them; a scheduler repeats what a crash left unpublished.
+A workflow has the triggers and the expectation of the version that its alias `stable` points at or, without that alias,
+of the latest version. Deploying a version or moving the alias publishes them; a scheduler repeats what a crash left
+unpublished.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from rune.ports.credentials import Bearer, CredentialNameTakenError, CredentialN
 from rune.ports.journal import StoreUnavailableError
 from rune.ports.workflows import (
     LATEST,
+    Expectation,
     Expected,
     PathTakenError,
     Trigger,
@@ -77,8 +79,9 @@ class TriggerService:
         self._credentials = backend.credentials
         self._clock = backend.clock
         self._plans = plans
+        self._expectations = backend.expectations
         self._counts: dict[tuple[str, int], int] = {}
-        """Number of triggers of each version that this process has published."""
+        """Number of triggers and expectations of each version that this process has published."""
 
     async def check(self, plan: Plan) -> None:
         """Raise PathTakenError if a webhook of another workflow has the path of one of this definition."""
@@ -110,8 +113,10 @@ class TriggerService:
     async def reconcile(self) -> None:
         """Publish triggers that a crashed deploy, or a version of Rune without triggers, left unpublished."""
         stored: dict[str, list[int]] = {}
-        for each in await self._store.list():
-            stored.setdefault(each.workflow, []).append(each.version)
+        for trigger in await self._store.list():
+            stored.setdefault(trigger.workflow, []).append(trigger.version)
+        for expectation in await self._expectations.list():
+            stored.setdefault(expectation.workflow, []).append(expectation.version)
         wanted = {
             each.workflow: each.aliases.get(STABLE_ALIAS, each.latest)
             for each in await self._workflows.list()
@@ -136,9 +141,10 @@ class TriggerService:
 
     async def _try_publish(self, workflow: str, version: Version | None) -> bool:
         """Return False if another process changed a trigger concurrently."""
+        # Before the triggers, which a process may not know all types of.
+        done, expected = await self._publish_expectation(workflow, version)
         known = {each.id: each for each in await self._store.list(workflow)}
         wanted = [] if version is None else list(_specs(await self._plans.plan(version.hash)))
-        done = True
         for node, credential, spec in wanted:
             assert version is not None
             old = known.pop(trigger_id(workflow, node), None)
@@ -147,8 +153,19 @@ class TriggerService:
         for each in known.values():
             done = await self._remove(each) and done
         if version is not None:
-            self._counts[workflow, version.number] = len(wanted)
+            self._counts[workflow, version.number] = len(wanted) + expected
         return done
+
+    async def _publish_expectation(self, workflow: str, version: Version | None) -> tuple[bool, int]:
+        """Return False if another process changed the expectation concurrently, and how many there are now."""
+        old = await self._expectations.find(workflow)
+        new = None
+        if version is not None:
+            every = (await self._plans.definition(version.hash)).settings.expect_every
+            new = None if every is None else _expect(old, version, round(every * 1000), self._clock.now())
+        if new is not None:
+            return new == old or await self._expectations.put(new) is not None, 1
+        return old is None or await self._expectations.remove(old), 0
 
     async def _remove(self, trigger: Trigger) -> bool:
         if not await self._store.remove(trigger):
@@ -289,6 +306,21 @@ def _renew(
         made_secret=made,
     )
     return _with_webhook(new, spec) if isinstance(spec, WebhookConfig) else _with_schedule(new, spec, now)
+
+
+def _expect(old: Expectation | None, version: Version, every: int, now: int) -> Expectation:
+    """Return the expectation for a version. Its period goes on; that of a workflow that had none begins now."""
+    since = now if old is None else old.since
+    return Expectation(
+        workflow=version.workflow,
+        version=version.number,
+        hash=version.hash,
+        scopes=version.scopes,
+        every=every,
+        since=since,
+        due=since + every,
+        revision=0 if old is None else old.revision,
+    )
 
 
 def _with_webhook(trigger: Trigger, hook: WebhookConfig) -> Trigger:

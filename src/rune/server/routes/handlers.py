@@ -1,4 +1,4 @@
-"""Routes for the default handlers of failed and late executions, and for those that could not be started."""
+"""Routes for the default handlers of failed, late and missing executions, and for those that could not be started."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Status = Literal["failed", "halted", "cancelled", "failed_items"]
 
 
 class LateHandlerBody(JsonBody):
-    """The workflow that is started for late executions."""
+    """The workflow that is started for late or missing executions."""
 
     workflow: Workflow
     version: Version = None
@@ -42,6 +42,7 @@ class HandlersBody(JsonBody):
 
     on_failure: HandlerBody | None = None
     on_late: LateHandlerBody | None = None
+    on_missing: LateHandlerBody | None = None
 
 
 class LateHandlerView(View, frozen=True, kw_only=True):
@@ -58,13 +59,16 @@ class HandlersView(View, frozen=True, kw_only=True):
 
     on_failure: HandlerView | None
     on_late: LateHandlerView | None
+    on_missing: LateHandlerView | None
 
 
 class FailedHandlerView(View, frozen=True, kw_only=True):
-    """A handler that could not be started. Without `given_up_at` its start is repeated."""
+    """A handler that could not be started. Without `given_up_at` its start is repeated. For an execution that is
+    missing, `workflow` is set instead of its id."""
 
-    execution_id: str
-    kind: Literal["failure", "late"]
+    execution_id: str | None
+    workflow: str | None
+    kind: Literal["failure", "late", "missing"]
     at: str
     tries: int
     error: str
@@ -80,19 +84,29 @@ class FailedQuery(QueryModel):
 
 
 def handlers_view(found: HandlerDefaults) -> HandlersView:
-    failure, late = found.on_failure, found.on_late
+    failure = found.on_failure
     return HandlersView(
         on_failure=None
         if failure is None
         else HandlerView(workflow=failure.workflow, version=failure.version, statuses=list(failure.statuses)),
-        on_late=None if late is None else LateHandlerView(workflow=late.workflow, version=late.version),
+        on_late=_plain_view(found.on_late),
+        on_missing=_plain_view(found.on_missing),
     )
+
+
+def _plain_view(found: HookHandler | None) -> LateHandlerView | None:
+    return None if found is None else LateHandlerView(workflow=found.workflow, version=found.version)
+
+
+def _plain_handler(given: LateHandlerBody | None) -> HookHandler | None:
+    return None if given is None else HookHandler(workflow=given.workflow, version=given.version)
 
 
 def failed_view(each: FailedHook) -> FailedHandlerView:
     return FailedHandlerView(
-        execution_id=each.execution,
-        kind="late" if each.kind == "late" else "failure",
+        execution_id=each.execution if each.workflow is None else None,
+        workflow=each.workflow,
+        kind="missing" if each.kind == "missing" else "late" if each.kind == "late" else "failure",
         at=str(iso(each.at)),
         tries=each.tries,
         error=each.error,
@@ -125,12 +139,13 @@ async def put_handlers(
     server: Server,
 ) -> Response:
     """Applies from the next end on. An empty object removes all of them."""
-    failure, late = body.on_failure, body.on_late
+    failure = body.on_failure
     found = await server.services.handlers.set_defaults(
         None
         if failure is None
         else HookHandler(workflow=failure.workflow, version=failure.version, statuses=failure.statuses),
-        None if late is None else HookHandler(workflow=late.workflow, version=late.version),
+        _plain_handler(body.on_late),
+        _plain_handler(body.on_missing),
     )
     return Reply(handlers_view(found))
 

@@ -44,7 +44,7 @@ DELETE FROM outbox USING hurried WHERE number = ANY (ARRAY(SELECT l.number FROM 
 
 -- name: hook_take
 -- Take at most $1 free handlers for $2 ms, twice as long each time and at most for $3 ms; if the process dies, another
--- takes them after that. Returns number, execution, kind, at and tries, in no order.
+-- takes them after that. Returns number, execution, kind, at, tries and body, in no order.
 WITH moment AS MATERIALIZED (SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now)
 UPDATE hook AS h SET tries = h.tries + 1, until = moment.now + least($3::bigint, $2::bigint << least(h.tries, 20))
 FROM moment, (
@@ -53,7 +53,7 @@ FROM moment, (
     ORDER BY f.number LIMIT $1 FOR UPDATE SKIP LOCKED
 ) AS free
 WHERE h.number = free.number
-RETURNING h.number, h.execution, h.kind, h.at, h.tries
+RETURNING h.number, h.execution, h.kind, h.at, h.tries, h.body
 
 -- name: hook_done
 -- Delete handlers $1. Idempotent. Rows are locked in the order of their numbers, so that two processes cannot deadlock.
@@ -67,7 +67,7 @@ UPDATE hook SET error = $2, given_up = $3 WHERE number = $1
 
 -- name: hook_failed
 -- The newest $1 handlers that could not be started. Read-only.
-SELECT execution, kind, at, tries, error, given_up FROM hook WHERE error <> '' ORDER BY number DESC LIMIT $1
+SELECT execution, kind, at, tries, error, given_up, body FROM hook WHERE error <> '' ORDER BY number DESC LIMIT $1
 
 -- name: hook_forget
 -- Delete handlers that were given up before $1. Returns a row for each.
