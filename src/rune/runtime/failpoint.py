@@ -36,8 +36,8 @@ OPERATION_POINTS = (
 OUTBOX_POINTS = ("relayed",)
 """Points that exist only where journal and state are two stores."""
 
-HOOK_POINTS = ("handling", "handled")
-"""Points that only the start of a handler passes."""
+HOOK_POINTS = ("handling", "handled", "missing", "missed")
+"""Points that only the start of a handler passes, and the search for missing executions."""
 
 POINTS = EXECUTION_POINTS + OPERATION_POINTS
 

@@ -1,4 +1,4 @@
-"""Contract of expectations: optimistic changes that record what is missing, and the last completion that they look up."""
+"""Contract of expectations: optimistic changes that record what is missing, and the lookup of the last completion."""
 
 from __future__ import annotations
 

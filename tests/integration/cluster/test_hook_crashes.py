@@ -1,4 +1,4 @@
-"""Schedulers crash while they start handlers; each failed execution is handled once."""
+"""Schedulers crash while they start handlers; each failed, late or missing execution is handled once."""
 
 from __future__ import annotations
 
@@ -109,3 +109,58 @@ def test_late_execution_is_handled_once_whatever_is_lost(tmp_path: Path) -> None
 
         until(ended, "the late executions have completed")
         assert told() == dict.fromkeys(started, 1)
+
+
+def test_missing_execution_is_handled_once_whatever_crashes(tmp_path: Path) -> None:
+    nightly = document([node("in", "input")], id="nightly", settings={"on_missing": "tell-ops"})
+    told = document(
+        [node("in", "input"), node("out", "output", {"value": "{{ $trigger }}"})], "in>out", id="tell-ops"
+    )
+    with open_cluster(tmp_path, "redis", in_place=True, workers=0, schedulers=0) as cluster:
+        cluster.start_worker()
+        rune = command_line(cluster.fleet)
+
+        def deploy(raw: dict[str, Any]) -> None:
+            path = tmp_path / f"{raw['id']}.json"
+            path.write_text(json.dumps(raw))
+            rune.json("deploy", str(path))
+
+        deploy(told)
+        deploy({**nightly, "settings": {"on_missing": "tell-ops", "expect_every": 1}})
+        # Before and after the next period is stored with the row of the handler.
+        for point in ("missing", "missed"):
+            crashing = cluster.fleet.start("scheduler", RUNE_FAILPOINT=point)
+            assert crashing.process.wait(TIMEOUT_S) == KILLED, crashing.output()[-2000:]
+        # No further period ends, and the row of the last one is there.
+        deploy(nightly)
+        crashing = cluster.fleet.start("scheduler", RUNE_FAILPOINT="handled")
+        assert crashing.process.wait(TIMEOUT_S) == KILLED, crashing.output()[-2000:]
+        cluster.fleet.start("scheduler").wait_ready()
+        cluster.fleet.start("scheduler").wait_ready()
+
+        def handlers() -> list[dict[str, Any]]:
+            found: list[dict[str, Any]] = rune.json("list", "--workflow", "tell-ops")["executions"]
+            return found
+
+        deploy(FAILING)
+        failed = rune.json("start", "orders")["execution_id"]
+
+        def both() -> list[dict[str, Any]] | None:
+            found = handlers()
+            return found if len([each for each in found if each["status"] == "completed"]) >= 2 else None
+
+        outputs = [
+            rune.json("show", each["execution_id"])["output"]
+            for each in until(both, "handlers of the missing and of the failed execution have ended")
+        ]
+        assert sorted((each["kind"], each["execution"]["id"]) for each in outputs) == [
+            ("failure", failed),
+            ("missing", None),
+        ]
+
+        async def no_row() -> bool | None:
+            async with cluster.connect() as (engine, _):
+                return await engine.backend.hooks.failed(10) == [] or None
+
+        assert asyncio.run(no_row())
+        assert len(handlers()) == 2

@@ -16,8 +16,8 @@ from rune.settings import Settings
 
 handlers = typer.Typer(
     name="handlers",
-    help="Set the workflows that handle failed, late and missing executions.\n\nThey are for executions of workflows that "
-    "name none. Without a command: show them.",
+    help="Set the workflows that handle failed, late and missing executions.\n\nThey are for executions of workflows "
+    "that name none. Without a command: show them.",
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]

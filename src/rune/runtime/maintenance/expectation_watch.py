@@ -61,6 +61,7 @@ class ExpectationWatch:
         # Periods that passed while nobody looked are one.
         since = expectation.since if last is None else last
         passed = (now - since) // expectation.every
+        # crash here: nothing is stored, and another process finds the same
         failpoint.hit("missing")
         stored = await self._store.put(
             replace(moved_on(expectation, since + passed * expectation.every)), _missing(expectation, since)
