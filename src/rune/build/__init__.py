@@ -39,14 +39,17 @@ from rune.build.nodes import (
     webhook,
     workflow,
 )
+from rune.build.settings import Handler, Settings
 
 __all__ = [
     "UNSET",
     "Edge",
     "Expr",
+    "Handler",
     "Node",
     "Ref",
     "Retry",
+    "Settings",
     "Split",
     "Workflow",
     "aggregator",

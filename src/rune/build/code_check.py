@@ -20,7 +20,8 @@ ROOTS = frozenset({"trigger", "item", "index", "error", "execution", "payload"})
 
 _CONSTRUCTORS = frozenset({*KEYWORDS, "node"})
 _TEXTS = frozenset({"expr", "template"})
-_IMPORTED = _CONSTRUCTORS | _TEXTS | {"Workflow", "Retry", "fn"}
+_RECORDS = frozenset({"Retry", "Settings", "Handler"})
+_IMPORTED = _CONSTRUCTORS | _TEXTS | {"Workflow", *_RECORDS, "fn"}
 _FUNCTIONS = frozenset(
     name
     for name, each in vars(fn).items()
@@ -159,7 +160,7 @@ class _Checker:
                         self._refuse(value)
                 for each in values:
                     self._value(each)
-            case ast.Call(func=ast.Name(id="Retry")) if "Retry" in self._imported:
+            case ast.Call(func=ast.Name(id=name)) if name in _RECORDS and name in self._imported:
                 self._arguments(value)
             case ast.JoinedStr(values=pieces):
                 for piece in pieces:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from rune.build.expressions import Ref, plain
 from rune.build.graph import OPEN, SPLITS, Comments, Edge, Node, Split
+from rune.build.settings import Settings
 
 if TYPE_CHECKING:
     from rune.build.results import Result
@@ -39,11 +40,13 @@ class Workflow:
         *,
         name: str | None = None,
         inputs: Mapping[str, Any] | None = None,
-        settings: Mapping[str, Any] | None = None,
+        settings: Settings | Mapping[str, Any] | None = None,
         metadata: Any = None,
         notes: Any = None,
     ) -> None:
         self.data: dict[str, Any] = {"id": id}
+        if isinstance(settings, Settings):
+            settings = settings.plain()
         for field, value in zip(_TOP_FIELDS, (name, inputs, settings, metadata, notes), strict=True):
             if value is not None:
                 self.data[field] = plain(value)

@@ -22,7 +22,7 @@ from rune.build import nodes
 from rune.build.code_check import check_code
 from rune.build.graph import COMMON, Comment, Comments, comment_text
 from rune.build.nodes import KEYWORDS, TEXTS, WHOLE
-from rune.core.definition.model import Definition, ErrorPolicy, Pin, Retry, Settings
+from rune.core.definition.model import Definition, ErrorPolicy, HookHandler, Pin, Retry, Settings
 from rune.core.definition.model import Edge as DefinedEdge
 from rune.core.definition.model import Node as DefinedNode
 from rune.core.definition.problems import DUPLICATE_ID, Problem
@@ -108,7 +108,18 @@ class _Emitter:
         self._names: dict[str, str] = {}
         self._made: set[str] = set()
         constructors = {each.type for each in definition.nodes if each.type in KEYWORDS}
-        self._taken = {"flow", "Workflow", "Retry", "expr", "template", "node", *constructors, *_BUILTINS}
+        self._taken = {
+            "flow",
+            "Workflow",
+            "Retry",
+            "Settings",
+            "Handler",
+            "expr",
+            "template",
+            "node",
+            *constructors,
+            *_BUILTINS,
+        }
         self._policies = {each.id: each.error for each in definition.nodes}
         self._error_edges: dict[str, list[str]] = {}
         for edge in definition.edges:
@@ -159,12 +170,30 @@ class _Emitter:
         if definition.inputs is not None:
             fields["inputs"] = literal(definition.inputs)
         if definition.settings != Settings():
-            fields["settings"] = literal(msgspec.to_builtins(definition.settings))
+            fields["settings"] = self._settings(definition.settings)
         for name in ("metadata", "notes"):
             value = getattr(definition, name)
             if value is not None:
                 fields[name] = literal(value)
         return call("flow = Workflow", [text(definition.id)], fields).lines(0)
+
+    def _settings(self, settings: Settings) -> Code:
+        self._imports.add("Settings")
+        given: dict[str, Any] = msgspec.to_builtins(settings)
+        fields = {name: literal(_number(value)) for name, value in given.items()}
+        for name in given:
+            handler = getattr(settings, name)
+            if isinstance(handler, HookHandler):
+                fields[name] = self._handler(handler)
+        return call("Settings", [], fields)
+
+    def _handler(self, handler: HookHandler) -> Code:
+        given: dict[str, Any] = msgspec.to_builtins(handler)
+        workflow = text(given.pop("workflow"))
+        if not given:
+            return workflow
+        self._imports.add("Handler")
+        return call("Handler", [workflow], {name: literal(value) for name, value in given.items()})
 
     def _node(self, node: DefinedNode) -> list[str]:
         comment = self._flow.comments.nodes.get(node.id, Comment())

@@ -51,6 +51,14 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
         "integration/triggers/test_hooks.py",
         "test_late_execution_starts_its_handler_once_and_goes_on",
     ),
+    "settings:expect_every": (
+        "integration/triggers/test_missing.py",
+        "test_handler_starts_once_for_each_period_without_completion",
+    ),
+    "settings:on_missing": (
+        "integration/triggers/test_missing.py",
+        "test_expectation_follows_the_deployed_version",
+    ),
     "settings:callable_by": (
         "acceptance/access/test_children.py",
         "test_version_starts_only_children_of_its_deployer",
@@ -60,6 +68,10 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
         "test_keys_and_log_commands_against_server",
     ),
     "command:handlers set --on-late": (
+        "acceptance/cli/test_handlers.py",
+        "test_default_handlers_are_set_shown_and_removed",
+    ),
+    "command:handlers set --on-missing": (
         "acceptance/cli/test_handlers.py",
         "test_default_handlers_are_set_shown_and_removed",
     ),

@@ -13,7 +13,9 @@ import pytest
 from rune import node as custom
 from rune.build import (
     UNSET,
+    Handler,
     Retry,
+    Settings,
     Workflow,
     aggregator,
     conditional,
@@ -29,6 +31,7 @@ from rune.build import (
     switch,
     workflow,
 )
+from rune.build.code_check import check_code
 from rune.core.definition.problems import Problem
 from rune.errors import InvalidDocumentError
 from tests.support.in_process_cli import InProcessCli
@@ -47,6 +50,48 @@ def price_watch() -> Workflow:
     cheap["true"] >> tell
     quote.on_error >> note
     return flow
+
+
+def test_settings_name_handlers_and_survive_conversion() -> None:
+    tell, given = Workflow("tell-ops"), {"workflow": "tell-ops", "version": "stable"}
+    settings = Settings(
+        timeout=60,
+        callable_by=["shop-*"],
+        on_failure=Handler(tell, version="stable", statuses=["failed", "cancelled"]),
+        expect_within=7200,
+        on_late="tell-ops",
+        expect_every=0.5 + 93600,
+        on_missing=tell,
+    )
+    flow = Workflow("nightly", settings=settings)
+    with flow:
+        input("start")
+    assert flow.check() == []
+    assert flow.data["settings"] == {
+        "timeout": 60,
+        "callable_by": ["shop-*"],
+        "on_failure": {**given, "statuses": ["failed", "cancelled"]},
+        "expect_within": 7200,
+        "on_late": "tell-ops",
+        "expect_every": 93600.5,
+        "on_missing": "tell-ops",
+    }
+    code = flow.to_python()
+    assert "from rune.build import Handler, Settings, Workflow, input" in code
+    assert 'on_failure=Handler("tell-ops", version="stable", statuses=["failed", "cancelled"])' in code
+    assert "expect_within=7200," in code
+    assert 'on_missing="tell-ops"' in code
+    check_code(code)
+    made: dict[str, Any] = {}
+    exec(code, made)
+    assert made["flow"] == flow
+    assert made["flow"].to_python() == code
+    assert Workflow.load(flow.to_yaml()) == flow
+    assert Workflow("plain", settings=flow.data["settings"]).data["settings"] == flow.data["settings"]
+    refused = Workflow("late", settings=Settings(on_late=Handler("a", statuses=["failed"]), expect_every=0))
+    with refused:
+        input("start")
+    assert [each.path for each in errors(refused)] == ["settings.on_late.statuses", "settings.expect_every"]
 
 
 def errors(flow: Workflow) -> list[Problem]:

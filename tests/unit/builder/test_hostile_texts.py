@@ -124,7 +124,7 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
 def check_code_of(flow: Workflow) -> str:
     """The code of a workflow, which holds no call but those of constructors and makes the same workflow."""
     code = flow.to_python()
-    imported = {"Workflow", "node", "expr", "template", "Retry"}
+    imported = {"Workflow", "node", "expr", "template", "Retry", "Settings", "Handler"}
     for each in ast.walk(ast.parse(code.encode())):  # bytes: as Python reads a file, with its encoding
         if isinstance(each, ast.ImportFrom):
             assert each.module == "rune.build"

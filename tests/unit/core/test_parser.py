@@ -96,12 +96,13 @@ def test_full_document_is_parsed() -> None:
 
 def test_handler_is_the_id_of_a_workflow_or_names_a_version_of_it() -> None:
     late = {"workflow": "b", "version": "stable"}
-    settings = {"on_failure": "a", "expect_within": 60, "on_late": late}
+    settings = {"on_failure": "a", "expect_within": 60, "on_late": late, "expect_every": 1, "on_missing": "c"}
     result = parsed({"id": "w", "nodes": [node("x")], "settings": settings})
 
     assert result.definition is not None
     found = result.definition.settings
-    assert (str(found.on_failure), str(found.on_late)) == ("a", "b@stable")
+    assert (str(found.on_failure), str(found.on_late), str(found.on_missing)) == ("a", "b@stable", "c")
+    assert found.expect_every == 1.0
 
 
 def test_dependencies_dialect_gives_same_content_hash() -> None:
@@ -300,6 +301,24 @@ def test_bad_node_field_is_reported_at_its_path(field: str, value: Any, path: st
             {"nodes": [node("a")], "settings": {"expect_within": 0}},
             "settings.expect_within",
             problems.WRONG_VALUE,
+        ),
+        *(
+            (
+                {"nodes": [node("a")], "settings": {"expect_every": value}},
+                "settings.expect_every",
+                problems.WRONG_VALUE,
+            )
+            for value in (0, -1, 0.9, 366 * 24 * 3600 + 1)
+        ),
+        (
+            {"nodes": [node("a")], "settings": {"expect_every": "1h"}},
+            "settings.expect_every",
+            problems.WRONG_TYPE,
+        ),
+        (
+            {"nodes": [node("a")], "settings": {"on_missing": {"workflow": "b", "statuses": []}}},
+            "settings.on_missing.statuses",
+            problems.UNKNOWN_FIELD,
         ),
         ({"nodes": [node("a")], "settings": {"on_failure": 7}}, "settings.on_failure", problems.WRONG_TYPE),
         (
