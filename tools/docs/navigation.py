@@ -67,6 +67,7 @@ NAVIGATION: tuple[Entry, ...] = (
                     "guides/operate/backup.md",
                     "guides/operate/retention.md",
                     "guides/operate/watch-and-alert.md",
+                    "guides/operate/tell-people.md",
                     "guides/operate/operate.md",
                     "guides/operate/rotate-keys.md",
                     "guides/operate/dead-letters.md",

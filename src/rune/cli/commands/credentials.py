@@ -55,7 +55,8 @@ Grantees = Annotated[
     list[str],
     typer.Argument(
         metavar="GRANTEE...",
-        help="everyone, queue, local, bootstrap, key:ID, trigger:ID or workflow:ID; `*` in an ID matches any text.",
+        help="everyone, queue, local, bootstrap, key:ID, trigger:ID, handler:WORKFLOW or workflow:ID; `*` in an ID "
+        "matches any text.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]

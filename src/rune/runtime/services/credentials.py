@@ -154,7 +154,7 @@ def _check_grants(given: Sequence[str]) -> None:
         if not is_grant(each):
             raise CredentialError(
                 f"`{each[:60]}` is no principal: `everyone`, `queue`, `local`, `bootstrap`, `key:ID`,"
-                " `trigger:ID` or `workflow:ID`, where an ID may hold `*`"
+                " `trigger:ID`, `handler:WORKFLOW` or `workflow:ID`, where an ID may hold `*`"
             )
 
 

@@ -22,8 +22,9 @@ granting = resource("credentials")
 Grantee = Annotated[
     str,
     Field(
-        pattern=r"^(everyone|queue|local|bootstrap|(key|trigger|workflow):[A-Za-z0-9_*-]{1,128})$",
-        description="`everyone` (but the queue), `queue`, `local`, `bootstrap`, `key:ID`, `trigger:ID`, `workflow:ID`.",
+        pattern=r"^(everyone|queue|local|bootstrap|(key|trigger|handler|workflow):[A-Za-z0-9_*-]{1,128})$",
+        description="`everyone` (but the queue), `queue`, `local`, `bootstrap`, `key:ID`, `trigger:ID`, "
+        "`handler:WORKFLOW`, `workflow:ID`.",
     ),
 ]
 Grantees = Annotated[list[Grantee], Field(max_length=32)]
