@@ -19,7 +19,7 @@ from rune import bootstrap
 from rune.bootstrap import UnsupportedOverUrlError
 from rune.bootstrap.components import Access
 from rune.cli.output import INTERRUPTED, print_error
-from rune.core.execution.explain import ActiveRuns, Waiting
+from rune.core.execution.explain import ActiveRuns, Waiting, expected_by
 from rune.core.execution.explain import explain as explain_state
 from rune.errors import RuneError
 from rune.ports.clock import iso
@@ -300,8 +300,8 @@ def _no_file(settings: Settings, without_file: Callable[[], int] | None, *, as_j
 
 async def waiting_of(
     opened: CommandReader, settings: Settings, execution: str, now: int
-) -> tuple[bool, list[Waiting]]:
-    """Return whether an execution is paused, and what it waits for.
+) -> tuple[bool, list[Waiting], int | None]:
+    """Return whether an execution is paused, what it waits for, and when it is late.
 
     A server computes this itself, since it has all node types.
     """
@@ -309,7 +309,7 @@ async def waiting_of(
         return await opened.waiting(execution)
     plan, state = await opened.state(execution, now)
     active = None if state.ended else await _active_runs(settings, execution, now)
-    return state.paused_at is not None, explain_state(plan, state, active)
+    return state.paused_at is not None, explain_state(plan, state, active), expected_by(plan, state)
 
 
 async def _active_runs(settings: Settings, execution: str, now: int) -> ActiveRuns:

@@ -580,11 +580,11 @@ class RemoteReader:
                 break
         return found
 
-    async def waiting(self, execution: str) -> tuple[bool, list[Waiting]]:
-        """Return whether an execution is paused, and what it waits for."""
+    async def waiting(self, execution: str) -> tuple[bool, list[Waiting], int | None]:
+        """Return whether an execution is paused, what it waits for, and when it is late."""
         found = await self._client.explain(execution)
         waiting = [msgspec.convert(msgspec.to_builtins(each), Waiting) for each in found.waiting]
-        return found.status == "paused", waiting
+        return found.status == "paused", waiting, found.expected_by
 
     async def watch(self, execution: str, after: int) -> AsyncIterator[Event | dict[str, Any]]:
         """Yield events of an execution until it has ended and, in between, what runs now."""

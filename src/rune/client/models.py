@@ -567,13 +567,14 @@ class WaitingSignalPage(Page, frozen=True, kw_only=True):
 
 
 class Explanation(Model, frozen=True, kw_only=True):
-    """What an execution is waiting for."""
+    """What an execution is waiting for. `expected_by`: when an open execution is late, or since when (epoch ms)."""
 
     execution_id: str
     workflow_id: str
     status: str
     error: ErrorInfo | None = None
     waiting: list[Waiting] = []
+    expected_by: int | None = None
 
 
 class Problem(Model, frozen=True, kw_only=True):

@@ -255,13 +255,14 @@ class EventPage(View, frozen=True, kw_only=True):
 
 
 class Explanation(View, frozen=True, kw_only=True):
-    """What an execution is waiting for."""
+    """What an execution is waiting for. `expected_by`: when an open execution is late, or since when (epoch ms)."""
 
     execution_id: str
     workflow_id: str
     status: str
     error: ErrorView | None
     waiting: list[Waiting]
+    expected_by: int | None
 
 
 class DeadLetterView(View, frozen=True, kw_only=True):

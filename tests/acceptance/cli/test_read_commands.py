@@ -160,6 +160,7 @@ def test_watch_prints_one_line_per_event(rune: Rune) -> None:
 
 def test_explain_of_ended_execution_shows_end(rune: Rune) -> None:
     result = rune.json("explain", "halt")
+    assert result["expected_by"] is None
 
     assert (result["status"], result["error"]["code"], result["waiting"]) == ("halted", "NOPE", [])
     assert rune("explain", "fan").stdout.startswith("completed fan-1 (fan) after ")

@@ -26,6 +26,7 @@ HOURS = document(
     "quick>both",
     "nap>both",
     id="hours",
+    settings={"expect_within": 7200},
 )
 ONE = document([node("a", "input")], id="one")
 
@@ -67,6 +68,7 @@ def test_running_execution_is_readable_as_json(rune: Rune, waiting: subprocess.P
     assert result["owner"] == waiting.pid
     assert (len(join["arrived"]), len(join["missing"]), join["skipped"]) == (1, 1, [])
     assert join["due"] > started_at(shown)
+    assert result["expected_by"] == started_at(shown) + 7_200_000
     assert rune.json("verify", "--all")["totals"]["open"] == 1
 
 
@@ -87,6 +89,18 @@ def test_running_execution_is_readable_as_text(rune: Rune, waiting: subprocess.P
         assert "times out in" in text
     assert owner == f"process {waiting.pid}"
     assert "No process is running it" not in result
+    assert "It will be late in 1 h 59 min (" in result
+
+
+def test_explanation_tells_since_when_execution_is_late(rune: Rune, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "late.json"
+    path.write_text(json.dumps({**HOURS, "settings": {"expect_within": 0.001}}))
+    with rune.begin("run", str(path), "--id", "hours-1") as process:
+        try:
+            until(lambda: _nap(rune) if (rune.home / "rune.db").exists() else None, "the wait is stored")
+            assert "It is late since " in rune("explain", "hours").stdout
+        finally:
+            process.kill()
 
 
 def test_watch_follows_running_execution(rune: Rune, waiting: subprocess.Popen[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -226,6 +227,10 @@ def test_late_execution_starts_its_handler_once_and_goes_on(tmp_path: Path, sett
             return bool(await late("silent"))
 
         await until(is_late, "the execution without a handler is late too")
+        due = (await client.explain(started["patient"])).expected_by
+        assert due is not None
+        since = datetime.fromisoformat((await client.execution(started["patient"])).started_at)
+        assert due == round(since.timestamp() * 1000) + 3_600_000
         await client.resume(started["paused"])
         for name in ("waits", "paused", "silent", "patient"):
             await client.signal(started[name], "go")
@@ -312,9 +317,18 @@ def test_default_handler_is_started_for_workflows_that_name_none(
         await server.deploy(tells(), tells("own"), tells("late"), fails(), waits("waits"))
         assert await client.handlers() == models.Handlers()
         named = models.Handler(workflow=HANDLER, version=1, statuses=("halted", "failed_items", "cancelled"))
-        wanted = models.Handlers(on_failure=named, on_late=models.LateHandler(workflow="late"))
+        wanted = models.Handlers(
+            on_failure=named,
+            on_late=models.LateHandler(workflow="late"),
+            on_missing=models.LateHandler(workflow="own"),
+        )
         given = {"workflow": HANDLER, "version": 1, "statuses": list(named.statuses)}
-        assert await client.set_handlers(on_failure=given, on_late={"workflow": "late"}) == wanted
+        assert (
+            await client.set_handlers(
+                on_failure=given, on_late={"workflow": "late"}, on_missing={"workflow": "own"}
+            )
+            == wanted
+        )
         assert await client.handlers() == wanted
         calls = document(
             [

@@ -6,6 +6,7 @@ import pytest
 
 from rune.core.execution.control import claim_verdict, end_execution, fire_timer, note_late, timers_of
 from rune.core.execution.decision import LATENESS, Applied, FinishExecution, Timer
+from rune.core.execution.explain import expected_by
 from rune.core.execution.fact import ExecutionEnded, ExecutionLate, ExecutionStarted, fact_key
 from rune.core.execution.fold import fold
 from rune.core.execution.outcome import Output
@@ -289,6 +290,7 @@ def test_lateness_is_postponed_by_no_pause_and_ends_nothing() -> None:
     execution.now += 10_000
     execution.pause()
 
+    assert expected_by(execution.plan, execution.state) == NOW + 60_000
     early = execution.fire("late", at=NOW + 59_999)
     assert (early.armed, early.late) == ([(LATENESS, NOW + 60_000)], False)
     applied = execution.fire("late")
@@ -312,7 +314,9 @@ def test_lateness_of_ended_execution_is_dropped() -> None:
 
     assert not fire_timer(execution.plan, execution.state, LATENESS, NOW + 60_000).late
     assert not note_late(execution.state).fresh
+    assert expected_by(execution.plan, execution.state) is None
     other = ExecutionDriver(plan("start -> a"))
+    assert expected_by(other.plan, other.state) is None
     assert is_empty(fire_timer(other.plan, other.state, LATENESS, NOW + 60_000))
 
 

@@ -61,6 +61,7 @@ from rune.cli.output import (
     print_json,
     print_open,
     print_table,
+    until,
     version_text,
 )
 from rune.core.execution.fact import ExecutionEnded
@@ -264,7 +265,7 @@ async def _show(
 
 async def _print_open(reader: CommandReader, settings: Settings, execution: str) -> None:
     now = time.time_ns() // 1_000_000
-    _, waiting = await waiting_of(reader, settings, execution, now)
+    _, waiting, _ = await waiting_of(reader, settings, execution, now)
     print()
     print_open(waiting, now)
 
@@ -292,7 +293,7 @@ async def _explain(reader: CommandReader, settings: Settings, given: str, *, as_
     now = time.time_ns() // 1_000_000
     summary = await reader.execution(name)
     assert summary is not None
-    paused, waiting = await waiting_of(reader, settings, name, now)
+    paused, waiting, expected = await waiting_of(reader, settings, name, now)
     owned, _ = await owner(settings)
     if as_json:
         document = {
@@ -302,12 +303,19 @@ async def _explain(reader: CommandReader, settings: Settings, given: str, *, as_
             "error": error_document(summary.error),
             "owner": owner_pid(settings),
             "waiting": [_waiting_document(each) for each in msgspec.to_builtins(waiting)],
+            "expected_by": expected,
         }
         print_json(document)
         return 0
     _print_status(summary, paused=paused)
     if waiting:
         print_open(waiting, now)
+    if expected is not None:
+        print(
+            f"It will be late {until(expected, now)}."
+            if expected > now
+            else f"It is late since {moment(expected)}."
+        )
     if summary.ended_at is None and not owned:
         print(f"No process is running it now: it resumes with the next `{settings.runs_with}`.")
     return 0

@@ -46,6 +46,13 @@ class ActiveRuns(msgspec.Struct, frozen=True):
     complete: bool = True
 
 
+def expected_by(plan: Plan, state: State) -> int | None:
+    """Return when an open execution is late, or since when; None if it cannot be."""
+    if plan.expect_within is None or state.ended:
+        return None
+    return state.started_at + plan.expect_within
+
+
 def explain(plan: Plan, state: State, active: ActiveRuns | None = None) -> list[Waiting]:
     """List everything that is open, outermost scope first. Without `active`, the tokens that run are unknown."""
     found: list[Waiting] = []

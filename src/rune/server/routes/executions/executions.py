@@ -14,6 +14,7 @@ from pydantic import AwareDatetime, BaseModel, Field
 from starlette.responses import Response
 
 from rune.core.definition.parser import Pins
+from rune.core.execution.explain import expected_by
 from rune.core.execution.explain import explain as why
 from rune.core.limits import LIMITS
 from rune.core.permissions import Principal, fits
@@ -520,7 +521,8 @@ async def get_execution_input(
     response_model=Explanation,
 )
 async def explain_execution(execution: ExecutionId, server: Server) -> Response:
-    """For each waiting node: which inputs arrived, were skipped or are missing, what it waits for and until when."""
+    """For each waiting node: which inputs arrived, were skipped or are missing, what it waits for and until when; and
+    when the execution is late."""
     id = execution
     summary = await summary_of(server, id)
     plan, state = await server.reader.state(id, server.clock.now())
@@ -534,5 +536,6 @@ async def explain_execution(execution: ExecutionId, server: Server) -> Response:
             status="paused" if state.paused_at is not None else summary.status,
             error=error_view(summary.error),
             waiting=why(plan, state, active),
+            expected_by=expected_by(plan, state),
         )
     )
