@@ -71,10 +71,6 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
         "acceptance/cli/test_handlers.py",
         "test_default_handlers_are_set_shown_and_removed",
     ),
-    "command:handlers set --on-missing": (
-        "acceptance/cli/test_handlers.py",
-        "test_default_handlers_are_set_shown_and_removed",
-    ),
     "command:bulk start --since": ("acceptance/cli/test_views.py", "test_bulk_retry_starts_new_executions"),
     "command:bulk start --stuck": (
         "integration/history/test_stuck.py",
