@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from rune.adapters.postgres.block_marks import quarantined
 from rune.adapters.postgres.database import Database, query, redacted_url
 from rune.adapters.postgres.schema import inspect as inspect_postgres
 from rune.adapters.postgres.schema import rights
@@ -102,6 +103,8 @@ async def _journal(settings: Settings) -> dict[str, Any]:
         found = await inspect_postgres(database)
         if found["schema"]:
             found |= await rights(database)
+        if found["schema"] == found["known_schema"] and found["journal_roles"]:
+            found["quarantined"] = await quarantined(database)
         found["journal_skew"] = await _skew(lambda: _postgres_time(database))
         return found | {"journal_ms": await _median(lambda: database.fetch("SELECT 1"))}
     finally:

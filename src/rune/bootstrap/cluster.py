@@ -26,6 +26,7 @@ from rune.adapters.postgres.access import (
     PostgresSessions,
     PostgresStartLimits,
 )
+from rune.adapters.postgres.block_marks import PostgresBlockMarks
 from rune.adapters.postgres.database import Database
 from rune.adapters.postgres.expectations import PostgresExpectations
 from rune.adapters.postgres.journal import PostgresJournal
@@ -257,6 +258,7 @@ def _engine(
         bulk=PostgresBulkJobs(opened.database),
         counts=PostgresCounts(opened.database),
         hooks=PostgresHooks(opened.database),
+        block_marks=PostgresBlockMarks(opened.database, settings.journal, member.name),
     )
     engine = new_engine(settings, backend, plans, registry, observer, member, data_cache)
     if broker is not None:

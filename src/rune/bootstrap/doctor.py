@@ -146,15 +146,20 @@ def _embedded(settings: Settings) -> Iterator[Finding]:
     yield _disk(seen)
     yield _file(seen)
     yield _owner(seen)
-    if seen.quarantined:
+    yield from _quarantine(seen.quarantined)
+    yield _durability(settings, seen)
+    yield _local_keys(settings)
+
+
+def _quarantine(executions: tuple[str, ...]) -> Iterator[Finding]:
+    if executions:
+        count = len(executions)
         yield Finding(
             "quarantine",
             "warn",
-            f"{len(seen.quarantined)} executions are paused: {_first_names(seen.quarantined)}",
+            f"{count} execution{' is' if count == 1 else 's are'} paused: {_first_names(executions)}",
             "they blocked the event loop or were named with --quarantine; `rune resume ID` continues one",
         )
-    yield _durability(settings, seen)
-    yield _local_keys(settings)
 
 
 def _python() -> Finding:
@@ -353,6 +358,7 @@ def cluster_findings(seen: ClusterSurvey) -> Iterator[Finding]:
         yield _schema(seen)
         yield from journal_rights(seen)
         yield clock("postgresql clock", seen.journal_skew)
+        yield from _quarantine(seen.quarantined)
     yield _state(seen)
     if seen.redis:
         yield _persistence(seen)

@@ -59,6 +59,7 @@ class ClusterSurvey(msgspec.Struct, frozen=True, kw_only=True):
     journal_roles: tuple[str, ...] = ()  # roles that this user has the privileges for
     journal_lacks: tuple[str, ...] = ()  # missing privileges, if the user has none of the roles
     may_migrate: bool = True
+    quarantined: tuple[str, ...] = ()
     state: str
     state_trouble: str = ""
     redis: str = ""  # version

@@ -27,6 +27,10 @@ EXPIRY_S = 15.0
 """Default time without a heartbeat after which a process is no longer listed, in seconds."""
 
 
+HELD_S = 10.0
+"""An execution that blocks an event loop for so long is noted."""
+
+
 class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     host: str
@@ -49,23 +53,36 @@ class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BlockMarks(Protocol):
-    """Which executions blocked the event loop of a process, and which are in quarantine for it; the next process reads
-    them. The methods do not wait and may be called in any thread."""
+    """Which executions blocked the event loop of a process, and which are in quarantine for it; other processes and the
+    next one read them. The thread that watches a loop calls `suspect`, `clear` and `add`, while the loop is blocked."""
+
+    def suspect(self, execution: str) -> None:
+        """Note that an execution has blocked the loop for a second. If the process dies before `clear`, this counts as
+        a block, where other processes see it."""
+
+    def clear(self, execution: str) -> None:
+        """Forget what `suspect` noted: the loop runs again."""
 
     def add(self, execution: str) -> int:
-        """Count a block; return their number."""
+        """Count a block that lasts for long; return their number."""
 
     def blocks(self) -> Mapping[str, int]:
-        """Return the number of blocks of each execution that is not in quarantine."""
+        """Return the number of blocks of each execution that is not in quarantine. Does not wait."""
 
-    def quarantine(self, execution: str, reason: str) -> None:
+    async def quarantine(self, execution: str, reason: str) -> None:
         """Note that an execution is in quarantine."""
 
     def quarantined(self) -> Mapping[str, str]:
-        """Return the executions in quarantine, each with the reason."""
+        """Return the executions in quarantine, each with the reason. Does not wait."""
 
-    def forget(self, execution: str) -> None:
+    async def forget(self, execution: str) -> None:
         """Forget all of an execution."""
+
+    async def refresh(self) -> None:
+        """Read what other processes noted."""
+
+    async def tidy(self) -> None:
+        """Forget the executions that have ended."""
 
 
 class MemoryBlockMarks:
@@ -75,6 +92,12 @@ class MemoryBlockMarks:
         self._blocks: dict[str, int] = {}
         self._quarantined: dict[str, str] = {}
         self._lock = threading.Lock()
+
+    def suspect(self, execution: str) -> None:
+        """Only a process that other processes replace needs it."""
+
+    def clear(self, execution: str) -> None:
+        """Nothing was noted."""
 
     def add(self, execution: str) -> int:
         with self._lock:
@@ -86,7 +109,7 @@ class MemoryBlockMarks:
         with self._lock:
             return dict(self._blocks)
 
-    def quarantine(self, execution: str, reason: str) -> None:
+    async def quarantine(self, execution: str, reason: str) -> None:
         with self._lock:
             self._blocks.pop(execution, None)
             self._quarantined[execution] = reason
@@ -96,11 +119,17 @@ class MemoryBlockMarks:
         with self._lock:
             return dict(self._quarantined)
 
-    def forget(self, execution: str) -> None:
+    async def forget(self, execution: str) -> None:
         with self._lock:
             known = self._blocks.pop(execution, None), self._quarantined.pop(execution, None)
             if known != (None, None):
                 self._changed()
+
+    async def refresh(self) -> None:
+        """No other process notes anything."""
+
+    async def tidy(self) -> None:
+        """They end with the process."""
 
     def _changed(self) -> None:
         """Keep the marks, under the lock."""

@@ -181,6 +181,8 @@ class Engine:
                 found.append(LiveReporter(self._components.running, self.backend.live).run())
         if "scheduler" in roles:
             found += [self._scheduler.run(), self._cleaner.run()]
+            if self.backend.processes is not None:
+                found.append(self.quarantine.run())
             trigger_scheduler = self.trigger_scheduler(self.backend.triggers)
             found += [trigger_scheduler.run(), trigger_scheduler.tidy()]
             found.append(
@@ -249,7 +251,7 @@ class Engine:
         for service in services:
             service.add_done_callback(self._ended_early)
         try:
-            async with LoopWatchdog(self.instrumentation.counters, on_held=self.quarantine.note).watching():
+            async with LoopWatchdog(self.instrumentation.counters, on_held=self.quarantine).watching():
                 yield
         finally:
             if self.heartbeat is not None:

@@ -59,6 +59,7 @@ class ReadinessProbe:
         try:
             async with asyncio.timeout(PROBE_PERIOD_S):
                 await self._state.next_due()
+                await self._marks.refresh()
                 await self._read()
                 for store in (self._journal, self._blob):
                     if isinstance(store, ChecksWrites):

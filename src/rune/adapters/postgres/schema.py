@@ -52,6 +52,7 @@ WORKER = {
     "outbox": "rawd",
     "dead_letter": "ra",
     "hook": "ra",
+    "loop_block": "rawd",
     "client_key": "raw",
     "blob": "raw",
     "needs": "ra",

@@ -565,6 +565,8 @@ class SqliteState:
     async def unclaimed_tokens(self, limit: int) -> list[tuple[str, Token, int]]:
         found: list[tuple[str, Token, int]] = []
         for execution, running in self._running.items():
+            if running.state.paused_at is not None:
+                continue
             now = self._now(running)
             for scope in running.state.scopes.values():
                 for live in scope.live.values():

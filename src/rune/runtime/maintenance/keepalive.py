@@ -25,12 +25,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
+from typing import Protocol
 
 from msgspec.structs import replace
 
 import rune
 from rune.ports.journal import StoreUnavailableError
-from rune.ports.processes import Keepalive, OpenKeepalive, ProcessInfo, ProcessRegistry
+from rune.ports.processes import HELD_S, Keepalive, OpenKeepalive, ProcessInfo, ProcessRegistry
 from rune.runtime.worker.attempt import RENEWAL_INTERVAL_S, Leases
 from rune.telemetry.counters import Counters
 from rune.telemetry.logs import execution_of
@@ -242,11 +243,19 @@ JUMP_S = 1.0
 
 WATCH_PERIOD_S = 0.25
 MAX_FRAMES = 30
-HELD_S = 10.0
-"""An execution whose node blocks the loop for so long is noted."""
 
-OnHeld = Callable[[str, asyncio.AbstractEventLoop], None]
-"""Called in the thread of the watchdog with an execution that blocks the loop."""
+
+class OnHeld(Protocol):
+    """Is told in the thread of the watchdog which execution blocks the loop."""
+
+    def suspect(self, execution: str) -> None:
+        """It has done so for as long as is reported."""
+
+    def clear(self, execution: str) -> None:
+        """The loop runs again, before `note`."""
+
+    def note(self, execution: str, loop: asyncio.AbstractEventLoop) -> None:
+        """It has done so for `held_s`."""
 
 
 class LoopWatchdog:
@@ -265,6 +274,7 @@ class LoopWatchdog:
         self._held_s = held_s
         self._on_held = on_held
         self._holder: str | None = None
+        self._suspected: str | None = None
         self._looks = 0  # since the loop was asked: a process that was stopped has blocked nothing
         self._stop = threading.Event()
         self._asked: float | None = None
@@ -289,6 +299,7 @@ class LoopWatchdog:
             ahead = self._check_clock(ahead)
             asked = self._asked
             if asked is None:
+                self._clear()
                 self._asked = time.monotonic()
                 try:
                     loop.call_soon_threadsafe(self._answer)
@@ -298,20 +309,38 @@ class LoopWatchdog:
             if not self._reported and time.monotonic() - asked > self._blocked_s:
                 self._report(thread)
             self._look(loop)
+        self._clear()
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         """Look which execution the loop works on, and note it once it has been the same for too long."""
         holder = execution_of(asyncio.current_task(loop))
         if holder != self._holder or holder is None:
+            self._clear()
             self._holder, self._looks = holder, 0
             return
         self._looks += 1
         period = min(WATCH_PERIOD_S, self._blocked_s / 4)
-        if self._on_held is not None and self._looks == math.ceil(self._held_s / period):
-            try:
-                self._on_held(holder, loop)
-            except Exception:
-                watchdog_log.exception("%s blocks the event loop, which could not be noted", holder)
+        if self._on_held is None:
+            return
+        try:
+            if self._looks == math.ceil(self._held_s / period):
+                self._suspected = None
+                self._on_held.note(holder, loop)
+            elif self._looks == math.ceil(self._blocked_s / period):
+                self._suspected = holder
+                self._on_held.suspect(holder)
+        except Exception:
+            watchdog_log.exception("%s blocks the event loop, which could not be noted", holder)
+
+    def _clear(self) -> None:
+        """Forget the execution that was suspected: it does not block the loop any more."""
+        suspected, self._suspected = self._suspected, None
+        if suspected is None or self._on_held is None:
+            return
+        try:
+            self._on_held.clear(suspected)
+        except Exception:
+            watchdog_log.exception("the note that %s blocks the event loop could not be removed", suspected)
 
     def _check_clock(self, before: float) -> float:
         """Compare the system clock with the monotonic clock; return by how much it is ahead."""

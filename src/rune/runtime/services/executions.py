@@ -305,7 +305,7 @@ class ExecutionService:
         error = Error("CANCELLED", reason or "cancelled by request")
         finish = FinishExecution("cancelled", error)
         end = await self._finisher.finish(execution, finish, self._clock.now(), counted=False)
-        self._marks.forget(execution)
+        await self._marks.forget(execution)
         return end.status
 
     @audited("execution.pause", "execution")
@@ -317,7 +317,7 @@ class ExecutionService:
     async def resume(self, execution: str) -> bool:
         """Resume an execution. Return False if it is not paused."""
         resumed = await self._control(execution, paused=False)
-        self._marks.forget(execution)
+        await self._marks.forget(execution)
         return resumed
 
     @audited("execution.pause", "execution", ("reason",))

@@ -1,4 +1,5 @@
--- Resend tokens whose lease has expired or that were sent and never claimed.
+-- Resend tokens whose lease has expired or that were sent and never claimed. Those of a paused execution are sent when
+-- it is resumed: it may be paused because it blocks every worker.
 -- KEYS     as in store.lua
 -- ARGV[4]  node, path of each (msgpack)
 -- RETURNS  reply with the unclaimed tokens; an execution without state becomes due at once
@@ -15,9 +16,13 @@ verbs.sweep = function()
     if live and not live.w and not live.k then
       local runs_out = claim and claim.u or 0
       if runs_out <= now then
-        store.send(path, node, live)
-        unsent[#unsent + 1] = store.unsent(live.t or 1, live.m)
-        unsent[#unsent + 1] = member
+        if meta.p then
+          store.write('l' .. name).k = true
+        else
+          store.send(path, node, live)
+          unsent[#unsent + 1] = store.unsent(live.t or 1, live.m)
+          unsent[#unsent + 1] = member
+        end
       else
         held[member] = runs_out - (meta.o or 0)
       end
