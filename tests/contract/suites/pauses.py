@@ -32,6 +32,19 @@ class PauseContract(StateContractBase):
             assert await driver.claim_all([b], leased=True) == ["run"]
 
     @async_test
+    async def test_token_of_dead_worker_is_sent_again_after_the_pause(self, tmp_path: Path) -> None:
+        async with self.driver(tmp_path, chain()) as driver:
+            b = await driver.advance_to_b()
+            assert await driver.claim_all([b], leased=True) == ["run"]
+            await driver.set_paused(1, paused=True)
+            driver.clock.advance(MINUTE)
+            assert await driver.state.unclaimed_tokens(10) == []
+            resumed = await driver.set_paused(2, paused=False)
+            swept = [token for _, token, _ in await driver.state.unclaimed_tokens(10)]
+            assert _nodes([*resumed, *swept]) == [b.node]
+            assert await driver.claim_all([b], leased=True) == ["run"]
+
+    @async_test
     async def test_commit_during_pause_parks_emitted_tokens(self, tmp_path: Path) -> None:
         async with self.driver(tmp_path, chain()) as driver:
             (a,) = (await driver.accept()).emitted

@@ -11,7 +11,24 @@ import pytest
 
 from rune.runtime.maintenance.keepalive import LoopWatchdog
 from rune.telemetry.counters import Counters
+from rune.telemetry.logs import enter_context
 from tests.support.waiting import until
+
+
+class Notes:
+    """What the watchdog says of the executions that block the loop."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, str]] = []
+
+    def suspect(self, execution: str) -> None:
+        self.said.append(("suspect", execution))
+
+    def clear(self, execution: str) -> None:
+        self.said.append(("clear", execution))
+
+    def note(self, execution: str, loop: asyncio.AbstractEventLoop) -> None:
+        self.said.append(("note", execution))
 
 
 def block_the_loop(seconds: float) -> None:
@@ -65,3 +82,23 @@ def test_a_jump_of_the_clock_is_logged_and_counted(
     with caplog.at_level(logging.WARNING, "rune.watchdog"):
         asyncio.run(asyncio.wait_for(go(), 30))
     assert "the system clock jumped by -3600.0 s" in caplog.text
+
+
+@pytest.mark.parametrize(("held_s", "says"), [(30.0, ["suspect", "clear"]), (0.8, ["suspect", "note"])])
+def test_execution_is_suspected_until_the_loop_runs_or_it_is_noted(held_s: float, says: list[str]) -> None:
+    notes = Notes()
+
+    async def go() -> None:
+        async with LoopWatchdog(Counters(), blocked_s=0.2, held_s=held_s, on_held=notes).watching():
+
+            async def work() -> None:
+                enter_context(["", "x1", (), None])
+                end = time.monotonic() + 60
+                while len(notes.said) < len(says) - ("clear" in says) and time.monotonic() < end:
+                    pass
+
+            await asyncio.create_task(work())
+            await until(lambda: len(notes.said) == len(says))
+
+    asyncio.run(go())
+    assert notes.said == [(each, "x1") for each in says]
