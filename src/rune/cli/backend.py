@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
@@ -19,8 +20,10 @@ from rune import bootstrap
 from rune.bootstrap import UnsupportedOverUrlError
 from rune.bootstrap.components import Access
 from rune.cli.output import INTERRUPTED, print_error
+from rune.core.definition.problems import Problem
 from rune.core.execution.explain import ActiveRuns, Waiting, expected_by
 from rune.core.execution.explain import explain as explain_state
+from rune.core.validation.validate import ValidationResult
 from rune.errors import RuneError
 from rune.ports.clock import iso
 from rune.ports.workflows import (
@@ -33,6 +36,7 @@ from rune.ports.workflows import (
 )
 from rune.runtime.components import LocalServices
 from rune.runtime.live import active_runs
+from rune.runtime.queries.children import children, is_stored, undeployed_children
 from rune.runtime.queries.reader import ExecutionReader
 from rune.settings import Settings, load_settings
 
@@ -114,6 +118,27 @@ async def owner(settings: Settings) -> tuple[bool, str]:
 def owner_pid(settings: Settings) -> int | None:
     """Return the pid of the process that owns the database file."""
     return None if settings.url else bootstrap.owner_pid(settings)
+
+
+async def children_to_deploy(
+    settings: Settings, document: ValidationResult, also: Collection[str] = ()
+) -> tuple[Problem, ...]:
+    """Return a warning for each child of a document that is not deployed on the server, or in the stores; none without
+    a store. The children in `also` count as deployed."""
+    if all(each.version is None and each.workflow in also for each in children(document)):
+        return ()
+    if settings.url:
+        from rune.cli.remote import RemoteServices, client  # noqa: PLC0415 - the client is slow to import
+
+        async with client(settings) as connected:
+            known = await RemoteServices(connected).workflows.undeployed_children(document)
+    elif not bootstrap.exists(settings):
+        return ()
+    else:
+        async with bootstrap.open_reader(settings) as reader:
+            known = await undeployed_children(document, partial(is_stored, reader.workflows))
+    named = {f"nodes[{each.at}].parameters.workflow": each for each in children(document)}
+    return tuple(each for each in known if named[each.path].version or named[each.path].workflow not in also)
 
 
 S = TypeVar("S")

@@ -26,11 +26,14 @@ from rune.client import ApiError, AsyncClient, AsyncRun, models
 from rune.client.models import Credential, Worker
 from rune.client.transport import ServerKeyError, require_encryption
 from rune.codec.decode import MalformedDataError
+from rune.core.definition.model import canonical
 from rune.core.definition.parser import NO_PINS, Pins
-from rune.core.definition.problems import Problem
+from rune.core.definition.problems import UNKNOWN_CHILD, Problem
 from rune.core.execution.explain import Waiting
 from rune.core.execution.outcome import Error, ErrorOrigin
 from rune.core.execution.stored_value import Inline
+from rune.core.validation.validate import ValidationResult
+from rune.documents.loader import locate
 from rune.errors import InvalidDocumentError, RuneError
 from rune.ports.clock import iso
 from rune.ports.credentials import CredentialSummary
@@ -413,6 +416,13 @@ class RemoteWorkflowService(_RemoteService):
     def __init__(self, client: AsyncClient) -> None:
         super().__init__(client)
         self._workflows = RemoteWorkflows(client)
+
+    async def undeployed_children(self, document: ValidationResult) -> tuple[Problem, ...]:
+        """Return a warning for each child of a document that the server lacks."""
+        assert document.definition is not None
+        checked = await self._client.check(canonical(document.definition).decode())
+        found = tuple(each for each in local_problems(checked.problems) if each.code == UNKNOWN_CHILD)
+        return tuple(locate(found, document.source))
 
     async def deploy(
         self,

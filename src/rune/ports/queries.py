@@ -12,9 +12,10 @@ import msgspec
 from rune.core.execution.fact import ExecutionEnded
 from rune.core.execution.outcome import Error
 from rune.ports.journal import ExecutionRecord
+from rune.ports.retention import ENDED
 
-STATUSES = ("running", "paused", "completed", "failed", "halted", "cancelled")
-"""The statuses that a list shows."""
+STATUSES = ("running", "paused", *ENDED)
+"""The statuses that a list shows. Every filter knows these words, and no other."""
 
 FAILED = ("failed", "halted")
 """What people mean by failed. A node whose failure ends its execution halts it; `failed` alone is the end by a timeout

@@ -15,11 +15,11 @@ from prometheus_client.metrics_core import (
 )
 
 from rune.ports.queries import outcome_of
+from rune.ports.retention import ENDED
 from rune.telemetry.counters import RETRIED, Counters, Histogram, StoreStatsSnapshot
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 VERDICTS = ("run", "done", "held", "void", "parked", "cancelled")
-STATUSES = ("completed", "failed", "halted", "cancelled")
 TIMERS = ("wait", "retry", "join", "finish", "deadline", "late")
 
 
@@ -65,7 +65,7 @@ class PrometheusMetrics:
             "Executions whose end was recorded by this process. The outcome of halted ones is `failed`.",
             labels=("status", "outcome"),
         )
-        for status in dict.fromkeys((*STATUSES, *counters.ended)):
+        for status in dict.fromkeys((*ENDED, *counters.ended)):
             ended.add_metric((status, outcome_of(status)), counters.ended.get(status, 0))
         yield ended
         failed = "Items of splits that failed, in executions whose end was recorded by this process."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 from rune.client import ApiError
 from rune.documents.draw.model import Drawing
 from rune.server.routes import definitions, workflows
-from tests.support.api_server import DEADLINE, HELLO, ITEMS, WAITS, RunningServer, run
+from tests.support.api_clients import RoleClients
+from tests.support.api_server import BOOTSTRAP, DEADLINE, HELLO, ITEMS, WAITS, RunningServer, run
 from tests.support.large_executions import wide_graph
 
 
@@ -94,6 +96,42 @@ def test_validate_accepts_yaml_and_reports_all_problems(tmp_path: Path) -> None:
         assert [each.workflow_id async for each in server.client.workflows()] == ["y"]
 
     run(tmp_path, work)
+
+
+def test_child_that_is_not_deployed_is_a_warning(tmp_path: Path) -> None:
+    parent = {
+        "id": "shop_parent",
+        "nodes": [
+            {"id": "in", "type": "input"},
+            {"id": "call", "type": "workflow", "parameters": {"workflow": "shop_child"}},
+        ],
+        "edges": [{"src": "in", "dst": "call"}],
+    }
+    foreign = {**parent, "nodes": [{**each} for each in parent["nodes"]]}
+    foreign["nodes"][1]["parameters"] = {"workflow": "secret"}
+
+    def warnings(answer: Any) -> list[tuple[str, str, str]]:
+        return [(each["severity"], each["code"], each["message"]) for each in answer["problems"]]
+
+    async def work(server: RunningServer) -> None:
+        missing = [("warning", "UNKNOWN_CHILD", "`call` starts `shop_child`, which is not deployed")]
+        checked = await server.post("/workflows/validate", parent, 200)
+        assert (checked["valid"], warnings(checked)) == (True, missing)
+        assert warnings(await server.post("/workflows", parent, 201)) == missing
+        await server.deploy({**HELLO, "id": "shop_child"})
+        assert warnings(await server.post("/workflows/validate", parent, 200)) == []
+        assert warnings(await server.ask("PUT", "/workflows/shop_parent", 200, json=parent)) == []
+
+        async with AsyncExitStack() as stack:
+            ada = await RoleClients(server, stack).connect("ada", "editor", "shop_*")
+            for deployed in (False, True):
+                if deployed:
+                    await server.deploy({**HELLO, "id": "secret"})
+                answer = await ada.post("/api/v1/workflows/validate", json=foreign)
+                assert answer.status_code == 200
+                assert warnings(answer.json()) == [], "it does not tell which other workflows exist"
+
+    run(tmp_path, work, key=BOOTSTRAP)
 
 
 def test_executions_keep_version_when_alias_moves(tmp_path: Path) -> None:

@@ -117,3 +117,67 @@ def test_cli_import_loads_no_slow_modules() -> None:
     )
 
     assert interpreted(code).stdout.strip() == "[]"
+
+
+PARENT = document(
+    [
+        node("in", "input"),
+        node("one", "workflow", {"workflow": "child"}),
+        node("two", "workflow", {"workflow": "child", "version": 7}),
+        node("three", "workflow", {"workflow": "{{ $trigger.name }}"}),
+    ],
+    "in>one",
+    "one>two",
+    "two>three",
+    id="parent",
+)
+CHILD = document([node("a", "input")], id="child")
+
+
+def unknown_children(report: Any) -> list[tuple[str, str]]:
+    assert all(each["severity"] == "warning" for each in report["problems"])
+    return [(each["path"], each["message"]) for each in report["problems"] if each["code"] == "UNKNOWN_CHILD"]
+
+
+def test_child_that_is_not_deployed_is_a_warning(
+    write: Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUNE_HOME", str(tmp_path / "home"))
+    parent, child, plain = (
+        write("parent.json", PARENT),
+        write("child.json", CHILD),
+        write("good.json", GOOD),
+    )
+    old = "nodes[2].parameters.workflow", "`two` starts `child@7`, which is not deployed"
+    both = [("nodes[1].parameters.workflow", "`one` starts `child`, which is not deployed"), old]
+
+    assert unknown_children(json.loads(rune("check", parent, "--json").stdout)) == [], "there is no store"
+    deployed = json.loads(rune("deploy", plain, "--json").stdout)
+    assert deployed["status"] == "deployed"
+    assert unknown_children(json.loads(rune("check", parent, "--json").stdout)) == both
+    files = json.loads(rune("check", parent, child, "--json").stdout)["files"]
+    assert unknown_children(files[0]) == [old], "the other is one of the documents"
+    assert unknown_children(json.loads(rune("deploy", parent, "--json").stdout)) == both
+    assert rune("deploy", child).exit_code == 0
+    result = rune("check", parent)
+    assert result.exit_code == 0
+    assert "`two` starts `child@7`, which is not deployed" in result.output
+    assert "1 warning" in result.output
+
+
+def test_workflow_that_starts_itself_needs_no_earlier_version(
+    write: Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUNE_HOME", str(tmp_path / "home"))
+    assert rune("deploy", write("good.json", GOOD)).exit_code == 0
+    loop = document([node("a", "input"), node("b", "workflow", {"workflow": "self"})], "a>b", id="self")
+
+    assert unknown_children(json.loads(rune("check", write("self.json", loop), "--json").stdout)) == []
+
+
+def test_unreachable_server_leaves_children_unknown(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RUNE_URL", "http://127.0.0.1:9")
+    result = rune("check", write("parent.json", PARENT))
+
+    assert result.exit_code == 0
+    assert "whether child workflows are deployed is unknown: " in result.stderr

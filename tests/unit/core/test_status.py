@@ -6,6 +6,7 @@ from typing import get_args
 
 import pytest
 
+from rune.core.definition.model import HookHandler
 from rune.core.execution.state import (
     EXECUTION_MOVES,
     NODE_MOVES,
@@ -51,3 +52,12 @@ def test_terminal_status_has_no_moves() -> None:
 
 def test_paused_execution_may_resume_or_end() -> None:
     assert EXECUTION_MOVES["paused"] == {"running", *TERMINAL}
+
+
+@pytest.mark.parametrize(
+    ("named", "handled"),
+    [("failed", {"failed", "halted"}), ("halted", {"halted"}), ("cancelled", {"cancelled"})],
+)
+def test_handler_of_failed_executions_handles_halted_ones(named: str, handled: set[str]) -> None:
+    handler = HookHandler(workflow="w", statuses=(named,))  # type: ignore[arg-type]
+    assert {each for each in get_args(ExecutionStatus) if handler.handles(each)} == handled

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import json
 import sys
@@ -16,6 +17,7 @@ from rune.cli.arguments import Burst, Rate, RemoveLimits, Running, read_document
 from rune.cli.backend import (
     CommandReader,
     call_service,
+    children_to_deploy,
     definition_of,
     exit_with,
     find_version,
@@ -346,6 +348,7 @@ def _deploy(file: str, alias: str | None, note: str, *, as_json: bool) -> int:
     # A server, or the process that owns the file, checks the document against its own node types, which this process
     # may not have.
     refused, warnings = parsed.refused, parsed.problems
+    verdict = None
     if not settings.url:
         verdict = check_document(parsed, full_registry(settings.nodes).catalogue)
         errors = {each.code for each in verdict.problems if each.severity == "error"}
@@ -362,7 +365,10 @@ def _deploy(file: str, alias: str | None, note: str, *, as_json: bool) -> int:
         )
     except InvalidDocumentError as error:
         return print_problems(error.problems, as_json=as_json, file=shown)
-    warnings = version.problems if isinstance(version, DeployedVersion) else warnings
+    if isinstance(version, DeployedVersion):
+        warnings = version.problems
+    elif verdict is not None:
+        warnings = (*warnings, *asyncio.run(children_to_deploy(settings, verdict)))
     if as_json:
         _print_document(version, warnings)
     else:

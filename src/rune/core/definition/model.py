@@ -76,8 +76,8 @@ NO_HANDLER = "none"
 
 
 class HookHandler(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The workflow that is started when an execution ends with one of these statuses; `failed_items`: completed, but
-    items failed. `none`: none is."""
+    """The workflow that is started when an execution ends with one of these statuses. `failed` selects halted ones too;
+    `failed_items`: completed, but items failed. `none`: none is."""
 
     workflow: str
     version: int | str | None = None
@@ -85,6 +85,10 @@ class HookHandler(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     def __str__(self) -> str:
         return self.workflow if self.version is None else f"{self.workflow}@{self.version}"
+
+    def handles(self, status: str) -> bool:
+        """Return whether it is started for an end with this status."""
+        return status in self.statuses or (status == "halted" and "failed" in self.statuses)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

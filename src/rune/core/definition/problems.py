@@ -98,6 +98,7 @@ JOIN_NEVER_OPENS: Final = "JOIN_NEVER_OPENS"
 NEVER_RUNS: Final = "NEVER_RUNS"
 NO_EFFECT: Final = "NO_EFFECT"
 PINNED: Final = "PINNED"
+UNKNOWN_CHILD: Final = "UNKNOWN_CHILD"
 BAD_SCHEMA: Final = "BAD_SCHEMA"
 INPUT_MISMATCH: Final = "INPUT_MISMATCH"
 
@@ -157,6 +158,7 @@ MEANINGS: Final[dict[str, str]] = {
     NEVER_RUNS: "the node can never run",
     NO_EFFECT: "a field that has no effect here",
     PINNED: "the output of a node is pinned, so that the node is not called; a deployed workflow has no pins",
+    UNKNOWN_CHILD: "a `workflow` node names a workflow, or a version of one, that is not deployed",
     BAD_SCHEMA: "`inputs` is not a usable JSON Schema",
     INPUT_MISMATCH: "the start payload does not match `inputs`",
 }

@@ -238,7 +238,7 @@ def is_hooked(settings: Settings, end: ExecutionEnded) -> bool:
     if it names none, the default. Whoever records an end passes it to the journal, which writes the rows of failures by
     itself."""
     handler, status = settings.on_failure, hook_status(end)
-    return status != "completed" and (handler is None or status in handler.statuses)
+    return status != "completed" and (handler is None or handler.handles(status))
 
 
 class CompletionWaiters:

@@ -160,7 +160,7 @@ class HookRunner:
             handler = defaults.on_failure if row.kind != LATE else defaults.on_late
         if handler is None or handler.workflow == NO_HANDLER:
             return
-        if row.kind == LATE or (end is not None and hook_status(end) in handler.statuses):
+        if row.kind == LATE or (end is not None and handler.handles(hook_status(end))):
             input = hook_input(row.kind, accepted, end, self._public_url)
             subject = _Subject(accepted.workflow, accepted.scopes, input, accepted.fake_time)
             await self._start(row, handler, subject, is_own=is_own)

@@ -34,6 +34,7 @@ from rune.ports.workflows import (
 )
 from rune.runtime.off_loop import off_loop
 from rune.runtime.plan_cache import DefinitionNotFoundError
+from rune.runtime.queries.children import is_stored, undeployed_children
 from rune.runtime.services.workflows import MAX_NOTE_LENGTH
 from rune.server.auth import check_sees, requires
 from rune.server.context import ServerContext
@@ -198,7 +199,7 @@ async def create_workflow(
     restored."""
     version, tag = await _deploy(server, caller, document, (NOTHING,), query.note)
     headers = {"Location": f"{PREFIX}/workflows/{version.workflow}", "ETag": tag}
-    return Reply(deployed(version, list(document.problems)), 201, headers)
+    return Reply(deployed(version, await _problems(server, caller, document)), 201, headers)
 
 
 @workflows.put(
@@ -226,7 +227,18 @@ async def update_workflow(
         raise ApiError(f"the document has the id `{named}`, not `{workflow}`", code="OTHER_WORKFLOW")
     version, tag = await _deploy(server, caller, document, expected(if_match, if_none_match), query.note)
     first = version.number == 1 and version.change == "created"
-    return Reply(deployed(version, list(document.problems)), 201 if first else 200, {"ETag": tag})
+    problems = await _problems(server, caller, document)
+    return Reply(deployed(version, problems), 201 if first else 200, {"ETag": tag})
+
+
+async def _problems(server: ServerContext, caller: Principal, document: ValidationResult) -> list[Problem]:
+    """Return the problems of a document, with the children that are not deployed. Nothing is said about children that
+    the caller may not see."""
+
+    async def is_deployed(workflow: str, version: str | None) -> bool:
+        return not caller.sees(workflow) or await is_stored(server.reader.workflows, workflow, version)
+
+    return [*document.problems, *await undeployed_children(document, is_deployed)]
 
 
 async def _deploy(
@@ -260,18 +272,19 @@ async def _deploy(
     openapi_extra=DOCUMENT,
 )
 async def validate_workflow(
-    document: Document, query: Annotated[ValidateQuery, Query()], server: Server
+    document: Document, query: Annotated[ValidateQuery, Query()], server: Server, caller: Caller
 ) -> Response:
     """Returns all problems, including warnings; with `plan` what each node may mention, with `layout` the places of
     nodes and edges."""
+    problems = await _problems(server, caller, document)
     nodes = 0 if document.definition is None else len(document.definition.nodes)
     if nodes <= MAX_INLINE_NODES:
-        return Reply(_checked(document, query))
+        return Reply(_checked(document, query, problems))
     async with server.parsing:
-        return Reply(await off_loop(lambda: bytes(Reply(_checked(document, query)).body)))
+        return Reply(await off_loop(lambda: bytes(Reply(_checked(document, query, problems)).body)))
 
 
-def _checked(document: ValidationResult, query: ValidateQuery) -> Checked:
+def _checked(document: ValidationResult, query: ValidateQuery, problems: list[Problem]) -> Checked:
     definition = document.definition if document.valid else None
     layout: LayoutView | None = None
     if query.layout and document.graph is not None:
@@ -280,7 +293,7 @@ def _checked(document: ValidationResult, query: ValidateQuery) -> Checked:
         valid=document.valid,
         workflow_id=None if definition is None else definition.id,
         hash=None if definition is None else content_hash(definition),
-        problems=list(document.problems),
+        problems=problems,
         plan=_planned(document) if query.plan else None,
         layout=layout,
     )

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec.structs import replace
 from rich.console import Console
 from rich.text import Text
 
 from rune.cli.arguments import Nodes, examine_file
+from rune.cli.backend import children_to_deploy
 from rune.cli.output import count, file_of, place_in
 from rune.core.definition import problems
 from rune.core.definition.model import content_hash
 from rune.core.validation.validate import ValidationResult
 from rune.documents.draw.formats import draw_mermaid, draw_svg
 from rune.documents.draw.model import Box, Drawing, Link, draw_definition
+from rune.errors import RuneError
+from rune.runtime.queries.children import children
 from rune.settings import load_settings
 
 if TYPE_CHECKING:
@@ -40,19 +45,49 @@ def check(
     Known node types are the built-in ones, the installed ones, and those of
     --nodes and RUNE_NODES. The modules that rune.toml names are not imported.
 
+    A child workflow that is neither among the documents nor deployed, on the
+    server of RUNE_URL or in the stores of this machine, is a warning.
+
     Exit codes: 0 valid; 2 a document has errors or cannot be read.
 
     Examples:
       rune check order.yaml
       rune check order.yaml --nodes acme_nodes
     """
-    verdicts = [(name, examine_file(name, modules)) for name in files]
+    verdicts = _with_children([(name, examine_file(name, modules)) for name in files])
     if as_json:
         typer.echo(_encode([_report(name, verdict) for name, verdict in verdicts]))
     else:
         _print(verdicts)
     if not all(verdict.valid for _, verdict in verdicts):
         raise typer.Exit(2)
+
+
+def _with_children(verdicts: list[tuple[str, ValidationResult]]) -> list[tuple[str, ValidationResult]]:
+    """Add a warning for each child that is neither deployed nor one of the documents."""
+    definitions = [verdict.definition for _, verdict in verdicts if verdict.valid]
+    given = {each.id for each in definitions if each is not None}
+
+    async def look_up() -> list[tuple[str, ValidationResult]]:
+        settings = load_settings()
+        return [
+            (
+                name,
+                replace(
+                    verdict,
+                    problems=(*verdict.problems, *await children_to_deploy(settings, verdict, given)),
+                ),
+            )
+            for name, verdict in verdicts
+        ]
+
+    if not any(True for _, verdict in verdicts for _ in children(verdict)):
+        return verdicts
+    try:
+        return asyncio.run(look_up())
+    except RuneError as error:
+        print(f"whether child workflows are deployed is unknown: {error.message}", file=sys.stderr)
+        return verdicts
 
 
 def _report(name: str, verdict: ValidationResult) -> dict[str, Any]:
