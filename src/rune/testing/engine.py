@@ -136,6 +136,10 @@ class Run:
         return self.result.output
 
     @property
+    def failed_items(self) -> int:
+        return self.result.failed_items
+
+    @property
     def error(self) -> NodeError | None:
         return self.result.error
 

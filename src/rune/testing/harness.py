@@ -19,6 +19,7 @@ import msgspec
 
 from rune.bootstrap import running_engine
 from rune.bootstrap.sqlite import create_database
+from rune.build.results import NodeRun, Result
 from rune.core.definition.parser import parse_data
 from rune.core.definition.strict_json import Decoded
 from rune.core.execution.fact import ExecutionEnded
@@ -138,6 +139,10 @@ class Run:
     async def document(self) -> dict[str, Any]:
         """Return the document that `rune run --json` prints."""
         return await (await self.history()).document(whole=True)
+
+    async def timeline(self) -> list[NodeRun]:
+        """Return the node runs that began, in the order they began."""
+        return Result(await self.document()).timeline
 
     async def facts(self) -> list[StoredFact]:
         """Return the recorded facts."""

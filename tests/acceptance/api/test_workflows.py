@@ -12,8 +12,8 @@ import pytest
 from rune.client import ApiError
 from rune.documents.draw.model import Drawing
 from rune.server.routes import definitions, workflows
-from tests.support.api_clients import RoleClients
-from tests.support.api_server import BOOTSTRAP, DEADLINE, HELLO, ITEMS, WAITS, RunningServer, run
+from tests.support.api_clients import BOOTSTRAP, RoleClients
+from tests.support.api_server import DEADLINE, HELLO, ITEMS, WAITS, RunningServer, run
 from tests.support.large_executions import wide_graph
 
 
