@@ -53,4 +53,7 @@ DETECTING_SEEDS = {
     "join counts only its own members": 224,
     "join copies what arrived": 224,
     "joins inside of each other have no limit": 74,
+    "token in a backlog sent again by its age": 50,
+    "message that was sent before the search ends it": 110,
+    "lost token is never found": 30,
 }

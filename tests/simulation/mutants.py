@@ -509,7 +509,22 @@ SIZES: dict[str, tuple[Change, ...]] = {
     ),
 }
 
-MUTANTS = {**RULES, **SIGNALS, **OPERATIONS, **LATENESS, **SIZES}
+_FILTER = "rune.runtime.state_wrapper:LostTokensFilter"
+
+BACKLOGS: dict[str, tuple[Change, ...]] = {
+    "token in a backlog sent again by its age": (
+        edit(f"{_FILTER}._lost", ("is_empty or begin <= delivered", "True")),
+    ),
+    "tokens of a rebuilt execution sent at once": (
+        edit(f"{_FILTER}.due_timers", ("each.due is None", "False")),
+    ),
+    "message that was sent before the search ends it": (
+        edit(f"{_FILTER}._lost", ("begin <= delivered", "begin - 60_000 <= delivered")),
+    ),
+    "lost token is never found": (edit(f"{_FILTER}._lost", ("is_empty or begin <= delivered", "False")),),
+}
+
+MUTANTS = {**RULES, **SIGNALS, **OPERATIONS, **LATENESS, **SIZES, **BACKLOGS}
 HANDWRITTEN_ONLY = (
     "signal taken twice",
     "unused signal not returned",

@@ -6,6 +6,7 @@ from collections import Counter
 from random import Random
 
 from rune.core.execution.fact import EffectStarted, NodeResult, PauseChanged, SignalReceived
+from tests.simulation.backlog import run_backlog
 from tests.simulation.case import Case, random_case, registry
 from tests.simulation.external_results import check_child
 from tests.simulation.growing import growing_case
@@ -55,6 +56,8 @@ class CheckedSimulator(Simulator):
 
 def run_seed(seed: int, tally: Counter[str] | None = None) -> str:
     """Run one seed and return the status of its first execution; raises ViolationError. `tally` counts events."""
+    if run_backlog(seed) and tally is not None:
+        tally["backlogs"] += 1
     growing = growing_case(seed)
     case = random_case(seed) if growing is None else growing.case
     rng = Random(f"world-{seed}")
