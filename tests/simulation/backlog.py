@@ -136,7 +136,7 @@ class Backlog:
 
     # Since when a token is searched for.
 
-    async def since(self, lane: str, tokens: Sequence[tuple[str, Token]]) -> list[int]:
+    async def since(self, lane: str, tokens: Sequence[tuple[str, Token]]) -> Sequence[int]:
         noted = self.searches.setdefault(lane, {})
         return [noted.setdefault(token, self.now) for _, token in tokens]
 

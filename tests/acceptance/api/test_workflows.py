@@ -99,7 +99,7 @@ def test_validate_accepts_yaml_and_reports_all_problems(tmp_path: Path) -> None:
 
 
 def test_child_that_is_not_deployed_is_a_warning(tmp_path: Path) -> None:
-    parent = {
+    parent: dict[str, Any] = {
         "id": "shop_parent",
         "nodes": [
             {"id": "in", "type": "input"},
@@ -107,7 +107,7 @@ def test_child_that_is_not_deployed_is_a_warning(tmp_path: Path) -> None:
         ],
         "edges": [{"src": "in", "dst": "call"}],
     }
-    foreign = {**parent, "nodes": [{**each} for each in parent["nodes"]]}
+    foreign: dict[str, Any] = {**parent, "nodes": [{**each} for each in parent["nodes"]]}
     foreign["nodes"][1]["parameters"] = {"workflow": "secret"}
 
     def warnings(answer: Any) -> list[tuple[str, str, str]]:
