@@ -96,12 +96,31 @@ def test_required_question_has_no_answer_before_the_person_gives_one(
     for answer in ("Yes", "No"):
         expect(question.get_by_role("button", name=answer)).to_have_attribute("aria-pressed", "false")
     expect(page.get_by_label("level")).to_have_value("-1")
+    expect(page.get_by_role("switch", name="sure")).to_be_checked()
+    expect(page.locator(".decision p").first).to_have_text("asks")
     page.get_by_label("because").fill("it is late")
 
     page.get_by_role("button", name="Send", exact=True).click()
 
     expect(page.locator(".field-error")).to_have_count(2)
     expect(question).to_have_accessible_description("is required")
+    colour = "(element) => getComputedStyle(element).borderTopColor"
+    marked = page.get_by_label("because").evaluate(colour)
+    page.get_by_label("because").fill("")
+    page.get_by_role("button", name="Send", exact=True).click()
+    expect(page.locator(".field-error")).to_have_count(3)
+    shown = {
+        each.evaluate(colour)
+        for each in (
+            page.get_by_label("level"),
+            page.get_by_label("because"),
+            question.get_by_role("button", name="Yes"),
+        )
+    }
+    assert len(shown) == 1, "every answer that is missing has the same border"
+    assert shown != {marked}
+    page.get_by_label("because").fill("it is late")
+    expect(page.locator(".field-error")).to_have_count(2)
     assert watched.accessibility_problems() == []
     with Client(url, key=SECRET) as client:
         assert client.execution(execution).status == "running"
@@ -112,7 +131,8 @@ def test_required_question_has_no_answer_before_the_person_gives_one(
     expect(page.get_by_role("heading", name="Sent")).to_be_visible()
     with Client(url, key=SECRET) as client:
         client.wait(execution)
-        assert client.output(execution) == {"granted": False, "level": "high", "because": "it is late"}
+        given = {"granted": False, "level": "high", "because": "it is late"}
+        assert client.output(execution) == {**given, "sure": True}, "the switch showed its default"
 
 
 def test_question_with_a_default_sends_its_default(
@@ -170,6 +190,8 @@ def test_open_dialog_and_its_text_are_still_there_after_an_expired_session(
     page.get_by_role("button", name="Cancel the execution").click()
 
     expect(page.get_by_role("heading", name="Your session has expired")).to_be_visible()
+    cover = page.evaluate("getComputedStyle(document.querySelector('.login-over')).backgroundColor")
+    assert cover.startswith("rgb("), "the dialog, which is above the page, cannot be read through it"
     page.keyboard.press("Escape")
     sign_in(page, keys["ada"])
     expect(page.get_by_label("Reason")).to_have_value("ordered twice")

@@ -69,7 +69,7 @@ function YesOrNo({ schema, value, onChange, path, name, problems }: Props): JSX.
         {labelOf(schema, name)}
         <span className="dim">required</span>
       </span>
-      <div className="segments answer" role="group" aria-labelledby={`${id}-label`} aria-describedby={problems[path] ? `${id}-error` : undefined}>
+      <div className="answer" data-invalid={problems[path] ? true : undefined} role="group" aria-labelledby={`${id}-label`} aria-describedby={problems[path] ? `${id}-error` : undefined}>
         {[true, false].map((each) => (
           <button key={String(each)} type="button" aria-pressed={value === each} onClick={() => onChange(each)}>
             {each ? <Check size={15} aria-hidden="true" /> : <X size={15} aria-hidden="true" />}

@@ -76,6 +76,10 @@ export function initial(schema: Schema): unknown {
         const property = schema.properties?.[name];
         if (property) value[name] = initial(property);
       }
+      // A switch always shows an answer, so that the one it shows is the one that is sent.
+      for (const [name, property] of Object.entries(schema.properties ?? {})) {
+        if (property.default !== undefined && widgetOf(property) === "switch") value[name] = property.default;
+      }
       return value;
     }
     default:

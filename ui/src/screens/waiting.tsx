@@ -146,7 +146,13 @@ function Decide({ entry, name, views, onTry, onSent }: { entry: WaitingEntry; na
     <>
       <div>
         <p className="dim">
-          {entry.workflow_id} · <Until due={entry.until} />
+          {entry.workflow_id}
+          {entry.until && (
+            <>
+              {" · "}
+              <Until due={entry.until} />
+            </>
+          )}
         </p>
         <h1>{entry.title || name}</h1>
         {entry.description && <p>{entry.description}</p>}
