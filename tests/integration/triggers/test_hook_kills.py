@@ -27,9 +27,10 @@ from tests.support.up_process import UpProcess
 from tests.support.whole import WHOLE
 
 FAILURES = 1_000 if WHOLE else 40
-CLUSTER_FAILURES = 300 if WHOLE else 30
+CLUSTER_FAILURES = 200 if WHOLE else 30
 KILLS = 10_000 if WHOLE else 2
-"""At most so many processes are killed."""
+CLUSTER_KILLS = 20 if WHOLE else 2
+"""At most so many processes are killed: each of a cluster is away for as long as it takes to start another one."""
 
 PERIOD_S = 1.0
 PATIENCE_S = 900.0
@@ -136,7 +137,7 @@ def test_each_failure_is_handled_once_while_workers_and_schedulers_are_killed(tm
                 starting, kills = asyncio.create_task(fail_all()), 0
                 while await handled(reader) < CLUSTER_FAILURES:
                     await asyncio.sleep(PERIOD_S)
-                    if kills < KILLS:
+                    if kills < CLUSTER_KILLS:
                         kills += 1
                         role = next(roles)
                         cluster.fleet.of(role)[0].kill()
