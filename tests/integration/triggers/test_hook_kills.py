@@ -33,6 +33,7 @@ CLUSTER_KILLS = 20 if WHOLE else 2
 """At most so many processes are killed: each of a cluster is away for as long as it takes to start another one."""
 
 PERIOD_S = 1.0
+PAUSE = threading.Event()
 PATIENCE_S = 900.0
 HANDLER = document([node("in", "input")], id="tell-ops")
 FAILING = document(
@@ -82,9 +83,8 @@ def test_each_failure_is_handled_once_while_the_process_is_killed(tmp_path: Path
                         failed.add(client.start("orders", {"n": number}, key=f"order-{number}").execution_id)
                         break
                     except ClientError:
-                        pause.wait(0.05)  # it is being started again
+                        PAUSE.wait(0.05)  # it is being started again
 
-    pause = threading.Event()
     try:
         url = up.start("--no-examples")
         with Client(url, timeout=DEADLINE) as client:
@@ -95,7 +95,7 @@ def test_each_failure_is_handled_once_while_the_process_is_killed(tmp_path: Path
             kills = 0
             async with asyncio.timeout(PATIENCE_S), open_reader(Settings(home=str(tmp_path))) as reader:
                 while await handled(reader) < FAILURES:
-                    await asyncio.sleep(PERIOD_S)
+                    await asyncio.to_thread(PAUSE.wait, PERIOD_S)
                     if kills < KILLS:
                         kills += 1
                         up.stop(signal.SIGKILL)
@@ -136,7 +136,7 @@ def test_each_failure_is_handled_once_while_workers_and_schedulers_are_killed(tm
 
                 starting, kills = asyncio.create_task(fail_all()), 0
                 while await handled(reader) < CLUSTER_FAILURES:
-                    await asyncio.sleep(PERIOD_S)
+                    await asyncio.to_thread(PAUSE.wait, PERIOD_S)
                     if kills < CLUSTER_KILLS:
                         kills += 1
                         role = next(roles)
