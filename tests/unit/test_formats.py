@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from rune.adapters.redis.encoding import decode_token, encode_token
 from rune.adapters.redis.processes import decode_ended
 from rune.codec.facts import decode_fact, encode_fact
 from rune.codec.messages import decode_execution, decode_hint, decode_status
-from rune.codec.records import decode_record, encode_record, listed_fields
+from rune.codec.records import HEAD_BYTES, decode_record, encode_record, listed_fields, without_input
 from rune.core.definition.model import Definition, HookHandler, Settings
 from rune.core.execution.fact import ExecutionEnded, NodeResult, SignalReceived
 from rune.core.execution.stored_value import Inline, Large
 from rune.core.execution.token import Token
 from rune.core.format import FORMAT, required_format
-from rune.ports.journal import ExecutionRecord, NewerFormatError
+from rune.ports.journal import ExecutionRecord, NewerFormatError, Parent
 
 PREVIOUS = {
     # A token without the place of the last arrival, and one with it.
@@ -159,3 +160,47 @@ def test_damaged_fact_of_known_kind_is_no_newer_one(wrong: dict[str, object]) ->
     fields = UNPACK(encode_fact(NodeResult(1, (), 9, "ok", value=Inline(b"1"))))
     with pytest.raises(msgspec.ValidationError):
         decode_fact(PACK({**fields, **wrong}))
+
+
+@pytest.mark.parametrize("input_first", [False, True], ids=["now", "before"])
+def test_lists_find_what_they_show_in_any_beginning_of_a_record(input_first: bool) -> None:
+    first = ("id", "input") if input_first else ()
+    samples = [PREVIOUS["record"], *(encode_record(each) for each in _records())]
+    for data in samples:
+        fields = UNPACK(data)
+        record = PACK({**{name: fields[name] for name in first}, **fields})
+        for length in range(len(record) + 1):
+            known, start = without_input(record[:length])
+            assert listed_fields(known + record[start:]) == listed_fields(data), length
+
+
+def test_beginning_of_a_record_has_what_lists_show() -> None:
+    data = encode_record(replace(_records()[1], input=Inline(b"1" * 30_000)))
+
+    known, start = without_input(data[:HEAD_BYTES])
+
+    assert (start, len(known) < HEAD_BYTES) == (len(data), True)
+
+
+def _records() -> list[ExecutionRecord]:
+    """Records with values of every kind that they can have."""
+    full = ExecutionRecord(
+        id="x" * 40,
+        workflow="w" * 300,
+        hash="h" * 64,
+        at=1_763_000_000_000,
+        input=Inline(b"1" * 300),
+        key="k",
+        labels={f"label {each}": "v" * each * 15 for each in range(20)},
+        priority=9,
+        fake_time=True,
+        parent=Parent("p", -1, (1, 70_000, 2**40), 200),
+        depth=3,
+        needs=tuple(f"n{each}" for each in range(17)),
+        principal="key:a",
+        scopes=("a*",),
+        trace="00-1",
+        version=2**33,
+        alias="stable",
+    )
+    return [full, replace(full, input=Large("x/input", 7), labels={}), replace(full, parent=None, scopes=())]

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from rune.codec.records import decode_record, listed_fields
+from rune.codec.records import decode_record, listed_fields, without_input
 from rune.core.execution.fact import CHILD_SIGNAL, ExecutionEnded, Fact, NodeResult, NodeSuspended
 from rune.core.execution.stored_value import Large, Paged
 from rune.core.permissions import DEFAULT_GRANTS, LOCAL
@@ -168,9 +168,21 @@ async def list_page(
     return found
 
 
-def summary_of(row: tuple[object, ...]) -> Summary:
-    id, workflow, hash, status, at, ended_at, accepted, ending = row
-    assert isinstance(accepted, bytes)
+def missing_part(row: Sequence[Any]) -> tuple[bytes, int] | None:
+    """Return the record in a row of a list without its input, and where the bytes of it begin that have to be read;
+    None if what lists show is in the row."""
+    head, size = row[6:8]
+    if len(head) == size:
+        return None
+    known, start = without_input(head)
+    return (known, start) if start < size else None
+
+
+def summary_of(row: Sequence[Any], accepted: bytes | None = None) -> Summary:
+    """Return an execution in a list. `accepted` is its record without its input, if the row has only a part of it."""
+    id, workflow, hash, status, at, ended_at, head, size, ending = row
+    if accepted is None:
+        accepted = head if len(head) == size else without_input(head)[0]
     end = _END_DECODER.decode(ending) if isinstance(ending, bytes) else None
     listed = listed_fields(accepted)
     return Summary(

@@ -52,6 +52,9 @@ the time in their middle."""
 Fetch = Callable[[str, list[Any]], Awaitable[Sequence[Sequence[Any]]]]
 """Runs a statement whose parameters are written as `{}`."""
 
+List = Callable[[str, list[Any]], Awaitable[list[Summary]]]
+"""Runs such a statement that selects the columns of a list."""
+
 # The names of all workflows, each found by one step in an index that begins with the workflow.
 _WORKFLOWS = (
     "WITH RECURSIVE w (id) AS (SELECT (SELECT min(workflow) FROM execution) UNION ALL"
@@ -269,13 +272,13 @@ class ExecutionSearch:
     def __init__(
         self,
         fetch: Fetch,
+        list: List,
         columns: str,
-        summary: Callable[[tuple[Any, ...]], Summary],
         dialect: Dialect,
     ) -> None:
         self._fetch = fetch
+        self._list = list
         self._columns = columns
-        self._summary = summary
         self._dialect = dialect
 
     async def find(self, wanted: ExecutionFilter, *, after: str | None, limit: int) -> ExecutionsFound:
@@ -289,18 +292,17 @@ class ExecutionSearch:
         # Most pages are full after a few rows.
         for size in dict.fromkeys((min(MAX_SCANNED, FIRST_SCANNED * (limit + 1)), MAX_SCANNED)):
             scanned, values = source.statement(size, bounds, self._dialect)
-            rows = await self._fetch(
+            found = await self._list(
                 f"SELECT {self._columns} FROM ({scanned}) AS s CROSS JOIN execution AS x WHERE x.n = s.n"
                 f"{conditions.sql()} ORDER BY s.n DESC LIMIT {{}}",
                 [*values, *conditions.values, limit + 1],
             )
-            if len(rows) > limit:
-                found = [self._summary(tuple(row)) for row in rows[:limit]]
-                return ExecutionsFound(found, found[-1].id)
+            if len(found) > limit:
+                return ExecutionsFound(found[:limit], found[limit - 1].id)
             last = await self._last_scanned(scanned, values, size)
             if last is None:
                 break
-        return ExecutionsFound([self._summary(tuple(row)) for row in rows], last)
+        return ExecutionsFound(found, last)
 
     async def all(self, wanted: ExecutionFilter, *, after: str | None, limit: int) -> list[Summary]:
         """Return executions, newest first, however many have to be read for them."""

@@ -93,13 +93,13 @@ class Parent(msgspec.Struct, frozen=True):
 class ExecutionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An execution as it was accepted: the input of everything that follows. `root` is the execution that idempotency
     keys of effects are derived from: the first in a chain of retries; empty: this one. `input` is the start payload: in
-    the record if it is small, else a blob, which may be that of an execution that this one repeats."""
+    the record if it is small, else a blob, which may be that of an execution that this one repeats. It is the last
+    field, so that the first bytes of a stored record have what lists show."""
 
     id: str
     workflow: str
     hash: str
     at: int
-    input: StoredValue
     key: str | None = None
     labels: dict[str, str] = {}
     priority: int = 5
@@ -122,6 +122,7 @@ class ExecutionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     version: int | None = None
     alias: str | None = None
     format: int = 1  # the lowest that suits it, see rune.core.format
+    input: StoredValue
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,11 +17,11 @@ import msgspec
 
 from rune.adapters.postgres.database import Database, Lookup, ResultReader, is_storable, query, splitting
 from rune.adapters.postgres.journal_writes import LANES, FactWriter, StartWriter
-from rune.adapters.rows import letter_of, list_page, summary_of
+from rune.adapters.rows import letter_of, list_page, missing_part, summary_of
 from rune.adapters.search import Dialect, ExecutionSearch, ExecutionStatistics, is_listed
 from rune.batcher import Batcher
 from rune.codec.facts import decode_fact, decode_path, encode_path
-from rune.codec.records import decode_record
+from rune.codec.records import HEAD_BYTES, decode_record
 from rune.core.execution.fact import ExecutionEnded, SignalReceived, TokenFact
 from rune.core.execution.token import Path
 from rune.ports.inspection import Backlog
@@ -36,7 +36,10 @@ from rune.ports.queries import ALL_EXECUTIONS, STATUSES, ExecutionFilter, Execut
 
 MAX_HISTORIES = 64
 _END = msgspec.msgpack.Decoder(ExecutionEnded)
-_COLUMNS = "x.id, x.workflow, x.hash, x.status, x.at, x.ended_at, x.accepted, x.ending"
+_COLUMNS = (
+    "x.id, x.workflow, x.hash, x.status, x.at, x.ended_at,"
+    f" substring(x.accepted FROM 1 FOR {HEAD_BYTES}) AS head, octet_length(x.accepted) AS size, x.ending"
+)
 
 FactsWanted = tuple[str, int, int | None]
 """Execution, number after which facts are read, maximum number of facts."""
@@ -223,7 +226,7 @@ class PostgresIndex:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        search = ExecutionSearch(self._fetch, _COLUMNS, summary_of, DIALECT)
+        search = ExecutionSearch(self._fetch, self._list, _COLUMNS, DIALECT)
         self._search = search
         self.count = search.count
         self.statistics = ExecutionStatistics(self._fetch, DIALECT)
@@ -241,6 +244,27 @@ class PostgresIndex:
             kind = "text[]" if isinstance(value, list) else "text" if isinstance(value, str) else "bigint"
             text = text.replace("{}", f"${number}::{kind}", 1)
         return list(await self._database.fetch_planned(text, *values))
+
+    async def _list(self, statement: str, values: list[Any]) -> list[Summary]:
+        return await self._summaries(await self._fetch(statement, values))
+
+    async def _summaries(self, rows: Sequence[Any]) -> list[Summary]:
+        """Return the executions of rows, after reading what is missing of their records."""
+        missing = {place: part for place, row in enumerate(rows) if (part := missing_part(row)) is not None}
+        records: dict[int, bytes] = {}
+        if missing:
+            ids = [rows[place][0] for place in missing]
+            starts = [start + 1 for _, start in missing.values()]
+            places = list(missing)
+            for number, part in await self._database.fetch(query("record_parts"), ids, starts):
+                place = places[number - 1]
+                records[place] = missing[place][0] + part
+        # One that was removed meanwhile is not listed.
+        return [
+            summary_of(row, records.get(place))
+            for place, row in enumerate(rows)
+            if place not in missing or place in records
+        ]
 
     async def executions(
         self, wanted: ExecutionFilter = ALL_EXECUTIONS, *, after: str | None = None, limit: int = 50
@@ -260,11 +284,11 @@ class PostgresIndex:
             name = "executions_of_status"
             values.append(wanted.statuses)
         rows = await self._database.find_all(query(name), *values)
-        return [summary_of(tuple(row)) for row in rows]
+        return await self._summaries(rows)
 
     async def execution(self, execution: str) -> Summary | None:
         row = await self._database.find(query("execution"), execution)
-        return summary_of(tuple(row)) if row is not None else None
+        return next(iter(await self._summaries([] if row is None else [row])), None)
 
     async def matching(self, prefix: str, limit: int) -> list[str]:
         """Return up to `limit` ids with this prefix."""

@@ -25,6 +25,7 @@ import msgspec
 
 from rune.adapters.private_files import create_private_file, make_private_folder, restrict_file
 from rune.adapters.rows import LETTERS, WAITING, end_terms, stored_terms
+from rune.adapters.sqlite.list_reader import ListReader
 from rune.core.definition.model import HOOKED
 from rune.core.execution.fact import ExecutionEnded
 from rune.ports.journal import NewerFormatError, StoreDamagedError, StoreUnavailableError
@@ -180,6 +181,7 @@ class Database:
         migrate(self._writer)
         self.opened = self._increment_openings()
         self.reader = self._connect(read_only=True)
+        self.lists = ListReader(self)
         self._thread = threading.Thread(target=self._run, name="rune-writer", daemon=True)
         self.groups = 0
         self.write_failed = False
@@ -364,6 +366,7 @@ class Database:
             self._wakeup.notify()
         if self._thread.is_alive():
             self._thread.join()
+        self.lists.close()
         self.reader.close()
         self._writer.close()
 

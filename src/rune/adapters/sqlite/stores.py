@@ -17,15 +17,24 @@ from typing import Any
 import msgspec
 
 from rune.adapters.private_files import restrict_file
-from rune.adapters.rows import failed_hook, handler_defaults, hook_row, list_page, summary_of
+from rune.adapters.rows import (
+    failed_hook,
+    handler_defaults,
+    hook_row,
+    list_page,
+    missing_part,
+    summary_of,
+)
 from rune.adapters.search import Dialect, ExecutionSearch, ExecutionStatistics, is_listed
 from rune.adapters.sqlite.database import MIGRATIONS, Database, WriteFunction, check_not_empty, store_error
 from rune.adapters.sqlite.journal import SqliteJournal
+from rune.adapters.sqlite.list_reader import ListReader
 from rune.adapters.sqlite.owner import make_data_folder
 from rune.adapters.sqlite.queue import SqliteQueue
 from rune.adapters.sqlite.retention import SqliteRetention
 from rune.adapters.sqlite.state import Plans, SqliteState
 from rune.codec.facts import decode_fact, decode_path
+from rune.codec.records import HEAD_BYTES
 from rune.core.execution.token import Path as LineagePath
 from rune.ports.clock import Clock
 from rune.ports.journal import (
@@ -62,8 +71,9 @@ _TAKE_HOOKS = (
     " RETURNING number, execution, kind, at, tries, body"
 )
 MAX_ROWS = 2**63 - 1
-_COLUMNS = "id, workflow, hash, status, at, ended_at, accepted, end"
-_SEARCHED = "x.id, x.workflow, x.hash, x.status, x.at, x.ended_at, x.accepted, x.end"
+_HEAD = f"CASE WHEN length({{0}}accepted) <= {HEAD_BYTES} THEN {{0}}accepted END, length({{0}}accepted)"
+_COLUMNS = f"id, workflow, hash, status, at, ended_at, {_HEAD.format('')}, end, n"
+_SEARCHED = f"x.id, x.workflow, x.hash, x.status, x.at, x.ended_at, {_HEAD.format('x.')}, x.end, x.n"
 _HAS_FAILED_ITEMS = "instr(end, CAST('failed_items' AS BLOB)) > 0 AND "
 _NEWEST = "n < :before ORDER BY n DESC LIMIT :limit"
 
@@ -103,6 +113,7 @@ class ReadOnlyDatabase(Database):
         self.opened = 0
         restrict_file(path)
         self.reader = self._connect(read_only=True)
+        self.lists = ListReader(self)
         (version,) = self._read_row("PRAGMA user_version")
         if version > len(MIGRATIONS):
             self.reader.close()
@@ -132,13 +143,16 @@ class ReadOnlyDatabase(Database):
     async def snapshot(self) -> AsyncIterator[None]:
         """Context in which all reads see the same state of the file."""
         self.reader.execute("BEGIN")
+        self.lists.pinned = self.reader
         try:
             yield
         finally:
+            self.lists.pinned = None
             if self.reader.in_transaction:  # an error of the file may have ended it
                 self.reader.execute("COMMIT")
 
     def close(self) -> None:
+        self.lists.close()
         self.reader.close()
 
 
@@ -147,7 +161,7 @@ class SqliteIndex:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        search = ExecutionSearch(self._fetch, _SEARCHED, summary_of, DIALECT)
+        search = ExecutionSearch(self._fetch, self._list, _SEARCHED, DIALECT)
         self._search = search
         self.count = search.count
         self.statistics = ExecutionStatistics(self._fetch, DIALECT)
@@ -158,7 +172,12 @@ class SqliteIndex:
         return await self._search.find(wanted, after=after, limit=limit)
 
     async def _fetch(self, statement: str, values: list[Any]) -> list[tuple[Any, ...]]:
-        return self._database.reader.execute(statement.replace("{}", "?"), values).fetchall()
+        text = statement.replace("{}", "?")
+        return await self._database.lists.run(lambda db: db.execute(text, values).fetchall())
+
+    async def _list(self, statement: str, values: list[Any]) -> list[Summary]:
+        text = statement.replace("{}", "?")
+        return await self._database.lists.run(lambda db: _summaries(db, text, values))
 
     async def executions(
         self, wanted: ExecutionFilter = ALL_EXECUTIONS, *, after: str | None = None, limit: int = 50
@@ -179,14 +198,13 @@ class SqliteIndex:
             failed_items=wanted.failed_items,
         )
         values = {"workflow": wanted.workflow, "hash": wanted.hash, "before": before, "limit": limit}
-        rows = self._database.reader.execute(statement, values)
-        return [summary_of(row) for row in rows]
+        return await self._database.lists.run(lambda db: _summaries(db, statement, values))
 
     async def execution(self, execution: str) -> Summary | None:
-        row = self._database.reader.execute(
-            f"SELECT {_COLUMNS} FROM execution WHERE id = ?", (execution,)
-        ).fetchone()
-        return summary_of(row) if row else None
+        found = _summaries(
+            self._database.reader, f"SELECT {_COLUMNS} FROM execution WHERE id = ?", (execution,)
+        )
+        return found[0] if found else None
 
     async def matching(self, prefix: str, limit: int) -> list[str]:
         """Return at most `limit` ids that start with a prefix."""
@@ -213,6 +231,31 @@ class SqliteIndex:
             (execution,),
         )
         return {(node, decode_path(path)): count for node, path, count in rows}
+
+
+def _summaries(db: sqlite3.Connection, statement: str, values: Any) -> list[Summary]:
+    """Return the executions of a list. Of large records only the first bytes are read, and what follows the input."""
+    own = not db.in_transaction
+    if own:
+        db.execute("BEGIN")  # a row that is removed meanwhile can still be read
+    try:
+        return [_summary(db, *row[:-1], number=row[-1]) for row in db.execute(statement, values).fetchall()]
+    finally:
+        if own and db.in_transaction:
+            db.execute("COMMIT")
+
+
+def _summary(db: sqlite3.Connection, *row: Any, number: int) -> Summary:
+    if row[6] is not None:
+        return summary_of(row)
+    with db.blobopen("execution", "accepted", number, readonly=True) as record:
+        found = (*row[:6], record.read(HEAD_BYTES), *row[7:])
+        missing = missing_part(found)
+        if missing is None:
+            return summary_of(found)
+        known, start = missing
+        record.seek(start)
+        return summary_of(found, known + record.read())
 
 
 _JOB = msgspec.msgpack.Decoder(BulkJob)

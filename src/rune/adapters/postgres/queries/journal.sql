@@ -205,13 +205,15 @@ SELECT count(pg_advisory_xact_lock(k.key))
 FROM (SELECT DISTINCT hashtextextended(d.hash, 2) AS key FROM unnest($1::text[]) AS d (hash) ORDER BY key) AS k
 
 -- name: execution
--- The summary of one execution. Read-only.
-SELECT id, workflow, hash, status, at, ended_at, accepted, ending FROM execution WHERE id = $1
+-- The summary of one execution: of its record only the first bytes and the size. Read-only.
+SELECT id, workflow, hash, status, at, ended_at, substring(accepted FROM 1 FOR 2048) AS head, octet_length(accepted) AS size, ending
+FROM execution WHERE id = $1
 
 -- name: executions
 -- At most $2 executions, newest first, after id $1 unless NULL; of definition $3 unless NULL; if $4, those whose end
 -- names failed items. Read-only.
-SELECT id, workflow, hash, status, at, ended_at, accepted, ending FROM execution
+SELECT id, workflow, hash, status, at, ended_at, substring(accepted FROM 1 FOR 2048) AS head, octet_length(accepted) AS size, ending
+FROM execution
 WHERE n < coalesce((SELECT b.n FROM execution AS b WHERE b.id = $1), CASE WHEN $1::text IS NULL THEN 9223372036854775807 END)
   AND ($3::text IS NULL OR hash = $3) AND (NOT $4::boolean OR position('failed_items'::bytea IN ending) > 0)
 ORDER BY n DESC LIMIT $2
@@ -219,7 +221,8 @@ ORDER BY n DESC LIMIT $2
 -- name: executions_of_status
 -- As `executions`, with statuses $5. Reads the newest of each status from the index and returns the newest of those.
 -- The array, and the status in the order, let the planner choose no index without the status. Read-only.
-SELECT e.id, e.workflow, e.hash, e.status, e.at, e.ended_at, e.accepted, e.ending
+SELECT e.id, e.workflow, e.hash, e.status, e.at, e.ended_at,
+  substring(e.accepted FROM 1 FOR 2048) AS head, octet_length(e.accepted) AS size, e.ending
 FROM unnest($5::text[]) AS s (status)
 JOIN LATERAL (
     SELECT x.n, x.id, x.workflow, x.hash, x.status, x.at, x.ended_at, x.accepted, x.ending FROM execution AS x
@@ -233,7 +236,8 @@ ORDER BY e.n DESC LIMIT $2
 -- name: executions_of_workflow
 -- As `executions`, of workflow $5 with statuses $6. Reads the newest of each status from the index and returns the
 -- newest of those. The array, and the workflow in the order, let the planner choose no index without it. Read-only.
-SELECT e.id, e.workflow, e.hash, e.status, e.at, e.ended_at, e.accepted, e.ending
+SELECT e.id, e.workflow, e.hash, e.status, e.at, e.ended_at,
+  substring(e.accepted FROM 1 FOR 2048) AS head, octet_length(e.accepted) AS size, e.ending
 FROM unnest($6::text[]) AS s (status)
 JOIN LATERAL (
     SELECT x.n, x.id, x.workflow, x.hash, x.status, x.at, x.ended_at, x.accepted, x.ending FROM execution AS x
@@ -243,6 +247,13 @@ JOIN LATERAL (
     ORDER BY x.workflow DESC, x.n DESC LIMIT $2
 ) AS e ON true
 ORDER BY e.n DESC LIMIT $2
+
+-- name: record_parts
+-- What follows place $2 in the record of execution $1, element by element. Returns the position in the lists, from 1,
+-- and the bytes, for existing executions. Read-only.
+SELECT g.place, substring(e.accepted FROM g.start) AS part
+FROM unnest($1::text[], $2::integer[]) WITH ORDINALITY AS g (id, start, place)
+JOIN LATERAL (SELECT x.accepted FROM execution AS x WHERE x.id = g.id OFFSET 0) AS e ON true
 
 -- name: matching
 -- At most $3 ids from $1 up to but excluding $2. Read-only.
