@@ -17,6 +17,7 @@ from rune.core.execution.token import Token
 from rune.core.plan.model import Plan
 from rune.ports.journal import Journal
 from rune.ports.queue import DEFAULT_QUEUE, LANES
+from rune.ports.state import State
 from rune.testing.harness import VirtualClock
 from tests.contract.suites.malformed_messages import MalformedMessageContract
 from tests.contract.suites.queue import QueueContract
@@ -33,14 +34,14 @@ class TestState(StateContract):
     @asynccontextmanager
     async def make_stores(
         self, folder: Path, clock: VirtualClock, plans: Mapping[str, Plan]
-    ) -> AsyncIterator[tuple[SqliteJournal, RedisState]]:
+    ) -> AsyncIterator[tuple[SqliteJournal, State]]:
         async with sqlite_stores(folder, clock) as stores:
             self._clients: list[Client] = []
             yield stores.journal, self.make_state(stores.journal, clock, plans)
             for client in self._clients:
                 await client.close()
 
-    def make_state(self, journal: Journal, clock: VirtualClock, plans: Mapping[str, Plan]) -> RedisState:
+    def make_state(self, journal: Journal, clock: VirtualClock, plans: Mapping[str, Plan]) -> State:
         assert isinstance(journal, SqliteJournal)
 
         async def plan(hash: str) -> Plan:

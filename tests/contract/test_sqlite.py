@@ -38,6 +38,7 @@ from rune.core.plan.model import Plan
 from rune.ports.clock import SystemClock
 from rune.ports.journal import HookStore, Journal, NewerFormatError
 from rune.ports.queries import CountStore, Statistics
+from rune.ports.state import State
 from rune.runtime.queries.reader import ExecutionReader
 from rune.settings import Settings
 from rune.testing.harness import VirtualClock, harness
@@ -121,11 +122,11 @@ class TestState(StateContract):
     @asynccontextmanager
     async def make_stores(
         self, folder: Path, clock: VirtualClock, plans: Mapping[str, Plan]
-    ) -> AsyncIterator[tuple[SqliteJournal, SqliteState]]:
+    ) -> AsyncIterator[tuple[SqliteJournal, State]]:
         async with sqlite_stores(folder, clock) as stores:
             yield stores.journal, self.make_state(stores.journal, clock, plans)
 
-    def make_state(self, journal: Journal, clock: VirtualClock, plans: Mapping[str, Plan]) -> SqliteState:
+    def make_state(self, journal: Journal, clock: VirtualClock, plans: Mapping[str, Plan]) -> State:
         async def plan(hash: str) -> Plan:
             return plans[hash]
 

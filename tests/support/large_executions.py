@@ -13,7 +13,7 @@ import msgspec
 from rune.adapters.sqlite.database import Rows, Start, migrate, write_rows, write_starts
 from rune.codec.facts import encode_fact, fact_columns
 from rune.core.definition.model import canonical
-from rune.core.execution.fact import ExecutionEnded, Fact, NodeResult
+from rune.core.execution.fact import ExecutionEnded, Fact, NodeResult, NodeSuspended
 from rune.core.execution.outcome import Error
 from rune.core.execution.stored_value import Inline
 from rune.core.plan.model import Plan
@@ -77,24 +77,68 @@ def _facts(plan: Plan, items: int, now: int, failed_every: int) -> Iterator[Fact
     yield ExecutionEnded(now + 3 + items // 100, "completed")
 
 
+OPEN: dict[str, Any] = document(
+    [
+        node("in", "input"),
+        node("s", "split", {"input_array": "{{ $trigger.items }}"}),
+        node("fetch", "noop"),
+        node("rest", "wait", {"amount": 1, "unit": "hours"}),
+        node("all", "aggregator"),
+    ],
+    "in>s",
+    "s>fetch",
+    "fetch>rest",
+    "rest>all",
+    id="open",
+)
+WAITING = 1_000
+"""Items of an execution of `OPEN` that have not ended: a full window."""
+
+
+def _open_facts(plan: Plan, items: int, now: int) -> Iterator[Fact]:
+    start, split, fetch, rest = (plan.index[name] for name in ("in", "s", "fetch", "rest"))
+    yield NodeResult(start, (), now, "ok", value=Inline(b"{}"))
+    yield NodeResult(split, (), now, "ok", items=items)
+    for item in range(items):
+        at, where = now + 2 + item // 100, (split, item)
+        yield NodeResult(fetch, where, at, "ok", value=Inline(b'{"id": 7}'))
+        yield NodeSuspended(rest, where, at, 1, at + 3_600_000)
+        if item < items - WAITING:
+            yield NodeResult(rest, where, at, "ok", value=Inline(b'{"id": 7}'))
+
+
 def write_items(home: Path, items: int, failed_every: int = FAILED_EVERY) -> str:
-    """Write an execution of `WIDE` into the database of a server that does not run; return its id."""
+    """Write an ended execution of `WIDE` into the database of a server that does not run; return its id."""
     plan = compiled(WIDE)
     now = time.time_ns() // 1_000_000 - 600_000
-    id = f"x{now:012x}{0:014x}"
-    accepted = ExecutionRecord(id=id, workflow="wide", hash=plan.hash, at=now, input=Inline(b'{"items": []}'))
+    return _write(home, plan, now, b'{"items": []}', list(_facts(plan, items, now, failed_every)))
+
+
+def write_open_items(home: Path, items: int) -> str:
+    """Write an execution of `OPEN` into the database of a server that does not run, of which WAITING items wait for an
+    hour; return its id."""
+    plan = compiled(OPEN)
+    now = time.time_ns() // 1_000_000 - 60_000
+    payload = b'{"items": [' + b"1," * (items - 1) + b"1]}"
+    return _write(home, plan, now, payload, list(_open_facts(plan, items, now)))
+
+
+def _write(home: Path, plan: Plan, now: int, payload: bytes, whole: list[Fact]) -> str:
     db = sqlite3.connect(home / "rune.db", isolation_level=None)
     migrate(db)
     (number,) = db.execute("SELECT coalesce(max(n), 0) + 1 FROM execution").fetchone()
-    whole = list(_facts(plan, items, now, failed_every))
+    id = f"x{now:012x}{number:014x}"
+    accepted = ExecutionRecord(
+        id=id, workflow=plan.definition.id, hash=plan.hash, at=now, input=Inline(payload)
+    )
     rows = [
         (number, *fact_columns(each), number * 4 + at, 0, encode_fact(each)) for at, each in enumerate(whole)
     ]
-    end = whole[-1]
-    assert isinstance(end, ExecutionEnded)
+    end = whole[-1] if isinstance(whole[-1], ExecutionEnded) else None
     db.execute("BEGIN")
     db.execute("INSERT OR IGNORE INTO definition VALUES (?, ?)", (plan.hash, canonical(plan.definition)))
-    write_starts(db, [Start((number, id, "wide", plan.hash, now, now, msgspec.msgpack.encode(accepted)))])
+    row = (number, id, accepted.workflow, plan.hash, now, now, msgspec.msgpack.encode(accepted))
+    write_starts(db, [Start(row)])
     write_rows(db, [Rows(id, rows, [], end)])
     db.execute("COMMIT")
     db.close()

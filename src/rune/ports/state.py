@@ -10,6 +10,7 @@ from typing import Protocol
 
 import msgspec
 
+from rune.core.execution import state as folded
 from rune.core.execution.control import Verdict
 from rune.core.execution.decision import Decision, FinishExecution, Timer
 from rune.core.execution.explain import Waiting
@@ -148,3 +149,6 @@ class State(Protocol):
 
     async def explain(self, execution: str) -> list[Waiting]:
         """Return what each token of an execution waits for."""
+
+    async def peek(self, execution: str) -> folded.State | None:
+        """Return the state of an execution for reading at once; None if it would have to be rebuilt."""

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import msgspec
 
 from rune.batcher import KeyedBatcher, SharedAnswer
+from rune.core.execution import state as folded
 from rune.core.execution.decision import Decision, FinishExecution
 from rune.core.execution.explain import Waiting
 from rune.core.execution.fact import ExecutionEnded, ExecutionLate, PauseChanged, RaceWinner, SignalReceived
@@ -112,6 +113,9 @@ class StateWrapper:
 
     def explain(self, execution: str) -> Coroutine[Any, Any, list[Waiting]]:
         return self._state.explain(execution)
+
+    def peek(self, execution: str) -> Coroutine[Any, Any, folded.State | None]:
+        return self._state.peek(execution)
 
 
 class ExecutionObserver(Protocol):

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from rune.adapters.sqlite.state import SqliteState
 from rune.core.execution import rerun
 from rune.runtime.lifecycle import finisher
-from rune.runtime.queries import history, reader
+from rune.runtime.queries import history, node_input, reader
 from tests.support.api_server import ITEMS, RunningServer, run
 from tests.support.waiting import until
 
@@ -59,6 +60,10 @@ async def while_replaying(
     return await task
 
 
+async def no_state(self: SqliteState, execution: str) -> None:
+    """Know no state of an execution, as if it were not in memory."""
+
+
 async def waiting_execution(server: RunningServer) -> str:
     await server.deploy(WAITING)
     id = (await server.client.start("waiting", {"items": [1, 2, 3]})).execution_id
@@ -74,9 +79,59 @@ async def waiting_execution(server: RunningServer) -> str:
 def test_explain_does_not_delay_other_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def work(server: RunningServer) -> None:
         id = await waiting_execution(server)
+        monkeypatch.setattr(SqliteState, "peek", no_state)
         held = hold_replays(monkeypatch, reader)
         found = await while_replaying(server, held, server.get(f"/executions/{id}/explain"))
         assert [each["node"] for each in found["waiting"]] == ["w"]
+
+    run(tmp_path, work)
+
+
+def test_explain_of_a_large_execution_replays_nothing_that_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replayed: list[None] = []
+
+    def fold(*given: Any) -> Any:
+        replayed.append(None)
+        return whole(*given)
+
+    async def work(server: RunningServer) -> None:
+        id = await waiting_execution(server)
+        _, state = await server.master.reader.state(id, 0)
+
+        async def known(self: SqliteState, execution: str) -> Any:
+            return state
+
+        monkeypatch.setattr(reader, "fold", fold)
+        monkeypatch.setattr(history, "MAX_INLINE_FACTS", 0)
+        for peek, expected in ((known, 0), (no_state, 1), (no_state, 1)):
+            monkeypatch.setattr(SqliteState, "peek", peek)
+            found = await server.get(f"/executions/{id}/explain")
+            assert ([each["node"] for each in found["waiting"]], len(replayed)) == (["w"], expected)
+        await server.client.signal(id, "go")
+        assert (await server.client.wait(id, 60)).status == "completed"
+        assert (await server.get(f"/executions/{id}/explain"))["waiting"] == []
+
+    whole = vars(reader)["fold"]
+    run(tmp_path, work)
+
+
+def test_input_of_a_node_that_waits_is_read_without_a_replay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(server: RunningServer) -> None:
+        id = await waiting_execution(server)
+        expected = await server.get(f"/executions/{id}/nodes/w/input")
+        monkeypatch.setattr(node_input, "fold", no_replay)
+        assert await server.get(f"/executions/{id}/nodes/w/input") == expected
+        assert (expected["attempt"], expected["parameters"]) == (1, {"resume": "signal", "name": "go"})
+        monkeypatch.setattr(history, "MAX_INLINE_FACTS", 0)
+        answer = await server.http.get(f"/api/v1/executions/{id}/nodes/out/input")
+        assert answer.status_code == 404
+
+    def no_replay(*given: Any) -> Any:
+        raise AssertionError("the facts of the execution are replayed")
 
     run(tmp_path, work)
 

@@ -622,12 +622,16 @@ class RedisState:
 
     async def _read(self, execution: str) -> State:
         """Return the state for reading: the stored one, or for an unloaded execution the one the journal yields."""
+        stored = await self.peek(execution)
+        return stored or await self._rebuilder.peek(await self._executions.of(execution))
+
+    async def peek(self, execution: str) -> State | None:
         known = await self._executions.of(execution)
         raw = await self._client.call("HGETALL", self._keys.of(execution)[0])
         fields = read_fields(dict(zip(raw[::2], raw[1::2], strict=True)))
         if fields and fields["!"]["i"] == await self.server(execution):
             return decode_state(known.plan, fields)
-        return await self._rebuilder.peek(known)
+        return None
 
     async def end(self, execution: str, fact: ExecutionEnded) -> None:
         self._predictor.forget(execution)

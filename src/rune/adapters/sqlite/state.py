@@ -586,6 +586,10 @@ class SqliteState:
         running = await self._load_readonly(execution)
         return explain(running.plan, running.state)
 
+    async def peek(self, execution: str) -> State | None:
+        running = self._running.get(execution)
+        return None if running is None else running.state
+
 
 def _together(total: effect.Applied, applied: effect.Applied) -> effect.Applied:
     """Add the consequences of one decision to those of the decisions before it."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -23,11 +23,13 @@ from rune.core.execution.fact import (
     Fact,
     NodeResult,
     NodeSuspended,
+    RaceWinner,
+    TokenFact,
 )
 from rune.core.execution.fold import fold
 from rune.core.execution.outcome import Error
 from rune.core.execution.scope import ExpressionScope, failure_value
-from rune.core.execution.state import Lookup, joined_payload
+from rune.core.execution.state import Lookup, State, joined_payload
 from rune.core.execution.step import routes
 from rune.core.execution.token import START, Arrived, Path, Ref, Token, parse_path, token_name
 from rune.core.expr import (
@@ -47,11 +49,13 @@ from rune.core.plan.model import NO_PARAMETERS, Element, Parameters, Plan, Rules
 from rune.errors import LimitExceededError, RuneError
 from rune.nodes.base import check_json
 from rune.nodes.redaction import NAMES_ONLY
-from rune.ports.journal import ExecutionRecord
+from rune.ports.journal import ExecutionRecord, StoredFact
 from rune.runtime.off_loop import off_loop
-from rune.runtime.queries.history import reference_document, replay
+from rune.runtime.queries.history import reference_document
 from rune.runtime.values import ExecutionData, ValueNotLoaded, ValueReader, input_size
 from rune.runtime.worker.attempt import Evaluator, NeedsThread
+
+T = TypeVar("T")
 
 _NEVER = 2**53
 
@@ -66,6 +70,14 @@ Mode = Literal["expression", "template"]
 _KINDS = {str: "string", bool: "boolean", int: "number", float: "number", list: "array", dict: "object"}
 
 
+class Replayed(Protocol):
+    """Returns what a function makes of the facts of an execution or, if there are many, another one of its state."""
+
+    def __call__(
+        self, of_facts: Callable[[Sequence[StoredFact]], T], of_state: Callable[[State], T]
+    ) -> Awaitable[T]: ...
+
+
 class NodeInput(msgspec.Struct, frozen=True):
     """The payload of a node run and its parameters, both redacted; a large payload is a reference. `error`: why the
     parameters are not shown."""
@@ -78,20 +90,24 @@ class NodeInput(msgspec.Struct, frozen=True):
 
 async def read_input(
     data: ExecutionData,
-    own: Sequence[Fact],
-    facts: Callable[[], Awaitable[Sequence[Fact]]],
+    own: Sequence[TokenFact],
+    replayed: Replayed,
     node: int,
     path: Path,
     evaluator: Evaluator,
 ) -> NodeInput | None:
     """Return the input of a node in one lineage; None if the node did not run there. `now()` is the time at which the
-    run began. `own` are the facts of the run, `facts` loads those of the whole execution in commit order: what entered
-    a run that has ended follows from the results before it, so that its input costs the same among 100,000 items as in
-    one."""
-    found = await _ended_token(data, own, node, path)
+    run began. `own` are the facts of the run, `replayed` reads those of the whole execution in commit order, or its
+    state: what entered a run follows from the results before it if it has ended, or if it joins nothing, so that its
+    input costs the same among 100,000 items as in one."""
+    found = await _entered(data, own, node, path)
     if found is None:
-        stored = await facts()
-        found = await replay(len(stored), lambda: _token_of(data.plan, data.accepted, stored, node, path))
+        found = await replayed(
+            lambda stored: _token_of(
+                data.plan, data.accepted, [each.fact for each in stored if not each.late], node, path
+            ),
+            lambda state: _live_token(data.accepted, own, state, node, path),
+        )
     if found is None:
         return None
     token, began = found
@@ -103,16 +119,20 @@ async def read_input(
     return await _resolve(data, token, began, evaluator)
 
 
-async def _ended_token(
-    data: ExecutionData, own: Sequence[Fact], node: int, path: Path
+async def _entered(
+    data: ExecutionData, own: Sequence[TokenFact], node: int, path: Path
 ) -> tuple[Token, int] | None:
-    """Return the token of a node run that has ended and when it began, from its result and those before it."""
-    if node in data.plan.triggers:
+    """Return the token of a node run that has ended, or has failed or waited before, and when it began, from its facts
+    and the results before it. What entered a join is known only when it has ended."""
+    if not own or node in data.plan.triggers:
         return None
-    results = (each for each in own if isinstance(each, NodeResult) and each.status in ("ok", "failed"))
-    result = next(results, None)
-    if result is None:
+    planned, last = data.plan.nodes[node], own[-1]
+    if isinstance(last, NodeResult):
+        if last.status not in ("ok", "failed"):
+            return None
+    elif isinstance(last, RaceWinner) or planned.is_join or planned.joins_items:
         return None
+    attempt = last.attempt + isinstance(last, AttemptFailed)
     reader = data.reader()
     try:
         while True:
@@ -121,7 +141,7 @@ async def _ended_token(
             except ValueNotLoaded as missing:
                 await data.load(missing.what, reader)
             else:
-                return replace(token, attempt=result.attempt), result.began or result.at
+                return replace(token, attempt=attempt), last.began or last.at
     finally:
         reader.close()
 
@@ -153,6 +173,19 @@ def _token_of(
     scope = state.scopes.get(path)
     live = None if scope is None else scope.live.get(node)
     return None if live is None else (live.token, began or live.token.at or accepted.at)
+
+
+def _live_token(
+    accepted: ExecutionRecord, own: Sequence[TokenFact], state: State, node: int, path: Path
+) -> tuple[Token, int] | None:
+    """Return the open token of a node run and when it began; None if it is not called now."""
+    scope = state.scopes.get(path)
+    live = None if scope is None else scope.live.get(node)
+    if live is None:
+        return None
+    last = own[-1] if own else None
+    began = (last.began or last.at) if isinstance(last, AttemptFailed | NodeSuspended) else live.token.at
+    return live.token, began or accepted.at
 
 
 def _start_reference(data: ExecutionData) -> dict[str, Any]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol, TypeGuard
+from typing import Protocol, TypeGuard, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -49,12 +50,25 @@ from rune.ports.queries import (
     Summary,
 )
 from rune.ports.workflows import WorkflowStore
+from rune.runtime.off_loop import off_loop
 from rune.runtime.plan_cache import PlanCache
-from rune.runtime.queries.history import STATUS, History, replay
+from rune.runtime.queries import history as replays
+from rune.runtime.queries.history import STATUS, History
 from rune.runtime.values import ExecutionNotFoundError
 from rune.runtime.worker.attempt import log_key
 
 LOG_BATCH_SIZE = 500
+MAX_FOLDED = 4
+"""States of large executions that are kept until a new fact of theirs is recorded."""
+
+T = TypeVar("T")
+Peek = Callable[[str], Awaitable[State | None]]
+"""Returns the state of an execution that a process or server has; None if it has none."""
+
+
+async def no_state(execution: str) -> State | None:
+    """Return no state: only the journal is read."""
+    return None
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -251,6 +265,8 @@ class ExecutionReader:
         self.definition = journal.definition
         self.open_claims = journal.open_claims
         self.dead_letters = journal.dead_letters
+        self._turn = asyncio.Lock()
+        self._folded: OrderedDict[str, tuple[int, State]] = OrderedDict()
 
     async def executions(
         self, wanted: ExecutionFilter = ALL_EXECUTIONS, *, after: str | None = None, limit: int = 50
@@ -338,23 +354,61 @@ class ExecutionReader:
                 break
         return found[:limit]
 
-    async def state(self, execution: str, now: int) -> tuple[Plan, State]:
-        """Return the state of an execution, rebuilt from its facts. Under fake time its clock may be ahead of ours."""
+    async def replayed(
+        self,
+        execution: str,
+        of_facts: Callable[[Sequence[StoredFact]], T],
+        of_state: Callable[[State], T],
+        peek: Peek = no_state,
+    ) -> T:
+        """Return what a function makes of the facts of an execution. If there are many, of its state, if that is known
+        without them; else one execution is read at a time, and its facts are replayed in a thread."""
+        found: list[StoredFact] = []
+        async for stored in self.fact_batches(execution):
+            found += stored
+            if len(found) > replays.MAX_INLINE_FACTS:
+                break
+        else:
+            return of_facts(found)
+        state = await peek(execution)
+        if state is not None:
+            return of_state(state)
+        async with self._turn:
+            async for stored in self.fact_batches(execution, found[-1].number):
+                found += stored
+            return await off_loop(lambda: of_facts(found))
+
+    async def state(self, execution: str, now: int, peek: Peek = no_state) -> tuple[Plan, State]:
+        """Return the state of an execution, rebuilt from its facts, or that which `peek` returns if there are many.
+        Under fake time its clock may be ahead of ours."""
         accepted = await self.accepted(execution)
         plan = await self._plans.plan(accepted.hash)
         end = await self._journal.end(execution)
         if end is not None:  # nothing is open any more, whatever was recorded before
             state, _ = fold(plan, [ExecutionStarted(accepted.at), end], now)
             return plan, state
-        facts = [
-            each.fact async for stored in self.fact_batches(execution) for each in stored if not each.late
-        ]
-        latest = max((each.at for each in facts), default=0)
-        ended = any(isinstance(each, ExecutionEnded) for each in facts)
-        moment = max(now, latest) if accepted.fake_time and not ended else now
-        started = ExecutionStarted(accepted.at)
-        state, _ = await replay(len(facts), lambda: fold(plan, [started, *facts], moment))
-        return plan, state
+        known = self._folded.get(execution)
+        if known is not None:
+            if not await self.facts(execution, known[0], 1):
+                return plan, known[1]
+            del self._folded[execution]
+
+        def folded(stored: Sequence[StoredFact]) -> State:
+            facts = [each.fact for each in stored if not each.late]
+            latest = max((each.at for each in facts), default=0)
+            ended = any(isinstance(each, ExecutionEnded) for each in facts)
+            moment = max(now, latest) if accepted.fake_time and not ended else now
+            state, _ = fold(plan, [ExecutionStarted(accepted.at), *facts], moment)
+            if len(stored) > replays.MAX_INLINE_FACTS:
+                self._keep(execution, stored[-1].number, state)
+            return state
+
+        return plan, await self.replayed(execution, folded, lambda state: state, peek)
+
+    def _keep(self, execution: str, last: int, state: State) -> None:
+        self._folded[execution] = last, state
+        while len(self._folded) > MAX_FOLDED:
+            self._folded.popitem(last=False)
 
 
 class Progress(Protocol):

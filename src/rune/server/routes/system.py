@@ -227,7 +227,7 @@ async def get_next_timer(server: Server) -> Response:
 async def list_execution_timers(execution: ExecutionId, server: Server) -> Response:
     """Ordered by due time."""
     id = execution
-    plan, state = await server.reader.state(id, server.clock.now())
+    plan, state = await server.reader.state(id, server.clock.now(), server.engine.backend.state.peek)
     timed = [(each.due, each) for each in explain(plan, state) if each.due is not None]
     found = [each for _, each in sorted(timed, key=lambda pair: pair[0])]
     return Reply(TimerList(execution_id=id, timers=found))

@@ -379,7 +379,7 @@ async def _resolved(
     server: ServerContext, execution: str, plan: Plan, node: int, path: Path
 ) -> dict[str, Any]:
     """Return the texts of a waiting node with their expressions evaluated; none if that is not possible."""
-    _, state = await server.reader.state(execution, server.clock.now())
+    _, state = await server.reader.state(execution, server.clock.now(), server.engine.backend.state.peek)
     scope_state = state.scopes.get(path)
     live = None if scope_state is None else scope_state.live.get(node)
     if live is None:

@@ -525,7 +525,7 @@ async def explain_execution(execution: ExecutionId, server: Server) -> Response:
     when the execution is late."""
     id = execution
     summary = await summary_of(server, id)
-    plan, state = await server.reader.state(id, server.clock.now())
+    plan, state = await server.reader.state(id, server.clock.now(), server.engine.backend.state.peek)
     active = None
     if summary.ended_at is None:
         active = active_runs(await server.engine.live.running(id), server.clock.now())

@@ -6,6 +6,7 @@ Of one run: its attempts, their logs, and what the node was called with.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -13,7 +14,6 @@ from fastapi import Path, Query
 from pydantic import Field
 from starlette.responses import Response
 
-from rune.core.execution.fact import Fact
 from rune.ports.clock import iso
 from rune.ports.queries import Event, Frame
 from rune.runtime.queries.history import History
@@ -420,15 +420,8 @@ async def get_run_input(
     if reader.plan.scopes.enclosing(index) != path[::2]:
         raise NodeRunNotFoundError(f"`{node}` is not called in this lineage")
 
-    async def facts() -> list[Fact]:
-        return [
-            each.fact
-            async for stored in server.reader.fact_batches(execution)
-            for each in stored
-            if not each.late
-        ]
-
     backend = server.engine.backend
+    replayed = partial(server.reader.replayed, execution, peek=backend.state.peek)
     accepted = await server.reader.accepted(execution)
     plan = await server.engine.plans.plan(accepted.hash)
     data = ExecutionData(
@@ -440,7 +433,7 @@ async def get_run_input(
         max_decoded=MAX_DECODED_BYTES,
     )
     own = await backend.journal.facts_of_token(execution, index, path)
-    found = await read_input(data, own, facts, index, path, server.engine.evaluator)
+    found = await read_input(data, own, replayed, index, path, server.engine.evaluator)
     if found is None:
         raise NodeRunNotFoundError(f"`{node}` has not been called in this lineage")
     view = InputView(
