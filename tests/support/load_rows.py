@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
 from rune.codec import messages
+from rune.codec.rpc import MAX_FRAME
 from rune.core.limits import LIMITS
 from rune.nodes.registry import STANDARD
-from rune.server.app import document
+from rune.server.app import STATIC_FILES, built_interface, document
+from rune.server.health import HEALTH
+from rune.server.routes.triggers import METHODS
+from rune.server.routing import PREFIX
 from tests.support.documents import document as workflow
 from tests.support.documents import node
 from tests.support.large_executions import WIDE, wide_graph
@@ -32,13 +36,15 @@ MAX_PARALLEL = 15 if WHOLE else 5
 
 
 class Sent(msgspec.Struct, frozen=True):
-    """A request, and how often it is sent at the same time."""
+    """A request, and how often it is sent at the same time. The method `WebSocket` opens one, and sends the body there;
+    `CALL` sends the body as a frame to the socket of the owner."""
 
     method: str
     path: str
     body: bytes | None = None
     media: str = JSON
     times: int = 1
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -55,6 +61,9 @@ class Loaded(msgspec.Struct, frozen=True):
     items: int
     large: str
     """An execution whose output is large."""
+
+    open: str
+    """A running execution with as many items, of which some wait."""
 
 
 # Routes
@@ -236,6 +245,28 @@ def route_rows(loaded: Loaded) -> Iterator[Row]:
             yield Row("route", f"{method.upper()} {path}", tuple(_requests(loaded, path, method, operation)))
 
 
+def running_rows(loaded: Loaded) -> Iterator[Row]:
+    """Rows of routes that replay an execution: the same for one that runs."""
+    at = f"/api/v1/executions/{loaded.open}"
+    last = f"lineage=s:{loaded.items - 1}"
+    for path in (
+        "explain",
+        "timers",
+        "graph",
+        f"nodes/rest/input?{last}",
+        f"nodes/rest/attempts?{last}",
+        "nodes/all/input",
+        "splits/s/items",
+        "nodes",
+        "rollups",
+    ):
+        yield Row("running", path, (Sent("GET", f"{at}/{path}"), Sent("GET", f"{at}/{path}", times=3)))
+    preview = {"text": "{{ $trigger }}", "execution": loaded.open, "node": "rest", "lineage": "s:0"}
+    yield Row(
+        "running", "preview", (Sent("POST", "/api/v1/expressions/preview", json.dumps(preview).encode()),)
+    )
+
+
 def _requests(loaded: Loaded, path: str, method: str, operation: Mapping[str, Any]) -> Iterator[Sent]:
     parameters = operation.get("parameters", ())
     filled = path
@@ -280,12 +311,187 @@ def _request_bodies(loaded: Loaded, path: str, operation: Mapping[str, Any], siz
         yield from _documents().values()
 
 
-def hidden_rows() -> Iterator[Row]:
-    """Rows of routes that are not in the OpenAPI document: webhooks."""
-    bodies = {**_filled(LIMITS.body_bytes - 1_000), "form": b"a=1&" * (LIMITS.body_bytes // 4 - 1_000)}
-    sent = [Sent("POST", "/hooks/load", body, times=3) for name, body in bodies.items() if name != "form"]
-    form = Sent("POST", "/hooks/load", bodies["form"], "application/x-www-form-urlencoded", times=3)
-    yield Row("route", "POST /hooks/{path}", (*sent, form))
+def hidden_rows(loaded: Loaded) -> Iterator[Row]:
+    """Rows of routes that are not in the OpenAPI document: webhooks, WebSockets, pages and files."""
+    sent = tuple(_deliveries())
+    for method in METHODS:
+        other = Sent(method, "/hooks/load", b"x" * LIMITS.body_bytes, "text/plain")
+        yield Row("route", f"{method} /hooks/{{path}}", sent if method == "POST" else (other,))
+    yield Row("route", f"WebSocket {PREFIX}/executions/{{execution}}/events", tuple(_sockets(loaded)))
+    packed = (("accept-encoding", "gzip"),)
+    page = (("accept", "text/html"),)
+    interface = built_interface()
+    assert interface is not None
+    largest = max(interface.assets, key=lambda name: len(interface.assets[name].data))
+    paths = {
+        "/": ("/", "/workflows/" + "x" * 7_000),
+        "/assets/{name}": (f"/assets/{largest}", "/assets/" + "../" * 130, "/assets/" + "%2e" * 2_000),
+        **{each: (each,) for each in STATIC_FILES},
+        **{each: (each,) for each in (f"{PREFIX}/openapi.json", f"{PREFIX}/log", "/metrics", *HEALTH)},
+    }
+    for name, asked in paths.items():
+        requests = [Sent("GET", each, headers=page, times=MAX_PARALLEL) for each in asked]
+        requests += [Sent("GET", each, headers=(*page, *packed), times=MAX_PARALLEL) for each in asked]
+        yield Row("route", f"GET {name}", tuple(requests))
+
+
+def _deliveries() -> Iterator[Sent]:
+    size = LIMITS.body_bytes - 1_000
+    form = b"a=1&" * (size // 4)
+    odd = _filled(size).values()
+    yield from (Sent("POST", "/hooks/load", each, times=3) for each in odd)
+    yield Sent("POST", "/hooks/load", form, "application/x-www-form-urlencoded", times=3)
+    yield Sent("POST", "/hooks/load", b"\xff" * size, "application/octet-stream", times=3)
+    yield Sent("POST", "/hooks/load?" + "a=1&" * 2_000, b"{}")
+    signed = (("x-rune-signature", "sha256=" + "0" * 64), ("x-rune-timestamp", "1"))
+    yield Sent("POST", "/hooks/signed", b"x" * size, times=MAX_PARALLEL, headers=signed)
+    for name in ("x-delivery-id", "x-github-delivery"):
+        again = ((name, "d" * 255),)
+        yield Sent("POST", "/hooks/load", b'{"zz":"' + b"x" * (size - 10) + b'"}', times=3, headers=again)
+    yield Sent("POST", "/hooks/answered", b'{"zz":"' + b"x" * (size - 10) + b'"}', times=3)
+
+
+def _sockets(loaded: Loaded) -> Iterator[Sent]:
+    first, _ = loaded.executions
+    for execution in (first, loaded.open):
+        path = f"{PREFIX}/executions/{execution}/events"
+        yield Sent("WebSocket", path, times=MAX_PARALLEL)
+        yield Sent("WebSocket", f"{path}?after={loaded.items // 2}", times=3)
+        yield Sent("WebSocket", path, b"x" * 4_000)
+        yield Sent("WebSocket", path, b"x" * 1_000_000)
+    yield Sent("WebSocket", f"{PREFIX}/executions/{'x' * 5_000}/events")
+
+
+# The socket of the owner
+
+
+def _calls(loaded: Loaded, size: int) -> Mapping[str, Iterable[Mapping[str, Any]]]:
+    """Arguments of the methods of the owner: large, or odd. What is removed is not there."""
+    first, _ = loaded.executions
+    text = "x" * size
+    data = list(_filled(min(4 * size, LIMITS.payload_bytes)).values())
+    names = [text[:20]] * (size // 20)
+    lists: Any = [[]] * (4 * size)
+    labels = {str(at): "v" for at in range(size // 10)}
+    definition = _documents()["graph"]
+    short: dict[str, Iterable[Mapping[str, Any]]] = {
+        "executions.start": [
+            *({"workflow": "wide", "which": None, "input": each} for each in data),
+            {"workflow": text, "which": text, "input": b"1"},
+            {"workflow": "wide", "which": None, "input": b"{}", "options": {"labels": labels}},
+            {
+                "workflow": "wide",
+                "which": None,
+                "input": b"{}",
+                "options": {"pins": {"outputs": {"fetch": lists}}},
+            },
+        ],
+        "executions.start_definition": [
+            *({"definition": each, "input": b"{}"} for each in data),
+            {"definition": definition, "input": b"{}"},
+        ],
+        "executions.signal": [
+            *({"execution": loaded.open, "name": "go", "value": each} for each in data),
+            {"execution": text, "name": text},
+        ],
+        "executions.cancel": [{"execution": first, "reason": text}],
+        "executions.retry": [{"execution": first, "split": text, "item": text, "code": text}],
+        "executions.rerun": [
+            *({"execution": first, "node": "fetch", "item": "s:0", "parameters": each} for each in data),
+            {"execution": first, "node": text, "definition": definition},
+        ],
+        "executions.delete_ended": [{"rules": []}],
+        "executions.wait_for_end": [{"execution": first}],
+        "workflows.deploy": [
+            *({"definition": each} for each in data),
+            {"definition": definition, "note": text},
+        ],
+        "workflows.set_alias": [
+            {"workflow": "wide", "alias": text, "version": 1},
+            {
+                "workflow": "wide",
+                "alias": "a",
+                "version": 1,
+                "weights": dict.fromkeys(range(2, size // 20), 0.0),
+            },
+        ],
+        "triggers.enable": [{"reference": text, "enabled": True}],
+        "credentials.add": [
+            {"name": text, "type": text, "values": {}},
+            {"name": "c", "type": "bearer", "values": {"token": text}, "hosts": names},
+            {"name": "c", "type": "bearer", "values": {"token": lists}},
+        ],
+        "credentials.rotate": [{"reference": text, "values": {"token": lists}}],
+        "credentials.grant": [{"reference": "c", "whom": names}],
+        "credentials.withdraw": [{"reference": "c", "whom": names}],
+        "access.create_key": [
+            {"id": "k", "digest": b"d" * size, "name": text, "role": "viewer", "scopes": names}
+        ],
+        "limits.limit_workflow": [{"workflow": text, "limits": {}}],
+        "limits.limit_key": [{"id": text, "limits": {}}],
+        "bulk.create": [{"action": "cancel", "executions": names, "reason": text, "filter": text}],
+        "handlers.set_defaults": [{"on_failure": {"workflow": text}}],
+        **{
+            f"{service}.{name}": [{"limit": 10**9}]
+            for service, name in (("handlers", "failed"), ("dead_letters", "list"), ("dead_messages", "list"))
+        },
+        "bulk.list": [{"limit": 10**9}],
+        "bulk.outcomes": [{"id": text, "limit": 10**9}],
+    }
+    return short
+
+
+_BY_NAME: Mapping[str, str] = {
+    "executions.pause": "execution",
+    "executions.resume": "execution",
+    "executions.running": "execution",
+    "workflows.archive": "workflow",
+    "dead_letters.requeue": "letter",
+    "dead_letters.discard": "letter",
+    "dead_messages.find": "message",
+    "dead_messages.requeue": "message",
+    "dead_messages.discard": "message",
+    "triggers.list": "workflow",
+    "triggers.find": "reference",
+    "triggers.rotate": "reference",
+    "credentials.remove": "reference",
+    "access.revoke_key": "id",
+    "bulk.find": "id",
+    "bulk.abort": "id",
+    "bulk.finish": "id",
+    "workers.drain": "worker",
+    "workers.resume": "worker",
+}
+"""Methods of the owner that take a name alone, and its parameter."""
+
+_WITHOUT = ("handlers.defaults", "credentials.reencrypt")
+
+
+def owner_rows(loaded: Loaded) -> Iterator[Row]:
+    """The row of each method that other processes call on the owner, and of frames that are no calls."""
+    size = LIMITS.body_bytes if WHOLE else LIMITS.body_bytes // 4
+    calls: dict[str, Iterable[Mapping[str, Any]]] = {
+        **_calls(loaded, size),
+        **{name: [{field: "x" * size}] for name, field in _BY_NAME.items()},
+        **{name: [{}] for name in _WITHOUT},
+    }
+    for name, given in calls.items():
+        bodies = [_call(name, each) for each in given]
+        bodies.append(_call(name, {"zz": [[]] * (4 * size)}))
+        yield Row("call", name, tuple(Sent("CALL", name, each) for each in bodies))
+    most = MAX_FRAME if WHOLE else MAX_FRAME // 8
+    frames = {
+        "nested": b"\x91" * most,
+        "lists": b"\xdd" + (most - 5).to_bytes(4, "big") + b"\x90" * (most - 5),
+        "call of lists": _call("executions.start", {"input": [[]] * (most // 2)}),
+        "bytes": b"\xff" * most,
+        "nothing": b"",
+    }
+    yield Row("call", "no call", tuple(Sent("CALL", name, each, times=3) for name, each in frames.items()))
+
+
+def _call(name: str, arguments: Mapping[str, Any]) -> bytes:
+    return msgspec.msgpack.encode(["?", name, arguments])
 
 
 # Importers
@@ -402,4 +608,15 @@ HOOK: dict[str, Any] = workflow(
     "in>out",
     id="hook",
 )
-DEPLOYED = (WIDE, LARGE, HOOK)
+SIGNED: dict[str, Any] = workflow(
+    [node("in", "webhook", {"path": "signed", "auth": "hmac"}), node("out", "output")], "in>out", id="signed"
+)
+ANSWERED: dict[str, Any] = workflow(
+    [
+        node("in", "webhook", {"path": "answered", "respond": "result"}),
+        node("out", "output", {"value": "{{ $trigger }}"}),
+    ],
+    "in>out",
+    id="answered",
+)
+DEPLOYED = (WIDE, LARGE, HOOK, SIGNED, ANSWERED)

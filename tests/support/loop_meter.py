@@ -104,11 +104,11 @@ class MeteredServer:
     """A server in a process of its own."""
 
     def __init__(self, home: Path) -> None:
-        self._home = home
+        self.home = home
 
     def __enter__(self) -> MeteredServer:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.loop_meter", str(self._home)],
+            [sys.executable, "-m", "tests.support.loop_meter", str(self.home)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

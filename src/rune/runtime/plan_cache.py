@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,6 +24,8 @@ from rune.documents.loader import check_document, definition_in
 from rune.errors import InvalidDocumentError, RuneError
 from rune.ports.journal import Journal
 from rune.ports.queue import DEFAULT_QUEUE
+from rune.runtime.off_loop import off_loop
+from rune.runtime.payloads import MAX_INLINE_BYTES
 
 if TYPE_CHECKING:
     from rune.runtime.values import ExecutionDataCache
@@ -104,13 +107,20 @@ class PlanCache:
         """Return the plan of a document from outside, after complete validation."""
         return self._compile_parsed(with_pins(parse_document(document), pins))
 
-    def compile_changed(self, definition: Definition, pins: Pins = NO_PINS) -> Plan:
+    async def compile_given(self, document: bytes, pins: Pins = NO_PINS) -> Plan:
+        """As `compile_untrusted`. A long document is compiled in a thread."""
+        work = partial(self.compile_untrusted, document, pins)
+        return work() if len(document) <= MAX_INLINE_BYTES else await off_loop(work)
+
+    async def compile_changed(self, definition: Definition, pins: Pins = NO_PINS) -> Plan:
         """Return the plan of a definition that was changed, after complete validation."""
-        if len(canonical(definition)) > LIMITS.definition_bytes:
+        size = len(canonical(definition))
+        if size > LIMITS.definition_bytes:
             message = f"the changed definition exceeds {LIMITS.definition_bytes:,} bytes"
             raise InvalidDocumentError((Problem("", TOO_LARGE, message),))
         places = SourceLocations.of(definition.nodes, definition.edges)
-        return self._compile_parsed(with_pins(Parsed(definition, places=places), pins))
+        work = partial(self._compile_parsed, with_pins(Parsed(definition, places=places), pins))
+        return work() if size <= MAX_INLINE_BYTES else await off_loop(work)
 
     def _compile_parsed(self, parsed: Parsed) -> Plan:
         if parsed.definition is not None:

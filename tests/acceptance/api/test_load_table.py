@@ -11,18 +11,27 @@ from __future__ import annotations
 import asyncio
 import pathlib
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 
 import httpx
 import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from rune.adapters.sqlite.owner import address, receive, socket_of
+from rune.codec.rpc import HEADER, VERSION, ErrorReply, read_reply
 from rune.documents.importers.draft import FORMATS
 from rune.errors import RuneError
 from rune.nodes.registry import STANDARD
-from rune.server.app import document
+from rune.runtime.components import RPC_METHODS
+from rune.server.app import make_app
+from rune.server.routing import rows
+from rune.settings import Settings
 from rune.testing.harness import compiled
-from tests.support.large_executions import WIDE, write_items
+from tests.support.api_server import RunningServer
+from tests.support.api_server import run as run_server
+from tests.support.large_executions import WIDE, write_items, write_open_items
 from tests.support.load_rows import (
     DEPLOYED,
     Loaded,
@@ -33,7 +42,9 @@ from tests.support.load_rows import (
     importer_rows,
     message_bodies,
     node_rows,
+    owner_rows,
     route_rows,
+    running_rows,
 )
 from tests.support.loop_meter import MeteredServer
 from tests.support.whole import WHOLE
@@ -50,7 +61,10 @@ DEADLINE_S = 120.0
 REFUSED = 413
 
 
-async def measure(rows: Iterable[Row], server: MeteredServer) -> list[str]:
+LOADED = Loaded(("x1", "x2"), "h", ITEMS, "x3", "x4")
+
+
+async def measure(asked: Iterable[Row], server: MeteredServer) -> list[str]:
     """Send the requests of all rows; return what was found, one line each."""
     found: list[str] = []
     fresh = httpx.Limits(
@@ -62,13 +76,13 @@ async def measure(rows: Iterable[Row], server: MeteredServer) -> list[str]:
     ):
         usual = await _lag(health, server)
         before = server.take().peak_mb
-        for row in rows:
+        for row in asked:
             for sent in row.requests:
                 shown = f"{row.kind} {row.name} {sent.path[-80:]} {(sent.body or b'')[:24]!r}"
                 statuses: list[int] = []
                 async with _polled(health, server) as lags:
                     began = time.monotonic()
-                    statuses += await asyncio.gather(*(_send(http, sent) for _ in range(sent.times)))
+                    statuses += await asyncio.gather(*(_sent(http, sent, server) for _ in range(sent.times)))
                     took = time.monotonic() - began
                 measured = await asyncio.to_thread(server.take)
                 lag = max(lags, default=0.0) - usual
@@ -112,8 +126,52 @@ async def _polled(http: httpx.AsyncClient, server: MeteredServer) -> AsyncIterat
         await asyncio.gather(task, return_exceptions=True)
 
 
+async def _sent(http: httpx.AsyncClient, sent: Sent, server: MeteredServer) -> int:
+    """Send a request; return the status of the answer."""
+    if sent.method == "WebSocket":
+        return await _follow(server.url.replace("http", "ws") + sent.path, sent.body)
+    if sent.method == "CALL":
+        return await _call(server.home, sent.body or b"")
+    return await _send(http, sent)
+
+
+async def _follow(url: str, body: bytes | None) -> int:
+    """Read what a WebSocket sends for a moment, after it was sent a body."""
+    try:
+        async with connect(url, max_size=None, proxy=None) as socket:
+            with suppress(TimeoutError, ConnectionClosed):
+                if body is not None:
+                    await socket.send(body)
+                async with asyncio.timeout(STREAM_S):
+                    async for _ in socket:
+                        pass
+    except InvalidStatus as refused:
+        return refused.response.status_code
+    return 200
+
+
+async def _call(home: pathlib.Path, body: bytes) -> int:
+    """Send a frame to the owner of the file; return 500 if the answer is that it failed."""
+    with address(socket_of(Settings(home=str(home)).database)) as name:
+        reader, writer = await asyncio.open_unix_connection(name)
+    try:
+        writer.write(HEADER.pack(VERSION, len(body)) + body)
+        async with asyncio.timeout(DEADLINE_S):
+            with suppress(ConnectionError):
+                await writer.drain()
+            answered = await receive(reader)
+    except (ConnectionError, asyncio.IncompleteReadError):
+        return REFUSED
+    finally:
+        writer.close()
+    found = read_reply(answered or b"")
+    return 500 if isinstance(found, ErrorReply) and found.code == "INTERNAL" else 200
+
+
 async def _send(http: httpx.AsyncClient, sent: Sent) -> int:
-    headers = {"content-type": sent.media} if sent.body is not None else {}
+    headers = dict(sent.headers)
+    if sent.body is not None:
+        headers["content-type"] = sent.media
     if sent.method == "GET" and sent.path.partition("?")[0].endswith(STREAMS):
         async with http.stream("GET", sent.path) as stream:
             try:
@@ -130,7 +188,7 @@ async def _send(http: httpx.AsyncClient, sent: Sent) -> int:
     return answer.status_code
 
 
-async def prepared(server: MeteredServer, executions: tuple[str, str]) -> Loaded:
+async def prepared(server: MeteredServer, executions: tuple[str, str], open: str) -> Loaded:
     """Deploy the workflows of the table and run one with a large output."""
     async with httpx.AsyncClient(base_url=server.url, timeout=DEADLINE_S, trust_env=False) as http:
         for each in DEPLOYED:
@@ -143,18 +201,25 @@ async def prepared(server: MeteredServer, executions: tuple[str, str]) -> Loaded
         assert started.status_code == 202, started.text
         large = started.json()["execution"]
         assert large["status"] == "completed", large
-    return Loaded(executions, compiled(WIDE).hash, ITEMS, large["execution_id"])
+    return Loaded(executions, compiled(WIDE).hash, ITEMS, large["execution_id"], open)
 
 
-@pytest.mark.parametrize("part", ["routes", "node types and importers"])
+PARTS: dict[str, Callable[[Loaded], Iterable[Row]]] = {
+    "routes": lambda loaded: [*route_rows(loaded), *hidden_rows(loaded)],
+    "running executions": running_rows,
+    "calls of the owner": owner_rows,
+    "node types and importers": lambda loaded: [*node_rows(ELEMENTS), *importer_rows(FORMATS)],
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
 def test_server_answers_whatever_is_asked_of_it(tmp_path: pathlib.Path, part: str) -> None:
     executions = (write_items(tmp_path, ITEMS), write_items(tmp_path, ITEMS, failed_every=100))
 
+    open = write_open_items(tmp_path, ITEMS) if part in ("routes", "running executions") else ""
+
     async def run(server: MeteredServer) -> list[str]:
-        loaded = await prepared(server, executions)
-        if part == "routes":
-            return await measure([*route_rows(loaded), *hidden_rows()], server)
-        return await measure([*node_rows(ELEMENTS), *importer_rows(FORMATS)], server)
+        return await measure(PARTS[part](await prepared(server, executions, open)), server)
 
     with MeteredServer(tmp_path) as server:
         found = asyncio.run(run(server))
@@ -162,13 +227,19 @@ def test_server_answers_whatever_is_asked_of_it(tmp_path: pathlib.Path, part: st
     assert found == [], "\n".join(found)
 
 
-def test_every_route_node_type_and_importer_has_a_row() -> None:
-    loaded = Loaded(("x1", "x2"), "h", ITEMS, "x3")
-    routes = {row.name for row in route_rows(loaded)}
+def test_every_route_of_the_server_has_a_row(tmp_path: pathlib.Path) -> None:
+    async def work(server: RunningServer) -> None:
+        served = {
+            f"{method} {path.replace(':path}', '}')}"
+            for method, path, _ in rows(make_app(server.master).router.routes)
+        }
+        assert {row.name for row in (*route_rows(LOADED), *hidden_rows(LOADED))} == served
 
-    assert routes == {
-        f"{method.upper()} {path}" for path, each in document()["paths"].items() for method in each
-    }
+    run_server(tmp_path, work)
+
+
+def test_every_call_node_type_and_importer_has_a_row() -> None:
+    assert {row.name for row in owner_rows(LOADED)} == {*RPC_METHODS, "no call"}
     assert {row.name for row in node_rows(1)} == {each.name for each in STANDARD}
     assert {row.name for row in importer_rows(FORMATS)} == set(FORMATS)
 

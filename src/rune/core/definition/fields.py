@@ -223,15 +223,25 @@ def fields(
         problems.append(Problem(path, codes.WRONG_TYPE, message, hint))
         return None
     found: dict[str, Any] = {}
+    unknown = 0
     for key, each in value.items():
         reader = readers.get(key)
         if reader is None:
-            problems.append(unknown_field(key, readers, path))
+            unknown += 1
+            if unknown <= MAX_UNKNOWN:
+                problems.append(unknown_field(key, readers, path))
         elif each is not None:
             read = reader(each, f"{path}.{key}" if path else key, problems)
             if read is not None:
                 found[key] = read
+    if unknown > MAX_UNKNOWN:
+        message = f"{unknown - MAX_UNKNOWN:,} more unknown fields; {MAX_UNKNOWN} are listed"
+        problems.append(Problem(path, codes.UNKNOWN_FIELD, message))
     return found
+
+
+MAX_UNKNOWN = 100
+"""Unknown fields of an object that are listed. Each is compared with all known ones."""
 
 
 def unknown_field(key: str, known: Iterable[str], path: str) -> Problem:

@@ -31,10 +31,14 @@ class Problem(msgspec.Struct, frozen=True):
         return f"{self.path or 'document'}: {self.message}{where}"
 
 
+MAX_COMPARED = 200
+"""Characters of a word that is compared with known ones: a longer one is no misspelling."""
+
+
 def did_you_mean(word: str, known: Iterable[str], *, prefix: str = "") -> str:
     """Return a hint that names the closest known words, or else lists some of the known words."""
     names = sorted(known)
-    close = difflib.get_close_matches(word, names, n=3, cutoff=0.6)
+    close = difflib.get_close_matches(word, names, n=3, cutoff=0.6) if len(word) <= MAX_COMPARED else []
     if close:
         return "did you mean " + " or ".join(f"`{prefix}{each}`" for each in close) + "?"
     if not names:

@@ -405,6 +405,12 @@ class ExecutionReader:
 
         return plan, await self.replayed(execution, folded, lambda state: state, peek)
 
+    async def open_state(self, execution: str, now: int, peek: Peek = no_state) -> State | None:
+        """Return the state of an execution; None if it has ended."""
+        if await self._journal.end(execution) is not None:
+            return None
+        return await peek(execution) or (await self.state(execution, now))[1]
+
     def _keep(self, execution: str, last: int, state: State) -> None:
         self._folded[execution] = last, state
         while len(self._folded) > MAX_FOLDED:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import secrets
 from collections.abc import Callable, Sequence
@@ -68,6 +69,7 @@ def _started(accepted: ExecutionRecord) -> dict[str, object]:
 
 
 MAX_PRIORITY = 10
+FACT_BATCH = 1_000
 MAX_NAMED_SIGNALS = 12  # in an error
 
 
@@ -155,7 +157,7 @@ class ExecutionService:
     ) -> ExecutionRecord:
         """Start a definition that is stored nowhere but with its executions. With `new_id`, `execution` was generated
         for this call, so no earlier start can have used it."""
-        plan = self._plans.compile_untrusted(definition, options.pins)
+        plan = await self._plans.compile_given(definition, options.pins)
         return await self._start(plan, input, options, None, execution, new_id=new_id)
 
     async def start(
@@ -178,7 +180,7 @@ class ExecutionService:
         version = await self._workflows.find(workflow, which, by=by)
         plan = await self._plans.plan(version.hash)
         if options.pins != NO_PINS:  # another definition, and none that is stored as a version
-            pinned = self._plans.compile_changed(plan.definition, options.pins)
+            pinned = await self._plans.compile_changed(plan.definition, options.pins)
             return await self._start(pinned, input, options, priority, execution, new_id=new_id)
         chosen = chosen_by(which, version)
         return await self._start(plan, input, options, priority, execution, chosen, new_id=new_id)
@@ -389,7 +391,8 @@ class ExecutionService:
         if changes != UNCHANGED:
             plan, wanted = await self._changed(plan, wanted, node, changes)
         inside = _item_path(plan, node, item)
-        kept = kept_by_rerun(before, plan, facts, plan.index[node], inside, wanted.at)
+        again = partial(kept_by_rerun, before, plan, facts, plan.index[node], inside, wanted.at)
+        kept = await replay(len(facts), again)
         if kept is None:
             raise _nothing_to_run(execution)
         if input is not None:
@@ -412,7 +415,12 @@ class ExecutionService:
         if await self._journal.end(execution) is None:
             raise RequestRefusedError(f"{execution} has not ended; cancel it first", code="NOT_ENDED")
         plan = await self._plans.plan(old.hash)
-        facts = [each.fact for each in await self._journal.facts(execution) if not each.late]
+        facts: list[Fact] = []
+        last = 0
+        while stored := await self._journal.facts(execution, last, FACT_BATCH):
+            facts += [each.fact for each in stored if not each.late]
+            last = stored[-1].number
+            await asyncio.sleep(0)
         await self._accepted(execution)  # still there: nothing was removed while its facts were read
         return old, plan, facts
 
@@ -455,12 +463,12 @@ class ExecutionService:
             plan = await self._plans.plan(found.hash)
             wanted = replace(wanted, version=chosen.number, alias=chosen.alias, scopes=chosen.scopes)
         elif changes.definition is not None:
-            plan = self._plans.compile_untrusted(changes.definition)
+            plan = await self._plans.compile_given(changes.definition)
         if changes.parameters is not None or changes.pins != NO_PINS:
             definition = plan.definition
             if changes.parameters is not None:
-                definition = with_parameters(definition, node, changes.parameters)
-            plan = self._plans.compile_changed(definition, changes.pins)
+                definition = await with_parameters(definition, node, changes.parameters)
+            plan = await self._plans.compile_changed(definition, changes.pins)
         if changes.unstored:
             wanted = replace(wanted, version=None, alias=None, scopes=current_scopes())
         return plan, replace(wanted, workflow=plan.definition.id, hash=plan.hash)

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from rune.core.definition.model import Definition
 from rune.core.definition.parser import NO_PINS, Pins
-from rune.core.definition.strict_json import parse_input
 from rune.core.execution.fact import Fact, NodeResult
 from rune.core.execution.rerun import MoveRef, carry_over, from_node, kept_results
 from rune.core.execution.step import routes
@@ -139,9 +138,9 @@ def _by_source(id: str, value: Any, sources: Mapping[str, Ref]) -> dict[str, byt
     return {name: msgspec.json.encode(each) for name, each in value.items()}
 
 
-def with_parameters(definition: Definition, node: str, parameters: bytes) -> Definition:
+async def with_parameters(definition: Definition, node: str, parameters: bytes) -> Definition:
     """Return a definition in which a node has other parameters; those that are not given stay."""
-    decoded = parse_input(parameters)
+    decoded = await decode_payload(parameters)
     if decoded.problems:
         raise InvalidDocumentError(decoded.problems)
     if not isinstance(decoded.value, dict):

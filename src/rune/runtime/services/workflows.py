@@ -376,7 +376,7 @@ class WorkflowService:
         `expected` says otherwise."""
         if len(note) > MAX_NOTE_LENGTH:
             raise RuneError(f"a note has at most {MAX_NOTE_LENGTH:,} characters", code="BAD_NOTE")
-        plan = self._plans.compile_untrusted(definition)
+        plan = await self._plans.compile_given(definition)
         _check_unpinned(plan.definition)
         data, now = canonical(plan.definition), self._clock.now()
         await self._triggers.check(plan)

@@ -421,7 +421,8 @@ async def get_run_input(
         raise NodeRunNotFoundError(f"`{node}` is not called in this lineage")
 
     backend = server.engine.backend
-    replayed = partial(server.reader.replayed, execution, peek=backend.state.peek)
+    peek = partial(server.reader.open_state, now=server.clock.now(), peek=backend.state.peek)
+    replayed = partial(server.reader.replayed, execution, peek=peek)
     accepted = await server.reader.accepted(execution)
     plan = await server.engine.plans.plan(accepted.hash)
     data = ExecutionData(
