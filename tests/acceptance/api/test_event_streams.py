@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.types import Message
+from starlette.websockets import WebSocket
 from websockets.asyncio.client import connect
 
 from rune.server.live import feed
+from rune.server.live.feed import EncodedEvent
 from rune.server.routes.executions import live
+from rune.server.routes.executions.live import EventSubscription
 from tests.support.api_server import DEADLINE, HELLO, ITEMS, WAITS, RawStream, RunningServer, run
+from tests.support.async_test import async_test
 from tests.support.waiting import until
 
 
@@ -187,6 +193,38 @@ def test_websocket_stream_resumes_after_given_event(tmp_path: Path) -> None:
             await connect(unknown)
 
     run(tmp_path, work)
+
+
+@async_test
+async def test_websocket_that_was_closed_is_sent_nothing_more() -> None:
+    class Closed(WebSocket):
+        """Sends without suspending, as a server does whose client is gone."""
+
+        async def send_text(self, data: str) -> None:
+            sent.append(data)
+
+    class Replayed(EventSubscription):
+        async def pieces(self) -> AsyncGenerator[list[EncodedEvent] | bytes | None, None]:
+            for start in range(0, 100_000, 1_000):
+                yield [EncodedEvent(start + at, False, b"{}") for at in range(1_000)]
+
+        def __init__(self) -> None:
+            self.disconnected = False
+
+    async def receive() -> Message:
+        return {"type": "websocket.disconnect"}
+
+    async def send(message: Message) -> None:
+        raise AssertionError(message)
+
+    sent: list[str] = []
+    subscriber = Replayed()
+    asyncio.get_running_loop().call_soon(subscriber.__setattr__, "disconnected", True)
+    socket = Closed({"type": "websocket"}, receive, send)
+
+    await live.send_events(socket, subscriber, None)
+
+    assert 0 < len(sent) <= 2 * live.EVENTS_PER_TURN
 
 
 def test_rollup_view_summarizes_split_items(tmp_path: Path) -> None:
