@@ -27,6 +27,9 @@ HEADER = struct.Struct(">BI")
 MAX_FRAME = LIMITS.payload_bytes + LIMITS.definition_bytes + 1024 * 1024
 """Size limit of a body: the largest payload with the largest definition, and 1 MiB for the rest."""
 
+MAX_VALUE_BYTES = LIMITS.body_bytes
+"""Size limit of arguments of which values of any type are built: decoded, they take many times their size."""
+
 _ERROR_FIELD_TYPES: dict[str, Any] = {"problems": tuple[Problem, ...], "end": ExecutionEnded}
 """Types of error attributes that are converted back from plain data."""
 
@@ -120,6 +123,7 @@ class RpcMethod:
         self.name = name
         signature = inspect.signature(function, eval_str=True)
         self._signature = signature.replace(parameters=list(signature.parameters.values())[1:])
+        self._builds_values = any("Any" in str(each.annotation) for each in signature.parameters.values())
         fields: list[Any] = []
         for each in self._signature.parameters.values():
             required = each.default is inspect.Parameter.empty
@@ -147,6 +151,11 @@ class RpcMethod:
 
     def arguments(self, request: Request) -> dict[str, Any]:
         """Decode the arguments of a call to the types that the method declares."""
+        size = len(bytes(request.arguments)) if self._builds_values else 0
+        if size > MAX_VALUE_BYTES:
+            raise InvalidRequestError(
+                f"`{self.name}`: arguments of {size:,} bytes; at most {MAX_VALUE_BYTES:,} are allowed"
+            )
         try:
             given = decode(self._arguments, request.arguments)
         except MalformedDataError as error:

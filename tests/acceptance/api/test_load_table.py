@@ -20,11 +20,19 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from rune.adapters.sqlite.owner import address, receive, socket_of
-from rune.codec.rpc import HEADER, VERSION, ErrorReply, read_reply
+from rune.codec.rpc import (
+    HEADER,
+    MAX_VALUE_BYTES,
+    VERSION,
+    ErrorReply,
+    InvalidRequestError,
+    RpcMethods,
+    read_reply,
+)
 from rune.documents.importers.draft import FORMATS
 from rune.errors import RuneError
 from rune.nodes.registry import STANDARD
-from rune.runtime.components import RPC_METHODS
+from rune.runtime.components import RPC_METHODS, Services
 from rune.server.app import make_app
 from rune.server.routing import rows
 from rune.settings import Settings
@@ -242,6 +250,14 @@ def test_every_call_node_type_and_importer_has_a_row() -> None:
     assert {row.name for row in owner_rows(LOADED)} == {*RPC_METHODS, "no call"}
     assert {row.name for row in node_rows(1)} == {each.name for each in STANDARD}
     assert {row.name for row in importer_rows(FORMATS)} == set(FORMATS)
+
+
+def test_call_whose_values_are_too_large_is_refused_with_the_limit() -> None:
+    method = RpcMethods(Services, RPC_METHODS)["credentials.add"]
+    given = {"name": "c", "type": "bearer", "values": {"token": "x" * MAX_VALUE_BYTES}}
+
+    with pytest.raises(InvalidRequestError, match=f"at most {MAX_VALUE_BYTES:,} are allowed"):
+        method.arguments(method.request(given))
 
 
 @pytest.mark.parametrize("name", decoders())
