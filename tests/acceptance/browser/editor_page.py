@@ -134,7 +134,7 @@ def rename(page: Page, to: str) -> None:
 
 
 def deploy(up: UpProcess, text: str) -> None:
-    with Client(up.said["url"]) as client:
+    with Client(up.said["url"], timeout=120) as client:
         client.deploy(text)
 
 

@@ -112,6 +112,12 @@ async def letter_of(settings: Settings, queue: str, body: bytes) -> str | None:
     return next((each.id for each in found if (each.queue, each.body) == (queue, body)), None)
 
 
+def _shown(rune: InProcessCli, letter: str) -> str | None:
+    """Return what is shown of a dead letter; None while another process holds it."""
+    done = rune("dlq", "show", letter)
+    return done.output if done.exit_code == 0 else None
+
+
 def test_worker_serves_after_fuzzed_messages_and_dlq_finds_them(single_worker: Cluster) -> None:
     settings = single_worker.settings
     rune = command_line(single_worker.fleet)
@@ -122,7 +128,7 @@ def test_worker_serves_after_fuzzed_messages_and_dlq_finds_them(single_worker: C
     assert worker.alive, worker.output()[-2_000:]
 
     last = until(lambda: asyncio.run(letter_of(settings, queue, body)), "the last message is a dead letter")
-    assert "BAD_MESSAGE" in rune.output("dlq", "show", last)
+    assert "BAD_MESSAGE" in until(lambda: _shown(rune, last), "no other process holds the letter")
     listed = rune.json("dlq", "list", "--limit", str(LISTED))["dead_letters"]
     assert len(listed) == LISTED
     assert all(each["code"] and each["message"] and each["at"] for each in listed)
@@ -131,6 +137,7 @@ def test_worker_serves_after_fuzzed_messages_and_dlq_finds_them(single_worker: C
     api = single_worker.fleet.api()
     remote = InProcessCli(single_worker.fleet.folder / "remote", RUNE_URL=api.url)
     try:
+        until(lambda: _shown(remote, last), "no other process holds the letter")
         assert "\ufffd1" in remote.json("dlq", "show", last)["body"]
         assert remote.json("dlq", "drop", last)["dropped"] is True
         assert remote("dlq", "show", last).exit_code != 0

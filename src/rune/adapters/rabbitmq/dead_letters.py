@@ -27,7 +27,8 @@ log = logging.getLogger("rune.rabbitmq")
 _T = TypeVar("_T")
 
 RETURN_TIMEOUT_S = 2.0
-SEARCH_TIMEOUT_S = 1.0
+SEARCH_TIMEOUT_S = 5.0
+"""For how long a letter is searched: a process that checks thousands of letters holds all of them for seconds."""
 RETRY_DELAY_S = 0.05
 MAX_REQUEUES = 5
 BATCH_SIZE = 50
