@@ -24,6 +24,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import rune
+from rune.runtime.off_loop import off_loop_in_turn
 from rune.server.auth import Authenticator, LoopbackAuth, requires
 from rune.server.context import ServerContext
 from rune.server.health import HEALTH, metrics
@@ -327,4 +328,5 @@ def document() -> dict[str, Any]:
 
 
 async def get_openapi(request: Request) -> Response:
-    return Reply(msgspec.json.encode(request.app.openapi()))
+    # It is built at the first request, which takes some hundred ms.
+    return Reply(msgspec.json.encode(await off_loop_in_turn(request.app.openapi)))

@@ -59,7 +59,7 @@ from tests.support.whole import WHOLE
 
 ITEMS = 100_000 if WHOLE else 5_000
 ELEMENTS = 10_000 if WHOLE else 2_000
-MAX_BUSY_S = 1.0 if WHOLE else 0.25
+MAX_BUSY_S = 1.0 if WHOLE else 0.5
 MAX_LAG_S = 1.0
 MAX_GROWTH_MB = 700
 PERIOD_S = 0.05
