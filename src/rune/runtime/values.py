@@ -629,6 +629,15 @@ class ValueReader(ValueSource):
             return origin, self.joined(origin, token).size
         return origin, self.size(origin)
 
+    def shown(self, ref: Ref) -> tuple[Ref, int]:
+        """Return which output a reference to this output names, and its length: that of the node that it comes from,
+        or, if it comes from a payload or an error that is no node's output, this one."""
+        origin, size = self.written(ref)
+        if origin.kind == "result":
+            result = self.result(origin.node, origin.path)
+            return (origin if result is not None and result.status == "ok" else ref), size
+        return (origin if origin.kind == "start" else ref), size
+
     def blob_key(self, result: NodeResult) -> str | None:
         """Return the key of the blob that holds the output of a result; None if no single blob does."""
         stored = result.value

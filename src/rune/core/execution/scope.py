@@ -168,7 +168,7 @@ class ValueSource:
             for name, origin in origins.items()
             if origin.kind == "entered"
         }
-        size, nesting = 2, 1
+        size, nesting = len("{}") - len(","), 1
         for name, origin in origins.items():
             inner = joins.get(name)
             size += len(name) + len('"":,')

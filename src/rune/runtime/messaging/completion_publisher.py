@@ -28,7 +28,7 @@ from rune.codec.messages import (
 from rune.core.definition.model import canonical
 from rune.core.execution.fact import ExecutionEnded, NodeResult
 from rune.core.execution.outcome import Error
-from rune.core.execution.stored_value import Inline, Same
+from rune.core.execution.stored_value import Inline
 from rune.core.execution.token import ROOT, Path
 from rune.core.plan.model import Plan
 from rune.errors import RuneError
@@ -43,10 +43,10 @@ from rune.ports.journal import (
 )
 from rune.runtime.messaging.statuses import (
     MAX_PUBLISHED_BYTES,
+    is_reference,
     output_of,
     reference,
-    whole_output,
-    whole_start,
+    start_of,
 )
 from rune.runtime.values import ExecutionData, ExecutionDataCache, ExecutionNotFoundError
 
@@ -178,29 +178,11 @@ class CompletionPublisher:
         else:
             facts = [each.fact for each in await self._journal.facts(data.accepted.id) if not each.late]
             found = {each.node: each for each in facts if isinstance(each, NodeResult) and not each.path}
-        start = await whole_start(data, self._max_output)
+        start = await start_of(data, self._max_output)
         context = {"$trigger": start} | {f"${plan.ids[node]}": start for node in sorted(plan.triggers)}
         for result in _with_value(found.get(node) for node in roots):
-            name = f"${plan.ids[result.node]}"
-            if result.status == "ok" and self._max_output > MAX_PUBLISHED_BYTES:
-                context[name] = await whole_output(data, result, self._max_output)
-                continue
-            await self._load_passed_on(data, result)
-            context[name] = output_of(data, result)
+            context[f"${plan.ids[result.node]}"] = await output_of(data, result, self._max_output)
         return context
-
-    async def _load_passed_on(self, data: ExecutionData, result: NodeResult) -> None:
-        """Load the results that hold the value of a node that only passed its input on."""
-        value = result.value
-        while type(value) is Same and value.ref.kind == "result":
-            key = (value.ref.node, value.ref.path)
-            found = data.cached_result(*key)
-            if found is None:
-                (found,) = await self._journal.results(data.accepted.id, [key])
-                if found is None:
-                    return
-                data.cache_result(found)
-            value = found.value
 
 
 def _with_value(results: Iterator[NodeResult | None]) -> Iterator[NodeResult]:
@@ -210,16 +192,19 @@ def _with_value(results: Iterator[NodeResult | None]) -> Iterator[NodeResult]:
 
 
 def _shrink(data: ExecutionData, context: dict[str, msgspec.Raw], most: int) -> dict[str, msgspec.Raw]:
-    """Replace the largest outputs by references until the rest fits into a message."""
+    """Replace the largest outputs by references until the rest fits into a message. What is a reference already, or is
+    shorter than one, stays."""
     total = sum(len(bytes(each)) for each in context.values())
     for name in sorted(context, key=lambda each: (-len(bytes(context[each])), each)):
         if total <= most:
             break
-        size = len(bytes(context[name]))
+        value = bytes(context[name])
         of_start = name[1:] not in data.plan.index or data.plan.index[name[1:]] in data.plan.triggers
-        where = "start" if of_start else f"{name[1:]}@/"
-        context[name] = reference(f"{data.accepted.id}/{where}", size)
-        total -= size - len(bytes(context[name]))
+        where = f"{data.accepted.id}/{'start' if of_start else f'{name[1:]}@/'}"
+        found = reference(where, len(value))
+        if len(bytes(found)) < len(value) and not is_reference(value, where):
+            context[name] = found
+            total -= len(value) - len(bytes(found))
     return context
 
 

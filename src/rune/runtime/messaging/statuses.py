@@ -1,8 +1,9 @@
 """Statuses of node runs on RabbitMQ: workers publish them, API processes consume them.
 
-The publisher wraps the state, because every claim and every decision passes there. Outputs are published as they are
-stored; large ones are replaced by a reference. The broker distributes the messages among the API processes, so the one
-that consumes a message is often not the one whose client follows. It reports over the live channel like a worker.
+The publisher wraps the state, because every claim and every decision passes there. Outputs are published whole, also
+those that a node shares with others; large ones are replaced by a reference. The broker distributes the messages among
+the API processes, so the one that consumes a message is often not the one whose client follows. It reports over the
+live channel like a worker.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from rune.core.execution.outcome import Error
 from rune.core.execution.scope import failure_value
 from rune.core.execution.step import retry_due
 from rune.core.execution.stored_value import Inline, Large, Same
-from rune.core.execution.token import Path, Ref, Token, TokenPurpose, parse_path, token_name
+from rune.core.execution.token import Path, Token, TokenPurpose, parse_path, token_name
 from rune.core.plan.model import Plan
 from rune.errors import RuneError
 from rune.ports.journal import EventPublisher
@@ -45,70 +46,56 @@ from rune.ports.processes import LiveReport, RunningNode
 from rune.ports.state import Applied, Claim, Fence, State
 from rune.runtime.queries.history import OpenRuns, end_text
 from rune.runtime.state_wrapper import StateWrapper
-from rune.runtime.values import ExecutionData, ExecutionDataCache, ValueNotLoaded
+from rune.runtime.values import ExecutionData, ExecutionDataCache, ValueNotLoaded, input_size
 
 MAX_PUBLISHED_BYTES = 32 * 1024
 """A larger output is replaced by a reference."""
 
 
-def output_of(data: ExecutionData, result: NodeResult) -> msgspec.Raw:
-    """The output of a node run, as far as it is in memory."""
+async def output_of(data: ExecutionData, result: NodeResult, most: int = MAX_PUBLISHED_BYTES) -> msgspec.Raw:
+    """The output of a node run, loaded if it is not in memory; a reference to the run if it has more than `most` bytes,
+    for which only the rows are loaded that its length follows from."""
     if result.status == "failed":
         return msgspec.Raw(encode_value(failure_value(result)))
-    stored = result.value
-    while type(stored) is Same:
-        ref = stored.ref
-        if ref.kind == "start":
-            return start_or_reference(data)
-        found = data.cached_result(ref.node, ref.path) if ref.kind == "result" else None
-        if found is None:
-            return _unloaded_reference(data, ref)
-        if found.status == "failed":
-            return msgspec.Raw(encode_value(failure_value(found)))
-        result, stored = found, found.value
-    name = f"{data.accepted.id}/{token_name(result.node, result.path, data.plan.ids)}"
+    name, stored = run_name(data, result), result.value
     if type(stored) is Inline:
-        return value_or_reference(name, stored.data)
-    return reference(stored.key, stored.size) if type(stored) is Large else NOTHING
-
-
-def start_or_reference(data: ExecutionData) -> msgspec.Raw:
-    """The start payload, or a reference to it if it is large."""
-    stored = data.accepted.input
-    if type(stored) is Inline:
-        return value_or_reference(f"{data.accepted.id}/start", stored.data)
-    return reference(stored.key, stored.size) if type(stored) is Large else NOTHING
-
-
-async def whole_start(data: ExecutionData, most: int) -> msgspec.Raw:
-    """The start payload, loaded if it is a blob; a reference if it is larger than `most` bytes."""
-    stored = data.accepted.input
+        return value_or_reference(name, stored.data, most)
     if type(stored) is Large and stored.size > most:
-        return reference(stored.key, stored.size)
-    return value_or_reference(f"{data.accepted.id}/start", await data.encoded_start(), most)
-
-
-async def whole_output(data: ExecutionData, result: NodeResult, most: int) -> msgspec.Raw:
-    """The output of a node run, loaded if it is not in memory; a reference if it is larger than `most` bytes."""
-    stored = result.value
-    if type(stored) is Large and stored.size > most:
-        return reference(stored.key, stored.size)
+        return reference(name, stored.size)
+    if type(stored) is not Large and type(stored) is not Same:
+        return NOTHING
     reader = data.reader()
+
+    def read() -> msgspec.Raw:
+        if type(stored) is Same:
+            _, size = reader.written(stored.ref)
+            if size > most:
+                return reference(name, size)
+        return msgspec.Raw(reader.encoded(result))
+
     try:
         while True:
             try:
-                value = reader.encoded(result)
-                break
+                return read()
             except ValueNotLoaded as missing:
                 await data.load(missing.what, reader)
     finally:
         reader.close()
-    return value_or_reference(
-        f"{data.accepted.id}/{token_name(result.node, result.path, data.plan.ids)}", value, most
-    )
 
 
-def value_or_reference(name: str, value: bytes, most: int = MAX_PUBLISHED_BYTES) -> msgspec.Raw:
+def run_name(data: ExecutionData, result: NodeResult) -> str:
+    """The name of a node run in a reference. The value that it names is the output of that run, never the payload of
+    the node it came from, which may have another output."""
+    return f"{data.accepted.id}/{token_name(result.node, result.path, data.plan.ids)}"
+
+
+async def start_of(data: ExecutionData, most: int = MAX_PUBLISHED_BYTES) -> msgspec.Raw:
+    """The start payload, loaded if it is a blob; a reference if it is larger than `most` bytes."""
+    name, size = f"{data.accepted.id}/start", input_size(data.accepted)
+    return reference(name, size) if size > most else msgspec.Raw(await data.encoded_start())
+
+
+def value_or_reference(name: str, value: bytes, most: int) -> msgspec.Raw:
     """A value, or a reference to it if it is large."""
     return msgspec.Raw(value) if len(value) <= most else reference(name, len(value))
 
@@ -118,10 +105,9 @@ def reference(name: str, size: int) -> msgspec.Raw:
     return msgspec.Raw(encode_value({"$ref": name, "bytes": size}))
 
 
-def _unloaded_reference(data: ExecutionData, ref: Ref) -> msgspec.Raw:
-    """A reference to a value that a node passed on and that is not in memory."""
-    named: dict[str, Any] = {"$ref": f"{data.accepted.id}/{token_name(ref.node, ref.path, data.plan.ids)}"}
-    return msgspec.Raw(encode_value(named))
+def is_reference(value: bytes, name: str) -> bool:
+    """Return whether a value was replaced by a reference of this name."""
+    return value.startswith(bytes(reference(name, 0))[:-2])
 
 
 log = logging.getLogger("rune.status")
@@ -156,7 +142,7 @@ class StatusPublisher(StateWrapper):
         max_output: int = MAX_PUBLISHED_BYTES,
     ) -> None:
         """`worker` is the name of this process, which statuses of running nodes carry. `max_output`: bytes of an
-        output; if it is more than the default, outputs that are not in memory are loaded."""
+        output."""
         super().__init__(state)
         self._max_output = max_output
         self._running = {"worker": worker}
@@ -329,8 +315,7 @@ class StatusPublisher(StateWrapper):
         for each in decisions:
             fact, output = each.fact, NOTHING
             if type(fact) is NodeResult and fact.status == "ok":
-                whole = self._max_output > MAX_PUBLISHED_BYTES and fact.items is None
-                output = await whole_output(data, fact, self._max_output) if whole else output_of(data, fact)
+                output = await output_of(data, fact, self._max_output)
             found.append(output)
         return found
 

@@ -196,9 +196,9 @@ class History:
         return await self._reference_to(Ref("result", result.node, result.path))
 
     async def _reference_to(self, ref: Ref) -> dict[str, Any] | None:
-        origin, size = await self._read(lambda reader: reader.written(ref))
+        shown, size = await self._read(lambda reader: reader.shown(ref))
         return (
-            None if size <= MAX_SHOWN_BYTES else reference_document(self.accepted.id, self.plan, origin, size)
+            None if size <= MAX_SHOWN_BYTES else reference_document(self.accepted.id, self.plan, shown, size)
         )
 
     def _is_pinned(self, result: NodeResult) -> bool:
