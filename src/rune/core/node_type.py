@@ -101,6 +101,8 @@ class NodeType(msgspec.Struct, frozen=True, kw_only=True):
     outlets: Callable[[Mapping[str, Any]], tuple[str, ...]] = lambda parameters: ()
     routes: Callable[[Mapping[str, Any]], Mapping[str, str]] = lambda parameters: {}
     ignore_outlet: str | None = None
+    # The outlet that a node chose, from its output; None if that does not tell, or no node of the type has outlets.
+    outlet_of: Callable[[Any], str | None] | None = None
     join_rule: Callable[[Mapping[str, Any]], JoinRule] = lambda parameters: JoinRule()
     window: Callable[[Mapping[str, Any]], Window] = lambda parameters: Window()
     binds_item: Callable[[Mapping[str, Any]], bool] = lambda parameters: False

@@ -85,6 +85,77 @@ def test_copied_message_starts_execution_from_its_node(cluster: Cluster) -> None
     with_client(cluster.settings.queue, exchange)
 
 
+def _log(id: str, value: str) -> dict[str, Any]:
+    return {"id": id, "type": "log", "parameters": {"message": value}}
+
+
+def _rescued(id: str, type: str, **parameters: Any) -> dict[str, Any]:
+    return {"id": id, "type": type, "parameters": parameters, "error": {"type": "branch", "error_edge": id}}
+
+
+JOINS = {
+    "nodes": [
+        TRIGGER,
+        edit("a", 1),
+        edit("b", 2),
+        {"id": "choice", "type": "conditional", "parameters": {"expression": "{{ true }}"}},
+        _log("chosen", "{{ $json }}"),
+        _rescued("wrong", "fail", message="no luck"),
+        _log("handled", "{{ [$json, $error.code] }}"),
+        _rescued("each", "split", input_array="{{ 1 }}"),
+        {"id": "item", "type": "noop"},
+        {"id": "list", "type": "aggregator"},
+        _log("unsplit", "{{ [$json, $error.code] }}"),
+        {"id": "append", "type": "merge", "parameters": {"wait_mode": "wait_for_all"}},
+        _log("all", "{{ [$json, $error.code] }}"),
+    ],
+    "edges": [
+        edge("trigger", "a"),
+        edge("trigger", "b"),
+        edge("b", "choice"),
+        edge("a", "choice"),
+        edge("choice", "chosen", label="true"),
+        edge("a", "wrong"),
+        {"id": "wrong", "src": "wrong", "dst": "handled", "is_error": True},
+        edge("a", "each"),
+        edge("each", "item"),
+        edge("item", "list"),
+        {"id": "each", "src": "each", "dst": "unsplit", "is_error": True},
+        edge("handled", "append"),
+        edge("chosen", "append"),
+        edge("b", "append"),
+        edge("unsplit", "all"),
+        edge("choice", "all", label="false"),
+        edge("append", "all"),
+    ],
+}
+
+
+def test_every_copied_message_starts_its_node_with_the_same_payload_and_error(cluster: Cluster) -> None:
+    """Behind joins, chosen and unchosen branches, error edges of nodes and splits; joins with their arrivals."""
+
+    async def exchange(client: Client) -> None:
+        await client.copy_work()
+        execution = new_id()
+        await client.publish(message(execution, "a", JOINS, {"$trigger": {"v": 1}}))
+        whole = (await client.wait_for_completion(execution))["final_context"]
+        async with asyncio.timeout(TIMEOUT_S):
+            while not any(each["current_node"] == "all" for each in client.work_messages(execution)):
+                await client.wait_for_message()
+        copied = {each["current_node"]: each for each in client.work_messages(execution) if "token" in each}
+        assert copied.keys() == {each["id"] for each in JOINS["nodes"]} - {"trigger", "item", "list"}
+        started = {}
+        for node, sent in copied.items():
+            started[node] = new_id()
+            again = {name: value for name, value in sent.items() if name != "token"}
+            await client.publish({**again, "execution_id": started[node]})
+        for node, other in started.items():
+            found = (await client.wait_for_completion(other))["final_context"]
+            assert found.get(f"${node}") == whole.get(f"${node}"), node
+
+    with_client(cluster.settings.queue, exchange)
+
+
 THRICE = "{{ $trigger.text }}{{ $trigger.text }}{{ $trigger.text }}"
 
 

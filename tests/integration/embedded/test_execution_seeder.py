@@ -11,7 +11,7 @@ from rune.core.execution.stored_value import Inline
 from rune.core.execution.token import START, Ref
 from rune.core.plan.model import Plan
 from rune.nodes.registry import full_registry
-from rune.runtime.messaging.foreign_messages import ExecutionSeeder
+from rune.runtime.messaging.seeding import ExecutionSeeder
 from rune.testing.harness import compiled
 from tests.support.documents import document, edit, node
 
@@ -37,7 +37,7 @@ DIAMOND = document(
 
 def _seeded(raw: dict[str, Any], first: str, *given: str) -> tuple[Plan, list[NodeResult], bool]:
     plan = compiled(raw, REGISTRY)
-    seeding = ExecutionSeeder(plan, plan.index[first], frozenset(given))
+    seeding = ExecutionSeeder(plan, plan.index[first], dict.fromkeys(given, b"1"))
     made = seeding.compile(REGISTRY.catalogue)
     facts = seeding.facts(made, {name: Inline(b"1") for name in given}, 5)
     results = [each for each in facts if isinstance(each, NodeResult)]
@@ -72,7 +72,7 @@ def test_payload_is_output_of_predecessor() -> None:
 
 def test_payload_after_routing_node_is_its_input() -> None:
     raw = document(
-        [node("start", "manual"), edit("a", 1), node("pause", "noop"), edit("b", 2)],
+        [node("start", "manual"), edit("a", 1), node("pause", "log", {"message": "x"}), edit("b", 2)],
         "start>a",
         "a>pause",
         "pause>b",

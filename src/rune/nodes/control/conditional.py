@@ -60,6 +60,13 @@ def _routes(parameters: Mapping[str, Any]) -> Mapping[str, str]:
     return {edge: outlet for outlet, edge in named.items() if edge is not None}
 
 
+def _outlet(output: Any) -> str | None:
+    match output:
+        case {"result": bool(result)}:
+            return "true" if result else "false"
+    return None
+
+
 TYPE = declare(
     "conditional",
     Parameters,
@@ -79,6 +86,7 @@ TYPE = declare(
     outlets=lambda parameters: ("true", "false"),
     routes=_routes,
     ignore_outlet="false",
+    outlet_of=_outlet,
 )
 
 

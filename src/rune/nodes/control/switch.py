@@ -74,6 +74,15 @@ def _combined(parameters: Mapping[str, Any]) -> list[Problem]:
     return found
 
 
+def _outlet(output: Any) -> str | None:
+    match output:
+        case {"output_index": int(), "matched_rule": None}:
+            return "fallback"
+        case {"output_index": int(index), "matched_rule": dict()}:
+            return f"case_{index}"
+    return None
+
+
 TYPE = declare(
     "switch",
     Parameters,
@@ -88,6 +97,7 @@ TYPE = declare(
     outlets=_outlets,
     routes=_routes,
     ignore_outlet="fallback",
+    outlet_of=_outlet,
 )
 
 

@@ -11,8 +11,7 @@ A self-contained message carries the definition and all outputs that its node ca
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from itertools import pairwise
+from collections.abc import Awaitable, Callable, Iterator
 
 import msgspec
 from msgspec.structs import replace
@@ -20,19 +19,15 @@ from msgspec.structs import replace
 from rune.codec.decode import decode
 from rune.codec.facts import encode_value
 from rune.codec.messages import MessageContext, MessageTooLargeError, NodeExecutionMessage, encode_hint
-from rune.core.definition.model import Definition, Edge, Node, canonical
+from rune.core.definition.model import canonical
 from rune.core.execution.decision import FinishExecution
-from rune.core.execution.fact import ExecutionStarted, Fact, NodeResult
-from rune.core.execution.fold import fold
 from rune.core.execution.outcome import Error
 from rune.core.execution.scope import ExpressionScope
 from rune.core.execution.stored_value import Inline, StoredValue
-from rune.core.execution.token import ROOT, START, Ref, Token
+from rune.core.execution.token import Token
 from rune.core.limits import LIMITS
-from rune.core.node_type import Catalogue
 from rune.core.permissions import QUEUE
-from rune.core.plan.compiler import compile_definition
-from rune.core.plan.graph import ancestors, reachable
+from rune.core.plan.graph import ancestors
 from rune.core.plan.model import Plan
 from rune.errors import LimitExceededError, RuneError
 from rune.nodes.base import check_json
@@ -41,6 +36,7 @@ from rune.ports.journal import ExecutionRecord
 from rune.ports.queue import LeftToOthersError
 from rune.runtime.backend import Backend
 from rune.runtime.lifecycle.launcher import Launcher
+from rune.runtime.messaging.seeding import ExecutionSeeder
 from rune.runtime.payloads import check_start
 from rune.runtime.plan_cache import MissingNodeTypeError, PlanCache
 from rune.runtime.values import (
@@ -49,6 +45,7 @@ from rune.runtime.values import (
     ExecutionDataCache,
     ExecutionNotFoundError,
     ValueNotLoaded,
+    ValueReader,
     store_value,
 )
 from rune.runtime.worker.worker import MISSING_TYPE_TIMEOUT_S, MissingTypeTracker
@@ -113,7 +110,8 @@ class SelfContainedMessages:
         for root in _roots(data.plan, token, upstream[token.node]):
             while True:
                 try:
-                    value = _value(scope, root, max(0, max_bytes - size))
+                    shown = not _is_list(data.plan, reader, token, root)
+                    value = _value(scope, root, max(0, max_bytes - size)) if shown else None
                     break
                 except LimitExceededError:
                     raise MessageTooLargeError(
@@ -133,7 +131,7 @@ def _roots(plan: Plan, token: Token, upstream: int) -> Iterator[str]:
     yield "$trigger"
     for index in plan.graph.order:
         node = plan.nodes[index]
-        readable = upstream >> index & 1 and not node.fans_out
+        readable = upstream >> index & 1
         # Items of one fan-out cannot read values from within another, however deep both are.
         in_scope = node.depth == 0 or (
             2 * node.depth <= len(token.path) and token.path[2 * node.depth - 2] == node.split
@@ -145,6 +143,15 @@ def _roots(plan: Plan, token: Token, upstream: int) -> Iterator[str]:
         yield "$index"
     if token.error is not None:
         yield "$error"
+
+
+def _is_list(plan: Plan, reader: ValueReader, token: Token, root: str) -> bool:
+    """Return whether a root is the list that a fan-out iterates over. The output of one that failed is its error."""
+    index = plan.index.get(root[1:])
+    if index is None or not plan.nodes[index].fans_out:
+        return False
+    result = reader.result(index, token.path[: 2 * plan.nodes[index].depth])
+    return result is None or result.status != "failed"
 
 
 def _value(scope: ExpressionScope, root: str, most: int) -> msgspec.Raw | None:
@@ -159,10 +166,9 @@ def _value(scope: ExpressionScope, root: str, most: int) -> msgspec.Raw | None:
 
 log = logging.getLogger("rune.foreign_messages")
 
-PLACEHOLDER = "noop"
 START_NAMES = ("$trigger", "$input")
 RESERVED_NAMES = frozenset({*START_NAMES, "$json", "$execution", "$error"})
-"""Names in a context that are not outputs of nodes."""
+"""Names in a context that are not outputs of nodes. `$json` and `$execution` follow from the message."""
 
 Outputs = dict[str, msgspec.Raw]
 _OUTPUTS = msgspec.json.Decoder(Outputs)
@@ -218,6 +224,8 @@ class ForeignMessages:
         _check_nodes(message, plan)
         node = plan.index[message.current_node]
         outputs = decode(_OUTPUTS, message.context)
+        if _given_error(outputs) is None:
+            outputs.pop("$error", None)
         known = await self._journal.accepted(message.execution_id)
         if known is None and isinstance(message.definition_ref, str):
             raise ExecutionNotFoundError(
@@ -246,7 +254,8 @@ class ForeignMessages:
         """Raise UnknownScopeError if the node can only be located with knowledge of the execution."""
         node = plan.nodes[plan.index[message.current_node]]
         inside = bool(message.lineage) or node.depth > 0 or node.joins_items
-        if inside or (node.is_join and message.from_node is not None):
+        arrival = node.is_join and message.from_node is not None and not message.arrived
+        if inside or arrival:
             raise UnknownScopeError(
                 f"{message.execution_id} is unknown, so the scope of `{node.id}` in it cannot be determined"
             )
@@ -291,13 +300,13 @@ class ForeignMessages:
         if known is None:
             self._check_placeable(message, plan)
         values = self._node_outputs(plan, outputs)
-        seeder = ExecutionSeeder(plan, node, frozenset(values))
+        seeder = ExecutionSeeder(plan, node, values, arrived=message.arrived, error=_given_error(outputs))
         seeded = seeder.compile(self._plans.catalogue)
         if known is not None:
             self._check_same_definition(known, plan, seeded)
             return
         at = self._clock.now()
-        stored = await self._store_values(message.execution_id, values)
+        stored = await self._store_values(message.execution_id, seeder.outputs)
         facts = seeder.facts(seeded, stored, at)
         if not seeder.starts_at_first(seeded, facts, at):
             raise UnknownScopeError(f"an execution cannot start at `{message.current_node}`")
@@ -332,97 +341,6 @@ class ForeignMessages:
         }
 
 
-class ExecutionSeeder:
-    """Derives the definition and first facts of an execution that starts at a node in the middle of a plan.
-
-    The derived definition has everything reachable from that node. The other nodes stay as placeholders that hold the
-    given outputs; their edges into the reachable part are removed, except those to the first node. A node without a
-    given output is skipped. The result does not depend on time, so repeated messages derive the same definition.
-    """
-
-    def __init__(self, plan: Plan, first: int, with_output: frozenset[str]) -> None:
-        self._plan = plan
-        self._first = first
-        self._reached = reachable(plan.graph, [first])
-        order = [
-            each for each in plan.graph.order if each not in self._reached and not plan.nodes[each].depth
-        ]
-        self._triggers = [each for each in order if each in plan.triggers]
-        others = [each for each in order if each not in plan.triggers]
-        before = set(plan.graph.predecessors(first))
-        held = [each for each in others if plan.ids[each] in with_output]
-        # Predecessors of the first node come last, so that a path leads from every placeholder to the first node.
-        self._held = [each for each in held if each not in before] + [each for each in held if each in before]
-        self._leading = [each for each in self._held if each in before]
-        self._empty = [each for each in others if plan.ids[each] not in with_output]
-
-    def compile(self, catalogue: Catalogue) -> Plan:
-        """Compile the derived definition."""
-        return compile_definition(self.definition, catalogue)
-
-    @property
-    def definition(self) -> Definition:
-        whole = self._plan.definition
-        placeholders = {*self._held, *self._empty}
-        kept = {*self._reached, *self._triggers, *placeholders}
-        nodes = tuple(
-            _placeholder(each) if index in placeholders else each
-            for index, each in enumerate(whole.nodes)
-            if index in kept
-        )
-        inner = (
-            each
-            for index, each in enumerate(whole.edges)
-            if self._plan.src[index] in self._reached and self._plan.dst[index] in self._reached
-        )
-        return replace(whole, nodes=nodes, edges=(*self._entry_edges(), *inner))
-
-    def _entry_edges(self) -> list[Edge]:
-        """Return one path through all placeholders with an output, and from its end, or from the predecessors of the
-        first node, to the first node."""
-        ids = self._plan.ids
-        chain = [*self._triggers[:1], *self._held]
-        pairs = list(pairwise(chain))
-        pairs += [(each, self._first) for each in (self._leading or chain[-1:])]
-        return [
-            Edge(id=f"seed:{ids[source]}:{ids[target]}", src=ids[source], dst=ids[target])
-            for source, target in pairs
-        ]
-
-    def facts(self, seeded: Plan, values: Mapping[str, StoredValue], at: int) -> list[Fact]:
-        """Return the first facts of the execution: the given outputs, and skips."""
-        ids = self._plan.ids
-        found: list[Fact] = []
-        for node in self._held:
-            payload = (
-                self._passed_on(node, seeded) if node in self._leading else self._input(self._first, seeded)
-            )
-            index = seeded.index[ids[node]]
-            found.append(
-                NodeResult(index, ROOT, at, "ok", value=values[ids[node]], payload=payload, kept=True)
-            )
-        found += [NodeResult(seeded.index[ids[node]], ROOT, at, "skipped", kept=True) for node in self._empty]
-        return found
-
-    def _passed_on(self, node: int, seeded: Plan) -> Ref:
-        """Return the payload that a node passes on: its output or, if it only routes, its input."""
-        if node in self._plan.triggers:
-            return START
-        if node not in self._held or self._plan.nodes[node].passes_payload:
-            return self._input(node, seeded)
-        return Ref("result", seeded.index[self._plan.ids[node]], ROOT)
-
-    def _input(self, node: int, seeded: Plan) -> Ref:
-        before = [each for each in self._plan.graph.predecessors(node) if not self._plan.nodes[each].depth]
-        chosen = next((each for each in before if each in self._held), before[0] if before else None)
-        return START if chosen is None else self._passed_on(chosen, seeded)
-
-    def starts_at_first(self, seeded: Plan, facts: list[Fact], at: int) -> bool:
-        """Return whether the first node, and nothing else, is left to run."""
-        state, _ = fold(seeded, [ExecutionStarted(at), *facts], at)
-        return set(state.scopes[ROOT].live) == {seeded.index[self._plan.ids[self._first]]}
-
-
 def _check_nodes(message: NodeExecutionMessage, plan: Plan) -> None:
     """Raise UnknownNodeError if a field names a node that the definition does not have."""
     senders = () if message.from_node is None else (message.from_node,)
@@ -432,8 +350,12 @@ def _check_nodes(message: NodeExecutionMessage, plan: Plan) -> None:
             raise UnknownNodeError(f"{plan.definition.id} has no node `{name[:80]}`")
 
 
-def _placeholder(node: Node) -> Node:
-    return Node(id=node.id, type=PLACEHOLDER, name=node.name)
+def _given_error(outputs: Outputs) -> bytes | None:
+    """Return `$error` of a message; None if it has none, or null."""
+    if "$error" not in outputs:
+        return None
+    found = encode_value(decode(_VALUE, outputs["$error"]))
+    return None if found == b"null" else found
 
 
 def _trace(message: NodeExecutionMessage) -> str:

@@ -477,7 +477,7 @@ def entering_token(plan: Plan, index: int, path: Path, results: Lookup) -> Token
     if node.joins_items:
         split = entering_token(plan, node.split_of, path, results)
         return Token(index, path, split.payload, split.error)
-    error: Ref | None = None
+    errors: dict[int, Ref | None] = {}
     arrived: list[Arrived] = []
     for edge in node.in_edges:
         source = plan.nodes[plan.src[edge]]
@@ -490,12 +490,14 @@ def entering_token(plan: Plan, index: int, path: Path, results: Lookup) -> Token
             found = None if result is None else routes(source, result)
             if found is not None and edge in found.alive:
                 arrived.append(Arrived(edge, found.payload))
-                error = error or found.error
+                errors[edge] = found.error
     if not node.in_edges:
         return Token(index, path)
     if not node.is_join:
         payload = arrived[0].payload if arrived else Ref("entered", index, path)
-        return Token(index, path, payload, error)
+        return Token(index, path, payload, next(iter(errors.values()), None))
     known = results(index, path)
     opened = tuple(arrived) if known is None or not known.arrived else known.arrived
+    # Of a race, what the losers sent is not seen, and neither are their errors.
+    error = next((ref for each in opened if (ref := errors.get(each.edge)) is not None), None)
     return Token(index, path, joined_payload(plan, node, path, opened), error, opened)
