@@ -57,7 +57,7 @@ from rune.core.execution.fact import ExecutionEnded
 from rune.errors import InvalidDocumentError, RuneError
 from rune.nodes.registry import Registry
 from rune.ports.clock import iso
-from rune.ports.journal import ExecutionRecord, StoreUnavailableError
+from rune.ports.journal import ExecutionRecord, HandedOver, StoreUnavailableError
 from rune.ports.processes import FileInUseError, LoggedLine, NoOwnerError, OwnerLostError
 from rune.runtime.engine import Engine
 from rune.runtime.queries.history import History, read_history
@@ -625,7 +625,9 @@ async def start_execution(
         )
         return 0
     print(accepted.id)
-    if not owned:
+    if isinstance(accepted, HandedOver):
+        print_notice("Another engine runs it: it is not recorded here.")
+    elif not owned:
         print_notice(
             f"No process is running executions now: this one starts with the next `{settings.runs_with}`."
         )

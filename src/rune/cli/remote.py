@@ -244,6 +244,10 @@ class RemoteWorkflows:
         ]
 
 
+FOLLOWED_S = 0.001
+"""The wait of a start whose end the command waits for by itself: the server refuses what it cannot follow."""
+
+
 class _RemoteService:
     """One service of a server, with the methods that the API has."""
 
@@ -272,6 +276,7 @@ class RemoteExecutionService(_RemoteService):
             fake_time=options.fake_time,
             pins=options.pins.outputs or None,
             outlets=options.pins.outlets or None,
+            wait=FOLLOWED_S if options.followed else 0.0,
         )
         return _accepted(started, input)
 
@@ -296,6 +301,7 @@ class RemoteExecutionService(_RemoteService):
             fake_time=options.fake_time,
             pins=options.pins.outputs or None,
             outlets=options.pins.outlets or None,
+            wait=FOLLOWED_S if options.followed else 0.0,
         )
         return _accepted(started, input)
 

@@ -125,6 +125,10 @@ class ExecutionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     input: StoredValue
 
 
+class HandedOver(ExecutionRecord, frozen=True, kw_only=True):
+    """An execution that another engine was told to run. It is stored nowhere here."""
+
+
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     """An execution that the engine ended because it could not process one of its tokens."""
 

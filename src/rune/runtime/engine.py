@@ -28,7 +28,6 @@ from rune.runtime.maintenance.keepalive import Heartbeat, KeepaliveThread, LoopW
 from rune.runtime.maintenance.quarantine import Quarantine
 from rune.runtime.maintenance.scheduler import Cleaner, OutboxRelay, Scheduler
 from rune.runtime.maintenance.trigger_scheduler import TriggeredStarts, TriggerScheduler
-from rune.runtime.messaging.completion_publisher import ExternalExecutorError
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.services.access import MAX_WAITING
 from rune.runtime.values import ExecutionDataCache
@@ -274,15 +273,15 @@ class Engine:
         self, plan: Plan, input: bytes, *, priority: int | None = None, **options: Any
     ) -> tuple[ExecutionRecord, asyncio.Future[ExecutionEnded]]:
         """Start an execution and return it with the future of its end."""
-        external = self._components.external_executor
-        if external is not None and external.runs(plan):
-            raise ExternalExecutorError(
-                f"{plan.definition.id} is run by another engine; `rune start` hands it over"
-            )
         execution = new_execution_id()
         ending = self.completion_waiters.wait_for(execution)
         accepted = await self.launcher.start(
-            plan, input, StartOptions(**options), priority=priority, execution=execution, new_id=True
+            plan,
+            input,
+            StartOptions(followed=True, **options),
+            priority=priority,
+            execution=execution,
+            new_id=True,
         )
         if accepted.id == execution:
             return accepted, ending

@@ -80,6 +80,7 @@ STATUS: dict[str, int] = {
     "PATH_TAKEN": 409,
     "NOT_ROTATED": 409,
     "CHANGED": 409,
+    "RUNS_ELSEWHERE": 409,
     "GONE": 410,
     "TOO_LARGE": 413,
     "LIMIT_EXCEEDED": 413,

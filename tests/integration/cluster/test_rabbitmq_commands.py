@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import aio_pika
 import pytest
 
+from rune.client import ApiError
 from tests.support.amqp_client import open_client
+from tests.support.api_server import running_server
 from tests.support.cli_process import until
 from tests.support.cluster_cli import command_line, until_ended
 from tests.support.clusters import Cluster, clusters
@@ -143,6 +146,41 @@ def test_start_for_legacy_engine_is_published(rune: InProcessCli, amqp: str) -> 
             return await client.wait_for_completion(message["execution_id"])
 
     assert asyncio.run(publish_to_workers())["status"] == "completed"
+
+
+def test_start_that_waits_for_another_engine_is_refused_and_publishes_nothing(
+    rune: InProcessCli, cluster: Cluster, tmp_path: Path
+) -> None:
+    """Nothing is started, so that repeating the request starts nothing twice."""
+    made = document([node("start", "manual"), edit("one", 1)], "start>one")
+    made |= {"id": "waited-elsewhere", "settings": {"executor": "legacy"}}
+    file = tmp_path / "elsewhere.json"
+    file.write_text(json.dumps(made))
+    deploy(rune, made)
+    for command in (
+        ["start", "waited-elsewhere", "--wait"],
+        ["run", str(file)],
+        ["run", str(file), "--no-worker"],
+    ):
+        refused = rune(*command, "--json")
+        assert refused.exit_code == 2
+        assert json.loads(refused.stdout)["error"]["code"] == "RUNS_ELSEWHERE", command
+
+    async def request() -> None:
+        async with running_server(tmp_path, on=cluster.settings, working=False) as server:
+            for starting in (
+                server.client.start("waited-elsewhere", wait=5.0),
+                server.client.start_definition(made, wait=5.0),
+                server.client.run(made),
+            ):
+                with pytest.raises(ApiError) as refused:
+                    await starting
+                assert (refused.value.status, refused.value.code) == (409, "RUNS_ELSEWHERE")
+
+    asyncio.run(request())
+    started = rune("start", "waited-elsewhere")
+    assert asyncio.run(_take_legacy_start(cluster.settings.queue))["execution_id"] == started.stdout.strip()
+    assert "Another engine runs it" in started.stderr
 
 
 def test_worker_can_consume_starts_for_legacy_engine(rune: InProcessCli, amqp: str, cluster: Cluster) -> None:

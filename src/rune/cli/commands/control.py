@@ -138,7 +138,7 @@ def start(
     async def work(settings: Settings) -> int:
         payload, parsed_labels = payload_of(input), labels_of(tuple(labels or ()))
         options = StartOptions(
-            key=key, labels=parsed_labels, fake_time=fake_time, pins=pins_of(pins, outlets)
+            key=key, labels=parsed_labels, fake_time=fake_time, pins=pins_of(pins, outlets), followed=wait
         )
         return await _start(
             settings,

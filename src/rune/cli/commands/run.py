@@ -203,7 +203,9 @@ class Run:
         self._request = request
         self._plan = plan
         self._payload = payload
-        self._options = StartOptions(key=request.key, labels=labels, fake_time=request.fake_time)
+        self._options = StartOptions(
+            key=request.key, labels=labels, fake_time=request.fake_time, followed=True
+        )
         self._sent = False
 
     async def start_locally(self, engine: Engine) -> ExecutionRecord:

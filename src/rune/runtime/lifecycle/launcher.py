@@ -50,7 +50,7 @@ from rune.ports.workflows import (
 from rune.runtime import failpoint
 from rune.runtime.backend import Backend
 from rune.runtime.lifecycle.finisher import ABANDONED, Finisher, OutboxMarker
-from rune.runtime.messaging.completion_publisher import ExternalExecutor
+from rune.runtime.messaging.completion_publisher import ExternalExecutor, ExternalExecutorError
 from rune.runtime.off_loop import off_loop
 from rune.runtime.payloads import check_start
 from rune.runtime.plan_cache import PlanCache
@@ -81,6 +81,9 @@ class StartOptions(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     fake_time: bool = False
     pins: Pins = NO_PINS
+    followed: bool = (
+        False  # the caller waits for the end of the execution, which another engine does not report
+    )
 
 
 DEFAULT_OPTIONS = StartOptions()
@@ -159,6 +162,11 @@ class Launcher:
         stored; without it `scopes` are those of the principal. A `local` execution runs in this engine whatever its
         definition names, and so does a child whose parent waits for it."""
         if self._external is not None and self._external.runs(plan) and not local and parent is None:
+            if options.followed:
+                raise ExternalExecutorError(
+                    f"{plan.definition.id} is run by another engine, so its end cannot be waited for here: nothing was"
+                    " started; a start that does not wait, such as `rune start`, hands it over"
+                )
             id = execution or new_execution_id()
             return await self._external.start(plan, input, id, key=options.key, priority=priority)
         self._check_time(plan, fake_time=options.fake_time and depth == 0)

@@ -35,7 +35,7 @@ from rune.errors import RuneError
 from rune.ports.clock import Clock
 from rune.ports.journal import (
     EventPublisher,
-    ExecutionRecord,
+    HandedOver,
     Journal,
     Outbox,
     OutboxRow,
@@ -227,14 +227,14 @@ class ExternalExecutor:
 
     async def start(
         self, plan: Plan, input: bytes, execution: str, *, key: str | None, priority: int | None
-    ) -> ExecutionRecord:
+    ) -> HandedOver:
         """Hand an execution over; the broker has stored it when this returns. It is not in the journal."""
         if key is not None:
             # The other engine knows only the id of an execution, so the id is derived from the idempotency key.
             seed = f"{plan.definition.id}\x1f{key}".encode()
             execution = "k" + hashlib.blake2b(seed, digest_size=15).hexdigest()
         await self._publisher.hand_over(_start_message(plan, input, execution, priority))
-        return ExecutionRecord(
+        return HandedOver(
             id=execution,
             workflow=plan.definition.id,
             hash=plan.hash,

@@ -220,7 +220,9 @@ def _start_options(body: StartBody, key: str | None, wait: float) -> tuple[Start
     """Return the options of a start. With an idempotency key or a wait the execution id is chosen here; if the start
     returns another id, an earlier request used the key."""
     pins = Pins(body.pins, body.outlets)
-    options = StartOptions(key=key, labels=body.labels, fake_time=body.fake_time, pins=pins)
+    options = StartOptions(
+        key=key, labels=body.labels, fake_time=body.fake_time, pins=pins, followed=wait > 0
+    )
     return options, None if key is None and not wait else new_execution_id()
 
 
