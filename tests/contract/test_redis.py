@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,6 +23,8 @@ from rune.testing.harness import VirtualClock
 from tests.contract.suites.malformed_messages import MalformedMessageContract
 from tests.contract.suites.queue import QueueContract
 from tests.contract.suites.state import StateContract
+from tests.contract.suites.state_driver import joined
+from tests.support.async_test import async_test
 from tests.support.redis_stores import fresh_keys, redis_queue
 from tests.support.services.redis_server import redis_server
 from tests.support.sqlite_stores import copy_sqlite_files, sqlite_stores
@@ -56,6 +59,18 @@ class TestState(StateContract):
         client = open_client(self.url(), run_number_key=keys.run_number)
         self._clients.append(client)
         return RedisState(client, keys, journal, plan, clock=clock, running_executions=running_executions)
+
+    @async_test
+    async def test_one_process_may_report_progress_in_a_period(self, tmp_path: Path) -> None:
+        async with self.driver(tmp_path, joined()) as driver:
+            await driver.accept()
+            state = driver.state
+            assert isinstance(state, RedisState)
+            assert [await state.may_report("x", 600_000) for _ in range(3)] == [True, False, False]
+            assert await state.may_report("y", 1)
+            async with asyncio.timeout(60):
+                while not await state.may_report("y", 1):
+                    pass
 
     def make_crash_copy(self, folder: Path) -> Path:
         return copy_sqlite_files(folder)

@@ -110,7 +110,7 @@ class RabbitComponents:
         wrapped = EndPredictingState(wrapped, stores.release)
         if self._settings.statuses in ("each", "batched"):
             wrapped = self._status_publisher = StatusPublisher(
-                wrapped, self.events, self._data_cache, self._worker, self._max_output()
+                wrapped, self.events, self._data_cache, state.may_report, self._worker, self._max_output()
             )
         return BatchingState(wrapped)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -202,6 +203,64 @@ def test_message_for_inner_node_starts_there(amqp: str, users: str) -> None:
     with_client(amqp, exchange)
 
 
+BEHIND = {
+    "nodes": [
+        {"id": "a", "type": "noop"},
+        {"id": "b", "type": "noop"},
+        {"id": "c", "type": "conditional", "parameters": {"expression": "{{ true }}"}},
+        {"id": "d", "type": "log", "parameters": {"message": "{{ $json }}"}},
+        {
+            "id": "h",
+            "type": "fail",
+            "error": {"type": "branch", "error_edge": "wrong"},
+            "parameters": {"message": ""},
+        },
+        {"id": "x", "type": "log", "parameters": {"message": "{{ $error.code }}"}},
+    ],
+    "edges": [
+        edge("b", "c"),
+        edge("a", "c"),
+        edge("c", "d", label="true"),
+        edge("c", "h", label="false"),
+        {"id": "wrong", "src": "h", "dst": "x", "is_error": True},
+    ],
+}
+ERROR = {"code": "BROKEN", "message": "no luck", "details": {"n": 1}}
+
+
+@pytest.mark.parametrize(
+    ("node", "context", "output"),
+    [
+        ("d", {"$a": {"A": 1}, "$b": {"B": 2}, "$c": {"result": True}}, {"a": {"A": 1}, "b": {"B": 2}}),
+        ("d", {"$a": {"A": 1}, "$c": {"result": True}}, {"A": 1}),
+        ("x", {"$h": {"error": ERROR}}, "BROKEN"),
+        ("x", {"$h": {"error": ERROR}, "$error": ERROR}, "BROKEN"),
+        ("x", {"$error": ERROR}, "BROKEN"),
+        ("d", {"$a": {"A": 1}, "$error": None}, {"A": 1}),
+    ],
+)
+def test_node_in_the_middle_sees_payload_and_error(
+    amqp: str, node: str, context: dict[str, Any], output: Any
+) -> None:
+    async def exchange(client: Client) -> None:
+        execution = new_id()
+        await client.publish(message(execution, node, BEHIND, {"$trigger": {}, **context}))
+        done = await client.wait_for_completion(execution)
+        assert (done["status"], done["final_context"][f"${node}"]) == ("completed", output)
+
+    with_client(amqp, exchange)
+
+
+def test_error_of_no_node_is_dead_lettered(amqp: str) -> None:
+    async def exchange(client: Client) -> None:
+        execution = new_id()
+        context = {"$trigger": {}, "$c": {"result": True}, "$error": ERROR}
+        await client.publish(message(execution, "d", BEHIND, context))
+        assert (await client.take_dead_letter(execution))[0] == "INVALID"
+
+    with_client(amqp, exchange)
+
+
 def test_repeated_start_at_inner_node_starts_once(amqp: str, users: str) -> None:
     async def exchange(client: Client) -> None:
         execution = new_id()
@@ -267,17 +326,47 @@ def test_unknown_definition_hash_is_dead_lettered(amqp: str) -> None:
     with_client(amqp, exchange)
 
 
+def test_progress_of_items_is_reported_by_one_worker_at_a_time(amqp: str) -> None:
+    """Two workers run the items. Reports are at most one a second and never go back."""
+    definition = {
+        "nodes": [
+            {"id": "each", "type": "split", "parameters": {"input_array": "{{ range(600) }}"}},
+            {"id": "item", "type": "noop", "parameters": {"effectful": True}},
+            {"id": "list", "type": "aggregator"},
+        ],
+        "edges": [edge("each", "item"), edge("item", "list")],
+    }
+
+    async def exchange(client: Client) -> None:
+        execution = new_id()
+        await client.publish(message(execution, "each", definition, {"$trigger": {}}))
+        await client.wait_for_completion(execution, statuses=1203)
+        reports = [each for each in client.statuses(execution) if each["status"] == "waiting"]
+        processed = [each["details"]["processed"] for each in reports]
+        assert processed == sorted(processed)
+        times = [datetime.fromisoformat(each["executed_at"]) for each in client.statuses(execution)]
+        assert len(reports) <= (max(times) - min(times)).total_seconds() + 2
+
+    with_client(amqp, exchange)
+
+
 def test_waiting_join_publishes_status(amqp: str) -> None:
     definition = {
         "nodes": [
             TRIGGER,
             edit("quick", 1),
             {"id": "slow", "type": "wait", "parameters": {"amount": 3}},
+            {"id": "other", "type": "wait", "parameters": {"amount": 3}},
             {"id": "both", "type": "merge", "parameters": {"wait_mode": "wait_for_all"}},
+            {"id": "some", "type": "merge", "parameters": {"wait_mode": {"at_least": 2}}},
         ],
         "edges": [
             edge("trigger", "quick"),
             edge("trigger", "slow"),
+            edge("trigger", "other"),
+            edge("quick", "some"),
+            edge("slow", "some"),
+            edge("other", "some"),
             edge("quick", "both"),
             edge("slow", "both"),
         ],
@@ -286,11 +375,12 @@ def test_waiting_join_publishes_status(amqp: str) -> None:
     async def exchange(client: Client) -> None:
         execution = new_id()
         await client.publish(message(execution, "quick", definition, START))
-        await client.wait_for_completion(execution, statuses=6)
+        await client.wait_for_completion(execution, statuses=10)
         waiting = {
             each["node_id"]: each for each in client.statuses(execution) if each["status"] == "waiting"
         }
         assert waiting["both"]["details"] == {"arrived": 1, "expected": 2}
+        assert waiting["some"]["details"] == {"arrived": 1, "expected": 2}
         assert waiting["slow"]["metadata"]["resume_at"] > 0
         assert waiting["slow"]["metadata"]["timer_id"] == "wait:slow@/"
 

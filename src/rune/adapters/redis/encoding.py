@@ -7,6 +7,7 @@ it, such as the parties of a join or the window of a fan-out. The executions of 
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
@@ -112,6 +113,11 @@ class KeySpace:
     def held(self, partition: int) -> str:
         """Sorted set of claimed or just sent tokens by the time at which the sweeper resends them."""
         return f"{self._tags[partition]}:held"
+
+    def reported(self, execution: str) -> str:
+        """Set while a process reports the progress of this execution. It may outlast the execution."""
+        digest = hashlib.blake2b(execution.encode(), digest_size=12).hexdigest()
+        return f"{self._tags[self.partition(execution)]}:reported:{digest}"
 
     def _stream(self, partition: int, queue: str, lane: str) -> str:
         return f"{self._tags[partition]}:stream:{queue}:{lane}"

@@ -620,6 +620,11 @@ class RedisState:
         known = await self._executions.of(execution)
         return explain(known.plan, await self._read(execution))
 
+    async def may_report(self, execution: str, period_ms: int) -> bool:
+        """Return whether this process may report the progress of an execution; no other may within the period."""
+        key = self._keys.reported(execution)
+        return await self._client.call("SET", key, "1", "NX", "PX", period_ms) is not None
+
     async def _read(self, execution: str) -> State:
         """Return the state for reading: the stored one, or for an unloaded execution the one the journal yields."""
         stored = await self.peek(execution)

@@ -138,16 +138,19 @@ class StatusPublisher(StateWrapper):
         state: State,
         publisher: EventPublisher,
         data_cache: ExecutionDataCache,
+        may_report: Callable[[str, int], Awaitable[bool]],
         worker: str = "",
         max_output: int = MAX_PUBLISHED_BYTES,
     ) -> None:
-        """`worker` is the name of this process, which statuses of running nodes carry. `max_output`: bytes of an
-        output."""
+        """`may_report` tells whether this process may report what an execution waits for; no other may for so many
+        milliseconds. `worker` is the name of this process, which statuses of running nodes carry. `max_output`: bytes
+        of an output."""
         super().__init__(state)
         self._max_output = max_output
         self._running = {"worker": worker}
         self._publisher = publisher
         self._data_cache = data_cache
+        self._may_report = may_report
         self._poll_after: OrderedDict[str, float] = OrderedDict()
         self._polls: set[asyncio.Task[None]] = set()
         self._begun: OrderedDict[str, dict[Key, tuple[int, int]]] = OrderedDict()  # runs of this process
@@ -424,13 +427,21 @@ class StatusPublisher(StateWrapper):
 
     async def _waiting(self, data: ExecutionData) -> None:
         try:
+            until = time.monotonic() + POLL_S
+            if not await self._may_report(data.accepted.id, round(POLL_S * 1000)):
+                return
+            found: list[tuple[int, Path, dict[str, Any]]] = []
             for each in await self._state.explain(data.accepted.id):
-                details = _counts(each)
+                details = _counts(data.plan, each)
                 path = parse_path(each.lineage, data.plan.index) if each.lineage != "/" else ()
                 if details is not None and path is not None:
-                    await self._load_counts(data, [path])
-                    now = time.time_ns() // 1_000_000
-                    self._publish(data, data.plan.index[each.node], path, "waiting", now, details=details)
+                    found.append((data.plan.index[each.node], path, details))
+            await self._load_counts(data, [path for _, path, _ in found])
+            if time.monotonic() >= until:
+                return  # another process may have published what it read later
+            now = time.time_ns() // 1_000_000
+            for node, path, details in found:
+                self._publish(data, node, path, "waiting", now, details=details)
         except Exception as error:
             log.info("the waiting joins of %s are not known: %s", data.accepted.id, error)
 
@@ -440,13 +451,16 @@ class StatusPublisher(StateWrapper):
         await asyncio.gather(*self._polls, return_exceptions=True)
 
 
-def _counts(waiting: Waiting) -> dict[str, Any] | None:
+def _counts(plan: Plan, waiting: Waiting) -> dict[str, Any] | None:
     """The progress of a join; None if it is none."""
     if waiting.total is not None:
         return {"processed": waiting.done or 0, "total": waiting.total}
     arrived = len(waiting.arrived) + len(waiting.skipped)
     if not arrived:
         return None
+    opens = plan.nodes[plan.index[waiting.node]].opens
+    if opens != "all":  # it opens with so many live arrivals
+        return {"arrived": len(waiting.arrived), "expected": 1 if opens == "any" else opens}
     return {"arrived": arrived, "expected": arrived + len(waiting.missing)}
 
 
