@@ -73,6 +73,7 @@ def names_of_the_broker() -> set[str]:
         found |= {name for each in all_queues(topology) for name in each.arguments}
         found |= {str(value) for each in all_queues(topology) for value in each.arguments.values()}
         found |= {user_name(role) for role in roles(topology)}
+    found |= {user_name(role) for role in roles(Topology(consume_statuses=False))}
     return found
 
 

@@ -308,11 +308,19 @@ def explanation(wanted: Exchange | WorkQueue, topology: Topology, reason: str) -
     kind = "exchange" if isinstance(wanted, Exchange) else "queue"
     lines = [
         f"the {kind} `{wanted.name}` exists and was declared with other arguments ({reason}).",
-        "The arguments of a queue cannot be changed. Either use the kind it was declared with (RUNE_QUEUE_KIND),",
-        "or stop the workers, delete it and start them again: its messages are sent again from the state;",
     ]
     if kind == "queue":
-        lines.append(f"    rabbitmqctl delete_queue --vhost <vhost> {wanted.name}")
+        lines += [
+            "The arguments of a queue cannot be changed. Either use the kind it was declared with (RUNE_QUEUE_KIND),",
+            "or stop the workers, delete it and start them again: its messages are sent again from the state;",
+            f"    rabbitmqctl delete_queue --vhost <vhost> {wanted.name}",
+        ]
+    else:
+        lines += [
+            "The kind and the arguments of an exchange cannot be changed. Stop the workers, delete it and start them",
+            "again: it has no messages, and is declared and bound anew;",
+            f"    rabbitmqadmin --vhost=<vhost> delete exchange name={wanted.name}",
+        ]
     lines.append(
         f"or use another prefix than `{topology.prefix}` (RUNE_QUEUE_PREFIX) until the old queues are empty."
     )
@@ -329,9 +337,13 @@ class Rights(msgspec.Struct, frozen=True):
 def roles(topology: Topology) -> dict[str, Rights]:
     """Return the rights of each role. Workers send tokens and publish statuses; `master` is the role of API and
     scheduler processes, which start and end executions, read statuses unless another program does, and handle dead
-    letters. Both may start executions of the legacy executor; a worker may replace that executor."""
+    letters. Both may start executions of the legacy executor; a worker may replace that executor. `external` is the
+    program that reads statuses and completions in place of API processes; it may start executions, too."""
     retries = tuple(map(topology.retry, DELAYS_S))
     events = (topology.status, topology.completion) if topology.consume_statuses else ()
+    external = (
+        {} if events else {"external": Rights((topology.execution,), (topology.status, topology.completion))}
+    )
     return {
         "worker": Rights(
             (
@@ -348,6 +360,7 @@ def roles(topology: Topology) -> dict[str, Rights]:
             (topology.execution, topology.started, topology.status, topology.completion),
             (*events, topology.dead),
         ),
+        **external,
     }
 
 
@@ -489,7 +502,9 @@ async def inspect(url: str, topology: Topology) -> dict[str, Any]:
     named = [role for role in needs if user == user_name(role)]
     connection = await connect(url, name="doctor")
     try:
-        found = {role: await _missing_rights(connection, needs[role]) for role in named or needs}
+        found = {
+            role: await _missing_rights(connection, needs[role]) for role in named or ("worker", "master")
+        }
         role = next((role for role, (lacks, _) in found.items() if not lacks), next(iter(found)))
         lacks, missing = found[role]
         return {

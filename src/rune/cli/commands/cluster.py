@@ -64,7 +64,7 @@ def topology(
         typer.Option(
             "--definitions",
             help="Print a definitions file for RabbitMQ, with a user for each role. Passwords are read from"
-            " RUNE_PASSWORD_WORKER and RUNE_PASSWORD_MASTER, or generated and printed to stderr.",
+            " RUNE_PASSWORD_WORKER, _MASTER and _EXTERNAL, or generated and printed to stderr.",
         ),
     ] = False,
     redis_acl: Annotated[
