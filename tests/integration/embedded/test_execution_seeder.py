@@ -11,7 +11,7 @@ from rune.core.execution.stored_value import Inline
 from rune.core.execution.token import START, Ref
 from rune.core.plan.model import Plan
 from rune.nodes.registry import full_registry
-from rune.runtime.messaging.seeding import ExecutionSeeder
+from rune.runtime.messaging.seeder import ExecutionSeeder
 from rune.testing.harness import compiled
 from tests.support.documents import document, edit, node
 

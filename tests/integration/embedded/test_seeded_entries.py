@@ -26,7 +26,7 @@ from rune.core.plan.graph import ancestors
 from rune.core.plan.model import Plan
 from rune.errors import InvalidDocumentError
 from rune.nodes.registry import full_registry
-from rune.runtime.messaging.seeding import ExecutionSeeder
+from rune.runtime.messaging.seeder import ExecutionSeeder
 from rune.runtime.queries.node_input import entering_token
 from rune.testing.harness import compiled, harness
 from tests.support.documents import node

@@ -36,7 +36,7 @@ from rune.ports.journal import ExecutionRecord
 from rune.ports.queue import LeftToOthersError
 from rune.runtime.backend import Backend
 from rune.runtime.lifecycle.launcher import Launcher
-from rune.runtime.messaging.seeding import ExecutionSeeder
+from rune.runtime.messaging.seeder import ExecutionSeeder
 from rune.runtime.payloads import check_start
 from rune.runtime.plan_cache import MissingNodeTypeError, PlanCache
 from rune.runtime.values import (

@@ -13,6 +13,7 @@ from itertools import pairwise
 import msgspec
 from msgspec.structs import replace
 
+from rune.codec.decode import MalformedDataError, decode
 from rune.codec.facts import decode_value
 from rune.core.definition.model import Definition, Edge, Node
 from rune.core.definition.problems import WRONG_VALUE, Problem
@@ -102,8 +103,8 @@ class ExecutionSeeder:
         if self._plan.nodes[node].policy not in ("branch", "ignore"):
             return False
         try:
-            _FAILED.decode(self.outputs[self._plan.ids[node]])
-        except msgspec.DecodeError:
+            decode(_FAILED, self.outputs[self._plan.ids[node]])
+        except MalformedDataError:
             return False
         return True
 
