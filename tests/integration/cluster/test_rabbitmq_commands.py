@@ -164,7 +164,7 @@ def test_start_that_waits_for_another_engine_is_refused_and_publishes_nothing(
     ):
         refused = rune(*command, "--json")
         assert refused.exit_code == 2
-        assert json.loads(refused.stdout)["error"]["code"] == "RUNS_ELSEWHERE", command
+        assert json.loads(refused.stdout)["problems"][0]["code"] == "RUNS_ELSEWHERE", command
 
     async def request() -> None:
         async with running_server(tmp_path, on=cluster.settings, working=False) as server:
