@@ -166,7 +166,8 @@ class Journal(Protocol):
         digest: bytes | None = None,
     ) -> ExecutionRecord:
         """Record the start of an execution, together with the facts `kept` that it starts with. `digest` is that of the
-        request, by which a repeated idempotency key is compared; the default is that of the record.
+        request, by which a repeated idempotency key is compared; the default is that of the record. It is that of the
+        text: the launcher compares the values of a conflict.
 
         If the id or the idempotency key was used before, return the execution that it started then. Everything else
         is checked in the transaction that writes the start, and a rejected start writes nothing:
@@ -177,6 +178,10 @@ class Journal(Protocol):
         - IdempotencyConflictError, IdempotencyKeyExpiredError: the key belongs to another start.
         - ExecutionRemovedError: an execution that `kept` refers to was removed.
         """
+
+    async def keyed(self, key: str) -> str | None:
+        """Return the execution that an idempotency key was used for, which may have been removed since; None if the key
+        is unknown."""
 
     async def accepted(self, execution: str) -> ExecutionRecord | None:
         """Return an execution as it was accepted; None if it is unknown. NewerFormatError if it cannot be read."""

@@ -1,12 +1,15 @@
-"""Checks and decodes payloads that clients send. Small ones at once, others in a thread, one at a time."""
+"""Checks, decodes and compares payloads that clients send. Small ones at once, others in a thread, one at a time."""
 
 from __future__ import annotations
 
 from functools import partial
 
+from rune.codec.same_value import same_value
 from rune.core.definition.model import Definition
 from rune.core.definition.strict_json import Decoded, parse_input
+from rune.core.execution.stored_value import Inline, Large, StoredValue
 from rune.documents.loader import check_input
+from rune.ports.journal import BlobStore
 from rune.runtime.off_loop import off_loop_in_turn
 
 MAX_INLINE_BYTES = 64 * 1024
@@ -26,3 +29,21 @@ async def decode_payload(data: bytes) -> Decoded:
     if len(data) <= MAX_INLINE_BYTES:
         return parse_input(data)
     return await off_loop_in_turn(partial(parse_input, data))
+
+
+async def same_payload(blob: BlobStore, stored: StoredValue, given: StoredValue) -> bool:
+    """Return whether a stored payload is the same value as a given one, however it is written."""
+    if stored == given:
+        return True
+    one, other = await _text(blob, stored), await _text(blob, given)
+    if one is None or other is None:
+        return False
+    if len(one) <= MAX_INLINE_BYTES and len(other) <= MAX_INLINE_BYTES:
+        return same_value(one, other)
+    return await off_loop_in_turn(partial(same_value, one, other))
+
+
+async def _text(blob: BlobStore, stored: StoredValue) -> bytes | None:
+    if type(stored) is Inline:
+        return stored.data
+    return await blob.get(stored.key) if type(stored) is Large else None

@@ -50,6 +50,12 @@ class StartContract(JournalContractBase):
             await journal.record("x", [result(1)])
 
     @async_test
+    async def test_execution_of_an_idempotency_key_is_known(self, tmp_path: Path) -> None:
+        async with self.make_journal(tmp_path) as journal:
+            await journal.accept(execution_record("x", key="k"))
+            assert [await journal.keyed(each) for each in ("k", "x", "k\0")] == ["x", None, None]
+
+    @async_test
     async def test_key_conflict_does_not_affect_concurrent_starts(self, tmp_path: Path) -> None:
         """Concurrent writes share a transaction; an invalid one must not fail the others."""
         async with self.make_journal(tmp_path) as journal:

@@ -144,7 +144,7 @@ def test_refused_start_leaves_no_blob(backend: Backend, monkeypatch: pytest.Monk
             first = await start(engine, UNREAD, payload, key="k")
             await start(engine, UNREAD, payload, key="k")
             with pytest.raises(IdempotencyConflictError):
-                await start(engine, UNREAD, payload + b" ", key="k")
+                await start(engine, UNREAD, b"[" + payload + b"]", key="k")
             mine = f"{first.id}/"
             return [await blob.get(each) for each in stored if not each.startswith(mine)]
 

@@ -93,6 +93,10 @@ class PostgresJournal:
         row = await self._database.find(query("definition"), hash)
         return row["canonical"] if row is not None else None
 
+    async def keyed(self, key: str) -> str | None:
+        row = await self._database.find(query("keyed"), key) if is_storable(key) else None
+        return None if row is None else str(row["execution"])
+
     async def accepted(self, execution: str) -> ExecutionRecord | None:
         stored = await self._starts.of(execution) if is_storable(execution) else None
         return None if stored is None else decode_record(stored)

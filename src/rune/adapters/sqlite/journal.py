@@ -176,6 +176,12 @@ class SqliteJournal:
             seq += 1
         return rows
 
+    async def keyed(self, key: str) -> str | None:
+        row = self._database.reader.execute(
+            "SELECT execution FROM client_key WHERE key = ?", (key,)
+        ).fetchone()
+        return None if row is None else str(row[0])
+
     async def accepted(self, execution: str) -> ExecutionRecord | None:
         row = self._database.reader.execute(
             "SELECT n, accepted, end FROM execution WHERE id = ?", (execution,)

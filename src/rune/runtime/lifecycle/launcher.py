@@ -38,7 +38,13 @@ from rune.errors import InvalidDocumentError, LimitExceededError, NodeFailure, R
 from rune.nodes.base import check_json
 from rune.nodes.blobs import names_blobs
 from rune.ports.access import AppliedLimits
-from rune.ports.journal import ExecutionRecord, Journal, Parent, StoreUnavailableError
+from rune.ports.journal import (
+    ExecutionRecord,
+    IdempotencyConflictError,
+    Journal,
+    Parent,
+    StoreUnavailableError,
+)
 from rune.ports.state import Applied, Claim
 from rune.ports.workflows import (
     ChosenVersion,
@@ -52,7 +58,7 @@ from rune.runtime.backend import Backend
 from rune.runtime.lifecycle.finisher import ABANDONED, Finisher, OutboxMarker
 from rune.runtime.messaging.completion_publisher import ExternalExecutor, ExternalExecutorError
 from rune.runtime.off_loop import off_loop
-from rune.runtime.payloads import check_start
+from rune.runtime.payloads import check_start, same_payload
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.values import ExecutionData, ExecutionDataCache, store_start
 from rune.telemetry.counters import Instrumentation
@@ -101,6 +107,13 @@ class VirtualTimeError(RuneError):
     """The backend has no virtual clock that an execution and its children share."""
 
     code = "NO_SHARED_CLOCK"
+
+
+def _same_request(earlier: ExecutionRecord, wanted: ExecutionRecord) -> bool:
+    """Return whether two starts, payloads aside, are one request. An alias may name another version meanwhile."""
+    if (earlier.workflow, earlier.retry_of) != (wanted.workflow, wanted.retry_of):
+        return False
+    return earlier.hash == wanted.hash or (wanted.alias is not None and earlier.alias == wanted.alias)
 
 
 class Launcher:
@@ -248,7 +261,7 @@ class Launcher:
         """Record a start. The blob of one that is not accepted is deleted if nobody else knows its id."""
         wanted = start.record
         try:
-            accepted = await self._journal.accept(wanted, kept, held, start.digest)
+            accepted = await self._record(start, kept, held)
         except StoreUnavailableError:
             raise  # it may have been recorded
         except RuneError:
@@ -260,6 +273,26 @@ class Launcher:
             # An execution that had this id may have been removed meanwhile, with all blobs under it.
             await self._blob.put(wanted.input.key, start.blob)
         return accepted
+
+    async def _record(
+        self, start: _Start, kept: Sequence[Fact], held: AppliedLimits | None
+    ) -> ExecutionRecord:
+        """Record a start, or return the one that its idempotency key was used for. The journal compares the texts of
+        requests; only if they differ, and the first execution still exists, are their values compared."""
+        try:
+            return await self._journal.accept(start.record, kept, held, start.digest)
+        except IdempotencyConflictError:
+            earlier = await self._started_under(start.record.key)
+            if earlier is None or not _same_request(earlier, start.record):
+                raise
+            given = start.record.input if start.blob is None else Inline(start.blob)
+            if not await same_payload(self._blob, earlier.input, given):
+                raise
+            return earlier
+
+    async def _started_under(self, key: str | None) -> ExecutionRecord | None:
+        execution = None if key is None else await self._journal.keyed(key)
+        return None if execution is None else await self._journal.accepted(execution)
 
     async def _drop_blob(self, start: _Start, *, new_id: bool) -> None:
         if start.blob is not None and new_id:

@@ -35,7 +35,7 @@ from rune.runtime.backend import Backend
 from rune.runtime.lifecycle.finisher import SIGNAL, CompletionWaiters, Finisher, SignalDelivery
 from rune.runtime.lifecycle.launcher import DEFAULT_OPTIONS, Launcher, StartOptions, new_execution_id
 from rune.runtime.live import LiveFollower
-from rune.runtime.payloads import check_start, decode_payload
+from rune.runtime.payloads import check_start, decode_payload, same_payload
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.queries.history import replay
 from rune.runtime.services.access import AuditLog, Limiter, audited, current_principal, current_scopes
@@ -46,7 +46,7 @@ from rune.runtime.services.rerun_changes import (
     replace_payload,
     with_parameters,
 )
-from rune.runtime.values import ExecutionNotFoundError, same_input, store_value
+from rune.runtime.values import ExecutionNotFoundError, store_value
 
 Again = Callable[[Plan, Sequence[Fact]], set[tuple[int, Path]]]
 
@@ -215,7 +215,7 @@ class ExecutionService:
         if new_id or accepted.id != execution:
             return accepted
         same = (accepted.hash, accepted.key) == (plan.hash, options.key)
-        if not same or not same_input(accepted.input, Inline(input)):
+        if not same or not await same_payload(self._blobs, accepted.input, Inline(input)):
             raise IdempotencyConflictError(f"an execution with the id `{execution}` exists")
         return accepted
 
@@ -257,7 +257,8 @@ class ExecutionService:
         data = await store_value(self._blobs, f"{execution}/signal/{id}/{name_of}", value, LIMITS)
         mine = SignalReceived(self._clock.now(), id, name, path, data)
         stored, resumed = await self._signals.deliver(execution, mine)
-        if (stored.name, stored.value) != (name, data) or (item is not None and stored.path != path):
+        same = stored.name == name and (item is None or stored.path == path)
+        if not same or not await same_payload(self._blobs, stored.value, data):
             raise IdempotencyConflictError(f"key `{key}` was used before with another signal")
         return SignalResult(id, resumed)
 

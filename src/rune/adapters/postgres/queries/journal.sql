@@ -40,6 +40,10 @@ SELECT start, verdict, name, answer, pause FROM accept_limited_with_terms(
     $24::bigint, $25::integer[], $26::text[]
 )
 
+-- name: keyed
+-- The execution that the idempotency key $1 was used for. Read-only.
+SELECT execution FROM client_key WHERE key = $1
+
 -- name: accepted
 -- The records of the existing executions among $1. Read-only.
 SELECT e.id, e.accepted FROM execution AS e WHERE e.id = ANY ($1::text[])
