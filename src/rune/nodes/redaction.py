@@ -1,6 +1,6 @@
 """Redaction: removes secrets from everything that is displayed, logged or stored.
 
-Redacts the values of credentials in use, fields and headers whose names indicate a secret, and the user part of
+Redacts the values of credentials in use, fields, headers and text whose names indicate a secret, and the user part of
 URLs. A value is found in plain form, percent-encoded, in base64 (also in lines), in hex, and escaped for JSON or HTML;
 a value that is not short also in other letter case.
 """
@@ -20,8 +20,8 @@ import msgspec
 from msgspec.structs import replace
 
 from rune.core.execution.outcome import Error, Failure, FanOut, Outcome, Output
+from rune.nodes.named_secrets import REDACTED, SECRET_FIELD, hide_named
 
-REDACTED = "***"
 # A shorter value is redacted only as a whole word: otherwise it would match in any text.
 MIN_SECRET_LENGTH = 6
 
@@ -39,16 +39,6 @@ _PAIR = re.compile(r"(?P<before>[?&;#])(?P<name>[^=&;#]*+)(?:=(?P<value>[^&;#]*+
 _SECRET_NAME = re.compile(
     r"token|secret|passw|pwd|api[-_.]?key|access[-_.]?key|auth|signature|credential|session|cookie|jwt|bearer"
     r"|^(sig|key|code|pass|pin|otp|sid)$",
-    re.IGNORECASE,
-)
-_SECRET_FIELD = re.compile(
-    r"token|secret|passw|pwd|api[-_.]?key|access[-_.]?key|private[-_.]?key|credential|cookie|jwt|bearer"
-    r"|authorization|authentication|(^|[-_.])auth([-_.]|$)|signature|session[-_.]?id",
-    re.IGNORECASE,
-)
-_HEADER_IN_TEXT = re.compile(
-    r"(?P<name>(?:proxy-)?authorization|(?:set-)?cookie|x-api-key|x-auth-token)(?P<mark>[\"']?\s*[:=]\s*[\"']?)"
-    r"(?:(?:bearer|basic|digest|token)\s+)?[^\s\"',;]+",
     re.IGNORECASE,
 )
 _ENCODED = re.compile(r"[%\\&+]")
@@ -96,10 +86,10 @@ def _redact_pair(found: re.Match[str]) -> str:
 
 
 def by_name(text: str) -> str:
-    """Redact the user part of URLs and the values of secret headers in a message."""
+    """Redact the user part of URLs, and the values that stand after names which indicate a secret, in a message."""
     if "@" in text:
         text = _USERINFO_IN_TEXT.sub(f"{REDACTED}@", text)
-    return _HEADER_IN_TEXT.sub(rf"\g<name>\g<mark>{REDACTED}", text)
+    return hide_named(text)
 
 
 class Redactor:
@@ -286,7 +276,7 @@ class Redactor:
                 if kind is dict:
                     known = {
                         self.text(key): self._details(
-                            each, seen, hidden=hidden or bool(_SECRET_FIELD.search(key))
+                            each, seen, hidden=hidden or bool(SECRET_FIELD.search(key))
                         )
                         for key, each in value.items()
                     }

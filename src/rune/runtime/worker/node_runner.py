@@ -182,7 +182,7 @@ class NodeRunner:
             )
             if call.usage is not None:
                 return call.usage.close_run(outcome)
-            return NAMES_ONLY.outcome(outcome) if type(outcome) is Failure else outcome
+            return _without_secrets(outcome)
         except ValueNotLoaded as missing:
             # The effect may have run already, so the value cannot be loaded and the node run again.
             message = f"the node read {missing.what}, which its type does not declare"
@@ -250,7 +250,7 @@ class NodeRunner:
                     check_json(values, PARAMETER_LIMITS, meter, what="parameters")
                 parameters = typed(prepared.kind, values)
         except RuneError as error:
-            return failure_of(error)
+            return _without_secrets(failure_of(error))
         call: NodeCall[Any] = NodeCall(
             parameters,
             scope,
@@ -271,11 +271,8 @@ class NodeRunner:
             call.due = now if claim.due is None else claim.due
         if token.signal is not None:
             call.signal = reader.signal(token.signal)
-        if node.pure:
-            return execute(prepared.kind, call)
-        if prepared.repeatable:
-            outcome = execute(prepared.kind, call)
-            return NAMES_ONLY.outcome(outcome) if type(outcome) is Failure else outcome
+        if node.pure or prepared.repeatable:
+            return _without_secrets(execute(prepared.kind, call))
         # From here on nothing is moved to a thread: the effect would run twice.
         scope.pop(METER, None)
         return call
@@ -424,6 +421,11 @@ class ProgressReporter:
         # The loop may be closed already: a node in a thread outlives it.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._callback, self._execution, self._token, text)
+
+
+def _without_secrets(outcome: Outcome) -> Outcome:
+    """Redact the error of a run that used no credential."""
+    return NAMES_ONLY.outcome(outcome) if type(outcome) is Failure else outcome
 
 
 async def _failed(error: RuneError) -> Outcome:
