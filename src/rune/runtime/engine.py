@@ -270,22 +270,28 @@ class Engine:
             await self.instrumentation.close()
 
     async def start(
-        self, plan: Plan, input: bytes, *, priority: int | None = None, **options: Any
+        self,
+        plan: Plan,
+        input: bytes,
+        *,
+        priority: int | None = None,
+        execution: str | None = None,
+        **options: Any,
     ) -> tuple[ExecutionRecord, asyncio.Future[ExecutionEnded]]:
-        """Start an execution and return it with the future of its end."""
-        execution = new_execution_id()
-        ending = self.completion_waiters.wait_for(execution)
+        """Start an execution, with a new id unless one is given, and return it with the future of its end."""
+        id = execution or new_execution_id()
+        ending = self.completion_waiters.wait_for(id)
         accepted = await self.launcher.start(
             plan,
             input,
             StartOptions(followed=True, **options),
             priority=priority,
-            execution=execution,
-            new_id=True,
+            execution=id,
+            new_id=execution is None,
         )
-        if accepted.id == execution:
+        if accepted.id == id and execution is None:
             return accepted, ending
-        return accepted, await self.wait_for(accepted.id)  # its key was used before
+        return accepted, await self.wait_for(accepted.id)  # its key or id was used before
 
     async def wait_for(self, execution: str) -> asyncio.Future[ExecutionEnded]:
         """Return the future of the end of an execution."""

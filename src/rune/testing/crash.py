@@ -43,6 +43,9 @@ from rune.testing.mocks import MockingRegistry, Mocks, calls_by_effect
 KILLED = 137
 TIMEOUT_S = 60.0
 _KEY = "crash-test"
+_EXECUTION = "crash-test"
+"""The id of the execution in each run: identifiers and idempotency keys follow from it."""
+
 _REPORT = "report.json"
 _CALLS = "calls.jsonl"
 
@@ -262,7 +265,7 @@ class CrashTester:
         ) as engine:
             for definition in children:
                 await engine.services.workflows.deploy(definition)
-            accepted, ending = await engine.start(plan, data, key=_KEY, fake_time=True)
+            accepted, ending = await engine.start(plan, data, key=_KEY, fake_time=True, execution=_EXECUTION)
             harness = Harness(engine, clock)
             async with asyncio.timeout(TIMEOUT_S / 2):
                 while not ending.done():

@@ -14,6 +14,7 @@ import pytest
 from rune import NodeContext
 from rune import node as node_type
 from rune.build import Retry, Workflow, aggregator, edit, http, input, output, split, wait
+from rune.build import workflow as call_workflow
 from rune.runtime.worker import node_runner
 from rune.testing.crash import CrashTester, CrashTestError, Point
 from rune.testing.mocks import Mocks
@@ -66,6 +67,36 @@ def test_booking_is_made_once_whatever_point_the_process_crashes_at(
     assert (run.status, run.output) == ("completed", 5)
     assert len(ledger.read_text(encoding="utf-8").splitlines()) == 1
     assert rune_mocks.node("book").distinct_keys == 1
+
+
+@node_type("tests.keyed")
+def keyed(ctx: NodeContext) -> str:
+    """Returns its idempotency key."""
+    return ctx.idempotency_key
+
+
+@pytest.mark.rune_crash(most=8)
+def test_identifiers_may_be_part_of_the_output(rune_crash: CrashTester, rune_mocks: Mocks) -> None:
+    rune_mocks.node("key").runs()
+    child = Workflow("child")
+    with child:
+        output("done", value="{{ [uuid(), $execution.id, now()] }}")
+    flow = Workflow("identified")
+    with flow:
+        start = input("start")
+        made = edit("made", mode="keep_only", assignments=[{"name": "u", "value": "{{ uuid() }}"}])
+        key = keyed.node("key")
+        called = call_workflow("called", workflow="child")
+        done = output("done", value="{{ [$made, $key, $called, $execution.id, now()] }}")
+    start >> made >> key >> called >> done
+    rune_crash.deploy(child)
+
+    run = rune_crash.run(flow, {})
+
+    assert run.status == "completed"
+    identified, made_key, _, execution, _ = run.output
+    assert len(identified["u"]) == 36
+    assert made_key.startswith(execution)
 
 
 @pytest.mark.rune_crash(most=3)
