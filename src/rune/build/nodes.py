@@ -801,7 +801,7 @@ def datetime(
     operation: Literal["add", "format", "now", "parse", "subtract"] = UNSET,
     date: str | int | float | Expr = UNSET,
     amount: float | Expr | None = UNSET,
-    unit: Literal["days", "hours", "minutes", "seconds", "weeks"] | Expr = UNSET,
+    unit: Literal["days", "hours", "minutes", "months", "seconds", "weeks", "years"] | Expr = UNSET,
     timezone: str | Expr = UNSET,
     format: str | Expr | None = UNSET,
     **common: Unpack[Common],
@@ -813,14 +813,14 @@ def datetime(
     operation: Operation.
     date: ISO 8601 text, or seconds since 1970. Default: now.
     amount: Number of units to add or subtract.
-    unit: Unit of `amount`.
-    timezone: IANA time zone of the result.
+    unit: Unit of `amount`. From days on the time of day in `timezone` stays the same.
+    timezone: IANA time zone of the result, and of a `date` without an offset.
     format: strftime pattern of `date` for `parse`, of the result otherwise. Default: ISO 8601.
 
     Output: `{result, iso, unix, timezone}`.
 
     BAD_DATE: `date` cannot be parsed, or the result is outside the years 1 to 9999
-    BAD_PARAMETER: `amount` is missing
+    BAD_PARAMETER: `amount` is missing, or no whole number of months or years
     BAD_TIMEZONE: the time zone does not exist
     BAD_FORMAT: `format` is not valid
     """
@@ -1028,7 +1028,7 @@ def http(
     HTTP_TLS: the certificate is not valid or the TLS handshake failed
     HTTP_REDIRECT: too many redirects, or one that is not allowed
     HTTP_PROTOCOL: the response is not valid HTTP or is incomplete
-    HTTP_BODY: the response should be JSON but is not
+    HTTP_BODY: the response should be JSON but is not, or has a number that cannot be stored
     HTTP_PAGES: a page has no list or links back to an earlier page
     BLOB_UNKNOWN: the reference does not match a blob of this execution
     CREDENTIAL_MISSING: the credential does not exist

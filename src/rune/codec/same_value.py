@@ -10,14 +10,15 @@ import hashlib
 
 import msgspec
 
+from rune.core.definition.strict_json import MAX_INT, MIN_INT
+
 _BOM = b"\xef\xbb\xbf"
-_MIN_INT, _MAX_INT = -(2**63), 2**64 - 1
 
 
 def _number(text: str) -> int | float:
     """Return a number with fraction or exponent, as an integer if it is one that a payload can hold."""
     number = float(text)
-    return int(number) if number.is_integer() and _MIN_INT <= number <= _MAX_INT else number
+    return int(number) if number.is_integer() and MIN_INT <= number <= MAX_INT else number
 
 
 _DECODER = msgspec.json.Decoder(float_hook=_number)

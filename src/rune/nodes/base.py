@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import msgspec
 
-from rune.core.definition.strict_json import has_lone_surrogate
+from rune.core.definition.strict_json import MAX_INT, MIN_INT, has_lone_surrogate
 from rune.core.execution.outcome import Error, Failure, Outcome
 from rune.core.expr import Expression, Meter, Template
 from rune.core.expr.budget import UNMETERED, meter_of
@@ -108,14 +108,15 @@ _CHECK_NS = 100
 MAX_TRACEBACK_BYTES = 16 * 1024
 _OMITTED = "  [...]\n"
 _ENGINE_FOLDER = f"{Path(__file__).parent.parent}{os.sep}"
-_PLAIN_TYPES = frozenset({int, bool, type(None)})
+INTEGER_BITS = 64
+_PLAIN_TYPES = frozenset({bool, type(None)})
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _log = logging.getLogger("rune.node")
 
 
 def check_json(value: Any, limits: Limits = LIMITS, meter: Meter = UNMETERED, *, what: str = "output") -> int:
-    """Reject a value that is not JSON, is nested too deeply, or exceeds the output limit when it is written out. Return
-    a lower bound of its length.
+    """Reject a value that is not JSON, is nested too deeply, contains an integer beyond 64 bits, or exceeds the output
+    limit when it is written out. Return a lower bound of its length.
 
     The walk is breadth-first, so depth uses no stack; a value that contains itself stops at the depth limit. An object
     that occurs several times on a level is visited once, so that a value with shared parts costs what exists of it.
@@ -143,8 +144,8 @@ def check_json(value: Any, limits: Limits = LIMITS, meter: Meter = UNMETERED, *,
                         _check_text(each)
                 elif kind is dict or kind is list:
                     below.append(each)
-                elif kind not in _PLAIN_TYPES:
-                    _check_number(each, kind)
+                elif kind not in _PLAIN_TYPES and (kind is not int or not MIN_INT <= each <= MAX_INT):
+                    _check_number(each, kind, what)
             if times:
                 own *= times[at]
                 below_times += repeat(times[at], len(below) - first)
@@ -172,7 +173,9 @@ def _check_text(value: str) -> None:
         raise _not_json("text with half of a surrogate pair")
 
 
-def _check_number(value: Any, kind: type) -> None:
+def _check_number(value: Any, kind: type, what: str) -> None:
+    if kind is int:
+        raise _too_long(value, what)
     if kind is not float:
         raise _not_json(f"a value of type {kind.__name__}")
     if not math.isfinite(value):
@@ -193,6 +196,11 @@ def _check_keys(value: dict[Any, Any]) -> int:
 
 def _not_json(what: str) -> NodeFailure:
     return NodeFailure(f"the output holds {what}, which is not JSON", code=NOT_JSON)
+
+
+def _too_long(number: int, what: str) -> LimitExceededError:
+    bits = number.bit_length() + (number < 0)
+    return LimitExceededError(f"bits of an integer in the {what}", INTEGER_BITS, bits)
 
 
 async def _no_launch(workflow: str, version: str | None, input: Any, wait: bool) -> str:

@@ -18,7 +18,7 @@ from rune.errors import LimitExceededError, NodeFailure
 from rune.nodes.base import check_json
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
-SCALARS = st.none() | st.booleans() | st.integers() | FLOATS | st.text()
+SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | FLOATS | st.text()
 JSON = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20)
 
 
@@ -30,6 +30,22 @@ def nested_in_containers(value: Any) -> list[Any]:
 def test_json_value_is_accepted(value: Any) -> None:
     check_json(value)
     assert json.loads(msgspec.json.encode(value)) == value
+
+
+@pytest.mark.parametrize("value", [-(2**63), 2**64 - 1])
+def test_integer_of_64_bits_is_accepted(value: int) -> None:
+    for each in nested_in_containers(value):
+        check_json(each)
+
+
+@pytest.mark.parametrize(
+    ("value", "bits"), [(-(2**63) - 1, 65), (2**64, 65), (10**30, 100), (-(10**30), 101)]
+)
+def test_longer_integer_is_rejected_with_the_limit(value: int, bits: int) -> None:
+    for each in nested_in_containers(value):
+        with pytest.raises(LimitExceededError) as found:
+            check_json(each)
+        assert found.value.message == f"bits of an integer in the output: at most 64 allowed, found {bits}"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -75,14 +76,81 @@ def test_result_is_in_time_zone(zone: str, iso: str) -> None:
     assert found["unix"] == 1719835200
 
 
-def test_day_is_24_hours_across_dst_change() -> None:
-    parameters = {
-        "operation": "add",
-        "date": "2024-03-30T12:00:00+01:00",
-        "amount": 1,
-        "timezone": "Europe/Berlin",
-    }
-    assert output(run("datetime", parameters))["iso"] == "2024-03-31T13:00:00+02:00"
+@pytest.mark.parametrize(
+    ("date", "pattern", "iso"),
+    [
+        ("31.12.2026 23:30", "%d.%m.%Y %H:%M", "2026-12-31T23:30:00-05:00"),
+        ("2026-12-31T23:30", None, "2026-12-31T23:30:00-05:00"),
+        ("2026-07-01", None, "2026-07-01T00:00:00-04:00"),
+        ("2026-12-31 23:30 +0100", "%Y-%m-%d %H:%M %z", "2026-12-31T17:30:00-05:00"),
+        ("2026-12-31 23:30 Z", "%Y-%m-%d %H:%M %z", "2026-12-31T18:30:00-05:00"),
+        ("2026-12-31 23:30 UTC", "%Y-%m-%d %H:%M %Z", "2026-12-31T18:30:00-05:00"),
+        ("2026-12-31T23:30:00Z", None, "2026-12-31T18:30:00-05:00"),
+        ("1798759800", "%s", "2026-12-31T18:30:00-05:00"),
+        (1798759800, None, "2026-12-31T18:30:00-05:00"),
+    ],
+)
+@pytest.mark.parametrize("operation", ["parse", "format", "add"])
+def test_text_without_offset_is_in_the_time_zone(
+    operation: str, date: Any, pattern: str | None, iso: str
+) -> None:
+    parameters: dict[str, Any] = {"operation": operation, "date": date, "timezone": "America/New_York"}
+    if operation == "parse" and pattern is not None:
+        parameters["format"] = pattern
+    elif pattern is not None:
+        return  # only `parse` reads a date by a pattern
+    if operation == "add":
+        parameters |= {"amount": 0}
+    assert output(run("datetime", parameters))["iso"] == iso
+
+
+@pytest.mark.parametrize(
+    ("date", "amount", "unit", "iso"),
+    [
+        ("2026-10-24T12:00:00", 1, "days", "2026-10-25T12:00:00+01:00"),
+        ("2026-10-24T12:00:00", 24, "hours", "2026-10-25T11:00:00+01:00"),
+        ("2026-03-28T12:00:00+01:00", 1, "days", "2026-03-29T12:00:00+02:00"),
+        ("2026-03-28T12:00:00+01:00", 1, "weeks", "2026-04-04T12:00:00+02:00"),
+        ("2026-03-28T12:00:00", 1.5, "days", "2026-03-30T00:00:00+02:00"),
+        ("2026-10-25T12:00:00", -1, "days", "2026-10-24T12:00:00+02:00"),
+        # A time that the change leaves out is an hour later; one that occurs twice is the first.
+        ("2026-03-28T02:30:00", 1, "days", "2026-03-29T03:30:00+02:00"),
+        ("2026-10-24T02:30:00", 1, "days", "2026-10-25T02:30:00+02:00"),
+        ("2026-10-25T02:30:00+01:00", 0, "days", "2026-10-25T02:30:00+01:00"),
+        ("2026-01-31T10:00:00", 1, "months", "2026-02-28T10:00:00+01:00"),
+        ("2026-01-31T10:00:00", 6, "months", "2026-07-31T10:00:00+02:00"),
+        ("2024-02-29T10:00:00", 1, "years", "2025-02-28T10:00:00+01:00"),
+        ("2026-03-31T10:00:00", -1, "months", "2026-02-28T10:00:00+01:00"),
+    ],
+)
+def test_days_and_longer_units_keep_the_time_of_day(date: str, amount: float, unit: str, iso: str) -> None:
+    zone = {"timezone": "Europe/Berlin"}
+    parameters = {"operation": "add", "date": date, "amount": amount, "unit": unit, **zone}
+    assert output(run("datetime", parameters))["iso"] == iso
+    backward = {**parameters, "operation": "subtract", "amount": -amount}
+    assert output(run("datetime", backward))["iso"] == iso
+
+
+UNITS = st.sampled_from(["seconds", "minutes", "hours", "days", "weeks", "months", "years"])
+
+
+@given(st.integers(-600_000_000, 5_600_000_000), st.integers(-500, 500), UNITS)
+def test_node_and_add_time_agree_in_utc(date: int, amount: int, unit: str) -> None:
+    text = datetime.fromtimestamp(date, UTC).replace(tzinfo=None).isoformat()
+    shifted = f'{{{{ add_time("{text}", {amount}, "{unit}") }}}}'
+    parameters = {"operation": "add", "date": text, "amount": amount, "unit": unit, "format": "%Y"}
+    agreed = run("datetime", {"operation": "format", "date": shifted})
+    assert output(run("datetime", parameters))["iso"] == output(agreed)["iso"]
+
+
+@given(
+    st.integers(-1_000_000_000, 3_000_000_000),
+    UNITS,
+    st.sampled_from(["UTC", "Europe/Berlin", "Asia/Kolkata"]),
+)
+def test_adding_nothing_changes_nothing(date: int, unit: str, zone: str) -> None:
+    parameters = {"operation": "add", "date": date, "amount": 0, "unit": unit, "timezone": zone}
+    assert output(run("datetime", parameters))["unix"] == date
 
 
 @pytest.mark.parametrize(
@@ -133,6 +201,9 @@ def test_parse_reads_date(date: Any, pattern: str | None, iso: str) -> None:
         ({"operation": "add", "date": LEAP, "amount": 1e300}, "BAD_DATE"),
         ({"operation": "add", "date": LEAP, "amount": 9_000_000}, "BAD_DATE"),
         ({"operation": "add", "date": LEAP, "amount": "$trigger"}, "BAD_PARAMETER"),
+        ({"operation": "add", "date": LEAP, "amount": "{{ 1 / 2 }}", "unit": "months"}, "BAD_PARAMETER"),
+        ({"operation": "add", "date": LEAP, "amount": 1e300, "unit": "years"}, "BAD_DATE"),
+        ({"operation": "add", "date": LEAP, "amount": 1e300, "unit": "hours"}, "BAD_DATE"),
         ({"operation": "now", "timezone": "Mars/Olympus"}, "BAD_TIMEZONE"),
         ({"operation": "now", "timezone": "../etc/passwd"}, "BAD_TIMEZONE"),
         ({"operation": "now", "timezone": "Europe"}, "BAD_TIMEZONE"),

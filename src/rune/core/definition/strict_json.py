@@ -22,7 +22,9 @@ _CHUNK_BYTES = 128 * 1024
 _SAME_DIGITS = bytes.maketrans(b"123456789E", b"000000000e")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-_MIN_INT, _MAX_INT = -(2**63), 2**64 - 1
+MIN_INT, MAX_INT = -(2**63), 2**64 - 1
+"""The integers that can be stored: those of 64 bits, with or without sign."""
+
 MAX_INT_DIGITS = 4_000
 MAX_SCANNED_PROBLEMS = 100
 MAX_DECODED_BYTES = 256 * 1024
@@ -300,7 +302,7 @@ def _repeated(data: bytes, token: re.Match[bytes], keys: set[bytes], root: str) 
 
 def _is_storable(number: bytes) -> bool:
     if number.lstrip(b"-").isdigit():
-        return len(number) <= 20 and _MIN_INT <= int(number) <= _MAX_INT
+        return len(number) <= 20 and MIN_INT <= int(number) <= MAX_INT
     return float(number) not in {float("inf"), float("-inf")}
 
 
@@ -328,7 +330,7 @@ def _decode(data: bytes, root: str) -> Decoded:
         return bad_numbers[-1]
 
     def whole(text: str) -> int | _RejectedNumber:
-        return int(text) if len(text) <= 20 and _MIN_INT <= int(text) <= _MAX_INT else reject(text)
+        return int(text) if len(text) <= 20 and MIN_INT <= int(text) <= MAX_INT else reject(text)
 
     def real(text: str) -> float | _RejectedNumber:
         number = float(text)

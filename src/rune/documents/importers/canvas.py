@@ -378,9 +378,10 @@ class DataReader:
             if self._given(key):
                 found[key] = self._resolved(self._take(key))
         if self._given("unit"):
-            if self._data["unit"] in ("months", "years"):
-                raise NoCounterpartError(f"dates cannot be moved by {self._data['unit']}")
             found["unit"] = self._take("unit")
+            if found["unit"] in ("months", "years"):
+                message = "a day that the other month does not have becomes its last day"
+                self._note("unit", "approximated", "parameters.unit", message)
         if self._given("format"):
             found["format"] = _strftime(str(self._data["format"]))
             self._take("format")

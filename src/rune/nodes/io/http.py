@@ -120,7 +120,7 @@ TYPE = declare(
         "HTTP_TLS": "the certificate is not valid or the TLS handshake failed",
         "HTTP_REDIRECT": "too many redirects, or one that is not allowed",
         "HTTP_PROTOCOL": "the response is not valid HTTP or is incomplete",
-        "HTTP_BODY": "the response should be JSON but is not",
+        "HTTP_BODY": "the response should be JSON but is not, or has a number that cannot be stored",
         "HTTP_PAGES": "a page has no list or links back to an earlier page",
         "BLOB_UNKNOWN": "the reference does not match a blob of this execution",
         **CREDENTIAL_ERRORS,

@@ -1,4 +1,5 @@
-"""Functions on dates. A date is ISO 8601 text or seconds since 1970; results are in UTC.
+"""Functions on dates. A date is ISO 8601 text or seconds since 1970; results are in UTC, and so is a text without an
+offset.
 
 The strftime patterns are implemented here: those of the C library depend on the locale of the machine, and accept
 field widths such as `%999999999d`.
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 import calendar
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Any
 
 from rune.core.expr.budget import (
@@ -103,8 +104,8 @@ def format_with(moment: datetime, pattern: str, meter: Meter = UNMETERED) -> str
     return "".join(literal or _WRITERS[letter](moment) for letter, literal in _directives(pattern, meter))
 
 
-def parse_with(text: str, pattern: str, meter: Meter = UNMETERED) -> datetime:
-    """Parse a date with a strftime pattern."""
+def parse_with(text: str, pattern: str, meter: Meter = UNMETERED, zone: tzinfo = UTC) -> datetime:
+    """Parse a date with a strftime pattern. Without an offset it is in the time zone."""
     for _ in _directives(pattern, meter):
         # An unknown directive is an error even if the text does not fit before it.
         pass
@@ -131,7 +132,7 @@ def parse_with(text: str, pattern: str, meter: Meter = UNMETERED) -> datetime:
     if at != len(text):
         raise refused
     try:
-        return _assemble(fields)
+        return _assemble(fields, zone)
     except (ValueError, OverflowError):
         raise refused from None
 
@@ -154,6 +155,7 @@ def _name_end(text: str, at: int, letter: str, fields: dict[str, int]) -> int:
 def _offset_end(text: str, at: int, fields: dict[str, int]) -> int:
     """Read `Z`, `+0200` or `+02:00` into minutes and return its end."""
     if text[at : at + 1] in ("Z", "z"):
+        fields["z"] = 0
         return at + 1
     digits = text[at + 1 : at + 6].replace(":", "", 1)[:4]
     if text[at : at + 1] not in ("+", "-") or _digits_end(digits, 0, 4) != 4:
@@ -163,7 +165,7 @@ def _offset_end(text: str, at: int, fields: dict[str, int]) -> int:
     return at + (6 if text[at + 3 : at + 4] == ":" else 5)
 
 
-def _assemble(fields: dict[str, int]) -> datetime:
+def _assemble(fields: dict[str, int], zone: tzinfo) -> datetime:
     if "s" in fields:
         return _EPOCH + timedelta(seconds=fields["s"])
     year = fields.get("Y", 1900)
@@ -172,6 +174,8 @@ def _assemble(fields: dict[str, int]) -> datetime:
     hour = fields.get("H", 0)
     if "I" in fields:
         hour = fields["I"] % 12 + 12 * fields.get("p", 0)
+    if "z" in fields or "Z" in fields:  # `%Z` reads names of UTC only
+        zone = timezone(timedelta(minutes=fields.get("z", 0)))
     return datetime(
         year,
         fields.get("m", fields.get("b", fields.get("B", 0)) + 1),
@@ -180,7 +184,7 @@ def _assemble(fields: dict[str, int]) -> datetime:
         fields.get("M", 0),
         fields.get("S", 0),
         fields.get("f", 0),
-        timezone(timedelta(minutes=fields.get("z", 0))),
+        zone,
     ).astimezone(UTC)
 
 
@@ -266,7 +270,7 @@ def add_time(run: Evaluation, date: Any, amount: Any, unit: Any, /) -> str:
         if name in _SECONDS_PER_UNIT:
             return iso(moment + timedelta(seconds=count * _SECONDS_PER_UNIT[name]))
         if name in _MONTHS_PER_UNIT and type(count) is int:
-            return iso(_months_later(moment, count * _MONTHS_PER_UNIT[name]))
+            return iso(months_later(moment, count * _MONTHS_PER_UNIT[name]))
     except (ValueError, OverflowError):
         raise ExpressionError("add_time() leaves the years 1 to 9999") from None
     if name in _MONTHS_PER_UNIT:
@@ -275,7 +279,7 @@ def add_time(run: Evaluation, date: Any, amount: Any, unit: Any, /) -> str:
     raise ExpressionError(f'add_time() has no unit "{unit[:40]}"; available: {known}')
 
 
-def _months_later(moment: datetime, months: int) -> datetime:
+def months_later(moment: datetime, months: int) -> datetime:
     """Return the same day in a later month, or the last day of a shorter month."""
     year, month = divmod(moment.year * 12 + moment.month - 1 + months, 12)
     if not 1 <= year <= 9999:

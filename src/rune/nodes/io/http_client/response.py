@@ -14,6 +14,7 @@ from urllib.parse import unquote
 import msgspec
 
 from rune.codec.decode import MalformedDataError, decode
+from rune.core.definition.problems import BAD_NUMBER
 from rune.core.definition.strict_json import decode_json, json_depth
 from rune.core.limits import Limits
 from rune.errors import NodeFailure
@@ -111,10 +112,10 @@ def _json(data: bytes, charset: str, limits: Limits, about: Labelled) -> Any:
         return value
     found = decode_json(data, max_bytes=limits.output_bytes, max_depth=limits.json_depth)
     if found.problems:
-        raise NodeFailure(
-            f"{about.label}: the response should be JSON but is not: {found.problems[0].message}",
-            code="HTTP_BODY",
-        )
+        problem = found.problems[0]
+        where = f"`{problem.path}`: " if problem.path else ""
+        said = "should be JSON but is not" if problem.code != BAD_NUMBER else "has a number beyond 64 bits"
+        raise NodeFailure(f"{about.label}: the response {said}: {where}{problem.message}", code="HTTP_BODY")
     return found.value
 
 
