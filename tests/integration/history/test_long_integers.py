@@ -45,8 +45,11 @@ def test_node_that_makes_a_longer_integer_fails_with_the_limit(maker: str, tmp_p
     if maker == "split":
         edges, nodes["x"], nodes["g"] = "start>n n>x x>g", of_type("noop"), of_type("aggregator")
 
+    kind = kind_of(make_long)
+    assert kind is not None
+
     async def go() -> dict[str, Any]:
-        async with harness(tmp_path, registry=standard_registry().extended([kind_of(make_long)])) as engine:
+        async with harness(tmp_path, registry=standard_registry().extended([kind])) as engine:
             if maker == "child":
                 await engine.engine.services.workflows.deploy(CHILD)
             return await engine.run(workflow(edges, **nodes), {"a": A})

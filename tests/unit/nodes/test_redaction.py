@@ -15,9 +15,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rune.core.execution.outcome import Error, Failure, FanOut, Output, Suspend
+from rune.nodes.named_secrets import REDACTED
 from rune.nodes.redaction import (
     NAMES_ONLY,
-    REDACTED,
     SECRETS_IN_USE,
     Redactor,
     by_name,

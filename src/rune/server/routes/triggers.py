@@ -31,7 +31,8 @@ from rune.core.permissions import Principal, permits
 from rune.core.triggers import DELIVERY, SIGNATURE, TIMESTAMP, WebhookConfig, replay_deadline, signature_error
 from rune.errors import InvalidDocumentError
 from rune.nodes.control.schedule import check_schedule, next_times
-from rune.nodes.redaction import MIN_SECRET_LENGTH, REDACTED, Redactor
+from rune.nodes.named_secrets import REDACTED
+from rune.nodes.redaction import MIN_SECRET_LENGTH, Redactor
 from rune.nodes.schema import Unit
 from rune.ports.credentials import AnyFields, ApiKey, Basic, Bearer, CredentialError, Custom, Header
 from rune.ports.workflows import Trigger, TriggerNotFoundError, TriggerStore
