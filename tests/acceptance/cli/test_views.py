@@ -158,6 +158,14 @@ def test_show_node_prints_input_and_attempts(place: Place) -> None:
     assert place.rune("show", id, "--item", "users:1").exit_code == 2
 
 
+def test_show_node_of_a_split_asks_for_an_item(place: Place) -> None:
+    refused = place.rune("show", place.ids["nested"], "--node", "price")
+
+    assert refused.exit_code == 2
+    assert "--item" in refused.stderr
+    assert "`users:0/orders:0`" in refused.stderr
+
+
 def test_items_are_listed_filtered_and_counted(place: Place) -> None:
     id = place.ids["nested"]
 

@@ -38,6 +38,8 @@ from rune.client import ApiError, AsyncClient, models
 from rune.errors import RuneError
 from rune.settings import Settings
 
+MAX_NAMED_ITEMS = 5  # in an error
+
 
 def show_node(given: str, node: str, item: str | None, *, as_json: bool) -> int:
     """Print what a node was called with, and its attempts."""
@@ -46,6 +48,8 @@ def show_node(given: str, node: str, item: str | None, *, as_json: bool) -> int:
         id = await resolve_with_client(client, given)
         attempts = await client.attempts(id, node, lineage=item)
         called = await _input(client, id, node, item)
+        if item is None and called is None and not attempts:
+            await _check_outside_splits(client, id, node)
         if as_json:
             document = {"execution_id": id, "node_id": node, "item": item}
             print_json({**document, "attempts": attempts, "input": called})
@@ -64,6 +68,21 @@ async def _input(client: AsyncClient, execution: str, node: str, item: str | Non
         if refused.status != 404:
             raise
         return None
+
+
+async def _check_outside_splits(client: AsyncClient, execution: str, node: str) -> None:
+    """Raise an error that names items of a node which ran inside of a split: what is shown is that of one item."""
+    items: list[str] = []
+    async with aclosing(client.nodes(execution, node=node, page=MAX_NAMED_ITEMS + 1)) as runs:  # type: ignore[type-var]
+        async for run in runs:
+            items.append("/".join(f"{each.split_node_id}:{each.item_index}" for each in run.lineage))
+            if len(items) > MAX_NAMED_ITEMS:
+                break
+    named = ", ".join(f"`{each}`" for each in items[:MAX_NAMED_ITEMS] if each)
+    if named:
+        more = ", …" if len(items) > MAX_NAMED_ITEMS else ""
+        message = f"`{node}` is inside a split: name an item with `--item`, such as {named}{more}"
+        raise RuneError(message, code="BAD_ITEM")
 
 
 def _print_node(attempts: list[models.Attempt], called: models.NodeInput | None) -> None:
