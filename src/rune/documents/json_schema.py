@@ -9,11 +9,9 @@ field do not.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from typing import Any
 
 import msgspec
-import re2
 from jsonschema import Draft202012Validator, ValidationError, validators
 from jsonschema.exceptions import SchemaError
 from jsonschema.protocols import Validator
@@ -25,6 +23,8 @@ from rune.core.definition import problems as codes
 from rune.core.definition.fields import MAX_ID_LENGTH
 from rune.core.definition.problems import Problem
 from rune.core.definition.strict_json import walk
+from rune.core.expr.budget import UNMETERED, ExpressionError
+from rune.core.expr.patterns import compiled, found_in
 from rune.core.limits import LIMITS, Limits
 from rune.core.node_type import Catalogue, NodeType
 
@@ -32,8 +32,6 @@ _MAX_REPORTED = 50
 _MAX_SHOWN_CHARS = 200
 _SAMPLES: tuple[Any, ...] = (None, 0, "", [], {}, [0], {"a": 0})
 _REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
-_OPTIONS = re2.Options()
-_OPTIONS.log_errors = False
 
 
 def check_schema(schema: dict[str, Any]) -> list[Problem]:
@@ -98,19 +96,14 @@ def _unsupported_parts(schema: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _pattern_error(pattern: str) -> str | None:
     try:
-        re2.compile(pattern, _OPTIONS)
-    except re2.error as error:
-        return _shortened(error.args[0].decode() if isinstance(error.args[0], bytes) else str(error))
+        compiled(pattern, UNMETERED)
+    except ExpressionError as error:
+        return _shortened(error.message)
     return None
 
 
-@lru_cache(maxsize=512)
-def _compile_pattern(pattern: str) -> Any:
-    return re2.compile(pattern, _OPTIONS)
-
-
 def _matches(pattern: str, text: str) -> bool:
-    return _compile_pattern(pattern).search(text) is not None
+    return found_in(text, pattern, UNMETERED)
 
 
 def _pattern(validator: Validator, pattern: str, value: Any, schema: Any) -> Iterator[ValidationError]:

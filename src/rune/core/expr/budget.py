@@ -32,6 +32,9 @@ MAX_INT = (1 << MAX_INT_BITS) - 1
 MAX_INT_DIGITS = 1233
 MAX_JSON_DEPTH = 100
 MAX_PATTERN_CHARS = 1000
+# The copies that counted repetitions make of their parts, and the instructions of a pattern, both estimated.
+MAX_PATTERN_REPEATS = 3_000
+MAX_PATTERN_SIZE = 100_000
 PATTERN_MEMORY_BYTES = 4 * 1024 * 1024
 PATTERN_CACHE_SIZE = 256
 SHAPE_CACHE_SIZE = 256
@@ -159,13 +162,13 @@ class Evaluation:
     __slots__ = (
         "_built",
         "_grantable",
-        "_meter",
         "_reserve",
         "_slice",
         "_steps",
         "counter",
         "depth",
         "left",
+        "meter",
         "salt",
         "scope",
         "slots",
@@ -177,7 +180,7 @@ class Evaluation:
         self.salt = salt
         self.counter = 0
         self.depth = 0
-        self._meter: Meter = scope.get(METER, UNMETERED)
+        self.meter: Meter = scope.get(METER, UNMETERED)
         # The steps left are those of the current slice and those in the reserve.
         self._steps = self._slice = _SLICE
         self._reserve = MAX_STEPS - _SLICE
@@ -188,7 +191,7 @@ class Evaluation:
 
     def charge(self, cost: int) -> None:
         """Account for the time of work that is about to be done, in nanoseconds."""
-        self._meter.charge(cost)
+        self.meter.charge(cost)
 
     def spend(self, steps: int) -> None:
         self._steps -= steps
@@ -205,7 +208,7 @@ class Evaluation:
             )
         self._steps = self._slice = min(_SLICE, left)
         self._reserve = left - self._steps
-        self._meter.charge(used * STEP_NS)
+        self.meter.charge(used * STEP_NS)
 
     def iterate(self, count: int) -> None:
         """Account for the steps of an iteration over `count` elements. Its time is charged while it runs."""
@@ -221,19 +224,19 @@ class Evaluation:
     def over(self, elements: Iterable[Element], count: int, cost: int = ELEMENT_NS) -> Iterable[Element]:
         """Return the elements, charged block by block while they are taken. `count` is their number."""
         if count <= BLOCK:
-            self._meter.charge(count * cost)
+            self.meter.charge(count * cost)
             return elements
         return self._blocks(iter(elements), cost)
 
     def _blocks(self, elements: Iterator[Element], cost: int) -> Iterator[Element]:
         while block := list(islice(elements, BLOCK)):
-            self._meter.charge(len(block) * cost)
+            self.meter.charge(len(block) * cost)
             yield from block
 
     def scan(self, size: int, cost: int = 5) -> None:
         """Account for reading `size` characters of text without building any."""
         self.spend(1 + (size >> 10))
-        self._meter.charge(size * cost)
+        self.meter.charge(size * cost)
 
     def reserve(self, count: int) -> None:
         """Refuse a list or object with `count` elements that the budget has no room for, before it is built."""
@@ -306,7 +309,7 @@ class Evaluation:
         References to input data are free, including the first occurrence in the result. Each further occurrence would
         multiply the data when the result is serialized.
         """
-        meter = self._meter
+        meter = self.meter
         meter.left -= EVALUATION_NS + (self._slice - self._steps) * STEP_NS
         if meter.left < 0:
             meter.charge(0)

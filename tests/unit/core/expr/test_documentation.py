@@ -61,6 +61,8 @@ def test_examples_are_found_in_page() -> None:
         budget.SLOT_BYTES,
         budget.MAX_INT_BITS,
         budget.MAX_PATTERN_CHARS,
+        budget.MAX_PATTERN_REPEATS,
+        budget.MAX_PATTERN_SIZE,
     ],
 )
 def test_limit_is_documented(limit: int) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from rune.core.expr import operators
+from rune.core.expr import operators, patterns
 from rune.core.expr.budget import (
     ELEMENT_NS,
     MAX_JSON_DEPTH,
@@ -161,7 +161,7 @@ def ends_with(run: Evaluation, text: Any, suffix: Any, /) -> bool:
     "true",
 )
 def matches(run: Evaluation, text: Any, pattern: Any, /) -> bool:
-    return operators.search(text_of(text, "matches"), text_of(pattern, "matches"), run)
+    return patterns.search(text_of(text, "matches"), text_of(pattern, "matches"), run)
 
 
 @TEXT.add(
@@ -171,7 +171,7 @@ def matches(run: Evaluation, text: Any, pattern: Any, /) -> bool:
     '["1", "22"]',
 )
 def find_all(run: Evaluation, text: Any, pattern: Any, /) -> list[Any]:
-    return operators.find_all(text_of(text, "find_all"), text_of(pattern, "find_all"), run)
+    return patterns.find_all(text_of(text, "find_all"), text_of(pattern, "find_all"), run)
 
 
 @ENCODING.add("base64(text)", "The text's UTF-8 bytes in base64.", 'base64("hi")', '"aGk="')
