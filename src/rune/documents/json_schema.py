@@ -1,6 +1,6 @@
 """JSON Schema: of start payloads, which are checked here, and of workflow documents, for editors and other tools.
 
-Remote references are rejected, and patterns run on RE2 in linear time. The schema of documents is built from the
+Checks have a limit on their work, see `value_schema`. The schema of documents is built from the
 registered node types and describes every dialect that the loader accepts. What a schema cannot state, such as
 references between nodes, is left to `check_document`: each valid document matches the schema, and most mistakes of one
 field do not.
@@ -9,172 +9,99 @@ field do not.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from itertools import islice
 from typing import Any
-
-import msgspec
-from jsonschema import Draft202012Validator, ValidationError, validators
-from jsonschema.exceptions import SchemaError
-from jsonschema.protocols import Validator
-from referencing import Registry
-from referencing.exceptions import Unresolvable
-from referencing.jsonschema import DRAFT202012
 
 from rune.core.definition import problems as codes
 from rune.core.definition.fields import MAX_ID_LENGTH
 from rune.core.definition.problems import Problem
-from rune.core.definition.strict_json import walk
-from rune.core.expr.budget import UNMETERED, ExpressionError
-from rune.core.expr.patterns import compiled, found_in
+from rune.core.expr import ExpressionError, Meter, TimeBudgetError
 from rune.core.limits import LIMITS, Limits
 from rune.core.node_type import Catalogue, NodeType
+from rune.documents.value_schema import Check, UnusableSchemaError, unusable_parts
 
 _MAX_REPORTED = 50
 _MAX_SHOWN_CHARS = 200
-_SAMPLES: tuple[Any, ...] = (None, 0, "", [], {}, [0], {"a": 0})
-_REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
+MAX_CHECK_S = 10
+"""Estimated time that the check of one value against a schema may take."""
+MAX_SCHEMAS_S = 1
+"""Estimated time that the checks of all schemas of a document may take."""
+_INLINE_NS = 10_000_000
+
+
+class NeedsThreadError(Exception):
+    """The check needs more time than it may use in the event loop."""
+
+
+def _leave(cost: int) -> int:
+    raise NeedsThreadError
+
+
+def _limited(seconds: int) -> Meter:
+    def refuse(cost: int) -> int:
+        raise TimeBudgetError(f"it would take too long (limit: {seconds} s of estimated time)")
+
+    return Meter(seconds * 1_000_000_000, refuse)
+
+
+_METER: ContextVar[Meter | None] = ContextVar("schema-meter", default=None)
+
+
+@contextmanager
+def short_checks() -> Iterator[None]:
+    """Allow checks about 10 ms in this context; one that needs more raises NeedsThreadError."""
+    token = _METER.set(Meter(_INLINE_NS, _leave))
+    try:
+        yield
+    finally:
+        _METER.reset(token)
+
+
+@contextmanager
+def checks_of_one_document() -> Iterator[None]:
+    """Let the checks of all schemas of a document share one limit."""
+    token = _METER.set(_METER.get() or _limited(MAX_SCHEMAS_S))
+    try:
+        yield
+    finally:
+        _METER.reset(token)
 
 
 def check_schema(schema: dict[str, Any]) -> list[Problem]:
-    """Return the problems of a schema, with paths under `inputs`."""
-    problems = [_schema_problem(path, reason) for path, reason in _unsupported_parts(schema)]
-    if problems:
-        return problems
+    """Return the problems of a schema, with paths under `inputs`. Nothing is applied, so that the work is linear."""
     try:
-        Draft202012Validator.check_schema(schema)
-    except SchemaError as error:
-        return [_schema_problem("inputs" + _path_text(error.absolute_path), _shortened(error.message))]
-    validator = _validator(schema)
-    try:
-        for sample in _SAMPLES:
-            any(validator.iter_errors(sample))
-    except RecursionError:
-        return [_schema_problem("inputs", "the schema refers to itself endlessly")]
-    except Unresolvable as error:
-        return [_schema_problem("inputs", f"the reference `{error.ref}` cannot be resolved")]
-    return []
+        found = islice(unusable_parts(schema, _METER.get() or _limited(MAX_SCHEMAS_S)), _MAX_REPORTED)
+        return [_schema_problem("inputs" + _path_text(path), _shortened(reason)) for path, reason in found]
+    except TimeBudgetError as error:
+        return [_too_expensive("inputs", f"the schema cannot be checked: {error.message}")]
 
 
 def check_value(schema: dict[str, Any], value: Any) -> list[Problem]:
     """Return where a start payload violates its schema, at most `_MAX_REPORTED` problems."""
-    problems: list[Problem] = []
     try:
-        for error in _validator(schema).iter_errors(value):
-            where = "/".join(str(each) for each in error.absolute_schema_path)
-            path = "input" + _path_text(error.absolute_path)
-            problems.append(
-                Problem(path, codes.INPUT_MISMATCH, _shortened(error.message), f"see `inputs/{where}`")
-            )
-            if len(problems) == _MAX_REPORTED:
-                break
-    except (RecursionError, Unresolvable) as error:
-        problems.append(_schema_problem("inputs", f"the schema cannot be applied: {error}"))
+        found = Check(schema, _METER.get() or _limited(MAX_CHECK_S), _MAX_REPORTED).run(value)
+    except TimeBudgetError as error:
+        return [_too_expensive("input", f"the value cannot be checked against its schema: {error.message}")]
+    except (UnusableSchemaError, ExpressionError) as error:
+        return [_schema_problem("inputs", f"the schema cannot be applied: {error}")]
+    problems = [
+        Problem(
+            "input" + _path_text(each.path),
+            codes.INPUT_MISMATCH,
+            _shortened(each.message),
+            f"see `inputs/{'/'.join(map(str, each.part))}`",
+        )
+        for each in found
+    ]
     return sorted(problems, key=lambda each: each.path)
 
 
-def _unsupported_parts(schema: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield path and reason of remote references, unsupported keywords and patterns that RE2 rejects."""
-    for path, part in walk(schema, "inputs"):
-        if not isinstance(part, dict):
-            continue
-        for name in _REFERENCES & part.keys():
-            target = part[name]
-            if isinstance(target, str) and not target.startswith("#"):
-                yield (
-                    f"{path}.{name}",
-                    f"`{target}` is outside this document; remote references are not loaded",
-                )
-        if "unevaluatedProperties" in part and not path.endswith(".properties"):
-            yield f"{path}.unevaluatedProperties", "`unevaluatedProperties` is not supported"
-        patterns = [part["pattern"]] if isinstance(part.get("pattern"), str) else []
-        if isinstance(part.get("patternProperties"), dict):
-            patterns += part["patternProperties"]
-        for pattern in patterns:
-            reason = _pattern_error(pattern)
-            if reason is not None:
-                yield path, f"the pattern `{_shortened(pattern)}` cannot be used: {reason}"
-
-
-def _pattern_error(pattern: str) -> str | None:
-    try:
-        compiled(pattern, UNMETERED)
-    except ExpressionError as error:
-        return _shortened(error.message)
-    return None
-
-
-def _matches(pattern: str, text: str) -> bool:
-    return found_in(text, pattern, UNMETERED)
-
-
-def _pattern(validator: Validator, pattern: str, value: Any, schema: Any) -> Iterator[ValidationError]:
-    if isinstance(value, str) and not _matches(pattern, value):
-        yield ValidationError(f"{value!r} does not match {pattern!r}")
-
-
-def _pattern_properties(
-    validator: Any, patterns: Mapping[str, Any], value: Any, schema: Any
-) -> Iterator[ValidationError]:
-    if isinstance(value, dict):
-        for pattern, part in patterns.items():
-            for key, each in value.items():
-                if _matches(pattern, key):
-                    yield from validator.descend(each, part, path=key, schema_path=pattern)
-
-
-def _additional_properties(
-    validator: Any, rule: Any, value: Any, schema: Mapping[str, Any]
-) -> Iterator[ValidationError]:
-    if not isinstance(value, dict):
-        return
-    known = schema.get("properties", {})
-    patterns = schema.get("patternProperties", {})
-    extra = [key for key in value if key not in known and not any(_matches(each, key) for each in patterns)]
-    if isinstance(rule, dict):
-        for key in extra:
-            yield from validator.descend(value[key], rule, path=key)
-    elif not rule:
-        for key in extra:
-            yield ValidationError(f"{key!r} is not expected here")
-
-
-def _unique_items(validator: Any, rule: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
-    """Check `uniqueItems` in linear time; the implementation of jsonschema compares each pair."""
-    if rule and isinstance(value, list):
-        seen: set[bytes] = set()
-        for at, each in enumerate(value):
-            form = msgspec.json.encode(_normalized(each), order="sorted")
-            if form in seen:
-                yield ValidationError(f"element {at} appears twice")
-                return
-            seen.add(form)
-
-
-def _normalized(value: Any) -> Any:
-    """Return the value with 1.0 written as 1: JSON Schema treats them as equal."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value) if abs(value) < 2**63 else value
-    if isinstance(value, list):
-        return [_normalized(each) for each in value]
-    if isinstance(value, dict):
-        return {key: _normalized(each) for key, each in value.items()}
-    return value
-
-
-_Strict = validators.extend(  # type: ignore[no-untyped-call,unused-ignore]
-    Draft202012Validator,
-    {
-        "pattern": _pattern,
-        "patternProperties": _pattern_properties,
-        "additionalProperties": _additional_properties,
-        "uniqueItems": _unique_items,
-    },
-)
-
-
-def _validator(schema: dict[str, Any]) -> Validator:
-    registry: Any = Registry().with_resource("", DRAFT202012.create_resource(schema))
-    validator: Validator = _Strict(schema, registry=registry)
-    return validator
+def _too_expensive(path: str, message: str) -> Problem:
+    return Problem(
+        path, codes.SCHEMA_TOO_EXPENSIVE, message, "use fewer alternatives and references for each value"
+    )
 
 
 def _schema_problem(path: str, message: str) -> Problem:

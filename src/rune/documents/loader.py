@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -31,6 +31,7 @@ from rune.core.definition.strict_json import join, parse_input, text_problems
 from rune.core.limits import LIMITS, Limits
 from rune.core.node_type import Catalogue
 from rune.core.validation.validate import ValidationResult, validate_document
+from rune.documents.json_schema import check_schema, check_value, checks_of_one_document
 from rune.errors import InvalidDocumentError
 
 Position = tuple[int, int]
@@ -206,7 +207,8 @@ def _parse(data: bytes | str, suffix: str, limits: Limits, yaml_seconds: float |
 
 def check_document(parsed: Parsed, catalogue: Catalogue, *, limits: Limits = LIMITS) -> ValidationResult:
     """Validate a document, including the JSON Schema in `inputs`. Problems have a line if its text is known."""
-    result = validate_document(parsed, catalogue, limits, check_schema=_check_schema)
+    with checks_of_one_document():
+        result = validate_document(parsed, catalogue, limits, check_schema=check_schema)
     return replace(result, problems=locate(result.problems, parsed.source)) if result.problems else result
 
 
@@ -217,12 +219,6 @@ def definition_in(verdict: ValidationResult) -> Definition:
     return verdict.definition
 
 
-def _check_schema(schema: dict[str, Any]) -> list[Problem]:
-    from rune.documents.json_schema import check_schema  # noqa: PLC0415 - a slow import that few documents need
-
-    return check_schema(schema)
-
-
 def input_problems(definition: Definition, data: bytes | str, *, limits: Limits = LIMITS) -> list[Problem]:
     """Return the problems of a start payload, which must be JSON within the limits that matches `inputs`."""
     if definition.inputs is None:
@@ -230,8 +226,6 @@ def input_problems(definition: Definition, data: bytes | str, *, limits: Limits 
     decoded = parse_input(data, limits=limits)
     if decoded.problems:
         return list(decoded.problems)
-    from rune.documents.json_schema import check_value  # noqa: PLC0415 - a slow import that few documents need
-
     return check_value(definition.inputs, decoded.value)
 
 

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 from rune.codec.same_value import same_value
 from rune.core.definition.model import Definition
 from rune.core.definition.strict_json import Decoded, parse_input
 from rune.core.execution.stored_value import Inline, Large, StoredValue
+from rune.documents.json_schema import NeedsThreadError, short_checks
 from rune.documents.loader import check_input
 from rune.ports.journal import BlobStore
-from rune.runtime.off_loop import off_loop_in_turn
+from rune.runtime.off_loop import off_loop, off_loop_in_turn
+
+T = TypeVar("T")
 
 MAX_INLINE_BYTES = 64 * 1024
 """Larger payloads are checked in a thread."""
 
 
+async def checked(work: Callable[[], T]) -> T:
+    """Return what `work` returns, which checks schemas or values against them: at once if the checks are short, else
+    it is done again in a thread."""
+    try:
+        with short_checks():
+            return work()
+    except NeedsThreadError:
+        return await off_loop(work)
+
+
 async def check_start(definition: Definition, data: bytes) -> None:
     """Raise InvalidDocumentError with the problems of a start payload, if it has any."""
     if len(data) <= MAX_INLINE_BYTES:
-        check_input(definition, data)
+        await checked(partial(check_input, definition, data))
     else:
         await off_loop_in_turn(partial(check_input, definition, data))
 

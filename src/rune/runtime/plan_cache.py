@@ -25,6 +25,7 @@ from rune.errors import InvalidDocumentError, RuneError
 from rune.ports.journal import Journal
 from rune.ports.queue import DEFAULT_QUEUE
 from rune.runtime.off_loop import off_loop
+from rune.runtime.payloads import checked
 from rune.runtime.payloads import MAX_INLINE_BYTES
 
 if TYPE_CHECKING:
@@ -108,9 +109,9 @@ class PlanCache:
         return self._compile_parsed(with_pins(parse_document(document), pins))
 
     async def compile_given(self, document: bytes, pins: Pins = NO_PINS) -> Plan:
-        """As `compile_untrusted`. A long document is compiled in a thread."""
+        """As `compile_untrusted`. A long document, or one with large schemas, is compiled in a thread."""
         work = partial(self.compile_untrusted, document, pins)
-        return work() if len(document) <= MAX_INLINE_BYTES else await off_loop(work)
+        return await checked(work) if len(document) <= MAX_INLINE_BYTES else await off_loop(work)
 
     async def compile_changed(self, definition: Definition, pins: Pins = NO_PINS) -> Plan:
         """Return the plan of a definition that was changed, after complete validation."""
@@ -120,7 +121,7 @@ class PlanCache:
             raise InvalidDocumentError((Problem("", TOO_LARGE, message),))
         places = SourceLocations.of(definition.nodes, definition.edges)
         work = partial(self._compile_parsed, with_pins(Parsed(definition, places=places), pins))
-        return work() if size <= MAX_INLINE_BYTES else await off_loop(work)
+        return await checked(work) if size <= MAX_INLINE_BYTES else await off_loop(work)
 
     def _compile_parsed(self, parsed: Parsed) -> Plan:
         if parsed.definition is not None:

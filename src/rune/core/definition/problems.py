@@ -104,6 +104,7 @@ NO_EFFECT: Final = "NO_EFFECT"
 PINNED: Final = "PINNED"
 UNKNOWN_CHILD: Final = "UNKNOWN_CHILD"
 BAD_SCHEMA: Final = "BAD_SCHEMA"
+SCHEMA_TOO_EXPENSIVE: Final = "SCHEMA_TOO_EXPENSIVE"
 INPUT_MISMATCH: Final = "INPUT_MISMATCH"
 
 MEANINGS: Final[dict[str, str]] = {
@@ -164,5 +165,6 @@ MEANINGS: Final[dict[str, str]] = {
     PINNED: "the output of a node is pinned, so that the node is not called; a deployed workflow has no pins",
     UNKNOWN_CHILD: "a `workflow` node names a workflow, or a version of one, that is not deployed",
     BAD_SCHEMA: "`inputs` is not a usable JSON Schema",
+    SCHEMA_TOO_EXPENSIVE: "checking a schema, or a value against it, takes longer than the limit allows",
     INPUT_MISMATCH: "the start payload does not match `inputs`",
 }

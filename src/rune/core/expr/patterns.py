@@ -83,7 +83,7 @@ class _Weight:
 
 
 def weigh(source: str) -> tuple[int, int]:
-    """Return the estimated instructions of a pattern and the copies that its counted repetitions make of their parts."""
+    """Return the estimated instructions of a pattern, and the copies that its repetitions make of their parts."""
     folds = _FOLDS.search(source) is not None
     around: list[_Weight] = []
     whole, last = _Weight(), _Weight()

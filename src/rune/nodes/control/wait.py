@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from rune.core.definition import problems
 from rune.core.definition.problems import Problem
 from rune.core.execution.outcome import Outcome, Output, Suspend
+from rune.documents.json_schema import check_schema
 from rune.errors import NodeFailure
 from rune.nodes.base import NodeCall
 from rune.nodes.schema import Model, Unit, declare, missing
@@ -68,8 +69,6 @@ def _form(parameters: Mapping[str, Any]) -> list[Problem]:
     schema = parameters.get("schema")
     if not isinstance(schema, dict):
         return []
-    from rune.documents.json_schema import check_schema  # noqa: PLC0415 - slow to import
-
     return [replace(each, path=each.path.replace("inputs", "schema", 1)) for each in check_schema(schema)]
 
 

@@ -18,6 +18,7 @@ from rune.core.definition import problems as codes
 from rune.core.definition.problems import Problem
 from rune.core.definition.strict_json import decode_json
 from rune.core.execution.outcome import Outcome, Output
+from rune.documents.json_schema import NeedsThreadError, check_schema, check_value, short_checks
 from rune.errors import NodeFailure
 from rune.nodes.base import NodeCall
 from rune.nodes.credentials import CREDENTIAL_ERRORS, PERMANENT_CREDENTIAL_ERRORS
@@ -86,9 +87,6 @@ class Parameters(Model, kw_only=True, frozen=True):
 def _combined(parameters: Mapping[str, Any]) -> list[Problem]:
     problems = either(parameters, "prompt", "messages", required=True)
     if isinstance(parameters.get("json_schema"), dict):
-        # Imported on first use: slow to load and used by few nodes.
-        from rune.documents.json_schema import check_schema  # noqa: PLC0415
-
         problems += [
             replace(each, path=each.path.replace("inputs", "json_schema", 1), hint=_SCHEMA_HINT)
             for each in check_schema(parameters["json_schema"])
@@ -260,7 +258,7 @@ async def chat(call: NodeCall[Any]) -> dict[str, Any]:
             ) from None
         except NodeFailure as failure:
             raise _map_error(failure) from None
-    value = None if call.parameters.json_schema is None else _parse_json(call, completion)
+    value = None if call.parameters.json_schema is None else await _read_json(call, completion)
     return {
         "text": completion.text,
         "json": value,
@@ -399,11 +397,17 @@ def _without_fence(text: str) -> str:
     return inner if not language or (language.isascii() and language.isalnum()) else text
 
 
+async def _read_json(call: NodeCall[Any], completion: Completion) -> Any:
+    """Parse and check the text: in a thread if the check takes long."""
+    try:
+        with short_checks():
+            return _parse_json(call, completion)
+    except NeedsThreadError:
+        return await asyncio.to_thread(_parse_json, call, completion)
+
+
 def _parse_json(call: NodeCall[Any], completion: Completion) -> Any:
     """Parse the text as JSON and validate it against the schema. A Markdown code fence around it is accepted."""
-    # Imported on first use: slow to load and used by few nodes.
-    from rune.documents.json_schema import check_value  # noqa: PLC0415
-
     text = completion.text
     found = decode_json(
         _without_fence(text).encode("utf-8", "replace"),

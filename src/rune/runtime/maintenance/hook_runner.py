@@ -18,7 +18,6 @@ import msgspec
 from rune.core.definition.model import NO_HANDLER, HookHandler
 from rune.core.execution.fact import ExecutionEnded
 from rune.core.permissions import may_call
-from rune.documents.loader import check_input
 from rune.errors import RuneError
 from rune.ports.clock import iso
 from rune.ports.journal import (
@@ -34,6 +33,7 @@ from rune.runtime import failpoint
 from rune.runtime.backend import Backend
 from rune.runtime.lifecycle.finisher import hook_status
 from rune.runtime.lifecycle.launcher import Launcher, StartOptions
+from rune.runtime.payloads import check_start
 from rune.runtime.plan_cache import PlanCache
 from rune.telemetry.counters import Counters
 
@@ -183,7 +183,7 @@ class HookRunner:
             log.warning("%s: %s", row.execution, child_forbidden(subject.workflow, handler.workflow).message)
             return
         input = msgspec.json.encode(subject.input)
-        check_input(plan.definition, input)
+        await check_start(plan.definition, input)
         fake_time = subject.fake_time and self._launcher.can_fake_time(plan)
         failpoint.hit("handling")
         try:

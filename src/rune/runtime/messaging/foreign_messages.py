@@ -241,7 +241,7 @@ class ForeignMessages:
             return await self._plans.plan(message.definition_ref)
         document = decode(_OUTPUTS, bytes(message.definition))  # type: ignore[arg-type]
         document["id"] = msgspec.Raw(msgspec.json.encode(message.workflow_id))
-        return self._plans.compile_untrusted(msgspec.json.encode(document))
+        return await self._plans.compile_given(msgspec.json.encode(document))
 
     def _is_beginning(self, plan: Plan, node: int, outputs: Outputs) -> bool:
         first = node in plan.entries or any(each in plan.triggers for each in plan.graph.predecessors(node))

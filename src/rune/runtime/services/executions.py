@@ -21,6 +21,7 @@ from rune.core.execution.stored_value import Inline
 from rune.core.execution.token import ROOT, Path, parse_path, path_text
 from rune.core.limits import LIMITS
 from rune.core.plan.model import Plan
+from rune.documents.json_schema import check_value
 from rune.errors import InvalidDocumentError, RuneError
 from rune.ports.journal import (
     ExecutionEndedError,
@@ -35,7 +36,7 @@ from rune.runtime.backend import Backend
 from rune.runtime.lifecycle.finisher import SIGNAL, CompletionWaiters, Finisher, SignalDelivery
 from rune.runtime.lifecycle.launcher import DEFAULT_OPTIONS, Launcher, StartOptions, new_execution_id
 from rune.runtime.live import LiveFollower
-from rune.runtime.payloads import check_start, decode_payload, same_payload
+from rune.runtime.payloads import check_start, checked, decode_payload, same_payload
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.queries.history import replay
 from rune.runtime.services.access import AuditLog, Limiter, audited, current_principal, current_scopes
@@ -103,8 +104,6 @@ def check_signal_value(plan: Plan, name: str, value: object) -> None:
             message = f"must be one of {', '.join(map(str, choices))}"
             problems.append(Problem("value.choice", INPUT_MISMATCH, message, "see `choices` of the node"))
     if isinstance(schema, dict):
-        from rune.documents.json_schema import check_value  # noqa: PLC0415 - a slow import that few nodes need
-
         problems += [
             msgspec.structs.replace(each, path=each.path.replace("input", "value", 1), hint="")
             for each in check_value(schema, value)
@@ -249,7 +248,7 @@ class ExecutionService:
             ) from None
         plan = await self._plans.plan(accepted.hash)
         await self._check_signal_name(execution, plan, name, key)
-        check_signal_value(plan, name, decoded.value)
+        await checked(partial(check_signal_value, plan, name, decoded.value))
         path = await self._resolve_item(execution, plan, name, item)
         id = key or secrets.token_hex(8)
         # Named by its content: another value under the same key must not take the place of the first.

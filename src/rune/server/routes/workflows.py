@@ -18,6 +18,7 @@ from rune.core.permissions import Principal
 from rune.core.plan.graph import ancestors
 from rune.core.validation.validate import ValidationResult
 from rune.documents.draw.model import draw_definition
+from rune.documents.json_schema import NeedsThreadError, short_checks
 from rune.documents.loader import check_document, definition_in, load_document
 from rune.errors import RuneError
 from rune.ports.workflows import (
@@ -174,7 +175,11 @@ async def read_document(request: Request, server: Server) -> ValidationResult:
         return check_document(load_document(data, suffix, yaml_seconds=MAX_YAML_SECONDS), catalogue)
 
     if len(data) <= MAX_INLINE_PARSE_BYTES:
-        return read()
+        try:
+            with short_checks():
+                return read()
+        except NeedsThreadError:
+            pass
     # One at a time and outside of the event loop, so that large documents delay only each other.
     async with server.parsing:
         return await off_loop(read)
