@@ -289,7 +289,13 @@ def test_wrong_schema_is_reported_at_its_place(schema: Schema, path: str) -> Non
 def test_messages_show_a_bounded_part_of_the_value() -> None:
     value = {"rows": ROWS, "text": "x" * 1_000_000, "number": 10**4_000}
 
-    for schema in ({"type": "null"}, {"not": {}}, {"maxProperties": 1}, {"properties": {"text": False}}):
+    shapes: list[Schema] = [
+        {"type": "null"},
+        {"not": {}},
+        {"maxProperties": 1},
+        {"properties": {"text": False}},
+    ]
+    for schema in shapes:
         (problem,) = check_value(schema, value)
         assert len(problem.message) < 300
 

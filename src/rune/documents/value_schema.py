@@ -164,7 +164,7 @@ class Check:
 
     # Keywords of any value
 
-    def type(self, schema: Schema, value: Any, place: _Place) -> bool:
+    def kind(self, schema: Schema, value: Any, place: _Place) -> bool:
         kinds = schema["type"]
         names = [kinds] if isinstance(kinds, str) else kinds
         if any(_TYPES[each](value) for each in names):
@@ -493,7 +493,7 @@ _REFERENCES = frozenset({"$ref", "$dynamicRef"})
 _KEYWORDS: Mapping[str, Callable[[Check, Schema, Any, _Place], bool]] = {
     "$ref": Check.reference,
     "$dynamicRef": Check.dynamic_reference,
-    "type": Check.type,
+    "type": Check.kind,
     "enum": Check.enum,
     "const": Check.const,
     "minimum": Check.minimum,
@@ -545,7 +545,7 @@ def _shown(value: Any, depth: int = 2) -> str:
         pair = "[]" if type(value) is list else "{}"
         if not value or not depth:
             return pair if not value else f"{pair[0]}…{pair[1]}"
-        if type(value) is list:
+        if isinstance(value, list):
             parts = [_shown(each, depth - 1) for each in value[:_MAX_SHOWN]]
         else:
             first = islice(value.items(), _MAX_SHOWN)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import sys
 import time
 from collections import OrderedDict
@@ -29,6 +30,10 @@ _TASK_PREFIX = "execution "
 
 # Record attributes that override the context; threads started by nodes have none.
 EXTRA_FIELDS = ("execution", "node", "fields")
+
+# What a terminal obeys or reorders: control characters but tabs and line breaks, marks of the direction of text, line
+# separators, and halves of surrogate pairs.
+_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 REPEAT_WINDOW_S = 10.0
 MAX_RECENT = 1_000
@@ -69,6 +74,24 @@ def log_context_fields() -> dict[str, Any]:
     return found
 
 
+def visible(text: str) -> str:
+    """Return the text with what a terminal would obey as `\\uXXXX`: clients choose paths and messages."""
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+class TextFormatter(logging.Formatter):
+    """Formats a record as text. Its message is one line; a traceback keeps its lines."""
+
+    def __init__(self) -> None:
+        super().__init__(TEXT)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is that of the base class
+        return super().formatMessage(record).replace("\n", "\\n")
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(super().format(record))
+
+
 class JsonFormatter(logging.Formatter):
     """Formats a record as one JSON document, with its fields redacted."""
 
@@ -87,7 +110,7 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_text or (record.exc_info and record.exc_info[0] is not None):
             document["error"] = record.exc_text or self.formatException(record.exc_info)  # type: ignore[arg-type]
-        return msgspec.json.encode(self._redact(document)).decode()
+        return visible(msgspec.json.encode(self._redact(document)).decode())
 
 
 class SummarizingHandler(logging.StreamHandler[TextIO]):
@@ -160,7 +183,7 @@ def set_up_log(
 ) -> None:
     """Configure the root logger of this process."""
     handler = SummarizingHandler(sys.stderr if stream is None else stream)
-    handler.setFormatter(JsonFormatter(redact) if kind == "json" else logging.Formatter(TEXT))
+    handler.setFormatter(JsonFormatter(redact) if kind == "json" else TextFormatter())
     root = logging.getLogger()
     for each in list(root.handlers):
         root.removeHandler(each)
