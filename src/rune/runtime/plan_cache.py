@@ -25,8 +25,7 @@ from rune.errors import InvalidDocumentError, RuneError
 from rune.ports.journal import Journal
 from rune.ports.queue import DEFAULT_QUEUE
 from rune.runtime.off_loop import off_loop
-from rune.runtime.payloads import checked
-from rune.runtime.payloads import MAX_INLINE_BYTES
+from rune.runtime.payloads import MAX_INLINE_BYTES, checked
 
 if TYPE_CHECKING:
     from rune.runtime.values import ExecutionDataCache

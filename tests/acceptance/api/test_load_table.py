@@ -39,6 +39,7 @@ from rune.settings import Settings
 from rune.testing.harness import compiled
 from tests.support.api_server import RunningServer
 from tests.support.api_server import run as run_server
+from tests.support.hostile_rows import deployed, hostile_rows
 from tests.support.large_executions import WIDE, write_items, write_open_items
 from tests.support.load_rows import (
     DEPLOYED,
@@ -199,7 +200,7 @@ async def _send(http: httpx.AsyncClient, sent: Sent) -> int:
 async def prepared(server: MeteredServer, executions: tuple[str, str], open: str) -> Loaded:
     """Deploy the workflows of the table and run one with a large output."""
     async with httpx.AsyncClient(base_url=server.url, timeout=DEADLINE_S, trust_env=False) as http:
-        for each in DEPLOYED:
+        for each in (*DEPLOYED, *deployed()):
             answer = await http.put(f"/api/v1/workflows/{each['id']}", json=each)
             assert answer.status_code in (200, 201), answer.text
         rows = [{"n": at, "text": "some words of a row"} for at in range(20_000)]
@@ -216,6 +217,7 @@ PARTS: dict[str, Callable[[Loaded], Iterable[Row]]] = {
     "routes": lambda loaded: [*route_rows(loaded), *hidden_rows(loaded)],
     "running executions": running_rows,
     "calls of the owner": owner_rows,
+    "schemas and patterns": hostile_rows,
     "node types and importers": lambda loaded: [*node_rows(ELEMENTS), *importer_rows(FORMATS)],
 }
 
