@@ -241,7 +241,7 @@ class Check:
     def _size(self, schema: Schema, value: Any, place: _Place, word: str, kind: type, words: str) -> bool:
         if type(value) is not kind:
             return True
-        wanted, has = schema[word], len(value)
+        wanted, has = schema[word], len(value)  # type: ignore[arg-type]
         if has >= wanted if word.startswith("min") else has <= wanted:
             return True
         return self._fail(place.at(word), f"{_shown(value)} {words} ({has:,}, limit: {wanted:,})")

@@ -371,6 +371,9 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         raise _LimitExceededError
 
     def on_headers_complete(self) -> None:
+        hosts = sum(name == b"host" for name, _ in self.headers)
+        if hosts > 1 or (not hosts and self.parser.get_http_version() == "1.1"):
+            self._stop_parser(400, f"the request has {hosts} `Host` headers, not one")
         self._in_head = False
         self._in_body = True
         self._body_size = self._unwanted_size = self._chunks = 0

@@ -166,6 +166,28 @@ def test_retries_reruns_triggers_and_grandchildren_keep_scope(tmp_path: Path, se
     among_people(tmp_path, settings, work)
 
 
+@pytest.mark.parametrize("setting", ["on_failure", "on_late"])
+def test_deploy_with_forbidden_handler_is_refused_like_a_child(tmp_path: Path, setting: str) -> None:
+    async def work(people: People) -> None:
+        for handler, status in {
+            "payroll": 403,
+            "nothing": 403,
+            "shared": 201,
+            "shop-c": 201,
+            "none": 201,
+        }.items():
+            named = {
+                "id": f"shop-{handler}-{setting}".replace("_", "-"),
+                "nodes": [{"id": "in", "type": "input"}],
+                "settings": {setting: handler, "expect_within": 60},
+            }
+            answer = await people.ada.post(f"{API}/workflows", json=named)
+            assert answer.status_code == status, (handler, answer.text)
+            assert status == 201 or answer.json()["code"] == "CHILD_FORBIDDEN"
+
+    among_people(tmp_path, {}, work)
+
+
 def test_definition_that_is_not_stored_has_scope_of_starter(tmp_path: Path, settings: Settings) -> None:
     async def work(people: People) -> None:
         ada, admin = people.ada, people.admin

@@ -61,6 +61,8 @@ HEADS: dict[str, tuple[bytes, int, str]] = {
     "large header": (b"GET /healthz HTTP/1.1\r\nx: " + b"y" * 70_000 + b"\r\n\r\n", 431, "HEAD_TOO_LARGE"),
     "endless header": (b"GET /healthz HTTP/1.1\r\nx: " + b"y" * 400_000, 431, "HEAD_TOO_LARGE"),
     "endless name": (b"GET /healthz HTTP/1.1\r\n" + b"y" * 400_000, 431, "HEAD_TOO_LARGE"),
+    "no host": (b"GET /healthz HTTP/1.1\r\n\r\n", 400, "BAD_REQUEST"),
+    "two hosts": (b"GET /healthz HTTP/1.1\r\n" + HOST + HOST + b"\r\n", 400, "BAD_REQUEST"),
     "no http": (b"\x16\x03\x01\x00\xa5\x01\x00\r\n\r\n", 400, "BAD_REQUEST"),
 }
 

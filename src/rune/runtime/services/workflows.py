@@ -15,7 +15,7 @@ from contextlib import suppress
 import msgspec
 from msgspec.structs import replace
 
-from rune.core.definition.model import Definition, canonical
+from rune.core.definition.model import NO_HANDLER, Definition, canonical
 from rune.core.definition.parser import pinned_nodes
 from rune.core.definition.problems import PINNED, Problem
 from rune.core.permissions import covers, may_call
@@ -399,12 +399,22 @@ class WorkflowService:
         return version
 
     async def _check_children(self, plan: Plan) -> None:
-        """Raise ChildForbiddenError if a `workflow` node names a workflow that this version may not start. A name that
-        an expression computes is checked when the node runs."""
+        """Raise ChildForbiddenError if a `workflow` node or a handler names a workflow that this version may not start.
+        A name that an expression computes is checked when the node runs."""
         caller, scopes = plan.definition.id, current_scopes()
-        for node in plan.nodes if plan.launches and scopes else ():
-            child, which = (node.parameters.fixed.get(each) for each in ("workflow", "version"))
-            if node.type.launches and isinstance(child, str) and not covers(scopes, child):
+        settings = plan.definition.settings
+        started = [
+            (each.workflow, each.version)
+            for each in (settings.on_failure, settings.on_late)
+            if each is not None and each.workflow != NO_HANDLER
+        ]
+        started += [
+            (node.parameters.fixed.get("workflow"), node.parameters.fixed.get("version"))
+            for node in (plan.nodes if plan.launches else ())
+            if node.type.launches
+        ]
+        for child, which in started if scopes else ():
+            if isinstance(child, str) and not covers(scopes, child):
                 with suppress(WorkflowNotFoundError):
                     version = await self._workflows.find(child, None if which is None else str(which))
                     listed = (await self._plans.definition(version.hash)).settings.callable_by
