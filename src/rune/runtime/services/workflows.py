@@ -11,6 +11,7 @@ import logging
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -403,7 +404,7 @@ class WorkflowService:
         A name that an expression computes is checked when the node runs."""
         caller, scopes = plan.definition.id, current_scopes()
         settings = plan.definition.settings
-        started = [
+        started: list[tuple[Any, Any]] = [
             (each.workflow, each.version)
             for each in (settings.on_failure, settings.on_late)
             if each is not None and each.workflow != NO_HANDLER

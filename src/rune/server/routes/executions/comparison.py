@@ -13,7 +13,7 @@ from rune.core.execution.fact import NodeResult
 from rune.core.execution.stored_value import Inline, Large
 from rune.errors import LimitExceededError
 from rune.ports.queries import NodeRun, Summary
-from rune.runtime.off_loop import off_loop
+from rune.runtime.off_loop import off_loop, off_loop_in_turn
 from rune.runtime.queries.comparison import Comparison, Results, compare
 from rune.runtime.queries.history import STATUS, error_document
 from rune.runtime.values import Cache, ExecutionData, same_input
@@ -29,6 +29,7 @@ comparing = resource("executions")
 
 MAX_COMPARED_RUNS = 20_000  # in one response
 MAX_CACHED_COMPARISONS = 8
+MAX_DECODED_BYTES = 1024 * 1024
 VALUE_CACHE_BYTES = 32 * 1024 * 1024
 _COMPARED_FIELDS = ("status", "attempts", "output", "error")
 
@@ -95,7 +96,9 @@ async def compare_executions(
         )
         return bytes(Reply(found).body)
 
-    return Reply(await off_loop(compared))
+    size = sum(len(each.output or b"") for side in runs for each in side)
+    run = off_loop if size <= MAX_DECODED_BYTES else off_loop_in_turn
+    return Reply(await run(compared))
 
 
 async def _runs(server: ServerContext, execution: str) -> list[NodeRun]:
@@ -110,7 +113,7 @@ def _lineage(run: NodeRun) -> str:
 
 
 def _run_fields(run: NodeRun) -> dict[str, Any]:
-    output = None if run.output is None else msgspec.json.decode(run.output)
+    output: Any = None if run.output is None else msgspec.Raw(run.output)
     if run.size is not None:  # a reference, which names the execution
         output = {"bytes": run.size}
     error = error_document(run.error)
@@ -124,9 +127,20 @@ def _change(
     differ = [
         name
         for name in _COMPARED_FIELDS
-        if (before or {}).get(name) != (after or {}).get(name) or (name == "output" and differs)
+        if not _same((before or {}).get(name), (after or {}).get(name)) or (name == "output" and differs)
     ]
     return RunChange(node_id=key[0], lineage=key[1], fields=differ, before=before, after=after)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Return whether two fields of runs are equal. Large texts, which decoded take many times their size, are equal if
+    their bytes are, as inputs are."""
+    if type(one) is not msgspec.Raw or type(other) is not msgspec.Raw:
+        return bool(one == other)
+    texts = memoryview(one), memoryview(other)
+    if texts[0] == texts[1] or max(map(len, texts)) > MAX_DECODED_BYTES:
+        return texts[0] == texts[1]
+    return bool(msgspec.json.decode(one) == msgspec.json.decode(other))
 
 
 class ComparedRun(View, frozen=True, kw_only=True):
