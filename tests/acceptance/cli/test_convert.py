@@ -144,3 +144,25 @@ def test_stubs_writes_constructors_that_place_custom_nodes(
         "type": "acme.slug",
         "parameters": {"text": "A title", "longest": 10},
     }
+
+
+@pytest.mark.parametrize("target", [[], ["b.yaml"], ["b.json"], ["b.py"]])
+@pytest.mark.parametrize(
+    ("text", "refused"),
+    [
+        ('id: t\nname: !!python/object/apply:os.system ["id"]\nnodes: []\n', "apply:os.system` is"),
+        ("id: t\nmetadata: {a: &a [1], b: *a}\nnodes: []\n", "anchors and aliases are"),
+    ],
+)
+def test_convert_writes_no_tags_or_aliases_again(
+    rune: InProcessCli, tmp_path: Path, text: str, refused: str, target: list[str]
+) -> None:
+    source = tmp_path / "a.yaml"
+    source.write_text(text, encoding="utf-8")
+
+    result = rune("convert", str(source), *(str(tmp_path / each) for each in target))
+
+    assert result.exit_code != 0
+    assert "python/object" not in result.stdout
+    assert f"{refused} not supported" in result.output
+    assert not list(tmp_path.glob("b.*"))

@@ -20,10 +20,11 @@ from rune.build.flow import Workflow
 from rune.build.operations import load_declaration
 from rune.cli.arguments import Nodes, with_modules, without_file_modules
 from rune.cli.output import INVALID, VIOLATIONS, count, print_error, print_json, print_problems
-from rune.core.definition.problems import Problem
+from rune.core.definition.problems import ALIAS_REFUSED, TAG_REFUSED, Problem
 from rune.core.limits import LIMITS
 from rune.documents.importers import Import, import_document
 from rune.documents.importers.draft import FORMATS, STATUSES, Entry
+from rune.documents.loader import load_document
 from rune.documents.yaml import to_yaml
 from rune.errors import InvalidDocumentError, RuneError
 from rune.nodes.registry import full_registry
@@ -103,7 +104,7 @@ def _load(path: Path, as_json: bool, *, vouched: bool) -> Workflow:
     try:
         if vouched and path.suffix == ".py":
             return load_declaration(path)
-        return Workflow.load(path)
+        flow = Workflow.load(path)
     except ForeignCodeError as error:
         message = f"`{path}` is not executed: {error}"
         hint = "read the file, then pass --execute to execute it"
@@ -118,6 +119,12 @@ def _load(path: Path, as_json: bool, *, vouched: bool) -> Workflow:
         # A Python file is the user's code and may raise anything.
         problem = _problem(f"`{path}` cannot be loaded: {type(error).__name__}: {error}")
         raise typer.Exit(print_problems((problem,), as_json=as_json)) from None
+    # Text that no reader of workflows takes is not written again, where another program may take it.
+    found = load_document(path).problems if path.suffix != ".py" else ()
+    refused = tuple(each for each in found if each.code in {TAG_REFUSED, ALIAS_REFUSED})
+    if refused:
+        raise typer.Exit(print_problems(refused, as_json=as_json))
+    return flow
 
 
 def _problem(message: str) -> Problem:
