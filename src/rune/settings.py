@@ -158,6 +158,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             raise SettingsError("RUNE_JOURNAL: `sqlite:///` names no file; write `sqlite:///path`")
         return Path(path)
 
+    @property
+    def data_place(self) -> str:
+        """Where the data is, for messages: the path of the SQLite file, or the cluster."""
+        return "the cluster" if self.clustered else str(self.database)
+
 
 def load_settings(environment: Mapping[str, str] | None = None, folder: Path | None = None) -> Settings:
     """Load and validate the settings."""

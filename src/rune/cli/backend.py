@@ -97,7 +97,7 @@ async def open_api(settings: Settings) -> AsyncIterator[tuple[AsyncClient, Comma
     from rune.client import AsyncClient  # noqa: PLC0415
 
     async with open_app(settings) as (app, services), AsyncClient(app=app) as connected:
-        with raise_local_errors(str(settings.database)):
+        with raise_local_errors(settings.data_place):
             yield connected, services
 
 

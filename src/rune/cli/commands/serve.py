@@ -419,7 +419,7 @@ def _print_address(
         return
     print(f"Rune is up: {url}")
     print(f"  API       {url}/api/v1 (described in {url}/api/v1/openapi.json)")
-    print(f"  data      {'on the cluster' if settings.clustered else settings.database}")
+    print(f"  data      {settings.data_place}")
     print(
         "  access    with an API key"
         if locked
