@@ -21,7 +21,7 @@ MAX_MESSAGE = 200
 
 def report(error: Exception) -> int:
     """Report an exception and return the exit code. The exception of a file or a folder names it and exits like a store
-    that cannot be used."""
+    that cannot be used, and so does any exception while the database file is damaged."""
     as_json = "--json" in sys.argv
     if os.environ.get(SHOW_TRACEBACK):
         traceback.print_exception(error)
@@ -31,6 +31,9 @@ def report(error: Exception) -> int:
         reason = (error.strerror or str(error)).lower()
         unusable = RuneError(f"cannot use {os.fsdecode(error.filename)}: {reason}", code="STORE_AWAY")
         return print_error(unusable, as_json=as_json)
+    damaged = _damage()
+    if damaged is not None:
+        return print_error(damaged, as_json=as_json)
     path = _write_report(error)
     where = f"the details are in {path}" if path else "its details could not be written"
     print_unexpected(
@@ -39,6 +42,26 @@ def report(error: Exception) -> int:
         as_json=as_json,
     )
     return UNEXPECTED
+
+
+def _damage() -> RuneError | None:
+    """Return the error for a damaged database file, whose content no command can expect; None if it is intact."""
+    from rune.bootstrap import inspect_file  # noqa: PLC0415 - slow to import
+    from rune.settings import load_settings  # noqa: PLC0415
+
+    try:
+        settings = load_settings()
+        if settings.clustered or settings.url:
+            return None
+        seen = inspect_file(settings)
+    except Exception:
+        return None  # it is not known; the first error is reported
+    if not seen.damage:
+        return None
+    return RuneError(
+        f"{seen.database} is damaged: {clean(seen.damage)}; `rune restore BACKUP --replace` replaces it with a backup",
+        code="STORE_DAMAGED",
+    )
 
 
 def _summary(error: Exception) -> str:

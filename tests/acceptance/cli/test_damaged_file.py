@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import random
 import sqlite3
 from contextlib import closing
 
@@ -34,6 +35,22 @@ COMMANDS = (
     ("backup", "copy.db"),
     ("start", "flow"),
     ("cancel", "flow-1"),
+)
+WRITING_COMMANDS = (
+    ("run", "flow.json"),
+    ("deploy", "flow.json"),
+    ("stats",),
+    ("items", "flow-1"),
+    ("waiting",),
+    ("doctor",),
+    ("logs", "flow-1"),
+    ("value", "flow-1"),
+    ("show", "flow-1", "--graph"),
+    ("retry", "flow-1"),
+    ("bulk", "list"),
+    ("handlers", "set", "--on-failure", "flow"),
+    ("keys", "create", "ci", "--role", "runner"),
+    ("prune", "--older-than", "1d", "--vacuum"),
 )
 
 
@@ -106,3 +123,44 @@ def test_verify_names_every_damaged_execution_and_checks_the_others(
     damaged = [line for line in done.stdout.splitlines() if "violation" in line and "[readable]" in line]
     assert sorted(line.split()[1] for line in damaged) == ["flow-2", "flow-3"]
     assert "4 executions" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("seed", "flips", "first"), [(1, 80, 2), (2, 80, 2), (3, 5, 2), (4, 20, 25), (5, 60, 45)]
+)
+def test_no_command_takes_flipped_bytes_for_a_defect(
+    seed: int, flips: int, first: int, intact: bytes, tmp_path: pathlib.Path
+) -> None:
+    """Bytes behind the `first` pages are inverted, which SQLite may notice or not. The first pages have the schema."""
+    drawn = random.Random(seed)
+    content = bytearray(intact)
+    for _ in range(flips):
+        content[drawn.randrange(first * PAGE_BYTES, len(content))] ^= 0xFF
+    (tmp_path / "flow.json").write_text(json.dumps(FLOW))
+    file = tmp_path / "home" / "rune.db"
+    rune = Rune(file.parent)
+    for command in (*COMMANDS, *WRITING_COMMANDS):
+        file.write_bytes(content)
+        for each in ("-wal", "-shm"):
+            file.with_name(file.name + each).unlink(missing_ok=True)
+        (tmp_path / "copy.db").unlink(missing_ok=True)
+        names = {"copy.db", "flow.json"}
+
+        done = rune(*(str(tmp_path / each) if each in names else each for each in command))
+
+        assert done.returncode != 70, (command, done.stderr)
+        if done.returncode == 3:
+            assert "rune restore" in done.stderr, (command, done.stderr)
+
+
+def test_doctor_reports_an_empty_file(tmp_path: pathlib.Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "rune.db").touch()
+
+    done = Rune(home)("doctor")
+
+    assert done.returncode == 1, done.stdout
+    (line,) = (line for line in done.stdout.splitlines() if "rune.db" in line)
+    assert "bad" in line
+    assert "empty" in line

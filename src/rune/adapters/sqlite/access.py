@@ -22,7 +22,7 @@ from rune.adapters.encryption import (
     summary_of,
 )
 from rune.adapters.rows import changed_grants, entry_of, entry_row, grants_of, grants_text, key_of, key_row
-from rune.adapters.sqlite.database import Database, read
+from rune.adapters.sqlite.database import Database, is_damage, read
 from rune.ports.access import (
     ALL_ENTRIES,
     FULL,
@@ -368,6 +368,8 @@ def _select(db: sqlite3.Connection, statement: str, values: tuple[Any, ...]) -> 
     try:
         return db.execute(statement, values).fetchall()
     except sqlite3.Error as error:
+        if is_damage(error):
+            raise
         raise StoreUnavailableError(f"the credentials cannot be read: {error}") from None
 
 

@@ -15,12 +15,13 @@ from pathlib import Path
 
 from rune.adapters.private_files import restrict_file
 from rune.adapters.sqlite.block_marks import FileBlockMarks
-from rune.adapters.sqlite.database import MIGRATIONS, SIDE_FILES, damage_error, is_damage
+from rune.adapters.sqlite.connection import connect
+from rune.adapters.sqlite.database import MIGRATIONS, SIDE_FILES, check_not_empty, damage_error, is_damage
 from rune.adapters.sqlite.owner import NETWORK_FILE_SYSTEMS, Lock, file_system
 from rune.adapters.sqlite.stores import ReadOnlyDatabase
 from rune.errors import RuneError
 from rune.ports.inspection import BackupResult, FileInspection
-from rune.ports.journal import NewerFormatError, StoreUnavailableError
+from rune.ports.journal import NewerFormatError, StoreDamagedError, StoreUnavailableError
 
 FSYNC_SAMPLES = 12
 MAX_CHECKED_BYTES = 256 * 1024 * 1024
@@ -71,7 +72,7 @@ def restore_backup(copy: Path, database: Path, *, replace: bool) -> tuple[Backup
 def _open_backup(copy: Path) -> sqlite3.Connection:
     """Open a backup, which may also be a plain copy of a file that no process owned."""
     try:
-        source = sqlite3.connect(f"{Path(os.path.realpath(copy)).as_uri()}?mode=ro", uri=True)
+        source = connect(f"{Path(os.path.realpath(copy)).as_uri()}?mode=ro", uri=True)
         (version,) = source.execute("PRAGMA user_version").fetchone()
         tables = {name for (name,) in source.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     except sqlite3.Error as error:
@@ -89,7 +90,7 @@ def _open_backup(copy: Path) -> sqlite3.Connection:
 
 def _copy(source: sqlite3.Connection, part: Path) -> BackupResult:
     """Copy a database in one step: SQLite restarts a stepwise copy with every write of the owner."""
-    with closing(sqlite3.connect(part, isolation_level=None)) as target:
+    with closing(connect(str(part), isolation_level=None)) as target:
         source.backup(target)
         target.execute("PRAGMA journal_mode = DELETE")  # a single file, without a write-ahead log
         (verdict,) = target.execute("PRAGMA integrity_check(1)").fetchone()
@@ -232,7 +233,11 @@ def _total_bytes(database: Path) -> int:
 
 def _check_file(database: Path) -> tuple[int | None, str, int]:
     try:
-        connection = sqlite3.connect(f"{Path(os.path.realpath(database)).as_uri()}?mode=ro", uri=True)
+        check_not_empty(database)
+    except StoreDamagedError:
+        return None, "it is empty: it has lost its content", 0
+    try:
+        connection = connect(f"{Path(os.path.realpath(database)).as_uri()}?mode=ro", uri=True)
         try:
             (schema,) = connection.execute("PRAGMA user_version").fetchone()
             if schema == 0 or schema > len(MIGRATIONS):

@@ -25,6 +25,7 @@ import msgspec
 
 from rune.adapters.private_files import create_private_file, make_private_folder, restrict_file
 from rune.adapters.rows import LETTERS, WAITING, end_terms, stored_terms
+from rune.adapters.sqlite.connection import connect
 from rune.adapters.sqlite.list_reader import ListReader
 from rune.core.definition.model import HOOKED
 from rune.core.execution.fact import ExecutionEnded
@@ -211,7 +212,7 @@ class Database:
     def _connect(self, *, read_only: bool = False) -> sqlite3.Connection:
         uri = f"{Path(os.path.realpath(self.path)).as_uri()}{'?mode=ro' if read_only else ''}"
         try:
-            connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+            connection = connect(uri, uri=True, isolation_level=None, check_same_thread=False)
             connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
             connection.execute("PRAGMA cache_size = -16384")
             if not read_only:
@@ -524,7 +525,8 @@ _DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 def is_damage(error: sqlite3.Error) -> bool:
     """Return whether SQLite reports that the content of the file is wrong."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in _DAMAGE or str(error).startswith("Could not decode to UTF-8")
 
 
 def store_error(path: Path, error: sqlite3.Error, doing: str = "") -> StoreUnavailableError:
