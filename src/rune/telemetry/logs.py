@@ -113,8 +113,13 @@ class JsonFormatter(logging.Formatter):
         return visible(msgspec.json.encode(self._redact(document)).decode())
 
 
+NODE_LOGGER = "rune.node"
+"""The logger of `ctx.log` and of `log` nodes."""
+
+
 class SummarizingHandler(logging.StreamHandler[TextIO]):
-    """Writes a warning or error once in REPEAT_WINDOW_S; identical ones in between are counted and written as one line.
+    """Writes a warning, an error or a line of Rune itself once in REPEAT_WINDOW_S; identical ones in between are
+    counted and written as one line. Lines of nodes below a warning are all written.
 
     A store that is away makes every loop and request report the same, thousands of times in a minute.
     """
@@ -127,7 +132,7 @@ class SummarizingHandler(logging.StreamHandler[TextIO]):
     def emit(self, record: logging.LogRecord) -> None:
         now = self._clock()
         self._write_summaries(now - REPEAT_WINDOW_S)
-        if record.levelno < logging.WARNING:
+        if record.levelno < logging.WARNING and not _is_of_engine(record.name):
             super().emit(record)
             return
         kind = record.exc_info[0] if record.exc_info else None
@@ -165,6 +170,10 @@ class SummarizingHandler(logging.StreamHandler[TextIO]):
     def close(self) -> None:
         self._write_summaries(self._clock())
         super().close()
+
+
+def _is_of_engine(logger: str) -> bool:
+    return logger.startswith("rune.") and logger != NODE_LOGGER
 
 
 class _Repeated:

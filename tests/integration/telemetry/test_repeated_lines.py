@@ -19,13 +19,16 @@ def test_identical_warnings_are_written_once_with_their_number() -> None:
     stream, clock = io.StringIO(), Clock()
     handler = SummarizingHandler(stream, clock)
     handler.setFormatter(logging.Formatter(TEXT))
-    logger = logging.Logger("rune.test")
+    logger, node = logging.Logger("rune.test"), logging.Logger("rune.node")
     logger.addHandler(handler)
+    node.addHandler(handler)
     for _ in range(8_241):
         logger.warning("store unavailable: %s", "refused")
     logger.warning("another warning")
     for _ in range(3):
-        logger.info("a line of the normal course")
+        node.info("a line of a node")
+    for _ in range(1_200):
+        logger.info("not subscribed to %s", "rune:ended")
     clock.now = REPEAT_WINDOW_S
     logger.warning("store unavailable: %s", "refused")
     logger.warning("store unavailable: %s", "refused")
@@ -34,8 +37,10 @@ def test_identical_warnings_are_written_once_with_their_number() -> None:
     assert lines == [
         "store unavailable: refused",
         "another warning",
-        *["a line of the normal course"] * 3,
+        *["a line of a node"] * 3,
+        "not subscribed to rune:ended",
         "store unavailable: refused (repeated 8240 times)",
+        "not subscribed to rune:ended (repeated 1199 times)",
         "store unavailable: refused",
         "store unavailable: refused (repeated 1 times)",
     ]
