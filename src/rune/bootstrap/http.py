@@ -31,6 +31,7 @@ from rune.server.live.feed import StreamLimits
 from rune.settings import Settings, describe_settings
 
 RESERVED_FILES = 256  # for stores, logs and calls of nodes
+BACKLOG = 2048  # connections that wait to be accepted
 SHUTDOWN_S = 5  # for open requests to finish
 MIN_KEY_LENGTH = 24  # of the bootstrap key of a server that other machines can reach
 EXAMPLE_KEY = "change-me"  # as in the files of deploy/
@@ -42,15 +43,23 @@ class ServerStartError(RuneError):
     code = "NOT_SERVED"
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Open a listening socket; port 0 chooses a free port."""
+def bind(host: str, port: int) -> socket.socket:
+    """Open a socket that does not listen yet; port 0 chooses a free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio sets TCP_NODELAY, which small responses need, only if the socket names its protocol.
     opened = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
+    with _reporting_address(opened, host, port):
         opened.bind((host, port))
-        opened.listen(2048)
+    opened.setblocking(False)
+    return opened
+
+
+@contextmanager
+def _reporting_address(opened: socket.socket, host: str, port: int) -> Iterator[None]:
+    """Close the socket and raise ServerStartError if its address cannot be used."""
+    try:
+        yield
     except OSError as error:
         opened.close()
         taken = (
@@ -59,8 +68,6 @@ def listen(host: str, port: int) -> socket.socket:
             else ""
         )
         raise ServerStartError(f"cannot listen on {host}:{port}: {error.strerror or error}{taken}") from None
-    opened.setblocking(False)
-    return opened
 
 
 class _Server(uvicorn.Server):
@@ -91,12 +98,15 @@ async def serve_api(
     port: int,
     before_shutdown: Callable[[], None] = lambda: None,
     limits: ConnectionLimits | None = None,
+    bound: socket.socket | None = None,
 ) -> AsyncIterator[tuple[str, asyncio.Task[None]]]:
     """Serve an application while the block runs; yield its URL and the server task.
 
-    `before_shutdown` is called before the shutdown waits for open requests.
+    `before_shutdown` is called before the shutdown waits for open requests. `bound`: a socket that is bound already.
     """
-    opened = listen(host, port)
+    opened = bind(host, port) if bound is None else bound
+    with _reporting_address(opened, host, port):
+        opened.listen(BACKLOG)
     server = _Server(_config(app, limits or ConnectionLimits()), before_shutdown)
     serving = asyncio.create_task(server.serve(sockets=[opened]))
     try:
@@ -206,6 +216,7 @@ async def serve(
     stop: asyncio.Future[None] | None = None,
     ready: Callable[[str], None] | None = None,
     on_context: Callable[[ServerContext], None] | None = None,
+    bound: socket.socket | None = None,
 ) -> None:
     """Serve the API until `stop` is done.
 
@@ -230,7 +241,7 @@ async def serve(
     gate = ApiKeyAuth(key, keys, sessions, loopback=is_loopback(host), failed_logins=failed_logins)
     app = make_app(context, gate)
     limits = connection_limits(settings)
-    async with context.running(), serve_api(app, host, port, context.stop, limits) as (url, serving):
+    async with context.running(), serve_api(app, host, port, context.stop, limits, bound) as (url, serving):
         if ready is not None:
             ready(url)
         await asyncio.wait({serving, *(() if stop is None else (stop,))}, return_when=asyncio.FIRST_COMPLETED)

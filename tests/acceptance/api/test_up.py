@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 from pathlib import Path
 
 import pytest
@@ -129,6 +130,23 @@ def test_examples_are_deployed_on_first_start_only(tmp_path: Path) -> None:
         with Client(up.start()) as client:
             assert "hello" not in {each.workflow_id for each in client.workflows()}
             assert client.execution(started.execution_id).status == "completed"
+        assert up.stop() == 0
+    finally:
+        up.stop(signal.SIGKILL)
+
+
+@pytest.mark.parametrize("failing", ["taken port", "other address without a key"])
+def test_start_that_fails_leaves_the_examples_to_the_next(failing: str, tmp_path: Path) -> None:
+    up = UpProcess(tmp_path / "home")
+    (tmp_path / "home").mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        up.port = taken.getsockname()[1] if failing == "taken port" else 0
+        up.start(*(("--host", "0.0.0.0") if up.port == 0 else ()))
+        assert up.stop() == 2
+    try:
+        up.port = 0
+        up.start()
+        assert up.said["examples"] > 0
         assert up.stop() == 0
     finally:
         up.stop(signal.SIGKILL)

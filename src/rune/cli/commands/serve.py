@@ -10,7 +10,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing, nullcontext
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -351,10 +351,14 @@ def _up(host: str, port: int, quarantine: list[str] | None, *, examples: bool, a
 async def _serve_embedded(
     settings: Settings, host: str, port: int, key: str, *, examples: bool, as_json: bool
 ) -> int:
-    from rune.bootstrap.http import check_address, serve  # noqa: PLC0415 - slow to import
+    from rune.bootstrap.http import bind, check_address, serve  # noqa: PLC0415 - slow to import
 
     fresh = not bootstrap.exists(settings)
-    with StopSignal() as stop:
+    bound = None
+    if fresh:  # before the file is created, so that the next start takes it for a new one
+        check_address(host, key=key, locked=bool(key))
+        bound = bind(host, port)
+    with nullcontext() if bound is None else closing(bound), StopSignal() as stop:
         if not await _stores_ready(settings, stop):
             return 0
         _import_node_modules()
@@ -375,6 +379,7 @@ async def _serve_embedded(
                 port,
                 key=key,
                 stop=stop.requested,
+                bound=bound,
                 ready=lambda url: _print_address(url, settings, stored, example, locked, as_json=as_json),
             )
     return 0
