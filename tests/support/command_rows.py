@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from tests.support.help_examples import RUNE
@@ -110,7 +110,7 @@ ROWS = (
     Row("resume {waiting}", away=NEEDS_REDIS),
     Row("retry {failed}"),
     Row("rerun {ended} --from mail"),
-    Row("bulk start cancel {waiting}"),
+    Row("bulk start cancel {waiting}", away=None),
     Row("bulk start pause {waiting} --dry-run"),
     Row("bulk list"),
     Row("bulk show {job}"),
@@ -189,10 +189,10 @@ ELSEWHERE = {"bench": "uses stores of its own in a temporary folder"}
 
 def command_names(command: Any = RUNE, names: tuple[str, ...] = ()) -> Iterator[str]:
     """Yield the names of all commands, such as `workflows show`, and of the groups that are commands too."""
-    commands = getattr(command, "commands", None)
-    if commands is None or (names and command.invoke_without_command):
+    commands: Mapping[str, Any] = getattr(command, "commands", {})
+    if not commands or (names and command.invoke_without_command):
         yield " ".join(names)
-    for name in commands or ():
+    for name in commands:
         yield from command_names(commands[name], (*names, name))
 
 

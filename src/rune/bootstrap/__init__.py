@@ -25,6 +25,7 @@ from rune.nodes.redaction import protect_log
 from rune.nodes.registry import Registry
 from rune.ports.clock import Clock
 from rune.ports.inspection import BackupResult, ClusterSurvey, FileInspection
+from rune.ports.journal import StoreDamagedError, StoreUnavailableError
 from rune.ports.processes import ProcessInfo, RunningQuery
 from rune.ports.retention import RetentionResult, Rule
 from rune.runtime.components import LocalServices
@@ -209,9 +210,16 @@ def exists(settings: Settings) -> bool:
 
 
 async def find_owner(settings: Settings) -> tuple[bool, str]:
-    """Return whether a process runs executions now, and which one, as text."""
+    """Return whether a process runs executions now, and which one, as text. While Redis is away nobody can tell: the
+    workers of a cluster wait for it."""
     if settings.clustered:
-        workers = [each for each in await list_processes(settings) if "worker" in each.roles]
+        try:
+            listed = await list_processes(settings)
+        except StoreDamagedError:
+            raise
+        except StoreUnavailableError:
+            return True, ""
+        workers = [each for each in listed if "worker" in each.roles]
         return bool(workers), f"on {len(workers)} worker{'s' if len(workers) != 1 else ''}"
     owned, pid = sqlite.find_owner(settings)
     return owned, f"in process {pid}" if owned and pid else ""

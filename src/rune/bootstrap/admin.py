@@ -24,12 +24,14 @@ from rune.adapters.rabbitmq.topology import inspect as inspect_rabbitmq
 from rune.adapters.redis import stores
 from rune.adapters.redis.client import Client
 from rune.adapters.redis.cluster import is_cluster
-from rune.adapters.redis.stores import RedisStores, missing_rights
 from rune.adapters.redis.stores import inspect as inspect_redis
+from rune.adapters.redis.stores import missing_rights
+from rune.bootstrap.cluster import looking_at_redis
 from rune.bootstrap.components import keys_found
 from rune.errors import RuneError
 from rune.ports.inspection import ClusterSurvey
-from rune.settings import Settings
+from rune.ports.journal import StoreDamagedError
+from rune.settings import Settings, SettingsError
 
 SAMPLES = 7  # of a clock or a response time
 
@@ -112,7 +114,10 @@ async def _journal(settings: Settings) -> dict[str, Any]:
 
 
 async def _state(settings: Settings) -> dict[str, Any]:
-    stores = RedisStores(settings.state, prefix=settings.prefix, partitions=settings.partitions)
+    try:
+        stores = await looking_at_redis(settings)
+    except (StoreDamagedError, SettingsError) as error:
+        return {"stores_differ": error.message}
     client = stores.client
     try:
         found = await inspect_redis(client)

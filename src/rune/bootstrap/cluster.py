@@ -46,16 +46,17 @@ from rune.adapters.postgres.stores import (
 from rune.adapters.postgres.workflows import PostgresTriggers
 from rune.adapters.rabbitmq.dead_letters import DeadLetters
 from rune.adapters.rabbitmq.topology import Topology
-from rune.adapters.redis.client import library, load_functions
+from rune.adapters.redis.client import library, load_functions, other_cluster
 from rune.adapters.redis.cluster import open_client
-from rune.adapters.redis.encoding import PARTITIONS
+from rune.adapters.redis.encoding import PARTITIONS, KeySpace
 from rune.adapters.redis.queue import RedisQueue
 from rune.adapters.redis.state import RedisState
-from rune.adapters.redis.stores import RedisStores
+from rune.adapters.redis.stores import RedisStores, note_persistence, stored_identity
 from rune.adapters.redis.streams import RedisDeadLetters
 from rune.bootstrap.components import Access, credential_service, keys, new_engine
 from rune.bootstrap.rabbitmq import RabbitComponents
 from rune.core.node_type import Catalogue
+from rune.errors import RuneError
 from rune.nodes.registry import Registry, full_registry, standard_catalogue
 from rune.ports.clock import Clock, SystemClock
 from rune.ports.journal import BlobStore, StoreDamagedError, StoreUnavailableError
@@ -103,7 +104,8 @@ async def running_engine(
         stores = RedisStores(
             settings.state, prefix=settings.prefix, partitions=partitions, journal=identity.journal
         )
-        await stack.enter_async_context(stores.running(clock))
+        # What a process without a role does needs PostgreSQL alone, or fails by itself while Redis is away.
+        await stack.enter_async_context(stores.running(clock, required=bool(roles)))
         if identity.partitions is None:
             await settle_partitions(opened.database, partitions)
         member = this_process(
@@ -135,9 +137,10 @@ async def wait_for_stores(settings: Settings) -> None:
 
 async def _check_functions(settings: Settings) -> None:
     """Call a function of Redis. One that is missing is loaded if Redis has none at all."""
-    stores = _redis(settings)
+    stores = await looking_at_redis(settings)
     try:
         await stores.connect()
+        await note_persistence(stores.client)
     finally:
         await stores.client.close()
 
@@ -154,8 +157,57 @@ async def _ensure_schema(settings: Settings) -> None:
         await migrate_database(settings.journal)
 
 
-def _redis(settings: Settings) -> RedisStores:
-    return RedisStores(settings.state, prefix=settings.prefix, partitions=settings.partitions)
+_identities: dict[str, ClusterIdentity] = {}
+"""What tells clusters from others, by the address of the database. It never changes."""
+
+
+async def known_identity(settings: Settings) -> ClusterIdentity | None:
+    """Return what tells the cluster of the database from others; None if the database cannot say: it is away, or has
+    an older schema."""
+    known = _identities.get(settings.journal)
+    if known is not None:
+        return known
+    database = Database(settings.journal, size=1, read_only=True)
+    try:
+        await database.open()
+        try:
+            found = await cluster_identity(database)
+        finally:
+            await database.close()
+    except RuneError as error:
+        return ClusterIdentity("", None) if error.code == "EMPTY_STORE" else None
+    if found.journal and found.partitions is not None:
+        _identities[settings.journal] = found
+    return found
+
+
+async def check_same_cluster(settings: Settings) -> ClusterIdentity | None:
+    """Raise if Redis has the state of another cluster than that of the database, or if the settings name another number
+    of partitions. Return what tells the cluster from others, if the database can say it."""
+    client = open_client(settings.state)
+    try:
+        # Read before that of the database, which is created first.
+        stored = await stored_identity(client, KeySpace(settings.prefix))
+    finally:
+        await client.close()
+    identity = await known_identity(settings)
+    if identity is not None:
+        _checked(settings, identity)
+        if stored.journal not in ("", identity.journal):
+            raise other_cluster(*stored)
+    return identity
+
+
+async def looking_at_redis(settings: Settings) -> RedisStores:
+    """Return the stores of Redis for a process that changes nothing there."""
+    identity = await check_same_cluster(settings) or ClusterIdentity("", None)
+    return RedisStores(
+        settings.state,
+        prefix=settings.prefix,
+        partitions=identity.partitions or settings.partitions,
+        journal=identity.journal,
+        looking=True,
+    )
 
 
 def _checked(settings: Settings, found: ClusterIdentity) -> ClusterIdentity:
@@ -308,7 +360,7 @@ async def open_reader(
 @asynccontextmanager
 async def open_live(settings: Settings) -> AsyncIterator[RunningQuery]:
     """Open a query to the workers."""
-    stores = _redis(settings)
+    stores = await looking_at_redis(settings)
     follower = LiveFollower(RunningNodes(""), stores.live)
     try:
         yield follower.running
@@ -355,7 +407,7 @@ async def vacuum(settings: Settings) -> tuple[int, int]:
 
 async def list_processes(settings: Settings) -> list[ProcessInfo]:
     """Return the active processes of the cluster."""
-    stores = _redis(settings)
+    stores = await looking_at_redis(settings)
     try:
         return await stores.processes.list()
     finally:
@@ -364,7 +416,8 @@ async def list_processes(settings: Settings) -> list[ProcessInfo]:
 
 async def migrate(settings: Settings) -> list[str]:
     """Migrate the database to the version of this program and load its functions into Redis; return the applied
-    steps."""
+    steps. Nothing is changed if Redis has the state of another cluster than that of the database."""
+    await check_same_cluster(settings)
     steps = await migrate_database(settings.journal)
     client = open_client(settings.state)
     functions = library(settings.prefix)

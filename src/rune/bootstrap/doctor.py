@@ -359,7 +359,11 @@ def cluster_findings(seen: ClusterSurvey) -> Iterator[Finding]:
         yield from journal_rights(seen)
         yield clock("postgresql clock", seen.journal_skew)
         yield from _quarantine(seen.quarantined)
-    yield _state(seen)
+    if seen.stores_differ:
+        advice = "set RUNE_JOURNAL, RUNE_STATE, RUNE_PREFIX and RUNE_PARTITIONS as the other processes of the cluster"
+        yield Finding("stores", "bad", seen.stores_differ, advice)
+    else:
+        yield _state(seen)
     if seen.redis:
         yield _persistence(seen)
         yield _memory(seen)

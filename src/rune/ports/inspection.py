@@ -62,6 +62,7 @@ class ClusterSurvey(msgspec.Struct, frozen=True, kw_only=True):
     quarantined: tuple[str, ...] = ()
     state: str
     state_trouble: str = ""
+    stores_differ: str = ""  # why this database and this Redis are not those of one cluster
     redis: str = ""  # version
     aof: bool = False
     policy: str = ""

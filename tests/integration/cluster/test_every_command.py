@@ -1,4 +1,4 @@
-"""Each command works on a cluster by the settings of its stores alone."""
+"""Each command works on a cluster by the settings of its stores alone, and says what it needs while Redis is away."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ from rune.testing.harness import compiled
 from tests.support.cli_process import Rune
 from tests.support.cluster_cli import GATED, command_line, until_ended, until_waiting
 from tests.support.clusters import Cluster, open_cluster
-from tests.support.command_rows import ELSEWHERE, FILES, ROWS, Row, command_names, name_of
+from tests.support.command_rows import ELSEWHERE, FILES, NEEDS_REDIS, ROWS, Row, command_names, name_of
 from tests.support.in_process_cli import InProcessCli
 
+AWAY = "unix:///nonexistent/redis.sock"
 LIVE = {"RUNE_START_TIMEOUT": "0"}
+NO_REDIS = {"RUNE_STATE": AWAY, "RUNE_QUEUE": AWAY, **LIVE}
 
 
 class Site:
@@ -139,6 +141,15 @@ def test_command_works_by_settings_alone(row: Row, site: Site) -> None:
 
     assert code == row.code, output
     assert row.stays in output
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.away is not None], ids=lambda row: row.words)
+def test_command_works_or_names_redis_while_redis_is_away(row: Row, site: Site) -> None:
+    code, output = _call(site, row, NO_REDIS)
+
+    assert code == row.away, output
+    if row.away == NEEDS_REDIS:
+        assert "Redis" in output
 
 
 def test_every_command_has_a_row() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from rune.adapters.postgres.schema import migrate
 from rune.adapters.redis.client import Client
 from rune.adapters.redis.stores import RedisStores
 from rune.ports.journal import StoreDamagedError
@@ -99,6 +100,43 @@ def test_other_database_with_the_same_state_is_refused(
     assert done.exit_code == 3, done.output
     assert "another database" in done.output
     assert "RUNE_PREFIX" in done.output
+
+
+@pytest.mark.parametrize("migrated", [False, True])
+@pytest.mark.parametrize("command", [("workers",), ("migrate",), ("start", "orders")], ids=" ".join)
+def test_commands_refuse_the_state_of_another_database(
+    command: tuple[str, ...], migrated: bool, used: Settings, tmp_path: pathlib.Path
+) -> None:
+    other = replace(used, journal=stores(tmp_path / "stores").journal)
+    if migrated:
+        asyncio.run(migrate(other.journal))
+    done = command_line(other, tmp_path)(*command)
+    assert done.exit_code == 3, done.output
+    assert "another database" in done.output
+    assert "RUNE_PREFIX" in done.output
+
+
+def test_refused_migration_leaves_the_database_empty(used: Settings, tmp_path: pathlib.Path) -> None:
+    other = replace(used, journal=stores(tmp_path / "stores").journal)
+    rune = command_line(other, tmp_path)
+    assert rune("migrate").exit_code == 3
+    assert "does not exist yet" in rune.output("doctor", code=1)
+    assert command_line(replace(other, prefix=f"{used.prefix}-own"), tmp_path)("migrate").exit_code == 0
+
+
+@pytest.mark.parametrize("which", ["database", "partitions"])
+def test_doctor_reports_stores_that_do_not_belong_together(
+    which: str, used: Settings, tmp_path: pathlib.Path
+) -> None:
+    given, more = used, {"RUNE_PARTITIONS": "8"}
+    if which == "database":
+        given, more = replace(used, journal=stores(tmp_path / "stores").journal), {}
+        asyncio.run(migrate(given.journal))
+    findings = command_line(given, tmp_path, **more).json("doctor", code=1)["checks"]
+    (found,) = (each for each in findings if each["check"] == "stores")
+    assert found["verdict"] == "bad"
+    assert "RUNE_PARTITIONS" in found["found"]
+    assert not [each for each in findings if each["check"] == "workers"]
 
 
 @async_test

@@ -15,7 +15,7 @@ import pytest
 from rune.adapters.redis import rebuild
 from rune.adapters.redis.client import Client, RedisError
 from rune.adapters.redis.encoding import KeySpace
-from rune.adapters.redis.stores import RedisStores, UnsuitableServerError, check
+from rune.adapters.redis.stores import RedisStores, UnsuitableServerError, check, note_persistence
 from rune.core.execution.fact import ExecutionEnded
 from rune.core.execution.fold import fold
 from rune.core.execution.outcome import FanOut, Suspend
@@ -123,6 +123,9 @@ class TestCheck:
         client = Client(server.url)
         with caplog.at_level(logging.WARNING):
             await check(client, KeySpace())
+        assert "append-only" not in caplog.text  # a note for servers
+        with caplog.at_level(logging.WARNING):
+            await note_persistence(client)
         assert "append-only" in caplog.text
         await client.call("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
         with pytest.raises(UnsuitableServerError, match="noeviction"):

@@ -352,7 +352,7 @@ def _error(text: str) -> RuneError:
     if code == "LATE":
         return LateCommandError(text)
     if code == "OTHER":
-        return _other_cluster(*text.split(" ")[1:3])
+        return other_cluster(*text.split(" ")[1:3])
     return (
         StoreUnavailableError(f"Redis: {text}") if code in UNAVAILABLE_CODES else RedisError(text, code=code)
     )
@@ -499,7 +499,8 @@ def run_number_keys(key: str) -> tuple[str, str]:
     return key, f"{key.rpartition(':')[0]}:journal"
 
 
-def _other_cluster(journal: str, partitions: str) -> StoreDamagedError:
+def other_cluster(journal: str, partitions: str) -> StoreDamagedError:
+    """Return the error for a server that has the state of another cluster."""
     return StoreDamagedError(
         f"Redis holds the state of the journal {journal} in {partitions} partitions, and this process has another"
         " database or RUNE_PARTITIONS: each cluster needs a RUNE_PREFIX of its own",

@@ -17,7 +17,16 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from rune.adapters.redis.client import Argument, Client, RedisError, StateIdentity, info
+from rune.adapters.redis.client import (
+    UNKNOWN,
+    Argument,
+    Client,
+    MissingFunctionsError,
+    RedisError,
+    StateIdentity,
+    info,
+    run_number_keys,
+)
 from rune.adapters.redis.cluster import open_client
 from rune.adapters.redis.encoding import PARTITIONS, FindExecution, KeySpace, Plans, encode_path, find_none
 from rune.adapters.redis.processes import (
@@ -36,7 +45,7 @@ from rune.adapters.redis.streams import Streams, StreamSender
 from rune.core.execution.token import Path
 from rune.errors import RuneError
 from rune.ports.clock import Clock
-from rune.ports.journal import Journal
+from rune.ports.journal import Journal, StoreDamagedError, StoreUnavailableError
 from rune.ports.processes import Keepalive
 from rune.ports.queue import DEFAULT_QUEUE, Route, default_route
 
@@ -111,20 +120,39 @@ class UnsuitableServerError(RuneError):
 
 
 async def check(client: Client, keys: KeySpace) -> None:
-    """Raise if a server is unsuitable, warn about risky settings, and store the number of partitions."""
-    aof = True
+    """Raise if a server is unsuitable, and store the number of partitions."""
     for server in await client.servers():
-        aof &= await _check_server(server, clustered=client.clustered)
-    if not aof:
-        log.warning(
-            "Redis has no append-only file: after a restart every execution is rebuilt from the journal"
-        )
+        await _check_server(server, clustered=client.clustered)
     await _check_rights(client, keys)
     await _check_partitions(client, keys)
 
 
-async def _check_server(client: Client, *, clustered: bool) -> bool:
-    """Raise if the server is unsuitable; return whether it has an append-only file."""
+async def note_persistence(client: Client) -> None:
+    """Log if a server has no append-only file."""
+    for server in await client.servers():
+        if (await _describe(server)).get("aof_enabled", "0") == "0":
+            log.warning(
+                "Redis has no append-only file: after a restart every execution is rebuilt from the journal"
+            )
+            return
+
+
+async def stored_identity(client: Client, keys: KeySpace) -> StateIdentity:
+    """Return the cluster whose state a server has; unknown if it has none, or if the user may read no key."""
+    number = f"{keys.prefix}:{{p00}}:incarnation" if client.clustered else keys.run_number
+    _, key = run_number_keys(number)
+    try:
+        stored: bytes | None = await client.call("GET", key)
+    except RedisError as error:
+        if error.code != "NOPERM":
+            raise
+        return UNKNOWN
+    journal, _, partitions = (stored or b"").decode().partition(" ")
+    return StateIdentity(journal, partitions)
+
+
+async def _check_server(client: Client, *, clustered: bool) -> None:
+    """Raise if the server is unsuitable."""
     server = await _describe(client)
     version = tuple(int(part) for part in server["redis_version"].split(".")[:2])
     if version < MIN_SERVER_VERSION:
@@ -137,7 +165,6 @@ async def _check_server(client: Client, *, clustered: bool) -> bool:
         raise UnsuitableServerError(
             f"maxmemory-policy is `{policy}`: set it to noeviction, or Redis silently evicts state"
         )
-    return server.get("aof_enabled", "0") != "0"
 
 
 async def _describe(client: Client) -> dict[str, str]:
@@ -299,13 +326,22 @@ class RedisStores:
     """The connections of one process and the stores over them."""
 
     def __init__(
-        self, url: str, *, prefix: str = "rune", partitions: int | None = None, journal: str = ""
+        self,
+        url: str,
+        *,
+        prefix: str = "rune",
+        partitions: int | None = None,
+        journal: str = "",
+        looking: bool = False,
     ) -> None:
         """A server that has the state of another `journal`, or another number of partitions, is refused whenever a
-        connection to it is opened; empty and None: not known here."""
+        connection to it is opened; empty and None: not known here. A server without any state gets both, unless this
+        process is only `looking`."""
         self.keys = KeySpace(prefix, partitions or PARTITIONS)
         self._url = url
-        self._identity = StateIdentity(journal, "" if partitions is None else str(partitions))
+        # Redis stores an identity only with both of its parts.
+        known = "" if partitions is None or (looking and journal) else str(partitions)
+        self._identity = StateIdentity(journal, known)
         self.client = self._open_client()
         self._blocking = Client(url, deadline=None)
         self._queues: list[RedisQueue] = []
@@ -390,6 +426,16 @@ class RedisStores:
         """Return since when the schedulers search for tokens in the lanes of a broker."""
         return RedisSearchTimes(self.client, self.keys)
 
+    async def _check(self, *, required: bool) -> None:
+        try:
+            await check(self.client, self.keys)
+        except (StoreDamagedError, MissingFunctionsError):
+            raise
+        except StoreUnavailableError as away:
+            if required:
+                raise
+            log.info("begun without Redis: %s", away.message)
+
     def _on_ended(self, messages: Sequence[str]) -> None:
         ended = [decode_ended(each) for each in messages]
         for state in self._states:
@@ -397,8 +443,9 @@ class RedisStores:
         self.notifier.on_notification(ended)
 
     @asynccontextmanager
-    async def running(self, clock: Clock) -> AsyncIterator[None]:
-        """Check the server, wake the clock when an earlier timer is set, and close all connections at the end."""
+    async def running(self, clock: Clock, *, required: bool = True) -> AsyncIterator[None]:
+        """Check the server, wake the clock when an earlier timer is set, and close all connections at the end. If it is
+        not `required`, a server that is away is no error: it is checked by the first connection to it."""
         prefix = self.keys.prefix
         locate = self.client.url_of if self.client.clustered else None
         channels = (
@@ -412,7 +459,7 @@ class RedisStores:
             ),
         )
         try:
-            await check(self.client, self.keys)
+            await self._check(required=required)
             subscriptions = [asyncio.create_task(each.run()) for each in channels]
             try:
                 yield

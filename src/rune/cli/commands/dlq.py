@@ -10,10 +10,10 @@ import typer
 
 from rune.cli.arguments import IgnoreFailedItems
 from rune.cli.backend import CommandReader, UnknownReferenceError, call, open_reader, read
-from rune.cli.follow import find_execution, run_command, start_execution
-from rune.cli.output import Cell, clean, moment, paint, print_json, print_table
+from rune.cli.follow import find_execution, print_notice, run_command, start_execution
+from rune.cli.output import UNREACHABLE, Cell, clean, moment, paint, print_json, print_table
 from rune.ports.clock import iso
-from rune.ports.journal import DeadLetter
+from rune.ports.journal import DeadLetter, StoreUnavailableError
 from rune.runtime.services.dead_letters import DeadMessage
 from rune.settings import Settings
 
@@ -54,7 +54,12 @@ def list_dead_letters(limit: Limit = 20, as_json: Json = False) -> None:
     async def work(reader: CommandReader, settings: Settings) -> int:
         # One more than are shown tells whether there are more.
         found = await reader.dead_letters(limit + 1)
-        messages = await list_messages(settings, min(limit + 1, PAGE_SIZE))
+        try:
+            messages = await list_messages(settings, min(limit + 1, PAGE_SIZE))
+        except StoreUnavailableError as away:
+            _print(found, [], limit, as_json=as_json)
+            print_notice(f"the messages of the queue cannot be listed: {away.message}")
+            return UNREACHABLE
         _print(found, messages, limit, as_json=as_json)
         return 0
 
