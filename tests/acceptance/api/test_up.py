@@ -142,6 +142,7 @@ def test_start_that_fails_leaves_the_examples_to_the_next(failing: str, tmp_path
     with socket.create_server(("127.0.0.1", 0)) as taken:
         up.port = taken.getsockname()[1] if failing == "taken port" else 0
         up.start(*(("--host", "0.0.0.0") if up.port == 0 else ()))
+        assert up.process.wait(TIMEOUT_S) == 2
         assert up.stop() == 2
     try:
         up.port = 0

@@ -116,14 +116,6 @@ def test_commands_refuse_the_state_of_another_database(
     assert "RUNE_PREFIX" in done.output
 
 
-def test_refused_migration_leaves_the_database_empty(used: Settings, tmp_path: pathlib.Path) -> None:
-    other = replace(used, journal=stores(tmp_path / "stores").journal)
-    rune = command_line(other, tmp_path)
-    assert rune("migrate").exit_code == 3
-    assert "does not exist yet" in rune.output("doctor", code=1)
-    assert command_line(replace(other, prefix=f"{used.prefix}-own"), tmp_path)("migrate").exit_code == 0
-
-
 @pytest.mark.parametrize("which", ["database", "partitions"])
 def test_doctor_reports_stores_that_do_not_belong_together(
     which: str, used: Settings, tmp_path: pathlib.Path
