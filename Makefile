@@ -194,9 +194,11 @@ contracts: setup ## import-linter: permitted imports
 
 unit: setup stores ## pytest; the tests of rune.core must cover all of its branches
 	@$(BIN)/python -m compileall -q src tests
+	failed=0  # one run shows all failures
 	$(BIN)/python -m pytest -q -n $(WORKERS) $(COVERING) $(UNTRACED:%=--ignore=%) \
-	  --cov=rune.core --cov-branch --cov-fail-under=100 --cov-report=term-missing:skip-covered
-	$(BIN)/python -m pytest -q --durations=40 -n $(WORKERS) $(filter-out tests/lint,$(OTHERS)) $(UNTRACED)
+	  --cov=rune.core --cov-branch --cov-fail-under=100 --cov-report=term-missing:skip-covered || failed=1
+	$(BIN)/python -m pytest -q --durations=40 -n $(WORKERS) $(filter-out tests/lint,$(OTHERS)) $(UNTRACED) || failed=1
+	exit $$failed
 
 sim: setup ## Run the simulator: make sim SEEDS=100000 [JOBS=2]
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --jobs $(JOBS)
