@@ -83,7 +83,7 @@ PANELS = {
         ),
         "triggers": Entry("triggers", "triggers", "Manage the webhooks and schedules of deployed workflows."),
         "handlers": Entry(
-            "handlers", "handlers", "Set the workflows that handle failed and late executions."
+            "handlers", "handlers", "Set the workflows that handle failed, late and missing executions."
         ),
     },
     "Administer": {

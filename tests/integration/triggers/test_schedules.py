@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rune.core.triggers import RETRY_DELAY_MS
-from rune.ports.journal import StoreUnavailableError
+from rune.ports.journal import Missing, StoreUnavailableError
 from rune.ports.workflows import Trigger, TriggerStore
 from rune.runtime.maintenance.trigger_scheduler import TriggerScheduler
 from tests.integration.triggers.scheduler_harness import (
@@ -156,8 +156,8 @@ class InterleavingStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    async def put(self, trigger: Trigger) -> Trigger | None:
-        stored = await self._inner.put(trigger)
+    async def put(self, trigger: Trigger, missing: Missing | None = None) -> Trigger | None:
+        stored = await self._inner.put(trigger, missing)
         await asyncio.gather(*(each.turn() for each in self._others))
         return stored
 
@@ -192,12 +192,12 @@ class CrashingStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    async def put(self, trigger: Trigger) -> Trigger | None:
+    async def put(self, trigger: Trigger, missing: Missing | None = None) -> Trigger | None:
         self.writes += 1
         crashes = self.writes == self._at
         if crashes and not self._after:
             raise StoreUnavailableError("crashed")
-        stored = await self._inner.put(trigger)
+        stored = await self._inner.put(trigger, missing)
         if crashes:
             raise StoreUnavailableError("crashed")
         return stored
