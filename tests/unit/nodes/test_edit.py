@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rune.core.definition.strict_json import MAX_INT, MIN_INT
 from tests.unit.nodes.runner import error, output, run
 
 
@@ -155,7 +156,11 @@ def test_failed_conversion_fails_with_path(value: Any, type: str) -> None:
 
 @given(st.integers(-(10**40), 10**40))
 def test_integers_are_converted_exactly(number: int) -> None:
-    assert output(run("edit", assign(("x", str(number), "number")), payload={})) == {"x": number}
+    outcome = run("edit", assign(("x", str(number), "number")), payload={})
+    if MIN_INT <= number <= MAX_INT:
+        assert output(outcome) == {"x": number}
+    else:
+        assert error(outcome).code == "LIMIT_EXCEEDED"
 
 
 @pytest.mark.parametrize("payload", ["text", 5, None, [{"a": 1}, 2], [[]]])
@@ -194,11 +199,12 @@ def test_failing_element_is_named() -> None:
 
 
 JSON_KEYS = st.text("abc", min_size=1, max_size=2)
-INNER = st.dictionaries(JSON_KEYS, st.integers(), max_size=3)
-OBJECTS = st.dictionaries(JSON_KEYS, st.integers() | INNER, max_size=4)
+INTEGERS = st.integers(MIN_INT, MAX_INT)
+INNER = st.dictionaries(JSON_KEYS, INTEGERS, max_size=3)
+OBJECTS = st.dictionaries(JSON_KEYS, INTEGERS | INNER, max_size=4)
 
 
-@given(OBJECTS, st.lists(JSON_KEYS, min_size=1, max_size=3), st.integers())
+@given(OBJECTS, st.lists(JSON_KEYS, min_size=1, max_size=3), INTEGERS)
 def test_only_assigned_path_changes(payload: dict[str, Any], path: list[str], value: int) -> None:
     before = copy.deepcopy(payload)
     outcome = run("edit", assign((".".join(path), value)), payload=payload)

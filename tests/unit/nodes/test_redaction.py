@@ -14,6 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from rune.core.definition.strict_json import MAX_INT, MIN_INT
 from rune.core.execution.outcome import Error, Failure, FanOut, Output, Suspend
 from rune.nodes.named_secrets import REDACTED
 from rune.nodes.redaction import (
@@ -165,7 +166,11 @@ def test_pair_is_redacted_as_whole() -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    st.none()
+    | st.booleans()
+    | st.integers(MIN_INT, MAX_INT)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
     max_leaves=20,
 )

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rune.core.definition.strict_json import MAX_INT, MIN_INT
 from tests.unit.nodes.runner import error, output, run
 
 
@@ -38,7 +39,9 @@ def test_rules_sort_by_several_fields() -> None:
     ]
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers())), st.sampled_from(["asc", "desc"]))
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(MIN_INT, MAX_INT))), st.sampled_from(["asc", "desc"])
+)
 def test_sort_is_stable(pairs: list[tuple[int, int]], direction: str) -> None:
     items = [{"k": key, "at": at} for at, (key, _) in enumerate(pairs)]
     sign = -1 if direction == "desc" else 1

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rune.core.definition.strict_json import MAX_INT, MIN_INT
 from rune.core.execution.outcome import FanOut
 from rune.core.limits import LIMITS
 from tests.unit.nodes.runner import error, run
@@ -19,7 +20,7 @@ def test_each_element_becomes_item(items: list[Any]) -> None:
     assert run("split", {"input_array": "$trigger"}, trigger=items) == FanOut(len(items), items)
 
 
-@given(st.lists(st.integers(), max_size=40), st.integers(1, 12))
+@given(st.lists(st.integers(MIN_INT, MAX_INT), max_size=40), st.integers(1, 12))
 def test_batches_keep_elements_and_order(items: list[int], size: int) -> None:
     outcome = run("split", {"input_array": "$trigger", "batch_size": size}, trigger=items)
     assert isinstance(outcome, FanOut)

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from rune.core.definition.strict_json import MAX_INT, MIN_INT
 from rune.core.execution.outcome import Outcome
 from rune.nodes.blobs import Blobs, Reference, file_name, is_reference
 from rune.nodes.io.http_client.response import MAX_INLINE_BYTES, response_file_name
@@ -263,7 +264,11 @@ def test_file_name_contains_no_path_or_line_break(text: str) -> None:
     )
 
 
-@given(st.recursive(st.none() | st.text() | st.integers(), lambda inner: st.dictionaries(st.text(), inner)))
+@given(
+    st.recursive(
+        st.none() | st.text() | st.integers(MIN_INT, MAX_INT), lambda inner: st.dictionaries(st.text(), inner)
+    )
+)
 def test_arbitrary_value_is_not_reference(value: Any) -> None:
     assert not is_reference(value)
 
