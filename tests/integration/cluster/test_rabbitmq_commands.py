@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import aio_pika
 import pytest
 
+from rune.adapters.rabbitmq.amqp.client import connect
 from rune.client import ApiError
 from tests.support.amqp_client import open_client
 from tests.support.api_server import running_server
@@ -119,14 +119,16 @@ def test_topology_shows_importable_definitions(rune: InProcessCli) -> None:
 
 async def _take_legacy_start(url: str) -> dict[str, Any]:
     """Take the message for the legacy engine from its queue."""
-    connection = await aio_pika.connect(url)
-    async with connection:
+    connection = await connect(url)
+    try:
         channel = await connection.channel()
-        queue = await channel.get_queue("workflow.started", ensure=False)
-        message = await queue.get()
-        await message.ack()
+        message = await channel.get("workflow.started")
+        assert message is not None
+        channel.ack(message.tag)
         found: dict[str, Any] = json.loads(message.body)
         return found
+    finally:
+        await connection.close()
 
 
 def test_start_for_legacy_engine_is_published(rune: InProcessCli, amqp: str) -> None:
