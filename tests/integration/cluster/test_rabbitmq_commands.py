@@ -13,7 +13,7 @@ from rune.adapters.rabbitmq.amqp.client import connect
 from rune.client import ApiError
 from tests.support.amqp_client import open_client
 from tests.support.api_server import running_server
-from tests.support.cli_process import until
+from tests.support.cli_process import Rune, until
 from tests.support.cluster_cli import command_line, until_ended
 from tests.support.clusters import Cluster, clusters
 from tests.support.documents import document, edit, node
@@ -159,14 +159,16 @@ def test_start_that_waits_for_another_engine_is_refused_and_publishes_nothing(
     file = tmp_path / "elsewhere.json"
     file.write_text(json.dumps(made))
     deploy(rune, made)
+    given = {name: value for name, value in cluster.fleet.environment.items() if name.startswith("RUNE_")}
+    process = Rune(Path(given.pop("RUNE_HOME")), **given)
     for command in (
         ["start", "waited-elsewhere", "--wait"],
         ["run", str(file)],
         ["run", str(file), "--no-worker"],
     ):
-        refused = rune(*command, "--json")
-        assert refused.exit_code == 2
-        assert json.loads(refused.stdout)["problems"][0]["code"] == "RUNS_ELSEWHERE", command
+        ended = process(*command, "--json")
+        assert ended.returncode == 2
+        assert json.loads(ended.stdout)["problems"][0]["code"] == "RUNS_ELSEWHERE", command
 
     async def request() -> None:
         async with running_server(tmp_path, on=cluster.settings, working=False) as server:
