@@ -34,7 +34,7 @@ MAX_JSON_DEPTH = 100
 MAX_PATTERN_CHARS = 1000
 # The copies that counted repetitions make of their parts, and the instructions of a pattern, both estimated.
 MAX_PATTERN_REPEATS = 3_000
-MAX_PATTERN_SIZE = 100_000
+MAX_PATTERN_SIZE = 65_000
 PATTERN_MEMORY_BYTES = 4 * 1024 * 1024
 PATTERN_CACHE_SIZE = 256
 SHAPE_CACHE_SIZE = 256

@@ -3,7 +3,7 @@
 RE2 holds the interpreter while it compiles, which takes time in proportion to the program and, for counted repetitions
 of what is optional, to its square: 140 s for a pattern of 990 characters. So the size of the program is estimated from
 the text of the pattern, and a pattern that would become too large is refused before it is compiled. The largest one
-that is allowed takes about 60 ms. A match releases the interpreter but cannot be stopped: its cost in the worst case is
+that is allowed takes about 40 ms. A match releases the interpreter but cannot be stopped: its cost in the worst case is
 charged before.
 """
 
