@@ -57,6 +57,7 @@ MAX_DECODED_INLINE_BYTES = 256 * 1024
 MAX_PREFETCHED = 4_096
 MAX_PREFETCHED_PAGES = 32
 PAGES_PER_TURN = 64
+RESULTS_PER_TURN = 2_000
 KEPT_PAGES = 48
 """Decoded pages of a fan-out: the largest window of items (`max_in_flight`) has 40."""
 
@@ -406,13 +407,17 @@ class ExecutionData:
                     raise KeyError(name)
                 reader.blobs[name] = data
             return
-        keys = reader.missing(what)
-        for key, result in zip(keys, await self._journal.results(self.accepted.id, keys), strict=True):
-            if result is None:
-                reader.absent.add(key)
-            else:
-                reader.fetched[key] = result
-                self.cache_result(result)
+        missing = reader.missing(what)
+        for at in range(0, len(missing), RESULTS_PER_TURN):
+            if at:
+                await asyncio.sleep(0)
+            keys = missing[at : at + RESULTS_PER_TURN]
+            for key, result in zip(keys, await self._journal.results(self.accepted.id, keys), strict=True):
+                if result is None:
+                    reader.absent.add(key)
+                else:
+                    reader.fetched[key] = result
+                    self.cache_result(result)
 
     async def store_output(
         self, node: int, path: Path, value: Any, payload: Ref, entry: Any, limits: Limits = LIMITS

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from rune.adapters.sqlite import state
 from rune.adapters.sqlite.state import SqliteState
 from rune.core.execution import rerun
 from rune.runtime.lifecycle import finisher
@@ -45,6 +46,7 @@ def hold_replays(
 
     monkeypatch.setattr(module, "fold", held)
     monkeypatch.setattr(history, "MAX_INLINE_FACTS", 0)
+    monkeypatch.setattr(state, "MAX_INLINE_FACTS", 0)
     return began, answered
 
 
@@ -98,10 +100,10 @@ def test_explain_of_a_large_execution_replays_nothing_that_is_known(
 
     async def work(server: RunningServer) -> None:
         id = await waiting_execution(server)
-        _, state = await server.master.reader.state(id, 0)
+        _, replayed_state = await server.master.reader.state(id, 0)
 
         async def known(self: SqliteState, execution: str) -> Any:
-            return state
+            return replayed_state
 
         monkeypatch.setattr(reader, "fold", fold)
         monkeypatch.setattr(history, "MAX_INLINE_FACTS", 0)
@@ -171,3 +173,39 @@ def test_complete_history_does_not_delay_other_requests(
         assert sum(each["status"] == "skipped" for each in document["nodes"]) == 3
 
     run(tmp_path, work)
+
+
+def test_loading_after_a_restart_does_not_delay_other_requests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def go_on(server: RunningServer) -> None:
+        signals = asyncio.gather(*(server.client.signal(id, "go", key="once") for _ in range(3)))
+        await while_replaying(server, hold_replays(monkeypatch, state), signals)
+        end = await server.client.wait(id, 60)
+        assert (end.status, end.failed_items) == ("completed", 2)
+
+    id = run(tmp_path, waiting_execution)
+    run(tmp_path, go_on)
+
+
+def test_execution_that_is_cancelled_while_it_is_loaded_does_not_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def cancel(server: RunningServer) -> None:
+        began, answered = hold_replays(monkeypatch, state)
+        signal = asyncio.ensure_future(server.client.signal(id, "go"))
+        await began.wait()
+        cancelled = asyncio.ensure_future(server.client.cancel(id))
+        await until(lambda: ended(server), "the end is recorded")
+        answered.set()
+        await asyncio.gather(signal, cancelled, return_exceptions=True)
+        assert (await server.client.wait(id, 60)).status == "cancelled"
+        assert (await server.get(f"/executions/{id}/explain"))["waiting"] == []
+        backend = server.engine.backend.state
+        assert await backend.peek(id) is None
+
+    async def ended(server: RunningServer) -> bool:
+        return bool((await server.get(f"/executions/{id}"))["status"] == "cancelled")
+
+    id = run(tmp_path, waiting_execution)
+    run(tmp_path, cancel)

@@ -52,6 +52,7 @@ SEQUENCE_BITS = 40
 
 # `+seq` makes SQLite read along the primary key and sort: all facts of an execution, or the few of a token. Along the
 # index on `seq` it would read every fact of the execution.
+DECODED_PER_TURN = 2_000  # facts between two turns of the event loop
 FACTS = "SELECT seq, body, late FROM fact WHERE execution = ? AND +seq > ? ORDER BY +seq LIMIT ?"
 OF_TOKEN = (
     "SELECT body FROM fact WHERE execution = ? AND kind IN (?, ?, ?) AND node = ? AND path = ? AND NOT late"
@@ -288,8 +289,14 @@ class SqliteJournal:
         rows = self._database.reader.execute(
             FACTS if limit is None and not after else FACTS_BEHIND,
             (self._number(execution), after, -1 if limit is None else limit),
-        )
-        return [StoredFact(seq, decode_fact(body), bool(late)) for seq, body, late in rows]
+        ).fetchall()
+        stored: list[StoredFact] = []
+        for at in range(0, len(rows), DECODED_PER_TURN):
+            if at:
+                await asyncio.sleep(0)
+            batch = rows[at : at + DECODED_PER_TURN]
+            stored += [StoredFact(seq, decode_fact(body), bool(late)) for seq, body, late in batch]
+        return stored
 
     async def signal(self, execution: str, id: str) -> SignalReceived | None:
         row = self._database.reader.execute(

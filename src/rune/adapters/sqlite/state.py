@@ -30,6 +30,7 @@ from rune.core.execution.fact import (
     ExecutionEnded,
     ExecutionLate,
     ExecutionStarted,
+    Fact,
     PauseChanged,
     RaceWinner,
     SignalReceived,
@@ -41,7 +42,7 @@ from rune.core.execution.token import Path, Token, TokenPurpose
 from rune.core.execution.transition import apply, start_execution
 from rune.core.plan.model import Plan
 from rune.ports.clock import Clock
-from rune.ports.journal import ExecutionRecord, StoreUnavailableError
+from rune.ports.journal import ExecutionRecord, StoredFact, StoreUnavailableError
 from rune.ports.state import Applied, Claim, DueTimer, Fence, KeptToken, Listener
 
 log = logging.getLogger("rune.state")
@@ -53,6 +54,9 @@ MAX_LOADED = 8_000
 MAX_ADMITTED = 1_000
 """With this many executions in memory new starts wait: accepting one that has to be unloaded and loaded later costs
 more than the wait."""
+
+MAX_INLINE_FACTS = 2_000
+"""An execution with more facts is folded in a thread, one at a time."""
 
 ADMISSION_TIMEOUT_S = 0.2
 MIN_SLEEP_MS = 2_000
@@ -83,6 +87,7 @@ class SqliteState:
         self._timers = Timers(self._armed)
         self._cursor = (-1, 0)
         self._engine_errors: dict[str, dict[tuple[int, Path, int], int]] = {}
+        self._large_load = asyncio.Lock()
         self.rebuilds = 0
 
     @property
@@ -118,20 +123,46 @@ class SqliteState:
         accepted = await self._journal.accepted(execution)
         if accepted is None:
             raise KeyError(execution)
-        stored = [each for each in await self._journal.facts(execution) if not each.late]
         plan = await self._plans(accepted.hash)
+        stored = await self._journal.facts(execution, limit=MAX_INLINE_FACTS + 1)
         running = self._running.get(execution)
         if running is not None:
             return running, None
         running = LoadedExecution(accepted, plan, State(), recovered=True)
-        facts = [ExecutionStarted(accepted.at), *(each.fact for each in stored)]
-        self._join_clock(running, max(fact.at for fact in facts))
-        running.state, applied = fold(plan, facts, self._now(running))
         self.rebuilds += bool(stored)
-        if running.state.ended:
-            running.clock.leave(accepted.id)
+        if len(stored) <= MAX_INLINE_FACTS:
+            facts = self._facts_to_fold(running, stored)
+            return self._open(running, *fold(plan, facts, self._now(running)))
+        async with self._large_load:
+            known = self._running.get(execution)
+            if known is not None:
+                return known, None
+            stored += await self._journal.facts(execution, stored[-1].number)
+            facts = self._facts_to_fold(running, stored)
+            try:
+                state, applied = await asyncio.to_thread(fold, plan, facts, self._now(running))
+                end = await self._journal.end(execution)
+            except BaseException:
+                running.clock.leave(execution)
+                raise
+            if end is not None:  # recorded meanwhile
+                end_execution(state, end)
+            return self._open(running, state, applied)
+
+    def _facts_to_fold(self, running: LoadedExecution, stored: Sequence[StoredFact]) -> list[Fact]:
+        started = ExecutionStarted(running.accepted.at)
+        facts = [started, *(each.fact for each in stored if not each.late)]
+        self._join_clock(running, max(fact.at for fact in facts))
+        return facts
+
+    def _open(
+        self, running: LoadedExecution, state: State, applied: effect.Applied
+    ) -> tuple[LoadedExecution, Applied]:
+        running.state = state
+        if state.ended:
+            running.clock.leave(running.accepted.id)
             return running, Applied(now=self._now(running))
-        self._running[execution] = running
+        self._running[running.accepted.id] = running
         return running, self._after_change(running, applied)
 
     async def _load_readonly(self, execution: str) -> LoadedExecution:
@@ -312,9 +343,9 @@ class SqliteState:
             if not applied.known:
                 del self._running[execution]
                 running.clock.leave(execution)
-                _, refolded = await self._load(execution)
-                assert refolded is not None
-                return refolded
+                running, refolded = await self._load(execution)
+                # If another caller has loaded it, that caller sends the tokens.
+                return Applied(now=self._now(running)) if refolded is None else refolded
             total = applied if total is None else _together(total, applied)
             if applied.fresh and type(decision.fact) is not RaceWinner:
                 running.done((decision.node, decision.path))
