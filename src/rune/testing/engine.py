@@ -40,6 +40,7 @@ Document = Workflow | Mapping[str, Any] | Path | str
 
 _WAIT_S = 30.0
 _STEP_MS = 5_000  # less than a lease lasts
+_MAX_TURNS = 1_000  # of the scheduler without a change of time
 _NEVER_MS = 200 * 366 * 86_400_000  # no timer of a workflow is armed for later
 
 
@@ -387,9 +388,17 @@ class EmbeddedEngine:
         await found.wait_for(idle, _WAIT_S)
 
     async def _next(self) -> int | None:
-        """Return the nearest time at which something happens: a timer, or the end of a mocked node."""
+        """Return the nearest time at which something happens: a timer, or the end of a mocked node. What is due
+        already, such as a start that the scheduler has not looked at, hides later times: it happens first."""
         now = self.clock.now()
-        due = await self.harness.engine.backend.state.next_due()
+        state = self.harness.engine.backend.state
+        due = await state.next_due()
+        for _ in range(_MAX_TURNS):
+            if due is None or due > now:
+                break
+            self.clock.wake()
+            await self._settle()
+            due = await state.next_due()
         times = [
             each for each in (due, self._timers.next) if each is not None and now < each < now + _NEVER_MS
         ]
