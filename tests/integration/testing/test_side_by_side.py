@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ INPUT: dict[str, Any] = {"id": "in", "type": "input"}
 
 def chain(id: str, *nodes: dict[str, Any]) -> dict[str, Any]:
     names = ["in", *(each["id"] for each in nodes)]
-    edges = [{"src": one, "dst": other} for one, other in zip(names, names[1:], strict=False)]
+    edges = [{"src": one, "dst": other} for one, other in itertools.pairwise(names)]
     return {"id": id, "nodes": [INPUT, *nodes], "edges": edges}
 
 
