@@ -105,7 +105,13 @@ Arrivals = Callable[[], list[tuple[str, Any]]]
 Entries = Callable[[], Iterable[tuple[bool, Any]]]
 
 _CHECK_NS = 100
+MAX_CODE_CHARS = 128
+MAX_MESSAGE_CHARS = 8 * 1024
+MAX_DETAILS_BYTES = LIMITS.inline_bytes
+MAX_DETAILS_DEPTH = 16
+MAX_OMITTED = 20
 MAX_TRACEBACK_BYTES = 16 * 1024
+_DETAIL_LIMITS = msgspec.structs.replace(LIMITS, output_bytes=MAX_DETAILS_BYTES)
 _OMITTED = "  [...]\n"
 _ENGINE_FOLDER = f"{Path(__file__).parent.parent}{os.sep}"
 INTEGER_BITS = 64
@@ -336,13 +342,16 @@ class Interruption(BaseException):
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Convert an exception raised by a node into its outcome."""
+    """Convert an exception raised by a node into its outcome. Message, details and traceback are bounded: an error is
+    part of statuses, lists and completions, and is redacted as a whole."""
     if isinstance(error, NodeFailure):
-        details = _details(error.details)
-        return Failure(Error(_text(error.code), _text(error.message), details, permanent=error.permanent))
+        code = _cut(_text(error.code), MAX_CODE_CHARS)
+        return Failure(
+            Error(code, _message(error.message), _details(error.details), permanent=error.permanent)
+        )
     if isinstance(error, RuneError):
-        return Failure(Error(error.code, _text(error.message)))
-    message = _text(f"{type(error).__name__}: {error}")
+        return Failure(Error(error.code, _message(error.message)))
+    message = _message(f"{type(error).__name__}: {error}")
     return Failure(Error("NODE_ERROR", message, traceback=traceback_of(error)))
 
 
@@ -352,8 +361,9 @@ def traceback_of(error: BaseException) -> str:
     found = traceback.TracebackException.from_exception(error)
     if not _drop_engine_frames(found):
         return ""
-    # Redacted before it is cut: a secret that is cut in two would not be found.
-    text = SECRETS_IN_USE.text(by_name(_text("".join(found.format()))))
+    # Redacted before it is cut: a secret that is cut in two would not be found. What is longer than all that can be
+    # kept is cut before, at the ends of lines, since redaction takes time in proportion to the text.
+    text = SECRETS_IN_USE.text(by_name(_text(_bounded("".join(found.format())))))
     first, *lines = text.splitlines(keepends=True)
     left = MAX_TRACEBACK_BYTES - len(first.encode()) - len(_OMITTED)
     kept: list[str] = []
@@ -367,6 +377,19 @@ def traceback_of(error: BaseException) -> str:
     # The exception itself may be longer than all frames: then its beginning is kept.
     end = "".join(reversed(kept)) or lines[-1].encode()[: MAX_TRACEBACK_BYTES // 2].decode("utf-8", "ignore")
     return f"{first}{_OMITTED}{end}"
+
+
+def _bounded(text: str) -> str:
+    """Return the first line of a traceback and what follows it, of the latter four times as much as is kept."""
+    length = 4 * MAX_TRACEBACK_BYTES
+    if len(text) <= length:
+        return text
+    first = text.index("\n") + 1
+    last = text.rindex("\n", 0, -1) + 1
+    start = text.find("\n", -length) + 1
+    # The last line alone may be longer: then its beginning is kept.
+    end = text[last : last + length] if start > last or not start else text[start:]
+    return text[:first] + end
 
 
 def _drop_engine_frames(found: traceback.TracebackException) -> bool:
@@ -383,10 +406,58 @@ def _text(value: Any) -> str:
     return str(value).encode("utf-8", "replace").decode()
 
 
+def _message(value: Any) -> str:
+    return _cut(_text(value), MAX_MESSAGE_CHARS)
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
 def _details(value: Any) -> dict[str, Any]:
-    """Return error details as JSON; a value that is not JSON becomes text."""
+    """Return error details as JSON; a value that is not JSON becomes text. Details that are too large are cut."""
+    members = value if type(value) is dict else {"value": value}
     try:
-        check_json(value)
+        size = _size(members)
     except RuneError:
-        return {"text": _text(value)}
-    return value if type(value) is dict else {"value": value}
+        return {"text": _message(value)}
+    return members if size <= MAX_DETAILS_BYTES else _fitting(members, MAX_DETAILS_BYTES)
+
+
+def _fitting(members: dict[str, Any], left: float, depth: int = 1) -> dict[str, Any]:
+    """Return what fits of the members of an object: those that are too large are cut if they are texts or objects, and
+    the others are named in `omitted`."""
+    kept: dict[str, Any] = {}
+    omitted: list[str] = []
+    for name, member in members.items():
+        shown = member
+        if type(shown) is str:
+            shown = _cut(shown, MAX_MESSAGE_CHARS)
+        size = _size_or_inf({name: shown})
+        if size > left and type(shown) is dict and depth < MAX_DETAILS_DEPTH:
+            shown = _fitting(shown, 0.9 * left, depth + 1)
+            size = _size_or_inf({name: shown})
+        if size <= left:
+            kept[name] = shown
+            left -= size
+        elif len(omitted) < MAX_OMITTED:
+            omitted.append(_cut(_text(name), MAX_CODE_CHARS))
+        else:
+            break
+    return {**kept, "omitted": omitted} if omitted else kept
+
+
+def _size(value: Any) -> float:
+    """Return the length of a value as JSON; infinity if it is larger than details may be."""
+    try:
+        check_json(value, _DETAIL_LIMITS)
+    except LimitExceededError:
+        return math.inf
+    return len(msgspec.json.encode(value))
+
+
+def _size_or_inf(value: Any) -> float:
+    try:
+        return _size(value)
+    except RuneError:
+        return math.inf

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from rune.core.execution.fact import AttemptFailed
+from rune.nodes.base import MAX_MESSAGE_CHARS
 from rune.nodes.custom import NodeContext, kind_of, node
 from rune.nodes.registry import Registry, standard_registry
 from tests.support.backends import Backend, backends
@@ -72,3 +73,14 @@ def test_custom_node_keeps_traceback_of_each_attempt_without_engine_frames(backe
     # The values that other nodes read, and the error of the execution, do not repeat it.
     assert "traceback" not in str(result["error"])
     assert "traceback" not in str(result["context"])
+
+
+def test_huge_message_of_a_node_makes_no_huge_status(backend: Backend) -> None:
+    document = workflow("start>f", f={**of_type("fail"), "parameters": {"message": "{{ $json.text }}"}})
+
+    result = backend.run(document, {"text": "no such order: " + "x" * 8 * 1024 * 1024})
+
+    message = result["error"]["message"]
+    assert message.startswith("no such order: xxx")
+    assert len(message) == MAX_MESSAGE_CHARS
+    assert node_entry(result, "f")["error"]["message"] == message
