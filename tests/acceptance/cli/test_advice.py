@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.cli_process import Rune
 from tests.support.documents import document, node
+from tests.support.services.listening import refusing_port
 
 HELLO = """\
 id: hello
@@ -123,11 +124,9 @@ def test_taken_port_is_reported_with_what_to_do(rune: Rune, taken: int) -> None:
 def test_url_without_a_server_is_reported_with_what_to_check(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        free = server.getsockname()[1]
-    monkeypatch.setenv("RUNE_URL", f"http://127.0.0.1:{free}")
-
-    done = Rune(tmp_path / "home")("list")
+    with refusing_port() as port:
+        monkeypatch.setenv("RUNE_URL", f"http://127.0.0.1:{port}")
+        done = Rune(tmp_path / "home")("list")
 
     assert done.returncode == 3
     assert "no server listens there: compare the URL with the one that `rune up` prints" in done.stderr

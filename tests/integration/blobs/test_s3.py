@@ -21,7 +21,7 @@ from tests.integration.blobs.hostile_keys import (
     check_invalid_keys,
 )
 from tests.support.async_test import async_test
-from tests.support.services.postgres import free_port
+from tests.support.services.listening import refusing_port
 from tests.support.services.s3_server import KEYS, PAGE, s3_server
 
 SECRET = "a-secret-password"
@@ -117,8 +117,9 @@ class TestRejected:
 class TestUnavailable:
     @async_test
     async def test_closed_port_is_unavailable(self, tmp_path: Path) -> None:
-        url = f"http://127.0.0.1:{free_port()}"
-        messages = await error_messages(S3Blobs(Bucket("blobs", endpoint=url), KEYS))
+        with refusing_port() as port:
+            url = f"http://127.0.0.1:{port}"
+            messages = await error_messages(S3Blobs(Bucket("blobs", endpoint=url), KEYS))
         assert messages == [f"{url}, bucket `blobs`: the service cannot be reached"] * 3
 
     @async_test

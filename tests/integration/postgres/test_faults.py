@@ -18,7 +18,8 @@ from rune.ports.journal import StoreUnavailableError
 from tests.contract.suites.records import execution_record, result
 from tests.support.async_test import async_test
 from tests.support.services.databases import dsn_of, patient, ready
-from tests.support.services.postgres import database_of, free_port, new_server, server
+from tests.support.services.listening import refusing_port
+from tests.support.services.postgres import database_of, new_server, server
 
 WRITERS = 40
 FACTS_PER_WRITER = 60
@@ -139,9 +140,8 @@ def test_batches_are_split_when_server_is_out_of_locks() -> None:
 class TestUnavailable:
     @async_test
     async def test_missing_server_is_unavailable(self, tmp_path: Path) -> None:
-        database = Database(f"postgresql://rune@127.0.0.1:{free_port()}/none", retry_timeout=0.0)
-        with pytest.raises(StoreUnavailableError):
-            await database.open()
+        with refusing_port() as port, pytest.raises(StoreUnavailableError):
+            await Database(f"postgresql://rune@127.0.0.1:{port}/none", retry_timeout=0.0).open()
 
     @async_test
     async def test_unknown_database_or_user_is_unavailable(self, tmp_path: Path) -> None:
@@ -151,14 +151,14 @@ class TestUnavailable:
 
     @async_test
     async def test_connection_error_hides_password(self, tmp_path: Path) -> None:
-        port = free_port()
-        for hosts in (f"127.0.0.1:{port}", f"127.0.0.1:{port},127.0.0.1:{port}"):
-            dsn = f"postgresql://rune:hush@{hosts}/none?password=hush"
-            for attempt in (Database(dsn, retry_timeout=0.0).open(), migrate(dsn)):
-                with pytest.raises(StoreUnavailableError) as raised:
-                    await attempt
-                assert hosts in raised.value.message
-                assert "hush" not in raised.value.message
+        with refusing_port() as port:
+            for hosts in (f"127.0.0.1:{port}", f"127.0.0.1:{port},127.0.0.1:{port}"):
+                dsn = f"postgresql://rune:hush@{hosts}/none?password=hush"
+                for attempt in (Database(dsn, retry_timeout=0.0).open(), migrate(dsn)):
+                    with pytest.raises(StoreUnavailableError) as raised:
+                        await attempt
+                    assert hosts in raised.value.message
+                    assert "hush" not in raised.value.message
 
     @async_test
     async def test_terminated_connections_are_replaced(self, tmp_path: Path) -> None:

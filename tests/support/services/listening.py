@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -38,3 +39,12 @@ async def listening(serve: Serve, port: int = 0, tls: ssl.SSLContext | None = No
             ):  # Python 3.11.2: a TLS transport that was closed twice cannot be aborted
                 writer.transport.abort()
         await asyncio.gather(*(each.wait_closed() for each in connections.values()), return_exceptions=True)
+
+
+@contextmanager
+def refusing_port() -> Iterator[int]:
+    """Yield a port that refuses connections and that no other process can take while the block runs: it is bound and
+    nothing listens. A port that was closed may be the next one that the kernel assigns to another server."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]

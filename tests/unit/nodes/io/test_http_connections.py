@@ -21,6 +21,7 @@ from tests.support.io_nodes import (
     run_node,
     tcp_server,
 )
+from tests.support.services.listening import refusing_port
 from tests.unit.nodes.runner import error, output
 
 
@@ -281,10 +282,9 @@ def test_plain_response_to_https_is_tls_error() -> None:
 
 def test_closed_port_is_connect_error() -> None:
     async def scenario() -> Outcome:
-        async with http_server(RedirectingServer().handle) as port:
-            pass
-        async with open_resources() as resources:
-            return await run_node("http", {"url": f"http://127.0.0.1:{port}/?token=abc"}, resources)
+        with refusing_port() as port:
+            async with open_resources() as resources:
+                return await run_node("http", {"url": f"http://127.0.0.1:{port}/?token=abc"}, resources)
 
     found = error(asyncio.run(scenario()))
     assert found.code == "HTTP_CONNECT"

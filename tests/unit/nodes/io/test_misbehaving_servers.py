@@ -15,6 +15,7 @@ import pytest
 from rune.core.execution.outcome import Error, Outcome
 from rune.nodes.blobs import is_reference
 from tests.support.io_nodes import TcpHandler, local_resources, run_node, tcp_server
+from tests.support.services.listening import refusing_port
 from tests.support.smtp_server import MAIL
 from tests.unit.nodes.runner import error
 
@@ -181,15 +182,14 @@ def test_error_message_has_address_without_secret(
 def test_connection_error_has_address_without_secret() -> None:
     async def scenario() -> list[Error]:
         resources = local_resources()
-        async with tcp_server(raw_response(b"")) as gone:
-            pass
-        async with tcp_server(raw_response(b"x\r\n\r\n")) as port:
-            urls = [
-                f"http://127.0.0.1:{gone}/?token=s3cr3t",
-                f"https://127.0.0.1:{port}/?token=s3cr3t",
-                "http://10.0.0.1/?token=s3cr3t",
-            ]
-            found = [error(await run_node("http", {"url": url, "timeout": 5}, resources)) for url in urls]
+        with refusing_port() as refused:
+            async with tcp_server(raw_response(b"x\r\n\r\n")) as port:
+                urls = [
+                    f"http://127.0.0.1:{refused}/?token=s3cr3t",
+                    f"https://127.0.0.1:{port}/?token=s3cr3t",
+                    "http://10.0.0.1/?token=s3cr3t",
+                ]
+                found = [error(await run_node("http", {"url": url, "timeout": 5}, resources)) for url in urls]
         await resources.close()
         return found
 
