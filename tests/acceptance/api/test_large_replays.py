@@ -179,12 +179,12 @@ def test_loading_after_a_restart_does_not_delay_other_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def go_on(server: RunningServer) -> None:
-        signals = asyncio.gather(*(server.client.signal(id, "go", key="once") for _ in range(3)))
+        signals = asyncio.gather(*(server.client.signal(execution, "go", key="once") for _ in range(3)))
         await while_replaying(server, hold_replays(monkeypatch, state), signals)
-        end = await server.client.wait(id, 60)
+        end = await server.client.wait(execution, 60)
         assert (end.status, end.failed_items) == ("completed", 2)
 
-    id = run(tmp_path, waiting_execution)
+    execution = run(tmp_path, waiting_execution)
     run(tmp_path, go_on)
 
 
@@ -193,19 +193,19 @@ def test_execution_that_is_cancelled_while_it_is_loaded_does_not_go_on(
 ) -> None:
     async def cancel(server: RunningServer) -> None:
         began, answered = hold_replays(monkeypatch, state)
-        signal = asyncio.ensure_future(server.client.signal(id, "go"))
+        signal = asyncio.ensure_future(server.client.signal(execution, "go"))
         await began.wait()
-        cancelled = asyncio.ensure_future(server.client.cancel(id))
+        cancelled = asyncio.ensure_future(server.client.cancel(execution))
         await until(lambda: ended(server), "the end is recorded")
         answered.set()
         await asyncio.gather(signal, cancelled, return_exceptions=True)
-        assert (await server.client.wait(id, 60)).status == "cancelled"
-        assert (await server.get(f"/executions/{id}/explain"))["waiting"] == []
+        assert (await server.client.wait(execution, 60)).status == "cancelled"
+        assert (await server.get(f"/executions/{execution}/explain"))["waiting"] == []
         backend = server.engine.backend.state
-        assert await backend.peek(id) is None
+        assert await backend.peek(execution) is None
 
     async def ended(server: RunningServer) -> bool:
-        return bool((await server.get(f"/executions/{id}"))["status"] == "cancelled")
+        return bool((await server.get(f"/executions/{execution}"))["status"] == "cancelled")
 
-    id = run(tmp_path, waiting_execution)
+    execution = run(tmp_path, waiting_execution)
     run(tmp_path, cancel)
