@@ -180,6 +180,28 @@ def test_decision_has_all_sections(adr: pathlib.Path) -> None:
     assert re.match(rf"# {int(adr.name[:4])}\. \S", text), "the title carries the number of the file"
 
 
+@for_each("adr", ADRS, ids=name)
+def test_decision_has_a_status(adr: pathlib.Path) -> None:
+    status = adr.read_text(encoding="utf-8").split("\n")[2]
+
+    other = r"\[ADR \d+\]\([0-9a-z-]+\.md\)"
+    assert re.fullmatch(
+        rf"Status: (accepted(; superseded in part by {other})?|superseded by {other})", status
+    )
+
+
+def test_decisions_are_cited_by_file() -> None:
+    """A number alone says nothing to a reader."""
+    files = [
+        path
+        for folder, kinds in (("src", ("*.py", "*.lua", "*.sql", "*.md")), ("docs", ("*.md",)))
+        for kind in kinds
+        for path in (ROOT / folder).rglob(kind)
+    ]
+    cited = re.compile(r"(?<!\[)\bADR\s\d+(?!\d*\]\()")
+    assert [path.name for path in files if cited.search(path.read_text(encoding="utf-8"))] == []
+
+
 def test_decisions_are_numbered_and_listed() -> None:
     index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
 

@@ -5,7 +5,8 @@ operations that build a value do.
 
 Two kinds of accounting are separate. The limits on steps and built bytes are part of the language: exceeding one is an
 error on every machine. The meter counts estimated CPU time, charged before the work is done; the caller of an
-evaluation decides what happens when it is empty. See ADR 0034.
+evaluation decides what happens when it is empty. See
+docs/adr/0034-long-evaluations-move-to-a-thread-with-a-cpu-limit.md.
 """
 
 from __future__ import annotations

@@ -4,7 +4,9 @@ Held leases are renewed. Logs are stored in the blob store, beside the outputs o
 
 An evaluation in the event loop has an allowance of estimated work. Expressions are pure, so that one which needs more
 is started again in a thread. The allowance decides only where an evaluation runs, never its result. In the thread the
-limit is CPU time of that thread, so that the load of the machine changes no result either. See ADR 0034.
+limit is CPU time of that thread, so that the load of the machine changes no result either.
+
+See docs/adr/0034-long-evaluations-move-to-a-thread-with-a-cpu-limit.md.
 """
 
 from __future__ import annotations
