@@ -624,3 +624,15 @@ def test_validation_never_raises_on_mutated_document(
     for each in result.problems:
         assert each.code in codes.MEANINGS
         assert each.message
+
+
+def test_unknown_name_beside_a_node_with_an_empty_id_is_a_problem() -> None:
+    nodes = [
+        {"id": "", "type": "input"},
+        {"id": "s", "type": "split", "parameters": {"input_array": "{{ x }}"}},
+    ]
+    raw = {"id": "w", "nodes": nodes, "edges": [{"id": "e", "src": "", "dst": "s"}]}
+
+    result = validate_document(parse_document(msgspec.json.encode(raw)), standard_catalogue())
+
+    assert {"is empty", "unknown name x at character 4"} <= {each.message for each in result.problems}

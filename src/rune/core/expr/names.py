@@ -256,9 +256,8 @@ def _key_at(text: str, start: int) -> tuple[str | int, int] | None:
 
 def unknown(word: str, offset: int, known: Iterable[str], rest: str = _REFERENCES) -> ExpressionSyntaxError:
     """Return the error for an unknown name, with the closest known names; `rest` states where to find all of them."""
-    every = sorted(
-        known, key=lambda name: (name[0] == "$" and name[1:] in ROOTS, name)
-    )  # nodes before `$error`
+    # Nodes before `$error`.
+    every = sorted(known, key=lambda name: (name.startswith("$") and name[1:] in ROOTS, name))
     near = difflib.get_close_matches(word, every, n=3, cutoff=0.6)
     if near:
         hint = f"did you mean {' or '.join(near)}?"

@@ -26,7 +26,7 @@ from rune.core.expr.budget import METER
 NAMES = Names(frozenset({"a"}), {})
 LIMIT_S = 0.2
 SLICE_NS = 1_000_000
-GAP_S = 0.05  # of CPU time between two charges
+GAP_S = 0.1  # of CPU time between two charges
 TOTAL_S = LIMIT_S + 2 * GAP_S
 
 MB = 1_000_000
