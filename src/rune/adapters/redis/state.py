@@ -13,7 +13,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -89,10 +89,58 @@ ApplyRequest = tuple[CachedExecution, list[Instruction], Entry | None, bytes]
 """An execution, decisions of one of its tokens, the stream entry that delivered the token, and the encoded claim of its
 successor, if there is one."""
 
-Reply = tuple[str, int, list[SentToken], str | bool, Any, Any]
-_REPLY = msgspec.msgpack.Decoder(Reply)
 R = TypeVar("R")
 
+
+class Reply(msgspec.Struct, Generic[R], frozen=True, array_like=True):
+    """What `store.reply` in store.lua returns; `result` is the part that only this function has."""
+
+    status: str
+    now: int
+    emitted: list[SentToken]
+    finish: str | bool
+    failures: Any
+    result: R
+
+
+class ClaimResult(msgspec.Struct, frozen=True, array_like=True):
+    """What claim.lua returns for one token. False stands for what there is none of."""
+
+    verdict: str
+    token: SentToken | bool  # false: as it was sent
+    number: int | bool  # of the fence
+    again: bool  # it was claimed before
+    due: int | bool  # when the wait ended
+    rebuilt: bool  # the state of the execution was rebuilt
+    alone: int | bool  # how many items have failed, if it is the only token
+    first: int | bool  # when the first party of its join arrived
+    given_back: int
+
+
+class ClaimedSuccessor(msgspec.Struct, frozen=True, array_like=True):
+    """What `act.claim_successor` in lease.lua returns."""
+
+    token: SentToken
+    number: int  # of the fence
+    alone: int | bool  # how many items have failed, if it is the only token
+    rebuilt: bool  # the state of the execution was rebuilt
+
+
+class FiredTimer(msgspec.Struct, frozen=True, array_like=True):
+    """What fire.lua returns for one timer."""
+
+    timer: str
+    due: int | None
+    emitted: list[SentToken]
+    finish: str | bool
+    failures: Any
+
+
+_ANY_REPLY = msgspec.msgpack.Decoder(Reply[Any])
+_CLAIM_REPLY = msgspec.msgpack.Decoder(Reply[ClaimResult])
+_CLAIMS_REPLY = msgspec.msgpack.Decoder(Reply[list[ClaimResult]])
+_APPLY_REPLY = msgspec.msgpack.Decoder(Reply[ClaimedSuccessor | bool])
+_FIRE_REPLY = msgspec.msgpack.Decoder(Reply[list[FiredTimer] | bool])
 
 REPORT_DELAY_S = 1.0
 """How long confirmed tokens are collected. Most have been claimed and completed by then, and cost one lookup."""
@@ -335,12 +383,11 @@ class RedisState:
         raise StoreUnavailableError(f"the state of {known.accepted.id} was rebuilt {MAX_REBUILDS} times")
 
     def _decode_applied(self, known: CachedExecution, reply: bytes) -> Applied:
-        return self._applied(known, _REPLY.decode(reply))
+        return self._applied(known, _ANY_REPLY.decode(reply))
 
-    def _applied(self, known: CachedExecution, reply: Reply) -> Applied:
-        _, now, emitted, finish, failed, _ = reply
-        ends = finish_of(known.plan, finish, failed) if isinstance(finish, str) else None
-        return Applied(tuple(map(token_from_fields, emitted)), ends, now)
+    def _applied(self, known: CachedExecution, reply: Reply[Any]) -> Applied:
+        ends = finish_of(known.plan, reply.finish, reply.failures) if isinstance(reply.finish, str) else None
+        return Applied(tuple(map(token_from_fields, reply.emitted)), ends, reply.now)
 
     async def _run_fact(self, known: CachedExecution, name: str, fact: bytes) -> Applied:
         """Apply a fact and return the tokens it resumed. The caller needs them, so the function never sends them."""
@@ -400,9 +447,9 @@ class RedisState:
             if isinstance(retried, Applied):
                 return Claim("void", token, retried.now)
             reply = retried
-        _, now, _, _, _, found = _REPLY.decode(reply)
+        decoded = _CLAIM_REPLY.decode(reply)
         run = await self._client.server_run(self._keys.of(execution)[0])
-        return self._decode_claim(execution, token, now, found, run)
+        return self._decode_claim(execution, token, decoded.now, decoded.result, run)
 
     async def _settled(self, execution: str, token: Token) -> Claim | None:
         """Return the verdict on a token without a state if one row decides it: that its execution has ended, or what
@@ -424,27 +471,36 @@ class RedisState:
         reply = await self.run("claim", execution, *(argument for _, _, argument in requests))
         if reply == b"FOLD":
             return None
-        _, now, _, _, _, found = _REPLY.decode(reply)
+        many = _CLAIMS_REPLY if len(requests) > 1 else _CLAIM_REPLY
+        decoded = many.decode(reply)
+        results = decoded.result if isinstance(decoded.result, list) else [decoded.result]
         run = await self._client.server_run(self._keys.of(execution)[0])
         return [
-            self._decode_claim(execution, token, now, each, run)
-            for (_, token, _), each in zip(requests, found, strict=True)
+            self._decode_claim(execution, token, decoded.now, result, run)
+            for (_, token, _), result in zip(requests, results, strict=True)
         ]
 
     def _decode_claim(
-        self, execution: str, token: Token, now: int, found: Any, run: tuple[str, int]
+        self, execution: str, token: Token, now: int, result: ClaimResult, run: tuple[str, int]
     ) -> Claim:
-        verdict, sent, number, again, due, read_back, alone, first, given_back = found
-        current = token_from_fields(sent) if sent else token
-        if verdict not in ("run", "cancelled"):
-            return Claim(verdict, current if verdict.startswith("held") else token, now)
-        if alone is not False:
-            self._predictor.note(execution, current, now, alone)
-        fence = (run[1], number) if number else None
-        recovered = read_back and fence is not None
-        # A worker may have held the token when the state was lost; if so, the journal may already have its row.
-        again = (again or read_back) and fence is not None
-        return Claim(verdict, current, now, fence, again, due or None, recovered, first or None, given_back)
+        current = token if isinstance(result.token, bool) else token_from_fields(result.token)
+        if result.verdict not in ("run", "cancelled"):
+            return Claim(result.verdict, current if result.verdict.startswith("held") else token, now)
+        if result.alone is not False:
+            self._predictor.note(execution, current, now, result.alone)
+        fence = (run[1], result.number) if result.number else None
+        return Claim(
+            result.verdict,
+            current,
+            now,
+            fence,
+            # A worker may have held the token when the state was lost; if so, the journal may already have its row.
+            (result.again or result.rebuilt) and fence is not None,
+            result.due or None,
+            result.rebuilt and fence is not None,
+            result.first or None,
+            result.given_back,
+        )
 
     async def renew(self, execution: str, node: int, path: Path, fence: Fence) -> bool:
         return bool(await self.run("renew", execution, node, encode_path(path), fence[1]))
@@ -541,21 +597,23 @@ class RedisState:
             return reply if self._sender is not None else _following(known.plan, decisions, reply)
         if self._sender is not None:
             self._sender.release(entry)
-        decoded = _REPLY.decode(reply)
+        decoded = _APPLY_REPLY.decode(reply)
         applied = self._applied(known, decoded)
-        if not decoded[5]:
+        if isinstance(decoded.result, bool):
             return applied
-        return replace(applied, kept=await self._keep(known, entry, applied.now, decoded[5]))
+        return replace(applied, kept=await self._keep(known, entry, applied.now, decoded.result))
 
-    async def _keep(self, known: CachedExecution, entry: Entry | None, now: int, claimed: Any) -> KeptToken:
+    async def _keep(
+        self, known: CachedExecution, entry: Entry | None, now: int, claimed: ClaimedSuccessor
+    ) -> KeptToken:
         """Return the successor that `advance` has claimed."""
-        sent, number, alone, read_back = claimed
-        token, execution = token_from_fields(sent), known.accepted.id
-        if alone is not False:
-            self._predictor.note(execution, token, now, alone)
-        fence = ((await self._client.server_run(self._keys.of(execution)[0]))[1], number)
+        token, execution = token_from_fields(claimed.token), known.accepted.id
+        if claimed.alone is not False:
+            self._predictor.note(execution, token, now, claimed.alone)
+        fence = ((await self._client.server_run(self._keys.of(execution)[0]))[1], claimed.number)
         tag = 0 if self._sender is None or entry is None else self._sender.keep(entry, token)
-        return KeptToken(Claim("run", token, now, fence, read_back, recovered=read_back), tag)
+        claim = Claim("run", token, now, fence, claimed.rebuilt, recovered=claimed.rebuilt)
+        return KeptToken(claim, tag)
 
     async def _apply_many(self, requests: Sequence[ApplyRequest]) -> Applied | None:
         """Apply decisions of several tokens in one call. The function sends what they emit, so the reply does not have
@@ -734,11 +792,13 @@ class RedisState:
                 )
         if reply == b"FOLD":
             return found
-        _, now, _, _, _, fired = _REPLY.decode(reply)
-        for timer, due, emitted, finish, failed in fired:
-            ends = finish_of(known.plan, finish, failed) if finish else None
-            applied = Applied(tuple(map(token_from_fields, emitted)), ends, now)
-            found.append(self._due_timer(known.accepted, decode_timer(timer), applied, due))
+        decoded = _FIRE_REPLY.decode(reply)
+        for fired in () if isinstance(decoded.result, bool) else decoded.result:
+            ends = (
+                finish_of(known.plan, fired.finish, fired.failures) if isinstance(fired.finish, str) else None
+            )
+            applied = Applied(tuple(map(token_from_fields, fired.emitted)), ends, decoded.now)
+            found.append(self._due_timer(known.accepted, decode_timer(fired.timer), applied, fired.due))
         return found
 
     def _due_timer(
@@ -777,7 +837,7 @@ class RedisState:
 
     async def _sweep(self, execution: str, tokens: list[tuple[int, str]]) -> list[tuple[str, Token, int]]:
         reply = await self.run("sweep", execution, _PACK(tokens))
-        emitted = _REPLY.decode(reply)[2]
+        emitted = _ANY_REPLY.decode(reply).emitted
         if not emitted:
             return []
         accepted = (await self._executions.of(execution)).accepted
