@@ -36,20 +36,30 @@ BAD_CASE = "BAD_TEST"
 SUFFIXES = ("yaml", "yml", "json")
 _PLACE = re.compile(r" - at `\$?([^`]*+)`$")
 
-ACTIONS = (
-    "start",
-    "signal",
-    "pause",
-    "resume",
-    "cancel",
-    "retry",
-    "rerun",
-    "deploy",
-    "advance",
-    "await",
-    "expect",
-)
-OPTIONS = ("as", "of", "answers", "refused", "says", "same")
+_ANSWER = ("answers", "refused", "says")
+ACTIONS: dict[str, tuple[str, ...]] = {
+    "start": ("as", "same", *_ANSWER),
+    "signal": ("as", *_ANSWER),
+    "pause": ("as", *_ANSWER),
+    "resume": ("as", *_ANSWER),
+    "cancel": ("as", *_ANSWER),
+    "retry": ("of", "as", "same", *_ANSWER),
+    "rerun": ("of", "as", "same", *_ANSWER),
+    "deploy": _ANSWER,
+    "advance": (),
+    "await": ("as",),
+    "expect": ("as",),
+}
+"""The actions of steps, each with the keys that a step may have beside it."""
+FIELDS: dict[str, tuple[str, ...]] = {
+    "signal": ("name", "value", "item"),
+    "cancel": ("reason",),
+    "retry": ("failed_items",),
+    "rerun": ("from", "item"),
+    "deploy": ("document", "alias"),
+    "await": ("waiting", "parked", "node", "item", "count"),
+}
+"""The fields of actions that are objects."""
 
 
 class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -216,13 +226,14 @@ def _mistakes(case: Case, path: str) -> list[Problem]:
 
 
 def _step_mistakes(step: Mapping[str, Any], path: str) -> list[Problem]:
-    known = (*ACTIONS, *OPTIONS)
+    known = dict.fromkeys((*ACTIONS, *(name for options in ACTIONS.values() for name in options)))
     unknown = [each for each in step if each not in known]
     if unknown:
         return [Problem(path, BAD_CASE, f"unknown field `{unknown[0]}`", did_you_mean(unknown[0], known))]
-    if len(step.keys() & set(ACTIONS)) != 1:
+    actions = [each for each in step if each in ACTIONS]
+    if len(actions) != 1:
         return [Problem(path, BAD_CASE, f"a step has one action: {', '.join(ACTIONS)}")]
-    found: list[Problem] = []
+    found = _option_mistakes(step, actions[0], path)
     if "expect" in step:
         _convert(step["expect"], Expectation, f"{path}.expect", found)
     if "advance" in step:
@@ -231,6 +242,30 @@ def _step_mistakes(step: Mapping[str, Any], path: str) -> list[Problem]:
         except (ValueError, TypeError) as error:
             found.append(Problem(f"{path}.advance", BAD_CASE, str(error)))
     return found
+
+
+def _option_mistakes(step: Mapping[str, Any], action: str, path: str) -> list[Problem]:
+    """Return a problem for each key that a step with this action, or the action itself, does not have."""
+    found = [
+        _unknown_key(path, f"a step with `{action}`", each, (action, *ACTIONS[action]))
+        for each in step
+        if each not in (action, *ACTIONS[action])
+    ]
+    given = step[action]
+    if action in FIELDS and isinstance(given, Mapping):
+        known = FIELDS[action]
+        found += [
+            _unknown_key(f"{path}.{action}", f"`{action}`", each, known)
+            for each in given
+            if each not in known
+        ]
+    return found
+
+
+def _unknown_key(path: str, what: str, key: Any, known: Sequence[str]) -> Problem:
+    allowed = ", ".join(f"`{each}`" for each in known)
+    hint = "`as` names the execution" if key == "of" and "as" in known else ""
+    return Problem(path, BAD_CASE, f"{what} has no `{key}`; it may have {allowed}", hint)
 
 
 def _set(mock: Mock, answers: Any) -> None:

@@ -168,6 +168,26 @@ def test_steps_control_the_execution(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("again", "keys"), [({"retry": None}, 1), ({"rerun": {"from": "ask"}}, 2)], ids=["retry", "rerun"]
+)
+def test_retry_keeps_the_idempotency_key_and_rerun_does_not(
+    again: dict[str, Any], keys: int, tmp_path: Path
+) -> None:
+    steps = [
+        {"start": None},
+        {"expect": {"status": "halted"}},
+        {**again, "as": "second"},
+        {
+            "expect": {"status": "completed", "calls": [{"node_id": "ask", "count": 2, "keys": keys}]},
+            "as": "second",
+        },
+    ]
+    mocks = {"ask": [{"fails": "BAD", "times": 1}, ANSWER]}
+
+    assert deviations(tmp_path, mocks=mocks, steps=steps) == ""
+
+
+@pytest.mark.parametrize(
     ("step", "deviation"),
     [
         ({"expect": {"status": "completed"}}, "step 2: the execution cannot go on: `ask` waits for signal"),
@@ -211,6 +231,18 @@ def test_input_that_should_be_refused_but_is_not_fails_the_test(tmp_path: Path) 
         ("- case: a\n  workflow: a.yaml\n  steps: [{begin: null}]\n", "unknown field `begin`"),
         ("- case: a\n  workflow: a.yaml\n  steps: [{start: null, cancel: null}]\n", "a step has one action"),
         ("- case: a\n  workflow: a.yaml\n  steps: [{advance: soon}]\n", "`soon` is not a duration"),
+        (
+            "- {case: a, workflow: a.yaml, steps: [{start: null}, {expect: {status: halted}, of: b}]}\n",
+            "a step with `expect` has no `of`; it may have `expect`, `as`",
+        ),
+        (
+            "- {case: a, workflow: a.yaml, steps: [{advance: 1h, as: b}]}\n",
+            "a step with `advance` has no `as`; it may have `advance`",
+        ),
+        (
+            "- {case: a, workflow: a.yaml, steps: [{rerun: {from: ask, items: b}}]}\n",
+            "`rerun` has no `items`; it may have `from`, `item`",
+        ),
         ("- {case: a, workflow: a.yaml, expect: {}}\n" * 2, "two tests are called `a`"),
         ("tests: 1\n", "Expected `array`"),
         ("1\n", "a file of tests is a test, a list of tests"),
