@@ -16,13 +16,16 @@ import msgspec
 
 from rune.codec import records
 from rune.codec.decode import MalformedDataError, decode
+from rune.core.definition.fields import MAX_ID_LENGTH
 from rune.core.execution.token import Path, Token
 from rune.core.plan.model import Plan
 from rune.errors import RuneError
 from rune.ports.journal import ExecutionRecord, NewerFormatError
 
-MAX_ID_LENGTH = 255
 ID = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_ID_LENGTH}}}")
+MAX_STARTED_ID_LENGTH = 255
+"""The longest id of an execution that an earlier version started from a message; its tokens are still accepted."""
+STARTED_ID = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_STARTED_ID_LENGTH}}}")
 MAX_PRIORITY = 10
 MAX_NUMBER = 2**31 - 1
 MAX_TIME_MS = 2**53
@@ -274,7 +277,7 @@ def decode_hint(body: bytes) -> tuple[str, Token | None]:
 
 def check_hint(execution: str, token: Token | None) -> None:
     """Raise InvalidMessageError if no store can hold the id of the execution, or the position of the token."""
-    if not ID.fullmatch(execution):
+    if not STARTED_ID.fullmatch(execution):
         raise InvalidMessageError(
             f"an execution id consists of 1 to {MAX_ID_LENGTH} letters, digits, - and _"
         )
@@ -291,7 +294,7 @@ def execution_of(body: bytes) -> str | None:
         named = decode(_NAMED_EXECUTION_DECODER, body).execution_id
     except MalformedDataError:
         return None
-    return named if ID.fullmatch(named) else None
+    return named if STARTED_ID.fullmatch(named) else None
 
 
 def decode_execution(body: bytes) -> NodeExecutionMessage:

@@ -30,6 +30,8 @@ from rune.codec.messages import (
     is_first,
     moment,
 )
+from rune.core.definition.fields import MAX_ID_LENGTH
+from rune.core.definition.parser import parse_document
 from rune.core.execution.token import Arrived, Ref, Token, TokenPurpose
 from tests.support.plans import plan, split
 
@@ -243,7 +245,9 @@ def test_foreign_execution_message_is_decoded() -> None:
         {"workflow_definition": "text"},
         {"definition_ref": "both"},
         {"lineage_stack": [{"split_node_id": "s"}]},
-        {"execution_id": "x" * 256},
+        {"execution_id": "x" * 129},
+        {"workflow_id": "x" * 129},
+        {"current_node": "x" * 129},
         {"token": {"path": []}},
         {"execution_id": "a b"},
         {"workflow_id": "a/b"},
@@ -259,6 +263,25 @@ def test_schema_and_decoder_reject_same_messages(change: dict[str, Any]) -> None
     assert not matches_schema("node-execution-message", body)
     with pytest.raises(InvalidMessageError):
         decode_execution(body)
+
+
+def test_ids_of_messages_are_as_long_as_those_of_documents() -> None:
+    longest = "x" * MAX_ID_LENGTH
+    ids = {"execution_id": longest, "workflow_id": longest, "current_node": longest}
+    body = json.dumps({**EXECUTION, **ids}).encode()
+
+    assert matches_schema("node-execution-message", body)
+    assert decode_execution(body).execution_id == longest
+    for id, codes in ((longest, []), (f"{longest}x", ["BAD_ID"])):
+        document = json.dumps({"id": id, "nodes": [{"id": "a", "type": "input"}]})
+        assert [each.code for each in parse_document(document).problems] == codes
+
+
+def test_token_of_an_execution_with_a_longer_id_is_accepted() -> None:
+    """An earlier version started it from a message."""
+    body = encode_hint("x" * 255, Token(1), CONTEXT, 5)
+
+    assert decode_hint(body) == ("x" * 255, Token(1))
 
 
 @pytest.mark.parametrize("missing", EXECUTION)
