@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 
 from rune.adapters.rabbitmq.dead_letters import MAX_REQUEUES, DeadLetters
+from rune.adapters.rabbitmq.legacy import LegacyExecutor
+from rune.codec.messages import NodeExecutionMessage
 from rune.core.execution.token import Token
 from tests.support.async_test import async_test
-from tests.support.rabbitmq_queues import exhaust_deliveries, vhost_queues
+from tests.support.rabbitmq_queues import VhostQueues, exhaust_deliveries, vhost_queues
+from tests.support.waiting import until
 
 
 @async_test
@@ -115,3 +118,75 @@ async def test_letter_is_found_right_after_another_operation_on_quorum_queues() 
             found = await one.list(1_000)
             assert len(found) == 200 - turn
             assert await other.discard(found[-1].id) == 1
+
+
+HEADERS = {"rune-code", "rune-reason", "rune-queue", "rune-letter"}
+
+
+@async_test
+async def test_headers_of_rejected_and_requeued_messages() -> None:
+    async with vhost_queues() as vhost:
+        queue = vhost.queue()
+        await queue.send("x", [Token(4)])
+        await queue.dead_letter(await queue.receive(), "A", "reason")
+        await queue.close()
+        letter = await vhost.take("workflow.execution.dead")
+        assert letter is not None
+        assert set(letter.headers) == HEADERS
+        assert letter.properties.timestamp is not None
+        mark = letter.headers["rune-letter"]
+
+        queue = vhost.queue("two")
+        await queue.send("x", [Token(4)])
+        await queue.dead_letter(await queue.receive(), "A", "reason")
+        await queue.close()
+        letters = DeadLetters(vhost.url, queue.topology)
+        assert await letters.requeue((await letters.list())[0].id) == 1
+        again = await vhost.take("workflow.execution")
+        assert again is not None
+        assert set(again.headers) == {"rune-rescues", "rune-letter"}
+        assert again.headers["rune-rescues"] == 1
+        assert again.headers["rune-letter"] != mark
+        assert again.properties.timestamp is not None
+
+
+@async_test
+async def test_message_that_the_broker_gave_up_has_the_headers_of_the_broker() -> None:
+    async with vhost_queues() as vhost:
+        queue = vhost.queue(kind="quorum")
+        await queue.send("x", [Token(4)])
+        await exhaust_deliveries(vhost.url, "workflow.execution")
+        letter = await vhost.take("workflow.execution.dead")
+        assert letter is not None
+        death = {"x-death", "x-first-death-reason", "x-first-death-queue", "x-first-death-exchange"}
+        assert set(letter.headers) >= death
+        assert not set(letter.headers) & HEADERS
+        assert letter.headers["x-first-death-reason"] == "delivery_limit"
+
+
+@async_test
+async def test_rejected_starts_of_equal_content_are_letters_of_their_own() -> None:
+    async with vhost_queues() as vhost:
+        queue = vhost.queue()
+        await queue.check()
+
+        async def take_nothing(message: NodeExecutionMessage, body: bytes) -> None:
+            raise AssertionError("the message cannot be decoded")
+
+        engine = LegacyExecutor(vhost.url, queue.topology, "one", take_nothing)
+        engine.start()
+        await engine.hand_over(b"no message")
+        await engine.hand_over(b"no message")
+        await until(lambda: _are_dead(vhost, 2))
+        found = await DeadLetters(vhost.url, queue.topology).list()
+        await engine.close()
+        letter = await vhost.take("workflow.execution.dead")
+        assert [(each.code, each.queue) for each in found] == [("BAD_MESSAGE", "workflow.execution")] * 2
+        assert len({each.id for each in found}) == 2
+        assert all(each.at is not None for each in found)
+        assert letter is not None
+        assert set(letter.headers) == HEADERS
+
+
+async def _are_dead(vhost: VhostQueues, wanted: int) -> bool:
+    return await vhost.waiting("workflow.execution.dead") == wanted

@@ -207,7 +207,7 @@ class DeadLetters:
         headers: dict[str, Any] = {"rune-rescues": letter.rescues + 1}
         if mark is not None:
             headers[MARK_HEADER] = mark
-        stamp = MessageProperties(headers=headers, type="NodeExecutionMessage", app_id="rune")
+        stamp = MessageProperties(headers=headers, type="NodeExecutionMessage", app_id="rune", timed=True)
         await channel.publish(self._topology.execution, letter.queue, letter.body, stamp)
 
 

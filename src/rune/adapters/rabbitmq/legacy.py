@@ -12,8 +12,8 @@ from rune.adapters.rabbitmq.amqp.channel import Channel
 from rune.adapters.rabbitmq.amqp.client import REPLY_TIMEOUT_S, ReconnectingConnection
 from rune.adapters.rabbitmq.amqp.connection import Connection
 from rune.adapters.rabbitmq.amqp.errors import AmqpError, UnroutableError
-from rune.adapters.rabbitmq.amqp.frames import Message, MessageProperties
-from rune.adapters.rabbitmq.queue import HINT, ForeignMessageHandler, shortened
+from rune.adapters.rabbitmq.amqp.frames import Message
+from rune.adapters.rabbitmq.queue import HINT, ForeignMessageHandler, dead_letter_properties
 from rune.adapters.rabbitmq.topology import Topology, declare, find_or_declare
 from rune.codec.messages import decode_execution
 from rune.errors import RuneError
@@ -106,11 +106,6 @@ class LegacyExecutor:
         channel.ack(message.tag)
 
     async def _dead_letter(self, channel: Channel, message: Message, code: str, reason: str) -> None:
-        headers = {
-            "rune-code": code,
-            "rune-reason": shortened(reason),
-            "rune-queue": self._topology.execution,
-        }
-        stamp = MessageProperties(headers=headers, type="NodeExecutionMessage", app_id="rune")
+        stamp = dead_letter_properties(message, code, reason, self._topology.execution)
         exchange = self._topology.dead_exchange
         await channel.publish(exchange, self._topology.execution, message.body, stamp)

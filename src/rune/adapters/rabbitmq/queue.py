@@ -18,7 +18,7 @@ from rune.adapters.rabbitmq.amqp.channel import Outgoing
 from rune.adapters.rabbitmq.amqp.client import connect
 from rune.adapters.rabbitmq.amqp.connection import Connection
 from rune.adapters.rabbitmq.amqp.errors import AmqpError, BrokerUnavailableError, ChannelClosedError
-from rune.adapters.rabbitmq.amqp.frames import MessageProperties
+from rune.adapters.rabbitmq.amqp.frames import Message, MessageProperties
 from rune.adapters.rabbitmq.consumer import WATCH_PERIOD_S, Consumer, HeldMessage
 from rune.adapters.rabbitmq.publisher import Publisher
 from rune.adapters.rabbitmq.topology import DELAYS_S, Kind, Topology, declare
@@ -253,7 +253,16 @@ def _sent_record(execution: str, held: HeldMessage) -> ExecutionRecord | None:
     return decode_record(execution, bytes(record)) if isinstance(record, bytes | bytearray) else None
 
 
-def shortened(reason: str) -> str:
+def dead_letter_properties(message: Message, code: str, reason: str, queue: str) -> MessageProperties:
+    """Return the properties of the dead letter of a message; `queue` is where a requeued letter goes. A message that
+    was a dead letter before keeps its mark."""
+    headers = {"rune-code": code, "rune-reason": _shortened(reason), "rune-queue": queue}
+    known = message.headers.get(MARK_HEADER) if message.has_headers else None
+    headers[MARK_HEADER] = known if isinstance(known, str) else token_hex(8)
+    return MessageProperties(headers=headers, type="NodeExecutionMessage", app_id="rune", timed=True)
+
+
+def _shortened(reason: str) -> str:
     """Return a reason cut to the size of a header."""
     return reason.encode(errors="replace")[:MAX_REASON_BYTES].decode(errors="ignore")
 
@@ -505,10 +514,7 @@ class RabbitQueue:
     async def _dead_letter_message(self, held: HeldMessage, code: str, message: str) -> None:
         execution = execution_of(held.message.body) or "an unknown execution"
         log.error("message of %s on %s is a dead letter: %s: %s", execution, held.queue, code, message)
-        reason = {"rune-code": code, "rune-reason": shortened(message), "rune-queue": held.queue}
-        known = held.message.headers.get(MARK_HEADER) if held.message.has_headers else None
-        reason[MARK_HEADER] = known if isinstance(known, str) else token_hex(8)
-        stamp = MessageProperties(headers=reason, type="NodeExecutionMessage", app_id="rune", timed=True)
+        stamp = dead_letter_properties(held.message, code, message, held.queue)
         exchange = self.topology.dead_exchange
         await self._publish_and_ack(held, (exchange, held.queue, held.message.body, stamp))
 
