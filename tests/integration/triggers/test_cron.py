@@ -90,3 +90,44 @@ def test_valid_expression_has_no_error(expression: str) -> None:
 )
 def test_invalid_expression_has_error(expression: str) -> None:
     assert cron_error(expression)
+
+
+@pytest.mark.parametrize(
+    ("expression", "days"),
+    [
+        ("0 9 L * *", ["2026-11-30", "2026-12-31", "2027-01-31"]),
+        ("0 9 LW * *", ["2026-11-30", "2026-12-31", "2027-01-29"]),
+        ("0 9 * * 5L", ["2026-11-27", "2026-12-25", "2027-01-29"]),
+        ("0 9 * * 1#2", ["2026-12-14", "2027-01-11", "2027-02-08"]),
+        ("0 9 * * MON#2", ["2026-12-14", "2027-01-11", "2027-02-08"]),
+        ("0 9 * jan mon", ["2027-01-04", "2027-01-11", "2027-01-18"]),
+        ("0 9 * * 7", ["2026-11-22", "2026-11-29", "2026-12-06"]),
+        ("0 9 1 * 1", ["2026-11-23", "2026-11-30", "2026-12-01"]),
+    ],
+)
+def test_special_characters_select_days(expression: str, days: list[str]) -> None:
+    following, tick = cron(expression, "UTC"), moment("2026-11-19T00:00:00", "UTC")
+    found = []
+    for _ in days:
+        next_one = following(tick)
+        assert next_one is not None
+        tick = next_one
+        found.append(datetime.fromtimestamp(tick / 1000, UTC).date().isoformat())
+    assert found == days
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "0 9 15W * *",
+        "0 9 L-3 * *",
+        "0 9 ? * *",
+        "0 9 * * L",
+        "0 9 * * FRIL",
+        "0 9 * * 1#6",
+        "H * * * *",
+        "@daily",
+    ],
+)
+def test_other_special_characters_are_refused(expression: str) -> None:
+    assert cron_error(expression)
