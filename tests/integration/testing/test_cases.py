@@ -307,3 +307,27 @@ def test_command_runs_custom_nodes(
     (tmp_path / "tests.json").write_text(json.dumps(tests))
 
     assert rune.json("test", str(tmp_path), "--nodes", "acme_nodes")["passed"] == 1
+
+
+@pytest.mark.parametrize(("codes", "children"), [([], 2), (["TIMEOUT"], 1)], ids=["default", "other codes"])
+def test_failed_child_is_retried_as_another_child(codes: list[str], children: int, tmp_path: Path) -> None:
+    retry = {"max_attempts": 2, **({"on": codes} if codes else {})}
+    document = {
+        "id": "parent",
+        "nodes": [
+            {"id": "start", "type": "input"},
+            {"id": "child", "type": "workflow", "parameters": {"workflow": "quote"}, "retry": retry},
+        ],
+        "edges": [{"src": "start", "dst": "child"}],
+    }
+    expect = {"status": "halted", "calls": [{"node_id": "ask", "count": children, "keys": children}]}
+
+    found = deviations(
+        tmp_path,
+        document=document,
+        workflows=[FLOW],
+        mocks={"ask": {"fails": {"code": "HTTP_STATUS", "message": "404", "permanent": True}}},
+        expect=expect,
+    )
+
+    assert found == ""

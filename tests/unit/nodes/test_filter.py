@@ -80,3 +80,26 @@ def test_non_list_input_fails(value: Any) -> None:
         default = error(run(type, rest, payload=value))
         assert given.code == default.code == "BAD_PARAMETER"
         assert "parameters.input_array" in given.message
+
+
+FIELDS: list[Any] = [{"price": 3}, {"sku": 1}, {"price": None}, {"price": 1}]
+EXISTS = {"field": "price", "operator": "exists"}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "kept"),
+    [
+        ({"rules": [EXISTS, {"field": "price", "operator": "==", "value": 3}]}, [{"price": 3}]),
+        ({"rules": [{**EXISTS, "value": False}]}, [{"sku": 1}]),
+        ({"expression": "($item.price ?? 0) > 2"}, [{"price": 3}]),
+        ({"expression": "default($item.price, 0) > 2"}, [{"price": 3}]),
+    ],
+)
+def test_condition_may_allow_for_elements_without_the_field(parameters: dict[str, Any], kept: Any) -> None:
+    assert output(run("filter", parameters, payload=FIELDS))["items"] == kept
+
+
+def test_default_of_get_does_not_replace_null() -> None:
+    found = error(run("filter", {"expression": 'get($item, "price", 0) > 2'}, payload=FIELDS))
+
+    assert (found.code, "element 2" in found.message) == ("EXPRESSION_ERROR", True)

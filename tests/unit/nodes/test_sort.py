@@ -68,3 +68,13 @@ def test_missing_key_fails_with_path() -> None:
     assert by_expression.code == by_rule.code == "EXPRESSION_ERROR"
     assert "$item.p" in by_expression.message
     assert by_rule.message.startswith("parameters.rules[0].field: $item.p")
+
+
+@pytest.mark.parametrize("expression", ["$item.p ?? 0", "default($item.p, 0)"])
+def test_expression_sorts_elements_without_the_field(expression: str) -> None:
+    assert sort([{"p": 1}, {}, {"p": None}, {"p": -1}], expression=expression) == [
+        {"p": -1},
+        {},
+        {"p": None},
+        {"p": 1},
+    ]
