@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Literal
@@ -12,6 +13,7 @@ import msgspec
 import pytest
 
 from rune.adapters.rabbitmq.amqp.client import AmqpError, ChannelClosedError, connect
+from rune.adapters.rabbitmq.amqp.connection import Connection
 from rune.adapters.rabbitmq.consumer import RabbitEventConsumer
 from rune.adapters.rabbitmq.dead_letters import DeadLetters, requeue_innocent
 from rune.adapters.rabbitmq.legacy import LegacyExecutor
@@ -28,6 +30,7 @@ from rune.adapters.rabbitmq.topology import (
 from rune.codec.messages import NodeExecutionMessage, encode_message
 from rune.core.execution.token import Token
 from tests.support.async_test import async_test
+from tests.support.paths import ROOT
 from tests.support.rabbitmq_queues import VhostQueues, exhaust_deliveries
 from tests.support.services.rabbitmq import broker
 from tests.support.waiting import until
@@ -360,3 +363,47 @@ async def test_unbounded_completions_of_earlier_version_are_accepted(
         await declare(connection, topology)
         await connection.close()
     assert "the queue workflow.completion has no bound" in caplog.text
+
+
+SET_EVENTS = re.compile(r"set_permissions --vhost VHOST events '(.+?)' '(.+?)' \\\n +'(.+?)'")
+
+
+@async_test
+async def test_documented_user_sees_the_work_of_all_lanes() -> None:
+    """The permissions are those of the page on RabbitMQ."""
+    page = (ROOT / "docs" / "rabbitmq.md").read_text(encoding="utf-8")
+    events, work = SET_EVENTS.findall(page)
+    topology = Topology()
+    async with vhost_from_definitions(topology) as vhost:
+        for rights, sees in ((events, False), (work, True)):
+            broker().user("events", "e", vhost, *rights)
+            connection = await connect(broker().url(vhost, "events", "e"))
+            assert await _binds(connection, "events.work", topology.work, topology.execution) is sees
+            await connection.close()
+        queue = RabbitQueue(broker().url(vhost, user_name("worker"), PASSWORDS["worker"]), consumer="one")
+        await queue.send("x", [Token(0), Token(1, (0, 7))])
+        await queue.send("y", [Token(2, (0, 7))], 9)
+        connection = await connect(broker().url(vhost, "events", "e"))
+        channel = await connection.channel()
+        seen = [await channel.get("events.work") for _ in range(3)]
+        await connection.close()
+        await queue.close()
+    assert sorted(each.routing_key for each in seen if each is not None) == [
+        "workflow.execution",
+        "workflow.execution",
+        "workflow.execution.low",
+    ]
+
+
+async def _binds(connection: Connection, queue: str, keys: Sequence[str], exchange: str) -> bool:
+    """Declare a queue and return whether it may be bound to an exchange."""
+    channel = await connection.channel()
+    await channel.declare_queue(queue, {})
+    try:
+        for key in keys:
+            await channel.bind(queue, exchange, key)
+    except ChannelClosedError as closed:
+        if closed.reply != 403:
+            raise
+        return False
+    return True
