@@ -11,16 +11,29 @@ from typing import Any, get_args
 
 import pytest
 
-from rune.adapters.rabbitmq.topology import Topology, all_exchanges, all_queues, roles, user_name
+from rune.adapters.rabbitmq.consumer import STATUS_PREFETCH
+from rune.adapters.rabbitmq.queue import EARLY_ACK_S
+from rune.adapters.rabbitmq.topology import DELAYS_S, Topology, all_exchanges, all_queues, roles, user_name
 from rune.adapters.redis.encoding import KeySpace
+from rune.adapters.sqlite.state import LEASE_MS
+from rune.codec.messages import MAX_FULL_BYTES, InvalidMessageError
+from rune.core.definition import model
+from rune.core.definition.fields import MAX_ID_LENGTH
 from rune.core.execution.state import NodeStatus
+from rune.errors import InvalidDocumentError
 from rune.nodes.registry import described, full_registry
+from rune.runtime.maintenance.scheduler import BATCH
+from rune.runtime.messaging.completion_publisher import MAX_CONTEXT_BYTES
+from rune.runtime.messaging.statuses import MAX_PUBLISHED_BYTES
+from rune.runtime.plan_cache import DefinitionNotFoundError
+from rune.runtime.values import ExecutionNotFoundError
 from rune.settings import Settings, load_settings
 from tests.lint.tree import PACKAGE, ROOT, parsed
 from tests.support.each import for_each
 from tools.docs.errors import find_codes
 
 PAGE = (ROOT / "docs" / "about" / "rfcs.md").read_text(encoding="utf-8")
+RABBITMQ = (ROOT / "docs" / "rabbitmq.md").read_text(encoding="utf-8")
 CODE = re.compile(r"`([^`]+)`")
 SETTING = re.compile(r"RUNE_([A-Z_]+)(?:=(\w+))?")
 CLUSTER = {"RUNE_JOURNAL": "postgresql://x/y", "RUNE_STATE": "redis://x", "RUNE_QUEUE": "amqp://x"}
@@ -152,3 +165,53 @@ def test_arguments_of_queues_are_those_that_are_declared(queue: str) -> None:
 
 def test_every_row_names_both_sides_and_has_three_cells() -> None:
     assert [cells for cells in rows() if len(cells) != 3 or not cells[0] or not cells[1]] == []
+
+
+def one_row(begin: str) -> list[str]:
+    """Return the row whose first cell begins so."""
+    (found,) = [cells for cells in rows() if cells[0].startswith(begin)]
+    return found
+
+
+def test_all_codes_of_rejected_messages_are_listed() -> None:
+    """On this page, and in the section on messages of other publishers."""
+    tree = parsed(PACKAGE / "runtime" / "messaging" / "foreign_messages.py")
+    raised = {
+        each.value.value
+        for error in tree.body
+        if isinstance(error, ast.ClassDef)
+        for each in error.body
+        if isinstance(each, ast.Assign) and isinstance(each.value, ast.Constant)
+    }
+    elsewhere = (InvalidMessageError, InvalidDocumentError, DefinitionNotFoundError, ExecutionNotFoundError)
+    codes = {*raised, *(each.code for each in elsewhere)}
+    section = RABBITMQ.split("## Messages from other publishers")[1].split("\n### ")[0]
+
+    assert set(CODE.findall(one_row("invalid messages")[1])) - {"workflow.execution.dead"} == codes
+    assert codes <= set(CODE.findall(section))
+
+
+SIZES = (
+    f"values of {MAX_PUBLISHED_BYTES >> 10} KiB in a status, {MAX_CONTEXT_BYTES >> 10} KiB in a completion"
+)
+FIRST, SECOND, THIRD = DELAYS_S
+
+
+@pytest.mark.parametrize(
+    ("row", "text"),
+    [
+        ("ids match", f"at most {MAX_ID_LENGTH}"),
+        ("at most 10 MB per message", SIZES),
+        ("at most 10 MB per message", f"`RUNE_WIRE_BYTES`, {MAX_FULL_BYTES >> 20} MiB"),
+        ("`final_context`", f"above {MAX_CONTEXT_BYTES >> 10} KiB"),
+        ("at most 3 retries", f"{len(DELAYS_S)}, after {FIRST}, {SECOND} and {THIRD} s"),
+        (f"prefetch {STATUS_PREFETCH} for statuses", "the same"),
+        ("acknowledged after", f"after {EARLY_ACK_S:g} s in any case"),
+        ("polled every 500 ms", f"{BATCH} at a time"),
+        ("`aggregator`: `timeout`", f"by default {model.Settings().join_timeout:g} s"),
+        ("`merge`: `timeout`", f"{model.Settings().join_timeout:g} s, for `wait_for_all` and `at_least`"),
+        ("`ORCHESTRATOR_STALE_RESULT", f"leases of {LEASE_MS / 1000:g} s"),
+    ],
+)
+def test_numbers_of_a_row_are_those_of_the_product(row: str, text: str) -> None:
+    assert text in one_row(row)[1]
