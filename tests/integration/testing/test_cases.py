@@ -309,22 +309,37 @@ def test_command_runs_custom_nodes(
     assert rune.json("test", str(tmp_path), "--nodes", "acme_nodes")["passed"] == 1
 
 
+def parent(**fields: Any) -> dict[str, Any]:
+    """A workflow that starts the workflow `quote` as a child."""
+    child = {"id": "child", "type": "workflow", "parameters": {"workflow": "quote"}, **fields}
+    return {
+        "id": "parent",
+        "nodes": [{"id": "start", "type": "input"}, child],
+        "edges": [{"src": "start", "dst": "child"}],
+    }
+
+
+def test_child_that_a_retry_starts_again_has_other_idempotency_keys(tmp_path: Path) -> None:
+    calls = [{"node_id": "ask", "count": 2, "keys": 2}]
+    steps: list[dict[str, Any]] = [
+        {"start": None},
+        {"expect": {"status": "halted"}},
+        {"retry": None},
+        {"expect": {"status": "completed", "calls": calls}},
+    ]
+    mocks = {"ask": [{"fails": "BAD", "times": 1}, ANSWER]}
+
+    assert deviations(tmp_path, document=parent(), workflows=[FLOW], mocks=mocks, steps=steps) == ""
+
+
 @pytest.mark.parametrize(("codes", "children"), [([], 2), (["TIMEOUT"], 1)], ids=["default", "other codes"])
 def test_failed_child_is_retried_as_another_child(codes: list[str], children: int, tmp_path: Path) -> None:
     retry = {"max_attempts": 2, **({"on": codes} if codes else {})}
-    document = {
-        "id": "parent",
-        "nodes": [
-            {"id": "start", "type": "input"},
-            {"id": "child", "type": "workflow", "parameters": {"workflow": "quote"}, "retry": retry},
-        ],
-        "edges": [{"src": "start", "dst": "child"}],
-    }
     expect = {"status": "halted", "calls": [{"node_id": "ask", "count": children, "keys": children}]}
 
     found = deviations(
         tmp_path,
-        document=document,
+        document=parent(retry=retry),
         workflows=[FLOW],
         mocks={"ask": {"fails": {"code": "HTTP_STATUS", "message": "404", "permanent": True}}},
         expect=expect,
