@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
+from rune.settings import Settings
 from tests.support.cli_process import until
 from tests.support.documents import document, edit, node
 from tests.support.in_process_cli import InProcessCli
@@ -37,6 +38,17 @@ def command_line(fleet: Fleet) -> InProcessCli:
     """Return the command line, run in this process, with the settings of a fleet."""
     given = {name: value for name, value in fleet.environment.items() if name.startswith("RUNE_")}
     return InProcessCli(pathlib.Path(given.pop("RUNE_HOME")), **given)
+
+
+def command_line_for(settings: Settings, **environment: str) -> InProcessCli:
+    """Return the command line, run in this process, over stores that a test has opened itself."""
+    stores = {
+        "RUNE_JOURNAL": settings.journal,
+        "RUNE_STATE": settings.state,
+        "RUNE_QUEUE": settings.queue,
+        "RUNE_PREFIX": settings.prefix,
+    }
+    return InProcessCli(pathlib.Path(settings.home), **stores, **environment)
 
 
 def until_waiting(rune: InProcessCli, execution: str) -> None:

@@ -25,9 +25,6 @@ from rune.ports.journal import (
 from rune.ports.queries import ExecutionFilter, Summary
 from rune.ports.workflows import Alias
 
-LETTERS = frozenset({"DEAD_LETTERED", "WORKER_CRASH"})
-"""Error codes of executions that the engine ended because it could not process a token."""
-
 WAITING = "waiting"
 """The term of executions in which a node has waited for a signal."""
 

@@ -129,6 +129,16 @@ class HandedOver(ExecutionRecord, frozen=True, kw_only=True):
     """An execution that another engine was told to run. It is stored nowhere here."""
 
 
+ENGINE_ERRORS = frozenset({"DEAD_LETTERED", "WORKER_CRASH", "UNKNOWN_TYPE"})
+"""Codes of ends that no fact of the execution leads to: one of its messages could not be handled."""
+
+
+def dead_letter_code(end: ExecutionEnded) -> str | None:
+    """Return the code of the dead letter that an end makes; None if it makes none."""
+    given_up = end.status == "failed" and end.error is not None and end.error.code in ENGINE_ERRORS
+    return end.error.code if given_up and end.error is not None else None
+
+
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     """An execution that the engine ended because it could not process one of its tokens."""
 

@@ -133,7 +133,7 @@ class EngineComponents:
             executions=executions,
             workflows=WorkflowService(backend.workflows, plans, triggers, backend.clock, audit_log),
             dead_letters=dead_letters,
-            dead_messages=DeadMessageService(backend.dead_messages, audit_log),
+            dead_messages=DeadMessageService(backend.dead_messages, backend.journal, audit_log),
             triggers=triggers,
             credentials=CredentialService(backend.credentials, backend.grants, backend.clock, audit_log),
             access=AccessService(backend.keys, limits, backend.clock, audit_log),

@@ -16,7 +16,7 @@ from rune.core.execution.decision import Decision
 from rune.core.execution.fact import AttemptFailed, ExecutionEnded, NodeResult, TokenFact
 from rune.core.execution.token import Token
 from rune.core.plan.model import Plan
-from rune.ports.journal import ExecutionRecord
+from rune.ports.journal import ExecutionRecord, dead_letter_code
 from rune.ports.state import DueTimer
 from rune.telemetry.tracing import Traced, Tracer
 
@@ -25,9 +25,6 @@ BUCKET_COUNT = 64
 
 # Exponents of the exported bucket edges (2 ** n ns): from 66 µs to almost five hours, each four times the previous.
 EDGE_BITS = tuple(range(16, 46, 2))
-
-# Error codes of executions that the engine gave up on.
-DEAD_LETTER_CODES = frozenset({"DEAD_LETTERED", "WORKER_CRASH"})
 
 OK, RETRIED, SUSPENDED = "ok", "retried", "suspended"
 MAX_PLANS = 256
@@ -165,8 +162,9 @@ class Counters:
         if lasted is not None:
             self.executions.setdefault(end.status, Histogram()).add(lasted * NS_PER_MS)
         self.failed_items += end.failed_items
-        if end.error is not None and end.error.code in DEAD_LETTER_CODES:
-            self.letters[end.error.code] = self.letters.get(end.error.code, 0) + 1
+        code = dead_letter_code(end)
+        if code is not None:
+            self.letters[code] = self.letters.get(code, 0) + 1
 
     def timer_fired(self, kind: str, late: int) -> None:
         """Count a fired timer; `late` is its delay in ms."""

@@ -14,6 +14,7 @@ from prometheus_client.metrics_core import (
     Metric,
 )
 
+from rune.ports.journal import ENGINE_ERRORS
 from rune.ports.queries import outcome_of
 from rune.ports.retention import ENDED
 from rune.telemetry.counters import RETRIED, Counters, Histogram, StoreStatsSnapshot
@@ -121,9 +122,7 @@ class PrometheusMetrics:
         folds = "States rebuilt from the journal."
         yield _counter("rune_folds", folds, self._snapshot.rebuilds)
         letters = "Executions dead-lettered by this process."
-        yield _counters(
-            "rune_dead_letters", letters, "code", counters.letters, ("DEAD_LETTERED", "WORKER_CRASH")
-        )
+        yield _counters("rune_dead_letters", letters, "code", counters.letters, tuple(sorted(ENGINE_ERRORS)))
         handlers = (
             "Handlers of executions that this process started, or gave up because they cannot be started."
         )

@@ -44,12 +44,21 @@ class DeadLetterContract(JournalContractBase):
             assert await journal.dead_letters(10) == [third, second, first]
 
     @async_test
+    async def test_each_code_of_the_engine_creates_a_dead_letter(self, tmp_path: Path) -> None:
+        async with self.make_journal(tmp_path) as journal:
+            codes = ("DEAD_LETTERED", "UNKNOWN_TYPE", "WORKER_CRASH")
+            letters = [await _dead_lettered(journal, each.lower(), 10, each) for each in codes]
+            found = await journal.dead_letters(10)
+            assert sorted(found, key=lambda each: each.code) == letters
+
+    @async_test
     async def test_other_ends_create_no_dead_letter(self, tmp_path: Path) -> None:
         async with self.make_journal(tmp_path) as journal:
             ends = (
                 ExecutionEnded(3, "completed"),
                 ExecutionEnded(3, "failed", Error("TIMEOUT", "", {"node": "b"}, engine=True)),
                 ExecutionEnded(3, "halted", Error("E", "")),
+                ExecutionEnded(3, "halted", Error("UNKNOWN_TYPE", "a code that a node gave")),
                 ExecutionEnded(3, "cancelled", Error("CANCELLED", "")),
             )
             for number, end in enumerate(ends):

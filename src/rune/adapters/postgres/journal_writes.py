@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from rune.adapters.postgres.database import Database, DatabaseRefusedError, Row, query, splitting
-from rune.adapters.rows import LETTERS, end_terms, references, run_terms, start_terms
+from rune.adapters.rows import end_terms, references, run_terms, start_terms
 from rune.batcher import Batcher
 from rune.codec.facts import decode_fact, encode_fact, encode_path, fact_columns
 from rune.codec.records import decode_record, encode_record, record_digest
@@ -41,6 +41,7 @@ from rune.ports.journal import (
     Parent,
     StoreUnavailableError,
     TokenEndedError,
+    dead_letter_code,
 )
 
 log = logging.getLogger("rune.postgres")
@@ -69,6 +70,7 @@ TAKEN_SIGNAL = 9
 _END = msgspec.msgpack.Decoder(ExecutionEnded)
 _PACK = msgspec.msgpack.Encoder()
 _NO_PARENT = (None, None, None, None)
+_NO_END = (None, None, None)
 _NO_STATUS_CHANGES: list[list[Any]] = [[], [], [], [], []]
 _FIRST_MARK = secrets.randbits(31)
 _MARK_COUNTER = itertools.count()
@@ -506,8 +508,8 @@ def _fact_arguments(group: Sequence[FactRun], claims: Sequence[Claim] = ()) -> l
         rows.extend(run.rows)
         if run.status is not None:
             end = run.ending
-            ending = (end.at, _PACK.encode(end)) if end is not None else (None, None)
-            changes.append((number, run.status, *ending, _dead_letter_code(end)))
+            ending = (end.at, _PACK.encode(end), dead_letter_code(end)) if end is not None else _NO_END
+            changes.append((number, run.status, *ending))
     return [
         [run.execution for run in group],
         integers(run.mark for run in group),
@@ -524,11 +526,6 @@ def _claim_columns(claims: Sequence[Claim]) -> list[Any]:
         return [[], "{}", [], "{}", "{}", "{}"]
     executions, nodes, paths, *numbers = zip(*claims, strict=True)
     return [list(executions), integers(nodes), list(paths), *map(integers, numbers)]
-
-
-def _dead_letter_code(end: ExecutionEnded | None) -> str | None:
-    error = end.error if end is not None else None
-    return error.code if error is not None and error.code in LETTERS else None
 
 
 def _fact_result(run: FactRun, row: Row | None) -> Sequence[Fact] | BaseException:

@@ -24,12 +24,17 @@ from typing import Any
 import msgspec
 
 from rune.adapters.private_files import create_private_file, make_private_folder, restrict_file
-from rune.adapters.rows import LETTERS, WAITING, end_terms, stored_terms
+from rune.adapters.rows import WAITING, end_terms, stored_terms
 from rune.adapters.sqlite.connection import connect
 from rune.adapters.sqlite.list_reader import ListReader
 from rune.core.definition.model import HOOKED
 from rune.core.execution.fact import ExecutionEnded
-from rune.ports.journal import NewerFormatError, StoreDamagedError, StoreUnavailableError
+from rune.ports.journal import (
+    NewerFormatError,
+    StoreDamagedError,
+    StoreUnavailableError,
+    dead_letter_code,
+)
 
 MIN_FREE_BYTES = 64 * 1024
 """With less, the next write may fail; a group of writes rarely needs more."""
@@ -472,11 +477,11 @@ def write_rows(db: sqlite3.Connection, group: Sequence[Rows]) -> None:
 
 def _insert_dead_letters(db: sqlite3.Connection, group: Sequence[Rows]) -> None:
     for each in group:
-        error = each.end.error if each.end is not None else None
-        if each.end is not None and error is not None and error.code in LETTERS:
+        code = None if each.end is None else dead_letter_code(each.end)
+        if each.end is not None and code is not None:
             db.execute(
                 "INSERT OR IGNORE INTO dead_letter (execution, code, at) VALUES (?, ?, ?)",
-                (each.execution, error.code, each.end.at),
+                (each.execution, code, each.end.at),
             )
 
 

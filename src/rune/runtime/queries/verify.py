@@ -32,15 +32,12 @@ from rune.core.execution.fold import fold
 from rune.core.execution.state import State, started
 from rune.core.execution.token import Path, token_name
 from rune.core.plan.model import Plan
-from rune.ports.journal import ExecutionRecord, StoredFact
+from rune.ports.journal import ExecutionRecord, StoredFact, dead_letter_code
 from rune.ports.queries import Summary
 
 Key = tuple[int, Path]
 Claims = Mapping[Key, int]
 ABOUT_EXECUTION = ExecutionStarted | SignalReceived | PauseChanged | ExecutionLate | ExecutionEnded
-
-ENGINE_ERRORS = frozenset({"DEAD_LETTERED", "WORKER_CRASH", "UNKNOWN_TYPE"})
-"""Codes of ends that no fact of the execution leads to: one of its messages could not be handled."""
 
 
 class Violation(msgspec.Struct, frozen=True):
@@ -276,7 +273,7 @@ def _end_mismatch(plan: Plan, end: ExecutionEnded, replayed: FinishExecution | N
         return ""
     code = end.error.code if end.error else None
     overdue = code == "TIMEOUT" and plan.timeout is not None
-    if end.status == "failed" and (overdue or code in ENGINE_ERRORS):
+    if (end.status == "failed" and overdue) or dead_letter_code(end) is not None:
         return ""
     if replayed is None:
         return f"ended as {end.status}, but its facts leave tokens unfinished"

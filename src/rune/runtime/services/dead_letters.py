@@ -10,7 +10,14 @@ from collections.abc import Sequence
 import msgspec
 
 from rune.codec.decode import MalformedDataError, decode
-from rune.ports.journal import DeadLetter, ExecutionRecord, Journal
+from rune.core.execution.fact import ExecutionEnded
+from rune.ports.journal import (
+    DeadLetter,
+    ExecutionEndedError,
+    ExecutionRecord,
+    Journal,
+    dead_letter_code,
+)
 from rune.ports.queue import DeadLetterQueue, QueueDeadLetter
 from rune.runtime.services.access import AuditLog, audited
 from rune.runtime.services.executions import ExecutionService
@@ -44,11 +51,23 @@ def _identify(letter: QueueDeadLetter) -> DeadMessage:
     return DeadMessage(**known, workflow=named.workflow_id, node=named.current_node)
 
 
+def _way_out(execution: str, message: str, end: ExecutionEnded) -> str:
+    """Return which commands continue an ended execution and remove its dead message."""
+    remove = f"`rune dlq drop {message}` removes the message"
+    if end.status == "completed":
+        return remove
+    retry = f"`rune retry {execution}`"
+    if dead_letter_code(end) is not None:
+        retry = f"`rune dlq requeue {execution}` (or {retry} if it is no longer listed)"
+    return f"{retry} runs the rest of {execution} again, and {remove}"
+
+
 class DeadMessageService:
     """Lists, requeues and discards dead messages. An embedded engine has no queue that could hold any."""
 
-    def __init__(self, queue: DeadLetterQueue | None, audit_log: AuditLog) -> None:
+    def __init__(self, queue: DeadLetterQueue | None, journal: Journal, audit_log: AuditLog) -> None:
         self._queue = queue
+        self._journal = journal
         self.audit_log = audit_log
 
     async def list(self, limit: int = MAX_DEAD_MESSAGES) -> list[DeadMessage]:
@@ -62,8 +81,18 @@ class DeadMessageService:
 
     @audited("dead_message.requeue", "message")
     async def requeue(self, message: str) -> int:
-        """Send the messages with this id to their queue again; return their number."""
-        return 0 if self._queue is None else await self._queue.requeue(message)
+        """Send the messages with this id to their queue again; return their number. Raise ExecutionEndedError if their
+        execution has ended: no worker would act on them."""
+        if self._queue is None:
+            return 0
+        found = await self._queue.find(message)
+        if found is None:
+            return 0
+        if found.execution is not None:
+            end: ExecutionEnded | None = await self._journal.end(found.execution)
+            if end is not None:
+                raise ExecutionEndedError(end, _way_out(found.execution, message, end))
+        return await self._queue.requeue(message)
 
     @audited("dead_message.drop", "message")
     async def discard(self, message: str) -> int:

@@ -1,0 +1,84 @@
+"""Executions whose node type no worker has: they end as dead letters, which commands list and requeue."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from rune.nodes.registry import full_registry, standard_registry
+from tests.support.backends import Backend, backends, end_status
+from tests.support.cluster_cli import command_line_for
+from tests.support.in_process_cli import InProcessCli
+from tests.support.waiting import until
+from tests.support.workflows import of_type, workflow
+
+NODES = "tests.support.process_nodes"
+MISSING = workflow("start>a", a=of_type("place.process"))
+
+
+@pytest.fixture
+def rune(backend: Backend) -> InProcessCli:
+    return command_line_for(backend.settings, RUNE_NODES=NODES)
+
+
+@pytest.fixture(autouse=True)
+def _short_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rune.runtime.worker.worker.MISSING_TYPE_TIMEOUT_S", 0.5)
+
+
+async def accept(backend: Backend, document: dict[str, Any] = MISSING) -> str:
+    """Start an execution in a process that runs no nodes."""
+    async with backend.open(registry=full_registry([NODES]), roles=frozenset({"scheduler"})) as engine:
+        return (await engine.start(document)).id
+
+
+def give_up(backend: Backend) -> str:
+    """Start an execution, and let a worker without its node type give it up; return its id."""
+
+    async def go() -> str:
+        execution = await accept(backend)
+        async with backend.open(registry=standard_registry()) as engine:
+            assert await end_status(engine, execution) == "failed"
+            messages = engine.engine.services.dead_messages
+
+            async def listed() -> bool:
+                return bool(await messages.list())
+
+            await until(listed, "the message is dead")
+        return execution
+
+    return asyncio.run(go())
+
+
+@backends("redis", "rabbitmq")
+def test_execution_that_failed_for_a_missing_type_is_a_dead_letter(
+    backend: Backend, rune: InProcessCli
+) -> None:
+    execution = give_up(backend)
+
+    assert rune.json("dlq", "show", execution)["code"] == "UNKNOWN_TYPE"
+    again = rune.json("dlq", "requeue", execution)["execution_id"]
+
+    async def run_again() -> str:
+        async with backend.open(registry=full_registry([NODES])) as engine:
+            return await end_status(engine, again)
+
+    assert asyncio.run(run_again()) == "completed"
+    assert execution not in [each["id"] for each in rune.json("dlq")["dead_letters"]]
+
+
+@backends("redis", "rabbitmq")
+def test_requeue_of_message_whose_execution_has_ended_names_the_command_for_the_execution(
+    backend: Backend, rune: InProcessCli
+) -> None:
+    execution = give_up(backend)
+    (message,) = [each for each in rune.json("dlq")["dead_letters"] if each["id"] != execution]
+
+    refused = rune("dlq", "requeue", message["id"])
+
+    assert refused.exit_code != 0
+    assert f"`rune dlq requeue {execution}`" in refused.output
+    assert f"`rune dlq drop {message['id']}`" in refused.output
+    assert message["id"] in [each["id"] for each in rune.json("dlq")["dead_letters"]]
