@@ -40,15 +40,19 @@ def command_line(fleet: Fleet) -> InProcessCli:
     return InProcessCli(pathlib.Path(given.pop("RUNE_HOME")), **given)
 
 
-def command_line_for(settings: Settings, **environment: str) -> InProcessCli:
-    """Return the command line, run in this process, over stores that a test has opened itself."""
-    stores = {
+def store_environment(settings: Settings) -> dict[str, str]:
+    """Return the environment of processes over the stores of a cluster."""
+    return {
         "RUNE_JOURNAL": settings.journal,
         "RUNE_STATE": settings.state,
         "RUNE_QUEUE": settings.queue,
         "RUNE_PREFIX": settings.prefix,
     }
-    return InProcessCli(pathlib.Path(settings.home), **stores, **environment)
+
+
+def command_line_for(settings: Settings, **environment: str) -> InProcessCli:
+    """Return the command line, run in this process, over stores that a test has opened itself."""
+    return InProcessCli(pathlib.Path(settings.home), **store_environment(settings), **environment)
 
 
 def until_waiting(rune: InProcessCli, execution: str) -> None:

@@ -112,7 +112,8 @@ async def running_engine(
             tuple(sorted(roles)), settings.queues, settings.slots, tuple(sorted(registry.catalogue))
         )
         member = replace(member, heartbeat_s=settings.heartbeat, expiry_s=settings.heartbeat_timeout)
-        plans = PlanCache(opened.journal, registry.catalogue)
+        advice = "" if roles else "set RUNE_NODES=MODULE as the workers have"
+        plans = PlanCache(opened.journal, registry.catalogue, advice=advice)
         data_cache = ExecutionDataCache(opened.journal, opened.blob, plans, clock)
         router = QueueRouter(data_cache)
         broker = None

@@ -86,7 +86,8 @@ async def running_engine(
         stores = SqliteStores(settings.database, clock, relaxed=settings.durability == "relaxed")
         stores.database.start()
         try:
-            engine = _engine(settings, stores, clock, registry, observer)
+            advice = "" if roles else "set RUNE_NODES=MODULE to the module that has it"
+            engine = _engine(settings, stores, clock, registry, observer, advice=advice)
             async with AsyncExitStack() as stack:
                 if opened:  # closed after the last node has ended, so that callers are served until then
                     methods = RpcMethods(Services, RPC_METHODS)
@@ -107,9 +108,10 @@ def _engine(
     observer: ExecutionObserver | None = None,
     *,
     reading: bool = False,
+    advice: str = "",
     live: LiveChannel | None = None,
 ) -> Engine:
-    plans = PlanCache(stores.journal, registry.catalogue, reading=reading)
+    plans = PlanCache(stores.journal, registry.catalogue, reading=reading, advice=advice)
     state = stores.state(plans.plan)
     observed = ObservedState(state, observer) if observer is not None else state
     credentials = SqliteCredentials(stores.database, keys(settings))

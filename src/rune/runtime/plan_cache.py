@@ -54,11 +54,15 @@ class PlanCache:
     """Compiles definitions and keeps the most recently used plans.
 
     With `reading`, node types that the catalogue lacks are no error: a replay of recorded facts needs of them no more
-    than their outlets, which the labels of edges name.
+    than their outlets, which the labels of edges name. `advice`: what the user of a command does about one that its
+    own process lacks; a process that runs nodes has none.
     """
 
-    def __init__(self, journal: Journal, catalogue: Catalogue, *, reading: bool = False) -> None:
+    def __init__(
+        self, journal: Journal, catalogue: Catalogue, *, reading: bool = False, advice: str = ""
+    ) -> None:
         self._journal = journal
+        self._advice = advice
         self.catalogue = catalogue
         self._reading = reading
         self._plans: OrderedDict[str, Plan] = OrderedDict()
@@ -135,10 +139,10 @@ class PlanCache:
         """Raise MissingNodeTypeError if this process was started without one of the definition's node types."""
         missing = sorted({each.type for each in definition.nodes} - self.catalogue.keys())
         if missing:
-            raise MissingNodeTypeError(
-                f"the process that would run this was started without the node type `{missing[0]}`",
-                missing[0],
-            )
+            process = "this command" if self._advice else "the process that would run this"
+            advice = self._advice or "start it with --nodes MODULE"
+            message = f"{process} was started without the node type `{missing[0]}`: {advice}"
+            raise MissingNodeTypeError(message, missing[0])
 
 
 def _with_opaque_types(definition: Definition, catalogue: Catalogue) -> Catalogue:

@@ -117,3 +117,14 @@ def test_verify_finds_nothing_wrong_with_pure_node_of_missing_type(
         report = InProcessCli(home, **nodes_setting).json("verify", "pure", "left")
         effects = {each["execution_id"]: (each["effects"], each["claims"]) for each in report["audits"]}
         assert (report["status"], effects) == ("sound", {"pure": (0, 0), "left": (1, 1)})
+
+
+def test_retry_and_rerun_without_a_server_name_the_setting(home: pathlib.Path) -> None:
+    rune = InProcessCli(home)
+
+    for command in (("retry", "left"), ("rerun", "left", "--from", "pick")):
+        refused = rune(*command)
+        assert refused.exit_code == 2
+        assert "this command was started without the node type `away.choose`" in refused.output
+        assert "set RUNE_NODES=MODULE to the module that has it" in refused.output
+    assert InProcessCli(home, RUNE_NODES="away_nodes").json("rerun", "left", "--from", "pick")

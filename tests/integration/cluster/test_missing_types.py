@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rune.nodes.registry import full_registry, standard_registry
 from tests.support.backends import Backend, backends, end_status
-from tests.support.cluster_cli import command_line_for
+from tests.support.cli_process import Rune
+from tests.support.cluster_cli import command_line_for, store_environment
 from tests.support.in_process_cli import InProcessCli
 from tests.support.waiting import until
 from tests.support.workflows import of_type, workflow
@@ -82,3 +84,30 @@ def test_requeue_of_message_whose_execution_has_ended_names_the_command_for_the_
     assert f"`rune dlq requeue {execution}`" in refused.output
     assert f"`rune dlq drop {message['id']}`" in refused.output
     assert message["id"] in [each["id"] for each in rune.json("dlq")["dead_letters"]]
+
+
+@backends("redis", "rabbitmq")
+def test_commands_without_the_node_type_name_the_setting(backend: Backend) -> None:
+    execution = asyncio.run(accept(backend))
+    rune = command_line_for(backend.settings)
+
+    refused = rune("signal", execution, "go")
+    assert refused.exit_code == 2
+    assert "this command was started without the node type `place.process`" in refused.output
+    assert "set RUNE_NODES=MODULE as the workers have" in refused.output
+
+    assert rune("cancel", execution).exit_code == 0
+    (problem,) = rune.json("retry", execution, code=2)["problems"]
+    assert "set RUNE_NODES=MODULE as the workers have" in problem["message"]
+
+
+@backends("redis")
+def test_cancel_without_the_node_type_logs_one_line(backend: Backend) -> None:
+    execution = asyncio.run(accept(backend))
+
+    rune = Rune(Path(backend.settings.home), **store_environment(backend.settings))
+    done = rune("cancel", execution)
+
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert len([each for each in done.stderr.splitlines() if "RUNE_NODES" in each]) == 1

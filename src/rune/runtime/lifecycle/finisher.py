@@ -36,6 +36,7 @@ from rune.ports.state import State
 from rune.runtime import failpoint
 from rune.runtime.backend import Notifier
 from rune.runtime.messaging.completion_publisher import CompletionPublisher
+from rune.runtime.plan_cache import MissingNodeTypeError
 from rune.runtime.queries.history import error_document, read_history, replay
 from rune.runtime.values import ExecutionData, ExecutionDataCache, store_value
 from rune.telemetry.counters import Instrumentation
@@ -199,7 +200,7 @@ class Finisher:
             await self.notify_relatives(await self._data_cache.get(execution), end)
         except Exception as error:
             # The end is recorded, and so is that the parent is not notified yet.
-            unexpected = not isinstance(error, StoreUnavailableError)
+            unexpected = not isinstance(error, StoreUnavailableError | MissingNodeTypeError)
             text = "parent or children of %s are not notified of its end yet: %s"
             log.warning(text, execution, error, exc_info=unexpected)
             self._retry_later(execution, end)
