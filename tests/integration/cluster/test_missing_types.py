@@ -30,10 +30,10 @@ def _short_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rune.runtime.worker.worker.MISSING_TYPE_TIMEOUT_S", 0.5)
 
 
-async def accept(backend: Backend, document: dict[str, Any] = MISSING) -> str:
+async def accept(backend: Backend) -> str:
     """Start an execution in a process that runs no nodes."""
     async with backend.open(registry=full_registry([NODES]), roles=frozenset({"scheduler"})) as engine:
-        return (await engine.start(document)).id
+        return (await engine.start(MISSING)).id
 
 
 def give_up(backend: Backend) -> str:
@@ -111,3 +111,28 @@ def test_cancel_without_the_node_type_logs_one_line(backend: Backend) -> None:
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     assert len([each for each in done.stderr.splitlines() if "RUNE_NODES" in each]) == 1
+
+
+@backends("redis", "rabbitmq")
+def test_message_of_a_cancelled_execution_is_no_dead_letter(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rune.runtime.worker.worker.MISSING_TYPE_TIMEOUT_S", 0.0)
+    ordered: dict[str, Any] = {"partitions": 1, "slots": 1}  # one message is handled after the other
+
+    async def go() -> tuple[str, list[str | None]]:
+        types = full_registry([NODES])
+        async with backend.open(registry=types, roles=frozenset({"scheduler"}), **ordered) as engine:
+            cancelled, failing = [(await engine.start(MISSING)).id for _ in range(2)]
+            await engine.engine.services.executions.cancel(cancelled)
+        async with backend.open(registry=standard_registry(), **ordered) as engine:
+            messages = engine.engine.services.dead_messages
+
+            async def listed() -> bool:
+                return failing in [each.execution for each in await messages.list()]
+
+            await until(listed, "the other message is dead")
+            return failing, [each.execution for each in await messages.list()]
+
+    failing, dead = asyncio.run(go())
+    assert dead == [failing]

@@ -216,6 +216,9 @@ class ForeignMessages:
         try:
             plan = await self._plan(message)
         except MissingNodeTypeError as error:
+            if await self._journal.end(message.execution_id) is not None:
+                log.info("ignoring a message for %s, which has ended", message.execution_id)
+                return
             if not await self._missing_types.expired(message.execution_id, error.type):
                 raise LeftToOthersError(error.message) from None
             raise UnknownTypeError(

@@ -60,6 +60,7 @@ class Worker:
         self._executor = executor
         self._finisher = finisher
         self._queue = backend.queue
+        self._journal = backend.journal
         self._clock = backend.clock
         self._missing_types = MissingTypeTracker(backend.processes)
         self._slots = slots
@@ -168,16 +169,31 @@ class Worker:
                 # Otherwise the lease expires.
                 await self._executor.requeue(delivery)
             await self._requeue(delivery, STORE_RETRY_DELAY_S)
-        except MissingNodeTypeError as error:
-            await self._handle_missing_type(delivery, error)
-        except NewerFormatError as error:
-            log.info("%s is left to other workers: %s", delivery.execution, error.message)
-            await self._requeue(delivery, ERROR_DELAY_S)
         except UnservableTokenError as error:
             await self._dead_letter(delivery, error.code, error.message)
         except Exception as error:
-            await self._handle_engine_error(delivery, error)
+            if await self._has_ended(delivery.execution):
+                await self._queue.ack(delivery)
+            else:
+                await self._handle_failure(delivery, error)
         return None
+
+    async def _has_ended(self, execution: str) -> bool:
+        """Return whether an execution is known to have ended, so that none of its tokens runs any more."""
+        try:
+            return await self._journal.end(execution) is not None
+        except RuneError:
+            return False
+
+    async def _handle_failure(self, delivery: Delivery, error: Exception) -> None:
+        match error:
+            case MissingNodeTypeError():
+                await self._handle_missing_type(delivery, error)
+            case NewerFormatError():
+                log.info("%s is left to other workers: %s", delivery.execution, error.message)
+                await self._requeue(delivery, ERROR_DELAY_S)
+            case _:
+                await self._handle_engine_error(delivery, error)
 
     async def _requeue(self, delivery: Delivery, delay: float) -> None:
         """Return a delivery to the queue. While the queue is unavailable the worker keeps it and retries."""
@@ -236,7 +252,7 @@ class Worker:
 
     async def _fail_execution(self, delivery: Delivery, failure: Error) -> None:
         try:
-            await self._finisher.finish(
+            end = await self._finisher.finish(
                 delivery.execution, FinishExecution("failed", failure), self._clock.now(), counted=False
             )
         except StoreUnavailableError as error:
@@ -247,7 +263,10 @@ class Worker:
             log.exception("%s could not be ended", delivery.execution)
             await self._queue.ack(delivery)
         else:
-            await self._dead_letter(delivery, failure.code, failure.message)
+            if end.error != failure:  # it had ended already
+                await self._queue.ack(delivery)
+            else:
+                await self._dead_letter(delivery, failure.code, failure.message)
 
     async def _dead_letter(self, delivery: Delivery, code: str, message: str) -> None:
         """Dead-letter a delivery. If the queue is unavailable, the token is delivered and rejected again."""
