@@ -58,6 +58,7 @@ RuneError                              base of all errors that Rune raises on pu
 ├── runtime.services.bulk                     BulkJobNotFoundError
 ├── runtime.services.executions               RequestRefusedError
 ├── runtime.services.rerun_changes            RerunRefusedError
+├── runtime.services.signal_checks            SignalRefusedError
 ├── runtime.services.workers                  UnknownWorkerError, NotAWorkerError
 ├── runtime.services.workflows                SecretNotRotatedError
 ├── runtime.values                            ExecutionNotFoundError

@@ -134,6 +134,9 @@ class State(Protocol):
     async def waiting_for_signal(self, execution: str) -> list[Listener]:
         """Return the tokens that wait for signals, the longest-waiting first."""
 
+    async def recorded(self, execution: str) -> folded.State:
+        """Return the state that the recorded facts of an execution lead to, for reading at once."""
+
     async def end(self, execution: str, fact: ExecutionEnded) -> None:
         """Mark an execution as ended and drop its state."""
 

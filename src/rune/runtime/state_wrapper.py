@@ -99,6 +99,9 @@ class StateWrapper:
     def waiting_for_signal(self, execution: str) -> Coroutine[Any, Any, list[Listener]]:
         return self._state.waiting_for_signal(execution)
 
+    def recorded(self, execution: str) -> Coroutine[Any, Any, folded.State]:
+        return self._state.recorded(execution)
+
     def end(self, execution: str, fact: ExecutionEnded) -> Coroutine[Any, Any, None]:
         return self._state.end(execution, fact)
 

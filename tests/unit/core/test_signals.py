@@ -6,9 +6,11 @@ from rune.core.execution.control import deliver_signal, end_execution
 from rune.core.execution.fact import EffectStarted, ExecutionEnded, NodeSuspended, SignalReceived, fact_key
 from rune.core.execution.fold import fold
 from rune.core.execution.outcome import Suspend
+from rune.core.execution.state import may_run
 from rune.core.execution.step import step
 from rune.core.execution.token import TokenPurpose, parse_path
-from tests.support.plans import NOW, ExecutionDriver, aggregator, node, plan, race, split
+from rune.core.limits import Limits
+from tests.support.plans import NOW, ExecutionDriver, aggregator, conditional, node, plan, race, split
 
 CHAIN = "start -> a -> b"
 
@@ -259,3 +261,69 @@ def test_parse_path_accepts_written_paths_only() -> None:
     assert parse_path("/users:5/a:b:2", index) == (3, 5, 7, 2)
     for text in ("", "users", "users:x", "users:-1", "orders:1", "users:²"):
         assert parse_path(text, index) is None
+
+
+def may(execution: ExecutionDriver, name: str) -> bool:
+    return may_run(execution.plan, execution.state, execution.plan.index[name])
+
+
+def test_node_may_run_until_it_has_ended() -> None:
+    execution = ExecutionDriver(plan(CHAIN))
+    assert may(execution, "b")
+
+    execution.suspend("a", signal="go")
+    assert may(execution, "a")
+    execution.signal("go", "s1")
+    execution.ok("a")
+
+    assert not may(execution, "a")
+    assert may(execution, "b")
+
+
+def test_skipped_node_may_not_run() -> None:
+    chains = "start -> c, c -true-> a, c -false-> s -> x -> g"
+    execution = ExecutionDriver(plan(chains, c=conditional(), s=split(), g=aggregator()))
+    assert may(execution, "x")
+
+    execution.ok("c", outlet="true")
+
+    assert may(execution, "a")
+    assert not may(execution, "x")
+
+
+def test_node_in_split_may_run_until_all_items_have_ended() -> None:
+    chains = "start -> s -> x -> g, start -> t -> y -> h"
+    nodes = {"s": split(), "g": aggregator(), "t": split(), "h": aggregator()}
+    execution = ExecutionDriver(plan(chains, **nodes), limits=Limits(window=1))
+    assert may(execution, "x")
+
+    execution.fan_out("s", 2)
+    execution.fan_out("t", 2)
+    execution.ok("x@/s:0")
+    assert may(execution, "x")
+    execution.ok("x@/s:1")
+
+    assert not may(execution, "x")
+    assert may(execution, "y")
+
+
+def test_node_may_run_in_items_that_have_not_started() -> None:
+    execution = ExecutionDriver(
+        plan("start -> s -> x -> y -> g", s=split({"max_in_flight": 1}), g=aggregator())
+    )
+    execution.fan_out("s", 2)
+
+    execution.ok("x@/s:0")
+
+    assert may(execution, "x")
+
+
+def test_node_that_only_leads_to_a_lost_race_may_not_run() -> None:
+    execution = ExecutionDriver(
+        plan("start -> a -> m, start -> b -> m, m -> c", m=race({"cancel_losers": True}))
+    )
+    execution.ok("b")
+    execution.ok("m")
+
+    assert not may(execution, "a")
+    assert may(execution, "c")

@@ -664,9 +664,12 @@ class RedisState:
         state = await self._rebuilder.peek(await self._executions.of(execution))
         return state.pause_state, state.paused_at is not None
 
+    async def recorded(self, execution: str) -> State:
+        return await self._rebuilder.peek(await self._executions.of(execution))
+
     async def waiting_for_signal(self, execution: str) -> list[Listener]:
-        # From the journal: a recorded wait counts even before its decision is applied to the state.
-        state = await self._rebuilder.peek(await self._executions.of(execution))
+        # A recorded wait counts even before its decision is applied to the state.
+        state = await self.recorded(execution)
         found = sorted(
             (since, path, node, name)
             for name, waiting in state.waiting_for_signal.items()

@@ -494,6 +494,9 @@ class SqliteState:
         changed = self._after_change(running, applied)
         return changed if loaded is None else loaded
 
+    async def recorded(self, execution: str) -> State:
+        return (await self._load_readonly(execution)).state
+
     async def waiting_for_signal(self, execution: str) -> list[Listener]:
         running = await self._load_readonly(execution)
         found = [

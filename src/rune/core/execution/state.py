@@ -254,6 +254,24 @@ def started(state: State, path: Path) -> bool:
     return fan is not None and (path[-1] < fan.next or path[-1] in fan.ahead)
 
 
+def may_run(plan: Plan, state: State, node: int) -> bool:
+    """Return whether some token of the node has not ended, or may still be emitted, in any scope."""
+    around = plan.scopes.enclosing(node)
+    for path, scope in state.scopes.items():
+        depth = len(path) // 2
+        if path[::2] != around[:depth]:
+            continue
+        inner = node if depth == len(around) else around[depth]
+        if inner not in scope.done:
+            if not in_cancelled_region(plan, state, inner, path):
+                return True
+        elif inner != node and inner in scope.fans:
+            fan = scope.fans[inner]
+            if fan.next < fan.count and not fan.closed:
+                return True
+    return False
+
+
 def own_timer(live: LiveToken) -> Timer:
     """Return the timer of a waiting token."""
     token = live.token

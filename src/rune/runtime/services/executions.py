@@ -47,6 +47,7 @@ from rune.runtime.services.rerun_changes import (
     replace_payload,
     with_parameters,
 )
+from rune.runtime.services.signal_checks import check_item, check_open
 from rune.runtime.values import ExecutionNotFoundError, store_value
 
 Again = Callable[[Plan, Sequence[Fact]], set[tuple[int, Path]]]
@@ -230,7 +231,8 @@ class ExecutionService:
     ) -> SignalResult:
         """Send a signal to an execution. It is stored until a node waits for it; a key makes the request repeatable.
 
-        A name that no node of the definition can wait for is refused (`UNKNOWN_SIGNAL`).
+        A name that no node of the definition can wait for, or only nodes that have ended, is refused
+        (`UNKNOWN_SIGNAL`).
         """
         if name.startswith(SIGNAL) or not name:
             raise RequestRefusedError(f"`{name}` is not a valid signal name", code="BAD_SIGNAL")
@@ -249,7 +251,7 @@ class ExecutionService:
         plan = await self._plans.plan(accepted.hash)
         await self._check_signal_name(execution, plan, name, key)
         await checked(partial(check_signal_value, plan, name, decoded.value))
-        path = await self._resolve_item(execution, plan, name, item)
+        path = await self._resolve_item(execution, plan, name, item, key)
         id = key or secrets.token_hex(8)
         # Named by its content: another value under the same key must not take the place of the first.
         name_of = hashlib.blake2b(value, digest_size=8).hexdigest()
@@ -276,7 +278,20 @@ class ExecutionService:
             code="UNKNOWN_SIGNAL",
         )
 
-    async def _resolve_item(self, execution: str, plan: Plan, name: str, item: str | None) -> Path | None:
+    async def _check_taken(
+        self, execution: str, plan: Plan, name: str, path: Path | None, key: str | None
+    ) -> None:
+        """Raise if no node can take the signal any more. One that is stored under this key was sent in time."""
+        if key is not None and await self._journal.signal(execution, key) is not None:
+            return
+        if path is None:
+            check_open(plan, await self._state.recorded(execution), name)
+        else:
+            await check_item(self._journal, execution, plan, name, path)
+
+    async def _resolve_item(
+        self, execution: str, plan: Plan, name: str, item: str | None, key: str | None
+    ) -> Path | None:
         """Return the lineage that receives the signal. Raise if several items wait and none is named."""
         if item is not None:
             path = parse_path(item, plan.index)
@@ -285,10 +300,13 @@ class ExecutionService:
                     f"`{item}` is not an item of this workflow; an item is written as `users:5`",
                     code="BAD_ITEM",
                 )
+            await self._check_taken(execution, plan, name, path, key)
             return path
         waiting = [
             each.path for each in await self._state.waiting_for_signal(execution) if each.signal == name
         ]
+        if not waiting:
+            await self._check_taken(execution, plan, name, None, key)
         if len(waiting) <= 1:
             return waiting[0] if waiting else None
         if not any(waiting):
