@@ -65,6 +65,7 @@ log = logging.getLogger("rune.server")
 MAX_FAILED_LOGINS = 10  # wrong keys of one address within WINDOW_S before responses are delayed
 WINDOW_S = 60.0
 MAX_DELAY_S = 10.0
+MAX_DELAY_EXPONENT = 4  # of 2, beyond MAX_DELAY_S; a float holds no power of 2 above 1,023
 MAX_ADDRESSES = 10_000  # of which wrong keys are counted
 MAX_DELAYED = 1_000  # responses that are delayed at the same time
 MAX_DELAYED_PER_ADDRESS = 32
@@ -200,7 +201,7 @@ class FailedLogins:
             )
         self._delayed[address] += 1
         try:
-            await self._sleep(min(MAX_DELAY_S, 2.0 ** (count - self._limit - 1)))
+            await self._sleep(_delay(count - self._limit))
         finally:
             self._delayed[address] -= 1
             if not self._delayed[address]:
@@ -214,6 +215,11 @@ class FailedLogins:
         if len(self._failed) > MAX_ADDRESSES:
             self._failed.popitem(last=False)
         return count
+
+
+def _delay(excess: int) -> float:
+    """Return the delay of a response in seconds; it doubles with each wrong key beyond the limit."""
+    return min(MAX_DELAY_S, 2.0 ** min(excess - 1, MAX_DELAY_EXPONENT))
 
 
 def _network(host: str) -> str:

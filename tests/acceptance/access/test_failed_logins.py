@@ -97,6 +97,36 @@ def test_delay_doubles_with_each_wrong_key_and_ends_with_window() -> None:
     asyncio.run(work())
 
 
+def test_delay_stays_at_its_maximum_after_thousands_of_wrong_keys() -> None:
+    async def work() -> None:
+        delays = Delays()
+        delays.released.set()
+        failed = delays.counter()
+        for _ in range(3_000):
+            await failed.record("192.0.2.1")
+        assert len(delays.given) == 3_000 - MAX_FAILED_LOGINS
+        assert set(delays.given[4:]) == {MAX_DELAY_S}
+
+    asyncio.run(work())
+
+
+def test_every_wrong_key_of_a_flood_is_refused_without_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    delays = Delays()
+    delays.released.set()
+    monkeypatch.setattr("rune.bootstrap.http.FailedLogins", partial(FailedLogins, sleep=delays.sleep))
+
+    async def work(server: RunningServer) -> None:
+        statuses = {
+            (await server.http.get(f"{API}/executions", headers=WRONG)).status_code for _ in range(1_100)
+        }
+        assert statuses == {401}
+        assert [each for each in caplog.records if each.levelname == "ERROR"] == []
+
+    run(tmp_path, work, key=KEY, api_failed_logins=1)
+
+
 def test_address_with_many_delayed_responses_is_rejected_until_they_are_sent() -> None:
     async def work() -> None:
         delays = Delays()
