@@ -37,7 +37,7 @@ MAX_PARALLEL = 15 if WHOLE else 5
 
 class Sent(msgspec.Struct, frozen=True):
     """A request, and how often it is sent at the same time. The method `WebSocket` opens one, and sends the body there;
-    `CALL` sends the body as a frame to the socket of the owner."""
+    `CALL` sends the body as a frame to the socket of the owner; `ABANDON` sends a GET and disconnects at once."""
 
     method: str
     path: str
@@ -309,6 +309,12 @@ def _request_bodies(loaded: Loaded, path: str, operation: Mapping[str, Any], siz
         yield from (json.dumps(each()).encode() for each in IMPORTED.values())
     else:
         yield from _documents().values()
+
+
+def abandoned_rows(loaded: Loaded) -> Iterator[Row]:
+    """Rows of requests whose clients disconnect before they are answered, more than a server accepts at a time."""
+    paths = ("/healthz", f"{PREFIX}/executions", f"{PREFIX}/executions/{loaded.executions[0]}")
+    yield Row("connection", "abandoned", tuple(Sent("ABANDON", each, times=1_000) for each in paths))
 
 
 def hidden_rows(loaded: Loaded) -> Iterator[Row]:

@@ -10,6 +10,7 @@ import importlib.util
 import ipaddress
 import resource
 import socket
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
@@ -22,6 +23,7 @@ from rune.errors import RuneError
 from rune.runtime.components import LocalServices
 from rune.runtime.engine import Engine
 from rune.runtime.queries.reader import ExecutionReader
+from rune.server.acceptor import ABANDONED_PER_S, AbandonedRequests, Acceptor, Address
 from rune.server.app import make_app
 from rune.server.auth import ApiKeyAuth, FailedLogins, cached_keys, cached_sessions
 from rune.server.connections import BoundedSocketProtocol, ConnectionLimits, bounded_protocol
@@ -71,15 +73,32 @@ def _reporting_address(opened: socket.socket, host: str, port: int) -> Iterator[
 
 
 class _Server(uvicorn.Server):
-    """A uvicorn server without signal handlers that ends live streams before it waits for open requests."""
+    """A uvicorn server without signal handlers that accepts connections in small batches, and ends live streams before
+    it waits for open requests."""
 
     def __init__(self, config: uvicorn.Config, before_shutdown: Callable[[], None]) -> None:
         super().__init__(config)
         self._before_shutdown = before_shutdown
+        self._acceptors: list[Acceptor] = []
         self.answers = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        await super().startup([])
+        abandoned = AbandonedRequests(ABANDONED_PER_S, time.monotonic)
+
+        def protocol(address: Address) -> asyncio.Protocol:
+            made: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
+                config=self.config,
+                server_state=self.server_state,
+                app_state=self.lifespan.state,
+                address=address,
+                abandoned=abandoned,
+            )
+            return made
+
+        self._acceptors = [Acceptor(each, protocol, abandoned) for each in sockets or ()]
+        for each in self._acceptors:
+            each.start()
         self.answers.set()
 
     @contextmanager
@@ -87,6 +106,8 @@ class _Server(uvicorn.Server):
         yield
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for each in self._acceptors:
+            each.close()
         self._before_shutdown()
         await super().shutdown(sockets)
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 from collections import Counter, OrderedDict
+from functools import partial
 from typing import Any
 
 import httptools
@@ -28,6 +29,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import CloseCode
 from websockets.protocol import OPEN
 
+from rune.server.acceptor import AbandonedRequests, Address, has_disconnected
 from rune.server.responses import MEDIA, problem
 
 CODES = {
@@ -164,8 +166,13 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     table: ConnectionTable
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
+    def __init__(
+        self, *arguments: Any, address: Address, abandoned: AbandonedRequests, **options: Any
+    ) -> None:
+        """`address` is that of the client, which a connection that was reset does not tell any more."""
         super().__init__(*arguments, **options)
+        self._client_address = address
+        self._abandoned = abandoned
         self._limits = self.table.limits
         self._address = ""
         self._limit_exceeded: tuple[int, str] | None = None
@@ -183,7 +190,9 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.flow = _BodyFlow(transport, self)
-        self._address = self.client[0] if self.client else ""
+        self.client = self._client_address
+        self.ws_protocol_class = partial(BoundedSocketProtocol, address=self.client)  # type: ignore[assignment]
+        self._address = self.client[0]
         self._entered = True
         self._in_head = True
         refused = self.table.enter(self, self._address)
@@ -411,6 +420,20 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         if self._is_usable() and not self._in_body and not self._is_answering:
             self.table.waits(self, self._address)
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        super()._start_asgi_task(cycle, partial(self._run_unless_abandoned, cycle, app))
+
+    async def _run_unless_abandoned(
+        self, cycle: RequestResponseCycle, app: Any, scope: Any, receive: Any, send: Any
+    ) -> None:
+        """Run the application, unless the client has disconnected and many others have, too."""
+        lost = cycle.disconnected or has_disconnected(self.transport.get_extra_info("socket"))
+        if lost and not self._abandoned.take():
+            cycle.disconnected = True
+            self.transport.abort()
+            return
+        await app(scope, receive, send)
+
     def pause_writing(self) -> None:
         super().pause_writing()
         self._watch_reader()
@@ -485,11 +508,16 @@ class BoundedSocketProtocol(WebSocketsSansIOProtocol):
     """The WebSocket protocol of uvicorn with a number of bytes that a client may send per second: each frame, even an
     empty one, costs as much time as a small request."""
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
+    def __init__(self, *arguments: Any, address: Address, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self._address = address
         self._credit = float(SOCKET_BYTES)
         self._credited_at = self.loop.time()
         self._cut_off = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.client = self._address
 
     def data_received(self, data: bytes) -> None:
         if self._cut_off:

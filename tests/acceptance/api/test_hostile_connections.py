@@ -10,6 +10,7 @@ import asyncio
 import base64
 import contextlib
 import os
+import socket
 import struct
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -69,6 +70,23 @@ class Target(msgspec.Struct, frozen=True):
                     await self.send(head, repeated or b"\r\n", megabytes=1, reads=True)
 
         await asyncio.gather(*(again() for _ in range(connections)))
+
+    async def abandon(self, sent: bytes, *, reset: bool, connections: int = 200) -> None:
+        """Connect, send and disconnect at once, again and again, from several addresses."""
+        host, port = self.url.removeprefix("http://").split(":")
+        loop = asyncio.get_running_loop()
+
+        async def again(source: str) -> None:
+            while True:
+                with contextlib.suppress(OSError), socket.socket() as client:
+                    client.setblocking(False)
+                    if reset:
+                        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    client.bind((source, 0))
+                    await loop.sock_connect(client, (host, int(port)))
+                    await loop.sock_sendall(client, sent)
+
+        await asyncio.gather(*(again(f"127.0.0.{2 + number % 200}") for number in range(connections)))
 
 
 async def _discard(reader: asyncio.StreamReader) -> None:
@@ -156,6 +174,12 @@ ABUSES: dict[str, Abuse] = {
     ),
     "wrong keys": lambda target: target.send_again(
         request("GET", STARTS, bearer("rune_0000000000000000_" + "0" * 43)), b"", connections=45
+    ),
+    "requests whose clients disconnect at once": lambda target: target.abandon(
+        request("GET", STARTS, bearer(KEY)), reset=False
+    ),
+    "requests whose clients reset the connection at once": lambda target: target.abandon(
+        request("GET", STARTS, bearer(KEY)), reset=True
     ),
 }  # fmt: skip
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import pathlib
+import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
@@ -46,6 +47,7 @@ from tests.support.load_rows import (
     Loaded,
     Row,
     Sent,
+    abandoned_rows,
     decoders,
     hidden_rows,
     importer_rows,
@@ -139,6 +141,8 @@ async def _sent(http: httpx.AsyncClient, sent: Sent, server: MeteredServer) -> i
     """Send a request; return the status of the answer."""
     if sent.method == "WebSocket":
         return await _follow(server.url.replace("http", "ws") + sent.path, sent.body)
+    if sent.method == "ABANDON":
+        return await _abandon(server.url, sent.path)
     if sent.method == "CALL":
         return await _call(server.home, sent.body or b"")
     return await _send(http, sent)
@@ -157,6 +161,17 @@ async def _follow(url: str, body: bytes | None) -> int:
     except InvalidStatus as refused:
         return refused.response.status_code
     return 200
+
+
+async def _abandon(url: str, path: str) -> int:
+    """Send a request and disconnect; there is no answer."""
+    host, port = url.removeprefix("http://").split(":")
+    loop = asyncio.get_running_loop()
+    with socket.socket() as client:
+        client.setblocking(False)
+        await loop.sock_connect(client, (host, int(port)))
+        await loop.sock_sendall(client, f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+    return 0
 
 
 async def _call(home: pathlib.Path, body: bytes) -> int:
@@ -216,6 +231,7 @@ async def prepared(server: MeteredServer, executions: tuple[str, str], open: str
 PARTS: dict[str, Callable[[Loaded], Iterable[Row]]] = {
     "routes": lambda loaded: [*route_rows(loaded), *hidden_rows(loaded)],
     "running executions": running_rows,
+    "abandoned requests": abandoned_rows,
     "calls of the owner": owner_rows,
     "schemas and patterns": hostile_rows,
     "node types and importers": lambda loaded: [*node_rows(ELEMENTS), *importer_rows(FORMATS)],
