@@ -26,6 +26,7 @@ from rune.server.live.feed import (
     StreamSlots,
 )
 from rune.server.live.fleet_feed import FleetFeed
+from rune.server.turns import Turns
 from rune.server.views.node_runs import NodeRuns
 from rune.server.views.statistics import OverviewCache, StatisticsCache
 from rune.settings import SettingValue
@@ -74,7 +75,7 @@ class ServerContext:
         self.probe = ReadinessProbe(engine, reader)
         self.metrics = MetricsEndpoint(engine, reader)
         self.counters = engine.instrumentation.counters
-        self.parsing = asyncio.Semaphore(1)
+        self.parsing = Turns()
         self.checking = asyncio.Semaphore(1)
         self.stopping = asyncio.Event()
 

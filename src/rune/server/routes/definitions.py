@@ -148,6 +148,7 @@ async def get_definition(
     responses=documented({304: "Not modified since `If-None-Match`."}),
 )
 async def get_layout(
+    request: Request,
     hash: DefinitionHash,
     query: Annotated[LayoutQuery, Query()],
     server: Server,
@@ -161,10 +162,11 @@ async def get_layout(
     data = await server.reader.definition(hash)
     if data is None:
         raise DefinitionNotFoundError(f"no definition has the hash {hash}")
-    return Reply(await _lay_out(server, data, query, tag), headers={"ETag": tag, "Cache-Control": IMMUTABLE})
+    return Reply(await _lay_out(request, data, query, tag), headers={"ETag": tag, "Cache-Control": IMMUTABLE})
 
 
-async def _lay_out(server: ServerContext, data: bytes, query: LayoutQuery, tag: str) -> bytes:
+async def _lay_out(request: Request, data: bytes, query: LayoutQuery, tag: str) -> bytes:
+    server: ServerContext = request.app.state.server
     catalogue: Catalogue = server.engine.plans.catalogue
 
     def work() -> bytes:
@@ -173,7 +175,7 @@ async def _lay_out(server: ServerContext, data: bytes, query: LayoutQuery, tag: 
 
     if len(data) <= MAX_INLINE_BYTES:
         return work()
-    async with server.parsing:
+    async with server.parsing.take(request):
         # Requests that waited find the layout of the first one.
         found = server.layouts.pop(tag, b"") or await off_loop(work)
     server.layouts[tag] = found
@@ -441,7 +443,7 @@ async def import_workflow(
         )
 
     # One at a time and outside of the event loop, as other documents are read.
-    async with server.parsing:
+    async with server.parsing.take(request):
         return Reply(await off_loop(convert))
 
 

@@ -180,8 +180,9 @@ async def read_document(request: Request, server: Server) -> ValidationResult:
                 return read()
         except NeedsThreadError:
             pass
-    # One at a time and outside of the event loop, so that large documents delay only each other.
-    async with server.parsing:
+    # One at a time and outside of the event loop, so that large documents delay only each other, and those of one key
+    # delay those of another by one document.
+    async with server.parsing.take(request):
         return await off_loop(read)
 
 
@@ -277,7 +278,11 @@ async def _deploy(
     openapi_extra=DOCUMENT,
 )
 async def validate_workflow(
-    document: Document, query: Annotated[ValidateQuery, Query()], server: Server, caller: Caller
+    request: Request,
+    document: Document,
+    query: Annotated[ValidateQuery, Query()],
+    server: Server,
+    caller: Caller,
 ) -> Response:
     """Returns all problems, including warnings; with `plan` what each node may mention, with `layout` the places of
     nodes and edges."""
@@ -285,7 +290,7 @@ async def validate_workflow(
     nodes = 0 if document.definition is None else len(document.definition.nodes)
     if nodes <= MAX_INLINE_NODES:
         return Reply(_checked(document, query, problems))
-    async with server.parsing:
+    async with server.parsing.take(request):
         return Reply(await off_loop(lambda: bytes(Reply(_checked(document, query, problems)).body)))
 
 
