@@ -47,8 +47,8 @@ OF_EXECUTIONS = {
     "tests of workflows": (*sorted(OPEN_STATUSES, reverse=True), *ENDED),
     "docs of rune list": words("docs/cli.md", r"`rune list \[--status ([a-z|]+)\]"),
     "chips of the web interface": (
-        *words("ui/src/screens/filter.ts", r"const STATUSES = \[(.*)\]"),
-        *words("ui/src/screens/filter.ts", r'const HALTED = "(.*)";'),
+        *words("ui/src/screens/executions/filter.ts", r"const STATUSES = \[(.*)\]"),
+        *words("ui/src/screens/executions/filter.ts", r'const HALTED = "(.*)";'),
     ),
 }
 OF_ENDS = {
@@ -111,7 +111,7 @@ def test_failed_selects_halted_everywhere() -> None:
         "retention": Rule(status=("failed",), keep=0).statuses,
         "handlers": [each for each in ENDED if HookHandler(workflow="w", statuses=("failed",)).handles(each)],
         "metrics": [each for each in ENDED if outcome_of(each) == "failed"],
-        "web interface": words("ui/src/screens/filter.ts", r"const FAILURES = \[(.*)\]"),
+        "web interface": words("ui/src/screens/executions/filter.ts", r"const FAILURES = \[(.*)\]"),
     }
     assert {place: sorted(each) for place, each in selects.items()} == dict.fromkeys(selects, sorted(FAILED))
 

@@ -54,7 +54,7 @@ def test_script_of_execution_list_is_within_budget() -> None:
 
 
 def test_script_of_graph_is_within_budget() -> None:
-    graph = scripts("src/graph/graph.tsx") | scripts("src/screens/execution.tsx")
+    graph = scripts("src/graph/graph.tsx") | scripts("src/screens/executions/execution.tsx")
 
     assert packed_size(graph - scripts("index.html")) <= GRAPH_BUDGET
 

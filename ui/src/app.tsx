@@ -5,35 +5,35 @@ import { session } from "./api/client";
 import { useRight } from "./api/rights";
 import { Blank, Skeleton } from "./parts/controls";
 import { Toasts } from "./parts/toasts";
-import { ExecutionsScreen } from "./screens/executions";
-import { Login } from "./screens/login";
-import { Shell } from "./screens/shell";
-import { Boundary } from "./screens/boundary";
+import { ExecutionsScreen } from "./screens/executions/executions";
+import { Login } from "./screens/access/login";
+import { Shell } from "./screens/shell/shell";
+import { Boundary } from "./screens/shell/boundary";
 import { Compass } from "lucide-react";
 
 function later<P extends object>(load: () => Promise<ComponentType<P>>): ComponentType<P> {
   return lazy(async () => ({ default: await load() })) as unknown as ComponentType<P>;
 }
 
-const Overview = later(() => import("./screens/overview").then((m) => m.OverviewScreen));
-const Workflows = later(() => import("./screens/workflows").then((m) => m.WorkflowsScreen));
-const Workflow = later(() => import("./screens/workflow").then((m) => m.WorkflowScreen));
-const RunScreen = later(() => import("./screens/run").then((m) => m.RunScreen));
+const Overview = later(() => import("./screens/overview/overview").then((m) => m.OverviewScreen));
+const Workflows = later(() => import("./screens/workflows/workflows").then((m) => m.WorkflowsScreen));
+const Workflow = later(() => import("./screens/workflows/workflow").then((m) => m.WorkflowScreen));
+const RunScreen = later(() => import("./screens/workflows/run").then((m) => m.RunScreen));
 const Editor = later(() => import("./editor/screen").then((m) => m.EditorScreen));
-const Versions = later(() => import("./screens/versions").then((m) => m.VersionsScreen));
-const Execution = later(() => import("./screens/execution").then((m) => m.ExecutionScreen));
-const Compare = later(() => import("./screens/compare").then((m) => m.CompareScreen));
-const Waiting = later(() => import("./screens/waiting").then((m) => m.WaitingScreen));
-const Decision = later(() => import("./screens/waiting").then((m) => m.DecisionScreen));
-const Triggers = later(() => import("./screens/triggers").then((m) => m.TriggersScreen));
-const DeadLetters = later(() => import("./screens/dead_letters").then((m) => m.DeadLettersScreen));
-const Fleet = later(() => import("./screens/fleet").then((m) => m.FleetScreen));
-const Credentials = later(() => import("./screens/credentials").then((m) => m.CredentialsScreen));
-const Keys = later(() => import("./screens/keys").then((m) => m.KeysScreen));
-const Log = later(() => import("./screens/log").then((m) => m.LogScreen));
-const BulkJobs = later(() => import("./screens/bulk_jobs").then((m) => m.BulkJobsScreen));
-const BulkJob = later(() => import("./screens/bulk_jobs").then((m) => m.BulkJobScreen));
-const Settings = later(() => import("./screens/settings").then((m) => m.SettingsScreen));
+const Versions = later(() => import("./screens/workflows/versions").then((m) => m.VersionsScreen));
+const Execution = later(() => import("./screens/executions/execution").then((m) => m.ExecutionScreen));
+const Compare = later(() => import("./screens/executions/compare").then((m) => m.CompareScreen));
+const Waiting = later(() => import("./screens/inbox/waiting").then((m) => m.WaitingScreen));
+const Decision = later(() => import("./screens/inbox/waiting").then((m) => m.DecisionScreen));
+const Triggers = later(() => import("./screens/workflows/triggers").then((m) => m.TriggersScreen));
+const DeadLetters = later(() => import("./screens/fleet/dead_letters").then((m) => m.DeadLettersScreen));
+const Fleet = later(() => import("./screens/fleet/fleet").then((m) => m.FleetScreen));
+const Credentials = later(() => import("./screens/access/credentials").then((m) => m.CredentialsScreen));
+const Keys = later(() => import("./screens/access/keys").then((m) => m.KeysScreen));
+const Log = later(() => import("./screens/access/log").then((m) => m.LogScreen));
+const BulkJobs = later(() => import("./screens/executions/bulk_jobs").then((m) => m.BulkJobsScreen));
+const BulkJob = later(() => import("./screens/executions/bulk_jobs").then((m) => m.BulkJobScreen));
+const Settings = later(() => import("./screens/shell/settings").then((m) => m.SettingsScreen));
 
 /** The overview; for an approver the inbox, which is all that the key permits. */
 function Home(): JSX.Element {

@@ -1,11 +1,11 @@
 import { describe, expect, test } from "vitest";
 import { fileOf } from "../src/parts/file_link";
-import { bulkFilter, canApply, type BulkAction } from "../src/screens/bulk_actions";
+import { bulkFilter, canApply, type BulkAction } from "../src/screens/executions/bulk_actions";
 import type { ExecutionView } from "../src/api/client";
-import { fieldsOf, valuesOf } from "../src/screens/credential_fields";
-import { STATUSES, filterOf, fits, queryOf } from "../src/screens/filter";
+import { fieldsOf, valuesOf } from "../src/screens/access/credential_fields";
+import { STATUSES, filterOf, fits, queryOf } from "../src/screens/executions/filter";
 import { marksOf } from "../src/graph/difference";
-import { lineageOf, findPath, inputPath, partPath, pointerOf, stepOf, stepsOf } from "../src/screens/pointers";
+import { lineageOf, findPath, inputPath, partPath, pointerOf, stepOf, stepsOf } from "../src/screens/values/pointers";
 
 const FILTER = (query: string) => filterOf(new URLSearchParams(query));
 

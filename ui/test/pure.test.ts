@@ -7,9 +7,9 @@ import { arrange, bodies, frames, gatherers, joinText, outline, type Definition 
 import { colourer, columns, pixel } from "../src/items/grid";
 import { snapshotOf } from "../src/live/snapshot";
 import { bytes, duration, relative, share, shortId } from "../src/parts/format";
-import { filterOf, fits, queryOf } from "../src/screens/filter";
-import { changed } from "../src/screens/query";
-import { score } from "../src/screens/score";
+import { filterOf, fits, queryOf } from "../src/screens/executions/filter";
+import { changed } from "../src/screens/shell/query";
+import { score } from "../src/screens/shell/score";
 import { readable } from "../src/text/readable";
 import { idle, place, scale, ticks } from "../src/timeline/scale";
 

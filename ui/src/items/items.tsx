@@ -12,8 +12,8 @@ import { Blank, Button, Failure, Select, Skeleton } from "../parts/controls";
 import { count, duration } from "../parts/format";
 import { StateGlyph, StatePill, stateWord } from "../parts/state";
 import { useTheme } from "../parts/theme";
-import type { Act } from "../screens/actions";
-import { useQueryState } from "../screens/url";
+import type { Act } from "../screens/executions/actions";
+import { useQueryState } from "../screens/shell/url";
 import { colourer, columns, type Palette } from "./grid";
 
 type Page = Schemas["SplitItemPage"];

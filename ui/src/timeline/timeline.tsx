@@ -10,7 +10,7 @@ import { Blank, Button, IconButton } from "../parts/controls";
 import { clock, compact, count, duration, epoch } from "../parts/format";
 import { useNow } from "../parts/now";
 import { StatePill } from "../parts/state";
-import { useQueryState } from "../screens/url";
+import { useQueryState } from "../screens/shell/url";
 import { Bars } from "./bars";
 import { MAX_OPENED_ITEMS, useDetails } from "./details";
 import { criticalPath, rowsOf, type Row } from "./rows";

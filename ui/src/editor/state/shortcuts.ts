@@ -1,6 +1,6 @@
 /** The keys of the editor, and nodes on the clipboard. */
 import { useEffect, useRef } from "react";
-import { useKeys } from "../../screens/keyboard";
+import { useKeys } from "../../screens/shell/keyboard";
 
 type Act = () => void;
 

@@ -4,7 +4,7 @@ import { kindsOf, useNodeTypes } from "../../api/queries";
 import { useRight } from "../../api/rights";
 import { plural } from "../../parts/format";
 import { say } from "../../parts/toasts";
-import { useQueryState } from "../../screens/url";
+import { useQueryState } from "../../screens/shell/url";
 import type { Action } from "../../text/actions";
 import { aligned, distributed, inPlaceOf, moving, placesOf, type Places, type Side } from "../canvas/places";
 import { layoutOf, useChecks } from "../document/checks";

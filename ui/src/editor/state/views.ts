@@ -1,6 +1,6 @@
 /** Which views of the document are on the screen. The choice is part of the address. */
 import { useMemo, useSyncExternalStore } from "react";
-import { useQueryState } from "../../screens/url";
+import { useQueryState } from "../../screens/shell/url";
 
 export type ViewName = "graph" | "list" | "text";
 export type Views = { shown: ViewName; beside: boolean; narrow: boolean; show: (name: ViewName) => void; setBeside: (beside: boolean) => void };
