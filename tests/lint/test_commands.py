@@ -140,3 +140,26 @@ def test_unknown_command_or_option_is_found(call: str, unknown: list[str]) -> No
 )
 def test_call_is_parsed_as_the_shell_passes_it(call: str, accepted: bool) -> None:
     assert (rejections([call]) == []) is accepted
+
+
+def without_json(command: Any) -> Iterator[str]:
+    """Yield the names of the commands of a group that have no `--json`."""
+    for called, each in command.commands.items():
+        inner = {*without_json(each)} if getattr(each, "commands", None) else set()
+        if not each.hidden and (inner or "--json" not in options_of(each)):
+            yield called
+
+
+def test_language_page_lists_the_commands_without_json() -> None:
+    page = (ROOT / "docs" / "language.md").read_text(encoding="utf-8")
+    (listed,) = re.findall(r"Every command supports `--json`, except ([^.]*)\.", page)
+
+    assert re.findall(r"`(\w+)`", listed) == sorted(without_json(RUNE))
+
+
+def test_language_page_has_all_exit_codes() -> None:
+    pages = [(ROOT / "docs" / each).read_text(encoding="utf-8") for each in ("language.md", "cli.md")]
+    tables = [re.split(r"\| (?:exit )?code \| meaning \|", each)[1].split("\n\n")[0] for each in pages]
+    here, there = (re.findall(r"^\| ([\d, ]+) \|", each, re.MULTILINE) for each in tables)
+
+    assert here == there
