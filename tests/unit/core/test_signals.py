@@ -327,3 +327,17 @@ def test_node_that_only_leads_to_a_lost_race_may_not_run() -> None:
 
     assert not may(execution, "a")
     assert may(execution, "c")
+
+
+def test_timeout_of_child_says_that_the_child_did_not_end() -> None:
+    execution = ExecutionDriver(plan(CHAIN, a=node("workflow", {"workflow": "w"}, timeout=2)))
+    execution.suspend("a", signal="child:x")
+
+    execution.fire("wait", "a")
+
+    failure = execution.result("a").failure
+    assert failure is not None
+    assert (failure.code, failure.message) == (
+        "TIMEOUT",
+        "the child did not end within the timeout of the node",
+    )

@@ -46,6 +46,7 @@ EXPIRED = Error(
     "TIMEOUT", "the paths into this node did not all arrive in time", {"expired": True}, engine=True
 )
 SIGNAL_TIMEOUT = Error("TIMEOUT", "the signal did not arrive within the timeout of the node", engine=True)
+CHILD_TIMEOUT = Error("TIMEOUT", "the child did not end within the timeout of the node", engine=True)
 
 
 def invalid_outcome(node: NodePlan, token: Token, outcome: Outcome, limits: Limits) -> Error | None:
@@ -165,7 +166,9 @@ def step_unrun(plan: Plan, token: Token, now: int) -> Decision:
                 plan, _result(plan.nodes[token.node], token, now, "failed", failure=EXPIRED)
             )
         case TokenPurpose.OVERDUE:
-            return decision_for_fact(plan, _failed(plan.nodes[token.node], token, now, SIGNAL_TIMEOUT))
+            node = plan.nodes[token.node]
+            error = CHILD_TIMEOUT if node.type.launches else SIGNAL_TIMEOUT
+            return decision_for_fact(plan, _failed(node, token, now, error))
         case _:
             return _skipped(plan, token, now)
 
