@@ -4,12 +4,31 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from rune.core.execution.outcome import Outcome, Output, Suspend
 from rune.errors import NodeFailure
 from rune.nodes.base import NodeCall
 from rune.nodes.schema import Model, declare
+
+CHILD_FAILED = "CHILD_FAILED"
+
+
+class _ChildError(msgspec.Struct):
+    """The error of a child."""
+
+    code: str
+    message: str
+    details: Any = None
+
+
+class _ChildEnd(msgspec.Struct):
+    """How a child ended."""
+
+    workflow_id: str
+    status: str
+    error: _ChildError | None = None
 
 
 class Parameters(Model, kw_only=True, frozen=True):
@@ -36,7 +55,7 @@ TYPE = declare(
     doc="Starts a child execution and continues with its output. Cancelling the parent cancels the child.",
     output="The child's output; with `wait: false` its `{execution_id}`.",
     errors={
-        "CHILD_FAILED": "the child did not complete; its error is in the details",
+        CHILD_FAILED: "the child did not complete; its error is in the details",
         "CHILD_FORBIDDEN": "the workflow is outside of the scope of the key that deployed this one, and does not list"
         " it in `callable_by`",
         "UNKNOWN_WORKFLOW": "no such workflow or version",
@@ -65,8 +84,22 @@ async def run(call: NodeCall[Parameters]) -> Outcome:
 def _child_outcome(workflow: str, ending: dict[str, Any]) -> Outcome:
     if ending["status"] == "completed":
         return Output(ending["output"])
-    message = f"`{workflow}` ended as {ending['status']}"
-    error = ending["error"]
-    if error:
-        message += f": {error['message']}"
-    raise NodeFailure(message, code="CHILD_FAILED", details=ending)
+    details = {**ending, "workflow_id": workflow}
+    path = [msgspec.convert(details, _ChildEnd)]
+    while (inner := _end_in(path[-1].error)) is not None:
+        path.append(inner)
+    last = path[-1]
+    message = " → ".join(f"`{each.workflow_id}`" for each in path) + f" ended as {last.status}"
+    if last.error is not None:
+        message += f": {last.error.message}"
+    raise NodeFailure(message, code=CHILD_FAILED, details=details)
+
+
+def _end_in(error: _ChildError | None) -> _ChildEnd | None:
+    """Return how the child ended whose failure an error reports; None for an error of another kind."""
+    if error is None or error.code != CHILD_FAILED:
+        return None
+    try:
+        return msgspec.convert(error.details, _ChildEnd)
+    except msgspec.ValidationError:  # another node failed with this code
+        return None
