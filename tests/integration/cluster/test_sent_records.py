@@ -6,8 +6,14 @@ import asyncio
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rune.adapters.postgres.journal import PostgresJournal
+from rune.adapters.rabbitmq.amqp.frames import MessageProperties
+from rune.adapters.rabbitmq.queue import RECORD_HEADER
+from rune.codec.messages import encode_hint, encode_record
+from rune.core.execution.token import Token
+from rune.nodes.registry import standard_registry
 from rune.ports.retention import Rule
 from tests.support.backends import UNSERVED_QUEUE, ClusterBackend, backends, redis_command
 from tests.support.waiting import until
@@ -71,3 +77,35 @@ def test_first_token_of_removed_execution_restores_nothing(backend: ClusterBacke
             return keys, len(calls)
 
     assert asyncio.run(go()) == ([], 0)
+
+
+@backends("rabbitmq")
+@pytest.mark.parametrize("kind", ["known definition", "unknown definition", "missing node type"])
+def test_message_with_the_record_of_an_unknown_execution_is_a_dead_letter(
+    backend: ClusterBackend, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rune.runtime.worker.worker.MISSING_TYPE_TIMEOUT_S", 0.0)
+
+    async def go() -> list[tuple[str | None, str]]:
+        types = recording_registry([])
+        async with backend.open(registry=types) as engine:
+            run = await engine.start(DOCUMENT)
+            await run.end()
+        lacking = kind == "missing node type"
+        async with backend.open(registry=standard_registry() if lacking else types) as engine:
+            hash = "0" * 64 if kind == "unknown definition" else run.accepted.hash
+            record = encode_record(replace(run.accepted, id="gone", hash=hash))
+            headers = {RECORD_HEADER: bytearray(record)}
+            properties = MessageProperties(headers=headers, type="NodeExecutionMessage", app_id="rune")
+            queue: Any = engine.engine.backend.queue
+            body = encode_hint("gone", Token(1))
+            await queue.publisher.publish([("workflow.execution", "workflow.execution", body, properties)])
+            messages = engine.engine.services.dead_messages
+
+            async def listed() -> bool:
+                return bool(await messages.list())
+
+            await until(listed, "the message is dead")
+            return [(each.execution, each.code) for each in await messages.list()]
+
+    assert asyncio.run(go()) == [("gone", "UNKNOWN_EXECUTION")]

@@ -45,6 +45,7 @@ from rune.runtime.backend import Backend
 from rune.runtime.components import EngineComponents
 from rune.runtime.lifecycle.finisher import is_hooked
 from rune.runtime.live import ProgressCallback
+from rune.runtime.plan_cache import DefinitionNotFoundError
 from rune.runtime.values import ExecutionClock, ExecutionData, ExecutionNotFoundError, ValueReader
 from rune.runtime.worker.attempt import Evaluator, LeaseLapsedError
 from rune.runtime.worker.item_chunks import ItemChunks
@@ -130,6 +131,8 @@ class Executor:
         failpoint.hit("received")
         data = await self._load_execution(delivery)
         claim = claim or await self._claim(data, delivery.token)
+        if claim.verdict == "void" and delivery.accepted is not None:
+            await self._check_known(delivery.execution)
         clock = self._data_cache.clock_since(claim.now)
         kept: KeptToken | None = None
         if claim.verdict in ("run", "cancelled"):
@@ -190,15 +193,28 @@ class Executor:
         context: list[Any] = [self._owner, execution, (), token]
         enter_context(context)
         try:
-            data = self._data_cache.cached(execution)
-            if data is None:
-                data = await self._data_cache.get(execution, delivery.accepted)
+            data = self._data_cache.cached(execution) or await self._open_execution(delivery)
         except ExecutionNotFoundError as unknown:
             raise UnservableTokenError(unknown.message, code=unknown.code) from None
         if not 0 <= token.node < len(data.plan.nodes):
             raise UnservableTokenError(f"{execution} has no node {token.node}", code="UNKNOWN_NODE")
         context[2] = data.plan.ids
         return data
+
+    async def _open_execution(self, delivery: Delivery) -> ExecutionData:
+        """Return the data of an execution. The record in a message may be of an execution that was never accepted."""
+        try:
+            return await self._data_cache.get(delivery.execution, delivery.accepted)
+        except DefinitionNotFoundError:
+            if delivery.accepted is None:
+                raise
+            return await self._data_cache.get(delivery.execution)
+
+    async def _check_known(self, execution: str) -> None:
+        """Raise if the journal does not know an execution, whose record came with its message."""
+        if await self._journal.accepted(execution) is None:
+            self._data_cache.forget(execution)
+            raise UnservableTokenError(f"no execution has the id {execution}", code="UNKNOWN_EXECUTION")
 
     async def _claim(self, data: ExecutionData, token: Token) -> Claim:
         """Claim the token. Only nodes with effects take a lease; a pure node may run twice without harm."""

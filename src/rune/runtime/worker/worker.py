@@ -258,8 +258,11 @@ class Worker:
         except StoreUnavailableError as error:
             log.warning("store unavailable, %s is ended later: %s", delivery.execution, error.message)
             await self._requeue(delivery, STORE_RETRY_DELAY_S)
+        except KeyError:
+            message = f"no execution has the id {delivery.execution}"
+            await self._dead_letter(delivery, "UNKNOWN_EXECUTION", message)
         except Exception:
-            # The execution is unknown, so there is nothing to end. If it does exist, the scheduler resends the token.
+            # The scheduler resends the token.
             log.exception("%s could not be ended", delivery.execution)
             await self._queue.ack(delivery)
         else:
