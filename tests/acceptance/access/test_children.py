@@ -16,6 +16,7 @@ from tests.support.api_server import RunningServer, run
 from tests.support.backends import stores
 from tests.support.documents import document, node
 from tests.support.services.rabbitmq import broker
+from tests.support.waiting import until
 
 SALARIES = "salaries-of-everybody"
 FORBIDDEN = ("halted", "CHILD_FORBIDDEN")
@@ -166,7 +167,7 @@ def test_retries_reruns_triggers_and_grandchildren_keep_scope(tmp_path: Path, se
     among_people(tmp_path, settings, work)
 
 
-@pytest.mark.parametrize("setting", ["on_failure", "on_late"])
+@pytest.mark.parametrize("setting", ["on_failure", "on_late", "on_missing"])
 def test_deploy_with_forbidden_handler_is_refused_like_a_child(tmp_path: Path, setting: str) -> None:
     async def work(people: People) -> None:
         for handler, status in {
@@ -179,11 +180,31 @@ def test_deploy_with_forbidden_handler_is_refused_like_a_child(tmp_path: Path, s
             named = {
                 "id": f"shop-{handler}-{setting}".replace("_", "-"),
                 "nodes": [{"id": "in", "type": "input"}],
-                "settings": {setting: handler, "expect_within": 60},
+                "settings": {setting: handler, "expect_within": 60, "expect_every": 60},
             }
             answer = await people.ada.post(f"{API}/workflows", json=named)
             assert answer.status_code == status, (handler, answer.text)
             assert status == 201 or answer.json()["code"] == "CHILD_FORBIDDEN"
+
+    among_people(tmp_path, {}, work)
+
+
+def test_handler_that_became_forbidden_is_listed_as_failed(tmp_path: Path) -> None:
+    async def work(people: People) -> None:
+        ada, admin = people.ada, people.admin
+        fails = document(
+            [node("out", "fail", {"message": "x"})], id="shop-a", settings={"on_failure": "shared"}
+        )
+        assert (await ada.post(f"{API}/workflows", json=fails)).status_code == 201
+        withdrawn = says("shared", "for the shop", callable_by=["billing"])
+        assert (await admin.put(f"{API}/workflows/shared", json=withdrawn)).status_code == 200
+        execution = await people.start(ada, "shop-a", "")
+
+        async def listed() -> bool:
+            found = (await admin.get(f"{API}/handlers/failed")).json()["handlers"]
+            return [each["execution_id"] for each in found if "`shared`" in each["error"]] == [execution]
+
+        await until(listed, patience=30)
 
     among_people(tmp_path, {}, work)
 

@@ -180,8 +180,7 @@ class HookRunner:
         plan = await self._plans.plan(version.hash)
         callers = plan.definition.settings.callable_by
         if is_own and not may_call(subject.scopes, subject.workflow, handler.workflow, callers):
-            log.warning("%s: %s", row.execution, child_forbidden(subject.workflow, handler.workflow).message)
-            return
+            raise child_forbidden(subject.workflow, handler.workflow)
         input = msgspec.json.encode(subject.input)
         await check_start(plan.definition, input)
         fake_time = subject.fake_time and self._launcher.can_fake_time(plan)

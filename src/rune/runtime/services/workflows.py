@@ -406,7 +406,7 @@ class WorkflowService:
         settings = plan.definition.settings
         started: list[tuple[Any, Any]] = [
             (each.workflow, each.version)
-            for each in (settings.on_failure, settings.on_late)
+            for each in (settings.on_failure, settings.on_late, settings.on_missing)
             if each is not None and each.workflow != NO_HANDLER
         ]
         started += [
