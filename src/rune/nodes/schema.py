@@ -363,9 +363,13 @@ def _describe(kind: inspect.Type) -> str:
 
 
 def _bounds(kind: inspect.IntType | inspect.FloatType) -> str:
+    """Return the bounds of a number; whole ones have thousands separators."""
     words = {"gt": "more than", "ge": "at least", "lt": "less than", "le": "at most"}
+    bounds = [(word, getattr(kind, name)) for name, word in words.items()]
     parts = [
-        f"{word} {getattr(kind, name):g}" for name, word in words.items() if getattr(kind, name) is not None
+        f"{word} {bound:,.0f}" if float(bound).is_integer() else f"{word} {bound:g}"
+        for word, bound in bounds
+        if bound is not None
     ]
     return f" ({', '.join(parts)})" if parts else ""
 

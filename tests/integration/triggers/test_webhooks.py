@@ -242,6 +242,29 @@ def test_invalid_signature_starts_nothing(tmp_path: Path) -> None:
     run(tmp_path, work)
 
 
+@pytest.mark.parametrize("name", ["X-Delivery-Id", "X-Rune-Timestamp", "X-Rune-Signature"])
+def test_header_of_a_delivery_that_is_sent_twice_is_refused(name: str, tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        await server.deploy(webhook_workflow(auth="hmac"))
+        headers = signed(await secret_of(server), delivery="d1")
+        for second in (headers[name], "other"):
+            twice = [*headers.items(), (name, second)]
+            answer = await server.http.post(await hook_path(server), content=BODY, headers=twice)
+            assert answer.status_code == 400, answer.text
+            assert f"2 `{name.lower()}` headers" in answer.json()["detail"].lower()
+        assert await count(server) == 0
+
+    run(tmp_path, work)
+
+
+def test_bound_of_a_parameter_is_written_with_all_its_digits(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        problem = await server.post("/workflows", webhook_workflow(max_bytes=2**40), 422)
+        assert "at most 33,554,432" in problem["problems"][0]["message"]
+
+    run(tmp_path, work)
+
+
 def test_signed_request_starts_once_under_any_delivery_id(tmp_path: Path) -> None:
     async def work(server: RunningServer) -> None:
         await server.deploy(webhook_workflow(auth="hmac"))
@@ -651,6 +674,19 @@ def test_delivery_starts_once_concurrently_and_after_restart(tmp_path: Path) -> 
             assert await count(server) == DELIVERIES
 
     asyncio.run(go())
+
+
+def test_only_the_first_of_simultaneous_deliveries_is_no_repetition(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        await server.deploy(webhook_workflow())
+        path = await hook_path(server)
+        for name in (f"d{number}" for number in range(10)):
+            sent = [send(server, path, X_Delivery_Id=name) for _ in range(10)]
+            answers = [each.json() for each in await asyncio.gather(*sent)]
+            assert len({each["execution_id"] for each in answers}) == 1
+            assert sorted(each["replayed"] for each in answers) == [False] + [True] * 9
+
+    run(tmp_path, work)
 
 
 def test_viewer_does_not_see_path(tmp_path: Path) -> None:

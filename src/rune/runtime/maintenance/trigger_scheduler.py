@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import logging
 from datetime import UTC, datetime
+from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec.structs import replace
@@ -63,6 +64,7 @@ class TriggeredStarts:
         self._plans = plans
         self._launcher = launcher
         self._limiter = limiter
+        self._starting: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def tick(self, trigger: Trigger, tick: int) -> TriggeredStart:
         """Start the execution of a scheduled time (epoch ms)."""
@@ -76,7 +78,10 @@ class TriggeredStarts:
         if delivery is None:
             return await self._start(trigger, input, new_execution_id(), None)
         name = start_key(trigger, delivery)
-        return await self._start(trigger, input, name, f"hook:{trigger.id}:{name}")
+        # Of simultaneous deliveries with one id the first starts the execution, and the others find it.
+        lock = self._starting.setdefault(name, asyncio.Lock())
+        async with lock:
+            return await self._start(trigger, input, name, f"hook:{trigger.id}:{name}")
 
     async def has_started(self, trigger: Trigger, delivery: str) -> bool:
         """Return whether the execution of this delivery exists."""

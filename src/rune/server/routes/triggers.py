@@ -315,7 +315,7 @@ async def check_signature(
     """Reject a body whose signature is invalid or was used by another delivery. Return the name of the delivery,
     derived from the signature if the request has none, and what proved the caller."""
     secret = _secret(await _fields(server, trigger))
-    timestamp, signature = request.headers.get(TIMESTAMP), request.headers.get(SIGNATURE)
+    timestamp, signature = _single(request.headers, TIMESTAMP), _single(request.headers, SIGNATURE)
     if secret is None:
         raise rejected(trigger, "a credential of this type has no signing secret")
     wrong = signature_error(secret, timestamp, signature, body, server.clock.now(), hook.window)
@@ -438,12 +438,20 @@ async def _find_enabled(triggers: TriggerStore, path: str) -> Trigger | None:
 def _delivery(headers: Headers, hook: WebhookConfig) -> str:
     """Return the name of the delivery; empty if the request has none."""
     for each in hook.delivery:
-        name = headers.get(each)
+        name = _single(headers, each)
         if name is not None:
             if not (0 < len(name) <= 255 and name.isascii() and name.isprintable()):
                 raise ApiError(f"{each}: must have 1 to 255 printable characters", code="BAD_HEADER")
             return name
     return ""
+
+
+def _single(headers: Headers, name: str) -> str | None:
+    """Return a header that a request may have once. Of several, programs on the way may each read another one."""
+    found = headers.getlist(name)
+    if len(found) > 1:
+        raise ApiError(f"the request has {len(found)} `{name}` headers, not one", code="BAD_REQUEST")
+    return found[0] if found else None
 
 
 def _payload(request: Request, body: bytes, proof: Proof) -> bytes:
