@@ -151,14 +151,11 @@ def session_token(connection: HTTPConnection) -> str:
 
 
 def over_tls(connection: HTTPConnection) -> bool:
-    """Return whether the browser uses TLS, which a proxy may have ended. A request that claims it falsely only gets a
-    cookie that its browser will not send back."""
-    headers = connection.headers
-    return (
-        connection.url.scheme in {"https", "wss"}
-        or headers.get("x-forwarded-proto", "").lower() == "https"
-        or headers.get("origin", "").lower().startswith("https://")
-    )
+    """Return whether the browser uses TLS, which a proxy may have ended: a trusted one names the scheme, behind any
+    other the origin of a page does. A request that claims it falsely only gets a cookie that its browser will not send
+    back."""
+    over_https = connection.headers.get("origin", "").lower().startswith("https://")
+    return over_https or connection.url.scheme in {"https", "wss"}
 
 
 class FailedLogins:
@@ -459,7 +456,7 @@ def authorize_route(scope: Scope, send: Send) -> Send:
 
 
 async def hold_authorized(still: StillValid | None) -> None:
-    """Raise TimeoutError if the key is no longer valid; the stream then closes as for a stalled client."""
+    """Raise TimeoutError if the key is no longer valid; the stream is then cut off as for a stalled client."""
     if still is not None and not await still():
         raise TimeoutError
 

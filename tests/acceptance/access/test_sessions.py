@@ -68,6 +68,15 @@ def test_session_over_tls_has_secure_cookie(tmp_path: Path) -> None:
                 sent["Origin"] = server.url.replace("http:", "https:")
                 assert (await server.http.get(f"{API}/me", headers=sent)).status_code == status, name
 
+    run(tmp_path, work, key=BOOTSTRAP, trusted_proxies=("127.0.0.1",))
+
+
+def test_scheme_that_is_not_named_by_a_trusted_proxy_is_ignored(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        answer = await server.http.post(SESSION, headers={"X-Forwarded-Proto": "https"})
+        assert answer.headers["set-cookie"].startswith(f"{SESSION_COOKIE}=")
+        assert "Secure" not in answer.headers["set-cookie"]
+
     run(tmp_path, work, key=BOOTSTRAP)
 
 
