@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
 from collections import Counter, OrderedDict
 from functools import partial
 from typing import Any
@@ -30,7 +31,7 @@ from websockets.frames import CloseCode
 from websockets.protocol import OPEN
 
 from rune.server.acceptor import AbandonedRequests, Address, has_disconnected
-from rune.server.responses import MEDIA, problem
+from rune.server.responses import MEDIA, new_request_id, problem
 
 CODES = {
     400: "BAD_REQUEST",
@@ -40,6 +41,8 @@ CODES = {
     431: "HEAD_TOO_LARGE",
     503: "OVERLOADED",
 }
+log = logging.getLogger("rune.server")
+
 BODY_CHECK_S = 5.0
 """How often the rate of a body is checked, and how long a body may arrive at any rate."""
 
@@ -61,6 +64,9 @@ CHUNKED_PIECE_BYTES = 512
 MAX_SMALL_CHUNKS = 1_024
 MIN_CHUNK_BYTES = 64
 """On average, in a body with more chunks than `MAX_SMALL_CHUNKS`; each costs as much time as these bytes or more."""
+
+CUT_OFF = "cut_off"
+"""Set in the scope of a request whose response is left unfinished on purpose."""
 
 STALL_S = 30.0
 """How long a client may take to read anything of its response."""
@@ -433,6 +439,9 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self.transport.abort()
             return
         await app(scope, receive, send)
+        if scope.get(CUT_OFF):
+            cycle.disconnected = True
+            self.transport.close()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -488,7 +497,9 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         if open_response or self.transport.is_closing():
             self.transport.close()
             return
-        self.transport.write(_refusal(status, detail))
+        id = new_request_id()
+        log.info("request %s from %s was refused: %s", id, self._address, CODES[status])
+        self.transport.write(_refusal(status, detail, id))
         self._disconnect()
 
     def _disconnect(self) -> None:
@@ -554,16 +565,21 @@ class BoundedSocketProtocol(WebSocketsSansIOProtocol):
         self.close_timer = self.loop.call_later(LINGER_S, self.transport.close)
 
 
-def _refusal(status: int, detail: str) -> bytes:
+def _refusal(status: int, detail: str, request_id: str) -> bytes:
     """Return a complete response."""
-    body = msgspec.json.encode(problem(status, CODES[status], detail))
+    document = msgspec.structs.replace(problem(status, CODES[status], detail), request_id=request_id)
+    body = msgspec.json.encode(document)
     retry = b"retry-after: 1\r\n" if status in {429, 503} else b""
-    return b"%scontent-type: %s\r\ncontent-length: %d\r\n%sconnection: close\r\n\r\n%s" % (
-        STATUS_LINE[status],
-        MEDIA.encode(),
-        len(body),
-        retry,
-        body,
+    return (
+        b"%scontent-type: %s\r\ncontent-length: %d\r\nx-request-id: %s\r\n%sconnection: close\r\n\r\n%s"
+        % (
+            STATUS_LINE[status],
+            MEDIA.encode(),
+            len(body),
+            request_id.encode(),
+            retry,
+            body,
+        )
     )
 
 

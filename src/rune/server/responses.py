@@ -336,7 +336,7 @@ def problem(status: int, code: str, detail: str, problems: tuple[Problem, ...] =
 
 def problem_response(document: ProblemDocument, headers: dict[str, str] | None = None) -> Response:
     if not document.request_id:
-        document = msgspec.structs.replace(document, request_id=_new_request_id())
+        document = msgspec.structs.replace(document, request_id=new_request_id())
     common = {
         "Cache-Control": "no-store",
         "X-Content-Type-Options": "nosniff",
@@ -347,13 +347,14 @@ def problem_response(document: ProblemDocument, headers: dict[str, str] | None =
     return Response(body, status_code=document.status, headers=headers, media_type=MEDIA)
 
 
-def _new_request_id() -> str:
+def new_request_id() -> str:
+    """Return a new id for a request."""
     return f"r{secrets.token_hex(8)}"
 
 
 def request_id(scope: Scope) -> str:
     """Return the id of a request, which its response, the log of the server and the audit log name."""
-    id: str = scope.setdefault("request_id", _new_request_id())
+    id: str = scope.setdefault("request_id", new_request_id())
     return id
 
 

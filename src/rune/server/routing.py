@@ -196,6 +196,12 @@ def _unbounded(size: int) -> None:
 async def read_body(request: Request, limit: int, grow: Callable[[int], None] = _unbounded) -> bytes:
     """Read a body. Reading stops as soon as the declared or the actual size exceeds the limit. `grow` takes its size so
     far."""
+    encoding = request.headers.get("content-encoding", "").strip().lower()
+    if encoding not in {"", "identity"}:
+        raise ApiError(
+            f"the Content-Encoding `{encoding[:80]}` is not supported; send the body without",
+            code="BAD_MEDIA",
+        )
     declared = request.headers.get("content-length")
     if declared is not None and declared.isascii() and declared.isdecimal() and int(declared) > limit:
         raise _too_large(limit)

@@ -138,7 +138,9 @@ def test_first_key_ends_anonymous_access_on_loopback(tmp_path: Path) -> None:
     run(tmp_path, work)
 
 
-def test_open_stream_receives_nothing_after_revocation(tmp_path: Path) -> None:
+def test_open_stream_receives_nothing_after_revocation(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def work(server: RunningServer) -> None:
         ids = await populate(server)
         async with AsyncExitStack() as stack:
@@ -161,6 +163,7 @@ def test_open_stream_receives_nothing_after_revocation(tmp_path: Path) -> None:
                 rest = [line async for line in lines]
             output = [*rest, *[str(each) async for each in _messages(socket)]]
             assert not any("afterwards" in each or "execution.completed" in each for each in output)
+            assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == []
 
     run(tmp_path, work, key=BOOTSTRAP)
 

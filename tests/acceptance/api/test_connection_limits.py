@@ -75,6 +75,7 @@ def test_head_beyond_limit_is_rejected_with_problem(case: str, tmp_path: Path) -
         found, headers, document = await answer_to(server.url, data)
         assert (found, document["code"]) == (status, code)
         assert headers["content-type"] == "application/problem+json"
+        assert headers["x-request-id"] == document["request_id"] != ""
         assert (await server.http.get("/healthz")).status_code == 200
 
     run(tmp_path, work, key=KEY)

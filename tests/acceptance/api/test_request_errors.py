@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from importlib.resources import files
 from pathlib import Path
 
@@ -34,6 +35,20 @@ def test_invalid_query_is_described_in_plain_words(tmp_path: Path) -> None:
         found = {path: await server.get(path, 422) for path in QUERIES}
         assert {path: each["detail"] for path, each in found.items()} == QUERIES
         assert {each["code"] for each in found.values()} == {"BAD_QUERY"}
+
+    run(tmp_path, work)
+
+
+def test_body_with_content_encoding_is_refused_by_name(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        await server.deploy(HELLO)
+        for path in ("/workflows/hello/executions", "/workflows", "/executions"):
+            sent = await server.ask(
+                "POST", path, 415, content=gzip.compress(b"{}"), headers={"Content-Encoding": "gzip"}
+            )
+            assert (sent["code"], "`gzip`" in sent["detail"]) == ("BAD_MEDIA", True)
+        plain = {"Content-Encoding": "identity"}
+        await server.post("/workflows/hello/executions", {}, 202, headers=plain)
 
     run(tmp_path, work)
 

@@ -18,6 +18,7 @@ from rune.core.permissions import Principal
 from rune.errors import RuneError
 from rune.runtime.values import ExecutionNotFoundError
 from rune.server.auth import StillValid, authorize_route, hold_authorized, requires
+from rune.server.connections import CUT_OFF
 from rune.server.live.feed import (
     MAX_CHUNK_EVENTS,
     EncodedEvent,
@@ -183,11 +184,12 @@ class EventStream(Response):
                 await send({"type": "http.response.start", "status": 204, "headers": []})
                 await send({"type": "http.response.body", "body": b""})
                 return
-            await stream(subscriber, receive, authorize_route(scope, send))
+            await stream(subscriber, scope, receive, send)
 
 
-async def stream(subscriber: Subscription, receive: Receive, send: Send) -> None:
-    """Send until the subscription ends, or the client disconnects or stalls."""
+async def stream(subscriber: Subscription, scope: Scope, receive: Receive, send: Send) -> None:
+    """Send until the subscription ends, the client disconnects or stalls, or its key is no longer valid."""
+    send = authorize_route(scope, send)
     disconnect = asyncio.ensure_future(_disconnected(receive))
     disconnect.add_done_callback(subscriber.leave)
     try:
@@ -198,7 +200,7 @@ async def stream(subscriber: Subscription, receive: Receive, send: Send) -> None
         await send({"type": "http.response.body", "body": b"", "more_body": False})
     except TimeoutError:
         # The unfinished response closes the connection; the client resumes after the last id that it received.
-        return
+        scope[CUT_OFF] = True
     finally:
         disconnect.remove_done_callback(subscriber.leave)
         disconnect.cancel()
@@ -356,7 +358,7 @@ class FleetStream(Response):
         # Subscribe before the response starts, so that the client misses no change after its first byte.
         self._fleet.enter(subscriber)
         try:
-            await stream(subscriber, receive, authorize_route(scope, send))
+            await stream(subscriber, scope, receive, send)
         finally:
             self._fleet.leave(subscriber)
 
