@@ -40,7 +40,7 @@ UNTRACED := tests/unit/core/expr/test_hostile.py tests/unit/core/expr/test_hosti
 OTHERS   := $(patsubst %/,%,$(filter-out tests/unit/ tests/__pycache__/ tests/support/,$(wildcard tests/*/))) \
             $(filter-out tests/unit/core/,$(wildcard tests/unit/[a-z]*/)) $(wildcard tests/unit/test_*.py)
 
-.PHONY: meaning dist release clip ui ui-dev ui-test faults chaos-embedded chaos-cluster chaos-rabbitmq chaos-versions recovery soak services-up services-down pin-images help setup stores lock run test test-changed test-long check lint type contracts generate unit sim mutants bench bench-cluster bench-rabbitmq bench-api bench-ui bench-looking bench-newcomer bench-startup pictures trace audit format clean bench-peers docs docs-check docs-serve
+.PHONY: meaning dist release clip ui ui-dev ui-test ui-lint faults chaos-embedded chaos-cluster chaos-rabbitmq chaos-versions recovery soak services-up services-down pin-images help setup stores lock run test test-changed test-long check lint type contracts generate unit sim mutants bench bench-cluster bench-rabbitmq bench-api bench-ui bench-looking bench-newcomer bench-startup pictures trace audit format clean bench-peers docs docs-check docs-serve
 
 help: ## Show this list
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -88,6 +88,10 @@ ui: $(UI) ## Build the web interface into src/rune/server/assets
 
 ui-dev: $(UI) ## Serve the web interface while editing it; RUNE_URL names the server (default: rune up)
 	@$(BIN)/python tools/build_ui.py dev
+
+ui-lint: setup ## Rules and format of the source of the web interface (biome)
+	@if $(MAKE) --no-print-directory $(UI); then $(BIN)/python tools/build_ui.py lint
+	else echo "The packages of the web interface cannot be installed; its source is not checked." >&2; fi
 
 ui-test: $(UI) ## Types and unit tests of the web interface; the committed build must be current
 	@$(BIN)/python tools/build_ui.py check
@@ -161,7 +165,7 @@ test-long: test ## All gates, then full matrices, 100,000 seeds, 1,000 kills and
 	$(MAKE) --no-print-directory docs-check
 
 check: setup ## Static gates only: lint, types, contracts, the rules of tests/lint; no server is started
-	@$(MAKE) --no-print-directory -j2 --output-sync=target lint type contracts
+	@$(MAKE) --no-print-directory -j2 --output-sync=target lint ui-lint type contracts
 	$(BIN)/python -m pytest -q -n 2 tests/lint
 
 test-changed: setup ## The tests nearest to what differs from main, for about two minutes: make test-changed REF=HEAD~1
@@ -174,9 +178,10 @@ lint: setup ## ruff: rules and format; codespell: the spelling of pages and sour
 	$(BIN)/codespell *.md docs examples src tools ui/src
 	$(BIN)/python -m tools.docs.prose
 
-format: setup ## Fix and format with ruff
+format: setup $(UI) ## Fix and format with ruff, and the source of the web interface with biome
 	@$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(BIN)/python tools/build_ui.py format
 
 type: setup ## mypy, strict
 	@$(BIN)/mypy

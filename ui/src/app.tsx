@@ -67,16 +67,22 @@ function Pages(): JSX.Element {
           <Switch>
             <Route path="/" component={Home} />
             <Route path="/executions" component={ExecutionsScreen} />
-            <Route path="/executions/:id/diff/:other">{(path) => <Compare before={path.id} after={path.other} />}</Route>
+            <Route path="/executions/:id/diff/:other">
+              {(path) => <Compare before={path.id} after={path.other} />}
+            </Route>
             <Route path="/executions/:id">{(path) => <Execution key={path.id} id={path.id} />}</Route>
             <Route path="/workflows" component={Workflows} />
             <Route path="/editor">{() => <Editor id={null} />}</Route>
             <Route path="/workflows/:id/edit">{(path) => <Editor key={path.id} id={path.id} />}</Route>
             <Route path="/workflows/:id/run">{(path) => <RunScreen key={path.id} id={path.id} />}</Route>
-            <Route path="/workflows/:id/versions/:range">{(path) => <Versions id={path.id} range={path.range} />}</Route>
+            <Route path="/workflows/:id/versions/:range">
+              {(path) => <Versions id={path.id} range={path.range} />}
+            </Route>
             <Route path="/workflows/:id">{(path) => <Workflow key={path.id} id={path.id} />}</Route>
             <Route path="/waiting" component={Waiting} />
-            <Route path="/waiting/:execution/:node">{(path) => <Decision execution={path.execution} node={path.node} />}</Route>
+            <Route path="/waiting/:execution/:node">
+              {(path) => <Decision execution={path.execution} node={path.node} />}
+            </Route>
             <Route path="/triggers" component={Triggers} />
             <Route path="/dead-letters" component={DeadLetters} />
             <Route path="/fleet" component={Fleet} />

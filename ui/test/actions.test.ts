@@ -9,11 +9,23 @@ import { editsOf, type Action } from "../src/text/actions";
 import { SourceText } from "../src/text/document";
 import { History } from "../src/text/history";
 import { listOf } from "../src/text/renaming";
-import { TextEditError, encode, isObject, same, toJson, type Format, type Json, type Part, type TextEdit } from "../src/text/tree";
+import {
+  TextEditError,
+  encode,
+  isObject,
+  same,
+  toJson,
+  type Format,
+  type Json,
+  type Part,
+  type TextEdit,
+} from "../src/text/tree";
 import { PlainDocument, type Obj } from "./plain";
 
 const EXAMPLES = join(import.meta.dirname, "../../examples");
-const examples = readdirSync(EXAMPLES, { recursive: true, encoding: "utf8" }).filter((name) => name.endsWith(".yaml") && !name.endsWith("tests.yaml"));
+const examples = readdirSync(EXAMPLES, { recursive: true, encoding: "utf8" }).filter(
+  (name) => name.endsWith(".yaml") && !name.endsWith("tests.yaml"),
+);
 const WHOLE = process.env.RUNE_WHOLE === "1";
 const DOCUMENTS = WHOLE ? 1_000 : 100;
 const ACTIONS = WHOLE ? 200 : 40;
@@ -32,7 +44,24 @@ function random(seed: number): Random {
   return { below, pick: (from) => from[below(from.length)] as never };
 }
 
-const TEXTS = ["plain", "a: b", "{{ $x.y }}", "two\nlines\n", "", "yes", "12", "it's", "ü\u2028", " space ", "#no", "- dash", "a\n\nb", "tab\there", "{a}", "null"];
+const TEXTS = [
+  "plain",
+  "a: b",
+  "{{ $x.y }}",
+  "two\nlines\n",
+  "",
+  "yes",
+  "12",
+  "it's",
+  "ü\u2028",
+  " space ",
+  "#no",
+  "- dash",
+  "a\n\nb",
+  "tab\there",
+  "{a}",
+  "null",
+];
 
 function generated(seed: number): { text: string; format: Format } {
   const rng = random(seed);
@@ -40,7 +69,13 @@ function generated(seed: number): { text: string; format: Format } {
   const format: Format = rng.below(3) === 0 ? "json" : "yaml";
   const nodes = ids.map((id, at) => {
     const node: Obj = { id, type: rng.pick(["noop", "log", "edit"]) };
-    if (rng.below(2)) node.parameters = { message: rng.pick(TEXTS), n: rng.below(99), list: [1, rng.pick(TEXTS)], ...(at ? { from: `{{ $n${at - 1}.a }}` } : {}) };
+    if (rng.below(2))
+      node.parameters = {
+        message: rng.pick(TEXTS),
+        n: rng.below(99),
+        list: [1, rng.pick(TEXTS)],
+        ...(at ? { from: `{{ $n${at - 1}.a }}` } : {}),
+      };
     if (rng.below(3) === 0) node.timeout = rng.below(60) + 0.5;
     if (at > 0 && rng.below(4) === 0) node.dependencies = [ids[rng.below(at)] as string];
     return node;
@@ -48,12 +83,20 @@ function generated(seed: number): { text: string; format: Format } {
   // Every third document has a split, and an error edge that its node names.
   const [split, body, end] = [nodes[1], nodes[2], nodes[3]];
   if (end && split && body && seed % 3 === 0) {
-    Object.assign(split, { type: "split", parameters: { input_array: "$n0.rows", max_in_flight: 2 }, error: { type: "branch", error_edge: "n1-n2" } });
-    Object.assign(body, { type: "edit", parameters: { assignments: [{ name: "all", value: "{{ $item.x + $n0.y }}" }] } });
+    Object.assign(split, {
+      type: "split",
+      parameters: { input_array: "$n0.rows", max_in_flight: 2 },
+      error: { type: "branch", error_edge: "n1-n2" },
+    });
+    Object.assign(body, {
+      type: "edit",
+      parameters: { assignments: [{ name: "all", value: "{{ $item.x + $n0.y }}" }] },
+    });
     Object.assign(end, { type: "aggregator", parameters: { tolerate: 1 } });
   }
   const edges = ids.slice(1).map((id, at) => ({ src: ids[at] as string, dst: id }));
-  if (format === "json") return { text: JSON.stringify({ id: "made", nodes, edges }, null, rng.pick([0, 2, 4])), format };
+  if (format === "json")
+    return { text: JSON.stringify({ id: "made", nodes, edges }, null, rng.pick([0, 2, 4])), format };
   const pad = rng.below(2) ? " " : "";
   const lines = ["# A comment at the top.", "id: made   # the id", "nodes:"];
   const dash = rng.below(2) ? "  - " : "- ";
@@ -61,13 +104,33 @@ function generated(seed: number): { text: string; format: Format } {
   const blank = rng.below(2) === 0;
   for (const node of nodes) {
     if (rng.below(3) === 0) lines.push(`${dash.replace("- ", "")}# about ${node.id as string}`);
-    if (rng.below(3) === 0 && !node.error) lines.push(`${dash}{${pad}id: ${node.id as string}, type: ${node.type as string}${pad}}`);
+    if (rng.below(3) === 0 && !node.error)
+      lines.push(`${dash}{${pad}id: ${node.id as string}, type: ${node.type as string}${pad}}`);
     else {
-      lines.push(`${dash}id: ${node.id as string}`, `${indent}type: ${node.type as string}${rng.below(2) ? "   # kind" : ""}`);
-      if (node.parameters) lines.push(`${indent}parameters:`, ...Object.entries(node.parameters).map(([key, value]) => `${indent}  ${key}: ${toJson(value)}`));
-      if (node.parameters && rng.below(3) === 0) lines.push(`${indent}  text: ${rng.pick(["|", "|-", ">", ">-", "|+"])}`, `${indent}    first line`, "", `${indent}    # not a comment`);
+      lines.push(
+        `${dash}id: ${node.id as string}`,
+        `${indent}type: ${node.type as string}${rng.below(2) ? "   # kind" : ""}`,
+      );
+      if (node.parameters)
+        lines.push(
+          `${indent}parameters:`,
+          ...Object.entries(node.parameters).map(([key, value]) => `${indent}  ${key}: ${toJson(value)}`),
+        );
+      if (node.parameters && rng.below(3) === 0)
+        lines.push(
+          `${indent}  text: ${rng.pick(["|", "|-", ">", ">-", "|+"])}`,
+          `${indent}    first line`,
+          "",
+          `${indent}    # not a comment`,
+        );
       if (node.parameters && rng.below(3) === 0) lines.push(`${indent}  quoted: 'one`, "", `${indent}    two'`);
-      if (node.dependencies) lines.push(...rng.pick([[`${indent}dependencies: ${toJson(node.dependencies)}`], [`${indent}dependencies:`, ...(node.dependencies as string[]).map((each) => `${indent}  - ${each}`)]]));
+      if (node.dependencies)
+        lines.push(
+          ...rng.pick([
+            [`${indent}dependencies: ${toJson(node.dependencies)}`],
+            [`${indent}dependencies:`, ...(node.dependencies as string[]).map((each) => `${indent}  - ${each}`)],
+          ]),
+        );
       if (node.timeout) lines.push(`${indent}timeout: ${node.timeout as number}`);
       if (node.error) lines.push(`${indent}error: ${toJson(node.error)}`);
     }
@@ -81,7 +144,11 @@ function generated(seed: number): { text: string; format: Format } {
 /** A text that refers to two nodes. */
 function mention(rng: Random, nodes: readonly Obj[]): string {
   const [first, second] = [rng.pick(nodes).id as string, rng.pick(nodes).id as string];
-  return rng.pick([`{{ $${first}.a + $${second}.b }}`, `$${first}.a costs $${second}.b, $$5`, `{{ $node.${first}.a }} and {{ 'a' + $${second}[0] }}`]);
+  return rng.pick([
+    `{{ $${first}.a + $${second}.b }}`,
+    `$${first}.a costs $${second}.b, $$5`,
+    `{{ $node.${first}.a }} and {{ 'a' + $${second}[0] }}`,
+  ]);
 }
 
 type Gesture = { actions: Action[]; expect: (plain: PlainDocument) => void };
@@ -97,12 +164,20 @@ function randomGesture(rng: Random, value: Obj): Gesture {
     const edge = rng.pick(split);
     const { id, actions } = adding(view, NOOP, { edge });
     const source = view.nodes.findIndex((each) => each.id === edge.src);
-    return { actions, expect: (plain) => plain.splitEdge(edge.path[1] as number, source < 0 ? view.nodes.length : source + 1, { id, type: "noop" }) };
+    return {
+      actions,
+      expect: (plain) =>
+        plain.splitEdge(edge.path[1] as number, source < 0 ? view.nodes.length : source + 1, { id, type: "noop" }),
+    };
   }
   if (choice === 1 && view.nodes.length < MAX_COPIED) {
     const chosen = view.nodes.filter(() => rng.below(3) === 0).map((each) => each.id);
     const found = pasted(view, copied(view, chosen));
-    if (found) return { actions: found.actions, expect: (plain) => plain.copyNodes(new Map(chosen.map((each, at) => [each, found.ids[at] as string]))) };
+    if (found)
+      return {
+        actions: found.actions,
+        expect: (plain) => plain.copyNodes(new Map(chosen.map((each, at) => [each, found.ids[at] as string]))),
+      };
   }
   const action = randomAction(rng, value);
   return { actions: [action], expect: (plain) => plain.apply(action) };
@@ -116,25 +191,61 @@ function randomAction(rng: Random, value: Obj): Action {
   const parameters = isObject(node.parameters) ? Object.keys(node.parameters) : [];
   switch (rng.below(11)) {
     case 0:
-      return { do: "add_node", node: { id: `new_${rng.below(1e6)}`, type: "noop", ...(rng.below(2) ? { parameters: { a: rng.pick(TEXTS) } } : {}) }, index: rng.below(nodes.length + 1) };
+      return {
+        do: "add_node",
+        node: {
+          id: `new_${rng.below(1e6)}`,
+          type: "noop",
+          ...(rng.below(2) ? { parameters: { a: rng.pick(TEXTS) } } : {}),
+        },
+        index: rng.below(nodes.length + 1),
+      };
     case 1:
-      return nodes.length > 1 ? { do: "remove_node", id: node.id as string } : { do: "set", path: ["name"], value: "x" };
+      return nodes.length > 1
+        ? { do: "remove_node", id: node.id as string }
+        : { do: "set", path: ["name"], value: "x" };
     case 2:
       return { do: "move_node", id: node.id as string, position: { x: rng.below(999), y: rng.below(999) } };
     case 3:
-      return { do: "add_edge", edge: { src: node.id as string, dst: `m${rng.below(1e6)}` }, index: rng.below(edges.length + 1) };
+      return {
+        do: "add_edge",
+        edge: { src: node.id as string, dst: `m${rng.below(1e6)}` },
+        index: rng.below(edges.length + 1),
+      };
     case 4:
-      return edges.length > 0 ? { do: "remove_edge", index: rng.below(edges.length) } : { do: "set", path: ["name"], value: "y" };
+      return edges.length > 0
+        ? { do: "remove_edge", index: rng.below(edges.length) }
+        : { do: "set", path: ["name"], value: "y" };
     case 5:
-      return isObject(node.parameters) ? { do: "set", path: ["nodes", at, "parameters", rng.pick(["note", ...parameters])], value: rng.pick(TEXTS) } : { do: "set", path: ["nodes", at, "parameters"], value: { note: rng.pick(TEXTS) } };
+      return isObject(node.parameters)
+        ? { do: "set", path: ["nodes", at, "parameters", rng.pick(["note", ...parameters])], value: rng.pick(TEXTS) }
+        : { do: "set", path: ["nodes", at, "parameters"], value: { note: rng.pick(TEXTS) } };
     case 6:
-      return parameters.length > 0 ? { do: "remove", path: ["nodes", at, "parameters", rng.pick(parameters)] } : { do: "set", path: ["nodes", at, "timeout"], value: 3 };
+      return parameters.length > 0
+        ? { do: "remove", path: ["nodes", at, "parameters", rng.pick(parameters)] }
+        : { do: "set", path: ["nodes", at, "timeout"], value: 3 };
     case 7:
       // The last key gets another name, as in a form.
-      if (isObject(node.parameters) && parameters.length > 0 && rng.below(3) === 0) return { do: "set", path: ["nodes", at, "parameters"], value: Object.fromEntries(Object.entries(node.parameters).map(([key, each], index, all) => [index === all.length - 1 ? `k${rng.below(1e6)}` : key, each])) };
-      return { do: "set", path: ["nodes", at, rng.pick(["timeout", "name", "metadata"])], value: rng.pick<Json>([30, 1.5, "x", { a: [1, { b: null }] }, []]) };
+      if (isObject(node.parameters) && parameters.length > 0 && rng.below(3) === 0)
+        return {
+          do: "set",
+          path: ["nodes", at, "parameters"],
+          value: Object.fromEntries(
+            Object.entries(node.parameters).map(([key, each], index, all) => [
+              index === all.length - 1 ? `k${rng.below(1e6)}` : key,
+              each,
+            ]),
+          ),
+        };
+      return {
+        do: "set",
+        path: ["nodes", at, rng.pick(["timeout", "name", "metadata"])],
+        value: rng.pick<Json>([30, 1.5, "x", { a: [1, { b: null }] }, []]),
+      };
     case 8:
-      return isObject(node.parameters) ? { do: "set", path: ["nodes", at, "parameters", "mention"], value: mention(rng, nodes) } : { do: "set", path: ["name"], value: "z" };
+      return isObject(node.parameters)
+        ? { do: "set", path: ["nodes", at, "parameters", "mention"], value: mention(rng, nodes) }
+        : { do: "set", path: ["name"], value: "z" };
     case 9:
       return { do: "rename_node", id: node.id as string, to: `r${rng.below(1e6)}` };
     default:
@@ -144,7 +255,10 @@ function randomAction(rng: Random, value: Obj): Action {
 
 /** A tree of values with all positions, as text. */
 function shape(part: Part): string {
-  const value = part.kind === "scalar" ? encode(part.value) : part.entries.map((each) => `${each.key}@${each.start}-${each.keyEnd}=${shape(each.part)}`).join(",");
+  const value =
+    part.kind === "scalar"
+      ? encode(part.value)
+      : part.entries.map((each) => `${each.key}@${each.start}-${each.keyEnd}=${shape(each.part)}`).join(",");
   return `${part.kind} ${part.style} ${part.start}-${part.end} ${part.column} (${value})`;
 }
 
@@ -152,7 +266,8 @@ function shape(part: Part): string {
 function edited(source: SourceText, edits: readonly TextEdit[]): SourceText {
   const next = source.after(edits);
   const fresh = new SourceText(next.text, source.format);
-  if (shape(next.root) !== shape(fresh.root)) throw new Error(`parsed differently after ${JSON.stringify(edits)} of\n${source.text}`);
+  if (shape(next.root) !== shape(fresh.root))
+    throw new Error(`parsed differently after ${JSON.stringify(edits)} of\n${source.text}`);
   return next;
 }
 
@@ -179,7 +294,10 @@ function check(text: string, format: Format, seed: number): void {
       continue;
     }
     gesture.expect(plain);
-    if (!same(next.value, plain.value)) throw new Error(`seed ${seed}: ${JSON.stringify(gesture.actions)} on\n${source.text}\ngave\n${next.text}\ninstead of\n${JSON.stringify(plain.value)}`);
+    if (!same(next.value, plain.value))
+      throw new Error(
+        `seed ${seed}: ${JSON.stringify(gesture.actions)} on\n${source.text}\ngave\n${next.text}\ninstead of\n${JSON.stringify(plain.value)}`,
+      );
     for (const edits of steps) history.apply(edits, "gesture");
     source = next;
   }

@@ -9,13 +9,22 @@ import { pinMembers } from "../src/editor/state/pins";
 import { CARD, viewport } from "../src/graph/model";
 import { decode } from "../src/text/document";
 
-const PLACES = new Map([["a", { x: 0, y: 10 }], ["b", { x: 50, y: 100 }], ["c", { x: 400, y: 40 }]]);
+const PLACES = new Map([
+  ["a", { x: 0, y: 10 }],
+  ["b", { x: 50, y: 100 }],
+  ["c", { x: 400, y: 40 }],
+]);
 const IDS = ["a", "b", "c"];
-const TEXT = "id: made\nnodes:\n  - id: fetch_price\n    type: http\n    parameters: { url: 'https://shop.test' }\n  - id: tell\n    name: Tell the buyer\n    type: log\nedges:\n  - { src: fetch_price, dst: tell }\n";
+const TEXT =
+  "id: made\nnodes:\n  - id: fetch_price\n    type: http\n    parameters: { url: 'https://shop.test' }\n  - id: tell\n    name: Tell the buyer\n    type: log\nedges:\n  - { src: fetch_price, dst: tell }\n";
 
 const SCREEN = { width: 580, height: 700 };
 /** Of cards in a row: those that a view shows completely, those that its left border cuts, and the last one on the screen. */
-function shownOf(columns: number, focus: number, width = SCREEN.width): { whole: number[]; cutLeft: number[]; last: number } {
+function shownOf(
+  columns: number,
+  focus: number,
+  width = SCREEN.width,
+): { whole: number[]; cutLeft: number[]; last: number } {
   const places = new Map(Array.from({ length: columns }, (_, at) => [`n${at}`, { x: at * 308, y: 0 }]));
   const { x, zoom } = viewport({ places, frames: [], routes: new Map() }, width, SCREEN.height, `n${focus}`);
   const at = (column: number): [number, number] => [column * 308 * zoom + x, (column * 308 + CARD.width) * zoom + x];
@@ -54,14 +63,38 @@ describe("the first view", () => {
 });
 
 describe("dragging in a large graph", () => {
-  const nodes = Array.from({ length: 100 }, (_, at) => ({ id: `n${at}`, type: "card", position: { x: at * 300, y: 0 }, width: 232, height: 66, data: {} }));
-  const wire = (source: string, target: string) => ({ id: `${source}-${target}`, type: "wire" as const, source, target, data: { label: "", isError: false } });
+  const nodes = Array.from({ length: 100 }, (_, at) => ({
+    id: `n${at}`,
+    type: "card",
+    position: { x: at * 300, y: 0 },
+    width: 232,
+    height: 66,
+    data: {},
+  }));
+  const wire = (source: string, target: string) => ({
+    id: `${source}-${target}`,
+    type: "wire" as const,
+    source,
+    target,
+    data: { label: "", isError: false },
+  });
   const wires = [...nodes.slice(1).map((each, at) => wire(`n${at}`, each.id)), wire("n0", "n99")];
   const area = { x: 3_000, y: -300, width: 600, height: 900 };
 
   it("gives the graph the cards near the screen, the edges that pass it and what is moved", () => {
     const near = nearOf(nodes, wires, area, new Set(["n50"]));
-    expect(near.nodes.map((each) => each.id)).toEqual(["n0", "n9", "n10", "n11", "n12", "n13", "n49", "n50", "n51", "n99"]);
+    expect(near.nodes.map((each) => each.id)).toEqual([
+      "n0",
+      "n9",
+      "n10",
+      "n11",
+      "n12",
+      "n13",
+      "n49",
+      "n50",
+      "n51",
+      "n99",
+    ]);
     expect(near.wires.map((each) => each.id)).toContain("n0-n99");
     const known = new Set(near.nodes.map((each) => each.id));
     expect(near.wires.every(({ source, target }) => known.has(source) && known.has(target))).toBe(true);
@@ -87,23 +120,42 @@ describe("lining up", () => {
   });
 
   it("writes only the places that change", () => {
-    expect(moving(aligned(PLACES, ["a", "b"], "left"), PLACES)).toEqual([{ do: "move_node", id: "b", position: { x: 0, y: 100 } }]);
+    expect(moving(aligned(PLACES, ["a", "b"], "left"), PLACES)).toEqual([
+      { do: "move_node", id: "b", position: { x: 0, y: 100 } },
+    ]);
   });
 
   it("keeps the corner of a selection that is laid out", () => {
-    const made = new Map([["b", { x: 0, y: 0 }], ["c", { x: 300, y: 0 }]]);
-    expect([...inPlaceOf(made, PLACES, ["b", "c"])]).toEqual([["b", { x: 50, y: 40 }], ["c", { x: 350, y: 40 }]]);
+    const made = new Map([
+      ["b", { x: 0, y: 0 }],
+      ["c", { x: 300, y: 0 }],
+    ]);
+    expect([...inPlaceOf(made, PLACES, ["b", "c"])]).toEqual([
+      ["b", { x: 50, y: 40 }],
+      ["c", { x: 350, y: 40 }],
+    ]);
   });
 
   it("places a new node beside its neighbour, not on another card", () => {
-    const view = viewOf(decode("nodes:\n  - {id: a, type: x, position: {x: 0, y: 0}}\n  - {id: b, type: x, position: {x: 308, y: 0}}\n  - {id: c, type: x}\nedges:\n  - {src: a, dst: b}\n  - {src: a, dst: c}\n", "yaml"));
+    const view = viewOf(
+      decode(
+        "nodes:\n  - {id: a, type: x, position: {x: 0, y: 0}}\n  - {id: b, type: x, position: {x: 308, y: 0}}\n  - {id: c, type: x}\nedges:\n  - {src: a, dst: b}\n  - {src: a, dst: c}\n",
+        "yaml",
+      ),
+    );
     expect(placesOf(view, UNCHECKED, new Map()).get("c")).toEqual({ x: 308, y: 100 });
   });
 
   it("moves many nodes in one step of undo", () => {
     const document = new WorkflowDocument(TEXT, { text: TEXT, version: null });
-    document.act(["fetch_price", "tell"].map((id, at) => ({ do: "move_node" as const, id, position: { x: at, y: at } })), "move 2 nodes");
-    expect(document.view.nodes.map((each) => each.position)).toEqual([{ x: 0, y: 0 }, { x: 1, y: 1 }]);
+    document.act(
+      ["fetch_price", "tell"].map((id, at) => ({ do: "move_node" as const, id, position: { x: at, y: at } })),
+      "move 2 nodes",
+    );
+    expect(document.view.nodes.map((each) => each.position)).toEqual([
+      { x: 0, y: 0 },
+      { x: 1, y: 1 },
+    ]);
     document.undo();
     expect(document.text).toBe(TEXT);
   });
@@ -121,7 +173,14 @@ describe("a view after a change", () => {
 
 describe("finding nodes", () => {
   const view = viewOf(decode(TEXT, "yaml"));
-  it.each([["fetch", ["fetch_price"]], ["buyer", ["tell"]], ["shop.test", ["fetch_price"]], ["log", ["tell"]], ["", ["fetch_price", "tell"]], ["absent", []]])("by %s", (search, ids) => {
+  it.each([
+    ["fetch", ["fetch_price"]],
+    ["buyer", ["tell"]],
+    ["shop.test", ["fetch_price"]],
+    ["log", ["tell"]],
+    ["", ["fetch_price", "tell"]],
+    ["absent", []],
+  ])("by %s", (search, ids) => {
     expect(matching(view, search).map((each) => each.id)).toEqual(ids);
   });
 });
@@ -129,8 +188,16 @@ describe("finding nodes", () => {
 describe("pins of a run", () => {
   it("carry outputs and outlets of the nodes that exist", () => {
     const view = viewOf(decode(TEXT, "yaml"));
-    const pins = new Map([["tell", { output: { ok: true }, outlet: null }], ["fetch_price", { output: [1], outlet: "true" }], ["gone", { output: 1, outlet: null }]]);
-    expect(JSON.parse(`{"a":0${pinMembers(pins, view)}}`)).toEqual({ a: 0, pins: { tell: { ok: true }, fetch_price: [1] }, outlets: { fetch_price: "true" } });
+    const pins = new Map([
+      ["tell", { output: { ok: true }, outlet: null }],
+      ["fetch_price", { output: [1], outlet: "true" }],
+      ["gone", { output: 1, outlet: null }],
+    ]);
+    expect(JSON.parse(`{"a":0${pinMembers(pins, view)}}`)).toEqual({
+      a: 0,
+      pins: { tell: { ok: true }, fetch_price: [1] },
+      outlets: { fetch_price: "true" },
+    });
     expect(pinMembers(new Map(), view)).toBe("");
   });
 });

@@ -7,7 +7,16 @@ import { controlOf, plainSchema } from "../src/editor/forms/fields_schema";
 import { fixOf } from "../src/editor/document/fixes";
 import { merged, textOf } from "../src/editor/publish/merge";
 import { lineDiff, sides } from "../src/text/line_diff";
-import { adding, connecting, freeId, ordered, outletsOf, refusal, removingEdge, type NodeType } from "../src/editor/document/rules";
+import {
+  adding,
+  connecting,
+  freeId,
+  ordered,
+  outletsOf,
+  refusal,
+  removingEdge,
+  type NodeType,
+} from "../src/editor/document/rules";
 import { draftOf } from "../src/editor/expressions/expression";
 import { shapeOf } from "../src/editor/forms/past_runs";
 import { suggestions } from "../src/editor/expressions/suggest";
@@ -27,15 +36,41 @@ edges:
   - { src: start, dst: check }
   - { src: check, dst: done, label: "true" }
 `;
-const type = (name: string, more: Partial<NodeType> = {}): NodeType => ({ type: name, aliases: [], outlets: [], trigger: false, summary: "", category: "", parameters: {}, widgets: {}, credential_types: [], ...more }) as unknown as NodeType;
-const types = new Map([type("input", { trigger: true }), type("conditional", { outlets: ["true", "false"] }), type("output"), type("log")].map((each) => [each.type, each]));
+const type = (name: string, more: Partial<NodeType> = {}): NodeType =>
+  ({
+    type: name,
+    aliases: [],
+    outlets: [],
+    trigger: false,
+    summary: "",
+    category: "",
+    parameters: {},
+    widgets: {},
+    credential_types: [],
+    ...more,
+  }) as unknown as NodeType;
+const types = new Map(
+  [
+    type("input", { trigger: true }),
+    type("conditional", { outlets: ["true", "false"] }),
+    type("output"),
+    type("log"),
+  ].map((each) => [each.type, each]),
+);
 const made = (text = TEXT): WorkflowDocument => new WorkflowDocument(text, { text, version: null });
 
 describe("the view of a document", () => {
   it("has generated ids, labels and edges of dependencies", () => {
-    const view = viewOf(decode("nodes:\n  - {id: a, handler: input}\n  - {id: b, handler: noop, dependencies: [a]}\n", "yaml"));
-    expect(view.nodes.map((each) => [each.id, each.type])).toEqual([["a", "input"], ["b", "noop"]]);
-    expect(view.edges).toEqual([{ id: "a-b", src: "a", dst: "b", label: "", isError: false, path: ["nodes", 1, "dependencies", 0] }]);
+    const view = viewOf(
+      decode("nodes:\n  - {id: a, handler: input}\n  - {id: b, handler: noop, dependencies: [a]}\n", "yaml"),
+    );
+    expect(view.nodes.map((each) => [each.id, each.type])).toEqual([
+      ["a", "input"],
+      ["b", "noop"],
+    ]);
+    expect(view.edges).toEqual([
+      { id: "a-b", src: "a", dst: "b", label: "", isError: false, path: ["nodes", 1, "dependencies", 0] },
+    ]);
   });
 
   it("keeps the last text that could be read", () => {
@@ -50,7 +85,13 @@ describe("the view of a document", () => {
 
   it("changes by several actions in one step", () => {
     const document = made();
-    document.act([{ do: "add_node", node: { id: "note", type: "log" } }, { do: "add_edge", edge: { src: "check", dst: "note", label: "false" } }], "add note");
+    document.act(
+      [
+        { do: "add_node", node: { id: "note", type: "log" } },
+        { do: "add_edge", edge: { src: "check", dst: "note", label: "false" } },
+      ],
+      "add note",
+    );
     expect(document.view.edges.at(-1)).toMatchObject({ src: "check", dst: "note", label: "false" });
     expect(document.undo()).toBe("add note");
     expect(document.text).toBe(TEXT);
@@ -64,7 +105,10 @@ describe("the place of an expression in a draft", () => {
     document.act({ do: "rename_node", id: "begin", to: "first" }, "rename begin to first");
     expect([...document.renamed]).toEqual([["first", "start"]]);
     const place = { after: ["check"], renamed: document.renamed, document: document.view.value };
-    expect(draftOf("{{ $check }} {{ $first.rows }} {{ $nothing }}", false, place)).toEqual({ after: ["check"], names: { check: "check", first: "start" } });
+    expect(draftOf("{{ $check }} {{ $first.rows }} {{ $nothing }}", false, place)).toEqual({
+      after: ["check"],
+      names: { check: "check", first: "start" },
+    });
     document.undo();
     document.undo();
     expect(document.renamed.size).toBe(0);
@@ -73,7 +117,20 @@ describe("the place of an expression in a draft", () => {
   });
 
   it("knows the keys of outputs from a part of them", () => {
-    const part = { type: "object", entries: [{ key: "rows", type: "array", entries: [{ key: 0, type: "object", entries: [{ key: "name", type: "string" }] }, { key: 1, type: "number" }] }, { key: "deep", type: "object", entries: null }] };
+    const part = {
+      type: "object",
+      entries: [
+        {
+          key: "rows",
+          type: "array",
+          entries: [
+            { key: 0, type: "object", entries: [{ key: "name", type: "string" }] },
+            { key: 1, type: "number" },
+          ],
+        },
+        { key: "deep", type: "object", entries: null },
+      ],
+    };
     expect(shapeOf(part)).toEqual({ rows: [{ name: "" }], deep: {} });
     const known = { mentions: [], outputs: new Map([["list", shapeOf(part)]]) };
     expect(suggestions("$list.rows[7].", 14, known, true)?.options.map((each) => each.label)).toEqual(["name"]);
@@ -82,7 +139,8 @@ describe("the place of an expression in a draft", () => {
 
 describe("rules of connections", () => {
   const { view } = made();
-  const why = (src: string, dst: string, outlet: string | null = null): string | null => refusal(view, types, new Map(), src, dst, outlet);
+  const why = (src: string, dst: string, outlet: string | null = null): string | null =>
+    refusal(view, types, new Map(), src, dst, outlet);
 
   it("refuse impossible edges with a reason", () => {
     expect(why("done", "start")).toContain("takes no input");
@@ -102,7 +160,11 @@ describe("rules of connections", () => {
 
   it("know outlets of the plan, the type and a switch", () => {
     const nodes = viewOf({ nodes: [{ id: "s", type: "switch", parameters: { rules: [{}, {}] } }] }).nodes;
-    expect(outletsOf(nodes[0] as never, new Map([["switch", type("switch")]]), new Map())).toEqual(["case_0", "case_1", "default"]);
+    expect(outletsOf(nodes[0] as never, new Map([["switch", type("switch")]]), new Map())).toEqual([
+      "case_0",
+      "case_1",
+      "default",
+    ]);
     expect(outletsOf(view.nodes[1] as never, types, new Map([["check", ["a", "error"]]]))).toEqual(["a"]);
   });
 
@@ -115,7 +177,14 @@ describe("rules of connections", () => {
     const edge = document.view.edges.find((each) => each.src === "check" && each.label === "true");
     const two = adding(document.view, log, { edge: edge ?? null });
     document.act(two.actions, "add");
-    expect(document.view.edges.filter((each) => each.src === two.id || each.dst === two.id).map((each) => [each.src, each.dst, each.label])).toEqual([["check", "log_2", "true"], ["log_2", "done", ""]]);
+    expect(
+      document.view.edges
+        .filter((each) => each.src === two.id || each.dst === two.id)
+        .map((each) => [each.src, each.dst, each.label]),
+    ).toEqual([
+      ["check", "log_2", "true"],
+      ["log_2", "done", ""],
+    ]);
     expect(document.text).toContain("  # Begins.\n");
   });
 
@@ -137,8 +206,14 @@ describe("a merge", () => {
 
   it("shows a line that both changed as a conflict and takes the choice", () => {
     const pieces = merged(base, base.replace("c", "mine"), base.replace("c", "theirs"));
-    expect(pieces.filter((each) => each.kind === "conflict")).toEqual([{ kind: "conflict", base: ["c"], mine: ["mine"], theirs: ["theirs"] }]);
-    expect(["mine", "theirs", "both"].map((choice) => textOf(pieces, [choice as never]))).toEqual(["a\nb\nmine\nd\ne\nf\n", "a\nb\ntheirs\nd\ne\nf\n", "a\nb\ntheirs\nmine\nd\ne\nf\n"]);
+    expect(pieces.filter((each) => each.kind === "conflict")).toEqual([
+      { kind: "conflict", base: ["c"], mine: ["mine"], theirs: ["theirs"] },
+    ]);
+    expect(["mine", "theirs", "both"].map((choice) => textOf(pieces, [choice as never]))).toEqual([
+      "a\nb\nmine\nd\ne\nf\n",
+      "a\nb\ntheirs\nd\ne\nf\n",
+      "a\nb\ntheirs\nmine\nd\ne\nf\n",
+    ]);
   });
 
   it("loses no line of either side, whatever they inserted", () => {
@@ -149,10 +224,16 @@ describe("a merge", () => {
     };
     for (let round = 0; round < 400; round++) {
       const lines = Array.from({ length: below(8) }, (_, at) => `line ${at}`);
-      const edited = (who: string): string[] => lines.flatMap((line) => (below(4) === 0 ? [`${who} before ${line}`, line] : below(5) === 0 ? [`${who} instead of ${line}`] : [line]));
+      const edited = (who: string): string[] =>
+        lines.flatMap((line) =>
+          below(4) === 0 ? [`${who} before ${line}`, line] : below(5) === 0 ? [`${who} instead of ${line}`] : [line],
+        );
       const [mine, theirs] = [edited("mine"), edited("theirs")];
       const pieces = merged(lines.join("\n"), mine.join("\n"), theirs.join("\n"));
-      const all = textOf(pieces, pieces.map(() => "both"));
+      const all = textOf(
+        pieces,
+        pieces.map(() => "both"),
+      );
       for (const line of [...mine, ...theirs]) if (!lines.includes(line)) expect(all.split("\n")).toContain(line);
       expect(textOf(merged(lines.join("\n"), mine.join("\n"), lines.join("\n")), [])).toBe(mine.join("\n"));
       expect(textOf(merged(lines.join("\n"), lines.join("\n"), theirs.join("\n")), [])).toBe(theirs.join("\n"));
@@ -185,15 +266,23 @@ describe("pasted nodes", () => {
   });
 
   it("follow each other also in texts that mention other nodes", () => {
-    const value = decode("nodes:\n  - {id: a, type: noop}\n  - {id: b, type: log, parameters: {message: '{{ $a.x + $other.y }} $$5 {{ $a-1 }} {{ $node.a.x }}'}}\n", "yaml");
+    const value = decode(
+      "nodes:\n  - {id: a, type: noop}\n  - {id: b, type: log, parameters: {message: '{{ $a.x + $other.y }} $$5 {{ $a-1 }} {{ $node.a.x }}'}}\n",
+      "yaml",
+    );
     const text = copied(viewOf(value), ["a", "b"]);
     const found = pasted(viewOf(value), text);
     expect(found?.outside).toEqual(["other"]);
-    expect(found?.actions[1]).toMatchObject({ node: { id: "b_2", parameters: { message: "{{ $a_2.x + $other.y }} $$5 {{ $a_2-1 }} {{ $node.a_2.x }}" } } });
+    expect(found?.actions[1]).toMatchObject({
+      node: { id: "b_2", parameters: { message: "{{ $a_2.x + $other.y }} $$5 {{ $a_2-1 }} {{ $node.a_2.x }}" } },
+    });
   });
 
   it("follow their own error edge", () => {
-    const value = decode("nodes:\n  - {id: a, type: http, error: {type: branch, error_edge: broken}}\n  - {id: b, type: log}\nedges:\n  - {id: broken, src: a, dst: b, is_error: true}\n", "yaml");
+    const value = decode(
+      "nodes:\n  - {id: a, type: http, error: {type: branch, error_edge: broken}}\n  - {id: b, type: log}\nedges:\n  - {id: broken, src: a, dst: b, is_error: true}\n",
+      "yaml",
+    );
     const found = pasted(viewOf(value), copied(viewOf(value), ["a", "b"]));
     expect(found?.actions).toEqual([
       { do: "add_node", node: { id: "a_2", type: "http", error: { type: "branch", error_edge: "a_2-b_2" } } },
@@ -204,7 +293,16 @@ describe("pasted nodes", () => {
 });
 
 describe("problems", () => {
-  const problem = (more: object) => ({ path: "", code: "X", message: "", hint: "", severity: "error" as const, line: null, column: null, ...more });
+  const problem = (more: object) => ({
+    path: "",
+    code: "X",
+    message: "",
+    hint: "",
+    severity: "error" as const,
+    line: null,
+    column: null,
+    ...more,
+  });
 
   it("stand at the value of their path, or at the nearest one", () => {
     const document = made();
@@ -215,12 +313,30 @@ describe("problems", () => {
 
   it("are corrected by the near name that they mention", () => {
     const document = made(TEXT.replace("$start.rows", "$strat.rows"));
-    const fix = fixOf(document, placed(document, problem({ path: "nodes[1].parameters.expression", message: "unknown name $strat", hint: "did you mean $start?" })));
+    const fix = fixOf(
+      document,
+      placed(
+        document,
+        problem({
+          path: "nodes[1].parameters.expression",
+          message: "unknown name $strat",
+          hint: "did you mean $start?",
+        }),
+      ),
+    );
     expect(fix?.label).toBe("Replace $strat by $start");
     document.act(fix?.actions ?? [], "fix");
     expect(document.text).toBe(TEXT);
     const other = made(TEXT.replace("type: input", "type: inptu"));
-    expect(fixOf(other, placed(other, problem({ path: "nodes[0].type", message: "there is no node type `inptu`", hint: "did you mean `input`?" })))?.actions).toEqual([{ do: "set", path: ["nodes", 0, "type"], value: "input" }]);
+    expect(
+      fixOf(
+        other,
+        placed(
+          other,
+          problem({ path: "nodes[0].type", message: "there is no node type `inptu`", hint: "did you mean `input`?" }),
+        ),
+      )?.actions,
+    ).toEqual([{ do: "set", path: ["nodes", 0, "type"], value: "input" }]);
   });
 });
 
@@ -236,8 +352,13 @@ describe("fields and completion", () => {
   });
 
   it("suggest references, keys, functions and types", () => {
-    const known = { mentions: ["fetch"], outputs: new Map([["fetch", { body: { price: 1 } }]]), types: [{ type: "http", summary: "" }] };
-    const labels = (text: string, whole = false): string[] | undefined => suggestions(text, text.length, known, whole)?.options.map((each) => each.label);
+    const known = {
+      mentions: ["fetch"],
+      outputs: new Map([["fetch", { body: { price: 1 } }]]),
+      types: [{ type: "http", summary: "" }],
+    };
+    const labels = (text: string, whole = false): string[] | undefined =>
+      suggestions(text, text.length, known, whole)?.options.map((each) => each.label);
     expect(labels("{{ $fe")).toContain("$fetch");
     expect(labels("{{ $fetch.body.")).toEqual(["price"]);
     expect(labels("{{ up")).toContain("upper");

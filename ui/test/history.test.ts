@@ -17,7 +17,8 @@ describe("history", () => {
 
   it("keeps a thousand steps and forgets the oldest ones", () => {
     const history = new History("a: 0\n");
-    for (let count = 1; count <= 1_003; count++) history.apply(differenceOf(history.text, `a: ${count}\n`), `step ${count}`);
+    for (let count = 1; count <= 1_003; count++)
+      history.apply(differenceOf(history.text, `a: ${count}\n`), `step ${count}`);
     let undone = 0;
     while (history.undo()) undone++;
     expect([MAX_STEPS, undone, history.text]).toEqual([1_000, 1_000, "a: 3\n"]);
@@ -37,6 +38,13 @@ describe("history", () => {
   });
 
   it("finds the smallest difference of two texts", () => {
-    for (const [before, after] of [["abc", "axc"], ["aaa", "aa"], ["", "x"], ["x", ""], ["ab", "ab"]] as const) expect(applyEdits(before, differenceOf(before, after))).toBe(after);
+    for (const [before, after] of [
+      ["abc", "axc"],
+      ["aaa", "aa"],
+      ["", "x"],
+      ["x", ""],
+      ["ab", "ab"],
+    ] as const)
+      expect(applyEdits(before, differenceOf(before, after))).toBe(after);
   });
 });

@@ -24,7 +24,9 @@ class Tab {
     // A tab that is opened later finds what others have stored.
     if (browser.stored !== null) this.cache.set(NAME, browser.stored);
     const draft = parseDraft(this.cache.get(NAME) ?? null);
-    this.document = draft ? new WorkflowDocument(draft.base.text, draft.base, draft.saved) : new WorkflowDocument(base.text, base);
+    this.document = draft
+      ? new WorkflowDocument(draft.base.text, draft.base, draft.saved)
+      : new WorkflowDocument(base.text, base);
     this.kept = this.inside(() => new KeptDraft(KEY, this.document));
     this.document.subscribe(this.kept.changed);
     browser.tabs.push(this);
@@ -295,19 +297,23 @@ describe("a draft in three tabs", () => {
     two.close();
     three.store();
     browser.settle();
-    expect(three.document.text).toBe(TEXT.replace("line 1\n", "line one\n").replace("line 5\n", "line five\n").replace("line 9\n", "line nine\n"));
+    expect(three.document.text).toBe(
+      TEXT.replace("line 1\n", "line one\n").replace("line 5\n", "line five\n").replace("line 9\n", "line nine\n"),
+    );
   });
 
   it("loses no line and has none twice, whatever the order of changes, writes and events", () => check(150, () => 3));
 
-  it("loses no line and has none twice when tabs are opened later", () => check(150, (step) => (step < 10 ? 1 : step < 20 ? 2 : 3)));
+  it("loses no line and has none twice when tabs are opened later", () =>
+    check(150, (step) => (step < 10 ? 1 : step < 20 ? 2 : 3)));
 });
 
 /** Lets tabs insert lines, store and hear of each other in random orders, and checks that each line is there once. */
 function check(seeds: number, tabsAt: (step: number) => number): void {
   for (let seed = 1; seed <= seeds; seed++) {
     let state = seed;
-    const below = (n: number): number => Math.floor(((state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0) / 2 ** 32) * n);
+    const below = (n: number): number =>
+      Math.floor(((state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0) / 2 ** 32) * n);
     const browser = new Browser();
     const { tabs } = browser;
     const made: string[] = [];
@@ -324,8 +330,18 @@ function check(seeds: number, tabsAt: (step: number) => number): void {
     browser.settle();
     const [one] = tabs as [Tab];
     const { text } = one.document;
-    expect(tabs.map((each) => each.document.text), `seed ${seed}`).toEqual(tabs.map(() => text));
-    if (made.length > 0) expect(tabs.map((each) => each.stored), `seed ${seed}`).toEqual(tabs.map(() => text));
-    expect(made.filter((each) => one.lines.filter((line) => line === each).length !== 1), `seed ${seed}`).toEqual([]);
+    expect(
+      tabs.map((each) => each.document.text),
+      `seed ${seed}`,
+    ).toEqual(tabs.map(() => text));
+    if (made.length > 0)
+      expect(
+        tabs.map((each) => each.stored),
+        `seed ${seed}`,
+      ).toEqual(tabs.map(() => text));
+    expect(
+      made.filter((each) => one.lines.filter((line) => line === each).length !== 1),
+      `seed ${seed}`,
+    ).toEqual([]);
   }
 }

@@ -13,35 +13,63 @@ const PYTHON = process.env.RUNE_PYTHON ?? join(ROOT, ".venv/bin/python");
 const DOCUMENTS = process.env.RUNE_WHOLE ? 50_000 : 3_000;
 
 function python(args: string[], input = ""): { status: number | null; output: string } {
-  const { status, stdout, stderr, error } = spawnSync(PYTHON, ["-m", "tests.support.json_documents", ...args], { cwd: ROOT, input, encoding: "utf8", maxBuffer: 1 << 28 });
+  const { status, stdout, stderr, error } = spawnSync(PYTHON, ["-m", "tests.support.json_documents", ...args], {
+    cwd: ROOT,
+    input,
+    encoding: "utf8",
+    maxBuffer: 1 << 28,
+  });
   if (error) throw error;
   return { status, output: stdout + stderr };
 }
 
-const NUMBERS = ["9007199254740993", "18446744073709551615", "-0", "-0.0", "1.0", "1.10", "1E3", "1e400", "0.1000000000000000055511151231257827", "1e-07", "5e-324", "123456789012345678901234567890"];
+const NUMBERS = [
+  "9007199254740993",
+  "18446744073709551615",
+  "-0",
+  "-0.0",
+  "1.0",
+  "1.10",
+  "1E3",
+  "1e400",
+  "0.1000000000000000055511151231257827",
+  "1e-07",
+  "5e-324",
+  "123456789012345678901234567890",
+];
 
 describe("JSON", () => {
   it("that Python generates comes back with the same digits, types and texts", () => {
     const { status, output } = python(["write", String(DOCUMENTS), "34"]);
     expect(status).toBe(0);
-    const texts = output.split("\n").filter(Boolean).map((line) => (fromJson(line) as { text: string }).text);
+    const texts = output
+      .split("\n")
+      .filter(Boolean)
+      .map((line) => (fromJson(line) as { text: string }).text);
     expect(texts.length).toBe(DOCUMENTS);
-    const answers = texts.map((text) => toJson({ text, short: toJson(fromJson(text)), indented: toJson(fromJson(text), 2) }));
+    const answers = texts.map((text) =>
+      toJson({ text, short: toJson(fromJson(text)), indented: toJson(fromJson(text), 2) }),
+    );
     expect(python(["compare"], `${answers.join("\n")}\n`)).toEqual({ status: 0, output: "" });
   });
 
   it("of the same documents is read the same way in the editor", () => {
-    const texts = python(["write", "1000", "35"]).output.split("\n").filter(Boolean).map((line) => (fromJson(line) as { text: string }).text);
+    const texts = python(["write", "1000", "35"])
+      .output.split("\n")
+      .filter(Boolean)
+      .map((line) => (fromJson(line) as { text: string }).text);
     for (const text of texts) expect(toJson(decode(text, "json"))).toBe(toJson(fromJson(text)));
   });
 
   it.each(NUMBERS)("keeps %s in an object, a list and alone", (digits) => {
-    for (const text of [digits, `[${digits}]`, `{"a":${digits},"b":[${digits},1]}`]) expect(toJson(fromJson(text))).toBe(text);
+    for (const text of [digits, `[${digits}]`, `{"a":${digits},"b":[${digits},1]}`])
+      expect(toJson(fromJson(text))).toBe(text);
     expect(toJson(fromJson(`{ "a" :\n${digits}\n}`), 2)).toBe(`{\n  "a": ${digits}\n}`);
   });
 
   it("that is not JSON is refused", () => {
-    for (const text of ["", "[1.0,]", "{1.0:2}", "01.0", "1.", ".5", "+1", "NaN", "[1.0", '{"a":1.0']) expect(() => fromJson(text)).toThrow(SyntaxError);
+    for (const text of ["", "[1.0,]", "{1.0:2}", "01.0", "1.", ".5", "+1", "NaN", "[1.0", '{"a":1.0'])
+      expect(() => fromJson(text)).toThrow(SyntaxError);
   });
 
   it("that JavaScript writes the same way becomes its numbers", () => {
@@ -56,16 +84,33 @@ describe("JSON", () => {
 
 describe("a number", () => {
   it.each([
-    ["7", "7"], [" 9007199254740993 ", "9007199254740993"], ["+5", "5"], [".5", "0.5"], ["-.5", "-0.5"], ["5.", "5"], ["007", "7"], ["1.50", "1.50"], ["-0", "-0"], ["0", "0"], ["00", "0"], ["1e400", "1e400"],
+    ["7", "7"],
+    [" 9007199254740993 ", "9007199254740993"],
+    ["+5", "5"],
+    [".5", "0.5"],
+    ["-.5", "-0.5"],
+    ["5.", "5"],
+    ["007", "7"],
+    ["1.50", "1.50"],
+    ["-0", "-0"],
+    ["0", "0"],
+    ["00", "0"],
+    ["1e400", "1e400"],
   ])("typed as %s is sent as %s", (typed, sent) => expect(toJson(typedNumber(typed))).toBe(sent));
 
-  it.each(["", " ", "x", "1,5", "0x10", "e5", ".", "-", "1e", "--1", "1 2", "Infinity"])("is not %j", (typed) => expect(typedNumber(typed)).toBeNull());
+  it.each(["", " ", "x", "1,5", "0x10", "e5", ".", "-", "1e", "--1", "1 2", "Infinity"])("is not %j", (typed) =>
+    expect(typedNumber(typed)).toBeNull(),
+  );
 
   it("is compared by value, also beyond 2^53", () => {
     expect(compare(numberOf("9007199254740993"), 9007199254740992)).toBe(1);
     expect(compare(numberOf("1.0"), 1)).toBe(0);
     expect(compare(-1, numberOf("-0.0"))).toBe(-1);
-    expect([isWhole(numberOf("1.0")), isWhole(numberOf("9007199254740993")), isWhole(numberOf("1.5"))]).toEqual([true, true, false]);
+    expect([isWhole(numberOf("1.0")), isWhole(numberOf("9007199254740993")), isWhole(numberOf("1.5"))]).toEqual([
+      true,
+      true,
+      false,
+    ]);
   });
 
   it("in a form is checked against its schema", () => {
@@ -78,11 +123,24 @@ describe("a number", () => {
   });
 
   it.each([
-    ["1.0", "1.0"], ["+1.50", "1.50"], [".5", "0.5"], ["5.", "5.0"], ["-.5e3", "-0.5e3"], ["007.50", "7.50"], ["-0.0", "-0.0"], ["-0", "0"], ["0x20000000000001", "9007199254740993"], ["18446744073709551615", "18446744073709551615"],
-  ])("written as %s in YAML is %s in JSON", (yaml, json) => expect(toJson(decode(`a: ${yaml}\n`, "yaml"))).toBe(`{"a":${json}}`));
+    ["1.0", "1.0"],
+    ["+1.50", "1.50"],
+    [".5", "0.5"],
+    ["5.", "5.0"],
+    ["-.5e3", "-0.5e3"],
+    ["007.50", "7.50"],
+    ["-0.0", "-0.0"],
+    ["-0", "0"],
+    ["0x20000000000001", "9007199254740993"],
+    ["18446744073709551615", "18446744073709551615"],
+  ])("written as %s in YAML is %s in JSON", (yaml, json) =>
+    expect(toJson(decode(`a: ${yaml}\n`, "yaml"))).toBe(`{"a":${json}}`),
+  );
 
   it.each(["yaml", "json"] as const)("that an action writes into %s keeps its digits", (format) => {
-    for (const digits of NUMBERS.filter((each) => format === "json" || !["1e400", "123456789012345678901234567890", "-0"].includes(each))) {
+    for (const digits of NUMBERS.filter(
+      (each) => format === "json" || !["1e400", "123456789012345678901234567890", "-0"].includes(each),
+    )) {
       const text = format === "json" ? '{"id":"a","x":1,"y":1.10}' : "id: a\nx: 1\ny: 1.10\n";
       const made = act(text, { do: "set", path: ["x"], value: numberOf(digits) }, format);
       expect(toJson(decode(made, format))).toBe(`{"id":"a","x":${digits},"y":1.10}`);
@@ -90,6 +148,9 @@ describe("a number", () => {
   });
 
   it("in a comparison of texts keeps its digits", () => {
-    expect(readable('{"a":1.0}', '{"a":9007199254740993}')).toEqual(['{\n  "a": 1.0\n}', '{\n  "a": 9007199254740993\n}']);
+    expect(readable('{"a":1.0}', '{"a":9007199254740993}')).toEqual([
+      '{\n  "a": 1.0\n}',
+      '{\n  "a": 9007199254740993\n}',
+    ]);
   });
 });

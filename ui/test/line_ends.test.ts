@@ -18,17 +18,25 @@ function random(seed: number): (below: number) => number {
   let state = seed >>> 0;
   return (below) => {
     state = (Math.imul(state ^ (state >>> 15), 2246822519) + 3266489917) >>> 0;
-    return Math.floor(((state ^ (state >>> 13)) >>> 0) / 4294967296 * below);
+    return Math.floor((((state ^ (state >>> 13)) >>> 0) / 4294967296) * below);
   };
 }
 
 /** How the server reads texts; null for one that it refuses. */
 function server(texts: readonly string[]): (Json | null)[] {
   const input = texts.map((text) => `${toJson({ text, format: "yaml" })}\n`).join("");
-  const { stdout, stderr, status } = spawnSync(PYTHON, ["-m", "tests.support.yaml_documents"], { cwd: ROOT, input, encoding: "utf8", maxBuffer: 1 << 28 });
+  const { stdout, stderr, status } = spawnSync(PYTHON, ["-m", "tests.support.yaml_documents"], {
+    cwd: ROOT,
+    input,
+    encoding: "utf8",
+    maxBuffer: 1 << 28,
+  });
   expect(stderr).toBe("");
   expect(status).toBe(0);
-  return stdout.split("\n").slice(0, -1).map((line) => (line === "refused" ? null : (fromJson(line) as Json)));
+  return stdout
+    .split("\n")
+    .slice(0, -1)
+    .map((line) => (line === "refused" ? null : (fromJson(line) as Json)));
 }
 
 function own(text: string): Json | undefined {
@@ -42,11 +50,21 @@ function own(text: string): Json | undefined {
 /** The value as the server computes with it. */
 function sorted(value: Json): string {
   if (Array.isArray(value)) return `[${value.map(sorted).join(",")}]`;
-  return isObject(value) ? `{${Object.keys(value).sort().map((key) => `${toJson(key)}:${sorted(value[key] as Json)}`).join(",")}}` : typeof value === "object" && value ? String(Number(value)) : toJson(value);
+  return isObject(value)
+    ? `{${Object.keys(value)
+        .sort()
+        .map((key) => `${toJson(key)}:${sorted(value[key] as Json)}`)
+        .join(",")}}`
+    : typeof value === "object" && value
+      ? String(Number(value))
+      : toJson(value);
 }
 
 const EXAMPLES = ["hello", "approval"].map((name) => {
-  const found = spawnSync("git", ["ls-files", `examples/**${name}*.yaml`], { cwd: ROOT, encoding: "utf8" }).stdout.split("\n")[0] as string;
+  const found = spawnSync("git", ["ls-files", `examples/**${name}*.yaml`], {
+    cwd: ROOT,
+    encoding: "utf8",
+  }).stdout.split("\n")[0] as string;
   return readFileSync(join(ROOT, found), "utf8");
 });
 const FORMS: Record<string, (text: string) => string> = {
@@ -54,10 +72,14 @@ const FORMS: Record<string, (text: string) => string> = {
   "lines that end with \\r\\n": (text) => text.replaceAll("\n", "\r\n"),
   "a directive": (text) => `%YAML 1.2\n---\n${text}`,
   "a directive and \\r\\n": (text) => `# made elsewhere\n%YAML 1.2\n---\n${text}`.replaceAll("\n", "\r\n"),
-  "lines of both kinds": (text) => text.split("\n").map((line, at) => line + (at % 3 ? "\r\n" : "\n")).join(""),
+  "lines of both kinds": (text) =>
+    text
+      .split("\n")
+      .map((line, at) => line + (at % 3 ? "\r\n" : "\n"))
+      .join(""),
   "tabs in brackets": (text) => text.replaceAll("{ ", "{\t").replaceAll(", ", ",\t"),
 };
-const TYPED = ["x", " ", "\n", "\t", "#", " # note", "a: 1", "\n  - 1", "\r\n", "'", "\"", "{{ $in }}", "é😀", "-"];
+const TYPED = ["x", " ", "\n", "\t", "#", " # note", "a: 1", "\n  - 1", "\r\n", "'", '"', "{{ $in }}", "é😀", "-"];
 
 describe("a document with", () => {
   it.each(Object.keys(FORMS))("%s is edited by typing and by actions, and undone to its first bytes", (form) => {
@@ -79,7 +101,12 @@ describe("a document with", () => {
         if (kind === 0 && node && !document.error) {
           // What an action cannot edit it refuses; it never breaks the text.
           try {
-            document.act(next(2) ? { do: "set", path: ["nodes", node.index, "notes"], value: `note ${step}` } : { do: "move_node", id: node.id, position: { x: step, y: next(500) } }, "act");
+            document.act(
+              next(2)
+                ? { do: "set", path: ["nodes", node.index, "notes"], value: `note ${step}` }
+                : { do: "move_node", id: node.id, position: { x: step, y: next(500) } },
+              "act",
+            );
           } catch (error) {
             expect(String(error)).toContain("TextEditError");
           }
@@ -90,7 +117,9 @@ describe("a document with", () => {
           const typed = plainOf(TYPED[next(TYPED.length)] as string);
           const edits = ends.editsOf([{ start: at, end, text: typed }]);
           // What the pane shows is the document without its line ends.
-          expect(plainOf(applyEdits(document.text, edits))).toBe(applyEdits(ends.plain, [{ start: at, end, text: typed }]));
+          expect(plainOf(applyEdits(document.text, edits))).toBe(
+            applyEdits(ends.plain, [{ start: at, end, text: typed }]),
+          );
           document.type(edits, `typing ${step}`);
           if (kind === 1 && next(2)) document.undo();
         }
@@ -111,9 +140,12 @@ describe("a document with", () => {
     expect(answers.length).toBe(texts.length);
     const differing = texts.flatMap((text, at) => {
       const [mine, theirs] = [seen[at], answers[at] as Json | null];
-      const same = mine === undefined || mine === null ? theirs === null : theirs !== null && sorted(mine) === sorted(theirs);
+      const same =
+        mine === undefined || mine === null ? theirs === null : theirs !== null && sorted(mine) === sorted(theirs);
       const touched = text.split("\n").filter((line) => !untouched.has(line));
-      return same ? [] : [{ touched, mine: mine === undefined ? "refused" : "read", theirs: theirs === null ? "refused" : "read" }];
+      return same
+        ? []
+        : [{ touched, mine: mine === undefined ? "refused" : "read", theirs: theirs === null ? "refused" : "read" }];
     });
     expect(differing.slice(0, 3)).toEqual([]);
   });

@@ -23,7 +23,9 @@ describe("bulk actions", () => {
     ["resume", "running", false],
     ["requeue", "failed", true],
     ["requeue", "completed", false],
-  ])("%s of an execution that is %s: %s", (action, status, can) => expect(canApply(action, { status, failed_items: 0 } as never)).toBe(can));
+  ])("%s of an execution that is %s: %s", (action, status, can) =>
+    expect(canApply(action, { status, failed_items: 0 } as never)).toBe(can),
+  );
 
   test("failed items can be retried only where there are some, and after the end", () => {
     expect(canApply("retry_failed_items", { status: "completed", failed_items: 3 } as never)).toBe(true);
@@ -35,7 +37,10 @@ describe("bulk actions", () => {
 
   test("the filter of the list becomes the filter of the job", () => {
     const found = bulkFilter(FILTER("status=failed&status=halted&workflow=w&label=a%3Db&code=E&failed_items=true"), 0);
-    expect(found).toEqual({ ok: true, filter: { status: ["failed", "halted"], workflow: "w", label: ["a=b"], code: "E", failed_items: true } });
+    expect(found).toEqual({
+      ok: true,
+      filter: { status: ["failed", "halted"], workflow: "w", label: ["a=b"], code: "E", failed_items: true },
+    });
   });
 
   test("a period becomes a time", () => {
@@ -43,14 +48,25 @@ describe("bulk actions", () => {
     expect(found).toEqual({ ok: true, filter: { since: "2026-11-15T09:00:00.000Z" } });
   });
 
-  test.each(["", "q=abc", "q=abc&status=failed"])("the filter %s selects nothing", (query) => expect(bulkFilter(FILTER(query), 0).ok).toBe(false));
+  test.each(["", "q=abc", "q=abc&status=failed"])("the filter %s selects nothing", (query) =>
+    expect(bulkFilter(FILTER(query), 0).ok).toBe(false),
+  );
 });
 
 describe("a period of one's own", () => {
   const filter = FILTER("since=2026-11-15T09:00:00Z&until=2026-11-15T10:00:00Z");
-  const row = (at: string): ExecutionView => ({ execution_id: "x", workflow_id: "w", status: "completed", labels: {}, error: null, started_at: at }) as unknown as ExecutionView;
+  const row = (at: string): ExecutionView =>
+    ({
+      execution_id: "x",
+      workflow_id: "w",
+      status: "completed",
+      labels: {},
+      error: null,
+      started_at: at,
+    }) as unknown as ExecutionView;
 
-  test("is sent as it is", () => expect(queryOf(filter, 0)).toEqual({ since: "2026-11-15T09:00:00.000Z", until: "2026-11-15T10:00:00.000Z" }));
+  test("is sent as it is", () =>
+    expect(queryOf(filter, 0)).toEqual({ since: "2026-11-15T09:00:00.000Z", until: "2026-11-15T10:00:00.000Z" }));
   test("holds for announced executions", () => {
     expect(fits(filter, row("2026-11-15T09:00:00Z"))).toBe(true);
     expect(fits(filter, row("2026-11-15T10:00:00Z"))).toBe(false);
@@ -94,7 +110,15 @@ describe("the marks of a difference", () => {
 describe("the form of a credential", () => {
   const fields = fieldsOf({
     secrets: ["password"],
-    fields: { required: ["host"], properties: { host: { type: "string" }, port: { anyOf: [{ type: "integer" }, { type: "null" }] }, security: { enum: ["none", "tls"], default: "tls" }, password: { type: "string" } } },
+    fields: {
+      required: ["host"],
+      properties: {
+        host: { type: "string" },
+        port: { anyOf: [{ type: "integer" }, { type: "null" }] },
+        security: { enum: ["none", "tls"], default: "tls" },
+        password: { type: "string" },
+      },
+    },
   });
   test("has the fields of the type", () => {
     expect(fields.map((each) => each.name)).toEqual(["host", "port", "security", "password"]);
@@ -103,7 +127,10 @@ describe("the form of a credential", () => {
     expect(fields[2]).toMatchObject({ choices: ["none", "tls"], preset: "tls" });
   });
   test("sends what was filled in, numbers as numbers", () => {
-    expect(valuesOf(fields, { host: "mail.example", port: "25", password: "" })).toEqual({ host: "mail.example", port: 25 });
+    expect(valuesOf(fields, { host: "mail.example", port: "25", password: "" })).toEqual({
+      host: "mail.example",
+      port: 25,
+    });
   });
 });
 
@@ -119,7 +146,9 @@ describe("parts of values", () => {
 
   test("the address of a part has only what differs from the beginning", () => {
     expect(partPath("/v", { pointer: "", depth: 2, offset: 0 })).toBe("/v?depth=2");
-    expect(partPath("/v?lineage=s%3A1", { pointer: "/a b", depth: 1, offset: 100 })).toBe("/v?lineage=s%3A1&depth=1&pointer=%2Fa+b&offset=100");
+    expect(partPath("/v?lineage=s%3A1", { pointer: "/a b", depth: 1, offset: 100 })).toBe(
+      "/v?lineage=s%3A1&depth=1&pointer=%2Fa+b&offset=100",
+    );
   });
 
   test("the address of an input names its item", () => {
@@ -158,17 +187,26 @@ describe("matches in a value", () => {
     expect(findPath("/v?lineage=s%3A1", "a&b", 100, 50)).toBe("/v?lineage=s%3A1&find=a%26b&limit=50&offset=100");
   });
 
-  test.each(["status=failed", "status=failed&status=halted", "status=halted&status=failed"])("%s selects what failed, halted or not", (address) => {
-    const filter = FILTER(address);
-    expect(filter.status).toEqual(["failed"]);
-    expect(queryOf(filter, 0)).toEqual({ status: ["failed", "halted"] });
-    expect(["failed", "halted", "completed", "running"].filter((status) => fits(filter, { status, workflow_id: "w", labels: {} } as never))).toEqual(["failed", "halted"]);
-  });
+  test.each(["status=failed", "status=failed&status=halted", "status=halted&status=failed"])(
+    "%s selects what failed, halted or not",
+    (address) => {
+      const filter = FILTER(address);
+      expect(filter.status).toEqual(["failed"]);
+      expect(queryOf(filter, 0)).toEqual({ status: ["failed", "halted"] });
+      expect(
+        ["failed", "halted", "completed", "running"].filter((status) =>
+          fits(filter, { status, workflow_id: "w", labels: {} } as never),
+        ),
+      ).toEqual(["failed", "halted"]);
+    },
+  );
 
   test("status=halted selects halted ones only", () => {
     const filter = FILTER("status=halted");
     expect(queryOf(filter, 0)).toEqual({ status: ["halted"] });
-    expect(["failed", "halted"].filter((status) => fits(filter, { status, workflow_id: "w", labels: {} } as never))).toEqual(["halted"]);
+    expect(
+      ["failed", "halted"].filter((status) => fits(filter, { status, workflow_id: "w", labels: {} } as never)),
+    ).toEqual(["halted"]);
   });
 
   test("halted is no filter of its own", () => expect(STATUSES).not.toContain("halted"));

@@ -21,7 +21,10 @@ type ChangeText = (text: string, parameter: string) => string;
 function texts(value: Json, change: ChangeText, key = "", depth = 0): Json {
   if (typeof value === "string") return change(value, depth === 1 ? key : "");
   if (Array.isArray(value)) return value.map((each) => texts(each, change, key, depth + 2));
-  if (isObject(value)) return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, texts(each, change, name, depth + 1)]));
+  if (isObject(value))
+    return Object.fromEntries(
+      Object.entries(value).map(([name, each]) => [name, texts(each, change, name, depth + 1)]),
+    );
   return value;
 }
 
@@ -45,8 +48,13 @@ export class PlainDocument {
   apply(action: Action): void {
     switch (action.do) {
       case "set": {
-        const isText = action.path.length > 2 && action.path[0] === "nodes" && (action.path[2] === "parameters" || action.path[2] === "config");
-        this.owner(action.path)[action.path.at(-1) as string] = isText ? texts(action.value, (text) => this.marked(text)) : structuredClone(action.value);
+        const isText =
+          action.path.length > 2 &&
+          action.path[0] === "nodes" &&
+          (action.path[2] === "parameters" || action.path[2] === "config");
+        this.owner(action.path)[action.path.at(-1) as string] = isText
+          ? texts(action.value, (text) => this.marked(text))
+          : structuredClone(action.value);
         return;
       }
       case "remove":
@@ -94,19 +102,36 @@ export class PlainDocument {
   /** Adds copies of nodes and of the edges between them. Mentions among them are mentions of the copies. */
   copyNodes(ids: ReadonlyMap<string, string>): void {
     const chosen = this.nodes.filter((each) => ids.has(this.names.get(each.id as string) as string));
-    const between = this.edges.filter((each) => [each.src, each.dst].every((end) => chosen.some((node) => node.id === end)));
-    const marks = new Map(chosen.map((each) => [each.id as string, this.newMark(ids.get(this.names.get(each.id as string) as string) as string)]));
+    const between = this.edges.filter((each) =>
+      [each.src, each.dst].every((end) => chosen.some((node) => node.id === end)),
+    );
+    const marks = new Map(
+      chosen.map((each) => [
+        each.id as string,
+        this.newMark(ids.get(this.names.get(each.id as string) as string) as string),
+      ]),
+    );
     const moved = (text: string): string => text.replace(MARK, (found) => marks.get(found) ?? found);
     for (const { dependencies: _, ...node } of chosen) {
       const place = node.position as { x: number; y: number } | undefined;
-      const copy: Obj = { ...(texts(node, (text) => text) as Obj), id: moved(node.id as string), ...(place ? { position: { x: place.x + 40, y: place.y + 40 } } : {}) };
-      for (const name of ["parameters", "config"]) if (isObject(copy[name])) copy[name] = texts(copy[name], (text) => moved(text));
+      const copy: Obj = {
+        ...(texts(node, (text) => text) as Obj),
+        id: moved(node.id as string),
+        ...(place ? { position: { x: place.x + 40, y: place.y + 40 } } : {}),
+      };
+      for (const name of ["parameters", "config"])
+        if (isObject(copy[name])) copy[name] = texts(copy[name], (text) => moved(text));
       const policy = copy.error;
-      if (isObject(policy) && between.some((each) => `${each.src as string}-${each.dst as string}` === policy.error_edge)) policy.error_edge = moved(policy.error_edge as string);
+      if (
+        isObject(policy) &&
+        between.some((each) => `${each.src as string}-${each.dst as string}` === policy.error_edge)
+      )
+        policy.error_edge = moved(policy.error_edge as string);
       this.list("nodes").push(copy);
     }
     for (const name of ids.values()) this.revive(name);
-    for (const { id: _, ...edge } of between) this.list("edges").push({ ...edge, src: moved(edge.src as string), dst: moved(edge.dst as string) });
+    for (const { id: _, ...edge } of between)
+      this.list("edges").push({ ...edge, src: moved(edge.src as string), dst: moved(edge.dst as string) });
   }
 
   private get nodes(): Obj[] {
@@ -144,27 +169,41 @@ export class PlainDocument {
   /** Turns mentions of a node that was removed into mentions of a new one of the same name. */
   private revive(name: string): void {
     const live = new Set(this.nodes.map((each) => each.id as string));
-    const again: ChangeText = (text) => this.marked(text.replace(MARK, (found) => (!live.has(found) && this.names.get(found) === name ? name : found)));
-    for (const node of this.nodes) for (const key of ["parameters", "config"]) if (isObject(node[key])) node[key] = texts(node[key], again);
+    const again: ChangeText = (text) =>
+      this.marked(text.replace(MARK, (found) => (!live.has(found) && this.names.get(found) === name ? name : found)));
+    for (const node of this.nodes)
+      for (const key of ["parameters", "config"]) if (isObject(node[key])) node[key] = texts(node[key], again);
   }
 
   private markedNode(node: Obj): Obj {
     const marks = this.marks();
     const made = { ...node };
-    if (Array.isArray(node.dependencies)) made.dependencies = node.dependencies.map((each) => marks.get(each as string) ?? each);
-    for (const name of ["parameters", "config"]) if (isObject(node[name])) made[name] = texts(node[name], (text) => this.marked(text));
+    if (Array.isArray(node.dependencies))
+      made.dependencies = node.dependencies.map((each) => marks.get(each as string) ?? each);
+    for (const name of ["parameters", "config"])
+      if (isObject(node[name])) made[name] = texts(node[name], (text) => this.marked(text));
     return made;
   }
 
   private markedEdge(edge: Obj): Obj {
     const marks = this.marks();
-    return { ...edge, src: marks.get(edge.src as string) ?? (edge.src as Json), dst: marks.get(edge.dst as string) ?? (edge.dst as Json) };
+    return {
+      ...edge,
+      src: marks.get(edge.src as string) ?? (edge.src as Json),
+      dst: marks.get(edge.dst as string) ?? (edge.dst as Json),
+    };
   }
 
   /** Marks the ids of edges without an own one, `SRC-DST`, that error policies name. */
   private markErrorEdges(): void {
-    const generated = new Map(this.edges.filter((each) => !("id" in each)).map((each) => `${each.src as string}-${each.dst as string}`).map((id) => [this.written(id), id]));
-    for (const policy of this.policies()) policy.error_edge = generated.get(policy.error_edge as string) ?? (policy.error_edge as Json);
+    const generated = new Map(
+      this.edges
+        .filter((each) => !("id" in each))
+        .map((each) => `${each.src as string}-${each.dst as string}`)
+        .map((id) => [this.written(id), id]),
+    );
+    for (const policy of this.policies())
+      policy.error_edge = generated.get(policy.error_edge as string) ?? (policy.error_edge as Json);
   }
 
   /** Writes the present name of a node into the texts that its rename must leave alone. */
@@ -173,25 +212,37 @@ export class PlainDocument {
     const name = this.names.get(mark) as string;
     const frozen: ChangeText = (text, parameter) => {
       const expressions = parameter === "expression" ? [text] : (text.match(BRACES) ?? []);
-      const isUnknown = (each: string): boolean => (each.match(MARK) ?? []).some((found) => !live.has(found)) || [...each.matchAll(MENTION)].some((found) => !ROOTS.has(found[2] as string));
+      const isUnknown = (each: string): boolean =>
+        (each.match(MARK) ?? []).some((found) => !live.has(found)) ||
+        [...each.matchAll(MENTION)].some((found) => !ROOTS.has(found[2] as string));
       const isBroken = expressions.some(isUnknown);
       return isBroken ? text.replaceAll(mark, name) : text;
     };
-    const listed = this.nodes.flatMap((each) => (Array.isArray(each.dependencies) ? each.dependencies.map((src) => ({ src, dst: each.id })) : []));
-    const exists = (id: Json | undefined): boolean => [...this.edges, ...listed].some((each) => !("id" in each) && `${each.src as string}-${each.dst as string}` === id);
-    for (const node of this.nodes) for (const key of ["parameters", "config"]) if (isObject(node[key])) node[key] = texts(node[key], frozen);
-    for (const policy of this.policies()) if (!exists(policy.error_edge)) policy.error_edge = (policy.error_edge as string).replaceAll(mark, name);
+    const listed = this.nodes.flatMap((each) =>
+      Array.isArray(each.dependencies) ? each.dependencies.map((src) => ({ src, dst: each.id })) : [],
+    );
+    const exists = (id: Json | undefined): boolean =>
+      [...this.edges, ...listed].some(
+        (each) => !("id" in each) && `${each.src as string}-${each.dst as string}` === id,
+      );
+    for (const node of this.nodes)
+      for (const key of ["parameters", "config"]) if (isObject(node[key])) node[key] = texts(node[key], frozen);
+    for (const policy of this.policies())
+      if (!exists(policy.error_edge)) policy.error_edge = (policy.error_edge as string).replaceAll(mark, name);
   }
 
   /** The error policies that name an edge. */
   private policies(): Obj[] {
-    return this.nodes.flatMap(({ error }) => (error !== undefined && isObject(error) && typeof error.error_edge === "string" ? [error] : []));
+    return this.nodes.flatMap(({ error }) =>
+      error !== undefined && isObject(error) && typeof error.error_edge === "string" ? [error] : [],
+    );
   }
 
   private removeNode(gone: string): void {
     this.made.nodes = this.nodes.filter((each) => each.id !== gone);
     if (this.made.edges) this.made.edges = this.edges.filter((each) => each.src !== gone && each.dst !== gone);
-    for (const node of this.nodes) if (Array.isArray(node.dependencies)) node.dependencies = node.dependencies.filter((each) => each !== gone);
+    for (const node of this.nodes)
+      if (Array.isArray(node.dependencies)) node.dependencies = node.dependencies.filter((each) => each !== gone);
   }
 
   private remove(path: readonly (string | number)[]): void {

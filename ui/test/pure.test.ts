@@ -66,8 +66,18 @@ const SCHEMA: Schema = {
 
 describe("forms", () => {
   test("each schema takes its widget", () => {
-    const widgets = Object.fromEntries(Object.entries(SCHEMA.properties ?? {}).map(([name, each]) => [name, widgetOf(each)]));
-    expect(widgets).toEqual({ order: "number", name: "text", tags: "list", kind: "choice", urgent: "switch", who: "variants", free: "json" });
+    const widgets = Object.fromEntries(
+      Object.entries(SCHEMA.properties ?? {}).map(([name, each]) => [name, widgetOf(each)]),
+    );
+    expect(widgets).toEqual({
+      order: "number",
+      name: "text",
+      tags: "list",
+      kind: "choice",
+      urgent: "switch",
+      who: "variants",
+      free: "json",
+    });
   });
 
   test("a form begins with its required fields and defaults", () => {
@@ -77,7 +87,15 @@ describe("forms", () => {
   });
 
   test("a question that nobody has answered has no answer", () => {
-    const questions: Schema = { type: "object", required: ["sure", "level", "known"], properties: { sure: { type: "boolean" }, level: { enum: ["low", "high"] }, known: { type: "boolean", default: true } } };
+    const questions: Schema = {
+      type: "object",
+      required: ["sure", "level", "known"],
+      properties: {
+        sure: { type: "boolean" },
+        level: { enum: ["low", "high"] },
+        known: { type: "boolean", default: true },
+      },
+    };
     expect(initial(questions)).toEqual({ known: true });
     expect(check(questions, initial(questions))).toEqual({ "/sure": "is required", "/level": "is required" });
     expect(check(questions, { known: true, sure: false, level: "low" })).toEqual({});
@@ -86,9 +104,14 @@ describe("forms", () => {
 
   test("problems are named by the path of their field", () => {
     expect(check(SCHEMA, { order: 0, name: "" })).toEqual({ "/order": "must be at least 1", "/name": "is required" });
-    expect(check(SCHEMA, { order: 1.5, name: "a" })).toEqual({ "/order": "must be a whole number", "/name": "needs at least 2 characters" });
+    expect(check(SCHEMA, { order: 1.5, name: "a" })).toEqual({
+      "/order": "must be a whole number",
+      "/name": "needs at least 2 characters",
+    });
     expect(check(SCHEMA, { order: 2, name: "ada" })).toEqual({});
-    expect(check({ type: "array", minItems: 1, items: { type: "number" } }, [])).toEqual({ "": "needs at least 1 entries" });
+    expect(check({ type: "array", minItems: 1, items: { type: "number" } }, [])).toEqual({
+      "": "needs at least 1 entries",
+    });
     expect(check({ type: "array", items: { type: "number" } }, [Number.NaN])).toEqual({ "/0": "must be a number" });
   });
 
@@ -99,7 +122,10 @@ describe("forms", () => {
 
   test("a problem in JSON is told by line and column", () => {
     expect(parseJson('{"a": 1}')).toEqual({ ok: true, value: { a: 1 } });
-    expect(parseJson('{"a": 1,\n "b" 2}')).toMatchObject({ ok: false, message: expect.stringMatching(/^Line 2, column 6: Expected ':'/) });
+    expect(parseJson('{"a": 1,\n "b" 2}')).toMatchObject({
+      ok: false,
+      message: expect.stringMatching(/^Line 2, column 6: Expected ':'/),
+    });
     expect(parseJson('{"a": x}')).toEqual({ ok: false, message: "Unexpected token 'x'" });
   });
 });
@@ -108,7 +134,10 @@ describe("texts of two versions", () => {
   const [before, after] = ['{"a":1,"b":[2]}', '{"a":1,"b":[3]}'];
 
   test("JSON of one line is compared with one value per line", () => {
-    expect(readable(before, after)).toEqual(['{\n  "a": 1,\n  "b": [\n    2\n  ]\n}', '{\n  "a": 1,\n  "b": [\n    3\n  ]\n}']);
+    expect(readable(before, after)).toEqual([
+      '{\n  "a": 1,\n  "b": [\n    2\n  ]\n}',
+      '{\n  "a": 1,\n  "b": [\n    3\n  ]\n}',
+    ]);
   });
 
   test("other texts are compared as they are", () => {
@@ -124,10 +153,12 @@ const LOOP: Definition = {
     id,
     type: /all$/.test(id) ? "aggregator" : /outer|inner/.test(id) ? "split" : "edit",
   })),
-  edges: ["in>outer", "outer>a", "a>inner", "inner>b", "b>inner_all", "inner_all>outer_all", "outer_all>out"].map((text) => {
-    const [src = "", dst = ""] = text.split(">");
-    return { id: text, src, dst };
-  }),
+  edges: ["in>outer", "outer>a", "a>inner", "inner>b", "b>inner_all", "inner_all>outer_all", "outer_all>out"].map(
+    (text) => {
+      const [src = "", dst = ""] = text.split(">");
+      return { id: text, src, dst };
+    },
+  ),
 };
 
 describe("the graph", () => {
@@ -147,7 +178,9 @@ describe("the graph", () => {
   test("an outer frame contains the inner one", () => {
     const [outer, inner] = frames(arrange(LOOP), bodies(LOOP));
     expect(outer?.split).toBe("outer");
-    expect(outer && inner && outer.x < inner.x && outer.y < inner.y && outer.x + outer.width > inner.x + inner.width).toBe(true);
+    expect(
+      outer && inner && outer.x < inner.x && outer.y < inner.y && outer.x + outer.width > inner.x + inner.width,
+    ).toBe(true);
   });
 
   test("the outline names what comes before and after", () => {
@@ -157,18 +190,31 @@ describe("the graph", () => {
   test("a layout of the server becomes a picture with nested frames in order", () => {
     const picture = pictureOf({
       nodes: { a: { x: 10, y: 20 } },
-      edges: { e: { points: [[0, 1], [2, 3]] } },
+      edges: {
+        e: {
+          points: [
+            [0, 1],
+            [2, 3],
+          ],
+        },
+      },
       frames: { inner: { x: 10, y: 10, width: 10, height: 10 }, outer: { x: 0, y: 0, width: 100, height: 100 } },
     });
     expect(picture.frames.map((each) => each.split)).toEqual(["outer", "inner"]);
-    expect(picture.routes.get("e")).toEqual([{ x: 0, y: 1 }, { x: 2, y: 3 }]);
+    expect(picture.routes.get("e")).toEqual([
+      { x: 0, y: 1 },
+      { x: 2, y: 3 },
+    ]);
   });
 
   test("a snapshot keeps times as numbers", () => {
     const found = snapshotOf({
       number: 3,
       status: "running",
-      nodes: { a: { state: "success", started_at: "1970-01-01T00:00:01Z", duration_ms: 500, attempts: 2 }, b: { state: "pending", counts: {} } },
+      nodes: {
+        a: { state: "success", started_at: "1970-01-01T00:00:01Z", duration_ms: 500, attempts: 2 },
+        b: { state: "pending", counts: {} },
+      },
       edges: { e: "alive" },
       splits: { s: { items: 2, done: 1, counts: { failed: 1 } } },
     });
@@ -179,11 +225,36 @@ describe("the graph", () => {
 });
 
 describe("the list", () => {
-  const filter = filterOf(new URLSearchParams("status=failed&status=bogus&label=team=a&label=broken&since=24h&q=Shop&failed_items=true&code=E1"));
-  const row = { execution_id: "x1", workflow_id: "shop", status: "failed", error: { code: "E1", message: "" }, labels: { team: "a" }, hash: "", started_at: "", completed_at: null, total_duration_ms: null, failed_items: 2 } as unknown as ExecutionView;
+  const filter = filterOf(
+    new URLSearchParams(
+      "status=failed&status=bogus&label=team=a&label=broken&since=24h&q=Shop&failed_items=true&code=E1",
+    ),
+  );
+  const row = {
+    execution_id: "x1",
+    workflow_id: "shop",
+    status: "failed",
+    error: { code: "E1", message: "" },
+    labels: { team: "a" },
+    hash: "",
+    started_at: "",
+    completed_at: null,
+    total_duration_ms: null,
+    failed_items: 2,
+  } as unknown as ExecutionView;
 
   test("the address becomes a filter, and nonsense is left out", () => {
-    expect(filter).toEqual({ status: ["failed"], workflow: null, label: ["team=a"], period: "24h", since: null, until: null, failedItems: true, text: "Shop", others: { code: "E1" } });
+    expect(filter).toEqual({
+      status: ["failed"],
+      workflow: null,
+      label: ["team=a"],
+      period: "24h",
+      since: null,
+      until: null,
+      failedItems: true,
+      text: "Shop",
+      others: { code: "E1" },
+    });
   });
 
   test("the query of a period does not change within a minute", () => {
@@ -202,7 +273,9 @@ describe("the list", () => {
   });
 
   test("a change of the address keeps what it does not name", () => {
-    expect(changed("?a=1&b=2", { b: null, item: "users:5/orders:2", s: ["x", "y"] })).toBe("?a=1&item=users:5/orders:2&s=x&s=y");
+    expect(changed("?a=1&b=2", { b: null, item: "users:5/orders:2", s: ["x", "y"] })).toBe(
+      "?a=1&item=users:5/orders:2&s=x&s=y",
+    );
     expect(changed("?a=1", { a: null })).toBe("");
   });
 
@@ -216,11 +289,32 @@ describe("the list", () => {
 
 describe("the timeline", () => {
   test("idle time is what no interval covers", () => {
-    expect(idle([{ from: 10, to: 20 }, { from: 15, to: 30 }, { from: 80, to: 100 }], 0, 100)).toEqual([{ from: 0, to: 10 }, { from: 30, to: 80 }]);
+    expect(
+      idle(
+        [
+          { from: 10, to: 20 },
+          { from: 15, to: 30 },
+          { from: 80, to: 100 },
+        ],
+        0,
+        100,
+      ),
+    ).toEqual([
+      { from: 0, to: 10 },
+      { from: 30, to: 80 },
+    ]);
   });
 
   test("long idle time is folded, and places stay in order", () => {
-    const pieces = scale([{ from: 0, to: 1000 }, { from: 3_600_000, to: 3_601_000 }], 0, 3_601_000, 800);
+    const pieces = scale(
+      [
+        { from: 0, to: 1000 },
+        { from: 3_600_000, to: 3_601_000 },
+      ],
+      0,
+      3_601_000,
+      800,
+    );
     expect(pieces.filter((each) => each.folded)).toHaveLength(1);
     const places = [0, 500, 1000, 1_800_000, 3_600_000, 3_600_500, 3_601_000].map((at) => place(pieces, at));
     expect(places).toEqual([...places].sort((a, b) => a - b));
@@ -229,7 +323,17 @@ describe("the timeline", () => {
   });
 
   test("short idle time is not folded", () => {
-    expect(scale([{ from: 0, to: 500 }, { from: 520, to: 1000 }], 0, 1000, 400)).toHaveLength(1);
+    expect(
+      scale(
+        [
+          { from: 0, to: 500 },
+          { from: 520, to: 1000 },
+        ],
+        0,
+        1000,
+        400,
+      ),
+    ).toHaveLength(1);
   });
 
   test("ticks are round and never inside a fold", () => {
@@ -249,7 +353,13 @@ describe("the heat grid", () => {
   });
 
   test("bytes are coloured by the legend", () => {
-    const palette = { state: (name: string) => (name === "failed" ? "#ff0000" : "#00ff00"), low: "#000000", high: "#ffffff", none: "#808080", codes: ["#0000ff"] };
+    const palette = {
+      state: (name: string) => (name === "failed" ? "#ff0000" : "#00ff00"),
+      low: "#000000",
+      high: "#ffffff",
+      none: "#808080",
+      codes: ["#0000ff"],
+    };
     const colours = colourer("state", ["success", "failed"], palette);
     expect(colours[1]).toBe(pixel("#ff0000"));
     expect(colours[9]).toBe(pixel("#808080"));
@@ -268,7 +378,19 @@ test("a join tells how many of its possible edges have arrived", () => {
 
 test("an aggregator collects the items of its split", () => {
   const types: Record<string, string> = { outer: "split", inner: "split", few: "aggregator", all: "aggregator" };
-  const nodes = ["in", "outer", "inner", "work", "other", "few", "all", "out"].map((id) => ({ id, type: types[id] ?? "noop" }));
-  const edges = ["in>outer", "outer>inner", "inner>work", "work>few", "inner>other", "other>few", "few>all", "all>out"].map((each) => ({ id: each, src: each.split(">")[0] as string, dst: each.split(">")[1] as string }));
+  const nodes = ["in", "outer", "inner", "work", "other", "few", "all", "out"].map((id) => ({
+    id,
+    type: types[id] ?? "noop",
+  }));
+  const edges = [
+    "in>outer",
+    "outer>inner",
+    "inner>work",
+    "work>few",
+    "inner>other",
+    "other>few",
+    "few>all",
+    "all>out",
+  ].map((each) => ({ id: each, src: each.split(">")[0] as string, dst: each.split(">")[1] as string }));
   expect(Object.fromEntries(gatherers({ id: "d", nodes, edges }))).toEqual({ few: "inner", all: "outer" });
 });

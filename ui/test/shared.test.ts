@@ -28,7 +28,11 @@ function fakeBrowser() {
         });
       }),
   };
-  type End = { onmessage: ((event: { data: unknown }) => void) | null; postMessage: (data: unknown) => void; close: () => void };
+  type End = {
+    onmessage: ((event: { data: unknown }) => void) | null;
+    postMessage: (data: unknown) => void;
+    close: () => void;
+  };
   const ends = new Set<End>();
   const channel = (): End => {
     const end: End = {
@@ -95,7 +99,10 @@ describe("the shared stream", () => {
   });
 
   test("without locks each tab has its own stream", () => {
-    const [first, second] = [tab(() => ({ locks: undefined, channel: undefined as never })), tab(() => ({ locks: undefined, channel: undefined as never }))];
+    const [first, second] = [
+      tab(() => ({ locks: undefined, channel: undefined as never })),
+      tab(() => ({ locks: undefined, channel: undefined as never })),
+    ];
     first.shared.join();
     second.shared.join();
     expect([first.opened.length, second.opened.length]).toEqual([1, 1]);

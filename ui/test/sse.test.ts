@@ -1,7 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { SseParser, SseReader, type ServerEvent } from "../src/live/sse";
 
-const STREAM = 'retry: 1000\n\n: beat\n\nid: 1\ndata: {"a": 1}\n\nid: 2\nevent: rollup\ndata: one\ndata: two\n\r\nid:3\r\ndata:last é\r\n\r\n';
+const STREAM =
+  'retry: 1000\n\n: beat\n\nid: 1\ndata: {"a": 1}\n\nid: 2\nevent: rollup\ndata: one\ndata: two\n\r\nid:3\r\ndata:last é\r\n\r\n';
 const EXPECTED: ServerEvent[] = [
   { id: "1", event: "message", data: '{"a": 1}' },
   { id: "2", event: "rollup", data: "one\ntwo" },

@@ -1,7 +1,22 @@
 import { describe, expect, test } from "vitest";
-import { ExecutionStore, foldNode, foldStatus, joinLines, worst, type LiveEvent, type NodeState, type Snapshot, joinCounts } from "../src/live/store";
+import {
+  ExecutionStore,
+  foldNode,
+  foldStatus,
+  joinLines,
+  worst,
+  type LiveEvent,
+  type NodeState,
+  type Snapshot,
+  joinCounts,
+} from "../src/live/store";
 
-const event = (number: number, kind: string, node: string | null = null, details: Record<string, unknown> = {}): LiveEvent => ({
+const event = (
+  number: number,
+  kind: string,
+  node: string | null = null,
+  details: Record<string, unknown> = {},
+): LiveEvent => ({
   number,
   at: new Date(1_000_000 + number * 1000).toISOString(),
   kind,
@@ -10,7 +25,13 @@ const event = (number: number, kind: string, node: string | null = null, details
   details,
 });
 const idle: NodeState = { state: "pending", attempts: 0, startedAt: null, endedAt: null, due: null, counts: null };
-const snapshot = (number: number, nodes: Record<string, NodeState> = {}): Snapshot => ({ number, status: "running", nodes, edges: {}, splits: {} });
+const snapshot = (number: number, nodes: Record<string, NodeState> = {}): Snapshot => ({
+  number,
+  status: "running",
+  nodes,
+  edges: {},
+  splits: {},
+});
 const now = (callback: () => void): void => callback();
 
 describe("folding of events", () => {
@@ -115,7 +136,14 @@ describe("the store", () => {
   test("a running node shows its progress until it ends, and never runs again", () => {
     const store = new ExecutionStore(now);
     store.load(snapshot(1));
-    const running = { node_id: "a", lineage: [], attempt: 2, since: new Date(1_000).toISOString(), worker: "w", progress: "3 of 9" };
+    const running = {
+      node_id: "a",
+      lineage: [],
+      attempt: 2,
+      since: new Date(1_000).toISOString(),
+      worker: "w",
+      progress: "3 of 9",
+    };
     store.now({ running: [running], lines: [] });
     expect(store.node("a")).toMatchObject({ state: "running", attempts: 2, startedAt: 1000, progress: "3 of 9" });
     store.apply(event(2, "node.success", "a"));
@@ -126,7 +154,14 @@ describe("the store", () => {
   test("a snapshot does not take back what is told to run now", () => {
     const store = new ExecutionStore(now);
     store.load(snapshot(1));
-    const running = { node_id: "a", lineage: [], attempt: 1, since: new Date(1_000).toISOString(), worker: "w", progress: "40%" };
+    const running = {
+      node_id: "a",
+      lineage: [],
+      attempt: 1,
+      since: new Date(1_000).toISOString(),
+      worker: "w",
+      progress: "40%",
+    };
     store.now({ running: [running], lines: [] });
     store.load(snapshot(2, { a: { ...idle, state: "queued" } }));
     expect(store.node("a")).toMatchObject({ state: "running", progress: "40%", worker: "w" });
@@ -140,7 +175,14 @@ describe("the store", () => {
 
   test("running items are counted in the whole and shown in their own item", () => {
     const frame = { split_node_id: "s", item_index: 4 };
-    const running = [0, 4].map((index) => ({ node_id: "a", lineage: [{ ...frame, item_index: index }], attempt: 1, since: new Date(0).toISOString(), worker: "w", progress: `${index} of 9` }));
+    const running = [0, 4].map((index) => ({
+      node_id: "a",
+      lineage: [{ ...frame, item_index: index }],
+      attempt: 1,
+      since: new Date(0).toISOString(),
+      worker: "w",
+      progress: `${index} of 9`,
+    }));
     const whole = new ExecutionStore(now);
     whole.load(snapshot(1, { a: { ...idle, state: "queued", counts: { queued: 9 } } }));
     whole.now({ running, lines: [] });
@@ -154,7 +196,11 @@ describe("the store", () => {
   test("lines that were told come behind the stored ones, without repeating them", () => {
     const store = new ExecutionStore(now);
     const line = (at: string, message: string) => ({ at, level: "info", message });
-    const told = [line("2026-01-01T00:00:01Z", "one"), line("2026-01-01T00:00:02Z", "two"), line("2026-01-01T00:00:02Z", "three")];
+    const told = [
+      line("2026-01-01T00:00:01Z", "one"),
+      line("2026-01-01T00:00:02Z", "two"),
+      line("2026-01-01T00:00:02Z", "three"),
+    ];
     store.now({ running: [], lines: told.map((each) => ({ ...each, node_id: "a", lineage: [], attempt: 1 })) });
     const stored = told.slice(0, 2);
     expect(joinLines(stored, store.log("a", "", 1)).map((each) => each.message)).toEqual(["one", "two", "three"]);
@@ -213,7 +259,11 @@ describe("counts of a node inside a split", () => {
     const seen: { state: string; total: number; running: number }[] = [];
     const look = (): void => {
       const { state, counts } = store.node("a");
-      seen.push({ state, total: Object.values(counts ?? {}).reduce((sum, each) => sum + each, 0), running: counts?.running ?? 0 });
+      seen.push({
+        state,
+        total: Object.values(counts ?? {}).reduce((sum, each) => sum + each, 0),
+        running: counts?.running ?? 0,
+      });
     };
     look();
     for (const ended of [3, 8, 50, 120]) {
@@ -244,5 +294,7 @@ describe("counts of a node inside a split", () => {
     [{ skipped: 5, success: 2, waiting: 5 }, { success: 2, waiting: 6 }, 12, { skipped: 5, success: 2, waiting: 5 }],
     [{}, { failed: 1 }, 3, { failed: 1, pending: 2 }],
     [{ success: 9, pending: 1 }, { success: 7 }, 10, { success: 9, pending: 1 }],
-  ])("%j and a roll-up %j of %i items are %j", (before, told, items, joined) => expect(joinCounts(before as never, told as never, items)).toEqual(joined));
+  ])("%j and a roll-up %j of %i items are %j", (before, told, items, joined) =>
+    expect(joinCounts(before as never, told as never, items)).toEqual(joined),
+  );
 });

@@ -8,12 +8,25 @@ import type { Format } from "../src/text/tree";
 
 const FOLDER = join(import.meta.dirname, "../../tests/unit/textedit/cases");
 
-type Raw = { case: string; format?: Format; text: string[] | string; action: Action; result?: string[] | string; error?: string };
+type Raw = {
+  case: string;
+  format?: Format;
+  text: string[] | string;
+  action: Action;
+  result?: string[] | string;
+  error?: string;
+};
 
-const text = (lines: string[] | string): string => (typeof lines === "string" ? lines : lines.map((line) => `${line}\n`).join(""));
+const text = (lines: string[] | string): string =>
+  typeof lines === "string" ? lines : lines.map((line) => `${line}\n`).join("");
 const cases = readdirSync(FOLDER)
   .filter((name) => name.endsWith(".json"))
-  .flatMap((name) => (JSON.parse(readFileSync(join(FOLDER, name), "utf8")) as Raw[]).map((raw) => ({ ...raw, case: `${name}/${raw.case}` })));
+  .flatMap((name) =>
+    (JSON.parse(readFileSync(join(FOLDER, name), "utf8")) as Raw[]).map((raw) => ({
+      ...raw,
+      case: `${name}/${raw.case}`,
+    })),
+  );
 
 describe("an action of the corpus", () => {
   it.each(cases)("$case gives the expected text", (each) => {
@@ -22,17 +35,22 @@ describe("an action of the corpus", () => {
     else expect(apply()).toBe(text(each.result as string[]));
   });
 
-  it.each(cases.filter((each) => each.action.do === "set" && each.result !== undefined))("$case changes only the value at its path", (each) => {
-    const action = each.action as Extract<Action, { do: "set" }>;
-    const format = each.format ?? "yaml";
-    const wanted = decode(text(each.text), format);
-    let owner = wanted as never as Record<string | number, unknown>;
-    for (const key of action.path.slice(0, -1)) owner = owner[key] as Record<string | number, unknown>;
-    owner[action.path.at(-1) as string] = action.value;
-    expect(decode(text(each.result as string[]), format)).toEqual(wanted);
-  });
+  it.each(cases.filter((each) => each.action.do === "set" && each.result !== undefined))(
+    "$case changes only the value at its path",
+    (each) => {
+      const action = each.action as Extract<Action, { do: "set" }>;
+      const format = each.format ?? "yaml";
+      const wanted = decode(text(each.text), format);
+      let owner = wanted as never as Record<string | number, unknown>;
+      for (const key of action.path.slice(0, -1)) owner = owner[key] as Record<string | number, unknown>;
+      owner[action.path.at(-1) as string] = action.value;
+      expect(decode(text(each.result as string[]), format)).toEqual(wanted);
+    },
+  );
 
   it("that is unknown is refused with the known ones", () => {
-    expect(() => act("id: a\n", { do: "paint" } as never)).toThrow("there is no action `paint`; known: add_edge, add_node");
+    expect(() => act("id: a\n", { do: "paint" } as never)).toThrow(
+      "there is no action `paint`; known: add_edge, add_node",
+    );
   });
 });

@@ -26,13 +26,27 @@ const definition: Definition = {
     { id: "g", src: "in", dst: "never" },
   ],
 };
-const TIMES: Record<string, [number, number]> = { in: [0, 1], s: [1, 2], all: [50, 51], quick: [1, 60], done: [60, 61] };
+const TIMES: Record<string, [number, number]> = {
+  in: [0, 1],
+  s: [1, 2],
+  all: [50, 51],
+  quick: [1, 60],
+  done: [60, 61],
+};
 const store = {
   node: (id: string): NodeState => {
     const [startedAt, endedAt] = TIMES[id] ?? [null, null];
-    return { state: startedAt === null ? "skipped" : "success", attempts: 1, startedAt, endedAt, due: null, counts: null };
+    return {
+      state: startedAt === null ? "skipped" : "success",
+      attempts: 1,
+      startedAt,
+      endedAt,
+      due: null,
+      counts: null,
+    };
   },
-  split: (id: string): SplitState | undefined => (id === "s" ? { items: 3, ended: 3, rate: 0, counts: { success: 3 } } : undefined),
+  split: (id: string): SplitState | undefined =>
+    id === "s" ? { items: 3, ended: 3, rate: 0, counts: { success: 3 } } : undefined,
 };
 
 describe("the rows of the timeline", () => {
@@ -44,7 +58,15 @@ describe("the rows of the timeline", () => {
 
   it("show the items of a split that is open and the attempts of a node", () => {
     const opened = new Map([["s", [{ item: "s:0", index: 0, state: "failed", attempts: 2, from: 3, to: 9 }]]]);
-    const attempts = new Map([["quick", [{ from: 1, to: 5, state: "failed" }, { from: 20, to: 60, state: "success" }]]]);
+    const attempts = new Map([
+      [
+        "quick",
+        [
+          { from: 1, to: 5, state: "failed" },
+          { from: 20, to: 60, state: "success" },
+        ],
+      ],
+    ]);
     const rows = rowsOf(definition, store, 61, { ...NO_DETAILS, opened, attempts });
     expect(rows.map((each) => each.key)).toEqual(["in", "s", "quick", "s/*", "s:0", "all", "done"]);
     expect(rows[4]).toMatchObject({ id: "each", item: "s:0", state: "failed", from: 3, to: 9 });
@@ -67,7 +89,15 @@ describe("the critical path", () => {
 
 describe("the time at a place", () => {
   it("is the inverse of the place of a time", () => {
-    const pieces = scale([{ from: 0, to: 100 }, { from: 900, to: 1000 }], 0, 1000, 500);
+    const pieces = scale(
+      [
+        { from: 0, to: 100 },
+        { from: 900, to: 1000 },
+      ],
+      0,
+      1000,
+      500,
+    );
     for (const at of [0, 40, 100, 500, 950, 1000]) expect(timeAt(pieces, place(pieces, at))).toBeCloseTo(at, 0);
     expect(timeAt(pieces, -20)).toBe(0);
     expect(timeAt(pieces, 9_999)).toBe(1000);

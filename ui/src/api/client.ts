@@ -92,23 +92,41 @@ type Call = (path: string, init?: { parseAs?: string }) => Promise<Answer<unknow
 
 /** The client with the reader of JSON that keeps the digits of numbers; its own is that of the browser. */
 function withDigits(client: Client): Client {
-  const read = (call: Call): Call => async (path, init) => {
-    if (init?.parseAs) return call(path, init);
-    const answer = await call(path, { ...init, parseAs: "text" });
-    return answer.response.ok ? { ...answer, data: answer.data ? fromJson(answer.data as string) : undefined } : answer;
-  };
+  const read =
+    (call: Call): Call =>
+    async (path, init) => {
+      if (init?.parseAs) return call(path, init);
+      const answer = await call(path, { ...init, parseAs: "text" });
+      return answer.response.ok
+        ? { ...answer, data: answer.data ? fromJson(answer.data as string) : undefined }
+        : answer;
+    };
   const { GET, PUT, POST, PATCH, DELETE } = client as unknown as Record<string, Call>;
-  return { GET: read(GET as Call), PUT: read(PUT as Call), POST: read(POST as Call), PATCH: read(PATCH as Call), DELETE: read(DELETE as Call) } as unknown as Client;
+  return {
+    GET: read(GET as Call),
+    PUT: read(PUT as Call),
+    POST: read(POST as Call),
+    PATCH: read(PATCH as Call),
+    DELETE: read(DELETE as Call),
+  } as unknown as Client;
 }
 
-export const api = withDigits(createClient<paths>({ baseUrl: "", fetch: send, bodySerializer: (body: unknown) => toJson(body) }));
+export const api = withDigits(
+  createClient<paths>({ baseUrl: "", fetch: send, bodySerializer: (body: unknown) => toJson(body) }),
+);
 
 type Answer<T> = { data?: T; error?: unknown; response: Response };
 
 function problemOf(error: unknown, response: Response): ApiError {
   const body = (error ?? {}) as { detail?: string; title?: string; code?: string; problems?: []; request_id?: string };
   const text = body.detail ?? body.title ?? `The server answered ${response.status}.`;
-  return new ApiError(text, response.status, body.code ?? "", body.problems, body.request_id ?? response.headers.get("X-Request-Id") ?? "");
+  return new ApiError(
+    text,
+    response.status,
+    body.code ?? "",
+    body.problems,
+    body.request_id ?? response.headers.get("X-Request-Id") ?? "",
+  );
 }
 
 /** The data of a response, or an `ApiError`. */

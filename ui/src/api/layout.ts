@@ -17,11 +17,17 @@ const SPACE = 32;
 export function pictureOf(read: LayoutView): Picture {
   const layout = withNumbers(read);
   const places = new Map(Object.entries(layout.nodes).map(([id, each]) => [id, { x: each.x, y: each.y + SPACE / 2 }]));
-  const routes = new Map(Object.entries(layout.edges).map(([id, each]) => [id, each.points.map(([x, y]) => ({ x, y }))]));
+  const routes = new Map(
+    Object.entries(layout.edges).map(([id, each]) => [id, each.points.map(([x, y]) => ({ x, y }))]),
+  );
   const boxes = Object.entries(layout.frames);
   const inside = (one: (typeof boxes)[number], two: (typeof boxes)[number]): boolean =>
     one[1].x > two[1].x && one[1].y >= two[1].y && one[1].x + one[1].width < two[1].x + two[1].width;
-  const drawn = boxes.map((each) => ({ split: each[0], depth: boxes.filter((other) => inside(each, other)).length, ...each[1] }));
+  const drawn = boxes.map((each) => ({
+    split: each[0],
+    depth: boxes.filter((other) => inside(each, other)).length,
+    ...each[1],
+  }));
   return { places, routes, frames: drawn.sort((a, b) => a.depth - b.depth) };
 }
 
@@ -29,7 +35,8 @@ export function pictureOf(read: LayoutView): Picture {
 export function useLayout(hash: string | null) {
   return useQuery({
     queryKey: ["layout", hash],
-    queryFn: () => readJson<LayoutView>(`/api/v1/definitions/${hash}/layout?width=${CARD.width}&height=${CARD.height + SPACE}`),
+    queryFn: () =>
+      readJson<LayoutView>(`/api/v1/definitions/${hash}/layout?width=${CARD.width}&height=${CARD.height + SPACE}`),
     enabled: hash !== null,
     staleTime: Infinity,
     retry: false,
@@ -37,7 +44,11 @@ export function useLayout(hash: string | null) {
 }
 
 /** The picture of a stored definition; of one that is not stored, such as a difference, it is computed here. */
-export function usePicture(hash: string | null, definition: Definition, kinds: Record<string, Kind> | undefined): Picture | null {
+export function usePicture(
+  hash: string | null,
+  definition: Definition,
+  kinds: Record<string, Kind> | undefined,
+): Picture | null {
   const { data, isError } = useLayout(hash);
   return useMemo(() => {
     if (data) return pictureOf(data);

@@ -80,7 +80,9 @@ export function useWorkflows(hidden = false, activity = false): UseQueryResult<S
       let cursor: string | undefined;
       do {
         const page: Schemas["WorkflowPage"] = await read(
-          api.GET("/api/v1/workflows", { params: { query: { limit: 200, hidden, activity, ...(cursor ? { cursor } : {}) } } }),
+          api.GET("/api/v1/workflows", {
+            params: { query: { limit: 200, hidden, activity, ...(cursor ? { cursor } : {}) } },
+          }),
         );
         found.push(...page.workflows);
         cursor = page.next ?? undefined;
@@ -96,7 +98,9 @@ export function useWorkflow(id: string, version?: string, enabled = true): UseQu
     enabled,
     queryFn: () =>
       version
-        ? read(api.GET("/api/v1/workflows/{workflow}/versions/{version}", { params: { path: { workflow: id, version } } }))
+        ? read(
+            api.GET("/api/v1/workflows/{workflow}/versions/{version}", { params: { path: { workflow: id, version } } }),
+          )
         : read(api.GET("/api/v1/workflows/{workflow}", { params: { path: { workflow: id } } })),
   });
 }
@@ -114,7 +118,8 @@ export function kindsOf(types: Schemas["NodeTypeView"][] | undefined): Record<st
   if (!types) return undefined;
   const found: Record<string, Kind> = {};
   for (const each of types) {
-    for (const name of [each.type, ...each.aliases]) found[name] = { fansOut: each.fans_out, gathers: each.gathers_items };
+    for (const name of [each.type, ...each.aliases])
+      found[name] = { fansOut: each.fans_out, gathers: each.gathers_items };
   }
   return found;
 }
@@ -122,6 +127,7 @@ export function kindsOf(types: Schemas["NodeTypeView"][] | undefined): Record<st
 export function useTriggers(workflow?: string): UseQueryResult<Schemas["TriggerView"][]> {
   return useQuery({
     queryKey: ["triggers", workflow ?? ""],
-    queryFn: async () => (await read(api.GET("/api/v1/triggers", { params: { query: workflow ? { workflow } : {} } }))).triggers,
+    queryFn: async () =>
+      (await read(api.GET("/api/v1/triggers", { params: { query: workflow ? { workflow } : {} } }))).triggers,
   });
 }

@@ -15,15 +15,36 @@ function titleOf({ edge, after }: AddAt): string {
   return after ? `Add a node after ${after}` : "Add a node";
 }
 
-type Props = { editor: Editor; lastInput: unknown; onStarted: (execution: string, input: unknown) => void; hideNotice: () => void };
+type Props = {
+  editor: Editor;
+  lastInput: unknown;
+  onStarted: (execution: string, input: unknown) => void;
+  hideNotice: () => void;
+};
 
 export function AskedDialog({ editor, lastInput, onStarted, hideNotice }: Props): JSX.Element | null {
   const { asked, close, view } = editor;
   switch (asked?.kind) {
     case "add":
-      return <AddDialog types={editor.list} title={titleOf(asked.at)} onAdd={(type) => editor.add(type, asked.at)} onClose={close} />;
+      return (
+        <AddDialog
+          types={editor.list}
+          title={titleOf(asked.at)}
+          onAdd={(type) => editor.add(type, asked.at)}
+          onClose={close}
+        />
+      );
     case "connect":
-      return <ConnectDialog view={view} types={editor.types} outlets={editor.checked.outlets} from={asked.from} onConnect={(dst, outlet) => editor.connect(asked.from, dst, outlet)} onClose={close} />;
+      return (
+        <ConnectDialog
+          view={view}
+          types={editor.types}
+          outlets={editor.checked.outlets}
+          from={asked.from}
+          onConnect={(dst, outlet) => editor.connect(asked.from, dst, outlet)}
+          onClose={close}
+        />
+      );
     case "rename":
       return <RenameDialog view={view} id={asked.id} onRename={(to) => editor.rename(asked.id, to)} onClose={close} />;
     case "find":
@@ -67,8 +88,12 @@ function Publishing({ editor, hideNotice }: { editor: Editor; hideNotice: () => 
       errors={editor.errors}
       onPublished={(workflow, version, base) => {
         close();
-        say("success", `Published version ${version} of ${workflow}.`, { to: `/workflows/${workflow}`, text: "Show it" });
-        for (const queryKey of [["workflow", workflow], ["versions", workflow], ["workflows"]]) void client.invalidateQueries({ queryKey });
+        say("success", `Published version ${version} of ${workflow}.`, {
+          to: `/workflows/${workflow}`,
+          text: "Show it",
+        });
+        for (const queryKey of [["workflow", workflow], ["versions", workflow], ["workflows"]])
+          void client.invalidateQueries({ queryKey });
         hideNotice();
         if (id !== null) return draft.current?.publish(base);
         draft.current?.remove();

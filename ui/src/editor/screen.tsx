@@ -28,7 +28,8 @@ async function load(id: string | null): Promise<Loaded> {
   if (!base) throw Object.assign(new Error(`There is no workflow ${id}.`), { status: 404 });
   await knowPerson();
   const draft = readDraft(placeOf(id ?? ""));
-  if (draft && draft.saved.text !== draft.base.text) return { id, document: new WorkflowDocument(draft.base.text, draft.base, draft.saved), restored: !draft.imported };
+  if (draft && draft.saved.text !== draft.base.text)
+    return { id, document: new WorkflowDocument(draft.base.text, draft.base, draft.saved), restored: !draft.imported };
   return { id, document: new WorkflowDocument(base.text, base), restored: false };
 }
 
@@ -54,7 +55,15 @@ export function EditorScreen({ id }: { id: string | null }): JSX.Element {
   if (error) return <Failure error={error} retry={loadAgain} />;
   // A document that was published for the first time is loaded again under its own address.
   if (!loaded || loaded.id !== id) return <Skeleton rows={6} />;
-  return <EditorOf key={`${id}#${stamp}`} id={id} document={loaded.document} restored={loaded.restored} onDiscarded={loadAgain} />;
+  return (
+    <EditorOf
+      key={`${id}#${stamp}`}
+      id={id}
+      document={loaded.document}
+      restored={loaded.restored}
+      onDiscarded={loadAgain}
+    />
+  );
 }
 
 type EditorProps = { id: string | null; document: WorkflowDocument; restored: boolean; onDiscarded: () => void };
@@ -119,20 +128,43 @@ function EditorOf({ id, document, restored, onDiscarded }: EditorProps): JSX.Ele
           </span>
         </Notice>
       )}
-      {document.error && <Notice state="failed">{`${document.error.message}. The graph shows the last text that could be read; correct the text to go on.`}</Notice>}
-      {editor.checkError && <Notice state="failed">{`The draft could not be checked: ${editor.checkError.message}`}</Notice>}
+      {document.error && (
+        <Notice state="failed">{`${document.error.message}. The graph shows the last text that could be read; correct the text to go on.`}</Notice>
+      )}
+      {editor.checkError && (
+        <Notice state="failed">{`The draft could not be checked: ${editor.checkError.message}`}</Notice>
+      )}
       <div className="edit-body" data-beside={views.beside || undefined} data-view={views.shown}>
-        {views.shown === "graph" && <Catalogue types={editor.list} disabled={readOnly} onAdd={(type) => editor.add(type, { after: editor.node?.id ?? null, edge: editor.edge ?? null })} />}
+        {views.shown === "graph" && (
+          <Catalogue
+            types={editor.list}
+            disabled={readOnly}
+            onAdd={(type) => editor.add(type, { after: editor.node?.id ?? null, edge: editor.edge ?? null })}
+          />
+        )}
         {views.shown === "graph" && <GraphView editor={editor} running={running} />}
         {views.shown === "list" && <NodeTree editor={editor} />}
         {(views.shown === "text" || views.beside) && <TextPane editor={editor} reveal={reveal} onCursor={onCursor} />}
-        {views.shown !== "text" && <Panel editor={editor} onStarted={(execution) => setTrial({ execution, input: trial?.input })} />}
+        {views.shown !== "text" && (
+          <Panel editor={editor} onStarted={(execution) => setTrial({ execution, input: trial?.input })} />
+        )}
       </div>
-      <Problems document={document} isChecked={checked.revision >= 0} problems={checked.problems} onGo={goToProblem} onFix={(fix) => editor.change(fix.actions, fix.label.toLowerCase())} />
+      <Problems
+        document={document}
+        isChecked={checked.revision >= 0}
+        problems={checked.problems}
+        onGo={goToProblem}
+        onFix={(fix) => editor.change(fix.actions, fix.label.toLowerCase())}
+      />
       <div className="sr" role="status" aria-live="polite">
         {editor.spoken}
       </div>
-      <AskedDialog editor={editor} lastInput={trial?.input} onStarted={(execution, input) => setTrial({ execution, input })} hideNotice={() => setRestored(false)} />
+      <AskedDialog
+        editor={editor}
+        lastInput={trial?.input}
+        onStarted={(execution, input) => setTrial({ execution, input })}
+        hideNotice={() => setRestored(false)}
+      />
     </div>
   );
 }

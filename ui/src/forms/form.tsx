@@ -27,11 +27,25 @@ function Text({ schema, value, onChange, path, name, required, problems }: Props
     <Field label={labelOf(schema, name)} hint={schema.description} required={required} error={problems[path] ?? null}>
       {(ids) =>
         long ? (
-          <textarea {...ids} className="textarea" rows={4} value={text} onChange={(event) => onChange(event.target.value)} />
+          <textarea
+            {...ids}
+            className="textarea"
+            rows={4}
+            value={text}
+            onChange={(event) => onChange(event.target.value)}
+          />
         ) : (
           <Input
             {...ids}
-            type={schema.format === "date" ? "date" : schema.format === "email" ? "email" : schema.format === "password" ? "password" : "text"}
+            type={
+              schema.format === "date"
+                ? "date"
+                : schema.format === "email"
+                  ? "email"
+                  : schema.format === "password"
+                    ? "password"
+                    : "text"
+            }
             value={text}
             onChange={(event) => onChange(event.target.value === "" && !required ? undefined : event.target.value)}
           />
@@ -69,7 +83,13 @@ function YesOrNo({ schema, value, onChange, path, name, problems }: Props): JSX.
         {labelOf(schema, name)}
         <span className="dim">required</span>
       </span>
-      <div className="answer" data-invalid={problems[path] ? true : undefined} role="group" aria-labelledby={`${id}-label`} aria-describedby={problems[path] ? `${id}-error` : undefined}>
+      <div
+        className="answer"
+        data-invalid={problems[path] ? true : undefined}
+        role="group"
+        aria-labelledby={`${id}-label`}
+        aria-describedby={problems[path] ? `${id}-error` : undefined}
+      >
         {[true, false].map((each) => (
           <button key={String(each)} type="button" aria-pressed={value === each} onClick={() => onChange(each)}>
             {each ? <Check size={15} aria-hidden="true" /> : <X size={15} aria-hidden="true" />}
@@ -143,7 +163,11 @@ function List({ schema, value, onChange, path, name, problems }: Props): JSX.Ele
               required
               problems={problems}
             />
-            <IconButton icon={Trash2} label={`Remove entry ${index + 1}`} onClick={() => onChange(entries.filter((_, at) => at !== index))} />
+            <IconButton
+              icon={Trash2}
+              label={`Remove entry ${index + 1}`}
+              onClick={() => onChange(entries.filter((_, at) => at !== index))}
+            />
           </div>
         ))}
       </div>
@@ -188,7 +212,12 @@ function Variants(props: Props): JSX.Element {
   return (
     <div className="form-group">
       <span className="field-label">{labelOf(props.schema, props.name)}</span>
-      <div className="segments" role="group" aria-label={labelOf(props.schema, props.name)} style={{ alignSelf: "start" }}>
+      <div
+        className="segments"
+        role="group"
+        aria-label={labelOf(props.schema, props.name)}
+        style={{ alignSelf: "start" }}
+      >
         {variants.map((each, index) => (
           <button
             key={index}
@@ -254,7 +283,17 @@ function Part(props: Props): JSX.Element {
   }
 }
 
-export function SchemaForm({ schema, value, onChange, problems }: { schema: Schema; value: unknown; onChange: (value: unknown) => void; problems: Problems }): JSX.Element {
+export function SchemaForm({
+  schema,
+  value,
+  onChange,
+  problems,
+}: {
+  schema: Schema;
+  value: unknown;
+  onChange: (value: unknown) => void;
+  problems: Problems;
+}): JSX.Element {
   if (widgetOf(schema) === "object") {
     return (
       <div className="form">

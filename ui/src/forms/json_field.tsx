@@ -34,7 +34,14 @@ export function JsonField({
   return (
     <Field label={label} hint={hint} error={parsed.ok ? null : parsed.message}>
       {(ids) => (
-        <textarea {...ids} className="textarea" rows={rows} spellCheck={false} value={value} onChange={(event) => onChange(event.target.value)} />
+        <textarea
+          {...ids}
+          className="textarea"
+          rows={rows}
+          spellCheck={false}
+          value={value}
+          onChange={(event) => onChange(event.target.value)}
+        />
       )}
     </Field>
   );

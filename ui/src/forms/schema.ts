@@ -33,7 +33,12 @@ export function typeOf(schema: Schema): string | undefined {
 }
 
 export function widgetOf(schema: Schema): Widget {
-  if (schema.enum && schema.enum.length > 0 && schema.enum.every((each) => typeof each !== "object" || each === null || isNumeric(each))) return "choice";
+  if (
+    schema.enum &&
+    schema.enum.length > 0 &&
+    schema.enum.every((each) => typeof each !== "object" || each === null || isNumeric(each))
+  )
+    return "choice";
   if ((schema.oneOf ?? schema.anyOf)?.length) return "variants";
   switch (typeOf(schema)) {
     case "string":
@@ -100,7 +105,8 @@ function sample(schema: Schema): unknown {
   if (widget === "choice") return schema.enum?.[0];
   if (widget === "switch") return false;
   if (widget === "text") return "example".padEnd(schema.minLength ?? 0, "x");
-  if (widget === "list") return Array.from({ length: Math.max(schema.minItems ?? 1, 1) }, () => sample(schema.items ?? {}));
+  if (widget === "list")
+    return Array.from({ length: Math.max(schema.minItems ?? 1, 1) }, () => sample(schema.items ?? {}));
   if (widget === "object") {
     const value: Record<string, unknown> = {};
     for (const name of schema.required ?? []) value[name] = sample(schema.properties?.[name] ?? {});
@@ -121,13 +127,18 @@ export function check(schema: Schema, value: unknown, path = "", required = true
   if (kind === "integer" || kind === "number") {
     if (!isNumeric(value) || Number.isNaN(value)) found[path] = "must be a number";
     else if (kind === "integer" && !isWhole(value)) found[path] = "must be a whole number";
-    else if (schema.minimum !== undefined && compare(value, schema.minimum) < 0) found[path] = `must be at least ${schema.minimum}`;
-    else if (schema.maximum !== undefined && compare(value, schema.maximum) > 0) found[path] = `must be at most ${schema.maximum}`;
+    else if (schema.minimum !== undefined && compare(value, schema.minimum) < 0)
+      found[path] = `must be at least ${schema.minimum}`;
+    else if (schema.maximum !== undefined && compare(value, schema.maximum) > 0)
+      found[path] = `must be at most ${schema.maximum}`;
   } else if (kind === "string" && typeof value === "string") {
-    if (schema.minLength !== undefined && value.length < schema.minLength) found[path] = `needs at least ${schema.minLength} characters`;
-    else if (schema.maxLength !== undefined && value.length > schema.maxLength) found[path] = `has at most ${schema.maxLength} characters`;
+    if (schema.minLength !== undefined && value.length < schema.minLength)
+      found[path] = `needs at least ${schema.minLength} characters`;
+    else if (schema.maxLength !== undefined && value.length > schema.maxLength)
+      found[path] = `has at most ${schema.maxLength} characters`;
   } else if (kind === "array" && Array.isArray(value)) {
-    if (schema.minItems !== undefined && value.length < schema.minItems) found[path] = `needs at least ${schema.minItems} entries`;
+    if (schema.minItems !== undefined && value.length < schema.minItems)
+      found[path] = `needs at least ${schema.minItems} entries`;
     value.forEach((each, index) => check(schema.items ?? {}, each, `${path}/${index}`, true, found));
   } else if (kind === "object" && isObject(value)) {
     for (const [name, property] of Object.entries(schema.properties ?? {})) {

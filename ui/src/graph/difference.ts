@@ -11,9 +11,18 @@ export function union(before: Definition, after: Definition): Definition {
 }
 
 /** What happened to each node or edge. One that was renamed is drawn twice: the old one was removed, the new one added. */
-export function marksOf(what: string, before: readonly { id: string }[], after: readonly { id: string }[], changes: readonly { what: string; id: string; kind: string }[]): Map<string, Mark> {
+export function marksOf(
+  what: string,
+  before: readonly { id: string }[],
+  after: readonly { id: string }[],
+  changes: readonly { what: string; id: string; kind: string }[],
+): Map<string, Mark> {
   const [old, next] = [new Set(before.map((each) => each.id)), new Set(after.map((each) => each.id))];
-  const found = new Map(changes.filter((each) => each.what === what && each.kind !== "reordered").map((each) => [each.id, each.kind as Mark]));
+  const found = new Map(
+    changes
+      .filter((each) => each.what === what && each.kind !== "reordered")
+      .map((each) => [each.id, each.kind as Mark]),
+  );
   for (const id of next) if (!old.has(id)) found.set(id, "added");
   for (const id of old) if (!next.has(id)) found.set(id, "removed");
   return found;

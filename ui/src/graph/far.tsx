@@ -70,7 +70,15 @@ export function useFar<T extends Node, E>(nodes: T[], edges: E[], far: boolean):
 }
 
 /** One picture of the whole graph, drawn instead of the cards when they are too small to read. */
-export function FarPicture({ definition, picture, store }: { definition: Definition; picture: Picture; store: ExecutionStore | null }): JSX.Element {
+export function FarPicture({
+  definition,
+  picture,
+  store,
+}: {
+  definition: Definition;
+  picture: Picture;
+  store: ExecutionStore | null;
+}): JSX.Element {
   const transform = useStore((state) => state.transform.join(","));
   const size = useStore((state) => `${state.width}x${state.height}`);
   const { dark } = useTheme();
@@ -95,7 +103,8 @@ export function FarPicture({ definition, picture, store }: { definition: Definit
     pen.lineWidth = Math.max(1.5, 0.7 / zoom);
     pen.strokeStyle = colour("--line-strong");
     pen.stroke(edges);
-    if (cards.current?.of !== picture || cards.current.store !== store) cards.current = { of: picture, store, paths: cardsOf(picture, store) };
+    if (cards.current?.of !== picture || cards.current.store !== store)
+      cards.current = { of: picture, store, paths: cardsOf(picture, store) };
     for (const [name, path] of cards.current.paths) {
       pen.fillStyle = colour(name);
       pen.fill(path);

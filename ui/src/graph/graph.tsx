@@ -18,7 +18,17 @@ import {
   type NodeProps,
 } from "@xyflow/react";
 import "./graph.css";
-import { createContext, memo, useCallback, useContext, useEffect, useMemo, useRef, useSyncExternalStore, type JSX } from "react";
+import {
+  createContext,
+  memo,
+  useCallback,
+  useContext,
+  useEffect,
+  useMemo,
+  useRef,
+  useSyncExternalStore,
+  type JSX,
+} from "react";
 import type { ExecutionStore, NodeState } from "../live/store";
 import { compact, duration, share } from "../parts/format";
 import { useNow } from "../parts/now";
@@ -27,7 +37,18 @@ import { Dots } from "./dots";
 import { FarPicture, nodeAt, useFar } from "./far";
 import { iconOf } from "./icons";
 import { MAPPED_NODES, MapOfGraph } from "./map";
-import { CARD, curve, gatherers, isInView, joinText, viewport, type Definition, type DefinitionNode, type Picture, type Place } from "./model";
+import {
+  CARD,
+  curve,
+  gatherers,
+  isInView,
+  joinText,
+  viewport,
+  type Definition,
+  type DefinitionNode,
+  type Picture,
+  type Place,
+} from "./model";
 
 type Mark = "added" | "removed" | "changed";
 type CardData = { node: DefinitionNode; mark: Mark | undefined; into: string[]; gathers: string | undefined };
@@ -121,7 +142,13 @@ const Card = memo(function Card({ id, data, selected }: NodeProps<CardNode>): JS
   const shown = state?.state;
   const part = state && shown === "running" && !state.counts ? share(state.progress ?? "") : null;
   return (
-    <div className="flow-card" data-state={shown} data-selected={selected || undefined} data-mark={data.mark} data-plain={state === null || undefined}>
+    <div
+      className="flow-card"
+      data-state={shown}
+      data-selected={selected || undefined}
+      data-mark={data.mark}
+      data-plain={state === null || undefined}
+    >
       <Handle type="target" position={Position.Left} isConnectable={false} />
       <span className="card-icon">
         <Icon size={17} strokeWidth={1.8} aria-hidden="true" />
@@ -133,8 +160,13 @@ const Card = memo(function Card({ id, data, selected }: NodeProps<CardNode>): JS
             <>
               <span className="card-state">{stateWord(shown ?? "pending")}</span>
               <Figures state={state} />
-              {data.gathers && !state.counts && state.endedAt === null && !OVER.has(shown ?? "") && <Gathered split={data.gathers} name={data.node.name || id} />}
-              {!data.gathers && data.into.length > 1 && (shown === "pending" || shown === "waiting") && !state.counts && <Joined edges={data.into} />}
+              {data.gathers && !state.counts && state.endedAt === null && !OVER.has(shown ?? "") && (
+                <Gathered split={data.gathers} name={data.node.name || id} />
+              )}
+              {!data.gathers &&
+                data.into.length > 1 &&
+                (shown === "pending" || shown === "waiting") &&
+                !state.counts && <Joined edges={data.into} />}
             </>
           ) : (
             <span className="dim">{data.node.type}</span>
@@ -184,14 +216,27 @@ const SplitBox = memo(function SplitBox({ data }: NodeProps<FrameNode>): JSX.Ele
 const Line = memo(function Line({ id, sourceX, sourceY, targetX, targetY, data }: EdgeProps<Wire>): JSX.Element {
   const live = useKey(`edge:${id}`, (store) => store.edge(id));
   const state = live ?? "plain";
-  const points = data?.route && data.route.length > 1 ? data.route : [{ x: sourceX, y: sourceY }, { x: targetX, y: targetY }];
+  const points =
+    data?.route && data.route.length > 1
+      ? data.route
+      : [
+          { x: sourceX, y: sourceY },
+          { x: targetX, y: targetY },
+        ];
   const path = curve(points);
   const [first, second] = points as [Place, Place];
   const labelX = (first.x + second.x) / 2;
   const labelY = (first.y + second.y) / 2;
   return (
     <>
-      <BaseEdge id={id} path={path} className="flow-line" data-edge={state} data-error={data?.error || undefined} data-mark={data?.mark} />
+      <BaseEdge
+        id={id}
+        path={path}
+        className="flow-line"
+        data-edge={state}
+        data-error={data?.error || undefined}
+        data-mark={data?.mark}
+      />
       {(data?.label || state === "dead") && (
         <EdgeLabelRenderer>
           <span
@@ -213,7 +258,8 @@ const EDGE_TYPES = { wire: Line };
 
 /** The node to look at first in a large graph: one that failed, else one that is active. */
 function attention(definition: Definition, store: ExecutionStore | null): string | undefined {
-  const find = (...states: string[]): string | undefined => definition.nodes.find((each) => states.includes(store?.node(each.id).state ?? ""))?.id;
+  const find = (...states: string[]): string | undefined =>
+    definition.nodes.find((each) => states.includes(store?.node(each.id).state ?? ""))?.id;
   return store ? (find("failed") ?? find("running", "retrying", "waiting")) : undefined;
 }
 
@@ -228,7 +274,16 @@ type GraphProps = {
   controls?: boolean;
 };
 
-function Inner({ definition, picture, store = null, selected, onSelect, marks, label, controls = true }: GraphProps): JSX.Element {
+function Inner({
+  definition,
+  picture,
+  store = null,
+  selected,
+  onSelect,
+  marks,
+  label,
+  controls = true,
+}: GraphProps): JSX.Element {
   const flow = useReactFlow();
   const { cards, boxes } = useMemo(() => {
     const names = new Map(definition.nodes.map((each) => [each.id, each.name || each.id]));
@@ -278,7 +333,12 @@ function Inner({ definition, picture, store = null, selected, onSelect, marks, l
       source: each.src,
       target: each.dst,
       focusable: false,
-      data: { label: each.label, error: errors.has(each.id), mark: marks?.edges.get(each.id), route: picture.routes.get(each.id) },
+      data: {
+        label: each.label,
+        error: errors.has(each.id),
+        mark: marks?.edges.get(each.id),
+        route: picture.routes.get(each.id),
+      },
     }));
   }, [definition, picture, marks]);
   const far = useStore((state) => state.transform[2] < FAR_ZOOM);
@@ -298,7 +358,8 @@ function Inner({ definition, picture, store = null, selected, onSelect, marks, l
     if (!size || !place || shown.current !== picture) return;
     const [width = 0, height = 0] = size.split("x").map(Number);
     const view = flow.getViewport();
-    if (!isInView(place, view, width, height)) void flow.setCenter(place.x + CARD.width / 2, place.y + CARD.height / 2, { zoom: view.zoom });
+    if (!isInView(place, view, width, height))
+      void flow.setCenter(place.x + CARD.width / 2, place.y + CARD.height / 2, { zoom: view.zoom });
   }, [flow, picture, size, selected]);
   return (
     <Store.Provider value={store}>
@@ -315,7 +376,9 @@ function Inner({ definition, picture, store = null, selected, onSelect, marks, l
         minZoom={0.03}
         maxZoom={1.6}
         onNodeClick={(_, node) => node.type === "card" && onSelect?.(node.id)}
-        onPaneClick={(event) => onSelect?.(far ? nodeAt(picture, flow.screenToFlowPosition({ x: event.clientX, y: event.clientY })) : null)}
+        onPaneClick={(event) =>
+          onSelect?.(far ? nodeAt(picture, flow.screenToFlowPosition({ x: event.clientX, y: event.clientY })) : null)
+        }
         onKeyDown={(event) => {
           const node = event.target instanceof Element ? event.target.closest(".react-flow__node-card") : null;
           if (node && (event.key === "Enter" || event.key === " ")) {

@@ -39,10 +39,21 @@ export function MapOfGraph({ places }: { places: Places }): JSX.Element {
     element.height = SIZE.height * ratio;
     pen.scale(ratio, ratio);
     pen.fillStyle = getComputedStyle(element).getPropertyValue("--line-strong");
-    for (const { x, y } of places.values()) pen.fillRect((x - left) * scale, (y - top) * scale, Math.max(1.5, CARD.width * scale), Math.max(1, CARD.height * scale));
+    for (const { x, y } of places.values())
+      pen.fillRect(
+        (x - left) * scale,
+        (y - top) * scale,
+        Math.max(1.5, CARD.width * scale),
+        Math.max(1, CARD.height * scale),
+      );
   }, [places, left, top, scale, dark]);
   const [x = 0, y = 0, zoom = 1, width = 0, height = 0] = shown.split(",").map(Number);
-  const part = { x: (-x / zoom - left) * scale, y: (-y / zoom - top) * scale, width: (width / zoom) * scale, height: (height / zoom) * scale };
+  const part = {
+    x: (-x / zoom - left) * scale,
+    y: (-y / zoom - top) * scale,
+    width: (width / zoom) * scale,
+    height: (height / zoom) * scale,
+  };
   const go = (event: PointerEvent<SVGSVGElement>): void => {
     const box = event.currentTarget.getBoundingClientRect();
     void flow.setCenter((event.clientX - box.left) / scale + left, (event.clientY - box.top) / scale + top, { zoom });

@@ -72,7 +72,8 @@ export function bodies(definition: Definition, kinds: Record<string, Kind> = DEF
 export function gatherers(definition: Definition): Map<string, string> {
   const found = new Map<string, string>();
   for (const [split, body] of bodies(definition)) {
-    for (const { src, dst } of definition.edges) if ((src === split || body.has(src)) && !body.has(dst)) found.set(dst, split);
+    for (const { src, dst } of definition.edges)
+      if ((src === split || body.has(src)) && !body.has(dst)) found.set(dst, split);
   }
   return found;
 }
@@ -137,14 +138,18 @@ export function arrange(definition: Definition): Map<string, Place> {
     const shift = column.reduce((sum, id) => sum + (wanted.get(id) ?? 0) - (y.get(id) ?? 0), 0) / column.length;
     for (const id of column) y.set(id, (y.get(id) ?? 0) + shift);
   };
-  layers.forEach((column) => settle(column, new Map(column.map((id, at) => [id, mean(into.get(id) ?? []) ?? at * step]))));
+  layers.forEach((column) =>
+    settle(column, new Map(column.map((id, at) => [id, mean(into.get(id) ?? []) ?? at * step]))),
+  );
   for (const sides of [out, into, out, into]) {
     const columns = sides === out ? [...layers].reverse() : layers;
     for (const column of columns) {
       settle(column, new Map(column.map((id) => [id, mean(sides.get(id) ?? []) ?? y.get(id) ?? 0])));
     }
   }
-  return new Map(ids.map((id) => [id, { x: (layer.get(id) ?? 0) * (CARD.width + GAP.x), y: Math.round(y.get(id) ?? 0) }]));
+  return new Map(
+    ids.map((id) => [id, { x: (layer.get(id) ?? 0) * (CARD.width + GAP.x), y: Math.round(y.get(id) ?? 0) }]),
+  );
 }
 
 export type OutlineEntry = { id: string; from: string[]; to: { id: string; label: string | undefined }[] };
@@ -185,7 +190,10 @@ export function curve(points: readonly Place[]): string {
   let path = `M${start.x} ${start.y}`;
   for (const each of rest) {
     const middle = (before.x + each.x) / 2;
-    path += Math.abs(before.y - each.y) < 0.5 ? `L${each.x} ${each.y}` : `C${middle} ${before.y} ${middle} ${each.y} ${each.x} ${each.y}`;
+    path +=
+      Math.abs(before.y - each.y) < 0.5
+        ? `L${each.x} ${each.y}`
+        : `C${middle} ${before.y} ${middle} ${each.y} ${each.x} ${each.y}`;
     before = each;
   }
   return path;
@@ -204,7 +212,13 @@ export function isInView(place: Place, view: ViewOf, width: number, height: numb
 }
 
 /** The whole picture if it is readable then, or if `whole` asks for it; otherwise the part around one node, or its beginning. */
-export function viewport(picture: Picture, width: number, height: number, focus: string | undefined, whole = false): ViewOf {
+export function viewport(
+  picture: Picture,
+  width: number,
+  height: number,
+  focus: string | undefined,
+  whole = false,
+): ViewOf {
   const boxes = [...[...picture.places.values()].map((each) => ({ ...each, ...CARD })), ...picture.frames];
   const left = Math.min(...boxes.map((each) => each.x));
   const top = Math.min(...boxes.map((each) => each.y));
@@ -213,7 +227,8 @@ export function viewport(picture: Picture, width: number, height: number, focus:
   if (boxes.length === 0) return { x: 0, y: 0, zoom: 1 };
   const margin = Math.min(MARGIN, width / 12);
   const fit = Math.min(1, (width - 2 * margin) / wide, (height - 2 * margin) / high);
-  if (whole || fit >= READABLE_ZOOM) return { zoom: fit, x: (width - wide * fit) / 2 - left * fit, y: (height - high * fit) / 2 - top * fit };
+  if (whole || fit >= READABLE_ZOOM)
+    return { zoom: fit, x: (width - wide * fit) / 2 - left * fit, y: (height - high * fit) / 2 - top * fit };
   const zoom = 0.8;
   const at = focus === undefined ? undefined : picture.places.get(focus);
   const y = high * zoom + 2 * margin <= height ? (height - high * zoom) / 2 - top * zoom : undefined;
@@ -221,7 +236,11 @@ export function viewport(picture: Picture, width: number, height: number, focus:
     const first = [...picture.places.values()].reduce((a, b) => (b.x < a.x ? b : a));
     return { zoom, x: margin - left * zoom, y: y ?? height / 2 - (first.y + CARD.height / 2) * zoom };
   }
-  const view = { zoom, x: Math.min(margin - left * zoom, width / 2 - (at.x + CARD.width / 2) * zoom), y: y ?? height / 2 - (at.y + CARD.height / 2) * zoom };
+  const view = {
+    zoom,
+    x: Math.min(margin - left * zoom, width / 2 - (at.x + CARD.width / 2) * zoom),
+    y: y ?? height / 2 - (at.y + CARD.height / 2) * zoom,
+  };
   return withoutCutCards(picture, view, width, height, at);
 }
 
@@ -233,9 +252,13 @@ function withoutCutCards(picture: Picture, view: ViewOf, width: number, height: 
   const leftOf = ({ x }: Place): number => x * zoom + view.x;
   const isOnScreen = ({ y }: Place): boolean => (y + CARD.height) * zoom + view.y > 0 && y * zoom + view.y < height;
   const places = [...picture.places.values()];
-  const cut = places.filter(isOnScreen).map(leftOf).filter((each) => each < 0 && each + wide > 0);
+  const cut = places
+    .filter(isOnScreen)
+    .map(leftOf)
+    .filter((each) => each < 0 && each + wide > 0);
   const end = Math.max(...places.map(leftOf)) + wide;
-  const hides = (shift: number): boolean => places.some((each) => isOnScreen(each) && leftOf(each) < width && leftOf(each) + shift >= width);
+  const hides = (shift: number): boolean =>
+    places.some((each) => isOnScreen(each) && leftOf(each) < width && leftOf(each) + shift >= width);
   const keeps = (shift: number): boolean => {
     const at = leftOf(focus) + shift;
     return at >= EDGE && at + wide <= width - EDGE && (end > width || end + shift <= width) && !hides(shift);

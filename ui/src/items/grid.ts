@@ -37,7 +37,11 @@ function mix(low: string, high: string, share: number): number {
 }
 
 /** The pixel of each byte, by what the bytes are. */
-export function colourer(by: "state" | "duration" | "attempts" | "code", legend: readonly string[], palette: Palette): Uint32Array {
+export function colourer(
+  by: "state" | "duration" | "attempts" | "code",
+  legend: readonly string[],
+  palette: Palette,
+): Uint32Array {
   const found = new Uint32Array(256).fill(pixel(palette.none));
   for (let value = 0; value < 256; value += 1) {
     if (by === "state") {

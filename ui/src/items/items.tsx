@@ -25,7 +25,18 @@ const BY: [By, string][] = [
   ["code", "Error code"],
 ];
 const ROW = 40;
-const STATES = ["failed", "running", "queued", "waiting", "retrying", "pending", "cancelled", "success", "skipped", "not_reached"];
+const STATES = [
+  "failed",
+  "running",
+  "queued",
+  "waiting",
+  "retrying",
+  "pending",
+  "cancelled",
+  "success",
+  "skipped",
+  "not_reached",
+];
 
 export function Items({
   execution,
@@ -63,7 +74,12 @@ export function Items({
       {splits.length > 1 && (
         <div className="segments" role="group" aria-label="Split" style={{ alignSelf: "start" }}>
           {splits.map((each) => (
-            <button key={each} type="button" aria-pressed={each === split} onClick={() => set({ split: each, status: null, code: null })}>
+            <button
+              key={each}
+              type="button"
+              aria-pressed={each === split}
+              onClick={() => set({ split: each, status: null, code: null })}
+            >
               {each}
             </button>
           ))}
@@ -74,7 +90,16 @@ export function Items({
           Choose an item of the outer split first; its items are then shown here.
         </Blank>
       ) : (
-        <Split key={`${split}/${scope}`} execution={execution} split={split} scope={scope} nodes={[...(inside.get(split) ?? [])]} total={state?.items ?? 0} live={!ENDED.has(store.status)} onAct={onAct} />
+        <Split
+          key={`${split}/${scope}`}
+          execution={execution}
+          split={split}
+          scope={scope}
+          nodes={[...(inside.get(split) ?? [])]}
+          total={state?.items ?? 0}
+          live={!ENDED.has(store.status)}
+          onAct={onAct}
+        />
       )}
     </div>
   );
@@ -108,19 +133,39 @@ function Split({
   const refetchInterval = live ? 1_500 : (false as const);
   const facets = useQuery({
     queryKey: ["facets", path, chosen],
-    queryFn: () => read(api.GET("/api/v1/executions/{execution}/splits/{node}/items/facets", { params: { path, query: chosen } })),
+    queryFn: () =>
+      read(api.GET("/api/v1/executions/{execution}/splits/{node}/items/facets", { params: { path, query: chosen } })),
     refetchInterval,
   });
   const packed = useQuery({
     queryKey: ["packed", path, chosen, by],
-    queryFn: async () => ({ by, bytes: new Uint8Array((await read(api.GET("/api/v1/executions/{execution}/splits/{node}/items/packed", { params: { path, query: { ...chosen, by } }, parseAs: "arrayBuffer" }))) as ArrayBuffer) }),
+    queryFn: async () => ({
+      by,
+      bytes: new Uint8Array(
+        (await read(
+          api.GET("/api/v1/executions/{execution}/splits/{node}/items/packed", {
+            params: { path, query: { ...chosen, by } },
+            parseAs: "arrayBuffer",
+          }),
+        )) as ArrayBuffer,
+      ),
+    }),
     refetchInterval,
     structuralSharing: false,
     placeholderData: (before) => before,
   });
   // An item opens with the node that needs attention, so that its error is in view at once.
   const open = (index: number, wanted?: string): void =>
-    set({ item: [scope, `${split}:${index}`].filter(Boolean).join("/"), view: null, split: null, by: null, of: null, status: null, code: null, ...(wanted ? { node: wanted } : {}) });
+    set({
+      item: [scope, `${split}:${index}`].filter(Boolean).join("/"),
+      view: null,
+      split: null,
+      by: null,
+      of: null,
+      status: null,
+      code: null,
+      ...(wanted ? { node: wanted } : {}),
+    });
   if (facets.isError && !facets.data) {
     const missing = (facets.error as { status?: number }).status === 404;
     return missing ? (
@@ -138,7 +183,11 @@ function Split({
   return (
     <>
       <div className="filters">
-        <Select aria-label="Coloured by" value={by} onChange={(event) => set({ by: event.target.value === "state" ? null : event.target.value })}>
+        <Select
+          aria-label="Coloured by"
+          value={by}
+          onChange={(event) => set({ by: event.target.value === "state" ? null : event.target.value })}
+        >
           {BY.map(([each, text]) => (
             <option key={each} value={each}>
               By {text.toLowerCase()}
@@ -159,14 +208,23 @@ function Split({
               className="chip"
               data-state={each}
               aria-pressed={status.includes(each)}
-              onClick={() => set({ status: status.includes(each) ? status.filter((one) => one !== each) : [...status, each] })}
+              onClick={() =>
+                set({ status: status.includes(each) ? status.filter((one) => one !== each) : [...status, each] })
+              }
             >
               <StateGlyph state={each} size={13} />
               {stateWord(each)} <b className="tabular">{count(facets.data.states[each] ?? 0)}</b>
             </button>
           ))}
           {facets.data.codes.slice(0, 12).map((each) => (
-            <button key={each.byte} type="button" className="chip" data-state="failed" aria-pressed={code === each.code} onClick={() => set({ code: code === each.code ? null : each.code })}>
+            <button
+              key={each.byte}
+              type="button"
+              className="chip"
+              data-state="failed"
+              aria-pressed={code === each.code}
+              onClick={() => set({ code: code === each.code ? null : each.code })}
+            >
               <code>{each.code || "other"}</code> <b className="tabular">{count(each.count)}</b>
             </button>
           ))}
@@ -174,19 +232,43 @@ function Split({
         {failed > 0 && ENDED.has(execution.status) && (
           <span className="push">
             {withCode > 0 ? (
-              <Button icon={RotateCcw} size="small" disabled={!right.allowed} title={right.reason} onClick={() => onAct({ kind: "retry_items", only: { split, item: scope, code, count: withCode } })}>
+              <Button
+                icon={RotateCcw}
+                size="small"
+                disabled={!right.allowed}
+                title={right.reason}
+                onClick={() => onAct({ kind: "retry_items", only: { split, item: scope, code, count: withCode } })}
+              >
                 Retry these {count(withCode)}
               </Button>
             ) : (
-              <Button icon={RotateCcw} size="small" disabled={!right.allowed} title={right.reason} onClick={() => onAct({ kind: "retry_items" })}>
+              <Button
+                icon={RotateCcw}
+                size="small"
+                disabled={!right.allowed}
+                title={right.reason}
+                onClick={() => onAct({ kind: "retry_items" })}
+              >
                 Retry {count(execution.failed_items ?? failed)} failed
               </Button>
             )}
           </span>
         )}
       </div>
-      <Heat bytes={packed.data.bytes} legend={facets.data.legend} by={packed.data.by} codes={facets.data.codes} onOpen={open} label={`${count(facets.data.items || total)} items of ${split}`} />
-      <List path={path} query={{ ...chosen, ...(status.length ? { status } : {}), ...(code ? { code } : {}) }} live={live} onOpen={open} />
+      <Heat
+        bytes={packed.data.bytes}
+        legend={facets.data.legend}
+        by={packed.data.by}
+        codes={facets.data.codes}
+        onOpen={open}
+        label={`${count(facets.data.items || total)} items of ${split}`}
+      />
+      <List
+        path={path}
+        query={{ ...chosen, ...(status.length ? { status } : {}), ...(code ? { code } : {}) }}
+        live={live}
+        onOpen={open}
+      />
     </>
   );
 }
@@ -227,11 +309,27 @@ function Heat({
     if (!element || !pen || bytes.length === 0) return;
     const style = getComputedStyle(element);
     const palette: Palette = {
-      state: (name) => style.getPropertyValue({ success: "--success", failed: "--failed", running: "--running", queued: "--running-line", waiting: "--waiting", retrying: "--waiting", cancelled: "--muted", skipped: "--muted-line" }[name] ?? "--line").trim(),
+      state: (name) =>
+        style
+          .getPropertyValue(
+            {
+              success: "--success",
+              failed: "--failed",
+              running: "--running",
+              queued: "--running-line",
+              waiting: "--waiting",
+              retrying: "--waiting",
+              cancelled: "--muted",
+              skipped: "--muted-line",
+            }[name] ?? "--line",
+          )
+          .trim(),
       low: style.getPropertyValue("--running-soft").trim(),
       high: style.getPropertyValue("--running").trim(),
       none: style.getPropertyValue("--line").trim(),
-      codes: ["--failed", "--paused", "--waiting", "--running", "--accent", "--success"].map((each) => style.getPropertyValue(each).trim()),
+      codes: ["--failed", "--paused", "--waiting", "--running", "--accent", "--success"].map((each) =>
+        style.getPropertyValue(each).trim(),
+      ),
     };
     const colours = colourer(by, legend, palette);
     const gap = cell > 4 ? 1 : 0;
@@ -261,7 +359,15 @@ function Heat({
   };
   const value = hover >= 0 ? (bytes[hover] as number) : 0;
   const named =
-    by === "state" ? stateWord(legend[value] ?? "") : by === "attempts" ? `${value} attempts` : by === "duration" ? (value === 0 ? "unknown" : `about ${duration(2 ** ((value - 1) / 8) - 1)}`) : codes.find((each) => each.byte === value)?.code || "no error";
+    by === "state"
+      ? stateWord(legend[value] ?? "")
+      : by === "attempts"
+        ? `${value} attempts`
+        : by === "duration"
+          ? value === 0
+            ? "unknown"
+            : `about ${duration(2 ** ((value - 1) / 8) - 1)}`
+          : codes.find((each) => each.byte === value)?.code || "no error";
   return (
     <div className="stack" style={{ gap: 8 }} ref={host}>
       <div className="heat-grid">
@@ -290,23 +396,43 @@ function Heat({
 
 /** The node of an item that failed, or else the one that is under way. */
 function worstNode(nodes: Record<string, string>): string | undefined {
-  const find = (...states: string[]): string | undefined => Object.entries(nodes).find(([, state]) => states.includes(state))?.[0];
+  const find = (...states: string[]): string | undefined =>
+    Object.entries(nodes).find(([, state]) => states.includes(state))?.[0];
   return find("failed") ?? find("retrying", "running", "waiting");
 }
 
-function List({ path, query, live, onOpen }: { path: { execution: string; node: string }; query: Record<string, unknown>; live: boolean; onOpen: (index: number, node?: string) => void }): JSX.Element {
+function List({
+  path,
+  query,
+  live,
+  onOpen,
+}: {
+  path: { execution: string; node: string };
+  query: Record<string, unknown>;
+  live: boolean;
+  onOpen: (index: number, node?: string) => void;
+}): JSX.Element {
   const list = useInfiniteQuery({
     queryKey: ["items", path, query],
     initialPageParam: "",
     queryFn: ({ pageParam }) =>
-      read(api.GET("/api/v1/executions/{execution}/splits/{node}/items", { params: { path, query: { ...query, limit: 200, ...(pageParam ? { cursor: pageParam } : {}) } as never } })),
+      read(
+        api.GET("/api/v1/executions/{execution}/splits/{node}/items", {
+          params: { path, query: { ...query, limit: 200, ...(pageParam ? { cursor: pageParam } : {}) } as never },
+        }),
+      ),
     getNextPageParam: (page: Page) => page.next ?? undefined,
     refetchInterval: live ? 3_000 : false,
     placeholderData: (before) => before,
   });
   const rows = useMemo(() => list.data?.pages.flatMap((page) => page.items) ?? [], [list.data]);
   const scroller = useRef<HTMLDivElement>(null);
-  const virtual = useVirtualizer({ count: rows.length, getScrollElement: () => scroller.current, estimateSize: () => ROW, overscan: 10 });
+  const virtual = useVirtualizer({
+    count: rows.length,
+    getScrollElement: () => scroller.current,
+    estimateSize: () => ROW,
+    overscan: 10,
+  });
   const items = virtual.getVirtualItems();
   const last = items.at(-1)?.index ?? 0;
   const { hasNextPage, isFetchingNextPage, fetchNextPage } = list;
@@ -328,7 +454,11 @@ function List({ path, query, live, onOpen }: { path: { execution: string; node: 
         {items.map((item) => {
           const each = rows[item.index] as Schemas["SplitItemView"];
           return (
-            <li key={each.index} className="item-row" style={{ transform: `translateY(${item.start}px)`, blockSize: ROW }}>
+            <li
+              key={each.index}
+              className="item-row"
+              style={{ transform: `translateY(${item.start}px)`, blockSize: ROW }}
+            >
               <button type="button" className="item-button" onClick={() => onOpen(each.index, worstNode(each.nodes))}>
                 <code className="tabular">{each.item}</code>
                 <StatePill state={each.state} />

@@ -4,15 +4,28 @@
  */
 
 type Open<T> = (emit: (message: T) => void) => () => void;
-type Channel = { onmessage: ((event: { data: unknown }) => void) | null; postMessage: (data: unknown) => void; close: () => void };
-export type Locks = { request: (name: string, options: { signal?: AbortSignal; ifAvailable?: boolean }, hold: (lock: unknown) => Promise<void>) => Promise<unknown> };
+type Channel = {
+  onmessage: ((event: { data: unknown }) => void) | null;
+  postMessage: (data: unknown) => void;
+  close: () => void;
+};
+export type Locks = {
+  request: (
+    name: string,
+    options: { signal?: AbortSignal; ifAvailable?: boolean },
+    hold: (lock: unknown) => Promise<void>,
+  ) => Promise<unknown>;
+};
 type Environment = { locks: Locks | undefined; channel: ((name: string) => Channel) | undefined };
 
 const HELLO = "hello";
 
 export function browser(): Environment {
   const locks = (globalThis.navigator as { locks?: Locks } | undefined)?.locks;
-  const channel = typeof BroadcastChannel === "undefined" ? undefined : (name: string) => new BroadcastChannel(name) as unknown as Channel;
+  const channel =
+    typeof BroadcastChannel === "undefined"
+      ? undefined
+      : (name: string) => new BroadcastChannel(name) as unknown as Channel;
   return { locks, channel };
 }
 
@@ -85,7 +98,9 @@ export async function takeStream(locks: Locks | undefined = browser().locks): Pr
   for (let place = 0; place < MAX_STREAMS; place += 1) {
     const release = await new Promise<(() => void) | null>((resolve) => {
       locks
-        .request(`rune-stream-${place}`, { ifAvailable: true }, (lock) => (lock ? new Promise<void>((free) => resolve(free)) : (resolve(null), Promise.resolve())))
+        .request(`rune-stream-${place}`, { ifAvailable: true }, (lock) =>
+          lock ? new Promise<void>((free) => resolve(free)) : (resolve(null), Promise.resolve()),
+        )
         .catch(() => resolve(() => {}));
     });
     if (release) return release;

@@ -43,7 +43,11 @@ export function snapshotOf(graph: GraphState): Snapshot {
   return { number: graph.number, status: graph.status, nodes, edges: graph.edges, splits };
 }
 
-export async function readSnapshot(id: string, options: { at?: number | null; lineage?: string | null }, signal: AbortSignal): Promise<Snapshot> {
+export async function readSnapshot(
+  id: string,
+  options: { at?: number | null; lineage?: string | null },
+  signal: AbortSignal,
+): Promise<Snapshot> {
   const query = new URLSearchParams();
   if (options.at) query.set("at", String(options.at));
   if (options.lineage) query.set("lineage", options.lineage);

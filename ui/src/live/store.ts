@@ -31,7 +31,14 @@ export type NodeState = {
 };
 
 /** Which nodes run at the moment, and the lines they logged; it has no number and is not repeated. */
-export type Running = { node_id: string; lineage: Frame[]; attempt: number; since: string; worker: string; progress: string | null };
+export type Running = {
+  node_id: string;
+  lineage: Frame[];
+  attempt: number;
+  since: string;
+  worker: string;
+  progress: string | null;
+};
 export type Line = { at: string; level: string; message: string };
 export type Now = { running: Running[]; lines: (Line & { node_id: string; lineage: Frame[]; attempt: number })[] };
 
@@ -39,7 +46,13 @@ export type Now = { running: Running[]; lines: (Line & { node_id: string; lineag
 export type SplitState = { items: number; ended: number; rate: number; counts: Record<string, number> };
 
 /** What the stream sends a few times per second instead of the events inside splits. */
-export type Rollup = { split_node_id: string; items: number; ended: number; rate: number; nodes: Record<string, Record<string, number>> };
+export type Rollup = {
+  split_node_id: string;
+  items: number;
+  ended: number;
+  rate: number;
+  nodes: Record<string, Record<string, number>>;
+};
 
 export type Snapshot = {
   number: number;
@@ -73,12 +86,17 @@ function done(counts: Record<string, number>): number {
  * The items of a split by the state of one node, after a roll-up, which counts ended and waiting runs only: the other items
  * stay in the states that the snapshot told. Both are counts of all items, so that neither takes the place of another kind.
  */
-export function joinCounts(before: Record<string, number>, told: Record<string, number>, items: number): Record<string, number> {
+export function joinCounts(
+  before: Record<string, number>,
+  told: Record<string, number>,
+  items: number,
+): Record<string, number> {
   const over = (counts: Record<string, number>): number => (counts.success ?? 0) + (counts.failed ?? 0);
   // A roll-up that was made before the snapshot knows less.
   if (over(told) < over(before)) return before;
   const made: Record<string, number> = {};
-  for (const [state, many] of Object.entries(before)) if (!OPEN.includes(state) && !COUNTED.includes(state)) made[state] = many;
+  for (const [state, many] of Object.entries(before))
+    if (!OPEN.includes(state) && !COUNTED.includes(state)) made[state] = many;
   let rest = items - Object.values(made).reduce((sum, each) => sum + each, 0);
   for (const state of COUNTED) {
     const many = Math.min(rest, told[state] ?? 0);
@@ -227,7 +245,12 @@ export class ExecutionStore {
   rollup(splits: Rollup[]): void {
     for (const each of splits) {
       const known = this.splits.get(each.split_node_id);
-      this.splits.set(each.split_node_id, { items: each.items, ended: known?.ended ?? 0, rate: Number(each.rate), counts: known?.counts ?? {} });
+      this.splits.set(each.split_node_id, {
+        items: each.items,
+        ended: known?.ended ?? 0,
+        rate: Number(each.rate),
+        counts: known?.counts ?? {},
+      });
       this.touch(`split:${each.split_node_id}`);
       for (const [id, counts] of Object.entries(each.nodes)) {
         const before = this.nodes.get(id) ?? UNKNOWN;
@@ -257,7 +280,8 @@ export class ExecutionStore {
       const before = found.get(each.node_id) ?? this.nodes.get(each.node_id) ?? UNKNOWN;
       const item = lineageText(each.lineage);
       if (item !== "" && item !== this.scope) {
-        if (before.counts) found.set(each.node_id, { ...before, active: (before.active ?? 0) + 1, progress: each.progress });
+        if (before.counts)
+          found.set(each.node_id, { ...before, active: (before.active ?? 0) + 1, progress: each.progress });
         continue;
       }
       if (before.endedAt !== null) continue;

@@ -13,7 +13,11 @@ const REFRESH_MS = 350;
 const POLL_MS = 2_000;
 const BURST_MS = 40;
 
-export function useLiveExecution(id: string, at: number | null, lineage: string | null): { store: ExecutionStore; error: Error | null } {
+export function useLiveExecution(
+  id: string,
+  at: number | null,
+  lineage: string | null,
+): { store: ExecutionStore; error: Error | null } {
   const client = useQueryClient();
   // A replayed moment has a store of its own, so that going back to the present shows the present.
   const store = useMemo(() => new ExecutionStore(undefined, lineage ?? ""), [id, at, lineage]); // eslint-disable-line react-hooks/exhaustive-deps
@@ -28,13 +32,15 @@ export function useLiveExecution(id: string, at: number | null, lineage: string 
     let late: ReturnType<typeof setTimeout> | undefined;
     const touched = new Set<string>();
     // What the server refused it would refuse again; a request that was lost is repeated.
-    const isLost = (problem: Error): boolean => !abort.signal.aborted && !(problem instanceof ApiError && problem.status < 500);
+    const isLost = (problem: Error): boolean =>
+      !abort.signal.aborted && !(problem instanceof ApiError && problem.status < 500);
     const load = async (): Promise<void> => {
       store.load(await readSnapshot(id, { at, lineage }, abort.signal));
       setError(null);
       // An end between the reads of the execution and of its snapshot is followed by no event.
       const known = client.getQueryData<{ status: string }>(["execution", id]);
-      if (at === null && ENDED.has(store.status) && !(known && ENDED.has(known.status))) void client.invalidateQueries({ queryKey: ["execution", id] });
+      if (at === null && ENDED.has(store.status) && !(known && ENDED.has(known.status)))
+        void client.invalidateQueries({ queryKey: ["execution", id] });
     };
     // Events name the node that ended but not the edges that follow; those come with the next snapshot.
     const reload = (delay = REFRESH_MS): void => {
@@ -69,7 +75,10 @@ export function useLiveExecution(id: string, at: number | null, lineage: string 
         late = undefined;
         const ids = new Set(touched);
         touched.clear();
-        void client.invalidateQueries({ predicate: ({ queryKey: [kind, of, node] }) => of === id && (kind === "explain" || (kind === "run" && ids.has(node as string))) });
+        void client.invalidateQueries({
+          predicate: ({ queryKey: [kind, of, node] }) =>
+            of === id && (kind === "explain" || (kind === "run" && ids.has(node as string))),
+        });
       }, BURST_MS);
     };
     const follow = async (): Promise<void> => {
@@ -78,7 +87,14 @@ export function useLiveExecution(id: string, at: number | null, lineage: string 
       if (abort.signal.aborted || reader) return place?.();
       if (!place) {
         // Other tabs use all streams: this one reads the state again and again until a stream is free.
-        poll = setTimeout(() => void load().then(() => client.invalidateQueries({ queryKey: ["execution", id] })).catch(() => {}).then(follow), POLL_MS);
+        poll = setTimeout(
+          () =>
+            void load()
+              .then(() => client.invalidateQueries({ queryKey: ["execution", id] }))
+              .catch(() => {})
+              .then(follow),
+          POLL_MS,
+        );
         return;
       }
       release = place;

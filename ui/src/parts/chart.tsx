@@ -15,10 +15,20 @@ function span(times: readonly number[]): [number, number] {
 }
 
 function timeOfDay(seconds: number, exact: boolean): string {
-  return new Date(seconds * 1000).toLocaleTimeString(undefined, { hour: "numeric", minute: "2-digit", ...(exact ? { second: "2-digit" } : {}) });
+  return new Date(seconds * 1000).toLocaleTimeString(undefined, {
+    hour: "numeric",
+    minute: "2-digit",
+    ...(exact ? { second: "2-digit" } : {}),
+  });
 }
 
-export function Chart({ times, series }: { times: number[]; series: { name: string; values: number[] }[] }): JSX.Element {
+export function Chart({
+  times,
+  series,
+}: {
+  times: number[];
+  series: { name: string; values: number[] }[];
+}): JSX.Element {
   const host = useRef<HTMLDivElement>(null);
   const { dark } = useTheme();
   const names = series.map((each) => each.name).join("\n");
@@ -30,15 +40,26 @@ export function Chart({ times, series }: { times: number[]; series: { name: stri
     if (!element) return;
     const style = getComputedStyle(element);
     const colour = (name: string): string => style.getPropertyValue(name).trim();
-    const axis = { stroke: colour("--ink-3"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line") }, font: `11px ${colour("--font")}` };
+    const axis = {
+      stroke: colour("--ink-3"),
+      grid: { stroke: colour("--line"), width: 1 },
+      ticks: { stroke: colour("--line") },
+      font: `11px ${colour("--font")}`,
+    };
     const made = new UPlot(
       {
         width: element.clientWidth || 600,
         height: HEIGHT,
         legend: { live: true },
         cursor: { points: { size: 6 } },
-        scales: { x: { range: () => span(data.current[0] as number[]) }, y: { range: (_, __, max) => [0, Math.max(5, max)] } },
-        axes: [{ ...axis, values: (_, splits, __, ___, step) => splits.map((each) => timeOfDay(each, step < 60)) }, { ...axis, size: 48 }],
+        scales: {
+          x: { range: () => span(data.current[0] as number[]) },
+          y: { range: (_, __, max) => [0, Math.max(5, max)] },
+        },
+        axes: [
+          { ...axis, values: (_, splits, __, ___, step) => splits.map((each) => timeOfDay(each, step < 60)) },
+          { ...axis, size: 48 },
+        ],
         // Without a cursor the legend has the newest values.
         series: [
           { label: "Time", value: (_, at) => (at === null ? "now" : timeOfDay(at, true)) },
@@ -65,5 +86,12 @@ export function Chart({ times, series }: { times: number[]; series: { name: stri
   useEffect(() => {
     chart.current?.setData(data.current);
   });
-  return <div ref={host} className="chart" role="img" aria-label={`Values over time: ${series.map((each) => `${each.name} now ${each.values.at(-1) ?? 0}`).join(", ")}`} />;
+  return (
+    <div
+      ref={host}
+      className="chart"
+      role="img"
+      aria-label={`Values over time: ${series.map((each) => `${each.name} now ${each.values.at(-1) ?? 0}`).join(", ")}`}
+    />
+  );
 }

@@ -60,7 +60,11 @@ export function Field({
   hint?: ReactNode;
   error?: string | null;
   required?: boolean;
-  children: (ids: { id: string; "aria-describedby": string | undefined; "aria-invalid": boolean | undefined }) => ReactNode;
+  children: (ids: {
+    id: string;
+    "aria-describedby": string | undefined;
+    "aria-invalid": boolean | undefined;
+  }) => ReactNode;
 }): JSX.Element {
   const id = useId();
   const described = error ? `${id}-error` : hint ? `${id}-hint` : undefined;
@@ -166,10 +170,22 @@ export function Took({ from, ms }: { from: string | null | undefined; ms?: numbe
 function Running({ from }: { from: string | null | undefined }): JSX.Element {
   const now = useNow();
   const start = epoch(from);
-  return <span className="tabular">{start === null ? "–" : duration(Math.max(0, Math.floor((now - start) / 1000) * 1000))}</span>;
+  return (
+    <span className="tabular">
+      {start === null ? "–" : duration(Math.max(0, Math.floor((now - start) / 1000) * 1000))}
+    </span>
+  );
 }
 
-export function Notice({ state, icon: Icon, children }: { state: string; icon?: LucideIcon; children: ReactNode }): JSX.Element {
+export function Notice({
+  state,
+  icon: Icon,
+  children,
+}: {
+  state: string;
+  icon?: LucideIcon;
+  children: ReactNode;
+}): JSX.Element {
   return (
     <div className="notice" data-state={state}>
       {Icon ? <Icon size={15} aria-hidden="true" /> : <StateGlyph state={state} />}
@@ -230,7 +246,15 @@ export function Blank({
 
 type Problem = { status?: number; code?: string; message: string; request?: string };
 
-export function Failure({ error, retry, page = false }: { error: unknown; retry?: () => void; page?: boolean }): JSX.Element {
+export function Failure({
+  error,
+  retry,
+  page = false,
+}: {
+  error: unknown;
+  retry?: () => void;
+  page?: boolean;
+}): JSX.Element {
   const problem = error as Problem;
   if (problem.status === 403) {
     return (
@@ -241,7 +265,12 @@ export function Failure({ error, retry, page = false }: { error: unknown; retry?
   }
   if (problem.status === 404 || problem.status === 410) {
     return (
-      <Blank icon={SearchX} title={problem.status === 410 ? "No longer available" : "Not found"} page={page} action={<RequestId error={error} />}>
+      <Blank
+        icon={SearchX}
+        title={problem.status === 410 ? "No longer available" : "Not found"}
+        page={page}
+        action={<RequestId error={error} />}
+      >
         <Sentence text={problem.message} />
       </Blank>
     );
@@ -273,7 +302,11 @@ export function Skeleton({ rows = 4, height = 18 }: { rows?: number; height?: nu
   return (
     <div className="stack" aria-busy="true" aria-label="Loading" role="status" style={{ padding: 16 }}>
       {Array.from({ length: rows }, (_, index) => (
-        <span key={index} className="skeleton" style={{ blockSize: height, inlineSize: `${92 - ((index * 17) % 41)}%` }} />
+        <span
+          key={index}
+          className="skeleton"
+          style={{ blockSize: height, inlineSize: `${92 - ((index * 17) % 41)}%` }}
+        />
       ))}
     </div>
   );
@@ -298,9 +331,5 @@ export function Labels({ labels, max = 3 }: { labels: Record<string, string>; ma
 
 /** A sentence of the server, in which words in backticks are code. */
 export function Sentence({ text }: { text: string }): JSX.Element {
-  return (
-    <>
-      {text.split("`").map((part, index) => (index % 2 === 1 ? <code key={index}>{part}</code> : part))}
-    </>
-  );
+  return <>{text.split("`").map((part, index) => (index % 2 === 1 ? <code key={index}>{part}</code> : part))}</>;
 }

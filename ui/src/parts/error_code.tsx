@@ -8,7 +8,13 @@ export function remedyOf(code: string): string {
 
 export function ErrorCode({ code, className }: { code: string; className?: string }): JSX.Element {
   return (
-    <a className={["code-link", className].filter(Boolean).join(" ")} href={remedyOf(code)} target="_blank" rel="noreferrer" title={`What to do about ${code}`}>
+    <a
+      className={["code-link", className].filter(Boolean).join(" ")}
+      href={remedyOf(code)}
+      target="_blank"
+      rel="noreferrer"
+      title={`What to do about ${code}`}
+    >
       {code}
     </a>
   );

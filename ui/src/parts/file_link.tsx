@@ -11,7 +11,12 @@ export function fileOf(value: Record<string, unknown>): FileReference | null {
   if (typeof blob !== "string" || typeof size !== "number") return null;
   const found = /^(x[0-9a-f]{26})\/([\w./-]+)$/.exec(blob);
   if (!found || blob.includes("..")) return null;
-  return { href: `/api/v1/executions/${found[1]}/blobs/${found[2]}`, name: typeof name === "string" && name ? name : "file", type: typeof type === "string" ? type : "", size };
+  return {
+    href: `/api/v1/executions/${found[1]}/blobs/${found[2]}`,
+    name: typeof name === "string" && name ? name : "file",
+    type: typeof type === "string" ? type : "",
+    size,
+  };
 }
 
 export function FileLink({ file }: { file: FileReference }): JSX.Element {

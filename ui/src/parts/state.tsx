@@ -29,8 +29,20 @@ export function stateWord(state: string): string {
 }
 
 const SOLID = { fill: "currentColor" };
-const LINE = { fill: "none", stroke: "currentColor", strokeWidth: 1.8, strokeLinecap: "round", strokeLinejoin: "round" } as const;
-const CUT = { fill: "none", stroke: "var(--state-soft, #fff)", strokeWidth: 1.8, strokeLinecap: "round", strokeLinejoin: "round" } as const;
+const LINE = {
+  fill: "none",
+  stroke: "currentColor",
+  strokeWidth: 1.8,
+  strokeLinecap: "round",
+  strokeLinejoin: "round",
+} as const;
+const CUT = {
+  fill: "none",
+  stroke: "var(--state-soft, #fff)",
+  strokeWidth: 1.8,
+  strokeLinecap: "round",
+  strokeLinejoin: "round",
+} as const;
 
 function shape(state: string): JSX.Element {
   switch (state) {
@@ -111,7 +123,17 @@ export function StateGlyph({ state, size = 16 }: { state: string; size?: number 
   );
 }
 
-export function StatePill({ state, size, text, title }: { state: string; size?: "large"; text?: string; title?: string }): JSX.Element {
+export function StatePill({
+  state,
+  size,
+  text,
+  title,
+}: {
+  state: string;
+  size?: "large";
+  text?: string;
+  title?: string;
+}): JSX.Element {
   return (
     <span className="pill" data-state={state} data-size={size} title={title}>
       <StateGlyph state={state} size={size === "large" ? 15 : 13} />
@@ -122,11 +144,29 @@ export function StatePill({ state, size, text, title }: { state: string; size?: 
 
 /** The state of an execution. One that completed although items failed is not shown as a success; a small pill leaves the
  * number to the text beside it. */
-export function ExecutionPill({ status, failedItems, size }: { status: string; failedItems?: number | null; size?: "large" }): JSX.Element {
-  if (status === "halted") return <StatePill state={status} size={size} text={size === "large" ? "failed (halted)" : "failed"} title="Halted: a node failed, and nothing after it was run." />;
+export function ExecutionPill({
+  status,
+  failedItems,
+  size,
+}: {
+  status: string;
+  failedItems?: number | null;
+  size?: "large";
+}): JSX.Element {
+  if (status === "halted")
+    return (
+      <StatePill
+        state={status}
+        size={size}
+        text={size === "large" ? "failed (halted)" : "failed"}
+        title="Halted: a node failed, and nothing after it was run."
+      />
+    );
   if (status !== "completed" || !failedItems) return <StatePill state={status} size={size} />;
   const text = `completed with ${plural(failedItems, "failed item")}`;
-  return <StatePill state="completed_with_failures" size={size} text={size === "large" ? text : "completed"} title={text} />;
+  return (
+    <StatePill state="completed_with_failures" size={size} text={size === "large" ? text : "completed"} title={text} />
+  );
 }
 
 /** Counts by state as a stacked bar; the text for screen readers names each count. */
@@ -150,7 +190,11 @@ export function OutcomeBars({ outcomes, size = 20 }: { outcomes: string[]; size?
   const padded = [...Array<string>(Math.max(0, size - outcomes.length)).fill(""), ...outcomes.slice(-size)];
   const failed = outcomes.filter((each) => each === "failed" || each === "halted").length;
   return (
-    <span className="bars" role="img" aria-label={outcomes.length ? `last ${outcomes.length} runs, ${failed} failed` : "no runs yet"}>
+    <span
+      className="bars"
+      role="img"
+      aria-label={outcomes.length ? `last ${outcomes.length} runs, ${failed} failed` : "no runs yet"}
+    >
       {padded.map((each, index) => (
         <i
           key={index}

@@ -38,7 +38,12 @@ export function Toasts(): JSX.Element {
           <span style={{ flex: 1, overflowWrap: "anywhere" }}>
             {each.text} {each.link && <Link href={each.link.to}>{each.link.text}</Link>}
           </span>
-          <IconButton size="small" icon={X} label="Dismiss" onClick={() => change(toasts.filter((t) => t.id !== each.id))} />
+          <IconButton
+            size="small"
+            icon={X}
+            label="Dismiss"
+            onClick={() => change(toasts.filter((t) => t.id !== each.id))}
+          />
         </div>
       ))}
     </div>

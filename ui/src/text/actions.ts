@@ -4,7 +4,17 @@
  */
 import { SourceText } from "./document";
 import { listOf, renamed } from "./renaming";
-import { TextEditError, applyEdits, isObject, partAt, same, type Format, type Json, type Path, type TextEdit } from "./tree";
+import {
+  TextEditError,
+  applyEdits,
+  isObject,
+  partAt,
+  same,
+  type Format,
+  type Json,
+  type Path,
+  type TextEdit,
+} from "./tree";
 import { Editor } from "./updates";
 import { parseTree } from "./document";
 
@@ -19,7 +29,17 @@ export type Action =
   | { do: "add_edge"; edge: Json; index?: number }
   | { do: "remove_edge"; index: number };
 
-const KNOWN = ["add_edge", "add_node", "insert", "move_node", "remove", "remove_edge", "remove_node", "rename_node", "set"];
+const KNOWN = [
+  "add_edge",
+  "add_node",
+  "insert",
+  "move_node",
+  "remove",
+  "remove_edge",
+  "remove_node",
+  "rename_node",
+  "set",
+];
 
 /** The text after an action. */
 export function act(text: string, action: Action, format?: Format): string {
@@ -72,8 +92,14 @@ function removeNode(source: SourceText, gone: string): TextEdit[] {
   nodeIndex(source.value, gone);
   const editor = new Editor(source);
   const nodes = listOf(source.value, "nodes");
-  const edits = editor.removeElements(["nodes"], positions(nodes, (each) => isObject(each) && each.id === gone));
-  const edges = positions(listOf(source.value, "edges"), (each) => isObject(each) && (each.src === gone || each.dst === gone));
+  const edits = editor.removeElements(
+    ["nodes"],
+    positions(nodes, (each) => isObject(each) && each.id === gone),
+  );
+  const edges = positions(
+    listOf(source.value, "edges"),
+    (each) => isObject(each) && (each.src === gone || each.dst === gone),
+  );
   if (edges.length > 0) edits.push(...editor.removeElements(["edges"], edges));
   nodes.forEach((each, at) => {
     if (!isObject(each) || each.id === gone || !Array.isArray(each.dependencies)) return;
@@ -93,7 +119,9 @@ function renameNode(source: SourceText, id: string, to: string): TextEdit[] {
   const edits: TextEdit[] = [];
   const compare = (old: Json, now: Json | undefined, path: Path): void => {
     if (Array.isArray(old)) old.forEach((each, at) => compare(each, (now as Json[])[at], [...path, at]));
-    else if (isObject(old)) for (const [key, each] of Object.entries(old)) compare(each, (now as { [key: string]: Json })[key], [...path, key]);
+    else if (isObject(old))
+      for (const [key, each] of Object.entries(old))
+        compare(each, (now as { [key: string]: Json })[key], [...path, key]);
     else if (!same(old, now)) edits.push(...editor.put(path, now as Json));
   };
   compare(source.value, renamed(source.value, new Map([[id, to]])), []);

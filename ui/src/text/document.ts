@@ -1,6 +1,18 @@
 /** A document as text with the positions of its values and its style. */
 import { parseJsonTree } from "./json_tree";
-import { TextEditError, applyEdits, partAt, pathText, plainOf, type Entry, type Format, type Json, type Part, type Path, type TextEdit } from "./tree";
+import {
+  TextEditError,
+  applyEdits,
+  partAt,
+  pathText,
+  plainOf,
+  type Entry,
+  type Format,
+  type Json,
+  type Part,
+  type Path,
+  type TextEdit,
+} from "./tree";
 import { Unchanged } from "./unchanged";
 import { Writer } from "./writing";
 import { parseYamlTree } from "./yaml_tree";
@@ -41,7 +53,9 @@ export class SourceText {
 
   /** The document after edits. Only what they touch is parsed; other values stay the same objects. */
   after(edits: readonly TextEdit[]): SourceText {
-    return edits.length === 0 ? this : new SourceText(applyEdits(this.text, edits), this.format, new Unchanged(this.root, this.text, edits));
+    return edits.length === 0
+      ? this
+      : new SourceText(applyEdits(this.text, edits), this.format, new Unchanged(this.root, this.text, edits));
   }
 
   /** The style of the document, from the first place that shows each of its properties. */
@@ -51,12 +65,28 @@ export class SourceText {
     const endsWithNewline = this.text.endsWith("\n");
     if (this.format === "json") {
       const step = JSON_STEP.exec(this.text);
-      this.made = new Writer({ asJson: true, padded: true, spaced: !COMPACT_COLON.test(this.text), step: step?.[1]?.length ?? 2, listStep: 2, newline, endsWithNewline });
+      this.made = new Writer({
+        asJson: true,
+        padded: true,
+        spaced: !COMPACT_COLON.test(this.text),
+        step: step?.[1]?.length ?? 2,
+        listStep: 2,
+        newline,
+        endsWithNewline,
+      });
     } else {
       const flow = FLOW_OBJECT.exec(this.text);
       const listed = LIST_IN_OBJECT.exec(this.text);
       const listStep = listed ? Math.max((listed[2] ?? "").length - (listed[1] ?? "").length, 0) : 2;
-      this.made = new Writer({ asJson: false, padded: !flow || flow[1] === " ", spaced: true, step: 2, listStep, newline, endsWithNewline });
+      this.made = new Writer({
+        asJson: false,
+        padded: !flow || flow[1] === " ",
+        spaced: true,
+        step: 2,
+        listStep,
+        newline,
+        endsWithNewline,
+      });
     }
     return this.made;
   }

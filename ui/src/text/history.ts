@@ -2,7 +2,13 @@
 import { applyEdits, type TextEdit } from "./tree";
 
 /** `renamed`: a node that the step renamed, from one id to another. */
-export type Step = { edits: TextEdit[]; inverse: TextEdit[]; label: string; gesture: string | null; renamed?: [string, string] };
+export type Step = {
+  edits: TextEdit[];
+  inverse: TextEdit[];
+  label: string;
+  gesture: string | null;
+  renamed?: [string, string];
+};
 export type Saved = { text: string; undo: Step[]; redo: Step[] };
 
 export const MAX_STEPS = 1_000;
@@ -81,7 +87,13 @@ export class History {
       const joined = differenceOf(before, after);
       this.undos[this.undos.length - 1] = { edits: joined, inverse: inverseOf(before, joined), label, gesture };
     } else {
-      this.undos.push({ edits: [...edits], inverse: inverseOf(this.text, edits), label, gesture, ...(renamed && { renamed }) });
+      this.undos.push({
+        edits: [...edits],
+        inverse: inverseOf(this.text, edits),
+        label,
+        gesture,
+        ...(renamed && { renamed }),
+      });
       if (this.undos.length > MAX_STEPS) this.undos.shift();
     }
     this.redos = [];
@@ -106,7 +118,8 @@ export class History {
 
   /** What a draft keeps: the newest steps within a size. */
   saved(maxBytes: number): Saved {
-    const size = (step: Step): number => [...step.edits, ...step.inverse].reduce((sum, each) => sum + each.text.length + 40, 60);
+    const size = (step: Step): number =>
+      [...step.edits, ...step.inverse].reduce((sum, each) => sum + each.text.length + 40, 60);
     const undo: Step[] = [];
     let left = maxBytes - this.text.length;
     for (const step of [...this.undos].reverse()) {

@@ -13,7 +13,9 @@ const ENDS = new Set([",", "]", "}", " ", "\n", "\r", "\t"]);
 export function withNumbers<T>(value: T): T {
   if (value instanceof Digits) return Number(value.text) as T;
   if (Array.isArray(value)) return value.map(withNumbers) as T;
-  return isObject(value) ? (Object.fromEntries(Object.entries(value).map(([key, each]) => [key, withNumbers(each)])) as T) : value;
+  return isObject(value)
+    ? (Object.fromEntries(Object.entries(value).map(([key, each]) => [key, withNumbers(each)])) as T)
+    : value;
 }
 
 /** A number that JavaScript would write in other digits. Compares by value: `<` and `>` also beyond 2^53. */
@@ -68,7 +70,9 @@ export function typedNumber(typed: string): Numeric | null {
 }
 
 export function isWhole(value: Numeric): boolean {
-  return typeof value === "number" ? Number.isInteger(value) : typeof value.valueOf() === "bigint" || Number.isInteger(value.valueOf());
+  return typeof value === "number"
+    ? Number.isInteger(value)
+    : typeof value.valueOf() === "bigint" || Number.isInteger(value.valueOf());
 }
 
 /** Negative, zero or positive, as of `a - b`, exact also beyond 2^53. */
@@ -149,7 +153,8 @@ class Reader {
 
 /** Sets an own key, also one such as `__proto__`. */
 export function setKey(owner: { [key: string]: Json }, key: string, value: Json): void {
-  if (key === "__proto__") Object.defineProperty(owner, key, { value, enumerable: true, configurable: true, writable: true });
+  if (key === "__proto__")
+    Object.defineProperty(owner, key, { value, enumerable: true, configurable: true, writable: true });
   else owner[key] = value;
 }
 
@@ -168,8 +173,13 @@ function written(value: unknown, step: string, margin: string): string {
   if (value instanceof Digits) return value.text;
   if (typeof value !== "object" || value === null) return JSON.stringify(value) ?? "null";
   const inner = margin + step;
-  if (Array.isArray(value)) return value.length === 0 ? "[]" : `[${inner}${value.map((each) => written(each, step, inner)).join(`,${inner}`)}${margin}]`;
+  if (Array.isArray(value))
+    return value.length === 0
+      ? "[]"
+      : `[${inner}${value.map((each) => written(each, step, inner)).join(`,${inner}`)}${margin}]`;
   const colon = step ? ": " : ":";
-  const members = Object.entries(value).flatMap(([key, each]) => (each === undefined ? [] : [`${JSON.stringify(key)}${colon}${written(each, step, inner)}`]));
+  const members = Object.entries(value).flatMap(([key, each]) =>
+    each === undefined ? [] : [`${JSON.stringify(key)}${colon}${written(each, step, inner)}`],
+  );
   return members.length === 0 ? "{}" : `{${inner}${members.join(`,${inner}`)}${margin}}`;
 }

@@ -48,9 +48,19 @@ class Parser {
     }
     if (char === "[" || char === "{") return this.collection(at, column, depth + 1);
     const number = this.match(NUMBER, at);
-    if (number) return { kind: "scalar", start: at, end: at + number.length, style: "plain", column, value: numberOf(number), entries: [] };
+    if (number)
+      return {
+        kind: "scalar",
+        start: at,
+        end: at + number.length,
+        style: "plain",
+        column,
+        value: numberOf(number),
+        entries: [],
+      };
     for (const [word, value] of Object.entries(WORDS)) {
-      if (this.text.startsWith(word, at)) return { kind: "scalar", start: at, end: at + word.length, style: "plain", column, value, entries: [] };
+      if (this.text.startsWith(word, at))
+        return { kind: "scalar", start: at, end: at + word.length, style: "plain", column, value, entries: [] };
     }
     throw this.refusal(at, "a value is missing");
   }

@@ -28,7 +28,11 @@ export class LineEnds {
 
   /** The edits of the original that edits of the plain text mean. */
   editsOf(edits: readonly TextEdit[]): TextEdit[] {
-    return edits.map(({ start, end, text }) => ({ start: this.toText(start), end: this.toText(end), text: plainOf(text).replaceAll("\n", this.newline) }));
+    return edits.map(({ start, end, text }) => ({
+      start: this.toText(start),
+      end: this.toText(end),
+      text: plainOf(text).replaceAll("\n", this.newline),
+    }));
   }
 
   private count(isBefore: (pair: number, index: number) => boolean): number {

@@ -1,6 +1,12 @@
 /** Alignment of two sequences by their longest common runs, as Python's `difflib.SequenceMatcher` computes it. */
 
-export type Opcode = { kind: "equal" | "replace" | "delete" | "insert"; start: number; end: number; first: number; last: number };
+export type Opcode = {
+  kind: "equal" | "replace" | "delete" | "insert";
+  start: number;
+  end: number;
+  first: number;
+  last: number;
+};
 
 type Run = [number, number, number];
 
@@ -43,7 +49,15 @@ export function opcodes(before: readonly string[], after: readonly string[]): Op
   return found;
 }
 
-function longest(before: readonly string[], after: readonly string[], places: Map<string, number[]>, alo: number, ahi: number, blo: number, bhi: number): Run {
+function longest(
+  before: readonly string[],
+  after: readonly string[],
+  places: Map<string, number[]>,
+  alo: number,
+  ahi: number,
+  blo: number,
+  bhi: number,
+): Run {
   let [besti, bestj, best] = [alo, blo, 0];
   let lengths = new Map<number, number>();
   for (let i = alo; i < ahi; i++) {

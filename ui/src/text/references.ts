@@ -56,7 +56,9 @@ function rootAt(text: string, start: number, names: Names): Root | null {
 function memberAt(text: string, start: number, names: Names): Root | null {
   const named = (name: string, from: number, to: number, end: number, quoted: boolean): Root | null => {
     const id = names.nodes.has(name) ? name : names.titles.get(name);
-    return id === undefined ? null : { reference: { id, start: from, end: to, titled: quoted || !names.nodes.has(name) }, end };
+    return id === undefined
+      ? null
+      : { reference: { id, start: from, end: to, titled: quoted || !names.nodes.has(name) }, end };
   };
   if (text[start] === ".") {
     for (const end of idEnds(text, start + 1)) {
@@ -67,7 +69,8 @@ function memberAt(text: string, start: number, names: Names): Root | null {
   if (text[start] === "[") {
     const quote = QUOTED[text[start + 1] ?? ""];
     const key = quote && match(quote, text, start + 1);
-    if (key && text[start + 1 + key.length] === "]") return named(key.slice(1, -1), start + 2, start + key.length, start + key.length + 2, true);
+    if (key && text[start + 1 + key.length] === "]")
+      return named(key.slice(1, -1), start + 2, start + key.length, start + key.length + 2, true);
   }
   return null;
 }
@@ -126,7 +129,14 @@ export function lexExpression(text: string, start: number, stop: number, names: 
       const quoted = match(QUOTED[char], source, at);
       if (quoted === null) complete = false;
       add("text", quoted === null ? stop : at + quoted.length);
-    } else if (/[0-9]/.test(char) || (char === "." && /[0-9]/.test(source[at + 1] ?? "") && last?.kind !== "word" && last?.kind !== "reference" && last?.kind !== "bracket")) {
+    } else if (
+      /[0-9]/.test(char) ||
+      (char === "." &&
+        /[0-9]/.test(source[at + 1] ?? "") &&
+        last?.kind !== "word" &&
+        last?.kind !== "reference" &&
+        last?.kind !== "bracket")
+    ) {
       add("number", at + (match(NUMBER, source, at) ?? char).length);
     } else if (CLOSERS[char]) {
       open.push(CLOSERS[char]);
@@ -146,7 +156,10 @@ export function lexExpression(text: string, start: number, stop: number, names: 
         references.push({ id: word, start: at, end, titled: false });
         add("reference", end, word);
       } else {
-        const dashed = next === "-" && !names.nodes.has(word) ? idEnds(source, at).find((each) => names.nodes.has(source.slice(at, each))) : undefined;
+        const dashed =
+          next === "-" && !names.nodes.has(word)
+            ? idEnds(source, at).find((each) => names.nodes.has(source.slice(at, each)))
+            : undefined;
         if (dashed !== undefined && !loops.has(word)) {
           references.push({ id: source.slice(at, dashed), start: at, end: dashed, titled: false });
           add("reference", dashed, source.slice(at, dashed));
@@ -211,7 +224,8 @@ export function lexTemplate(text: string, names: Names): Lexed {
 export function lexWhole(text: string, names: Names): Lexed {
   const start = text.length - text.trimStart().length;
   const end = text.trimEnd().length;
-  if (text.startsWith("{{", start) && expressionEnd(text, start + 2) === end - 2) return lexExpression(text, start + 2, end - 2, names);
+  if (text.startsWith("{{", start) && expressionEnd(text, start + 2) === end - 2)
+    return lexExpression(text, start + 2, end - 2, names);
   return lexExpression(text, 0, text.length, names);
 }
 

@@ -16,10 +16,12 @@ export function listOf(document: Json, name: string): Json[] {
 export function namesOf(document: Json): Names {
   const nodes = listOf(document, "nodes").filter(isObject);
   const counts = new Map<string, number>();
-  for (const each of nodes) if (typeof each.name === "string" && each.name) counts.set(each.name, (counts.get(each.name) ?? 0) + 1);
+  for (const each of nodes)
+    if (typeof each.name === "string" && each.name) counts.set(each.name, (counts.get(each.name) ?? 0) + 1);
   const titles = new Map<string, string>();
   for (const each of nodes) {
-    if (typeof each.name === "string" && typeof each.id === "string" && counts.get(each.name) === 1) titles.set(each.name, each.id);
+    if (typeof each.name === "string" && typeof each.id === "string" && counts.get(each.name) === 1)
+      titles.set(each.name, each.id);
   }
   return { nodes: new Set(nodes.flatMap((each) => (typeof each.id === "string" ? [each.id] : []))), titles };
 }
@@ -30,15 +32,23 @@ export type DraftEdge = { id: string | null; src: string; dst: string };
 export function edgeIds(document: Json): string[] {
   const drafts: DraftEdge[] = [];
   const text = (value: Json | undefined): string => (typeof value === "string" ? value : "");
-  for (const each of listOf(document, "edges").filter(isObject)) drafts.push({ id: typeof each.id === "string" ? each.id : null, src: text(each.src), dst: text(each.dst) });
+  for (const each of listOf(document, "edges").filter(isObject))
+    drafts.push({ id: typeof each.id === "string" ? each.id : null, src: text(each.src), dst: text(each.dst) });
   for (const each of listOf(document, "nodes").filter(isObject)) {
-    for (const source of Array.isArray(each.dependencies) ? each.dependencies : []) drafts.push({ id: null, src: text(source), dst: text(each.id) });
+    for (const source of Array.isArray(each.dependencies) ? each.dependencies : [])
+      drafts.push({ id: null, src: text(source), dst: text(each.id) });
   }
   const taken = new Set(drafts.flatMap((each) => (each.id === null ? [] : [each.id])));
   return drafts.map((each) => {
     if (each.id !== null) return each.id;
     let wanted = `${each.src}-${each.dst}`;
-    if (!ID.test(wanted)) wanted = wanted.replace(/[^A-Za-z0-9_]+/g, "-").replace(/^-+|-+$/g, "").slice(0, 64).replace(/-+$/, "") || "edge";
+    if (!ID.test(wanted))
+      wanted =
+        wanted
+          .replace(/[^A-Za-z0-9_]+/g, "-")
+          .replace(/^-+|-+$/g, "")
+          .slice(0, 64)
+          .replace(/-+$/, "") || "edge";
     let found = wanted;
     for (let count = 2; taken.has(found); count++) found = `${wanted}-${count}`;
     taken.add(found);
@@ -51,10 +61,15 @@ export function renamed(document: Json, ids: Ids): Json {
   if (!isObject(document)) return document;
   const names = namesOf(document);
   const made: Obj = { ...document, nodes: listOf(document, "nodes").map((each) => renamedNode(each, ids, names)) };
-  if (listOf(document, "edges").length > 0) made.edges = listOf(document, "edges").map((each) => renamedEdge(each, ids));
+  if (listOf(document, "edges").length > 0)
+    made.edges = listOf(document, "edges").map((each) => renamedEdge(each, ids));
   // The generated id of an edge contains the ids of its nodes.
   const after = edgeIds(made);
-  const edges = new Map(edgeIds(document).flatMap((old, at) => (after[at] !== undefined && after[at] !== old ? [[old, after[at]] as const] : [])));
+  const edges = new Map(
+    edgeIds(document).flatMap((old, at) =>
+      after[at] !== undefined && after[at] !== old ? [[old, after[at]] as const] : [],
+    ),
+  );
   return edges.size > 0 ? { ...made, nodes: (made.nodes as Json[]).map((each) => withEdgeIds(each, edges)) } : made;
 }
 
@@ -62,10 +77,14 @@ export function renamed(document: Json, ids: Ids): Json {
 export function withEdgeIds(node: Json, ids: Ids): Json {
   if (!isObject(node)) return node;
   const made: Obj = { ...node };
-  if (isObject(node.error) && typeof node.error.error_edge === "string") made.error = { ...node.error, error_edge: ids.get(node.error.error_edge) ?? node.error.error_edge };
+  if (isObject(node.error) && typeof node.error.error_edge === "string")
+    made.error = { ...node.error, error_edge: ids.get(node.error.error_edge) ?? node.error.error_edge };
   for (const name of ["parameters", "config"]) {
     const given = node[name];
-    if (isObject(given)) made[name] = Object.fromEntries(Object.entries(given).map(([key, each]) => [key, EDGE_PARAMETERS.has(key) ? edgeNames(each, ids) : each]));
+    if (isObject(given))
+      made[name] = Object.fromEntries(
+        Object.entries(given).map(([key, each]) => [key, EDGE_PARAMETERS.has(key) ? edgeNames(each, ids) : each]),
+      );
   }
   return made;
 }
@@ -77,23 +96,33 @@ function edgeNames(value: Json, ids: Ids): Json {
 
 function renamedEdge(edge: Json, ids: Ids): Json {
   if (!isObject(edge)) return edge;
-  return Object.fromEntries(Object.entries(edge).map(([key, each]) => [key, (key === "src" || key === "dst") && typeof each === "string" ? (ids.get(each) ?? each) : each]));
+  return Object.fromEntries(
+    Object.entries(edge).map(([key, each]) => [
+      key,
+      (key === "src" || key === "dst") && typeof each === "string" ? (ids.get(each) ?? each) : each,
+    ]),
+  );
 }
 
 export function renamedNode(node: Json, ids: Ids, names: Names): Json {
   if (!isObject(node)) return node;
   const made: Obj = { ...node };
   if (typeof node.id === "string") made.id = ids.get(node.id) ?? node.id;
-  if (Array.isArray(node.dependencies)) made.dependencies = node.dependencies.map((each) => (typeof each === "string" ? (ids.get(each) ?? each) : each));
+  if (Array.isArray(node.dependencies))
+    made.dependencies = node.dependencies.map((each) => (typeof each === "string" ? (ids.get(each) ?? each) : each));
   for (const name of ["parameters", "config"]) {
     const given = node[name];
-    if (isObject(given)) made[name] = Object.fromEntries(Object.entries(given).map(([key, each]) => [key, renamedValue(each, ids, names, key === "expression")]));
+    if (isObject(given))
+      made[name] = Object.fromEntries(
+        Object.entries(given).map(([key, each]) => [key, renamedValue(each, ids, names, key === "expression")]),
+      );
   }
   return made;
 }
 
 function renamedValue(value: Json, ids: Ids, names: Names, whole: boolean): Json {
-  if (isObject(value)) return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, renamedValue(each, ids, names, false)]));
+  if (isObject(value))
+    return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, renamedValue(each, ids, names, false)]));
   if (Array.isArray(value)) return value.map((each) => renamedValue(each, ids, names, false));
   return typeof value === "string" ? renameReferences(value, ids, names, whole) : value;
 }

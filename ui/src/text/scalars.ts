@@ -2,13 +2,37 @@
 import { numberOf, type Json } from "./json";
 
 const NULLS = new Set(["", "~", "null", "Null", "NULL"]);
-const BOOLEANS = new Map([["true", true], ["True", true], ["TRUE", true], ["false", false], ["False", false], ["FALSE", false]]);
+const BOOLEANS = new Map([
+  ["true", true],
+  ["True", true],
+  ["TRUE", true],
+  ["false", false],
+  ["False", false],
+  ["FALSE", false],
+]);
 const INTEGER = /^[-+]?[0-9]{1,20}$/;
 const OCTAL_OR_HEX = /^(0o[0-7]{1,22}|0x[0-9a-fA-F]{1,16})$/;
 const FLOAT = /^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$/;
 const NOT_FINITE = /^([-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$/;
 const ESCAPES: Record<string, string> = {
-  "0": "\0", a: "\x07", b: "\b", t: "\t", "\t": "\t", n: "\n", v: "\v", f: "\f", r: "\r", e: "\x1b", " ": " ", '"': '"', "/": "/", "\\": "\\", N: "\x85", _: "\xa0", L: "\u2028", P: "\u2029",
+  "0": "\0",
+  a: "\x07",
+  b: "\b",
+  t: "\t",
+  "\t": "\t",
+  n: "\n",
+  v: "\v",
+  f: "\f",
+  r: "\r",
+  e: "\x1b",
+  " ": " ",
+  '"': '"',
+  "/": "/",
+  "\\": "\\",
+  N: "\x85",
+  _: "\xa0",
+  L: "\u2028",
+  P: "\u2029",
 };
 const HEX_ESCAPES: Record<string, number> = { x: 2, u: 4, U: 8 };
 
@@ -27,7 +51,13 @@ export function plainScalar(text: string): Json {
 
 /** A real number of YAML in the digits of JSON, which has no `+1.5`, `.5`, `5.` and `007.5`. */
 function jsonDigits(text: string): string {
-  const [, sign, whole, fraction, exponent] = /^([-+]?)0*([0-9]*)(?:\.([0-9]*))?([eE].*)?$/.exec(text) as unknown as [string, string, string, string | undefined, string | undefined];
+  const [, sign, whole, fraction, exponent] = /^([-+]?)0*([0-9]*)(?:\.([0-9]*))?([eE].*)?$/.exec(text) as unknown as [
+    string,
+    string,
+    string,
+    string | undefined,
+    string | undefined,
+  ];
   return `${sign === "-" ? "-" : ""}${whole || "0"}${fraction === undefined ? "" : `.${fraction || "0"}`}${exponent ?? ""}`;
 }
 

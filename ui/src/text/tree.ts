@@ -65,7 +65,10 @@ export function partAt(root: Part, path: Path): Part | undefined {
 
 /** A path as problems show it: `nodes[3].timeout`. */
 export function pathText(path: Path): string {
-  return path.map((each) => (typeof each === "number" ? `[${each}]` : `.${each}`)).join("").replace(/^\./, "");
+  return path
+    .map((each) => (typeof each === "number" ? `[${each}]` : `.${each}`))
+    .join("")
+    .replace(/^\./, "");
 }
 
 /** The path that a text such as `nodes[3].parameters.url` or `headers["a.b"]` denotes. */

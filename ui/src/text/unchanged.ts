@@ -20,7 +20,8 @@ export class Unchanged {
       const isBlock = list.style === "block";
       list.entries.forEach(({ start, part }, at) => {
         const next = list.entries[at + 1];
-        if (isBlock ? next !== undefined && next.start + DASH_CHARS <= from : part.end < from) this.before.set(start, part);
+        if (isBlock ? next !== undefined && next.start + DASH_CHARS <= from : part.end < from)
+          this.before.set(start, part);
         // The column of an entry is known only if its line begins behind the change.
         else if (isBlock ? text.lastIndexOf("\n", start - 1) >= to : start >= to) this.after.set(start, part);
       });
@@ -44,7 +45,15 @@ function shifted(part: Part, by: number): Part {
     style: part.style,
     column: part.column,
     value: part.value,
-    entries: part.entries.length === 0 ? part.entries : part.entries.map((each) => ({ key: each.key, start: each.start + by, keyEnd: each.keyEnd + by, part: shifted(each.part, by) })),
+    entries:
+      part.entries.length === 0
+        ? part.entries
+        : part.entries.map((each) => ({
+            key: each.key,
+            start: each.start + by,
+            keyEnd: each.keyEnd + by,
+            part: shifted(each.part, by),
+          })),
     plain: part.plain,
   };
 }

@@ -2,7 +2,23 @@
 import { SourceText, decode } from "./document";
 import { toJson } from "./json";
 import { opcodes } from "./matching";
-import { TextEditError, applyEdits, encode, entryOf, isObject, pathText, plainOf, same, type Entry, type Format, type Json, type Key, type Part, type Path, type TextEdit } from "./tree";
+import {
+  TextEditError,
+  applyEdits,
+  encode,
+  entryOf,
+  isObject,
+  pathText,
+  plainOf,
+  same,
+  type Entry,
+  type Format,
+  type Json,
+  type Key,
+  type Part,
+  type Path,
+  type TextEdit,
+} from "./tree";
 
 type Obj = { [key: string]: Json };
 
@@ -10,7 +26,8 @@ type Obj = { [key: string]: Json };
 export function updateEdits(source: SourceText, value: Json): TextEdit[] {
   if (same(source.value, value)) return [];
   const edits = new Editor(source).change(source.root, value);
-  if (!same(decode(applyEdits(source.text, edits), source.format), value)) throw new TextEditError("the text uses syntax that cannot be edited in place");
+  if (!same(decode(applyEdits(source.text, edits), source.format), value))
+    throw new TextEditError("the text uses syntax that cannot be edited in place");
   return edits;
 }
 
@@ -19,7 +36,8 @@ export function update(text: string, value: Json, format?: Format): string {
 }
 
 const size = (value: Json): number => (Array.isArray(value) || isObject(value) ? Object.keys(value).length : 0);
-const range = (from: number, to: number): number[] => Array.from({ length: Math.max(to - from, 0) }, (_, at) => from + at);
+const range = (from: number, to: number): number[] =>
+  Array.from({ length: Math.max(to - from, 0) }, (_, at) => from + at);
 
 /** Computes the text edits of changes to one document. */
 export class Editor {
@@ -36,7 +54,8 @@ export class Editor {
     const above = path.slice(0, -1);
     const owner = this.source.part(above);
     if (entryOf(owner, last)) return this.changeEntry(owner, last, value);
-    if (owner.kind === "list" || typeof last === "number") throw new TextEditError(`the document has no \`${pathText(path)}\``);
+    if (owner.kind === "list" || typeof last === "number")
+      throw new TextEditError(`the document has no \`${pathText(path)}\``);
     if (owner.kind === "scalar") {
       if (owner.value !== null) throw new TextEditError(`\`${pathText(above)}\` is not an object`);
       return this.put(above, { [last]: value });
@@ -51,7 +70,8 @@ export class Editor {
     const last = path.at(-1);
     const above = path.slice(0, -1);
     const owner = this.source.part(above);
-    if (last === undefined || !entryOf(owner, last)) throw new TextEditError(`the document has no \`${pathText(path)}\``);
+    if (last === undefined || !entryOf(owner, last))
+      throw new TextEditError(`the document has no \`${pathText(path)}\``);
     if (owner.entries.length === 1) return this.put(above, owner.kind === "list" ? [] : {});
     return this.removeAt(owner, [owner.entries.findIndex((each) => each.key === last)]);
   }
@@ -67,7 +87,8 @@ export class Editor {
   insert(path: Path, index: number, value: Json): TextEdit[] {
     const owner = this.source.part(path);
     if (owner.kind === "scalar" && owner.value === null) return this.put(path, [value]);
-    if (owner.kind !== "list" || index < 0 || index > owner.entries.length) throw new TextEditError(`nothing can be inserted at \`${pathText([...path, index])}\``);
+    if (owner.kind !== "list" || index < 0 || index > owner.entries.length)
+      throw new TextEditError(`nothing can be inserted at \`${pathText([...path, index])}\``);
     if (owner.entries.length === 0) return this.put(path, [value]);
     return this.insertElements(owner, index, [value]);
   }
@@ -75,11 +96,15 @@ export class Editor {
   /** The edits that change the value at the root, or one that stays of the same kind. */
   change(part: Part, value: Json): TextEdit[] {
     const writer = this.source.writer;
-    if (part.kind === "object" && isObject(value) && part.entries.length > 0 && size(value) > 0) return this.changeObject(part, value);
-    if (part.kind === "list" && Array.isArray(value) && part.entries.length > 0 && value.length > 0) return this.changeList(part, value);
+    if (part.kind === "object" && isObject(value) && part.entries.length > 0 && size(value) > 0)
+      return this.changeObject(part, value);
+    if (part.kind === "list" && Array.isArray(value) && part.entries.length > 0 && value.length > 0)
+      return this.changeList(part, value);
     if (part !== this.source.root) throw new TextEditError("a value can be replaced only in its list or object");
     if (writer.manner.asJson) return [{ start: part.start, end: part.end, text: writer.pretty(value, 0) }];
-    return [{ start: part.start, end: part.end, text: size(value) > 0 ? writer.block(value, 0) : writer.inline(value) }];
+    return [
+      { start: part.start, end: part.end, text: size(value) > 0 ? writer.block(value, 0) : writer.inline(value) },
+    ];
   }
 
   private changeEntry(owner: Part, key: Key, value: Json): TextEdit[] {
@@ -87,8 +112,10 @@ export class Editor {
     const part = entry.part;
     if (same(plainOf(part), value)) return [];
     const kind = Array.isArray(value) ? "list" : isObject(value) ? "object" : "scalar";
-    if (kind === part.kind && kind !== "scalar" && part.entries.length > 0 && size(value) > 0) return this.change(part, value);
-    if (kind === "scalar" && part.kind === "scalar" && part.start !== part.end) return [{ start: part.start, end: part.end, text: this.scalar(part, owner, value) }];
+    if (kind === part.kind && kind !== "scalar" && part.entries.length > 0 && size(value) > 0)
+      return this.change(part, value);
+    if (kind === "scalar" && part.kind === "scalar" && part.start !== part.end)
+      return [{ start: part.start, end: part.end, text: this.scalar(part, owner, value) }];
     return [this.replace(owner, entry, value)];
   }
 
@@ -107,7 +134,10 @@ export class Editor {
   /** Whether a comment follows on the line of a position. */
   private isCommented(at: number): boolean {
     const cut = this.text.indexOf("\n", at);
-    return this.text.slice(at, cut < 0 ? undefined : cut).trimStart().startsWith("#");
+    return this.text
+      .slice(at, cut < 0 ? undefined : cut)
+      .trimStart()
+      .startsWith("#");
   }
 
   /** Replaces a value by one of another kind, or an empty collection by one with entries. */
@@ -115,8 +145,12 @@ export class Editor {
     const part = entry.part;
     const writer = this.source.writer;
     if (owner.style === "flow") {
-      const shown = writer.manner.asJson && this.isMultiline(owner) ? writer.pretty(value, this.source.column(this.lineContent(entry.start))) : writer.inline(value);
-      if (part.start === part.end) return { start: this.source.afterColon(owner, entry), end: part.end, text: ` ${shown}` };
+      const shown =
+        writer.manner.asJson && this.isMultiline(owner)
+          ? writer.pretty(value, this.source.column(this.lineContent(entry.start)))
+          : writer.inline(value);
+      if (part.start === part.end)
+        return { start: this.source.afterColon(owner, entry), end: part.end, text: ` ${shown}` };
       return { start: part.start, end: part.end, text: shown };
     }
     const column = this.source.column(entry.start);
@@ -176,7 +210,10 @@ export class Editor {
   private rewrite(part: Part, value: Json): TextEdit {
     const writer = this.source.writer;
     if (part.style === "flow") {
-      const shown = writer.manner.asJson && this.isMultiline(part) ? writer.pretty(value, this.source.column(this.lineContent(part.start))) : writer.inline(value);
+      const shown =
+        writer.manner.asJson && this.isMultiline(part)
+          ? writer.pretty(value, this.source.column(this.lineContent(part.start)))
+          : writer.inline(value);
       return { start: part.start, end: part.end, text: shown };
     }
     const column = this.source.column(part.start);
@@ -187,18 +224,27 @@ export class Editor {
     const writer = this.source.writer;
     if (owner.style === "flow") {
       const gap = writer.manner.asJson && !writer.manner.spaced ? "" : " ";
-      const shown = Object.entries(keys).map(([key, each]) => `${writer.key(key, true)}${gap}${this.nested(owner, after, each)}`);
+      const shown = Object.entries(keys).map(
+        ([key, each]) => `${writer.key(key, true)}${gap}${this.nested(owner, after, each)}`,
+      );
       return [this.insertFlow(owner, owner.entries.indexOf(after) + 1, shown, removed)];
     }
     const column = this.source.column(after.start);
-    const lines = Object.entries(keys).map(([key, each]) => `${" ".repeat(column)}${writer.key(key, false)}${writer.afterKey(each, column, key === "nodes" || key === "edges")}`);
+    const lines = Object.entries(keys).map(
+      ([key, each]) =>
+        `${" ".repeat(column)}${writer.key(key, false)}${writer.afterKey(each, column, key === "nodes" || key === "edges")}`,
+    );
     return [this.insertLines(this.source.chunk(after)[1], lines)];
   }
 
   /** A value for a list or object in flow style, on several lines if its neighbour is. */
   private nested(owner: Part, beside: Entry, value: Json): string {
     const writer = this.source.writer;
-    if (writer.manner.asJson && (this.text.slice(beside.part.start, beside.part.end).includes("\n") || (this.isMultiline(owner) && owner.kind === "object"))) {
+    if (
+      writer.manner.asJson &&
+      (this.text.slice(beside.part.start, beside.part.end).includes("\n") ||
+        (this.isMultiline(owner) && owner.kind === "object"))
+    ) {
       return writer.pretty(value, this.source.column(this.lineContent(beside.start)));
     }
     return writer.inline(value);
@@ -230,14 +276,17 @@ export class Editor {
     const gone = new Set(positions);
     return positions.map((at) => {
       if (owner.style === "flow") return this.removeFlow(owner, gone, at);
-      return this.source.beginsLine((owner.entries[at] as Entry).start) ? this.removeLines(owner, at, gone) : this.removeCompact(owner, at);
+      return this.source.beginsLine((owner.entries[at] as Entry).start)
+        ? this.removeLines(owner, at, gone)
+        : this.removeCompact(owner, at);
     });
   }
 
   private removeFlow(owner: Part, gone: Set<number>, at: number): TextEdit {
     const entry = owner.entries[at] as Entry;
     const following = owner.entries[at + 1];
-    if (following && range(at + 1, owner.entries.length).some((later) => !gone.has(later))) return { start: entry.start, end: following.start, text: "" };
+    if (following && range(at + 1, owner.entries.length).some((later) => !gone.has(later)))
+      return { start: entry.start, end: following.start, text: "" };
     const before = owner.entries[at - 1] as Entry;
     return { start: Math.max(before.part.end, before.keyEnd), end: Math.max(entry.part.end, entry.keyEnd), text: "" };
   }
@@ -265,7 +314,9 @@ export class Editor {
     const following = owner.entries[at + 1];
     if (!this.source.beginsLine(entry.start)) return (following as Entry).start;
     const end = this.source.chunk(entry)[1];
-    const kept = range(0, at).filter((each) => !gone.has(each)).at(-1);
+    const kept = range(0, at)
+      .filter((each) => !gone.has(each))
+      .at(-1);
     if (kept === undefined) return Math.min(this.source.blankAfter(end), this.source.chunk(following as Entry)[0]);
     return this.takesBlankLines(owner.entries[kept] as Entry) ? this.source.blankAfter(end) : end;
   }
@@ -282,7 +333,8 @@ export class Editor {
   private removeCompact(owner: Part, at: number): TextEdit {
     const entry = owner.entries[at] as Entry;
     const following = owner.entries[at + 1] as Entry;
-    if (this.text.slice(Math.max(entry.part.end, entry.keyEnd), following.start).includes("#")) throw new TextEditError("a comment stands between the dash and the next key");
+    if (this.text.slice(Math.max(entry.part.end, entry.keyEnd), following.start).includes("#"))
+      throw new TextEditError("a comment stands between the dash and the next key");
     return { start: entry.start, end: following.start, text: "" };
   }
 
@@ -290,11 +342,23 @@ export class Editor {
     const entries = owner.entries;
     if (owner.style === "flow") {
       const beside = (entries[index] ?? entries.at(-1)) as Entry;
-      return [this.insertFlow(owner, index, values.map((each) => this.nested(owner, beside, each)))];
+      return [
+        this.insertFlow(
+          owner,
+          index,
+          values.map((each) => this.nested(owner, beside, each)),
+        ),
+      ];
     }
     const column = this.source.column(owner.start);
     const neighbour = this.neighbour(owner, index);
-    return [this.insertChunks(owner, index, values.map((each) => this.element(neighbour, each, column)))];
+    return [
+      this.insertChunks(
+        owner,
+        index,
+        values.map((each) => this.element(neighbour, each, column)),
+      ),
+    ];
   }
 
   private neighbour(owner: Part, index: number): Entry {
@@ -315,15 +379,29 @@ export class Editor {
     if (entry) {
       if (!this.source.beginsLine(entry.start)) {
         const first = (chunks[0] as string).replace(/^ +/, "");
-        const rest = chunks.slice(1).map((chunk) => chunk + newline).join("");
-        return { start: owner.start, end: owner.start, text: `${first}${newline}${rest}${" ".repeat(this.source.column(owner.start))}` };
+        const rest = chunks
+          .slice(1)
+          .map((chunk) => chunk + newline)
+          .join("");
+        return {
+          start: owner.start,
+          end: owner.start,
+          text: `${first}${newline}${rest}${" ".repeat(this.source.column(owner.start))}`,
+        };
       }
       const at = this.source.chunk(entry)[0];
-      return { start: at, end: at, text: chunks.map((each) => `${each}${newline}${separated ? newline : ""}`).join("") };
+      return {
+        start: at,
+        end: at,
+        text: chunks.map((each) => `${each}${newline}${separated ? newline : ""}`).join(""),
+      };
     }
     const at = this.source.chunk(owner.entries.at(-1) as Entry)[1];
     const lines = chunks.flatMap((chunk) => (separated ? ["", chunk] : [chunk]));
-    return this.insertLines(at, separated && this.takesBlankLines(owner.entries.at(-1) as Entry) ? lines.slice(1) : lines);
+    return this.insertLines(
+      at,
+      separated && this.takesBlankLines(owner.entries.at(-1) as Entry) ? lines.slice(1) : lines,
+    );
   }
 
   /** Whether blank lines stand between the entries around an index. */
@@ -344,7 +422,8 @@ export class Editor {
     for (const { kind, start, end, first, last } of opcodes(old, now)) {
       const scalars = (): boolean => range(start, end).every((at) => part.entries[at]?.part.kind === "scalar");
       if (kind === "equal" || (kind === "replace" && end - start === last - first && scalars())) {
-        for (let at = start; at < end; at++) edits.push(...this.changeEntry(part, at, value[first + at - start] as Json));
+        for (let at = start; at < end; at++)
+          edits.push(...this.changeEntry(part, at, value[first + at - start] as Json));
       } else if (kind === "replace" && !value.slice(first, last).some((each) => !identity(each).startsWith("value:"))) {
         const both = Math.min(end - start, last - first);
         for (let at = 0; at < both; at++) edits.push(...this.changeEntry(part, start + at, value[first + at] as Json));
@@ -357,22 +436,36 @@ export class Editor {
     }
     if (removed.length === part.entries.length) return [this.rewrite(part, value)];
     const moved = new Map(part.style === "block" ? removed.map((at) => [old[at] as string, at]) : []);
-    for (const [index, which] of inserted) edits.push(...this.insertOrMove(part, index, which.map((at) => value[at] as Json), moved));
+    for (const [index, which] of inserted)
+      edits.push(
+        ...this.insertOrMove(
+          part,
+          index,
+          which.map((at) => value[at] as Json),
+          moved,
+        ),
+      );
     if (removed.length > 0) edits.push(...this.removeAt(part, removed));
     return edits;
   }
 
   /** Inserts elements; one that is removed elsewhere keeps its lines and comments. */
   private insertOrMove(part: Part, index: number, values: readonly Json[], moved: Map<string, number>): TextEdit[] {
-    if (part.style === "flow" || !values.some((each) => moved.has(identity(each)))) return this.insertElements(part, index, values);
+    if (part.style === "flow" || !values.some((each) => moved.has(identity(each))))
+      return this.insertElements(part, index, values);
     const column = this.source.column(part.start);
     const neighbour = this.neighbour(part, index);
     const chunks = values.map((each) => {
       const at = moved.get(identity(each));
       const entry = at === undefined ? undefined : part.entries[at];
-      if (at === undefined || !entry || !this.source.beginsLine(entry.start)) return this.element(neighbour, each, column);
+      if (at === undefined || !entry || !this.source.beginsLine(entry.start))
+        return this.element(neighbour, each, column);
       const [start, end] = this.source.chunk(entry);
-      const inner = this.changeEntry(part, at, each).map((edit) => ({ ...edit, start: edit.start - start, end: edit.end - start }));
+      const inner = this.changeEntry(part, at, each).map((edit) => ({
+        ...edit,
+        start: edit.start - start,
+        end: edit.end - start,
+      }));
       return applyEdits(this.text.slice(start, end), inner).replace(/[\r\n]+$/, "");
     });
     return [this.insertChunks(part, index, chunks)];
@@ -383,7 +476,8 @@ export class Editor {
 function identity(value: Json): string {
   if (isObject(value)) {
     if (typeof value.id === "string") return `id:${value.id}`;
-    if (value.src !== undefined && value.dst !== undefined) return `edge:${toJson([String(value.src), String(value.dst), String(value.label ?? null)])}`;
+    if (value.src !== undefined && value.dst !== undefined)
+      return `edge:${toJson([String(value.src), String(value.dst), String(value.label ?? null)])}`;
   }
   return `value:${encode(value)}`;
 }

@@ -22,8 +22,10 @@ export type Manner = {
   endsWithNewline: boolean;
 };
 
-const collection = (value: Json): value is Json[] | { [key: string]: Json } => typeof value === "object" && value !== null && !isNumeric(value);
-const isEmpty = (value: Json): boolean => (Array.isArray(value) ? value.length === 0 : isObject(value) && Object.keys(value).length === 0);
+const collection = (value: Json): value is Json[] | { [key: string]: Json } =>
+  typeof value === "object" && value !== null && !isNumeric(value);
+const isEmpty = (value: Json): boolean =>
+  Array.isArray(value) ? value.length === 0 : isObject(value) && Object.keys(value).length === 0;
 const length = (text: string): number => [...text].length;
 
 export class Writer {
@@ -65,7 +67,10 @@ export class Writer {
   }
 
   fitsInline(value: Json, column: number): boolean {
-    return isEmpty(value) || (depthOf(value) <= 2 && !hasLines(value) && column + length(this.inline(value)) <= MAX_INLINE_CHARS);
+    return (
+      isEmpty(value) ||
+      (depthOf(value) <= 2 && !hasLines(value) && column + length(this.inline(value)) <= MAX_INLINE_CHARS)
+    );
   }
 
   /** What follows the colon of a key in this column of a block object. */
@@ -81,7 +86,9 @@ export class Writer {
     const margin = " ".repeat(column);
     const lines = Array.isArray(value)
       ? value.map((each) => margin + this.element(each, column))
-      : Object.entries(value as { [key: string]: Json }).map(([name, each]) => `${margin}${this.key(name, false)}${this.afterKey(each, column)}`);
+      : Object.entries(value as { [key: string]: Json }).map(
+          ([name, each]) => `${margin}${this.key(name, false)}${this.afterKey(each, column)}`,
+        );
     return lines.join(this.manner.newline);
   }
 
@@ -99,7 +106,9 @@ export class Writer {
     const margin = " ".repeat(column + step);
     const inner = Array.isArray(value)
       ? value.map((each) => this.pretty(each, column + step))
-      : Object.entries(value).map(([name, each]) => `${this.key(name, true)}${spaced ? " " : ""}${this.pretty(each, column + step)}`);
+      : Object.entries(value).map(
+          ([name, each]) => `${this.key(name, true)}${spaced ? " " : ""}${this.pretty(each, column + step)}`,
+        );
     const [opener, closer] = Array.isArray(value) ? ["[", "]"] : ["{", "}"];
     return `${opener}${newline}${margin}${inner.join(`,${newline}${margin}`)}${newline}${" ".repeat(column)}${closer}`;
   }
@@ -121,7 +130,14 @@ export function quoted(value: string): string {
 function isPlain(text: string, flow: boolean): boolean {
   if (!text || INDICATORS.has(text[0] ?? "") || text !== text.trim() || UNPRINTABLE.test(text)) return false;
   if (typeof plainScalar(text) !== "string" || isUnstorableNumber(text) || AMBIGUOUS.test(text)) return false;
-  if (text.includes(": ") || text.includes(" #") || text.endsWith(":") || text.startsWith("---") || text.startsWith("...")) return false;
+  if (
+    text.includes(": ") ||
+    text.includes(" #") ||
+    text.endsWith(":") ||
+    text.startsWith("---") ||
+    text.startsWith("...")
+  )
+    return false;
   return !flow || !FLOW_INDICATORS.test(text);
 }
 

@@ -57,7 +57,9 @@ class Parser {
 
   private isMarker(at: number): boolean {
     const three = this.text.slice(at, at + 3);
-    return (three === "---" || three === "...") && /^\s?$/.test(this.text.slice(at + 3, at + 4)) && this.column(at) === 0;
+    return (
+      (three === "---" || three === "...") && /^\s?$/.test(this.text.slice(at + 3, at + 4)) && this.column(at) === 0
+    );
   }
 
   /** The next character that is no space, line break or comment; the end of the text at a marker of documents. */
@@ -91,7 +93,8 @@ class Parser {
     const rest = this.next(root.end);
     if (rest < this.text.length) {
       if (!this.isMarker(rest)) throw this.wrong("unexpected text after the document", rest);
-      if (this.text.startsWith("---", rest) || this.next(rest + 3) < this.text.length) throw this.refusal("a file holds one document", rest);
+      if (this.text.startsWith("---", rest) || this.next(rest + 3) < this.text.length)
+        throw this.refusal("a file holds one document", rest);
     }
     return root;
   }
@@ -103,12 +106,14 @@ class Parser {
     while (this.text[at] === "%" && this.column(at) === 0) {
       const line = this.text.slice(at).split(/\r?\n/, 1)[0] as string;
       if (/^%YAML(\s|$)/.test(line)) {
-        if (version || !/^%YAML +1\.[0-9]+ *(#.*)?$/.test(line)) throw this.wrong("the version of YAML is 1.1 or 1.2", at);
+        if (version || !/^%YAML +1\.[0-9]+ *(#.*)?$/.test(line))
+          throw this.wrong("the version of YAML is 1.1 or 1.2", at);
         version = true;
       }
       at = this.next(at + line.length);
     }
-    if (at !== from && !(this.text.startsWith("---", at) && this.isMarker(at))) throw this.wrong("`---` is missing after the directives", at);
+    if (at !== from && !(this.text.startsWith("---", at) && this.isMarker(at)))
+      throw this.wrong("`---` is missing after the directives", at);
     return at;
   }
 
@@ -150,10 +155,12 @@ class Parser {
   private checkIndentation(at: number): void {
     const start = at - this.column(at);
     const before = this.text.slice(start, at);
-    if (this.brackets === 0 && before.includes("\t") && /^\s*$/.test(before)) throw this.wrong("a tab cannot indent", at);
+    if (this.brackets === 0 && before.includes("\t") && /^\s*$/.test(before))
+      throw this.wrong("a tab cannot indent", at);
     const char = this.text[at] as string;
     if (char === "&" || char === "*") throw this.refusal("anchors and aliases are not supported", at);
-    if (char === "!") throw this.refusal(`the tag \`${/^\S+/.exec(this.text.slice(at, at + 60))?.[0] ?? "!"}\` is not supported`, at);
+    if (char === "!")
+      throw this.refusal(`the tag \`${/^\S+/.exec(this.text.slice(at, at + 60))?.[0] ?? "!"}\` is not supported`, at);
     if (char === "?" && /^\s?$/.test(this.text.slice(at + 1, at + 2))) throw this.refusal("a key must be text", at);
     if ("%@`,]}".includes(char)) throw this.wrong(`a text cannot begin with ${char}`, at);
   }
@@ -238,7 +245,8 @@ class Parser {
   private following(end: number, own: number): number | null {
     const at = this.next(end);
     if (this.isEnd(at)) return null;
-    if (!this.text.slice(end, at).includes("\n") && end > 0 && this.text[end - 1] !== "\n") throw this.wrong("unexpected text behind a value", at);
+    if (!this.text.slice(end, at).includes("\n") && end > 0 && this.text[end - 1] !== "\n")
+      throw this.wrong("unexpected text behind a value", at);
     const column = this.column(at);
     if (column > own) throw this.wrong("the indentation does not match", at);
     return column === own ? at : null;
@@ -246,7 +254,8 @@ class Parser {
 
   private scalarPart(start: number, end: number, style: Style, column: number, text: string): Part {
     const value = style === "plain" ? plainScalar(text) : text;
-    if (style === "plain" && typeof value === "string" && isUnstorableNumber(text)) throw this.refusal(`\`${text.slice(0, 30)}\` is not a number that can be stored`, start);
+    if (style === "plain" && typeof value === "string" && isUnstorableNumber(text))
+      throw this.refusal(`\`${text.slice(0, 30)}\` is not a number that can be stored`, start);
     return { kind: "scalar", start, end, style, column, value, entries: [] };
   }
 
@@ -273,7 +282,8 @@ class Parser {
       const gap = this.match(blank, rest);
       if (gap === null) break;
       const line = rest + gap.length;
-      if (line >= this.text.length || this.text[line] === "#" || this.column(line) <= column || this.isMarker(line)) break;
+      if (line >= this.text.length || this.text[line] === "#" || this.column(line) <= column || this.isMarker(line))
+        break;
       const more = this.match(PLAIN, line);
       if (more === null) break;
       if (this.match(COLON, line + more.length) !== null) throw this.wrong("a key is not allowed here", line);
@@ -315,7 +325,13 @@ class Parser {
     }
     // Blank lines behind the text belong to it only if they are kept.
     const own = chomp === "+" ? lines : lines.slice(0, kept);
-    return this.scalarPart(at, end, header[0] === "|" ? "literal" : "folded", column, blockScalar(own, header[0] === ">", chomp));
+    return this.scalarPart(
+      at,
+      end,
+      header[0] === "|" ? "literal" : "folded",
+      column,
+      blockScalar(own, header[0] === ">", chomp),
+    );
   }
 
   private flow(start: number, column: number): Part {
@@ -342,9 +358,13 @@ class Parser {
         let part = this.empty(key.end, column);
         let end = key.end;
         if (this.text[colon] === ":") {
-          if (this.text.slice(key.start, colon).includes("\n")) throw this.wrong("a key stands on one line with its colon", key.start);
+          if (this.text.slice(key.start, colon).includes("\n"))
+            throw this.wrong("a key stands on one line with its colon", key.start);
           const behind = this.nextInFlow(colon + 1);
-          part = this.text[behind] === "," || this.text[behind] === closer ? this.empty(colon + 1, column) : this.flowValue(behind, column);
+          part =
+            this.text[behind] === "," || this.text[behind] === closer
+              ? this.empty(colon + 1, column)
+              : this.flowValue(behind, column);
           end = Math.max(part.end, colon + 1);
         }
         entries.push({ key: name, start: key.start, keyEnd: key.end, part });
@@ -369,7 +389,8 @@ class Parser {
     if (char === "[" || char === "{") return this.flow(at, column);
     if (char === '"' || char === "'") return this.quoted(at, column);
     this.checkIndentation(at);
-    if ("|>#".includes(char) || (char === "-" && /^[\s,[\]{}]/.test(this.text.slice(at + 1, at + 2)))) throw this.wrong(`a text cannot begin with ${char}`, at);
+    if ("|>#".includes(char) || (char === "-" && /^[\s,[\]{}]/.test(this.text.slice(at + 1, at + 2))))
+      throw this.wrong(`a text cannot begin with ${char}`, at);
     const first = this.match(PLAIN_IN_FLOW, at);
     if (first === null) throw this.wrong("a value is missing", at);
     let end = at + first.length;

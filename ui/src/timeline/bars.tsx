@@ -83,7 +83,8 @@ function drawRow(pen: Pen, colour: Colour, row: Row, x: Across, top: number): vo
     drawDensity(pen, paint, row.band, x, top);
   } else if (row.segments.length > 1) {
     drawWaiting(pen, colour("--waiting"), left, top, wide);
-    for (const each of row.segments) drawBar(pen, colour(COLOURS[each.state] ?? "--muted"), x(each.from), top, Math.max(2, x(each.to) - x(each.from)));
+    for (const each of row.segments)
+      drawBar(pen, colour(COLOURS[each.state] ?? "--muted"), x(each.from), top, Math.max(2, x(each.to) - x(each.from)));
   } else if (row.state === "waiting") {
     drawWaiting(pen, paint, left, top, wide);
   } else {
@@ -125,7 +126,9 @@ export function Bars({ rows, origin, start, end, critical, selected, onChoose, o
   }, []);
   const names = width < 560 ? 112 : NAMES;
   const height = HEAD + rows.length * ROW + 12;
-  const active = rows.filter((each) => each.state !== "waiting" || each.attempts > 1).map((each): Interval => ({ from: Math.max(start, each.from), to: Math.min(end, each.to) }));
+  const active = rows
+    .filter((each) => each.state !== "waiting" || each.attempts > 1)
+    .map((each): Interval => ({ from: Math.max(start, each.from), to: Math.min(end, each.to) }));
   const pieces = scale(active.length ? active : rows, start, end, width - names - 24);
   // After each render: whatever makes it render is drawn.
   useEffect(() => {

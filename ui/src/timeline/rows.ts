@@ -5,7 +5,14 @@ import type { Interval } from "./scale";
 
 export type Segment = Interval & { state: string };
 /** The items of a split over time: durations in milliseconds, and how many were under way in each step of the band. */
-export type Band = Interval & { items: number; timed: number; min: number; median: number; p95: number; density: number[] };
+export type Band = Interval & {
+  items: number;
+  timed: number;
+  min: number;
+  median: number;
+  p95: number;
+  density: number[];
+};
 export type Item = Interval & { item: string; index: number; state: string; attempts: number };
 
 export type Row = Interval & {
@@ -33,7 +40,20 @@ export const NO_DETAILS: Details = { attempts: new Map(), bands: new Map(), open
 function nodeRow(id: string, name: string, state: NodeState, end: number, segments: Segment[]): Row {
   const from = state.startedAt ?? end;
   const to = state.endedAt ?? (state.state === "success" ? from : end);
-  return { key: id, id, name, state: state.state, attempts: state.attempts, from, to, segments, split: null, items: null, band: null, item: null };
+  return {
+    key: id,
+    id,
+    name,
+    state: state.state,
+    attempts: state.attempts,
+    from,
+    to,
+    segments,
+    split: null,
+    items: null,
+    band: null,
+    item: null,
+  };
 }
 
 /** The successors of the nodes inside a split that are behind it. */
@@ -43,7 +63,12 @@ function behind(definition: Definition, body: ReadonlySet<string>): string[] {
 
 /** Rows of the nodes that began, in the order of their start. The body of a split is one band, and its items follow it
  * if it is open. */
-export function rowsOf(definition: Definition, store: Pick<ExecutionStore, "node" | "split">, end: number, details: Details = NO_DETAILS): Row[] {
+export function rowsOf(
+  definition: Definition,
+  store: Pick<ExecutionStore, "node" | "split">,
+  end: number,
+  details: Details = NO_DETAILS,
+): Row[] {
   const inside = bodies(definition);
   const inner = new Set([...inside.values()].flatMap((each) => [...each]));
   const names = new Map(definition.nodes.map((each) => [each.id, each.name || each.id]));
@@ -62,20 +87,53 @@ export function rowsOf(definition: Definition, store: Pick<ExecutionStore, "node
     const to = ends.length > 0 ? Math.max(from, band?.to ?? 0, ...ends) : end;
     const worst = (split.counts.failed ?? 0) > 0 ? "failed" : ends.length > 0 ? "success" : "running";
     const first = [...body][0] ?? id;
-    rows.push({ key: `${id}/*`, id: first, name: `each item of ${names.get(id) ?? id}`, state: worst, attempts: 0, from, to, segments: [], split: id, items: split.items, band, item: null });
+    rows.push({
+      key: `${id}/*`,
+      id: first,
+      name: `each item of ${names.get(id) ?? id}`,
+      state: worst,
+      attempts: 0,
+      from,
+      to,
+      segments: [],
+      split: id,
+      items: split.items,
+      band,
+      item: null,
+    });
   }
   rows.sort((a, b) => a.from - b.from);
-  return rows.flatMap((row) => [row, ...(row.split === null ? [] : (details.opened.get(row.split) ?? []).map((each) => itemRow(row, each)))]);
+  return rows.flatMap((row) => [
+    row,
+    ...(row.split === null ? [] : (details.opened.get(row.split) ?? []).map((each) => itemRow(row, each))),
+  ]);
 }
 
 function itemRow(band: Row, each: Item): Row {
   const { item, state, attempts, from, to } = each;
-  return { key: item, id: band.id, name: item, state, attempts, from, to, segments: [], split: null, items: null, band: null, item };
+  return {
+    key: item,
+    id: band.id,
+    name: item,
+    state,
+    attempts,
+    from,
+    to,
+    segments: [],
+    split: null,
+    items: null,
+    band: null,
+    item,
+  };
 }
 
 /** The nodes and bands that determined when the execution ended: from the one that ended last back to the start, each
  * time over the predecessor that ended last and whose edge was followed. Keys of rows, in order of time. */
-export function criticalPath(definition: Definition, rows: readonly Row[], isDead: (edge: string) => boolean): string[] {
+export function criticalPath(
+  definition: Definition,
+  rows: readonly Row[],
+  isDead: (edge: string) => boolean,
+): string[] {
   const inside = bodies(definition);
   const keys = new Map<string, string>();
   // Nodes inside nested splits belong to the band of the outermost one.
@@ -98,6 +156,7 @@ export function criticalPath(definition: Definition, rows: readonly Row[], isDea
     return best;
   };
   const path: string[] = [];
-  for (let row = latest(known.keys()); row && !path.includes(row.key); row = latest(before.get(row.key) ?? [])) path.unshift(row.key);
+  for (let row = latest(known.keys()); row && !path.includes(row.key); row = latest(before.get(row.key) ?? []))
+    path.unshift(row.key);
   return path;
 }

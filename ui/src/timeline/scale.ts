@@ -56,12 +56,15 @@ export function place(pieces: readonly Piece[], at: number): number {
 /** The moment at a horizontal place. */
 export function timeAt(pieces: readonly Piece[], x: number): number {
   for (const each of pieces) {
-    if (x <= each.x + each.width) return each.from + ((each.to - each.from) * Math.max(0, x - each.x)) / Math.max(1, each.width);
+    if (x <= each.x + each.width)
+      return each.from + ((each.to - each.from) * Math.max(0, x - each.x)) / Math.max(1, each.width);
   }
   return pieces.at(-1)?.to ?? 0;
 }
 
-const STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 3e4, 6e4, 3e5, 6e5, 18e5, 36e5, 108e5, 216e5, 864e5, 6048e5];
+const STEPS = [
+  1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 3e4, 6e4, 3e5, 6e5, 18e5, 36e5, 108e5, 216e5, 864e5, 6048e5,
+];
 
 /** Moments to label, as offsets from the start: round steps, about one in 110 pixels. */
 export function ticks(pieces: readonly Piece[], from: number): number[] {

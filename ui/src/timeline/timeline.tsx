@@ -62,7 +62,10 @@ export function Timeline({ execution, definition, store, selected, onSelect }: P
   const details = useDetails(execution.execution_id, { retried, splits, open, live: !over, number: store.number, end });
   const rows = useMemo(() => rowsOf(definition, store, end, details), [definition, store, details, end, version]); // eslint-disable-line react-hooks/exhaustive-deps
   const isCritical = parameters.has("critical");
-  const critical = useMemo(() => (isCritical ? criticalPath(definition, rows, (edge) => store.edge(edge) === "dead") : null), [isCritical, definition, rows, store]);
+  const critical = useMemo(
+    () => (isCritical ? criticalPath(definition, rows, (edge) => store.edge(edge) === "dead") : null),
+    [isCritical, definition, rows, store],
+  );
   const marked = useMemo(() => critical && new Set(critical), [critical]);
   if (rows.length === 0) {
     return (
@@ -73,8 +76,10 @@ export function Timeline({ execution, definition, store, selected, onSelect }: P
   }
   const stretch = stretchOf(parameters.get("time"), start, end);
   const shown = rows.filter((each) => each.to >= stretch.from && each.from <= stretch.to);
-  const zoom = (chosen: Interval | null): void => set({ time: chosen && `${Math.max(0, Math.round(chosen.from - start))}-${Math.round(chosen.to - start)}` });
-  const toggle = (split: string): void => set({ open: (open.includes(split) ? open.filter((each) => each !== split) : [...open, split]).join(",") || null });
+  const zoom = (chosen: Interval | null): void =>
+    set({ time: chosen && `${Math.max(0, Math.round(chosen.from - start))}-${Math.round(chosen.to - start)}` });
+  const toggle = (split: string): void =>
+    set({ open: (open.includes(split) ? open.filter((each) => each !== split) : [...open, split]).join(",") || null });
   const choose = (row: Row): void => (row.split !== null ? toggle(row.split) : onSelect(row.id, row.item ?? undefined));
   const gaps = idle(
     rows.filter((each) => each.state !== "waiting").map((each): Interval => ({ from: each.from, to: each.to })),
@@ -98,10 +103,20 @@ export function Timeline({ execution, definition, store, selected, onSelect }: P
               Whole time
             </Button>
           )}
-          <Button size="small" icon={Route} aria-pressed={isCritical} onClick={() => set({ critical: isCritical ? null : "1" })}>
+          <Button
+            size="small"
+            icon={Route}
+            aria-pressed={isCritical}
+            onClick={() => set({ critical: isCritical ? null : "1" })}
+          >
             Critical path
           </Button>
-          <IconButton icon={table ? ChartGantt : Table2} label={table ? "Show as bars" : "Show as a table"} aria-pressed={table} onClick={() => setTable(!table)} />
+          <IconButton
+            icon={table ? ChartGantt : Table2}
+            label={table ? "Show as bars" : "Show as a table"}
+            aria-pressed={table}
+            onClick={() => setTable(!table)}
+          />
         </span>
       </div>
       {critical && (
@@ -114,14 +129,32 @@ export function Timeline({ execution, definition, store, selected, onSelect }: P
         if (many <= MAX_OPENED_ITEMS) return null;
         return (
           <p key={split} className="timeline-note">
-            The first {MAX_OPENED_ITEMS} of {count(many)} items of {split} are shown; <Link href={`?view=items&split=${encodeURIComponent(split)}`}>all items</Link>.
+            The first {MAX_OPENED_ITEMS} of {count(many)} items of {split} are shown;{" "}
+            <Link href={`?view=items&split=${encodeURIComponent(split)}`}>all items</Link>.
           </p>
         );
       })}
       {table ? (
-        <Rows rows={shown} start={start} critical={marked} open={open} onSelect={onSelect} onToggle={toggle} onZoom={zoom} />
+        <Rows
+          rows={shown}
+          start={start}
+          critical={marked}
+          open={open}
+          onSelect={onSelect}
+          onToggle={toggle}
+          onZoom={zoom}
+        />
       ) : (
-        <Bars rows={shown} origin={start} start={stretch.from} end={stretch.to} critical={marked} selected={selected} onChoose={choose} onZoom={zoom} />
+        <Bars
+          rows={shown}
+          origin={start}
+          start={stretch.from}
+          end={stretch.to}
+          critical={marked}
+          selected={selected}
+          onChoose={choose}
+          onZoom={zoom}
+        />
       )}
     </div>
   );
@@ -171,7 +204,12 @@ function Rows({ rows, start, critical, open, onSelect, onToggle, onZoom }: RowsP
                 {each.items === null ? (
                   <>
                     {each.attempts}
-                    {each.segments.length > 1 && <span className="dim"> ({each.segments.map((segment) => duration(segment.to - segment.from)).join(", ")})</span>}
+                    {each.segments.length > 1 && (
+                      <span className="dim">
+                        {" "}
+                        ({each.segments.map((segment) => duration(segment.to - segment.from)).join(", ")})
+                      </span>
+                    )}
                   </>
                 ) : (
                   `${compact(each.items)} items${each.band ? `: shortest ${duration(each.band.min)}, median ${duration(each.band.median)}, p95 ${duration(each.band.p95)}` : ""}`
@@ -181,11 +219,19 @@ function Rows({ rows, start, critical, open, onSelect, onToggle, onZoom }: RowsP
               <td>
                 <span className="row">
                   {each.split !== null && (
-                    <Button size="small" aria-expanded={open.includes(each.split)} onClick={() => onToggle(each.split as string)}>
+                    <Button
+                      size="small"
+                      aria-expanded={open.includes(each.split)}
+                      onClick={() => onToggle(each.split as string)}
+                    >
                       {open.includes(each.split) ? "Close" : "Open"}
                     </Button>
                   )}
-                  <Button size="small" kind="quiet" onClick={() => onZoom({ from: each.from, to: Math.max(each.to, each.from + 1) })}>
+                  <Button
+                    size="small"
+                    kind="quiet"
+                    onClick={() => onZoom({ from: each.from, to: Math.max(each.to, each.from + 1) })}
+                  >
                     Zoom<span className="sr"> to {each.name}</span>
                   </Button>
                 </span>

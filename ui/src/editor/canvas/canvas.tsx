@@ -1,8 +1,25 @@
 /** The graph as an editor: cards are moved and connected by pointer or keyboard. */
-import { Controls, ReactFlow, ReactFlowProvider, useReactFlow, useStore, type Node, type NodeChange } from "@xyflow/react";
+import {
+  Controls,
+  ReactFlow,
+  ReactFlowProvider,
+  useReactFlow,
+  useStore,
+  type Node,
+  type NodeChange,
+} from "@xyflow/react";
 import "../../graph/graph.css";
 import "../editor.css";
-import { useCallback, useEffect, useMemo, useRef, useState, type JSX, type KeyboardEvent, type MouseEvent } from "react";
+import {
+  useCallback,
+  useEffect,
+  useMemo,
+  useRef,
+  useState,
+  type JSX,
+  type KeyboardEvent,
+  type MouseEvent,
+} from "react";
 import { Dots } from "../../graph/dots";
 import { FarPicture, nodeAt, useFar } from "../../graph/far";
 import { MAPPED_NODES, MapOfGraph } from "../../graph/map";
@@ -49,12 +66,19 @@ export type CanvasProps = {
 /** A click on a card or an edge takes the focus and the selection from the text pane, so that keys are commands again. */
 function takeFocus({ currentTarget }: MouseEvent): void {
   window.getSelection()?.removeAllRanges();
-  if (currentTarget instanceof HTMLElement || currentTarget instanceof SVGElement) currentTarget.focus({ preventScroll: true });
+  if (currentTarget instanceof HTMLElement || currentTarget instanceof SVGElement)
+    currentTarget.focus({ preventScroll: true });
 }
 
 /** Sets the view at first, and moves it when a node is asked for that is not on the screen. A new layout of the server leaves
  * the node `anchor` where it is on the screen. */
-function useViewport(places: Places, isReady: boolean, focus: string | undefined, anchor: string | null, shown: CanvasProps["shown"]): { picture: Picture; fit: () => void } {
+function useViewport(
+  places: Places,
+  isReady: boolean,
+  focus: string | undefined,
+  anchor: string | null,
+  shown: CanvasProps["shown"],
+): { picture: Picture; fit: () => void } {
   const flow = useReactFlow();
   const size = useStore((state) => (state.width > 0 ? `${state.width}x${state.height}` : ""));
   const picture = useMemo<Picture>(() => ({ places: new Map(places), frames: [], routes: new Map() }), [places]);
@@ -111,7 +135,13 @@ function Inner(props: CanvasProps): JSX.Element {
   }, [boxes, cards, selectedId, marked]);
   const { nodes, wires, drag, drop } = useDragging(drawn, edges);
   const isLaidOut = view.nodes.find((each) => each.id === selectedId)?.position === null;
-  const { picture, fit } = useViewport(places, checked.revision >= 0, selectedId ?? undefined, isLaidOut ? selectedId : null, props.shown);
+  const { picture, fit } = useViewport(
+    places,
+    checked.revision >= 0,
+    selectedId ?? undefined,
+    isLaidOut ? selectedId : null,
+    props.shown,
+  );
   const far = useStore((state) => state.transform[2] < FAR_ZOOM);
   const shown = useFar(nodes, wires, far);
   const definition = useMemo(() => (shown.isFar ? definitionOf(view) : null), [shown.isFar, view]);
@@ -139,7 +169,9 @@ function Inner(props: CanvasProps): JSX.Element {
     }
     if (positions.length === 0) return;
     drag(positions);
-    const moved = positions.flatMap((each) => (each.dragging === false && each.position ? [[each.id, each.position] as const] : []));
+    const moved = positions.flatMap((each) =>
+      each.dragging === false && each.position ? [[each.id, each.position] as const] : [],
+    );
     if (moved.length > 0) {
       props.onMove(new Map(moved));
       drop();
@@ -176,18 +208,25 @@ function Inner(props: CanvasProps): JSX.Element {
             onNodesChange={onNodesChange}
             onNodeClick={(event, node) => {
               takeFocus(event);
-              if (node.type === "card" && !event.ctrlKey && !event.metaKey && !event.shiftKey) props.onChoose({ kind: "node", id: node.id });
+              if (node.type === "card" && !event.ctrlKey && !event.metaKey && !event.shiftKey)
+                props.onChoose({ kind: "node", id: node.id });
             }}
             onEdgeClick={(event, edge) => {
               takeFocus(event);
               props.onChoose({ kind: "edge", id: edge.id });
             }}
             onPaneClick={(event) => {
-              const id = far ? nodeAt(picture, flow.screenToFlowPosition({ x: event.clientX, y: event.clientY })) : null;
+              const id = far
+                ? nodeAt(picture, flow.screenToFlowPosition({ x: event.clientX, y: event.clientY }))
+                : null;
               props.onChoose(id === null ? null : { kind: "node", id });
             }}
-            isValidConnection={({ source, target, sourceHandle }) => reason({ src: source, dst: target, outlet: sourceHandle || null }) === null}
-            onConnect={(connection) => props.onConnect(connection.source, connection.target, connection.sourceHandle || null)}
+            isValidConnection={({ source, target, sourceHandle }) =>
+              reason({ src: source, dst: target, outlet: sourceHandle || null }) === null
+            }
+            onConnect={(connection) =>
+              props.onConnect(connection.source, connection.target, connection.sourceHandle || null)
+            }
             onConnectEnd={(event, state) => {
               if (state.isValid || !state.fromNode || !state.fromHandle) return;
               const point = "changedTouches" in event ? (event.changedTouches[0] as Touch) : event;
@@ -197,7 +236,11 @@ function Inner(props: CanvasProps): JSX.Element {
               if (other === state.fromNode.id) return;
               const isForward = state.fromHandle.type === "source";
               if (other === null) {
-                if (isForward) props.onPullIntoVoid(state.fromNode.id, state.fromHandle.id || null, { x: place.x, y: place.y - CARD.height / 2 });
+                if (isForward)
+                  props.onPullIntoVoid(state.fromNode.id, state.fromHandle.id || null, {
+                    x: place.x,
+                    y: place.y - CARD.height / 2,
+                  });
                 return;
               }
               const ends = endsOf(state.fromHandle, other, state.toHandle);

@@ -58,7 +58,13 @@ export function useFrames(view: View, places: Places, kinds: Record<string, Kind
 
 type CardKey = readonly [ViewNode["raw"], number, number, string, string, boolean, boolean];
 
-export function useCards(view: View, places: Places, types: Types, checked: Checked, pinned: ReadonlySet<string>): CardNode[] {
+export function useCards(
+  view: View,
+  places: Places,
+  types: Types,
+  checked: Checked,
+  pinned: ReadonlySet<string>,
+): CardNode[] {
   const [kept] = useState(() => new Kept<CardNode, CardKey>());
   const marks = useMemo(() => marksOf(checked), [checked]);
   return useMemo(
@@ -69,16 +75,36 @@ export function useCards(view: View, places: Places, types: Types, checked: Chec
         const place: Place = places.get(node.id) ?? { x: 0, y: 0 };
         const mark = marks.get(node.id);
         const isPinned = pinned.has(node.id);
-        return kept.take(node.id, [node.raw, place.x, place.y, outlets.join("\n"), mark ? `${mark.errors} ${mark.warnings}` : "", trigger, isPinned], () => ({
-          id: node.id,
-          type: "card",
-          position: place,
-          width: CARD.width,
-          height: CARD.height,
-          handles: handlesOf(outlets, trigger),
-          data: { name: node.name, type: node.type, note: noteOf(node), outlets, marks: mark, trigger, pinned: isPinned },
-          ariaLabel: `${node.name || node.id}, ${node.type}${mark ? ", has problems" : ""}${isPinned ? ", output is pinned" : ""}`,
-        }));
+        return kept.take(
+          node.id,
+          [
+            node.raw,
+            place.x,
+            place.y,
+            outlets.join("\n"),
+            mark ? `${mark.errors} ${mark.warnings}` : "",
+            trigger,
+            isPinned,
+          ],
+          () => ({
+            id: node.id,
+            type: "card",
+            position: place,
+            width: CARD.width,
+            height: CARD.height,
+            handles: handlesOf(outlets, trigger),
+            data: {
+              name: node.name,
+              type: node.type,
+              note: noteOf(node),
+              outlets,
+              marks: mark,
+              trigger,
+              pinned: isPinned,
+            },
+            ariaLabel: `${node.name || node.id}, ${node.type}${mark ? ", has problems" : ""}${isPinned ? ", output is pinned" : ""}`,
+          }),
+        );
       }),
     [kept, view, places, types, checked.outlets, marks, pinned],
   );

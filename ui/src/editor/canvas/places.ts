@@ -15,7 +15,9 @@ export function definitionOf(view: View): Definition {
   return {
     id: view.id,
     nodes: view.nodes.map((each) => ({ id: each.id, type: each.type, name: each.name })),
-    edges: view.edges.filter((each) => known.has(each.src) && known.has(each.dst)).map((each) => ({ id: each.id, src: each.src, dst: each.dst, label: each.label })),
+    edges: view.edges
+      .filter((each) => known.has(each.src) && known.has(each.dst))
+      .map((each) => ({ id: each.id, src: each.src, dst: each.dst, label: each.label })),
   };
 }
 
@@ -33,8 +35,11 @@ export function placesOf(view: View, checked: Checked, before: Places): Map<stri
     const edge = view.edges.find((each) => each.dst === node.id && made.has(each.src));
     const beside = edge && made.get(edge.src);
     const taken = [...made.values()];
-    const place = beside ? { x: beside.x + CARD.width + GAP.x, y: beside.y } : { x: 0, y: taken.reduce((most, each) => Math.max(most, each.y), 0) + CARD.height + GAP.y };
-    while (taken.some((each) => Math.abs(each.x - place.x) < CARD.width && Math.abs(each.y - place.y) < CARD.height)) place.y += CARD.height + GAP.y;
+    const place = beside
+      ? { x: beside.x + CARD.width + GAP.x, y: beside.y }
+      : { x: 0, y: taken.reduce((most, each) => Math.max(most, each.y), 0) + CARD.height + GAP.y };
+    while (taken.some((each) => Math.abs(each.x - place.x) < CARD.width && Math.abs(each.y - place.y) < CARD.height))
+      place.y += CARD.height + GAP.y;
     made.set(node.id, place);
   }
   return made;
@@ -53,7 +58,8 @@ export function aligned(places: Places, ids: readonly string[], side: Side): Map
   const axis = side === "left" || side === "centre" || side === "right" ? "x" : "y";
   const all = found.map(([, place]) => place[axis]);
   const [least, most] = [Math.min(...all), Math.max(...all)];
-  const at = side === "left" || side === "top" ? least : side === "right" || side === "bottom" ? most : (least + most) / 2;
+  const at =
+    side === "left" || side === "top" ? least : side === "right" || side === "bottom" ? most : (least + most) / 2;
   return new Map(found.map(([id, place]) => [id, { ...place, [axis]: at }]));
 }
 
@@ -73,7 +79,9 @@ export function inPlaceOf(made: Places, old: Places, ids: readonly string[]): Ma
     return { x: Math.min(...found.map((each) => each.x)), y: Math.min(...found.map((each) => each.y)) };
   };
   const [from, to] = [corner(made), corner(old)];
-  return new Map(placed(made, ids).map(([id, place]) => [id, { x: place.x - from.x + to.x, y: place.y - from.y + to.y }]));
+  return new Map(
+    placed(made, ids).map(([id, place]) => [id, { x: place.x - from.x + to.x, y: place.y - from.y + to.y }]),
+  );
 }
 
 /** The actions that write places; a card that stays where it is is not touched. */
@@ -81,6 +89,8 @@ export function moving(made: Places, before: Places): Action[] {
   return [...made].flatMap(([id, { x, y }]): Action[] => {
     const position = { x: Math.round(x), y: Math.round(y) };
     const old = before.get(id);
-    return old && Math.round(old.x) === position.x && Math.round(old.y) === position.y ? [] : [{ do: "move_node", id, position }];
+    return old && Math.round(old.x) === position.x && Math.round(old.y) === position.y
+      ? []
+      : [{ do: "move_node", id, position }];
   });
 }

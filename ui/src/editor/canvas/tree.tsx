@@ -45,19 +45,53 @@ export function NodeTree({ editor }: { editor: Editor }): JSX.Element {
         {rows.getVirtualItems().map(({ index, key, start }) => {
           const node = nodes[index] as ViewNode;
           return (
-            <li key={key} ref={rows.measureElement} data-index={index} aria-posinset={index + 1} aria-setsize={nodes.length} data-problem={problems.has(node.id) || undefined} style={{ transform: `translateY(${start}px)` }}>
-              <Row node={node} before={(into.get(node.id) ?? NONE).map((each) => each.src).join(", ")} isChosen={chosen?.kind === "node" && chosen.id === node.id} isMarked={marked.includes(node.id)} hasProblems={problems.has(node.id)} isPinned={editor.pins.has(node.id)} editor={editor} />
-              <Edges id={node.id} edges={out.get(node.id) ?? NONE} chosen={chosen?.kind === "edge" ? chosen.id : null} editor={editor} />
+            <li
+              key={key}
+              ref={rows.measureElement}
+              data-index={index}
+              aria-posinset={index + 1}
+              aria-setsize={nodes.length}
+              data-problem={problems.has(node.id) || undefined}
+              style={{ transform: `translateY(${start}px)` }}
+            >
+              <Row
+                node={node}
+                before={(into.get(node.id) ?? NONE).map((each) => each.src).join(", ")}
+                isChosen={chosen?.kind === "node" && chosen.id === node.id}
+                isMarked={marked.includes(node.id)}
+                hasProblems={problems.has(node.id)}
+                isPinned={editor.pins.has(node.id)}
+                editor={editor}
+              />
+              <Edges
+                id={node.id}
+                edges={out.get(node.id) ?? NONE}
+                chosen={chosen?.kind === "edge" ? chosen.id : null}
+                editor={editor}
+              />
             </li>
           );
         })}
       </ol>
-      <IconButton icon={Plus} label="Add a node" disabled={readOnly} onClick={() => editor.setAsked({ kind: "add", at: {} })} />
+      <IconButton
+        icon={Plus}
+        label="Add a node"
+        disabled={readOnly}
+        onClick={() => editor.setAsked({ kind: "add", at: {} })}
+      />
     </div>
   );
 }
 
-type RowProps = { node: ViewNode; before: string; isChosen: boolean; isMarked: boolean; hasProblems: boolean; isPinned: boolean; editor: Editor };
+type RowProps = {
+  node: ViewNode;
+  before: string;
+  isChosen: boolean;
+  isMarked: boolean;
+  hasProblems: boolean;
+  isPinned: boolean;
+  editor: Editor;
+};
 
 function Row({ node, before, isChosen, isMarked, hasProblems, isPinned, editor }: RowProps): JSX.Element {
   const Icon = iconOf(node.type);
@@ -72,7 +106,12 @@ function Row({ node, before, isChosen, isMarked, hasProblems, isPinned, editor }
   return (
     <div className="edit-tree-row">
       <input type="checkbox" aria-label={`Select ${node.id}`} checked={isMarked || isChosen} onChange={toggle} />
-      <button type="button" className="edit-tree-node" aria-current={isChosen || undefined} onClick={() => editor.choose({ kind: "node", id: node.id })}>
+      <button
+        type="button"
+        className="edit-tree-node"
+        aria-current={isChosen || undefined}
+        onClick={() => editor.choose({ kind: "node", id: node.id })}
+      >
         <Icon size={15} aria-hidden="true" />
         <b>{node.id}</b>
         <span className="dim clip">
@@ -82,26 +121,77 @@ function Row({ node, before, isChosen, isMarked, hasProblems, isPinned, editor }
         {isPinned && <Pin size={13} aria-label="output is pinned" />}
         {hasProblems && <span className="tag">has problems</span>}
       </button>
-      <IconButton size="small" icon={Plus} label={`Add a node after ${node.id}`} disabled={readOnly} onClick={() => editor.setAsked({ kind: "add", at: { after: node.id } })} />
-      <IconButton size="small" icon={ArrowRightLeft} label={`Connect ${node.id}`} disabled={readOnly} onClick={() => editor.setAsked({ kind: "connect", from: node.id })} />
-      <IconButton size="small" icon={Pencil} label={`Rename ${node.id}`} disabled={readOnly} onClick={() => editor.setAsked({ kind: "rename", id: node.id })} />
-      <IconButton size="small" icon={Trash2} label={`Remove ${node.id}`} disabled={readOnly} onClick={() => editor.removeNodes([node.id])} />
+      <IconButton
+        size="small"
+        icon={Plus}
+        label={`Add a node after ${node.id}`}
+        disabled={readOnly}
+        onClick={() => editor.setAsked({ kind: "add", at: { after: node.id } })}
+      />
+      <IconButton
+        size="small"
+        icon={ArrowRightLeft}
+        label={`Connect ${node.id}`}
+        disabled={readOnly}
+        onClick={() => editor.setAsked({ kind: "connect", from: node.id })}
+      />
+      <IconButton
+        size="small"
+        icon={Pencil}
+        label={`Rename ${node.id}`}
+        disabled={readOnly}
+        onClick={() => editor.setAsked({ kind: "rename", id: node.id })}
+      />
+      <IconButton
+        size="small"
+        icon={Trash2}
+        label={`Remove ${node.id}`}
+        disabled={readOnly}
+        onClick={() => editor.removeNodes([node.id])}
+      />
     </div>
   );
 }
 
-function Edges({ id, edges, chosen, editor }: { id: string; edges: readonly ViewEdge[]; chosen: string | null; editor: Editor }): JSX.Element | null {
+function Edges({
+  id,
+  edges,
+  chosen,
+  editor,
+}: {
+  id: string;
+  edges: readonly ViewEdge[];
+  chosen: string | null;
+  editor: Editor;
+}): JSX.Element | null {
   if (edges.length === 0) return null;
   return (
     <ul aria-label={`Edges of ${id}`}>
       {edges.map((edge) => (
         <li key={edge.id} className="edit-tree-edge">
-          <button type="button" className="edit-tree-node" aria-current={chosen === edge.id || undefined} onClick={() => editor.choose({ kind: "edge", id: edge.id })}>
+          <button
+            type="button"
+            className="edit-tree-node"
+            aria-current={chosen === edge.id || undefined}
+            onClick={() => editor.choose({ kind: "edge", id: edge.id })}
+          >
             goes to {edge.dst}
             {edge.isError ? " on error" : edge.label ? ` if ${edge.label}` : ""}
           </button>
-          <IconButton size="small" icon={Plus} label={`Add a node between ${edge.src} and ${edge.dst}`} disabled={editor.readOnly} onClick={() => editor.setAsked({ kind: "add", at: { edge } })} />
-          <IconButton size="small" icon={Trash2} label={`Remove the edge to ${edge.dst}`} disabled={editor.readOnly} onClick={() => editor.removeEdge(edge)} />
+          <IconButton
+            size="small"
+            icon={Plus}
+            label={`Add a node between ${edge.src} and ${edge.dst}`}
+            disabled={editor.readOnly}
+            onClick={() => editor.setAsked({ kind: "add", at: { edge } })}
+          />
+          <IconButton
+            size="small"
+            icon={Trash2}
+            label={`Remove the edge to ${edge.dst}`}
+            disabled={editor.readOnly}
+            onClick={() => editor.removeEdge(edge)}
+          />
         </li>
       ))}
     </ul>

@@ -28,13 +28,22 @@ export function found(types: readonly NodeType[], search: string): NodeType[] {
 
 function byCategory(types: readonly NodeType[]): [string, NodeType[]][] {
   const groups = new Map<string, NodeType[]>();
-  for (const each of types) groups.set(each.category || "other", [...(groups.get(each.category || "other") ?? []), each]);
+  for (const each of types)
+    groups.set(each.category || "other", [...(groups.get(each.category || "other") ?? []), each]);
   const rank = (name: string): number => (CATEGORIES.includes(name) ? CATEGORIES.indexOf(name) : CATEGORIES.length);
   return [...groups].sort((a, b) => rank(a[0]) - rank(b[0]));
 }
 
 /** The bar of node types at the left. A type is dragged onto the graph, or added behind the chosen node by a click. */
-export function Catalogue({ types, disabled, onAdd }: { types: readonly NodeType[]; disabled: boolean; onAdd: (type: NodeType) => void }): JSX.Element {
+export function Catalogue({
+  types,
+  disabled,
+  onAdd,
+}: {
+  types: readonly NodeType[];
+  disabled: boolean;
+  onAdd: (type: NodeType) => void;
+}): JSX.Element {
   const [search, setSearch] = useState("");
   const groups = useMemo(() => byCategory(found(types, search)), [types, search]);
   return (
@@ -42,7 +51,13 @@ export function Catalogue({ types, disabled, onAdd }: { types: readonly NodeType
       <div className="edit-catalogue-search">
         <div className="search">
           <Search size={14} aria-hidden="true" />
-          <Input type="search" aria-label="Search the node types" placeholder="Node types" value={search} onChange={(event) => setSearch(event.target.value)} />
+          <Input
+            type="search"
+            aria-label="Search the node types"
+            placeholder="Node types"
+            value={search}
+            onChange={(event) => setSearch(event.target.value)}
+          />
         </div>
       </div>
       <div className="edit-catalogue-list" tabIndex={0} role="group" aria-label="Node types by category">
@@ -80,7 +95,36 @@ export function Catalogue({ types, disabled, onAdd }: { types: readonly NodeType
 }
 
 /** Chooses a node type by typing: arrows move, Enter adds. */
-export function AddDialog({ types, title, onAdd, onClose }: { types: readonly NodeType[]; title: string; onAdd: (type: NodeType) => void; onClose: () => void }): JSX.Element {
-  const find = useCallback((search: string) => found(types, search).map((each) => ({ id: each.type, icon: iconOf(each.type), name: each.type, about: each.summary, value: each })), [types]);
-  return <Chooser title={title} label="Node type" list="Matching node types" find={find} onChoose={onAdd} onClose={onClose} />;
+export function AddDialog({
+  types,
+  title,
+  onAdd,
+  onClose,
+}: {
+  types: readonly NodeType[];
+  title: string;
+  onAdd: (type: NodeType) => void;
+  onClose: () => void;
+}): JSX.Element {
+  const find = useCallback(
+    (search: string) =>
+      found(types, search).map((each) => ({
+        id: each.type,
+        icon: iconOf(each.type),
+        name: each.type,
+        about: each.summary,
+        value: each,
+      })),
+    [types],
+  );
+  return (
+    <Chooser
+      title={title}
+      label="Node type"
+      list="Matching node types"
+      find={find}
+      onChoose={onAdd}
+      onClose={onClose}
+    />
+  );
 }

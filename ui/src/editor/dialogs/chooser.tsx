@@ -8,7 +8,14 @@ export type Option<T> = { id: string; icon: LucideIcon; name: string; about: str
 
 const MAX_SHOWN = 100;
 
-type Props<T> = { title: string; label: string; list: string; find: (search: string) => Option<T>[]; onChoose: (value: T) => void; onClose: () => void };
+type Props<T> = {
+  title: string;
+  label: string;
+  list: string;
+  find: (search: string) => Option<T>[];
+  onChoose: (value: T) => void;
+  onClose: () => void;
+};
 
 export function Chooser<T>({ title, label, list, find, onChoose, onClose }: Props<T>): JSX.Element {
   const [search, setSearch] = useState("");

@@ -5,7 +5,21 @@ import { Dialog } from "../../parts/dialog";
 import type { View } from "../document/document";
 import { ERROR_OUTLET, idProblem, outletsOf, refusal, type Outlets, type Types } from "../document/rules";
 
-export function ConnectDialog({ view, types, outlets, from, onConnect, onClose }: { view: View; types: Types; outlets: Outlets; from: string; onConnect: (dst: string, outlet: string | null) => void; onClose: () => void }): JSX.Element {
+export function ConnectDialog({
+  view,
+  types,
+  outlets,
+  from,
+  onConnect,
+  onClose,
+}: {
+  view: View;
+  types: Types;
+  outlets: Outlets;
+  from: string;
+  onConnect: (dst: string, outlet: string | null) => void;
+  onClose: () => void;
+}): JSX.Element {
   const node = view.nodes.find((each) => each.id === from);
   const named = node ? outletsOf(node, types, outlets) : [];
   const [outlet, setOutlet] = useState(named[0] ?? "");
@@ -56,7 +70,17 @@ export function ConnectDialog({ view, types, outlets, from, onConnect, onClose }
   );
 }
 
-export function RenameDialog({ view, id, onRename, onClose }: { view: View; id: string; onRename: (to: string) => void; onClose: () => void }): JSX.Element {
+export function RenameDialog({
+  view,
+  id,
+  onRename,
+  onClose,
+}: {
+  view: View;
+  id: string;
+  onRename: (to: string) => void;
+  onClose: () => void;
+}): JSX.Element {
   const [to, setTo] = useState(id);
   const problem = to === id ? null : idProblem(view, to, id);
   return (

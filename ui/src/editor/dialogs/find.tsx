@@ -13,15 +13,54 @@ export function matching(view: View, search: string): ViewNode[] {
   for (const node of view.nodes) {
     const names = `${node.id} ${node.name}`.toLowerCase();
     const near = `${names} ${node.type}`.toLowerCase();
-    const all = words.every((word) => near.includes(word)) ? near : `${near} ${toJson(parametersOf(node))} ${typeof node.raw.notes === "string" ? node.raw.notes : ""}`.toLowerCase();
+    const all = words.every((word) => near.includes(word))
+      ? near
+      : `${near} ${toJson(parametersOf(node))} ${typeof node.raw.notes === "string" ? node.raw.notes : ""}`.toLowerCase();
     if (!words.every((word) => all.includes(word))) continue;
     const first = words[0] as string;
-    found.push({ node, rank: node.id.toLowerCase().startsWith(first) || node.name.toLowerCase().startsWith(first) ? 0 : words.every((word) => names.includes(word)) ? 1 : all === near ? 2 : 3 });
+    found.push({
+      node,
+      rank:
+        node.id.toLowerCase().startsWith(first) || node.name.toLowerCase().startsWith(first)
+          ? 0
+          : words.every((word) => names.includes(word))
+            ? 1
+            : all === near
+              ? 2
+              : 3,
+    });
   }
   return found.sort((a, b) => a.rank - b.rank).map((each) => each.node);
 }
 
-export function FindDialog({ view, onFound, onClose }: { view: View; onFound: (id: string) => void; onClose: () => void }): JSX.Element {
-  const find = useCallback((search: string) => matching(view, search).map((node) => ({ id: node.id, icon: iconOf(node.type), name: node.id, about: [node.name, node.type].filter(Boolean).join(" · "), value: node.id })), [view]);
-  return <Chooser title="Find a node" label="Id, name, type or text" list="Matching nodes" find={find} onChoose={onFound} onClose={onClose} />;
+export function FindDialog({
+  view,
+  onFound,
+  onClose,
+}: {
+  view: View;
+  onFound: (id: string) => void;
+  onClose: () => void;
+}): JSX.Element {
+  const find = useCallback(
+    (search: string) =>
+      matching(view, search).map((node) => ({
+        id: node.id,
+        icon: iconOf(node.type),
+        name: node.id,
+        about: [node.name, node.type].filter(Boolean).join(" · "),
+        value: node.id,
+      })),
+    [view],
+  );
+  return (
+    <Chooser
+      title="Find a node"
+      label="Id, name, type or text"
+      list="Matching nodes"
+      find={find}
+      onChoose={onFound}
+      onClose={onClose}
+    />
+  );
 }

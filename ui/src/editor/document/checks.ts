@@ -22,7 +22,16 @@ export type Checked = {
 /** A problem with its place in the text and the node it belongs to. */
 export type PlacedProblem = { problem: Problem; node: string | null; start: number | null; end: number | null };
 
-export const UNCHECKED: Checked = { revision: -1, valid: true, hash: null, problems: [], outlets: new Map(), mentions: new Map(), splits: new Map(), picture: null };
+export const UNCHECKED: Checked = {
+  revision: -1,
+  valid: true,
+  hash: null,
+  problems: [],
+  outlets: new Map(),
+  mentions: new Map(),
+  splits: new Map(),
+  picture: null,
+};
 
 const DELAY_MS = 300;
 const AGAIN_MS = 3_000; // after a check that failed
@@ -32,8 +41,10 @@ const SPACE = 32; // frames of splits need room above the cards; see `api/layout
 
 export function nodeOfPath(document: WorkflowDocument, path: string): string | null {
   const [list, index] = parsePath(path);
-  if (list === "nodes" && typeof index === "number") return document.view.nodes.find((each) => each.index === index)?.id ?? null;
-  if (list === "edges" && typeof index === "number") return document.view.edges.find((each) => each.path[0] === "edges" && each.path[1] === index)?.src ?? null;
+  if (list === "nodes" && typeof index === "number")
+    return document.view.nodes.find((each) => each.index === index)?.id ?? null;
+  if (list === "edges" && typeof index === "number")
+    return document.view.edges.find((each) => each.path[0] === "edges" && each.path[1] === index)?.src ?? null;
   return null;
 }
 
@@ -44,13 +55,24 @@ export function placed(document: WorkflowDocument, problem: Problem): PlacedProb
   if (document.source && !document.error) {
     for (let length = path.length; length > 0; length--) {
       const part = partAt(document.source.root, path.slice(0, length));
-      if (part) return { problem, node, start: part.start, end: part.kind === "scalar" && part.end > part.start ? part.end : lineEnd(document.text, part.start) };
+      if (part)
+        return {
+          problem,
+          node,
+          start: part.start,
+          end: part.kind === "scalar" && part.end > part.start ? part.end : lineEnd(document.text, part.start),
+        };
     }
   }
   if (typeof problem.line === "number") {
     const lines = document.text.split("\n").slice(0, problem.line - 1);
     const start = lines.reduce((sum, each) => sum + each.length + 1, 0) + Math.max((problem.column ?? 1) - 1, 0);
-    return { problem, node, start: Math.min(start, document.text.length), end: lineEnd(document.text, Math.min(start, document.text.length)) };
+    return {
+      problem,
+      node,
+      start: Math.min(start, document.text.length),
+      end: lineEnd(document.text, Math.min(start, document.text.length)),
+    };
   }
   return { problem, node, start: null, end: null };
 }
@@ -64,8 +86,14 @@ function lineEnd(text: string, at: number): number {
 export async function layoutOf(view: View, ids: ReadonlySet<string>): Promise<Picture> {
   const nodes = view.nodes
     .filter((each) => ids.has(each.id))
-    .map(({ raw }) => (Array.isArray(raw.dependencies) ? { ...raw, dependencies: raw.dependencies.filter((each) => ids.has(String(each))) } : raw));
-  const edges = listOf(view.value, "edges").filter((each) => isObject(each) && ids.has(String(each.src)) && ids.has(String(each.dst)));
+    .map(({ raw }) =>
+      Array.isArray(raw.dependencies)
+        ? { ...raw, dependencies: raw.dependencies.filter((each) => ids.has(String(each))) }
+        : raw,
+    );
+  const edges = listOf(view.value, "edges").filter(
+    (each) => isObject(each) && ids.has(String(each.src)) && ids.has(String(each.dst)),
+  );
   const answer = await validate(toJson({ id: view.id || "selection", nodes, edges }), true);
   if (!answer.layout) throw new Error("The server has no layout for these nodes.");
   return pictureOf(answer.layout as never);
@@ -116,7 +144,17 @@ export function useChecks(document: WorkflowDocument, revision: number): { check
           (found) => {
             setError(null);
             // A text that cannot be read has no plan: the last one stays.
-            setChecked((before) => (found.picture ? found : { ...found, picture: before.picture, outlets: before.outlets, mentions: before.mentions, splits: before.splits }));
+            setChecked((before) =>
+              found.picture
+                ? found
+                : {
+                    ...found,
+                    picture: before.picture,
+                    outlets: before.outlets,
+                    mentions: before.mentions,
+                    splits: before.splits,
+                  },
+            );
           },
           (problem: Error) => {
             if (abort.signal.aborted) return;

@@ -6,7 +6,14 @@ import { edgeIds, listOf } from "../../text/renaming";
 import { isNumeric } from "../../text/json";
 import { TextEditError, isObject, type Format, type Json, type Path, type TextEdit } from "../../text/tree";
 
-export type ViewNode = { index: number; id: string; type: string; name: string; position: { x: number; y: number } | null; raw: { [key: string]: Json } };
+export type ViewNode = {
+  index: number;
+  id: string;
+  type: string;
+  name: string;
+  position: { x: number; y: number } | null;
+  raw: { [key: string]: Json };
+};
 /** An edge of the list `edges`, or one that `dependencies` of a node denotes. */
 export type ViewEdge = { id: string; src: string; dst: string; label: string; isError: boolean; path: Path };
 export type View = { id: string; name: string; nodes: ViewNode[]; edges: ViewEdge[]; value: { [key: string]: Json } };
@@ -39,20 +46,51 @@ export function viewOf(value: Json, before?: View): View {
     if (!isObject(raw) || typeof raw.id !== "string") return [];
     const old = known.get(raw);
     if (old?.index === index) return [old];
-    return [{ index, id: raw.id, type: text(raw.type) || text(raw.handler), name: text(raw.name), position: placeOf(raw.position), raw }];
+    return [
+      {
+        index,
+        id: raw.id,
+        type: text(raw.type) || text(raw.handler),
+        name: text(raw.name),
+        position: placeOf(raw.position),
+        raw,
+      },
+    ];
   });
   const ids = edgeIds(root);
   const edges: ViewEdge[] = [];
   listOf(root, "edges").forEach((raw, index) => {
     if (!isObject(raw)) return;
-    edges.push({ id: ids[edges.length] ?? "", src: text(raw.src), dst: text(raw.dst), label: labelText(raw.label), isError: raw.is_error === true || raw.is_error === "error", path: ["edges", index] });
+    edges.push({
+      id: ids[edges.length] ?? "",
+      src: text(raw.src),
+      dst: text(raw.dst),
+      label: labelText(raw.label),
+      isError: raw.is_error === true || raw.is_error === "error",
+      path: ["edges", index],
+    });
   });
   for (const node of nodes) {
     const listed = node.raw.dependencies;
     if (!Array.isArray(listed)) continue;
-    listed.forEach((each, at) => edges.push({ id: ids[edges.length] ?? "", src: text(each), dst: node.id, label: "", isError: false, path: ["nodes", node.index, "dependencies", at] }));
+    listed.forEach((each, at) =>
+      edges.push({
+        id: ids[edges.length] ?? "",
+        src: text(each),
+        dst: node.id,
+        label: "",
+        isError: false,
+        path: ["nodes", node.index, "dependencies", at],
+      }),
+    );
   }
-  const branches = new Map(nodes.flatMap((each) => (isObject(each.raw.error) && typeof each.raw.error.error_edge === "string" ? [[each.id, each.raw.error.error_edge] as const] : [])));
+  const branches = new Map(
+    nodes.flatMap((each) =>
+      isObject(each.raw.error) && typeof each.raw.error.error_edge === "string"
+        ? [[each.id, each.raw.error.error_edge] as const]
+        : [],
+    ),
+  );
   for (const edge of edges) if (branches.get(edge.src) === edge.id) edge.isError = true;
   return { id: text(root.id), name: text(root.name), nodes, edges, value: root };
 }
@@ -68,7 +106,10 @@ export function parametersOf(node: ViewNode): { [key: string]: Json } {
 }
 
 function isPlacing(action: Action): boolean {
-  return action.do === "move_node" || (action.do === "remove" && action.path.length === 3 && action.path[0] === "nodes" && action.path[2] === "position");
+  return (
+    action.do === "move_node" ||
+    (action.do === "remove" && action.path.length === 3 && action.path[0] === "nodes" && action.path[2] === "position")
+  );
 }
 
 export type Change = { edits: TextEdit[]; from: "text" | "action" | "history" };
@@ -171,7 +212,11 @@ export class WorkflowDocument {
   }
 
   /** Replaces the text as one step. `base`: the published text that it is to be compared with from now on. */
-  replace(next: string, label: string, { gesture = null, base = this.base }: { gesture?: string | null; base?: Base } = {}): void {
+  replace(
+    next: string,
+    label: string,
+    { gesture = null, base = this.base }: { gesture?: string | null; base?: Base } = {},
+  ): void {
     const edits = differenceOf(this.text, next);
     if (edits.length === 0 && base === this.base) return;
     this.base = base;
@@ -201,7 +246,9 @@ export class WorkflowDocument {
   /** Parses the present text; of one that differs from the last by edits only what they touch. */
   private parse(edits?: readonly TextEdit[], made?: SourceText): void {
     try {
-      this.source = made ?? (edits && this.source && !this.error ? this.source.after(edits) : new SourceText(this.text, this.format));
+      this.source =
+        made ??
+        (edits && this.source && !this.error ? this.source.after(edits) : new SourceText(this.text, this.format));
       this.view = viewOf(this.source.value, this.view);
       this.error = null;
     } catch (error) {

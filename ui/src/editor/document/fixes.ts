@@ -20,13 +20,25 @@ export function fixOf(document: WorkflowDocument, { problem }: PlacedProblem): F
   const last = path.at(-1);
   if (near && typeof value === "string") {
     const wrong = /`([^`]+)`/.exec(problem.message)?.[1] ?? /unknown name (\S+)/.exec(problem.message)?.[1];
-    if (wrong && value.includes(wrong) && value !== wrong) return { label: `Replace ${wrong} by ${near}`, actions: [{ do: "set", path, value: value.replaceAll(wrong, near) }] };
+    if (wrong && value.includes(wrong) && value !== wrong)
+      return {
+        label: `Replace ${wrong} by ${near}`,
+        actions: [{ do: "set", path, value: value.replaceAll(wrong, near) }],
+      };
     if (wrong === value || !wrong) return { label: `Use ${near}`, actions: [{ do: "set", path, value: near }] };
   }
   if (near && typeof last === "string" && UNKNOWN.has(problem.code)) {
     const owner = plainOf(partAt(source.root, path.slice(0, -1)) ?? part);
-    if (isObject(owner) && owner[near] === undefined) return { label: `Rename to ${near}`, actions: [{ do: "remove", path }, { do: "set", path: [...path.slice(0, -1), near], value }] };
+    if (isObject(owner) && owner[near] === undefined)
+      return {
+        label: `Rename to ${near}`,
+        actions: [
+          { do: "remove", path },
+          { do: "set", path: [...path.slice(0, -1), near], value },
+        ],
+      };
   }
-  if (UNKNOWN.has(problem.code) || /^remove/i.test(problem.hint)) return { label: "Remove it", actions: [{ do: "remove", path }] };
+  if (UNKNOWN.has(problem.code) || /^remove/i.test(problem.hint))
+    return { label: "Remove it", actions: [{ do: "remove", path }] };
   return null;
 }

@@ -21,21 +21,36 @@ export function outletsOf(node: ViewNode, types: Types, planned: Outlets): strin
   const type = types.get(node.type);
   if (type && type.outlets.length > 0) return [...type.outlets];
   const parameters = node.raw.parameters ?? node.raw.config;
-  if (type?.type === "switch" && isObject(parameters) && Array.isArray(parameters.rules)) return [...parameters.rules.map((_, at) => `case_${at}`), "default"];
+  if (type?.type === "switch" && isObject(parameters) && Array.isArray(parameters.rules))
+    return [...parameters.rules.map((_, at) => `case_${at}`), "default"];
   return [];
 }
 
 /** Why an edge from one node to another is impossible; null if it is possible. */
-export function refusal(view: View, types: Types, planned: Outlets, src: string, dst: string, outlet: string | null): string | null {
+export function refusal(
+  view: View,
+  types: Types,
+  planned: Outlets,
+  src: string,
+  dst: string,
+  outlet: string | null,
+): string | null {
   const source = view.nodes.find((each) => each.id === src);
   const target = view.nodes.find((each) => each.id === dst);
   if (!source || !target) return "there is no such node";
   if (src === dst) return "a node cannot follow itself";
   if (types.get(target.type)?.trigger) return `${dst} starts the workflow and takes no input`;
   const outlets = outletsOf(source, types, planned);
-  if (outlet !== null && outlet !== "" && outlet !== ERROR_OUTLET && !outlets.includes(outlet)) return `${src} has no outlet ${outlet}`;
+  if (outlet !== null && outlet !== "" && outlet !== ERROR_OUTLET && !outlets.includes(outlet))
+    return `${src} has no outlet ${outlet}`;
   const label = outlet === ERROR_OUTLET ? "" : (outlet ?? "");
-  if (view.edges.some((each) => each.src === src && each.dst === dst && each.label === label && each.isError === (outlet === ERROR_OUTLET))) return `${src} already leads to ${dst}`;
+  if (
+    view.edges.some(
+      (each) =>
+        each.src === src && each.dst === dst && each.label === label && each.isError === (outlet === ERROR_OUTLET),
+    )
+  )
+    return `${src} already leads to ${dst}`;
   if (reaches(view.edges, dst, src)) return `${dst} already leads to ${src}: the edge would close a cycle`;
   return null;
 }
@@ -76,7 +91,9 @@ export function branching(view: View, id: string): Action[] {
 }
 
 export function removingEdge(edge: ViewEdge): Action {
-  return edge.path[0] === "edges" ? { do: "remove_edge", index: edge.path[1] as number } : { do: "remove", path: edge.path };
+  return edge.path[0] === "edges"
+    ? { do: "remove_edge", index: edge.path[1] as number }
+    : { do: "remove", path: edge.path };
 }
 
 /** An id that no node has, made from a type or another id. */
@@ -95,7 +112,12 @@ export function idProblem(view: View, id: string, own?: string): string | null {
 
 /** Parameters to begin with: the required ones, with plain values. */
 export function initialParameters(type: NodeType | undefined): { [key: string]: Json } | undefined {
-  const schema = type?.parameters as { required?: string[]; properties?: Record<string, { type?: string; enum?: Json[]; default?: Json; anyOf?: { type?: string }[] }> } | undefined;
+  const schema = type?.parameters as
+    | {
+        required?: string[];
+        properties?: Record<string, { type?: string; enum?: Json[]; default?: Json; anyOf?: { type?: string }[] }>;
+      }
+    | undefined;
   const made: { [key: string]: Json } = {};
   for (const name of schema?.required ?? []) {
     const field = schema?.properties?.[name] ?? {};
@@ -112,20 +134,44 @@ export function initialParameters(type: NodeType | undefined): { [key: string]: 
 }
 
 /** The actions that add a node, behind another one or in the middle of an edge. */
-export function adding(view: View, type: NodeType, at: { after?: string | null; outlet?: string | null; edge?: ViewEdge | null; place?: { x: number; y: number } | null }): { id: string; actions: Action[] } {
+export function adding(
+  view: View,
+  type: NodeType,
+  at: {
+    after?: string | null;
+    outlet?: string | null;
+    edge?: ViewEdge | null;
+    place?: { x: number; y: number } | null;
+  },
+): { id: string; actions: Action[] } {
   const id = freeId(view, type.type);
   const parameters = initialParameters(type);
   const positioned = view.nodes.some((each) => each.position);
-  const place: { [key: string]: Json } = at.place && positioned ? { position: { x: Math.round(at.place.x), y: Math.round(at.place.y) } } : {};
+  const place: { [key: string]: Json } =
+    at.place && positioned ? { position: { x: Math.round(at.place.x), y: Math.round(at.place.y) } } : {};
   const node: Json = { id, type: type.type, ...(parameters ? { parameters } : {}), ...place };
   const after = at.edge?.src ?? at.after ?? null;
   // In the text the node stands behind the one it follows, and behind those that follow that one already.
-  const before = new Set(after === null ? [] : at.edge ? [after] : [after, ...view.edges.filter((each) => each.src === after).map((each) => each.dst)]);
+  const before = new Set(
+    after === null
+      ? []
+      : at.edge
+        ? [after]
+        : [after, ...view.edges.filter((each) => each.src === after).map((each) => each.dst)],
+  );
   const index = Math.max(-1, ...view.nodes.filter((each) => before.has(each.id)).map((each) => each.index));
   const actions: Action[] = [{ do: "add_node", node, ...(index < 0 ? {} : { index: index + 1 }) }];
   if (at.edge) {
     actions.push(removingEdge(at.edge));
-    actions.push({ do: "add_edge", edge: { src: at.edge.src, dst: id, ...(at.edge.label ? { label: at.edge.label } : {}), ...(at.edge.isError ? { is_error: true } : {}) } });
+    actions.push({
+      do: "add_edge",
+      edge: {
+        src: at.edge.src,
+        dst: id,
+        ...(at.edge.label ? { label: at.edge.label } : {}),
+        ...(at.edge.isError ? { is_error: true } : {}),
+      },
+    });
     actions.push({ do: "add_edge", edge: { src: id, dst: at.edge.dst } });
   } else if (after !== null && !type.trigger) actions.push(...connecting(view, after, id, at.outlet ?? null));
   // An edge that `dependencies` denotes is removed before the list of nodes shifts.
@@ -136,7 +182,8 @@ export function adding(view: View, type: NodeType, at: { after?: string | null; 
 /** The nodes in the order of the graph, for the list that is the twin of the picture. */
 export function ordered(view: View): ViewNode[] {
   const incoming = new Map(view.nodes.map((each) => [each.id, 0]));
-  for (const each of view.edges) if (incoming.has(each.dst) && incoming.has(each.src)) incoming.set(each.dst, (incoming.get(each.dst) ?? 0) + 1);
+  for (const each of view.edges)
+    if (incoming.has(each.dst) && incoming.has(each.src)) incoming.set(each.dst, (incoming.get(each.dst) ?? 0) + 1);
   const next = new Map<string, string[]>();
   for (const each of view.edges) next.set(each.src, [...(next.get(each.src) ?? []), each.dst]);
   const byId = new Map(view.nodes.map((each) => [each.id, each]));

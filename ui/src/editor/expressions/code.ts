@@ -1,12 +1,30 @@
 /** The text pane: CodeMirror in a shadow root, where its styles need no exception in the content security policy. */
-import { autocompletion, completionKeymap, startCompletion, type Completion, type CompletionContext, type CompletionResult } from "@codemirror/autocomplete";
+import {
+  autocompletion,
+  completionKeymap,
+  startCompletion,
+  type Completion,
+  type CompletionContext,
+  type CompletionResult,
+} from "@codemirror/autocomplete";
 import { defaultKeymap } from "@codemirror/commands";
 import { json } from "@codemirror/lang-json";
 import { yaml } from "@codemirror/lang-yaml";
 import { HighlightStyle, bracketMatching, indentUnit, syntaxHighlighting } from "@codemirror/language";
 import { lintGutter, lintKeymap, setDiagnostics, type Diagnostic } from "@codemirror/lint";
 import { Annotation, EditorSelection, EditorState, RangeSetBuilder, type Extension } from "@codemirror/state";
-import { Decoration, EditorView, ViewPlugin, drawSelection, highlightActiveLine, keymap, lineNumbers, placeholder, type DecorationSet, type ViewUpdate } from "@codemirror/view";
+import {
+  Decoration,
+  EditorView,
+  ViewPlugin,
+  drawSelection,
+  highlightActiveLine,
+  keymap,
+  lineNumbers,
+  placeholder,
+  type DecorationSet,
+  type ViewUpdate,
+} from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 import { lexTemplate, lexWhole, type Names, type Token } from "../../text/references";
 import { LineEnds, plainOf } from "../../text/line_ends";
@@ -22,8 +40,15 @@ const THEME = EditorView.theme({
   ".cm-activeLine, .cm-activeLineGutter": { backgroundColor: "var(--hover)" },
   ".cm-content": { caretColor: "var(--ink)" },
   ".cm-cursor": { borderLeftColor: "var(--ink)" },
-  "&.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground, .cm-selectionBackground": { backgroundColor: "var(--accent-soft)" },
-  ".cm-tooltip": { backgroundColor: "var(--raised)", color: "var(--ink)", border: "1px solid var(--line-strong)", borderRadius: "8px" },
+  "&.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground, .cm-selectionBackground": {
+    backgroundColor: "var(--accent-soft)",
+  },
+  ".cm-tooltip": {
+    backgroundColor: "var(--raised)",
+    color: "var(--ink)",
+    border: "1px solid var(--line-strong)",
+    borderRadius: "8px",
+  },
   ".cm-tooltip-autocomplete > ul > li[aria-selected]": { backgroundColor: "var(--accent)", color: "var(--accent-ink)" },
   ".cm-completionDetail": { color: "var(--ink-2)" },
   "li[aria-selected] .cm-completionDetail": { color: "inherit" },
@@ -68,13 +93,20 @@ function rootOf(host: HTMLElement): ShadowRoot {
   return host.shadowRoot ?? host.attachShadow({ mode: "open" });
 }
 
-export type Handlers = { onEdits: (edits: TextEdit[]) => void; onUndo: () => void; onRedo: () => void; onCursor: (offset: number) => void };
+export type Handlers = {
+  onEdits: (edits: TextEdit[]) => void;
+  onUndo: () => void;
+  onRedo: () => void;
+  onCursor: (offset: number) => void;
+};
 
 export type Pane = {
   view: EditorView;
   /** Applies edits that another view made. */
   apply: (edits: readonly TextEdit[], text: string) => void;
-  diagnose: (found: readonly { from: number; to: number; severity: "error" | "warning"; message: string; source: string }[]) => void;
+  diagnose: (
+    found: readonly { from: number; to: number; severity: "error" | "warning"; message: string; source: string }[],
+  ) => void;
   reveal: (offset: number) => void;
   /** To be called when completion may know more than before. */
   refresh: () => void;
@@ -82,7 +114,11 @@ export type Pane = {
 };
 
 /** `place`: where `at` stands in the document, whose lines may end with two characters. */
-export type Suggest = (context: { text: string; at: number; place?: number }) => { from: number; options: Completion[] } | null;
+export type Suggest = (context: {
+  text: string;
+  at: number;
+  place?: number;
+}) => { from: number; options: Completion[] } | null;
 
 type Completions = {
   extension: Extension;
@@ -110,12 +146,21 @@ function completions(suggest: Suggest): Completions {
     }),
     refresh: (view) => {
       const { head } = view.state.selection.main;
-      if (view.hasFocus && answered?.at === head && labels(ask(view.state, head)) !== answered.labels) startCompletion(view);
+      if (view.hasFocus && answered?.at === head && labels(ask(view.state, head)) !== answered.labels)
+        startCompletion(view);
     },
   };
 }
 
-export function openPane(host: HTMLElement, text: string, isJson: boolean, label: string, readOnly: boolean, suggest: Suggest, handlers: Handlers): Pane {
+export function openPane(
+  host: HTMLElement,
+  text: string,
+  isJson: boolean,
+  label: string,
+  readOnly: boolean,
+  suggest: Suggest,
+  handlers: Handlers,
+): Pane {
   const root = rootOf(host);
   const history = (run: () => void) => () => {
     run();
@@ -153,12 +198,15 @@ export function openPane(host: HTMLElement, text: string, isJson: boolean, label
         EditorView.updateListener.of((update: ViewUpdate) => {
           if (update.docChanged && !update.transactions.some((each) => each.annotation(External))) {
             const edits: TextEdit[] = [];
-            update.changes.iterChanges((start, end, _from, _to, inserted) => edits.push({ start, end, text: inserted.toString() }));
+            update.changes.iterChanges((start, end, _from, _to, inserted) =>
+              edits.push({ start, end, text: inserted.toString() }),
+            );
             const meant = ends.editsOf(edits);
             ends = new LineEnds(applyEdits(ends.text, meant));
             handlers.onEdits(meant);
           }
-          if (update.selectionSet && update.view.hasFocus) handlers.onCursor(ends.toText(update.state.selection.main.head));
+          if (update.selectionSet && update.view.hasFocus)
+            handlers.onCursor(ends.toText(update.state.selection.main.head));
         }),
       ],
     }),
@@ -166,18 +214,33 @@ export function openPane(host: HTMLElement, text: string, isJson: boolean, label
   return {
     view,
     apply: (edits, wanted) => {
-      const changes = edits.map((each) => ({ from: ends.toPlain(each.start), to: ends.toPlain(each.end), insert: plainOf(each.text) }));
+      const changes = edits.map((each) => ({
+        from: ends.toPlain(each.start),
+        to: ends.toPlain(each.end),
+        insert: plainOf(each.text),
+      }));
       ends = new LineEnds(wanted);
       const length = view.state.doc.length;
       const fits = changes.every((each) => each.to <= length);
       if (fits) view.dispatch({ changes, annotations: External.of(true) });
-      if (!fits || view.state.doc.toString() !== ends.plain) view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: ends.plain }, annotations: External.of(true) });
+      if (!fits || view.state.doc.toString() !== ends.plain)
+        view.dispatch({
+          changes: { from: 0, to: view.state.doc.length, insert: ends.plain },
+          annotations: External.of(true),
+        });
     },
     diagnose: (found) => {
       const length = view.state.doc.length;
       const moved = found.map((each) => ({ ...each, from: ends.toPlain(each.from), to: ends.toPlain(each.to) }));
-      const shown: Diagnostic[] = moved.filter((each) => each.from <= length).map((each) => ({ ...each, to: Math.min(Math.max(each.to, each.from), length) }));
-      view.dispatch(setDiagnostics(view.state, shown.sort((a, b) => a.from - b.from)));
+      const shown: Diagnostic[] = moved
+        .filter((each) => each.from <= length)
+        .map((each) => ({ ...each, to: Math.min(Math.max(each.to, each.from), length) }));
+      view.dispatch(
+        setDiagnostics(
+          view.state,
+          shown.sort((a, b) => a.from - b.from),
+        ),
+      );
     },
     reveal: (offset) => {
       const at = Math.min(ends.toPlain(offset), view.state.doc.length);
@@ -191,12 +254,14 @@ export function openPane(host: HTMLElement, text: string, isJson: boolean, label
 
 function expressionColours(names: () => Names, isWhole: () => boolean): Extension {
   const classes: Partial<Record<Token["kind"], Decoration>> = {};
-  const decoration = (kind: Token["kind"]): Decoration => (classes[kind] ??= Decoration.mark({ class: `cm-rune-${kind}` }));
+  const decoration = (kind: Token["kind"]): Decoration =>
+    (classes[kind] ??= Decoration.mark({ class: `cm-rune-${kind}` }));
   const build = (view: EditorView): DecorationSet => {
     const builder = new RangeSetBuilder<Decoration>();
     const text = view.state.doc.toString();
     const { tokens } = isWhole() ? lexWhole(text, names()) : lexTemplate(text, names());
-    for (const token of tokens) if (token.end > token.start) builder.add(token.start, token.end, decoration(token.kind));
+    for (const token of tokens)
+      if (token.end > token.start) builder.add(token.start, token.end, decoration(token.kind));
     return builder.finish();
   };
   return ViewPlugin.fromClass(
@@ -213,10 +278,21 @@ function expressionColours(names: () => Names, isWhole: () => boolean): Extensio
   );
 }
 
-export type ExpressionOptions = { label: string; describedBy: string | undefined; names: () => Names; isWhole: () => boolean; suggest: Suggest; onChange: (text: string) => void };
+export type ExpressionOptions = {
+  label: string;
+  describedBy: string | undefined;
+  names: () => Names;
+  isWhole: () => boolean;
+  suggest: Suggest;
+  onChange: (text: string) => void;
+};
 
 /** A small editor for one expression or template. */
-export function openExpression(host: HTMLElement, text: string, options: ExpressionOptions): { set: (text: string) => void; refresh: () => void; destroy: () => void } {
+export function openExpression(
+  host: HTMLElement,
+  text: string,
+  options: ExpressionOptions,
+): { set: (text: string) => void; refresh: () => void; destroy: () => void } {
   const root = rootOf(host);
   const completion = completions(options.suggest);
   const view = new EditorView({
@@ -236,14 +312,19 @@ export function openExpression(host: HTMLElement, text: string, options: Express
         EditorView.theme({ "&": { height: "auto", borderRadius: "8px" }, ".cm-content": { padding: "7px 4px" } }),
         EditorView.contentAttributes.of({ "aria-label": options.label, spellcheck: "false", tabindex: "0" }),
         EditorView.updateListener.of((update) => {
-          if (update.docChanged && !update.transactions.some((each) => each.annotation(External))) options.onChange(update.state.doc.toString());
+          if (update.docChanged && !update.transactions.some((each) => each.annotation(External)))
+            options.onChange(update.state.doc.toString());
         }),
       ],
     }),
   });
   return {
     set: (next) => {
-      if (view.state.doc.toString() !== next) view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: next }, annotations: External.of(true) });
+      if (view.state.doc.toString() !== next)
+        view.dispatch({
+          changes: { from: 0, to: view.state.doc.length, insert: next },
+          annotations: External.of(true),
+        });
     },
     refresh: () => completion.refresh(view),
     destroy: () => view.destroy(),

@@ -26,7 +26,11 @@ const DELAY_MS = 150;
 type Preview = { text: string | null; type: string | null; message: string | null; hint: string };
 
 /** The place as the server needs it: a node that the execution does not have is described by its neighbours. */
-export function draftOf(text: string, whole: boolean, { after, renamed, document }: Pick<Place, "after" | "renamed" | "document">): { after: string[]; names: Record<string, string> } {
+export function draftOf(
+  text: string,
+  whole: boolean,
+  { after, renamed, document }: Pick<Place, "after" | "renamed" | "document">,
+): { after: string[]; names: Record<string, string> } {
   const { references } = (whole ? lexWhole : lexTemplate)(text, namesOf(document));
   const mentioned = references.filter((each) => !each.titled).map(({ id }) => [id, id] as const);
   return { after: [...after], names: Object.fromEntries([...mentioned, ...renamed]) };
@@ -43,10 +47,27 @@ function usePreview(text: string, whole: boolean, place: Place): Preview | null 
     }
     const abort = new AbortController();
     const timer = setTimeout(() => {
-      read(api.POST("/api/v1/expressions/preview", { body: { text, mode: whole ? "expression" : "template", execution, node, lineage, draft: fromJson(draft) } as never, signal: abort.signal })).then(
+      read(
+        api.POST("/api/v1/expressions/preview", {
+          body: {
+            text,
+            mode: whole ? "expression" : "template",
+            execution,
+            node,
+            lineage,
+            draft: fromJson(draft),
+          } as never,
+          signal: abort.signal,
+        }),
+      ).then(
         (answer) => {
           const problem = answer.problems[0];
-          setFound({ text: answer.text, type: answer.type, message: problem?.message ?? null, hint: problem?.hint ?? "" });
+          setFound({
+            text: answer.text,
+            type: answer.type,
+            message: problem?.message ?? null,
+            hint: problem?.hint ?? "",
+          });
         },
         (error: Error) => {
           if (!abort.signal.aborted) setFound({ text: null, type: null, message: error.message, hint: "" });
@@ -61,7 +82,19 @@ function usePreview(text: string, whole: boolean, place: Place): Preview | null 
   return found;
 }
 
-export function Expression({ label, value, whole, place, onChange }: { label: string; value: string; whole: boolean; place: Place; onChange: (text: string) => void }): JSX.Element {
+export function Expression({
+  label,
+  value,
+  whole,
+  place,
+  onChange,
+}: {
+  label: string;
+  value: string;
+  whole: boolean;
+  place: Place;
+  onChange: (text: string) => void;
+}): JSX.Element {
   const id = useId();
   const host = useRef<HTMLDivElement>(null);
   const opened = useRef<ReturnType<typeof openExpression> | null>(null);
@@ -90,7 +123,12 @@ export function Expression({ label, value, whole, place, onChange }: { label: st
     <div className="edit-expression">
       <div ref={host} className="edit-expression-box" />
       {preview && (
-        <output id={`${id}-preview`} className="edit-preview" aria-label={`Preview of ${label}`} data-failed={preview.message !== null || undefined}>
+        <output
+          id={`${id}-preview`}
+          className="edit-preview"
+          aria-label={`Preview of ${label}`}
+          data-failed={preview.message !== null || undefined}
+        >
           {preview.message !== null ? (
             <>
               <Sentence text={preview.message} /> <Sentence text={preview.hint} />

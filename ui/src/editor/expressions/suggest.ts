@@ -37,10 +37,19 @@ export function keysAt(value: Json | undefined, path: readonly string[]): string
 }
 
 /** What may stand at a position of a text; null outside of expressions and references. */
-export function suggestions(text: string, at: number, known: Known, whole: boolean): { from: number; options: Suggestion[] } | null {
+export function suggestions(
+  text: string,
+  at: number,
+  known: Known,
+  whole: boolean,
+): { from: number; options: Suggestion[] } | null {
   const line = text.slice(Math.max(0, text.lastIndexOf("\n", at - 1) + 1), at);
   const kind = /(?:^|[\s{,])(?:type|handler)["']?:\s*["']?([\w.]*)$/.exec(line);
-  if (kind && known.types) return { from: at - (kind[1] ?? "").length, options: known.types.map((each) => ({ label: each.type, detail: each.summary, type: "type" })) };
+  if (kind && known.types)
+    return {
+      from: at - (kind[1] ?? "").length,
+      options: known.types.map((each) => ({ label: each.type, detail: each.summary, type: "type" })),
+    };
   const reference = /\$([A-Za-z0-9_-]*)$/.exec(line);
   if (reference) {
     const roots = [...ROOTS].map((name) => ({ label: `$${name}`, detail: ROOT_DETAILS[name] ?? "", type: "variable" }));
@@ -51,10 +60,18 @@ export function suggestions(text: string, at: number, known: Known, whole: boole
   if (path) {
     const steps = (path[2] ?? "").split(/[.[\]]+/).filter(Boolean);
     const keys = keysAt(known.outputs.get(path[1] ?? ""), steps);
-    return keys.length > 0 ? { from: at - (path[3] ?? "").length, options: keys.map((key) => ({ label: key, detail: "seen in an output", type: "property" })) } : null;
+    return keys.length > 0
+      ? {
+          from: at - (path[3] ?? "").length,
+          options: keys.map((key) => ({ label: key, detail: "seen in an output", type: "property" })),
+        }
+      : null;
   }
   const inside = whole || text.lastIndexOf("{{", at) > text.lastIndexOf("}}", at - 1);
   const word = /[A-Za-z_]\w*$/.exec(line);
   if (!inside || !word) return null;
-  return { from: at - word[0].length, options: FUNCTIONS.map((each) => ({ label: each.name, detail: each.signature, type: "function" })) };
+  return {
+    from: at - word[0].length,
+    options: FUNCTIONS.map((each) => ({ label: each.name, detail: each.signature, type: "function" })),
+  };
 }

@@ -20,7 +20,15 @@ function useSettled(value: string): string {
 
 /** A moment in a time zone; in the one of the server's answer if the browser does not know it. */
 function shown(tick: string, timezone: string): string {
-  const format = (zone: string): string => new Intl.DateTimeFormat(undefined, { weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", timeZone: zone }).format(new Date(tick));
+  const format = (zone: string): string =>
+    new Intl.DateTimeFormat(undefined, {
+      weekday: "short",
+      day: "numeric",
+      month: "short",
+      hour: "2-digit",
+      minute: "2-digit",
+      timeZone: zone,
+    }).format(new Date(tick));
   try {
     return format(timezone);
   } catch {
@@ -28,13 +36,24 @@ function shown(tick: string, timezone: string): string {
   }
 }
 
-export function CronInput({ ids, value, timezone, onChange }: { ids: Ids; value: string; timezone: string; onChange: (text: string) => void }): JSX.Element {
+export function CronInput({
+  ids,
+  value,
+  timezone,
+  onChange,
+}: {
+  ids: Ids;
+  value: string;
+  timezone: string;
+  onChange: (text: string) => void;
+}): JSX.Element {
   const settled = useSettled(value);
   const { data } = useQuery({
     queryKey: ["schedule-preview", settled, timezone],
     enabled: settled !== "",
     retry: false,
-    queryFn: () => read(api.POST("/api/v1/schedules/preview", { body: { cron: settled, timezone, count: TICKS } as never })),
+    queryFn: () =>
+      read(api.POST("/api/v1/schedules/preview", { body: { cron: settled, timezone, count: TICKS } as never })),
   });
   const preview = data as { ticks: string[]; problems: { message: string; hint: string }[] } | undefined;
   const problem = preview?.problems[0];
@@ -58,7 +77,13 @@ export function CronInput({ ids, value, timezone, onChange }: { ids: Ids; value:
   }
   return (
     <>
-      <Input {...ids} value={value} placeholder="minute hour day month weekday" spellCheck={false} onChange={(event) => onChange(event.target.value)} />
+      <Input
+        {...ids}
+        value={value}
+        placeholder="minute hour day month weekday"
+        spellCheck={false}
+        onChange={(event) => onChange(event.target.value)}
+      />
       {below}
     </>
   );

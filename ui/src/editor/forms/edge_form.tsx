@@ -41,9 +41,20 @@ export function EdgeForm({ edge, editor }: { edge: ViewEdge; editor: Editor }): 
       </header>
       <fieldset className="edit-panel-body" disabled={readOnly || !isListed}>
         <legend className="sr">Edge</legend>
-        <Field label="Outlet" hint={isListed ? "Which result of the source follows this edge." : "This edge comes from `dependencies` and has no outlet."}>
+        <Field
+          label="Outlet"
+          hint={
+            isListed
+              ? "Which result of the source follows this edge."
+              : "This edge comes from `dependencies` and has no outlet."
+          }
+        >
           {(ids) => (
-            <Select {...ids} value={edge.isError ? ERROR_OUTLET : edge.label} onChange={(event) => set(event.target.value)}>
+            <Select
+              {...ids}
+              value={edge.isError ? ERROR_OUTLET : edge.label}
+              onChange={(event) => set(event.target.value)}
+            >
               <option value="">{outlets.length > 0 ? "none" : "the only one"}</option>
               {edge.label && !outlets.includes(edge.label) && <option value={edge.label}>{edge.label}</option>}
               {outlets.map((each) => (

@@ -34,7 +34,11 @@ export function ValueField(props: Props): JSX.Element {
   const dynamic = asked ?? (always ? typeof value === "string" || value === undefined : isDynamic(value));
   const composed = control === "records" || control === "map" || control === "list";
   return (
-    <div className="edit-field" role={dynamic || composed ? "group" : undefined} aria-label={dynamic || composed ? label : undefined}>
+    <div
+      className="edit-field"
+      role={dynamic || composed ? "group" : undefined}
+      aria-label={dynamic || composed ? label : undefined}
+    >
       <div className="edit-field-head">
         {(dynamic || composed) && (
           <span className="field-label" id={id}>
@@ -42,16 +46,33 @@ export function ValueField(props: Props): JSX.Element {
             {required && <span className="dim">required</span>}
           </span>
         )}
-        <button type="button" className="edit-mode" aria-pressed={dynamic} aria-label={dynamic ? `Write ${label} as a value` : `Write ${label} as an expression`} title={dynamic ? "As a value" : "As an expression"} onClick={() => setAsked(!dynamic)}>
+        <button
+          type="button"
+          className="edit-mode"
+          aria-pressed={dynamic}
+          aria-label={dynamic ? `Write ${label} as a value` : `Write ${label} as an expression`}
+          title={dynamic ? "As a value" : "As an expression"}
+          onClick={() => setAsked(!dynamic)}
+        >
           {dynamic ? <Type size={13} aria-hidden="true" /> : <Braces size={13} aria-hidden="true" />}
         </button>
       </div>
       {dynamic ? (
-        <Expression label={label} value={typeof value === "string" ? value : value === undefined ? "" : toJson(value)} whole={WHOLE.has(name)} place={place} onChange={(text) => onChange(text === "" && !required ? undefined : text)} />
+        <Expression
+          label={label}
+          value={typeof value === "string" ? value : value === undefined ? "" : toJson(value)}
+          whole={WHOLE.has(name)}
+          place={place}
+          onChange={(text) => onChange(text === "" && !required ? undefined : text)}
+        />
       ) : (
         <Control {...props} control={control} />
       )}
-      {(dynamic || composed) && schema.description && <span className="field-hint"><CodeSpans text={schema.description} /></span>}
+      {(dynamic || composed) && schema.description && (
+        <span className="field-hint">
+          <CodeSpans text={schema.description} />
+        </span>
+      )}
       {props.problem && (
         <span className="field-error" role="alert">
           {props.problem}
@@ -65,7 +86,10 @@ function Control({ control, ...props }: Props & { control: Kind }): JSX.Element 
   const { label, schema, value, required, onChange, choices } = props;
   const plain = plainSchema(schema);
   const text = typeof value === "string" ? value : value === undefined || value === null ? "" : toJson(value);
-  const shown = schema.default === undefined || schema.default === null ? "" : String(typeof schema.default === "object" && !isNumeric(schema.default) ? "" : schema.default);
+  const shown =
+    schema.default === undefined || schema.default === null
+      ? ""
+      : String(typeof schema.default === "object" && !isNumeric(schema.default) ? "" : schema.default);
   const setText = (next: string): void => onChange(next === "" && !required ? undefined : next);
   switch (control) {
     case "cron":
@@ -77,13 +101,24 @@ function Control({ control, ...props }: Props & { control: Kind }): JSX.Element 
     case "text":
       return (
         <Field label={label} hint={schema.description} required={required}>
-          {(ids) => <Input {...ids} value={text} placeholder={shown} onChange={(event) => setText(event.target.value)} />}
+          {(ids) => (
+            <Input {...ids} value={text} placeholder={shown} onChange={(event) => setText(event.target.value)} />
+          )}
         </Field>
       );
     case "long":
       return (
         <Field label={label} hint={schema.description} required={required}>
-          {(ids) => <textarea {...ids} className="textarea" rows={3} value={text} placeholder={shown} onChange={(event) => setText(event.target.value)} />}
+          {(ids) => (
+            <textarea
+              {...ids}
+              className="textarea"
+              rows={3}
+              value={text}
+              placeholder={shown}
+              onChange={(event) => setText(event.target.value)}
+            />
+          )}
         </Field>
       );
     case "number":
@@ -106,15 +141,25 @@ function Control({ control, ...props }: Props & { control: Kind }): JSX.Element 
     case "switch":
       return (
         <div className="row">
-          <Switch checked={(value ?? schema.default) === true} onChange={(next) => onChange(next === schema.default ? undefined : next)} label={label} />
+          <Switch
+            checked={(value ?? schema.default) === true}
+            onChange={(next) => onChange(next === schema.default ? undefined : next)}
+            label={label}
+          />
           <span className="field-label" aria-hidden="true">
             {label}
           </span>
-          {schema.description && <span className="field-hint"><CodeSpans text={schema.description} /></span>}
+          {schema.description && (
+            <span className="field-hint">
+              <CodeSpans text={schema.description} />
+            </span>
+          )}
         </div>
       );
     case "choice":
-      return <Picker {...props} options={(plain.enum ?? []).filter((each) => each !== null).map(String)} raw={plain.enum} />;
+      return (
+        <Picker {...props} options={(plain.enum ?? []).filter((each) => each !== null).map(String)} raw={plain.enum} />
+      );
     case "workflow":
       return <Picker {...props} options={choices.workflows} />;
     case "edge":
@@ -124,7 +169,13 @@ function Control({ control, ...props }: Props & { control: Kind }): JSX.Element 
         <Field label={label} hint={schema.description}>
           {(ids) => (
             <>
-              <Input {...ids} list={`${ids.id}-zones`} value={text} placeholder={shown} onChange={(event) => setText(event.target.value)} />
+              <Input
+                {...ids}
+                list={`${ids.id}-zones`}
+                value={text}
+                placeholder={shown}
+                onChange={(event) => setText(event.target.value)}
+              />
               <datalist id={`${ids.id}-zones`}>
                 {Intl.supportedValuesOf("timeZone").map((each) => (
                   <option key={each} value={each} />
@@ -145,14 +196,36 @@ function Control({ control, ...props }: Props & { control: Kind }): JSX.Element 
   }
 }
 
-function Picker({ label, schema, value, required, onChange, options, raw }: Props & { options: readonly string[]; raw?: Json[] | undefined }): JSX.Element {
+function Picker({
+  label,
+  schema,
+  value,
+  required,
+  onChange,
+  options,
+  raw,
+}: Props & { options: readonly string[]; raw?: Json[] | undefined }): JSX.Element {
   const text = value === undefined || value === null ? "" : String(value);
   const unknown = text !== "" && !options.includes(text);
   return (
     <Field label={label} hint={schema.description} required={required}>
       {(ids) => (
-        <Select {...ids} value={text} onChange={(event) => onChange(event.target.value === "" ? undefined : (raw?.find((each) => String(each) === event.target.value) ?? event.target.value))}>
-          {(!required || text === "") && <option value="">{schema.default === undefined || schema.default === null ? "–" : `default: ${String(schema.default)}`}</option>}
+        <Select
+          {...ids}
+          value={text}
+          onChange={(event) =>
+            onChange(
+              event.target.value === ""
+                ? undefined
+                : (raw?.find((each) => String(each) === event.target.value) ?? event.target.value),
+            )
+          }
+        >
+          {(!required || text === "") && (
+            <option value="">
+              {schema.default === undefined || schema.default === null ? "–" : `default: ${String(schema.default)}`}
+            </option>
+          )}
           {unknown && <option value={text}>{text}</option>}
           {options.map((each) => (
             <option key={each} value={each}>
@@ -171,7 +244,10 @@ function jsonText(value: Json | undefined): string {
 
 /** The text of a field, and what sets the text and the value that it denotes. A change of the value from elsewhere, such as
  * undo, replaces the text. */
-function useTextOf(value: Json | undefined, write: (value: Json | undefined) => string): [string, (text: string, value: Json | undefined) => void, (text: string) => void] {
+function useTextOf(
+  value: Json | undefined,
+  write: (value: Json | undefined) => string,
+): [string, (text: string, value: Json | undefined) => void, (text: string) => void] {
   const [text, setText] = useState(write(value));
   const [last, setLast] = useState(value);
   if (value !== last && toJson(value ?? null) !== toJson(last ?? null)) {
@@ -203,7 +279,11 @@ function AnyField({ label, schema, value, onChange }: Props): JSX.Element {
   const [text, setBoth, setText] = useTextOf(value, plainText);
   const current = text === "" ? { ok: true, value: null } : valueOf(text);
   return (
-    <Field label={label} hint={schema.description ?? "Text, or a JSON value."} error={current.ok ? null : "This is not complete JSON yet."}>
+    <Field
+      label={label}
+      hint={schema.description ?? "Text, or a JSON value."}
+      error={current.ok ? null : "This is not complete JSON yet."}
+    >
       {(ids) => (
         <textarea
           {...ids}
@@ -225,7 +305,10 @@ function AnyField({ label, schema, value, onChange }: Props): JSX.Element {
 }
 
 function isSame(entries: readonly [string, Json][], value: { [key: string]: Json }): boolean {
-  return entries.length === Object.keys(value).length && entries.every(([name, each]) => name in value && toJson(each) === toJson(value[name] as Json));
+  return (
+    entries.length === Object.keys(value).length &&
+    entries.every(([name, each]) => name in value && toJson(each) === toJson(value[name] as Json))
+  );
 }
 
 function MapField({ label, value, place, choices, onChange }: Props): JSX.Element {
@@ -243,9 +326,27 @@ function MapField({ label, value, place, choices, onChange }: Props): JSX.Elemen
     <div className="form-list">
       {entries.map(([key, each], index) => (
         <div key={index} className="edit-pair">
-          <Input aria-label={`Name ${index + 1} of ${label}`} value={key} onChange={(event) => change(entries.map((old, at) => (at === index ? [event.target.value, old[1]] : old)))} />
-          <ValueField name={key} label={key || "value"} schema={{ type: "string" }} value={each} required place={place} choices={choices} onChange={(next) => change(entries.map((old, at) => (at === index ? [old[0], next ?? ""] : old)))} />
-          <IconButton size="small" icon={Trash2} label={`Remove ${key || "the entry"}`} onClick={() => change(entries.filter((_, at) => at !== index))} />
+          <Input
+            aria-label={`Name ${index + 1} of ${label}`}
+            value={key}
+            onChange={(event) => change(entries.map((old, at) => (at === index ? [event.target.value, old[1]] : old)))}
+          />
+          <ValueField
+            name={key}
+            label={key || "value"}
+            schema={{ type: "string" }}
+            value={each}
+            required
+            place={place}
+            choices={choices}
+            onChange={(next) => change(entries.map((old, at) => (at === index ? [old[0], next ?? ""] : old)))}
+          />
+          <IconButton
+            size="small"
+            icon={Trash2}
+            label={`Remove ${key || "the entry"}`}
+            onClick={() => change(entries.filter((_, at) => at !== index))}
+          />
         </div>
       ))}
       {twice !== undefined && (
@@ -277,8 +378,17 @@ function Texts({ label, value, onChange }: Props): JSX.Element {
     <div className="form-list">
       {entries.map((each, index) => (
         <div key={index} className="edit-pair">
-          <Input aria-label={`${label} ${index + 1}`} value={typeof each === "string" ? each : toJson(each)} onChange={(event) => change(entries.map((old, at) => (at === index ? event.target.value : old)))} />
-          <IconButton size="small" icon={Trash2} label={`Remove entry ${index + 1}`} onClick={() => change(entries.filter((_, at) => at !== index))} />
+          <Input
+            aria-label={`${label} ${index + 1}`}
+            value={typeof each === "string" ? each : toJson(each)}
+            onChange={(event) => change(entries.map((old, at) => (at === index ? event.target.value : old)))}
+          />
+          <IconButton
+            size="small"
+            icon={Trash2}
+            label={`Remove entry ${index + 1}`}
+            onClick={() => change(entries.filter((_, at) => at !== index))}
+          />
         </div>
       ))}
       <div>
@@ -294,7 +404,13 @@ function Records({ label, schema, value, required, place, choices, onChange }: P
   const entries = Array.isArray(value) ? value : [];
   const item = plainSchema(schema).items ?? {};
   const change = (next: Json[]): void => onChange(next.length === 0 && !required ? undefined : next);
-  const blank = (): Json => Object.fromEntries((item.required ?? Object.keys(item.properties ?? {}).slice(0, 2)).map((name) => [name, item.properties?.[name]?.enum?.[0] ?? ""]));
+  const blank = (): Json =>
+    Object.fromEntries(
+      (item.required ?? Object.keys(item.properties ?? {}).slice(0, 2)).map((name) => [
+        name,
+        item.properties?.[name]?.enum?.[0] ?? "",
+      ]),
+    );
   return (
     <div className="form-list">
       {entries.map((each, index) => (
@@ -314,11 +430,26 @@ function Records({ label, schema, value, required, place, choices, onChange }: P
               choices={choices}
               onChange={(next) => {
                 const { [name]: _, ...rest } = isObject(each) ? each : {};
-                change(entries.map((old, at) => (at === index ? (next === undefined ? rest : isObject(each) && name in each ? { ...each, [name]: next } : { ...rest, [name]: next }) : old)));
+                change(
+                  entries.map((old, at) =>
+                    at === index
+                      ? next === undefined
+                        ? rest
+                        : isObject(each) && name in each
+                          ? { ...each, [name]: next }
+                          : { ...rest, [name]: next }
+                      : old,
+                  ),
+                );
               }}
             />
           ))}
-          <IconButton size="small" icon={Trash2} label={`Remove ${label} ${index + 1}`} onClick={() => change(entries.filter((_, at) => at !== index))} />
+          <IconButton
+            size="small"
+            icon={Trash2}
+            label={`Remove ${label} ${index + 1}`}
+            onClick={() => change(entries.filter((_, at) => at !== index))}
+          />
         </fieldset>
       ))}
       <div>
@@ -331,7 +462,17 @@ function Records({ label, schema, value, required, place, choices, onChange }: P
 }
 
 /** A JSON field for values that belong to the document itself, such as its input schema. */
-export function DocumentJson({ label, hint, value, onChange }: { label: string; hint: string; value: Json | undefined; onChange: (value: Json | undefined) => void }): JSX.Element {
+export function DocumentJson({
+  label,
+  hint,
+  value,
+  onChange,
+}: {
+  label: string;
+  hint: string;
+  value: Json | undefined;
+  onChange: (value: Json | undefined) => void;
+}): JSX.Element {
   const [text, setBoth, setText] = useTextOf(value, jsonText);
   return (
     <JsonField
@@ -342,7 +483,10 @@ export function DocumentJson({ label, hint, value, onChange }: { label: string; 
       onChange={(next) => {
         const parsed = parseJson(next);
         if (!parsed.ok) return setText(next);
-        const meant = isObject(parsed.value as Json) && Object.keys(parsed.value as object).length === 0 ? undefined : (parsed.value as Json);
+        const meant =
+          isObject(parsed.value as Json) && Object.keys(parsed.value as object).length === 0
+            ? undefined
+            : (parsed.value as Json);
         setBoth(next, meant);
         onChange(meant);
       }}

@@ -18,15 +18,34 @@ export type Schema = {
 
 /** The schema without the alternative null; the first alternative if several remain. */
 export function plainSchema(schema: Schema): Schema {
-  if (!schema.anyOf) return Array.isArray(schema.type) ? { ...schema, type: schema.type.find((each) => each !== "null") ?? "string" } : schema;
+  if (!schema.anyOf)
+    return Array.isArray(schema.type)
+      ? { ...schema, type: schema.type.find((each) => each !== "null") ?? "string" }
+      : schema;
   const kinds = schema.anyOf.filter((each) => each.type !== "null");
   const first = kinds.length === 1 ? kinds[0] : undefined;
   const { anyOf: _, ...rest } = schema;
   if (first) return { ...first, ...rest };
-  return kinds.some((each) => each.type === "string") && kinds.every((each) => each.type === "string" || each.type === "integer" || each.type === "number") ? { ...rest, type: "string" } : rest;
+  return kinds.some((each) => each.type === "string") &&
+    kinds.every((each) => each.type === "string" || each.type === "integer" || each.type === "number")
+    ? { ...rest, type: "string" }
+    : rest;
 }
 
-export type Control = "text" | "long" | "number" | "switch" | "choice" | "map" | "records" | "list" | "json" | "workflow" | "edge" | "timezone" | "cron";
+export type Control =
+  | "text"
+  | "long"
+  | "number"
+  | "switch"
+  | "choice"
+  | "map"
+  | "records"
+  | "list"
+  | "json"
+  | "workflow"
+  | "edge"
+  | "timezone"
+  | "cron";
 
 export function controlOf(schema: Schema, widget: string | undefined): Control {
   if (widget === "workflow" || widget === "edge" || widget === "timezone" || widget === "cron") return widget;
@@ -44,7 +63,11 @@ export function controlOf(schema: Schema, widget: string | undefined): Control {
     case "object":
       return plain.properties ? "json" : "map";
     case "array":
-      return plain.items?.properties ? "records" : plain.items && plainSchema(plain.items).type === "string" ? "list" : "json";
+      return plain.items?.properties
+        ? "records"
+        : plain.items && plainSchema(plain.items).type === "string"
+          ? "list"
+          : "json";
     default:
       return "json";
   }

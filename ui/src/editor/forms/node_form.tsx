@@ -19,7 +19,15 @@ import { SettingsForm } from "./settings_form";
 type Tab = "parameters" | "settings" | "try";
 const TABS: Record<Tab, string> = { parameters: "Parameters", settings: "Settings", try: "Try" };
 
-export function RunPicker({ runs, value, onChange }: { runs: readonly PastRun[]; value: string | null; onChange: (execution: string) => void }): JSX.Element {
+export function RunPicker({
+  runs,
+  value,
+  onChange,
+}: {
+  runs: readonly PastRun[];
+  value: string | null;
+  onChange: (execution: string) => void;
+}): JSX.Element {
   return (
     <Field label="On the data of">
       {(ids) => (
@@ -35,7 +43,15 @@ export function RunPicker({ runs, value, onChange }: { runs: readonly PastRun[];
   );
 }
 
-export function NodeForm({ node, editor, onStarted }: { node: ViewNode; editor: Editor; onStarted: (execution: string) => void }): JSX.Element {
+export function NodeForm({
+  node,
+  editor,
+  onStarted,
+}: {
+  node: ViewNode;
+  editor: Editor;
+  onStarted: (execution: string) => void;
+}): JSX.Element {
   const { view, types, checked, readOnly } = editor;
   const type = types.get(node.type);
   const [tab, setTab] = useState<Tab>("parameters");
@@ -46,8 +62,19 @@ export function NodeForm({ node, editor, onStarted }: { node: ViewNode; editor: 
   const first = firstItem(checked.splits, node.id);
   const lineage = item || first;
   const known = useKnown(editor, node.id, used, lineage);
-  const after = useMemo(() => [...new Set(view.edges.filter((each) => each.dst === node.id).map((each) => each.src))], [view, node.id]);
-  const place: Place = { node: node.id, after, renamed: editor.document.renamed, execution: used, lineage, known, document: view.value };
+  const after = useMemo(
+    () => [...new Set(view.edges.filter((each) => each.dst === node.id).map((each) => each.src))],
+    [view, node.id],
+  );
+  const place: Place = {
+    node: node.id,
+    after,
+    renamed: editor.document.renamed,
+    execution: used,
+    lineage,
+    known,
+    document: view.value,
+  };
   const problems = checked.problems.filter((each) => each.node === node.id);
   const Icon = iconOf(node.type);
   return (
@@ -59,10 +86,34 @@ export function NodeForm({ node, editor, onStarted }: { node: ViewNode; editor: 
           <span className="dim">{node.type}</span>
         </div>
         <span className="push row">
-          <IconButton size="small" icon={Pencil} label={`Rename ${node.id}`} disabled={readOnly} onClick={() => editor.setAsked({ kind: "rename", id: node.id })} />
-          <IconButton size="small" icon={ArrowRightLeft} label={`Connect ${node.id}`} disabled={readOnly} onClick={() => editor.setAsked({ kind: "connect", from: node.id })} />
-          <IconButton size="small" icon={Copy} label={`Duplicate ${node.id}`} disabled={readOnly} onClick={editor.duplicate} />
-          <IconButton size="small" icon={Trash2} label={`Remove ${node.id}`} disabled={readOnly} onClick={editor.remove} />
+          <IconButton
+            size="small"
+            icon={Pencil}
+            label={`Rename ${node.id}`}
+            disabled={readOnly}
+            onClick={() => editor.setAsked({ kind: "rename", id: node.id })}
+          />
+          <IconButton
+            size="small"
+            icon={ArrowRightLeft}
+            label={`Connect ${node.id}`}
+            disabled={readOnly}
+            onClick={() => editor.setAsked({ kind: "connect", from: node.id })}
+          />
+          <IconButton
+            size="small"
+            icon={Copy}
+            label={`Duplicate ${node.id}`}
+            disabled={readOnly}
+            onClick={editor.duplicate}
+          />
+          <IconButton
+            size="small"
+            icon={Trash2}
+            label={`Remove ${node.id}`}
+            disabled={readOnly}
+            onClick={editor.remove}
+          />
           <IconButton size="small" icon={X} label="Close the panel" onClick={() => editor.choose(null)} />
         </span>
       </header>
@@ -93,7 +144,14 @@ export function NodeForm({ node, editor, onStarted }: { node: ViewNode; editor: 
                 <RunPicker runs={runs} value={used} onChange={setExecution} />
                 {first !== "" && (
                   <Field label="Item" hint="The first item if it is empty">
-                    {(ids) => <Input {...ids} value={item} placeholder={first} onChange={(event) => setItem(event.target.value)} />}
+                    {(ids) => (
+                      <Input
+                        {...ids}
+                        value={item}
+                        placeholder={first}
+                        onChange={(event) => setItem(event.target.value)}
+                      />
+                    )}
                   </Field>
                 )}
               </section>
@@ -101,7 +159,16 @@ export function NodeForm({ node, editor, onStarted }: { node: ViewNode; editor: 
           </>
         )}
         {tab === "settings" && <SettingsForm node={node} type={type} change={editor.change} />}
-        {tab === "try" && <TryForm node={node} editor={editor} runs={runs} execution={used} onExecution={setExecution} onStarted={onStarted} />}
+        {tab === "try" && (
+          <TryForm
+            node={node}
+            editor={editor}
+            runs={runs}
+            execution={used}
+            onExecution={setExecution}
+            onStarted={onStarted}
+          />
+        )}
       </fieldset>
     </aside>
   );
@@ -121,7 +188,10 @@ function Parameters({ node, editor, place }: { node: ViewNode; editor: Editor; p
     edges: view.edges.filter((each) => each.src === node.id).map((each) => each.id),
     timezone: typeof parameters.timezone === "string" ? parameters.timezone : "UTC",
   };
-  const problemOf = (name: string): string | undefined => checked.problems.find((each) => each.node === node.id && each.problem.path.startsWith(`nodes[${node.index}].${key}.${name}`))?.problem.message;
+  const problemOf = (name: string): string | undefined =>
+    checked.problems.find(
+      (each) => each.node === node.id && each.problem.path.startsWith(`nodes[${node.index}].${key}.${name}`),
+    )?.problem.message;
   const set = (name: string, value: Json | undefined): void => {
     const action = setting(node.raw, ["nodes", node.index, key, name], value);
     if (action) change(action, `change ${name} of ${node.id}`, `${node.id}/${name}`);
@@ -130,13 +200,35 @@ function Parameters({ node, editor, place }: { node: ViewNode; editor: Editor; p
     <>
       <p className="dim">{type ? type.summary : `The server knows no type ${node.type || "without a name"}.`}</p>
       {fields.map(([name, field]) => (
-        <ValueField key={name} name={name} label={name} schema={field} widget={type?.widgets[name]} value={parameters[name]} required={schema?.required?.includes(name) ?? false} place={place} choices={choices} problem={problemOf(name)} onChange={(value) => set(name, value)} />
+        <ValueField
+          key={name}
+          name={name}
+          label={name}
+          schema={field}
+          widget={type?.widgets[name]}
+          value={parameters[name]}
+          required={schema?.required?.includes(name) ?? false}
+          place={place}
+          choices={choices}
+          problem={problemOf(name)}
+          onChange={(value) => set(name, value)}
+        />
       ))}
       {others.length > 0 && (
         <section aria-label="Other fields" className="stack">
           <h3>Other fields</h3>
           {others.map((name) => (
-            <ValueField key={name} name={name} label={name} schema={{}} value={parameters[name]} required={false} place={place} choices={choices} onChange={(value) => set(name, value)} />
+            <ValueField
+              key={name}
+              name={name}
+              label={name}
+              schema={{}}
+              value={parameters[name]}
+              required={false}
+              place={place}
+              choices={choices}
+              onChange={(value) => set(name, value)}
+            />
           ))}
         </section>
       )}

@@ -18,7 +18,8 @@ export function usePastRuns(workflow: string | null): PastRun[] {
   const recent = useQuery({
     queryKey: ["editor-runs", workflow],
     enabled: workflow !== null,
-    queryFn: () => read(api.GET("/api/v1/executions", { params: { query: { workflow: workflow ?? "", limit: MAX_RUNS } } })),
+    queryFn: () =>
+      read(api.GET("/api/v1/executions", { params: { query: { workflow: workflow ?? "", limit: MAX_RUNS } } })),
   });
   return recent.data?.executions ?? [];
 }
@@ -34,7 +35,8 @@ export function shapeOf({ type, entries }: Part): Json {
 /** The splits around a node, the outermost first. */
 function splitsAround(splits: ReadonlyMap<string, string>, node: string): string[] {
   const around: string[] = [];
-  for (let split = splits.get(node); split !== undefined && around.length < splits.size; split = splits.get(split)) around.unshift(split);
+  for (let split = splits.get(node); split !== undefined && around.length < splits.size; split = splits.get(split))
+    around.unshift(split);
   return around;
 }
 
@@ -56,7 +58,12 @@ async function readOutputs({ execution, ids }: Seen): Promise<Map<string, Json>>
       (part) => names.forEach((name) => found.set(name, shapeOf(part))),
       () => {},
     );
-  await Promise.all([take("input", ["trigger", "input"]), ...ids.map(({ id, former, lineage }) => take(`nodes/${encodeURIComponent(former)}/output`, [id], lineage ? { lineage } : {}))]);
+  await Promise.all([
+    take("input", ["trigger", "input"]),
+    ...ids.map(({ id, former, lineage }) =>
+      take(`nodes/${encodeURIComponent(former)}/output`, [id], lineage ? { lineage } : {}),
+    ),
+  ]);
   return found;
 }
 

@@ -6,8 +6,38 @@ import type { PlacedProblem } from "../document/checks";
 import type { WorkflowDocument } from "../document/document";
 import { fixOf, type Fix } from "../document/fixes";
 
-export function Problems({ document, isChecked, problems, onGo, onFix }: { document: WorkflowDocument; isChecked: boolean; problems: readonly PlacedProblem[]; onGo: (problem: PlacedProblem) => void; onFix: (fix: Fix) => void }): JSX.Element {
-  const all = document.error && problems.length === 0 ? [{ problem: { path: "", code: "SYNTAX", message: document.error.message, hint: "", severity: "error" as const, line: null, column: null }, node: null, start: document.error.offset ?? 0, end: null }] : problems;
+export function Problems({
+  document,
+  isChecked,
+  problems,
+  onGo,
+  onFix,
+}: {
+  document: WorkflowDocument;
+  isChecked: boolean;
+  problems: readonly PlacedProblem[];
+  onGo: (problem: PlacedProblem) => void;
+  onFix: (fix: Fix) => void;
+}): JSX.Element {
+  const all =
+    document.error && problems.length === 0
+      ? [
+          {
+            problem: {
+              path: "",
+              code: "SYNTAX",
+              message: document.error.message,
+              hint: "",
+              severity: "error" as const,
+              line: null,
+              column: null,
+            },
+            node: null,
+            start: document.error.offset ?? 0,
+            end: null,
+          },
+        ]
+      : problems;
   return (
     <section className="edit-problems" aria-label="Problems">
       {all.length === 0 && !isChecked ? (
@@ -22,7 +52,11 @@ export function Problems({ document, isChecked, problems, onGo, onFix }: { docum
             const fix = fixOf(document, each);
             return (
               <li key={index} data-severity={each.problem.severity}>
-                {each.problem.severity === "warning" ? <TriangleAlert size={15} aria-label="Warning" /> : <CircleAlert size={15} aria-label="Error" />}
+                {each.problem.severity === "warning" ? (
+                  <TriangleAlert size={15} aria-label="Warning" />
+                ) : (
+                  <CircleAlert size={15} aria-label="Error" />
+                )}
                 <span className="edit-problem-text">
                   <Sentence text={each.problem.message} />
                   {each.problem.hint && (

@@ -1,5 +1,19 @@
 /** Several nodes together: lining up, laying out, duplicating, removing. */
-import { AlignCenterHorizontal, AlignCenterVertical, AlignEndHorizontal, AlignEndVertical, AlignHorizontalDistributeCenter, AlignStartHorizontal, AlignStartVertical, AlignVerticalDistributeCenter, Copy, Spline, Trash2, X, type LucideIcon } from "lucide-react";
+import {
+  AlignCenterHorizontal,
+  AlignCenterVertical,
+  AlignEndHorizontal,
+  AlignEndVertical,
+  AlignHorizontalDistributeCenter,
+  AlignStartHorizontal,
+  AlignStartVertical,
+  AlignVerticalDistributeCenter,
+  Copy,
+  Spline,
+  Trash2,
+  X,
+  type LucideIcon,
+} from "lucide-react";
 import type { JSX } from "react";
 import { Button, IconButton } from "../../parts/controls";
 import type { Side } from "../canvas/places";
@@ -32,8 +46,18 @@ export function SelectionForm({ editor }: { editor: Editor }): JSX.Element {
           ))}
         </div>
         <div role="group" aria-label="Distribute" className="row wrap">
-          <IconButton icon={AlignHorizontalDistributeCenter} label="Distribute horizontally" disabled={marked.length < 3} onClick={() => editor.distribute("x")} />
-          <IconButton icon={AlignVerticalDistributeCenter} label="Distribute vertically" disabled={marked.length < 3} onClick={() => editor.distribute("y")} />
+          <IconButton
+            icon={AlignHorizontalDistributeCenter}
+            label="Distribute horizontally"
+            disabled={marked.length < 3}
+            onClick={() => editor.distribute("x")}
+          />
+          <IconButton
+            icon={AlignVerticalDistributeCenter}
+            label="Distribute vertically"
+            disabled={marked.length < 3}
+            onClick={() => editor.distribute("y")}
+          />
         </div>
         <div className="row wrap">
           <Button icon={Spline} onClick={editor.layOut}>

@@ -8,8 +8,20 @@ import type { ViewNode } from "../document/document";
 import DEFAULTS from "./retry.json";
 import { setting, type Change } from "./setting";
 
-export function SettingsForm({ node, type, change }: { node: ViewNode; type: Schemas["NodeTypeView"] | undefined; change: Change }): JSX.Element {
-  const credentials = useQuery({ queryKey: ["credentials-of-editor"], queryFn: () => read(api.GET("/api/v1/credentials")), retry: false });
+export function SettingsForm({
+  node,
+  type,
+  change,
+}: {
+  node: ViewNode;
+  type: Schemas["NodeTypeView"] | undefined;
+  change: Change;
+}): JSX.Element {
+  const credentials = useQuery({
+    queryKey: ["credentials-of-editor"],
+    queryFn: () => read(api.GET("/api/v1/credentials")),
+    retry: false,
+  });
   const { raw } = node;
   const set = (path: string[], value: Json | undefined): void => {
     const action = setting(raw, ["nodes", node.index, ...path], value);
@@ -18,15 +30,39 @@ export function SettingsForm({ node, type, change }: { node: ViewNode; type: Sch
   const retry = isObject(raw.retry) ? raw.retry : {};
   const policy = isObject(raw.error) ? raw.error.type : raw.error;
   const credential = isObject(raw.credentials) ? (raw.credentials.name ?? raw.credentials.id) : raw.credentials;
-  const fitting = ((credentials.data as { credentials?: Schemas["CredentialView"][] } | undefined)?.credentials ?? []).filter((each) => !type || type.credential_types.length === 0 || type.credential_types.includes(each.type));
-  const number = (label: string, path: string[], value: Json | undefined, hint: string, { step = "any", shown }: { step?: number | "any"; shown?: number } = {}): JSX.Element => (
+  const fitting = (
+    (credentials.data as { credentials?: Schemas["CredentialView"][] } | undefined)?.credentials ?? []
+  ).filter((each) => !type || type.credential_types.length === 0 || type.credential_types.includes(each.type));
+  const number = (
+    label: string,
+    path: string[],
+    value: Json | undefined,
+    hint: string,
+    { step = "any", shown }: { step?: number | "any"; shown?: number } = {},
+  ): JSX.Element => (
     <Field label={label} hint={hint}>
-      {(ids) => <Input {...ids} type="number" min={0} step={step} placeholder={shown === undefined ? undefined : String(shown)} value={isNumeric(value) ? String(value) : ""} onChange={(event) => set(path, typedNumber(event.target.value) ?? undefined)} />}
+      {(ids) => (
+        <Input
+          {...ids}
+          type="number"
+          min={0}
+          step={step}
+          placeholder={shown === undefined ? undefined : String(shown)}
+          value={isNumeric(value) ? String(value) : ""}
+          onChange={(event) => set(path, typedNumber(event.target.value) ?? undefined)}
+        />
+      )}
     </Field>
   );
   const line = (label: string, name: string, hint: string): JSX.Element => (
     <Field label={label} hint={hint}>
-      {(ids) => <Input {...ids} value={typeof raw[name] === "string" ? raw[name] : ""} onChange={(event) => set([name], event.target.value || undefined)} />}
+      {(ids) => (
+        <Input
+          {...ids}
+          value={typeof raw[name] === "string" ? raw[name] : ""}
+          onChange={(event) => set([name], event.target.value || undefined)}
+        />
+      )}
     </Field>
   );
   return (
@@ -36,9 +72,15 @@ export function SettingsForm({ node, type, change }: { node: ViewNode; type: Sch
       {(type?.credential_types.length ?? 0) > 0 && (
         <Field label="Credential" hint={`Of type ${type?.credential_types.join(", ")}`}>
           {(ids) => (
-            <Select {...ids} value={typeof credential === "string" ? credential : ""} onChange={(event) => set(["credentials"], event.target.value || undefined)}>
+            <Select
+              {...ids}
+              value={typeof credential === "string" ? credential : ""}
+              onChange={(event) => set(["credentials"], event.target.value || undefined)}
+            >
               <option value="">none</option>
-              {typeof credential === "string" && !fitting.some((each) => each.name === credential) && <option value={credential}>{credential}</option>}
+              {typeof credential === "string" && !fitting.some((each) => each.name === credential) && (
+                <option value={credential}>{credential}</option>
+              )}
               {fitting.map((each) => (
                 <option key={each.id} value={each.name}>
                   {each.name} ({each.type})
@@ -51,7 +93,11 @@ export function SettingsForm({ node, type, change }: { node: ViewNode; type: Sch
       {number("Timeout", ["timeout"], raw.timeout, "Seconds that one attempt may take.")}
       <Field label="Join" hint="With several edges into the node: wait for all of them, or for the first.">
         {(ids) => (
-          <Select {...ids} value={typeof raw.join === "string" ? raw.join : ""} onChange={(event) => set(["join"], event.target.value || undefined)}>
+          <Select
+            {...ids}
+            value={typeof raw.join === "string" ? raw.join : ""}
+            onChange={(event) => set(["join"], event.target.value || undefined)}
+          >
             <option value="">default</option>
             <option value="all">all</option>
             <option value="any">any</option>
@@ -60,7 +106,20 @@ export function SettingsForm({ node, type, change }: { node: ViewNode; type: Sch
       </Field>
       <Field label="On error" hint="After the last attempt failed.">
         {(ids) => (
-          <Select {...ids} value={typeof policy === "string" ? policy : ""} onChange={(event) => set(["error"], event.target.value === "" ? undefined : isObject(raw.error) ? { ...raw.error, type: event.target.value } : event.target.value)}>
+          <Select
+            {...ids}
+            value={typeof policy === "string" ? policy : ""}
+            onChange={(event) =>
+              set(
+                ["error"],
+                event.target.value === ""
+                  ? undefined
+                  : isObject(raw.error)
+                    ? { ...raw.error, type: event.target.value }
+                    : event.target.value,
+              )
+            }
+          >
             <option value="">default: halt the execution</option>
             <option value="halt">halt the execution</option>
             <option value="ignore">ignore the error</option>
@@ -70,22 +129,40 @@ export function SettingsForm({ node, type, change }: { node: ViewNode; type: Sch
       </Field>
       <fieldset className="edit-record">
         <legend>Retry</legend>
-        {number("Attempts", ["retry", "max_attempts"], retry.max_attempts, "In all; 1 means no retry.", { step: 1, shown: DEFAULTS.max_attempts })}
-        {number("First delay", ["retry", "initial_delay"], retry.initial_delay, "Seconds before the second attempt.", { shown: DEFAULTS.initial_delay })}
-        {number("Factor", ["retry", "backoff"], retry.backoff, "By which the delay grows.", { shown: DEFAULTS.backoff })}
+        {number("Attempts", ["retry", "max_attempts"], retry.max_attempts, "In all; 1 means no retry.", {
+          step: 1,
+          shown: DEFAULTS.max_attempts,
+        })}
+        {number("First delay", ["retry", "initial_delay"], retry.initial_delay, "Seconds before the second attempt.", {
+          shown: DEFAULTS.initial_delay,
+        })}
+        {number("Factor", ["retry", "backoff"], retry.backoff, "By which the delay grows.", {
+          shown: DEFAULTS.backoff,
+        })}
         {number("Longest delay", ["retry", "max_delay"], retry.max_delay, "Seconds.", { shown: DEFAULTS.max_delay })}
         <div className="row">
-          <Switch checked={(retry.jitter ?? DEFAULTS.jitter) === true} onChange={(next) => set(["retry", "jitter"], next === DEFAULTS.jitter ? undefined : next)} label="Jitter" />
+          <Switch
+            checked={(retry.jitter ?? DEFAULTS.jitter) === true}
+            onChange={(next) => set(["retry", "jitter"], next === DEFAULTS.jitter ? undefined : next)}
+            label="Jitter"
+          />
           <span className="field-label" aria-hidden="true">
             Jitter
           </span>
           <span className="field-hint">Shortens each delay by a random part of up to one half.</span>
         </div>
-        <Codes codes={Array.isArray(retry.on) ? retry.on.map(String) : []} onChange={(codes) => set(["retry", "on"], codes.length > 0 ? codes : undefined)} />
+        <Codes
+          codes={Array.isArray(retry.on) ? retry.on.map(String) : []}
+          onChange={(codes) => set(["retry", "on"], codes.length > 0 ? codes : undefined)}
+        />
       </fieldset>
       {line("Queue", "queue", "The queue of the workers that run this node.")}
       <div className="row">
-        <Switch checked={raw.at_most_once === true} onChange={(next) => set(["at_most_once"], next || undefined)} label="At most once" />
+        <Switch
+          checked={raw.at_most_once === true}
+          onChange={(next) => set(["at_most_once"], next || undefined)}
+          label="At most once"
+        />
         <span className="field-label" aria-hidden="true">
           At most once
         </span>

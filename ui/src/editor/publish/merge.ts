@@ -1,7 +1,10 @@
 /** A three-way merge of texts by lines. */
 import { opcodes } from "../../text/matching";
 
-export type Piece = { kind: "same"; lines: string[] } | { kind: "mine" | "theirs"; lines: string[] } | { kind: "conflict"; base: string[]; mine: string[]; theirs: string[] };
+export type Piece =
+  | { kind: "same"; lines: string[] }
+  | { kind: "mine" | "theirs"; lines: string[] }
+  | { kind: "conflict"; base: string[]; mine: string[]; theirs: string[] };
 
 type Region = { start: number; end: number; first: number; last: number };
 
@@ -35,7 +38,13 @@ export function merged(base: string, mine: string, theirs: string): Piece[] {
     for (;;) {
       const a = left[i];
       const c = right[j];
-      const touches = (each: Region): boolean => each.start < end || each.start === start || (each.start === end && (inMine.length === 0 || inTheirs.length === 0) && each.start === each.end && end === start);
+      const touches = (each: Region): boolean =>
+        each.start < end ||
+        each.start === start ||
+        (each.start === end &&
+          (inMine.length === 0 || inTheirs.length === 0) &&
+          each.start === each.end &&
+          end === start);
       if (a && touches(a)) {
         inMine.push(a);
         end = Math.max(end, a.end);

@@ -24,7 +24,8 @@ export async function readBase(workflow: string): Promise<Published | null> {
     throw error;
   }
   const source = await fetch(`/api/v1/workflows/${encodeURIComponent(workflow)}/versions/${detail.version}/source`);
-  if (!source.ok && source.status !== 404) throw new ApiError(`The server answered ${source.status}.`, source.status, "");
+  if (!source.ok && source.status !== 404)
+    throw new ApiError(`The server answered ${source.status}.`, source.status, "");
   // A version that was stored without its text is shown as JSON.
   const text = source.ok ? await source.text() : `${toJson(detail.definition, 2)}\n`;
   // A proxy that compresses marks the tag as weak; the text is the same.
@@ -35,15 +36,29 @@ export async function readBase(workflow: string): Promise<Published | null> {
 type Answer = { version: number; workflow_id: string };
 
 /** Stores the text if the newest published one is still that of `tag`; null: if there is no such workflow. */
-async function put(document: WorkflowDocument, workflow: string | null, tag: string | null, note: string): Promise<Answer> {
-  const headers: Record<string, string> = { "Content-Type": document.format === "json" ? "application/json" : "application/yaml" };
+async function put(
+  document: WorkflowDocument,
+  workflow: string | null,
+  tag: string | null,
+  note: string,
+): Promise<Answer> {
+  const headers: Record<string, string> = {
+    "Content-Type": document.format === "json" ? "application/json" : "application/yaml",
+  };
   if (tag === null) headers["If-None-Match"] = "*";
   else headers["If-Match"] = tag;
   const query = note ? `?note=${encodeURIComponent(note)}` : "";
-  const path = workflow === null ? `/api/v1/workflows${query}` : `/api/v1/workflows/${encodeURIComponent(workflow)}${query}`;
+  const path =
+    workflow === null ? `/api/v1/workflows${query}` : `/api/v1/workflows/${encodeURIComponent(workflow)}${query}`;
   const response = await fetch(path, { method: workflow === null ? "POST" : "PUT", headers, body: document.text });
   const body = (await bodyOf(response).catch(() => ({}))) as Answer & { detail?: string; code?: string; problems?: [] };
-  if (!response.ok) throw new ApiError(body.detail ?? `The server answered ${response.status}.`, response.status, body.code ?? "", body.problems);
+  if (!response.ok)
+    throw new ApiError(
+      body.detail ?? `The server answered ${response.status}.`,
+      response.status,
+      body.code ?? "",
+      body.problems,
+    );
   return body;
 }
 
@@ -72,7 +87,8 @@ export function PublishDialog({ document, workflow, errors, onPublished, onMerge
       </Dialog>
     );
   }
-  if (newest && newest.text !== document.base.text) return <MergeDialog document={document} theirs={newest} onMerged={onMerged} onClose={onClose} />;
+  if (newest && newest.text !== document.base.text)
+    return <MergeDialog document={document} theirs={newest} onMerged={onMerged} onClose={onClose} />;
   /** Another author was faster: their text is merged, if it is another one. */
   const readAgain = (workflow: string, problem: Error): void => {
     readBase(workflow).then((found) => {
@@ -97,23 +113,35 @@ export function PublishDialog({ document, workflow, errors, onPublished, onMerge
   return (
     <Dialog
       title={workflow === null ? "Publish a new workflow" : `Publish a version of ${workflow}`}
-      lead={document.base.version === null ? "This is its first version." : `Changes since version ${document.base.version}. A change of positions and notes alone makes no new version.`}
+      lead={
+        document.base.version === null
+          ? "This is its first version."
+          : `Changes since version ${document.base.version}. A change of positions and notes alone makes no new version.`
+      }
       wide
       onClose={onClose}
       onSubmit={publish}
       foot={
         <>
           <Button onClick={onClose}>Close</Button>
-          <Button type="submit" kind="primary" disabled={busy || errors > 0 || (!document.changed && workflow !== null)}>
+          <Button
+            type="submit"
+            kind="primary"
+            disabled={busy || errors > 0 || (!document.changed && workflow !== null)}
+          >
             Publish
           </Button>
         </>
       }
     >
-      {errors > 0 && <Notice state="failed">{`The draft has ${plural(errors, "problem")}; correct them first.`}</Notice>}
+      {errors > 0 && (
+        <Notice state="failed">{`The draft has ${plural(errors, "problem")}; correct them first.`}</Notice>
+      )}
       {!document.changed && workflow !== null && <Notice state="waiting">The draft is the published text.</Notice>}
       <Field label="Note" hint="What this version changes, for others who read the list of versions.">
-        {(ids) => <Input {...ids} autoFocus value={note} maxLength={500} onChange={(event) => setNote(event.target.value)} />}
+        {(ids) => (
+          <Input {...ids} autoFocus value={note} maxLength={500} onChange={(event) => setNote(event.target.value)} />
+        )}
       </Field>
       <Diff lines={lineDiff(workflow === null ? "" : document.base.text, document.text)} label="Changed lines" />
       {error && (
@@ -128,12 +156,25 @@ export function PublishDialog({ document, workflow, errors, onPublished, onMerge
   );
 }
 
-function MergeDialog({ document, theirs, onMerged, onClose }: { document: WorkflowDocument; theirs: Base; onMerged: (text: string, base: Base) => void; onClose: () => void }): JSX.Element {
+function MergeDialog({
+  document,
+  theirs,
+  onMerged,
+  onClose,
+}: {
+  document: WorkflowDocument;
+  theirs: Base;
+  onMerged: (text: string, base: Base) => void;
+  onClose: () => void;
+}): JSX.Element {
   const pieces = merged(document.base.text, document.text, theirs.text);
   const conflicts = pieces.filter((each): each is Extract<Piece, { kind: "conflict" }> => each.kind === "conflict");
   const [choices, setChoices] = useState<(Choice | null)[]>(conflicts.map(() => null));
   const open = choices.filter((each) => each === null).length;
-  const result = textOf(pieces, choices.map((each) => each ?? "mine"));
+  const result = textOf(
+    pieces,
+    choices.map((each) => each ?? "mine"),
+  );
   return (
     <Dialog
       title="Another author published meanwhile"
@@ -156,16 +197,25 @@ function MergeDialog({ document, theirs, onMerged, onClose }: { document: Workfl
           <div className="edit-sides">
             <div>
               <b>Yours</b>
-              <pre tabIndex={0} aria-label="Your lines">{each.mine.join("\n") || "(removed)"}</pre>
+              <pre tabIndex={0} aria-label="Your lines">
+                {each.mine.join("\n") || "(removed)"}
+              </pre>
             </div>
             <div>
               <b>Theirs</b>
-              <pre tabIndex={0} aria-label="Their lines">{each.theirs.join("\n") || "(removed)"}</pre>
+              <pre tabIndex={0} aria-label="Their lines">
+                {each.theirs.join("\n") || "(removed)"}
+              </pre>
             </div>
           </div>
           <div className="segments" role="group" aria-label={`Choice for conflict ${index + 1}`}>
             {(["mine", "theirs", "both"] as const).map((choice) => (
-              <button key={choice} type="button" aria-pressed={choices[index] === choice} onClick={() => setChoices(choices.map((old, at) => (at === index ? choice : old)))}>
+              <button
+                key={choice}
+                type="button"
+                aria-pressed={choices[index] === choice}
+                onClick={() => setChoices(choices.map((old, at) => (at === index ? choice : old)))}
+              >
                 {choice === "mine" ? "Keep yours" : choice === "theirs" ? "Take theirs" : "Take both"}
               </button>
             ))}

@@ -104,7 +104,10 @@ export class KeptDraft {
     const { document, key } = this;
     clearTimeout(this.timer);
     this.saved = true;
-    writeDraft(key, this.versions.versioned({ base: document.base, saved: document.saved(maxDraftBytes), at: Date.now() }));
+    writeDraft(
+      key,
+      this.versions.versioned({ base: document.base, saved: document.saved(maxDraftBytes), at: Date.now() }),
+    );
     // A draft that is the published text is stored for a moment, so that the other tabs take it over.
     if (!document.changed && !document.canRedo) removeDraft(key);
   }
@@ -117,7 +120,8 @@ export class KeptDraft {
     // What this tab had in the lines of a clash is one step of undo away.
     document.replace(text, FROM_TAB, { gesture: clash ? null : FROM_TAB, ...(isNewer && { base: theirs.base }) });
     this.saved = false;
-    if (clash) say("waiting", "Another tab changed the same lines later. Its text was taken over; undo gives yours back.");
+    if (clash)
+      say("waiting", "Another tab changed the same lines later. Its text was taken over; undo gives yours back.");
   }
 }
 

@@ -48,7 +48,9 @@ class Sides {
 
   /** Whether both sides replaced lines of a conflict. If these are elsewhere in the texts, they were moved. */
   isClash({ base }: Piece & { kind: "conflict" }): boolean {
-    return base.some((line) => Math.min(this.later.get(line) ?? 0, this.earlier.get(line) ?? 0) < (this.before.get(line) ?? 0));
+    return base.some(
+      (line) => Math.min(this.later.get(line) ?? 0, this.earlier.get(line) ?? 0) < (this.before.get(line) ?? 0),
+    );
   }
 
   /** Of lines that both inserted both are kept, unless one side has all of the other already. */
@@ -69,7 +71,10 @@ class Sides {
       extra.set(line, left - 1);
       return left > 0;
     };
-    return text.split("\n").filter((line) => !isExtra(line)).join("\n");
+    return text
+      .split("\n")
+      .filter((line) => !isExtra(line))
+      .join("\n");
   }
 }
 
@@ -78,7 +83,10 @@ function together(shared: string, later: string, earlier: string): Joined {
   const pieces = merged(shared, later, earlier);
   const sides = new Sides(shared, later, earlier);
   const conflicts = pieces.filter((each) => each.kind === "conflict");
-  const text = textOf(pieces, conflicts.map((each) => sides.choiceOf(each)));
+  const text = textOf(
+    pieces,
+    conflicts.map((each) => sides.choiceOf(each)),
+  );
   return { text: sides.withoutMoved(text), clash: conflicts.some((each) => sides.isClash(each)) };
 }
 

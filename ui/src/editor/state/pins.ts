@@ -7,7 +7,11 @@ import { toJson, type Json } from "../../text/json";
 export type Pin = { output: Json; outlet: string | null };
 export type Pins = ReadonlyMap<string, Pin>;
 
-export function usePins(key: string): { pins: Pins; setPin: (node: string, pin: Pin | null) => void; renamePin: (from: string, to: string) => void } {
+export function usePins(key: string): {
+  pins: Pins;
+  setPin: (node: string, pin: Pin | null) => void;
+  renamePin: (from: string, to: string) => void;
+} {
   const [pins, setPins] = useState<Pins>(() => new Map(Object.entries(readPins(key))));
   const change = useCallback(
     (edit: (pins: Map<string, Pin>) => void): void =>
@@ -19,7 +23,10 @@ export function usePins(key: string): { pins: Pins; setPin: (node: string, pin: 
       }),
     [key],
   );
-  const setPin = useCallback((node: string, pin: Pin | null): void => change((next) => (pin ? next.set(node, pin) : next.delete(node))), [change]);
+  const setPin = useCallback(
+    (node: string, pin: Pin | null): void => change((next) => (pin ? next.set(node, pin) : next.delete(node))),
+    [change],
+  );
   const renamePin = useCallback(
     (from: string, to: string): void =>
       change((next) => {

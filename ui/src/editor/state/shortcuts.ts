@@ -25,7 +25,9 @@ export type Shortcuts = {
 
 function isField(event: Event): boolean {
   const target = event.composedPath()[0];
-  return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
+  return (
+    target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName))
+  );
 }
 
 const hasDialog = (): boolean => document.querySelector("dialog[open]") !== null;
@@ -54,12 +56,14 @@ export function useShortcuts(keys: Shortcuts): void {
       if (!(event.ctrlKey || event.metaKey) || isField(event) || hasDialog()) return;
       const name = event.key.toLowerCase();
       const { undo, redo, selectAll } = latest.current;
-      const run = name === "y" || (name === "z" && event.shiftKey) ? redo : name === "z" ? undo : name === "a" ? selectAll : null;
+      const run =
+        name === "y" || (name === "z" && event.shiftKey) ? redo : name === "z" ? undo : name === "a" ? selectAll : null;
       if (!run) return;
       event.preventDefault();
       run();
     };
-    const isText = (event: ClipboardEvent): boolean => isField(event) || String(window.getSelection() ?? "") !== "" || hasDialog();
+    const isText = (event: ClipboardEvent): boolean =>
+      isField(event) || String(window.getSelection() ?? "") !== "" || hasDialog();
     const onCopy = (event: ClipboardEvent): void => {
       const text = isText(event) ? null : latest.current.copied();
       if (text === null) return;

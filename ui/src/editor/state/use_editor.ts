@@ -16,10 +16,22 @@ import { usePins } from "./pins";
 import { useSelection } from "./selection";
 
 /** Where a node is added: behind another one, at one of its outlets, in the middle of an edge, or at a place. */
-export type AddAt = { after?: string | null; outlet?: string | null; edge?: ViewEdge | null; place?: { x: number; y: number } | null };
+export type AddAt = {
+  after?: string | null;
+  outlet?: string | null;
+  edge?: ViewEdge | null;
+  place?: { x: number; y: number } | null;
+};
 
 /** The dialog that is open. */
-export type Asked = { kind: "add"; at: AddAt } | { kind: "connect"; from: string } | { kind: "rename"; id: string } | { kind: "find" } | { kind: "publish" } | { kind: "try" } | null;
+export type Asked =
+  | { kind: "add"; at: AddAt }
+  | { kind: "connect"; from: string }
+  | { kind: "rename"; id: string }
+  | { kind: "find" }
+  | { kind: "publish" }
+  | { kind: "try" }
+  | null;
 
 export type Editor = ReturnType<typeof useEditor>;
 
@@ -72,7 +84,10 @@ export function useEditor(id: string | null, document: WorkflowDocument) {
     speak(sentence);
     return true;
   };
-  const show = useCallback((node: string): void => setShown((before) => ({ id: node, stamp: (before?.stamp ?? 0) + 1 })), []);
+  const show = useCallback(
+    (node: string): void => setShown((before) => ({ id: node, stamp: (before?.stamp ?? 0) + 1 })),
+    [],
+  );
   const goTo = (node: string): void => {
     choose({ kind: "node", id: node });
     show(node);
@@ -82,9 +97,15 @@ export function useEditor(id: string | null, document: WorkflowDocument) {
     const after = at.after ? view.nodes.find((each) => each.id === at.after) : undefined;
     const outlets = after ? outletsOf(after, types, checked.outlets) : [];
     // A node with named outlets is left by the first one that leads nowhere yet.
-    const free = at.outlet ? undefined : outlets.find((outlet) => !view.edges.some((each) => each.src === after?.id && each.label === outlet));
+    const free = at.outlet
+      ? undefined
+      : outlets.find((outlet) => !view.edges.some((each) => each.src === after?.id && each.label === outlet));
     const isFull = outlets.length > 0 && !free && !at.outlet;
-    const made = adding(view, type, { ...at, after: isFull ? null : (at.after ?? null), outlet: at.outlet ?? free ?? null });
+    const made = adding(view, type, {
+      ...at,
+      after: isFull ? null : (at.after ?? null),
+      outlet: at.outlet ?? free ?? null,
+    });
     if (done(made.actions, `add ${made.id}`, `Added ${made.id}`)) goTo(made.id);
     close();
   };
@@ -103,7 +124,14 @@ export function useEditor(id: string | null, document: WorkflowDocument) {
   };
   const removeNodes = (gone: readonly string[]): void => {
     const what = gone.length === 1 ? (gone[0] as string) : plural(gone.length, "node");
-    if (done(gone.map((each): Action => ({ do: "remove_node", id: each })), `remove ${what}`, `Removed ${what}`)) choose(null);
+    if (
+      done(
+        gone.map((each): Action => ({ do: "remove_node", id: each })),
+        `remove ${what}`,
+        `Removed ${what}`,
+      )
+    )
+      choose(null);
   };
   const removeEdge = (gone: ViewEdge): void => {
     const what = `the edge from ${gone.src} to ${gone.dst}`;
@@ -120,34 +148,53 @@ export function useEditor(id: string | null, document: WorkflowDocument) {
     if (!done(found.actions, `${verb} ${what}`, `${verb === "paste" ? "Pasted" : "Duplicated"} ${what}`)) return;
     goTo(found.ids[0] as string);
     if (found.ids.length > 1) mark(found.ids);
-    if (found.outside.length > 0) say("waiting", `The pasted nodes mention ${found.outside.map((each) => `$${each}`).join(", ")}, which this document does not have.`);
+    if (found.outside.length > 0)
+      say(
+        "waiting",
+        `The pasted nodes mention ${found.outside.map((each) => `$${each}`).join(", ")}, which this document does not have.`,
+      );
   };
   const move = (made: Places): void => {
     const actions = moving(made, places);
     const first = actions[0];
-    if (first) change(actions, `move ${actions.length === 1 && first.do === "move_node" ? first.id : plural(actions.length, "node")}`);
+    if (first)
+      change(
+        actions,
+        `move ${actions.length === 1 && first.do === "move_node" ? first.id : plural(actions.length, "node")}`,
+      );
   };
   /** Writes places of the selected nodes, also of those that had none of their own. */
   const arrange = (made: Places, verb: string, sentence: string): boolean => {
     const own = new Map(view.nodes.flatMap((each) => (each.position ? [[each.id, each.position] as const] : [])));
     return done(moving(made, own), `${verb} ${plural(made.size, "node")}`, sentence);
   };
-  const align = (side: Side): void => void arrange(aligned(places, together, side), "align", `Aligned ${plural(together.length, "node")}: ${side}`);
-  const distribute = (axis: "x" | "y"): void => void arrange(distributed(places, together, axis), "distribute", `Distributed ${plural(together.length, "node")}`);
+  const align = (side: Side): void =>
+    void arrange(aligned(places, together, side), "align", `Aligned ${plural(together.length, "node")}: ${side}`);
+  const distribute = (axis: "x" | "y"): void =>
+    void arrange(distributed(places, together, axis), "distribute", `Distributed ${plural(together.length, "node")}`);
   const layOut = (): void => {
     if (together.length > 1) {
       // The server lays out the selected part alone; it takes the place where the part stands.
       layoutOf(view, new Set(together)).then(
         (picture) => {
-          if (arrange(inPlaceOf(picture.places, places, together), "lay out", "Laid out the selection")) setLaidOut((count) => count + 1);
+          if (arrange(inPlaceOf(picture.places, places, together), "lay out", "Laid out the selection"))
+            setLaidOut((count) => count + 1);
         },
         (error: Error) => say("failed", error.message),
       );
       return;
     }
     const placed = view.nodes.filter((each) => each.position);
-    if (placed.length === 0) return say("success", "The graph is laid out by the server already: no node has a position of its own.");
-    if (done(placed.map((each): Action => ({ do: "remove", path: ["nodes", each.index, "position"] })), "lay out the graph", "Laid out the graph")) setLaidOut((count) => count + 1);
+    if (placed.length === 0)
+      return say("success", "The graph is laid out by the server already: no node has a position of its own.");
+    if (
+      done(
+        placed.map((each): Action => ({ do: "remove", path: ["nodes", each.index, "position"] })),
+        "lay out the graph",
+        "Laid out the graph",
+      )
+    )
+      setLaidOut((count) => count + 1);
   };
   const undo = (): void => {
     const label = document.undo();
@@ -160,10 +207,53 @@ export function useEditor(id: string | null, document: WorkflowDocument) {
   const askToAdd = (): void => setAsked({ kind: "add", at: edge ? { edge } : { after: node?.id ?? null } });
 
   return {
-    id, key, document, view, list: list.data ?? [], types, kinds, checked, checkError, right, readOnly, errors, places,
-    chosen, marked: together, meant, node, edge, choose, mark, show, shown, laidOut, goTo,
-    pins, setPin, draft, asked, setAsked, close, askToAdd, spoken, speak,
-    change, add, connect, rename, removeNodes, removeEdge, remove, insert, move, align, distribute, layOut, undo, redo,
+    id,
+    key,
+    document,
+    view,
+    list: list.data ?? [],
+    types,
+    kinds,
+    checked,
+    checkError,
+    right,
+    readOnly,
+    errors,
+    places,
+    chosen,
+    marked: together,
+    meant,
+    node,
+    edge,
+    choose,
+    mark,
+    show,
+    shown,
+    laidOut,
+    goTo,
+    pins,
+    setPin,
+    draft,
+    asked,
+    setAsked,
+    close,
+    askToAdd,
+    spoken,
+    speak,
+    change,
+    add,
+    connect,
+    rename,
+    removeNodes,
+    removeEdge,
+    remove,
+    insert,
+    move,
+    align,
+    distribute,
+    layOut,
+    undo,
+    redo,
     copy: (): string | null => (meant.length > 0 ? copied(view, meant) : null),
     duplicate: (): void => {
       if (meant.length > 0) insert(copied(view, meant), "duplicate");

@@ -3,7 +3,13 @@ import { useMemo, useSyncExternalStore } from "react";
 import { useQueryState } from "../../screens/shell/url";
 
 export type ViewName = "graph" | "list" | "text";
-export type Views = { shown: ViewName; beside: boolean; narrow: boolean; show: (name: ViewName) => void; setBeside: (beside: boolean) => void };
+export type Views = {
+  shown: ViewName;
+  beside: boolean;
+  narrow: boolean;
+  show: (name: ViewName) => void;
+  setBeside: (beside: boolean) => void;
+};
 
 function useNarrow(): boolean {
   const query = useMemo(() => window.matchMedia("(max-width: 899px)"), []);

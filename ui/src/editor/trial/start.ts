@@ -9,14 +9,22 @@ const raw = { bodySerializer: (each: unknown) => each as string, headers: { "Con
 
 export async function startDraft(view: View, input: unknown, pins: Pins, key: string): Promise<string> {
   const body = `{"definition":${toJson(view.value)},"input":${toJson(input ?? {})},"labels":{"draft":"true"}${pinMembers(pins, view)}}`;
-  const started = await read(api.POST("/api/v1/executions", { params: { header: { "Idempotency-Key": key } }, body: body as never, ...raw }));
+  const started = await read(
+    api.POST("/api/v1/executions", { params: { header: { "Idempotency-Key": key } }, body: body as never, ...raw }),
+  );
   return started.execution_id;
 }
 
 /** Nodes that do not depend on `node` keep their results of the former execution. */
 export async function startFrom(view: View, execution: string, node: string, pins: Pins): Promise<string> {
   const body = `{"node":${toJson(node)},"definition":${toJson(view.value)}${pinMembers(pins, view)}}`;
-  const started = await read(api.POST("/api/v1/executions/{execution}/rerun", { params: { path: { execution }, header: { "Idempotency-Key": newKey() } }, body: body as never, ...raw }));
+  const started = await read(
+    api.POST("/api/v1/executions/{execution}/rerun", {
+      params: { path: { execution }, header: { "Idempotency-Key": newKey() } },
+      body: body as never,
+      ...raw,
+    }),
+  );
   return started.execution_id;
 }
 
@@ -26,8 +34,10 @@ export function readInput(execution: string): Promise<unknown> {
 
 /** The output of a node in an execution; undefined if it has none. */
 export async function readOutput(execution: string, node: string): Promise<Json | undefined> {
-  return readJson<Json>(`/api/v1/executions/${execution}/nodes/${encodeURIComponent(node)}/output`).catch((error: unknown) => {
-    if (error instanceof ApiError && error.status === 404) return undefined;
-    throw error;
-  });
+  return readJson<Json>(`/api/v1/executions/${execution}/nodes/${encodeURIComponent(node)}/output`).catch(
+    (error: unknown) => {
+      if (error instanceof ApiError && error.status === 404) return undefined;
+      throw error;
+    },
+  );
 }

@@ -12,7 +12,12 @@ import { usePastRuns } from "../forms/past_runs";
 import type { Editor } from "../state/use_editor";
 import { readInput, startDraft } from "./start";
 
-type Props = { editor: Editor; last: unknown; onStarted: (execution: string, input: unknown) => void; onClose: () => void };
+type Props = {
+  editor: Editor;
+  last: unknown;
+  onStarted: (execution: string, input: unknown) => void;
+  onClose: () => void;
+};
 
 export function TryDialog({ editor, last, onStarted, onClose }: Props): JSX.Element {
   const { view, pins } = editor;
@@ -96,13 +101,33 @@ export function TryDialog({ editor, last, onStarted, onClose }: Props): JSX.Elem
       )}
       {drawn && (
         <div>
-          <Button size="small" aria-pressed={raw} onClick={() => (raw ? (parsed.ok && setInput(parsed.value), setStamp(stamp + 1), setRaw(false)) : (setText(toJson(input ?? {}, 2)), setRaw(true)))}>
+          <Button
+            size="small"
+            aria-pressed={raw}
+            onClick={() =>
+              raw
+                ? (parsed.ok && setInput(parsed.value), setStamp(stamp + 1), setRaw(false))
+                : (setText(toJson(input ?? {}, 2)), setRaw(true))
+            }
+          >
             {raw ? "As a form" : "As JSON"}
           </Button>
         </div>
       )}
-      {raw ? <JsonField label="Input as JSON" value={text} onChange={setText} rows={8} /> : <SchemaForm key={stamp} schema={schema} value={input} onChange={setInput} problems={touched ? check(schema, input) : {}} />}
-      {pinned.length > 0 && <Notice state="waiting">{`Not called, because their output is pinned: ${pinned.join(", ")}.`}</Notice>}
+      {raw ? (
+        <JsonField label="Input as JSON" value={text} onChange={setText} rows={8} />
+      ) : (
+        <SchemaForm
+          key={stamp}
+          schema={schema}
+          value={input}
+          onChange={setInput}
+          problems={touched ? check(schema, input) : {}}
+        />
+      )}
+      {pinned.length > 0 && (
+        <Notice state="waiting">{`Not called, because their output is pinned: ${pinned.join(", ")}.`}</Notice>
+      )}
       <Rejected error={error} />
     </Dialog>
   );

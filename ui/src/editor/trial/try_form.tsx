@@ -13,14 +13,32 @@ import type { PastRun } from "../forms/past_runs";
 import type { Editor } from "../state/use_editor";
 import { readOutput, startFrom } from "./start";
 
-type Props = { node: ViewNode; editor: Editor; runs: readonly PastRun[]; execution: string | null; onExecution: (id: string) => void; onStarted: (execution: string) => void };
+type Props = {
+  node: ViewNode;
+  editor: Editor;
+  runs: readonly PastRun[];
+  execution: string | null;
+  onExecution: (id: string) => void;
+  onStarted: (execution: string) => void;
+};
 
 export function TryForm({ node, editor, runs, execution, onExecution, onStarted }: Props): JSX.Element {
   const trigger = editor.types.get(node.type)?.trigger ?? false;
   return (
     <>
-      <FromHere node={node} editor={editor} runs={runs} execution={execution} onExecution={onExecution} onStarted={onStarted} />
-      {trigger ? <p className="dim">The output of {node.id} is the input of the execution; Try takes it.</p> : <PinForm key={node.id} node={node} editor={editor} execution={execution} />}
+      <FromHere
+        node={node}
+        editor={editor}
+        runs={runs}
+        execution={execution}
+        onExecution={onExecution}
+        onStarted={onStarted}
+      />
+      {trigger ? (
+        <p className="dim">The output of {node.id} is the input of the execution; Try takes it.</p>
+      ) : (
+        <PinForm key={node.id} node={node} editor={editor} execution={execution} />
+      )}
     </>
   );
 }
@@ -45,9 +63,15 @@ function FromHere({ node, editor, runs, execution, onExecution, onStarted }: Pro
       ) : (
         <>
           <RunPicker runs={runs} value={execution} onChange={onExecution} />
-          <p className="field-hint">Runs the draft from {node.id} on. What does not depend on it keeps the results of that execution.</p>
+          <p className="field-hint">
+            Runs the draft from {node.id} on. What does not depend on it keeps the results of that execution.
+          </p>
           <div>
-            <Button icon={Play} disabled={busy || editor.errors > 0 || !chosen || !ENDED.has(chosen.status)} onClick={start}>
+            <Button
+              icon={Play}
+              disabled={busy || editor.errors > 0 || !chosen || !ENDED.has(chosen.status)}
+              onClick={start}
+            >
               Run from {node.id}
             </Button>
           </div>
@@ -59,7 +83,15 @@ function FromHere({ node, editor, runs, execution, onExecution, onStarted }: Pro
   );
 }
 
-function PinForm({ node, editor, execution }: { node: ViewNode; editor: Editor; execution: string | null }): JSX.Element {
+function PinForm({
+  node,
+  editor,
+  execution,
+}: {
+  node: ViewNode;
+  editor: Editor;
+  execution: string | null;
+}): JSX.Element {
   const pin = editor.pins.get(node.id);
   const outlets = outletsOf(node, editor.types, editor.checked.outlets);
   const [text, setText] = useState(pin ? toJson(pin.output, 2) : "");
@@ -106,9 +138,19 @@ function PinForm({ node, editor, execution }: { node: ViewNode; editor: Editor; 
         </>
       ) : (
         <>
-          <p className="field-hint">Give an output, so that trying the draft does not call {node.id}. {execution === null ? "" : "It begins with the one of the chosen execution."}</p>
+          <p className="field-hint">
+            Give an output, so that trying the draft does not call {node.id}.{" "}
+            {execution === null ? "" : "It begins with the one of the chosen execution."}
+          </p>
           <div>
-            <Button icon={Pin} onClick={() => void begin().catch((error: Error) => say("failed", `The output of ${node.id} could not be read: ${error.message}`))}>
+            <Button
+              icon={Pin}
+              onClick={() =>
+                void begin().catch((error: Error) =>
+                  say("failed", `The output of ${node.id} could not be read: ${error.message}`),
+                )
+              }
+            >
               Pin the output of {node.id}
             </Button>
           </div>

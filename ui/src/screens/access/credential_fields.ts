@@ -5,7 +5,14 @@ import { typedNumber, type Numeric } from "../../text/json";
 type Property = { type?: string; enum?: string[]; default?: unknown; anyOf?: Property[] };
 
 /** A field of a credential type as the form shows it. */
-export type CredentialField = { name: string; required: boolean; secret: boolean; number: boolean; choices: string[]; preset: string };
+export type CredentialField = {
+  name: string;
+  required: boolean;
+  secret: boolean;
+  number: boolean;
+  choices: string[];
+  preset: string;
+};
 
 export function fieldsOf(type: Pick<Schemas["CredentialTypeView"], "fields" | "secrets">): CredentialField[] {
   const schema = type.fields as { properties?: Record<string, Property>; required?: string[] };
@@ -20,7 +27,14 @@ export function fieldsOf(type: Pick<Schemas["CredentialTypeView"], "fields" | "s
 }
 
 /** What a form sends: fields that were filled in, numbers as numbers. */
-export function valuesOf(fields: readonly CredentialField[], texts: Readonly<Record<string, string>>): Record<string, string | Numeric> {
+export function valuesOf(
+  fields: readonly CredentialField[],
+  texts: Readonly<Record<string, string>>,
+): Record<string, string | Numeric> {
   const numbers = new Set(fields.filter((each) => each.number).map((each) => each.name));
-  return Object.fromEntries(Object.entries(texts).flatMap(([name, text]) => (text === "" || name === "" ? [] : [[name, numbers.has(name) ? (typedNumber(text) ?? text) : text]])));
+  return Object.fromEntries(
+    Object.entries(texts).flatMap(([name, text]) =>
+      text === "" || name === "" ? [] : [[name, numbers.has(name) ? (typedNumber(text) ?? text) : text]],
+    ),
+  );
 }

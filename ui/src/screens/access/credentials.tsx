@@ -5,7 +5,19 @@ import { useState, type JSX } from "react";
 import { Link } from "wouter";
 import { api, read, type Schemas } from "../../api/client";
 import { useRight } from "../../api/rights";
-import { Ago, Blank, Button, Failure, Field, IconButton, Input, Rejected, Select, Skeleton, Switch } from "../../parts/controls";
+import {
+  Ago,
+  Blank,
+  Button,
+  Failure,
+  Field,
+  IconButton,
+  Input,
+  Rejected,
+  Select,
+  Skeleton,
+  Switch,
+} from "../../parts/controls";
 import { Dialog } from "../../parts/dialog";
 import { say } from "../../parts/toasts";
 import { fieldsOf, valuesOf, type CredentialField } from "./credential_fields";
@@ -16,13 +28,20 @@ type Credential = Schemas["CredentialView"];
 type CredentialType = Schemas["CredentialTypeView"];
 
 function useTypes(): CredentialType[] {
-  const found = useQuery({ queryKey: ["credential-types"], queryFn: async () => (await read(api.GET("/api/v1/credential-types"))).credential_types, staleTime: Infinity });
+  const found = useQuery({
+    queryKey: ["credential-types"],
+    queryFn: async () => (await read(api.GET("/api/v1/credential-types"))).credential_types,
+    staleTime: Infinity,
+  });
   return found.data ?? [];
 }
 
 export function CredentialsScreen(): JSX.Element {
   const right = useRight("admin");
-  const credentials = useQuery({ queryKey: ["credentials"], queryFn: async () => (await read(api.GET("/api/v1/credentials"))).credentials });
+  const credentials = useQuery({
+    queryKey: ["credentials"],
+    queryFn: async () => (await read(api.GET("/api/v1/credentials"))).credentials,
+  });
   const [editing, setEditing] = useState<Credential | "new" | null>(null);
   const [removing, setRemoving] = useState<Credential | null>(null);
   const [granting, setGranting] = useState<Credential | null>(null);
@@ -34,7 +53,13 @@ export function CredentialsScreen(): JSX.Element {
         title="Credentials"
         lead="Secrets that nodes use. They are encrypted, and their values are never shown."
         actions={
-          <Button kind="primary" icon={Plus} disabled={!right.allowed} title={right.reason} onClick={() => setEditing("new")}>
+          <Button
+            kind="primary"
+            icon={Plus}
+            disabled={!right.allowed}
+            title={right.reason}
+            onClick={() => setEditing("new")}
+          >
             Add a credential
           </Button>
         }
@@ -71,7 +96,8 @@ export function CredentialsScreen(): JSX.Element {
                   <td>{each.type}</td>
                   <td>{each.fields.map((field) => `${field}: •••`).join(", ")}</td>
                   <td>
-                    {each.hosts.join(", ") || <span className="dim">–</span>} {each.insecure && <span className="tag">also without TLS</span>}
+                    {each.hosts.join(", ") || <span className="dim">–</span>}{" "}
+                    {each.insecure && <span className="tag">also without TLS</span>}
                   </td>
                   <td>
                     <Ago at={each.changed_at} />
@@ -81,13 +107,29 @@ export function CredentialsScreen(): JSX.Element {
                       <Button size="small" onClick={() => setUsing(each)}>
                         Uses<span className="sr"> of {each.name}</span>
                       </Button>
-                      <Button size="small" disabled={!right.allowed} title={right.reason} onClick={() => setGranting(each)}>
+                      <Button
+                        size="small"
+                        disabled={!right.allowed}
+                        title={right.reason}
+                        onClick={() => setGranting(each)}
+                      >
                         Grants
                       </Button>
-                      <Button size="small" disabled={!right.allowed} title={right.reason} onClick={() => setEditing(each)}>
+                      <Button
+                        size="small"
+                        disabled={!right.allowed}
+                        title={right.reason}
+                        onClick={() => setEditing(each)}
+                      >
                         Change
                       </Button>
-                      <IconButton size="small" icon={Trash2} label={`Delete ${each.name}`} disabled={!right.allowed} onClick={() => setRemoving(each)} />
+                      <IconButton
+                        size="small"
+                        icon={Trash2}
+                        label={`Delete ${each.name}`}
+                        disabled={!right.allowed}
+                        onClick={() => setRemoving(each)}
+                      />
                     </span>
                   </td>
                 </tr>
@@ -110,8 +152,13 @@ export function CredentialsScreen(): JSX.Element {
               <Button
                 kind="danger"
                 onClick={() => {
-                  read(api.DELETE("/api/v1/credentials/{credential}", { params: { path: { credential: removing.name } } })).then(
-                    () => (say("success", `Deleted ${removing.name}.`), void client.invalidateQueries({ queryKey: ["credentials"] })),
+                  read(
+                    api.DELETE("/api/v1/credentials/{credential}", { params: { path: { credential: removing.name } } }),
+                  ).then(
+                    () => (
+                      say("success", `Deleted ${removing.name}.`),
+                      void client.invalidateQueries({ queryKey: ["credentials"] })
+                    ),
                     (error: Error) => say("failed", error.message),
                   );
                   setRemoving(null);
@@ -127,7 +174,13 @@ export function CredentialsScreen(): JSX.Element {
   );
 }
 
-function CredentialDialog({ credential, onClose }: { credential: Credential | null; onClose: () => void }): JSX.Element {
+function CredentialDialog({
+  credential,
+  onClose,
+}: {
+  credential: Credential | null;
+  onClose: () => void;
+}): JSX.Element {
   const client = useQueryClient();
   const types = useTypes();
   const [name, setName] = useState(credential?.name ?? "");
@@ -146,11 +199,23 @@ function CredentialDialog({ credential, onClose }: { credential: Credential | nu
     const list = hosts.split(/[\s,]+/).filter(Boolean);
     const typed = valuesOf(fields, values);
     const call = credential
-      ? read(api.PATCH("/api/v1/credentials/{credential}", { params: { path: { credential: credential.name } }, body: { values: typed, hosts: list, insecure } as never }))
-      : read(api.POST("/api/v1/credentials", { body: { name, type, values: typed, hosts: list, insecure, grants: [] } as never }));
+      ? read(
+          api.PATCH("/api/v1/credentials/{credential}", {
+            params: { path: { credential: credential.name } },
+            body: { values: typed, hosts: list, insecure } as never,
+          }),
+        )
+      : read(
+          api.POST("/api/v1/credentials", {
+            body: { name, type, values: typed, hosts: list, insecure, grants: [] } as never,
+          }),
+        );
     call.then(
       () => {
-        say("success", credential ? `Changed ${name}; nodes use the new values from their next call.` : `Stored ${name}.`);
+        say(
+          "success",
+          credential ? `Changed ${name}; nodes use the new values from their next call.` : `Stored ${name}.`,
+        );
         void client.invalidateQueries({ queryKey: ["credentials"] });
         onClose();
       },
@@ -199,7 +264,13 @@ function CredentialDialog({ credential, onClose }: { credential: Credential | nu
         </>
       )}
       {fields.map((field) => (
-        <CredentialInput key={field.name} field={field} stored={credential?.fields.includes(field.name) ?? false} value={values[field.name] ?? ""} onChange={(value) => setValues({ ...values, [field.name]: value })} />
+        <CredentialInput
+          key={field.name}
+          field={field}
+          stored={credential?.fields.includes(field.name) ?? false}
+          value={values[field.name] ?? ""}
+          onChange={(value) => setValues({ ...values, [field.name]: value })}
+        />
       ))}
       {type === "custom" && (
         <>
@@ -229,16 +300,28 @@ function CredentialDialog({ credential, onClose }: { credential: Credential | nu
   );
 }
 
-function CredentialInput({ field, stored, value, onChange }: { field: CredentialField; stored: boolean; value: string; onChange: (value: string) => void }): JSX.Element {
+function CredentialInput({
+  field,
+  stored,
+  value,
+  onChange,
+}: {
+  field: CredentialField;
+  stored: boolean;
+  value: string;
+  onChange: (value: string) => void;
+}): JSX.Element {
   return (
     <Field label={field.name} required={field.required}>
       {(ids) =>
         field.choices.length > 0 ? (
           <Select {...ids} value={value} onChange={(event) => onChange(event.target.value)}>
             <option value="">{stored ? "unchanged" : field.preset}</option>
-            {field.choices.filter((each) => stored || each !== field.preset).map((each) => (
-              <option key={each}>{each}</option>
-            ))}
+            {field.choices
+              .filter((each) => stored || each !== field.preset)
+              .map((each) => (
+                <option key={each}>{each}</option>
+              ))}
           </Select>
         ) : (
           <Input
@@ -261,7 +344,12 @@ function NewField({ known, onAdd }: { known: readonly string[]; onAdd: (field: s
   const free = name !== "" && !known.includes(name);
   return (
     <div className="row">
-      <Input aria-label="Name of a further field" placeholder="Name of a further field" value={name} onChange={(event) => setName(event.target.value)} />
+      <Input
+        aria-label="Name of a further field"
+        placeholder="Name of a further field"
+        value={name}
+        onChange={(event) => setName(event.target.value)}
+      />
       <Button
         disabled={!free}
         onClick={() => {
@@ -279,7 +367,12 @@ function NewField({ known, onAdd }: { known: readonly string[]; onAdd: (field: s
 function UsesDialog({ credential, onClose }: { credential: Credential; onClose: () => void }): JSX.Element {
   const uses = useQuery({
     queryKey: ["credential-uses", credential.name],
-    queryFn: async () => (await read(api.GET("/api/v1/credentials/{credential}/uses", { params: { path: { credential: credential.name } } }))).uses,
+    queryFn: async () =>
+      (
+        await read(
+          api.GET("/api/v1/credentials/{credential}/uses", { params: { path: { credential: credential.name } } }),
+        )
+      ).uses,
   });
   return (
     <Dialog
@@ -320,7 +413,10 @@ function GrantsDialog({ credential, onClose }: { credential: Credential; onClose
   const client = useQueryClient();
   const key = ["grants", credential.name];
   const params = { path: { credential: credential.name } };
-  const grants = useQuery({ queryKey: key, queryFn: async () => (await read(api.GET("/api/v1/credentials/{credential}/grants", { params }))).granted });
+  const grants = useQuery({
+    queryKey: key,
+    queryFn: async () => (await read(api.GET("/api/v1/credentials/{credential}/grants", { params }))).granted,
+  });
   const [added, setAdded] = useState("");
   const [error, setError] = useState<Error | null>(null);
   const change = (body: { grant: string[]; withdraw: string[] }): void => {
@@ -360,7 +456,10 @@ function GrantsDialog({ credential, onClose }: { credential: Credential; onClose
           ))}
         </ul>
       )}
-      <Field label="Grant to" hint="everyone, queue, local, bootstrap, key:ID, trigger:ID or workflow:ID; * matches any text in an id.">
+      <Field
+        label="Grant to"
+        hint="everyone, queue, local, bootstrap, key:ID, trigger:ID or workflow:ID; * matches any text in an id."
+      >
         {(ids) => (
           <span className="row">
             <Input {...ids} value={added} onChange={(event) => setAdded(event.target.value.trim())} />

@@ -4,7 +4,19 @@ import { KeyRound, Plus } from "lucide-react";
 import { useState, type JSX } from "react";
 import { api, read, type Schemas } from "../../api/client";
 import { useRight } from "../../api/rights";
-import { Ago, Blank, Button, CopyButton, Failure, Field, Input, Notice, Rejected, Select, Skeleton } from "../../parts/controls";
+import {
+  Ago,
+  Blank,
+  Button,
+  CopyButton,
+  Failure,
+  Field,
+  Input,
+  Notice,
+  Rejected,
+  Select,
+  Skeleton,
+} from "../../parts/controls";
 import { Dialog } from "../../parts/dialog";
 import { say } from "../../parts/toasts";
 import { Head } from "../shell/shell";
@@ -37,7 +49,13 @@ export function KeysScreen(): JSX.Element {
         title="API keys"
         lead="A key has a role and may be limited to some workflows. The server stores only a digest."
         actions={
-          <Button kind="primary" icon={Plus} disabled={!right.allowed} title={right.reason} onClick={() => setCreating(true)}>
+          <Button
+            kind="primary"
+            icon={Plus}
+            disabled={!right.allowed}
+            title={right.reason}
+            onClick={() => setCreating(true)}
+          >
             Create a key
           </Button>
         }
@@ -49,7 +67,8 @@ export function KeysScreen(): JSX.Element {
           <Skeleton rows={4} height={24} />
         ) : keys.data.length === 0 ? (
           <Blank icon={KeyRound} title="No keys">
-            Without keys, the server accepts requests from this machine only and needs no authentication. Create an admin key first; a key of any other role cannot open this page.
+            Without keys, the server accepts requests from this machine only and needs no authentication. Create an
+            admin key first; a key of any other role cannot open this page.
           </Blank>
         ) : (
           <table className="table">
@@ -78,7 +97,9 @@ export function KeysScreen(): JSX.Element {
                   <td>{each.role}</td>
                   <td>{each.workflows.join(", ") || "all"}</td>
                   <td>
-                    {[each.limits.rate, each.limits.running && `${each.limits.running} running`].filter(Boolean).join(", ") || <span className="dim">–</span>}
+                    {[each.limits.rate, each.limits.running && `${each.limits.running} running`]
+                      .filter(Boolean)
+                      .join(", ") || <span className="dim">–</span>}
                   </td>
                   <td>{each.used_at ? <Ago at={each.used_at} /> : <span className="dim">never</span>}</td>
                   <td>{each.expires_at ? <Ago at={each.expires_at} /> : <span className="dim">never</span>}</td>
@@ -88,7 +109,12 @@ export function KeysScreen(): JSX.Element {
                         revoked <Ago at={each.revoked_at} />
                       </span>
                     ) : (
-                      <Button size="small" disabled={!right.allowed} title={right.reason} onClick={() => setRevoking(each)}>
+                      <Button
+                        size="small"
+                        disabled={!right.allowed}
+                        title={right.reason}
+                        onClick={() => setRevoking(each)}
+                      >
                         Revoke
                       </Button>
                     )}
@@ -112,7 +138,9 @@ export function KeysScreen(): JSX.Element {
                 kind="danger"
                 onClick={() => {
                   read(api.DELETE("/api/v1/keys/{id}", { params: { path: { id: revoking.id } } })).then(
-                    () => (say("success", `Revoked ${revoking.name}.`), void client.invalidateQueries({ queryKey: ["keys"] })),
+                    () => (
+                      say("success", `Revoked ${revoking.name}.`), void client.invalidateQueries({ queryKey: ["keys"] })
+                    ),
                     (error: Error) => say("failed", error.message),
                   );
                   setRevoking(null);
@@ -141,7 +169,12 @@ function CreateDialog({ first, onClose }: { first: boolean; onClose: () => void 
   const [busy, setBusy] = useState(false);
   const create = (): void => {
     setBusy(true);
-    const body = { name, role, workflows: workflows.split(/[\s,]+/).filter(Boolean), expires_in: LIVES[life]?.[1] ?? null };
+    const body = {
+      name,
+      role,
+      workflows: workflows.split(/[\s,]+/).filter(Boolean),
+      expires_in: LIVES[life]?.[1] ?? null,
+    };
     read(api.POST("/api/v1/keys", { body: body as never })).then(
       (key) => setMade(key.key),
       (problem: Error) => {
@@ -219,7 +252,11 @@ function CreateDialog({ first, onClose }: { first: boolean; onClose: () => void 
           </Select>
         )}
       </Field>
-      {first && role !== "admin" && <Notice state="waiting">The first key turns authentication on. Without an admin key, no further keys can be created here.</Notice>}
+      {first && role !== "admin" && (
+        <Notice state="waiting">
+          The first key turns authentication on. Without an admin key, no further keys can be created here.
+        </Notice>
+      )}
       <Rejected error={error} />
     </Dialog>
   );

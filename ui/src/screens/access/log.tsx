@@ -11,18 +11,28 @@ const FILTERS = ["actor", "action", "target"] as const;
 
 export function LogScreen(): JSX.Element {
   const [parameters, set] = useQueryState();
-  const filter = Object.fromEntries(FILTERS.flatMap((each) => (parameters.get(each) ? [[each, parameters.get(each) as string]] : [])));
+  const filter = Object.fromEntries(
+    FILTERS.flatMap((each) => (parameters.get(each) ? [[each, parameters.get(each) as string]] : [])),
+  );
   const log = useInfiniteQuery({
     queryKey: ["log", filter],
     initialPageParam: "",
-    queryFn: ({ pageParam }) => read(api.GET("/api/v1/audit-log", { params: { query: { limit: 100, ...filter, ...(pageParam ? { cursor: pageParam } : {}) } } })),
+    queryFn: ({ pageParam }) =>
+      read(
+        api.GET("/api/v1/audit-log", {
+          params: { query: { limit: 100, ...filter, ...(pageParam ? { cursor: pageParam } : {}) } },
+        }),
+      ),
     getNextPageParam: (page: Schemas["EntryPage"]) => page.next ?? undefined,
     placeholderData: (before) => before,
   });
   const rows = log.data?.pages.flatMap((page) => page.entries) ?? [];
   return (
     <div className="screen">
-      <Head title="Audit log" lead="Every requested change. Entries cannot be edited or removed and contain no secrets.">
+      <Head
+        title="Audit log"
+        lead="Every requested change. Entries cannot be edited or removed and contain no secrets."
+      >
         <div className="filters" role="search">
           {FILTERS.map((each) => (
             <div key={each} className="filter-field">
@@ -76,7 +86,13 @@ export function LogScreen(): JSX.Element {
                       .map(([name, value]) => `${name}: ${value}`)
                       .join(", ")}
                   </td>
-                  <td>{each.outcome === "asked" ? <span className="dim">accepted</span> : <code className="error-line">{each.outcome}</code>}</td>
+                  <td>
+                    {each.outcome === "asked" ? (
+                      <span className="dim">accepted</span>
+                    ) : (
+                      <code className="error-line">{each.outcome}</code>
+                    )}
+                  </td>
                 </tr>
               ))}
             </tbody>

@@ -48,7 +48,10 @@ function LoginForm({ over }: { over: boolean }): JSX.Element {
         <div>
           <h1>{over ? "Your session has expired" : "Sign in to Rune"}</h1>
           {over ? (
-            <p className="dim">Sign in again to continue where you were. Nothing that you typed is lost; if somebody else signs in, they do not see it.</p>
+            <p className="dim">
+              Sign in again to continue where you were. Nothing that you typed is lost; if somebody else signs in, they
+              do not see it.
+            </p>
           ) : (
             <>
               <p className="dim">Use an API key. An administrator creates one with</p>

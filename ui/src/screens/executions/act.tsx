@@ -31,8 +31,13 @@ export function useAct(execution: ExecutionDetail, onClose: () => void) {
     work().then(
       ({ text, to }) => {
         void client.invalidateQueries({ queryKey: ["execution", execution.execution_id] });
-        if (!shown.current) return say("success", text, to ? { to: `/executions/${to}`, text: "Open the new execution" } : undefined);
-        say("success", text, to ? { to: `/executions/${execution.execution_id}`, text: "Open the original execution" } : undefined);
+        if (!shown.current)
+          return say("success", text, to ? { to: `/executions/${to}`, text: "Open the new execution" } : undefined);
+        say(
+          "success",
+          text,
+          to ? { to: `/executions/${execution.execution_id}`, text: "Open the original execution" } : undefined,
+        );
         onClose();
         if (to) navigate(`/executions/${to}`);
       },
@@ -45,7 +50,15 @@ export function useAct(execution: ExecutionDetail, onClose: () => void) {
   return { key, busy, error, run };
 }
 
-export function Foot({ onClose, busy, children }: { onClose: () => void; busy: boolean; children: ReactNode }): JSX.Element {
+export function Foot({
+  onClose,
+  busy,
+  children,
+}: {
+  onClose: () => void;
+  busy: boolean;
+  children: ReactNode;
+}): JSX.Element {
   return (
     <>
       <Button onClick={onClose} disabled={busy}>

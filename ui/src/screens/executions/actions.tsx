@@ -17,7 +17,15 @@ export type Act =
   | { kind: "rerun"; node: string; item: string | null }
   | { kind: "signal"; name: string; item: string | null };
 
-export function ActionDialog({ act, execution, onClose }: { act: Act; execution: ExecutionDetail; onClose: () => void }): JSX.Element {
+export function ActionDialog({
+  act,
+  execution,
+  onClose,
+}: {
+  act: Act;
+  execution: ExecutionDetail;
+  onClose: () => void;
+}): JSX.Element {
   switch (act.kind) {
     case "cancel":
       return <CancelDialog execution={execution} onClose={onClose} />;
@@ -26,17 +34,36 @@ export function ActionDialog({ act, execution, onClose }: { act: Act; execution:
     case "signal":
       return <SignalDialog execution={execution} name={act.name} item={act.item} onClose={onClose} />;
     default:
-      return <RetryDialog execution={execution} items={act.kind === "retry_items"} only={act.kind === "retry_items" ? act.only : undefined} onClose={onClose} />;
+      return (
+        <RetryDialog
+          execution={execution}
+          items={act.kind === "retry_items"}
+          only={act.kind === "retry_items" ? act.only : undefined}
+          onClose={onClose}
+        />
+      );
   }
 }
 
-function RetryDialog({ execution, items, only, onClose }: { execution: ExecutionDetail; items: boolean; only: ChosenItems | undefined; onClose: () => void }): JSX.Element {
+function RetryDialog({
+  execution,
+  items,
+  only,
+  onClose,
+}: {
+  execution: ExecutionDetail;
+  items: boolean;
+  only: ChosenItems | undefined;
+  onClose: () => void;
+}): JSX.Element {
   const { key, busy, error, run } = useAct(execution, onClose);
   const failed = only?.count ?? execution.failed_items ?? 0;
   const chosen = only ? { split: only.split, code: only.code, ...(only.item ? { item: only.item } : {}) } : {};
   return (
     <Dialog
-      title={items ? `Retry ${plural(failed, "failed item")}${only ? ` with ${only.code}` : ""}` : "Retry this execution"}
+      title={
+        items ? `Retry ${plural(failed, "failed item")}${only ? ` with ${only.code}` : ""}` : "Retry this execution"
+      }
       lead={
         items
           ? `A new execution runs ${only ? "these items" : "the failed items"} again and keeps the results of all others.`
@@ -86,9 +113,14 @@ function CancelDialog({ execution, onClose }: { execution: ExecutionDetail; onCl
             onClick={() =>
               run(async () => {
                 const { status } = await read(
-                  api.POST("/api/v1/executions/{execution}/cancel", { params: { path: { execution: execution.execution_id } }, body: { reason } }),
+                  api.POST("/api/v1/executions/{execution}/cancel", {
+                    params: { path: { execution: execution.execution_id } },
+                    body: { reason },
+                  }),
                 );
-                return { text: status === "cancelled" ? "Cancelled." : `It had already ended with the status ${status}.` };
+                return {
+                  text: status === "cancelled" ? "Cancelled." : `It had already ended with the status ${status}.`,
+                };
               })
             }
           >
@@ -98,14 +130,26 @@ function CancelDialog({ execution, onClose }: { execution: ExecutionDetail; onCl
       }
     >
       <Field label="Reason" hint="Stored with the end of the execution.">
-        {(ids) => <Input {...ids} value={reason} maxLength={2000} onChange={(event) => setReason(event.target.value)} />}
+        {(ids) => (
+          <Input {...ids} value={reason} maxLength={2000} onChange={(event) => setReason(event.target.value)} />
+        )}
       </Field>
       <Rejected error={error} />
     </Dialog>
   );
 }
 
-function SignalDialog({ execution, name, item, onClose }: { execution: ExecutionDetail; name: string; item: string | null; onClose: () => void }): JSX.Element {
+function SignalDialog({
+  execution,
+  name,
+  item,
+  onClose,
+}: {
+  execution: ExecutionDetail;
+  name: string;
+  item: string | null;
+  onClose: () => void;
+}): JSX.Element {
   const { key, busy, error, run } = useAct(execution, onClose);
   const [signal, setSignal] = useState(name);
   const [text, setText] = useState("{}");
@@ -128,7 +172,9 @@ function SignalDialog({ execution, name, item, onClose }: { execution: Execution
                     body: { name: signal, value: parsed.ok ? parsed.value : null, ...(item ? { item } : {}) } as never,
                   }),
                 );
-                return { text: heard.resumed ? "Delivered; the execution continues." : "Stored until a node waits for it." };
+                return {
+                  text: heard.resumed ? "Delivered; the execution continues." : "Stored until a node waits for it.",
+                };
               })
             }
           >

@@ -12,7 +12,15 @@ import { StatePill } from "../../parts/state";
 import { inputPath, partPath } from "../values/pointers";
 import { ValueNode, type Entry, type Part } from "../values/stored_value";
 
-export function Section({ title, aside, children }: { title: string; aside?: ReactNode; children: ReactNode }): JSX.Element {
+export function Section({
+  title,
+  aside,
+  children,
+}: {
+  title: string;
+  aside?: ReactNode;
+  children: ReactNode;
+}): JSX.Element {
   return (
     <section className="panel-section">
       <div className="row panel-title">
@@ -25,7 +33,17 @@ export function Section({ title, aside, children }: { title: string; aside?: Rea
 }
 
 /** The attempts one by one: when, how long, which worker, what they logged and how they failed. */
-export function Attempts({ execution, node, item, store }: { execution: string; node: string; item: string; store: ExecutionStore }): JSX.Element | null {
+export function Attempts({
+  execution,
+  node,
+  item,
+  store,
+}: {
+  execution: string;
+  node: string;
+  item: string;
+  store: ExecutionStore;
+}): JSX.Element | null {
   const client = useQueryClient();
   const state = useNodeState(store, node);
   const attempts = useQuery({
@@ -39,12 +57,18 @@ export function Attempts({ execution, node, item, store }: { execution: string; 
   });
   // An attempt that begins is no event; the report of what runs tells it.
   const running = `${state.state}/${state.attempts}`;
-  useEffect(() => void client.invalidateQueries({ queryKey: ["run", execution, node, "attempts"] }), [client, execution, node, running]);
+  useEffect(
+    () => void client.invalidateQueries({ queryKey: ["run", execution, node, "attempts"] }),
+    [client, execution, node, running],
+  );
   const found = attempts.data?.attempts ?? [];
   if (found.length < 2 && !found.some((each) => each.logged || each.worker)) return null;
   const key = found[0]?.idempotency_key ?? "";
   return (
-    <Section title="Attempts" aside={found.length > 1 && <span className="dim">{plural(found.length, "attempt")}</span>}>
+    <Section
+      title="Attempts"
+      aside={found.length > 1 && <span className="dim">{plural(found.length, "attempt")}</span>}
+    >
       {key && (
         <div className="row wrap idempotency-key">
           <span className="dim">Idempotency key</span>
@@ -71,7 +95,15 @@ export function Attempts({ execution, node, item, store }: { execution: string; 
                 <ErrorCode code={each.error.code} /> {each.error.message}
               </p>
             )}
-            <LogLines execution={execution} node={node} item={item} attempt={each.attempt} logged={each.logged} open={each.ended_at === null} store={store} />
+            <LogLines
+              execution={execution}
+              node={node}
+              item={item}
+              attempt={each.attempt}
+              logged={each.logged}
+              open={each.ended_at === null}
+              store={store}
+            />
           </li>
         ))}
       </ol>
@@ -115,12 +147,15 @@ function LogLines({
   useEffect(() => {
     // The end stays in view unless the reader has scrolled up.
     const element = box.current;
-    if (element && element.scrollHeight - element.scrollTop - element.clientHeight < 60) element.scrollTop = element.scrollHeight;
+    if (element && element.scrollHeight - element.scrollTop - element.clientHeight < 60)
+      element.scrollTop = element.scrollHeight;
   }, [lines.length]);
   if (lines.length === 0) return null;
   return (
     <pre className="code log" ref={box} tabIndex={0} aria-label={`Log of attempt ${attempt}`}>
-      {(stored.data?.dropped ?? 0) > 0 && <span className="dim">{`… ${count(stored.data?.dropped ?? 0)} older lines\n`}</span>}
+      {(stored.data?.dropped ?? 0) > 0 && (
+        <span className="dim">{`… ${count(stored.data?.dropped ?? 0)} older lines\n`}</span>
+      )}
       {lines.map((each, index) => (
         <LogLine key={index} line={each} />
       ))}
@@ -131,14 +166,25 @@ function LogLines({
 function LogLine({ line }: { line: Line }): JSX.Element {
   return (
     <span className="log-line" data-level={line.level}>
-      <span className="log-time">{clock(Date.parse(line.at))}</span> <span className="log-level">{line.level.padEnd(7)}</span> {line.message}
+      <span className="log-time">{clock(Date.parse(line.at))}</span>{" "}
+      <span className="log-level">{line.level.padEnd(7)}</span> {line.message}
       {"\n"}
     </span>
   );
 }
 
 /** What the node was called with: the resolved parameters and the payload, with secrets redacted. */
-export function CalledWith({ execution, node, item, over }: { execution: string; node: string; item: string; over: boolean }): JSX.Element | null {
+export function CalledWith({
+  execution,
+  node,
+  item,
+  over,
+}: {
+  execution: string;
+  node: string;
+  item: string;
+  over: boolean;
+}): JSX.Element | null {
   const path = inputPath(execution, node, item);
   const input = useQuery({
     queryKey: ["run", execution, node, "input", item],
@@ -158,7 +204,14 @@ export function CalledWith({ execution, node, item, over }: { execution: string;
       aside={
         <>
           <span className="dim">{bytes(shown.reduce((sum, each) => sum + each.bytes, 0))}</span>
-          <a className="icon-button" data-size="small" href={path} download={`${node}-input.json`} aria-label="Download the input" title="Download the input">
+          <a
+            className="icon-button"
+            data-size="small"
+            href={path}
+            download={`${node}-input.json`}
+            aria-label="Download the input"
+            title="Download the input"
+          >
             <Download size={14} aria-hidden="true" />
           </a>
         </>

@@ -25,7 +25,8 @@ const BUTTONS: [BulkAction, typeof Play][] = [
 ];
 const NOTES: Record<BulkAction, string> = {
   retry: "Each retry is a new execution that keeps the results of the nodes that succeeded.",
-  retry_failed_items: "Each retry is a new execution that runs the failed items again and keeps the results of all others.",
+  retry_failed_items:
+    "Each retry is a new execution that runs the failed items again and keeps the results of all others.",
   cancel: "Running nodes are stopped. A cancelled execution can be retried.",
   pause: "Running nodes finish; no new ones start until it is resumed.",
   resume: "Executions continue where they were paused.",
@@ -61,17 +62,27 @@ export function BulkBar({
   const can = (each: BulkAction): number => ids.filter((id) => canApply(each, known.get(id))).length;
   const matching = bulkFilter(filter, Date.now());
   const many = !all && ids.length > MAX_IDS;
-  const denied = right.reason ?? (many ? `At most ${count(MAX_IDS)} executions can be selected one by one; select all that match.` : undefined);
+  const denied =
+    right.reason ??
+    (many ? `At most ${count(MAX_IDS)} executions can be selected one by one; select all that match.` : undefined);
   return (
     <div className="bulk" role="toolbar" aria-label="Actions on the selection">
-      <span className="tabular">{all ? "All that match the filter" : `${plural(ids.length, "execution")} selected`}</span>
+      <span className="tabular">
+        {all ? "All that match the filter" : `${plural(ids.length, "execution")} selected`}
+      </span>
       {!all && (
         <Button kind="quiet" disabled={!matching.ok} title={matching.ok ? undefined : matching.reason} onClick={onAll}>
           Select all that match
         </Button>
       )}
       {BUTTONS.map(([each, Icon]) => (
-        <Button key={each} icon={Icon} disabled={!right.allowed || many || (!all && can(each) === 0)} title={denied} onClick={() => setAction(each)}>
+        <Button
+          key={each}
+          icon={Icon}
+          disabled={!right.allowed || many || (!all && can(each) === 0)}
+          title={denied}
+          onClick={() => setAction(each)}
+        >
           {TITLES[each]} {!all && can(each) > 0 && can(each)}
         </Button>
       ))}
@@ -91,7 +102,17 @@ export function BulkBar({
 type Selection = { ids: string[]; limit: number } | { filter: Schemas["BulkFilter"]; limit: number };
 
 /** Counts first, then acts once: the job is created under a key that was made when the dialog opened. */
-function BulkDialog({ action, selection, onClose, onDone }: { action: BulkAction; selection: Selection; onClose: () => void; onDone: () => void }): JSX.Element {
+function BulkDialog({
+  action,
+  selection,
+  onClose,
+  onDone,
+}: {
+  action: BulkAction;
+  selection: Selection;
+  onClose: () => void;
+  onDone: () => void;
+}): JSX.Element {
   const [key] = useState(newKey);
   const [chosen] = useState(selection);
   const [job, setJob] = useState<Job | null>(null);
@@ -107,7 +128,12 @@ function BulkDialog({ action, selection, onClose, onDone }: { action: BulkAction
   const run = (): void => {
     setBusy(true);
     setError(null);
-    read(api.POST("/api/v1/bulk", { params: { header: { "Idempotency-Key": key } }, body: { action, reason, ...chosen } as never })).then(setJob, (problem: Error) => {
+    read(
+      api.POST("/api/v1/bulk", {
+        params: { header: { "Idempotency-Key": key } },
+        body: { action, reason, ...chosen } as never,
+      }),
+    ).then(setJob, (problem: Error) => {
       setError(problem);
       setBusy(false);
     });
@@ -158,7 +184,8 @@ function BulkDialog({ action, selection, onClose, onDone }: { action: BulkAction
           <p>
             {plural(found.total, "execution")} selected
             {found.more && `, the newest of more; one job takes ${count(MAX_BULK)} at most`}.{" "}
-            {eligible < found.total && `${count(found.total - eligible)} cannot be ${PAST[action]} in their current status.`}
+            {eligible < found.total &&
+              `${count(found.total - eligible)} cannot be ${PAST[action]} in their current status.`}
           </p>
           <StateBar counts={byStatus(found.by_status)} total={found.total} />
           <p className="dim">
@@ -168,7 +195,9 @@ function BulkDialog({ action, selection, onClose, onDone }: { action: BulkAction
           </p>
           {action === "cancel" && (
             <Field label="Reason" hint="Stored with the end of each execution.">
-              {(given) => <Input {...given} value={reason} maxLength={2000} onChange={(event) => setReason(event.target.value)} />}
+              {(given) => (
+                <Input {...given} value={reason} maxLength={2000} onChange={(event) => setReason(event.target.value)} />
+              )}
             </Field>
           )}
         </>

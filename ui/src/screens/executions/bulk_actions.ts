@@ -28,7 +28,10 @@ export const PAST: Record<BulkAction, string> = {
 };
 
 /** Whether an action can change an execution, by its status. */
-export function canApply(action: BulkAction, each: Pick<ExecutionView, "status" | "failed_items"> | undefined): boolean {
+export function canApply(
+  action: BulkAction,
+  each: Pick<ExecutionView, "status" | "failed_items"> | undefined,
+): boolean {
   if (!each) return true;
   const over = ENDED.has(each.status);
   switch (action) {
@@ -48,9 +51,13 @@ export function canApply(action: BulkAction, each: Pick<ExecutionView, "status" 
 }
 
 /** The filter of a bulk job, or why the filter of the list cannot be one. */
-export function bulkFilter(filter: Filter, now: number): { ok: true; filter: Schemas["BulkFilter"] } | { ok: false; reason: string } {
+export function bulkFilter(
+  filter: Filter,
+  now: number,
+): { ok: true; filter: Schemas["BulkFilter"] } | { ok: false; reason: string } {
   const { q, ...rest } = queryOf(filter, now);
   if (q) return { ok: false, reason: "A search text selects no executions for an action; use the other filters." };
-  if (Object.keys(rest).length === 0) return { ok: false, reason: "Choose a filter first: without one, every execution would match." };
+  if (Object.keys(rest).length === 0)
+    return { ok: false, reason: "Choose a filter first: without one, every execution would match." };
   return { ok: true, filter: rest as unknown as Schemas["BulkFilter"] };
 }

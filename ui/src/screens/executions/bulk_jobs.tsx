@@ -48,7 +48,10 @@ export function JobProgress({ job: first }: { job: Job }): JSX.Element {
     queryFn: ({ pageParam }) =>
       read(
         api.GET("/api/v1/bulk/{job}/outcomes", {
-          params: { path: { job: job.id }, query: { limit: 100, ...(pageParam ? { cursor: pageParam } : {}), ...(wanted ? { outcome: wanted } : {}) } },
+          params: {
+            path: { job: job.id },
+            query: { limit: 100, ...(pageParam ? { cursor: pageParam } : {}), ...(wanted ? { outcome: wanted } : {}) },
+          },
         }),
       ),
     getNextPageParam: (page: Schemas["BulkOutcomePage"]) => page.next ?? undefined,
@@ -90,7 +93,11 @@ export function JobProgress({ job: first }: { job: Job }): JSX.Element {
         <>
           {job.refused > 0 && (
             <div style={{ inlineSize: 200 }}>
-              <Select aria-label="Outcomes" value={wanted} onChange={(event) => setWanted(event.target.value as Outcome["outcome"] | "")}>
+              <Select
+                aria-label="Outcomes"
+                value={wanted}
+                onChange={(event) => setWanted(event.target.value as Outcome["outcome"] | "")}
+              >
                 <option value="">All outcomes</option>
                 <option value="refused">Refused</option>
                 <option value="unchanged">Unchanged</option>
@@ -159,14 +166,25 @@ export function BulkJobsScreen(): JSX.Element {
   });
   return (
     <div className="screen">
-      <Head title="Bulk jobs" lead="Actions on many executions at once. Jobs and their outcomes are kept for 30 days." />
+      <Head
+        title="Bulk jobs"
+        lead="Actions on many executions at once. Jobs and their outcomes are kept for 30 days."
+      />
       <div className="card table-scroll" role="group" aria-label="Table of bulk jobs" tabIndex={0}>
         {jobs.isError ? (
           <Failure error={jobs.error} retry={() => void jobs.refetch()} />
         ) : jobs.isPending ? (
           <Skeleton rows={5} height={24} />
         ) : jobs.data.length === 0 ? (
-          <Blank icon={ListChecks} title="No bulk jobs" action={<Link className="button" href="/executions">Go to the executions</Link>}>
+          <Blank
+            icon={ListChecks}
+            title="No bulk jobs"
+            action={
+              <Link className="button" href="/executions">
+                Go to the executions
+              </Link>
+            }
+          >
             Select executions in their list, or all that match a filter, to act on them at once.
           </Blank>
         ) : (
@@ -197,7 +215,9 @@ export function BulkJobsScreen(): JSX.Element {
                       {count(each.total - each.pending)} of {count(each.total)}
                     </span>
                   </td>
-                  <td className="tabular">{each.refused > 0 ? <span className="error-line">{count(each.refused)}</span> : 0}</td>
+                  <td className="tabular">
+                    {each.refused > 0 ? <span className="error-line">{count(each.refused)}</span> : 0}
+                  </td>
                   <td>{each.principal}</td>
                   <td>
                     <Ago at={each.created_at} />

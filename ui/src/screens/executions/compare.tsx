@@ -21,7 +21,12 @@ const PAGE = 100;
 export function CompareScreen({ before, after }: Pair): JSX.Element {
   const compared = useQuery({
     queryKey: ["compare", before, after],
-    queryFn: async () => (await read(api.GET("/api/v1/executions/{execution}/diff/{other}/summary", { params: { path: { execution: before, other: after } } }))) as Summary,
+    queryFn: async () =>
+      (await read(
+        api.GET("/api/v1/executions/{execution}/diff/{other}/summary", {
+          params: { path: { execution: before, other: after } },
+        }),
+      )) as Summary,
   });
   if (compared.isError) return <Failure page error={compared.error} retry={() => void compared.refetch()} />;
   if (!compared.data) return <Skeleton rows={6} />;
@@ -57,9 +62,20 @@ export function CompareScreen({ before, after }: Pair): JSX.Element {
         </section>
       )}
       {data.groups.map((group, index) => (
-        <GroupCard key={[group.node_id, ...group.fields, ...group.status, ...group.code].join("/")} pair={{ before, after }} group={group} first={index === 0} />
+        <GroupCard
+          key={[group.node_id, ...group.fields, ...group.status, ...group.code].join("/")}
+          pair={{ before, after }}
+          group={group}
+          first={index === 0}
+        />
       ))}
-      {data.differing > data.groups.length && <Runs pair={{ before, after }} nodes={[...new Set(data.groups.map((each) => each.node_id))]} total={data.differing} />}
+      {data.differing > data.groups.length && (
+        <Runs
+          pair={{ before, after }}
+          nodes={[...new Set(data.groups.map((each) => each.node_id))]}
+          total={data.differing}
+        />
+      )}
     </div>
   );
 }
@@ -80,11 +96,15 @@ function Verdict({ data }: { data: Summary }): JSX.Element {
         <p>All {plural(data.compared, "node run")} are the same.</p>
       ) : (
         <p>
-          The executions differ from <b>{data.first}</b> onwards, in {count(data.differing)} of {plural(data.compared, "node run")}.
+          The executions differ from <b>{data.first}</b> onwards, in {count(data.differing)} of{" "}
+          {plural(data.compared, "node run")}.
         </p>
       )}
       <p className="dim">
-        {data.same_input ? "Same input." : "Different input."} {data.definition.length === 0 ? "Same definition." : `${plural(data.definition.length, "change")} of the definition.`}
+        {data.same_input ? "Same input." : "Different input."}{" "}
+        {data.definition.length === 0
+          ? "Same definition."
+          : `${plural(data.definition.length, "change")} of the definition.`}
       </p>
     </Notice>
   );
@@ -101,7 +121,8 @@ function DefinitionChanges({ changes }: { changes: Summary["definition"] }): JSX
           <li key={`${each.what}/${each.id}`} className="entry">
             <span className="tag">{each.kind}</span>
             <span>
-              {each.what} <b>{each.id}</b> <span className="dim">{each.fields?.map((field) => field.path).join(", ")}</span>
+              {each.what} <b>{each.id}</b>{" "}
+              <span className="dim">{each.fields?.map((field) => field.path).join(", ")}</span>
             </span>
           </li>
         ))}
@@ -144,17 +165,29 @@ function GroupCard({ pair, group, first }: { pair: Pair; group: Group; first: bo
           {group.count > 1 && (
             <div className="row wrap" role="group" aria-label="Item">
               {group.lineages.map((each) => (
-                <button key={each} type="button" className="chip" aria-pressed={each === lineage} onClick={() => setLineage(each)}>
+                <button
+                  key={each}
+                  type="button"
+                  className="chip"
+                  aria-pressed={each === lineage}
+                  onClick={() => setLineage(each)}
+                >
                   {itemOf(each)}
                 </button>
               ))}
-              {group.count > group.lineages.length && <span className="dim">and {count(group.count - group.lineages.length)} more</span>}
+              {group.count > group.lineages.length && (
+                <span className="dim">and {count(group.count - group.lineages.length)} more</span>
+              )}
             </div>
           )}
           <div className="side-by-side">
             {[pair.before, pair.after].map((execution, index) => (
               <Side key={execution} index={index}>
-                {group.status[index] === null ? <p className="dim">No result.</p> : <RunValues execution={execution} node={group.node_id} lineage={lineage} />}
+                {group.status[index] === null ? (
+                  <p className="dim">No result.</p>
+                ) : (
+                  <RunValues execution={execution} node={group.node_id} lineage={lineage} />
+                )}
               </Side>
             ))}
           </div>
@@ -201,7 +234,10 @@ function RunValues({ execution, node, lineage }: { execution: string; node: stri
           <code>{run.error.code}</code> <Sentence text={run.error.message} />
         </p>
       ) : (
-        <StoredValue path={`/api/v1/executions/${execution}/nodes/${encodeURIComponent(node)}/output${item ? `?lineage=${encodeURIComponent(item)}` : ""}`} reference="" />
+        <StoredValue
+          path={`/api/v1/executions/${execution}/nodes/${encodeURIComponent(node)}/output${item ? `?lineage=${encodeURIComponent(item)}` : ""}`}
+          reference=""
+        />
       )}
     </>
   );
@@ -218,7 +254,10 @@ function Runs({ pair, nodes, total }: { pair: Pair; nodes: string[]; total: numb
     queryFn: ({ pageParam }) =>
       read(
         api.GET("/api/v1/executions/{execution}/diff/{other}/runs", {
-          params: { path: { execution: pair.before, other: pair.after }, query: { limit: PAGE, ...(node ? { node } : {}), ...(pageParam ? { cursor: pageParam } : {}) } },
+          params: {
+            path: { execution: pair.before, other: pair.after },
+            query: { limit: PAGE, ...(node ? { node } : {}), ...(pageParam ? { cursor: pageParam } : {}) },
+          },
         }),
       ),
     getNextPageParam: (page) => page.next ?? undefined,
@@ -268,7 +307,17 @@ function Runs({ pair, nodes, total }: { pair: Pair; nodes: string[]; total: numb
                     <td key={index}>
                       <span className="row">
                         <Outcome status={side?.status} code={side?.error?.code} />
-                        {side && <Link href={nodeAddress(index === 0 ? pair.before : pair.after, each.node_id, itemOf(each.lineage))}>open</Link>}
+                        {side && (
+                          <Link
+                            href={nodeAddress(
+                              index === 0 ? pair.before : pair.after,
+                              each.node_id,
+                              itemOf(each.lineage),
+                            )}
+                          >
+                            open
+                          </Link>
+                        )}
                       </span>
                     </td>
                   ))}

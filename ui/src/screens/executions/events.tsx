@@ -16,11 +16,22 @@ type Event = Schemas["EventView"];
 const PAGE = 200;
 const ROW = 40;
 const KINDS = [
-  ...["accepted", "signalled", "paused", "resumed", "late", "completed", "failed", "halted", "cancelled"].map((each) => `execution.${each}`),
-  ...["begun", "retrying", "waiting", "opened", "success", "failed", "skipped", "cancelled"].map((each) => `node.${each}`),
+  ...["accepted", "signalled", "paused", "resumed", "late", "completed", "failed", "halted", "cancelled"].map(
+    (each) => `execution.${each}`,
+  ),
+  ...["begun", "retrying", "waiting", "opened", "success", "failed", "skipped", "cancelled"].map(
+    (each) => `node.${each}`,
+  ),
 ];
 
-const STATES: Record<string, string> = { begun: "running", accepted: "pending", signalled: "alive", late: "waiting", resumed: "running", opened: "pending" };
+const STATES: Record<string, string> = {
+  begun: "running",
+  accepted: "pending",
+  signalled: "alive",
+  late: "waiting",
+  resumed: "running",
+  opened: "pending",
+};
 
 function eventState(kind: string): string {
   const change = kind.split(".")[1] ?? "";
@@ -35,7 +46,15 @@ function note(event: Event): string {
   return "";
 }
 
-export function Events({ execution, definition, store }: { execution: ExecutionDetail; definition: Definition; store: ExecutionStore }): JSX.Element {
+export function Events({
+  execution,
+  definition,
+  store,
+}: {
+  execution: ExecutionDetail;
+  definition: Definition;
+  store: ExecutionStore;
+}): JSX.Element {
   const [parameters, set] = useQueryState();
   const id = execution.execution_id;
   const kind = parameters.get("kind") ?? "";
@@ -52,17 +71,26 @@ export function Events({ execution, definition, store }: { execution: ExecutionD
     queryFn: ({ pageParam }) =>
       read(
         api.GET("/api/v1/executions/{execution}/history", {
-          params: { path: { execution: id }, query: { before: pageParam, limit: PAGE, ...(kind ? { kind } : {}), ...(node ? { node } : {}) } },
+          params: {
+            path: { execution: id },
+            query: { before: pageParam, limit: PAGE, ...(kind ? { kind } : {}), ...(node ? { node } : {}) },
+          },
         }),
       ),
     getNextPageParam: (page) => page.next ?? undefined,
     staleTime: over ? Infinity : 1_000,
   });
   const newer = useMemo(
-    () => (store.events as Event[]).filter((each) => each.number > first && (!kind || each.kind === kind) && (!node || each.node_id === node)),
+    () =>
+      (store.events as Event[]).filter(
+        (each) => each.number > first && (!kind || each.kind === kind) && (!node || each.node_id === node),
+      ),
     [store, first, number, kind, node], // eslint-disable-line react-hooks/exhaustive-deps
   );
-  const events = useMemo(() => [...newer, ...(query.data?.pages.flatMap((page) => page.events) ?? [])], [newer, query.data]);
+  const events = useMemo(
+    () => [...newer, ...(query.data?.pages.flatMap((page) => page.events) ?? [])],
+    [newer, query.data],
+  );
   const { hasNextPage, fetchNextPage, isFetchingNextPage } = query;
   return (
     <div className="pad stack events">
@@ -102,9 +130,24 @@ export function Events({ execution, definition, store }: { execution: ExecutionD
   );
 }
 
-function Rows({ events, more, onMore, onOpen }: { events: readonly Event[]; more: boolean; onMore: () => void; onOpen: (event: Event) => void }): JSX.Element {
+function Rows({
+  events,
+  more,
+  onMore,
+  onOpen,
+}: {
+  events: readonly Event[];
+  more: boolean;
+  onMore: () => void;
+  onOpen: (event: Event) => void;
+}): JSX.Element {
   const scroller = useRef<HTMLDivElement>(null);
-  const virtual = useVirtualizer({ count: events.length, getScrollElement: () => scroller.current, estimateSize: () => ROW, overscan: 10 });
+  const virtual = useVirtualizer({
+    count: events.length,
+    getScrollElement: () => scroller.current,
+    estimateSize: () => ROW,
+    overscan: 10,
+  });
   const shown = virtual.getVirtualItems();
   const last = shown.at(-1)?.index ?? 0;
   const wanted = more && last >= events.length - 20;
@@ -112,12 +155,22 @@ function Rows({ events, more, onMore, onOpen }: { events: readonly Event[]; more
     if (wanted) onMore();
   }, [wanted, onMore]);
   return (
-    <div className="card item-list event-list" ref={scroller} tabIndex={0} role="group" aria-label="Events of the execution">
+    <div
+      className="card item-list event-list"
+      ref={scroller}
+      tabIndex={0}
+      role="group"
+      aria-label="Events of the execution"
+    >
       <ul style={{ blockSize: virtual.getTotalSize(), position: "relative" }}>
         {shown.map((row) => {
           const each = events[row.index] as Event;
           return (
-            <li key={each.number} className="item-row event-row" style={{ transform: `translateY(${row.start}px)`, blockSize: ROW }}>
+            <li
+              key={each.number}
+              className="item-row event-row"
+              style={{ transform: `translateY(${row.start}px)`, blockSize: ROW }}
+            >
               <span className="tabular dim">
                 <span className="sr">event </span>
                 {count(each.number)}

@@ -1,6 +1,19 @@
 /** One execution: its header and actions, and five views that share the chosen node and item. */
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { Braces, ChartGantt, CircleStop, Grid3x3, ListTree, Network, Pause, Play, Radio, RotateCcw, ScrollText, GitCompareArrows } from "lucide-react";
+import {
+  Braces,
+  ChartGantt,
+  CircleStop,
+  Grid3x3,
+  ListTree,
+  Network,
+  Pause,
+  Play,
+  Radio,
+  RotateCcw,
+  ScrollText,
+  GitCompareArrows,
+} from "lucide-react";
 import { Fragment, Suspense, lazy, useEffect, useMemo, useState, type JSX } from "react";
 import { Link } from "wouter";
 import { api, read, type ExecutionDetail } from "../../api/client";
@@ -47,7 +60,8 @@ export function ExecutionScreen({ id }: { id: string }): JSX.Element {
   const definition = useDefinition(execution.data?.hash);
   const [parameters] = useQueryState();
   useLayout(parameters.has("view") ? null : (execution.data?.hash ?? null));
-  if (execution.isError && !execution.data) return <Failure page error={execution.error} retry={() => void execution.refetch()} />;
+  if (execution.isError && !execution.data)
+    return <Failure page error={execution.error} retry={() => void execution.refetch()} />;
   if (definition.isError) return <Failure page error={definition.error} retry={() => void definition.refetch()} />;
   if (!execution.data || !definition.data) return <Skeleton rows={7} />;
   return <Loaded execution={execution.data} definition={definition.data} />;
@@ -74,7 +88,8 @@ function Loaded({ execution, definition }: { execution: ExecutionDetail; definit
   const client = useQueryClient();
   useEffect(() => {
     // The stream tells the status; the number of failed items, the error and the duration are read after the end.
-    if (ENDED.has(status) && !ENDED.has(execution.status)) void client.invalidateQueries({ queryKey: ["execution", id] });
+    if (ENDED.has(status) && !ENDED.has(execution.status))
+      void client.invalidateQueries({ queryKey: ["execution", id] });
   }, [client, id, status, execution.status]);
   const chosen = definition.nodes.find((each) => each.id === node);
   return (
@@ -91,7 +106,9 @@ function Loaded({ execution, definition }: { execution: ExecutionDetail; definit
                 onClick={() =>
                   set({
                     node: execution.error?.node_id ?? null,
-                    item: execution.error?.lineage?.map((each) => `${each.split_node_id}:${each.item_index}`).join("/") || null,
+                    item:
+                      execution.error?.lineage?.map((each) => `${each.split_node_id}:${each.item_index}`).join("/") ||
+                      null,
                     view: null,
                   })
                 }
@@ -105,7 +122,14 @@ function Loaded({ execution, definition }: { execution: ExecutionDetail; definit
       <div className="row wrap view-line">
         <div className="segments" role="tablist" aria-label="Views">
           {VIEWS.filter((each) => each.name !== "items" || hasSplits).map(({ name, text, icon: Icon }) => (
-            <button key={name} type="button" role="tab" aria-selected={view === name} ref={view === name ? intoView : undefined} onClick={() => set({ view: name === "graph" ? null : name })}>
+            <button
+              key={name}
+              type="button"
+              role="tab"
+              aria-selected={view === name}
+              ref={view === name ? intoView : undefined}
+              onClick={() => set({ view: name === "graph" ? null : name })}
+            >
               <Icon size={14} aria-hidden="true" />
               {text}
             </button>
@@ -119,7 +143,12 @@ function Loaded({ execution, definition }: { execution: ExecutionDetail; definit
             {item.split("/").map((part, index, parts) => (
               <span key={part} className="row" style={{ gap: 4 }}>
                 <span aria-hidden="true">›</span>
-                <button type="button" className="tag" data-kind="accent" onClick={() => set({ item: parts.slice(0, index + 1).join("/") })}>
+                <button
+                  type="button"
+                  className="tag"
+                  data-kind="accent"
+                  onClick={() => set({ item: parts.slice(0, index + 1).join("/") })}
+                >
                   {part}
                 </button>
               </span>
@@ -133,7 +162,13 @@ function Loaded({ execution, definition }: { execution: ExecutionDetail; definit
             {error ? (
               <Failure error={error} />
             ) : view === "timeline" ? (
-              <Timeline execution={execution} definition={definition} store={store} selected={node} onSelect={(each, chosen) => set({ node: each, ...(chosen ? { item: chosen } : {}) })} />
+              <Timeline
+                execution={execution}
+                definition={definition}
+                store={store}
+                selected={node}
+                onSelect={(each, chosen) => set({ node: each, ...(chosen ? { item: chosen } : {}) })}
+              />
             ) : view === "items" ? (
               <Items execution={execution} definition={definition} store={store} onAct={setAct} />
             ) : view === "data" ? (
@@ -189,7 +224,10 @@ const MAX_NAMED = 3;
 function useRelated(name: "retry_of" | "parent", id: string, over: boolean): string[] {
   const found = useQuery({
     queryKey: ["related", name, id, over],
-    queryFn: async () => (await read(api.GET("/api/v1/executions", { params: { query: { [name]: id, limit: MAX_NAMED + 1 } as never } }))).executions.map((each) => each.execution_id),
+    queryFn: async () =>
+      (
+        await read(api.GET("/api/v1/executions", { params: { query: { [name]: id, limit: MAX_NAMED + 1 } as never } }))
+      ).executions.map((each) => each.execution_id),
     staleTime: 30_000,
   });
   return found.data ?? [];
@@ -222,7 +260,15 @@ function Relatives({ id, over }: { id: string; over: boolean }): JSX.Element {
   );
 }
 
-function Header({ execution, status, onAct }: { execution: ExecutionDetail; status: string; onAct: (act: Act) => void }): JSX.Element {
+function Header({
+  execution,
+  status,
+  onAct,
+}: {
+  execution: ExecutionDetail;
+  status: string;
+  onAct: (act: Act) => void;
+}): JSX.Element {
   const client = useQueryClient();
   const right = useRight("run");
   const over = ENDED.has(status);
@@ -262,7 +308,9 @@ function Header({ execution, status, onAct }: { execution: ExecutionDetail; stat
             </span>
             {execution.version !== null && (
               <span>
-                <Link href={`/workflows/${execution.workflow_id}?version=${execution.version}`}>version {execution.version}</Link>
+                <Link href={`/workflows/${execution.workflow_id}?version=${execution.version}`}>
+                  version {execution.version}
+                </Link>
                 {execution.alias && ` by ${execution.alias}`}
               </span>
             )}
@@ -270,7 +318,11 @@ function Header({ execution, status, onAct }: { execution: ExecutionDetail; stat
             {execution.retry_of && (
               <span>
                 retry of <Link href={`/executions/${execution.retry_of}`}>{shortId(execution.retry_of)}</Link>{" "}
-                <Link href={`/executions/${execution.retry_of}/diff/${execution.execution_id}`} className="row" style={{ display: "inline-flex", gap: 3 }}>
+                <Link
+                  href={`/executions/${execution.retry_of}/diff/${execution.execution_id}`}
+                  className="row"
+                  style={{ display: "inline-flex", gap: 3 }}
+                >
                   <GitCompareArrows size={13} aria-hidden="true" />
                   compare
                 </Link>
@@ -282,7 +334,9 @@ function Header({ execution, status, onAct }: { execution: ExecutionDetail; stat
                 child of <Link href={`/executions/${execution.parent_id}`}>{shortId(execution.parent_id)}</Link>
               </span>
             )}
-            {failedItems > 0 && status !== "completed" && <span className="error-line">{plural(failedItems, "failed item")}</span>}
+            {failedItems > 0 && status !== "completed" && (
+              <span className="error-line">{plural(failedItems, "failed item")}</span>
+            )}
             <Labels labels={execution.labels} />
           </div>
         </div>
@@ -307,7 +361,12 @@ function Header({ execution, status, onAct }: { execution: ExecutionDetail; stat
             </>
           )}
           {over && failedItems > 0 && (
-            <Button icon={RotateCcw} kind={status === "completed" ? "primary" : undefined} {...denied} onClick={() => onAct({ kind: "retry_items" })}>
+            <Button
+              icon={RotateCcw}
+              kind={status === "completed" ? "primary" : undefined}
+              {...denied}
+              onClick={() => onAct({ kind: "retry_items" })}
+            >
               Retry {count(failedItems)} failed items
             </Button>
           )}
@@ -371,17 +430,39 @@ function GraphView({
           onClick={() => setListed(!listed)}
         />
       </div>
-      {ENDED.has(execution.status) && <Replay store={store} execution={execution} at={at} onChange={(value) => set({ at: value }, { replace: true })} />}
+      {ENDED.has(execution.status) && (
+        <Replay
+          store={store}
+          execution={execution}
+          at={at}
+          onChange={(value) => set({ at: value }, { replace: true })}
+        />
+      )}
     </div>
   );
 }
 
 /** A slider over the numbers of the events; the graph shows the state after the chosen one. */
-function Replay({ store, execution, at, onChange }: { store: ExecutionStore; execution: ExecutionDetail; at: number | null; onChange: (at: string | null) => void }): JSX.Element {
+function Replay({
+  store,
+  execution,
+  at,
+  onChange,
+}: {
+  store: ExecutionStore;
+  execution: ExecutionDetail;
+  at: number | null;
+  onChange: (at: string | null) => void;
+}): JSX.Element {
   const number = useStoreKey(store, "loaded", (each) => each.number);
   const newest = useQuery({
     queryKey: ["newest-event", execution.execution_id],
-    queryFn: () => read(api.GET("/api/v1/executions/{execution}/history", { params: { path: { execution: execution.execution_id }, query: { before: Number.MAX_SAFE_INTEGER, limit: 1 } } })),
+    queryFn: () =>
+      read(
+        api.GET("/api/v1/executions/{execution}/history", {
+          params: { path: { execution: execution.execution_id }, query: { before: Number.MAX_SAFE_INTEGER, limit: 1 } },
+        }),
+      ),
     enabled: at !== null,
     staleTime: Infinity,
   });
@@ -402,7 +483,14 @@ function Replay({ store, execution, at, onChange }: { store: ExecutionStore; exe
     <div className="replay">
       <label className="row">
         <span className="dim">Replay</span>
-        <input type="range" min={1} max={top} value={place ?? top} onChange={(event) => setPlace(Number(event.target.value))} aria-valuetext={`event ${place ?? top} of ${top}`} />
+        <input
+          type="range"
+          min={1}
+          max={top}
+          value={place ?? top}
+          onChange={(event) => setPlace(Number(event.target.value))}
+          aria-valuetext={`event ${place ?? top} of ${top}`}
+        />
         <span className="tabular dim">
           {count(place ?? top)} / {count(top)}
         </span>

@@ -32,14 +32,23 @@ function useList(filter: Filter) {
     queryFn: ({ pageParam }) =>
       read(
         api.GET("/api/v1/executions", {
-          params: { query: { ...queryOf(filter, Date.now()), limit: PAGE, ...(pageParam ? { cursor: pageParam } : {}) } as never },
+          params: {
+            query: {
+              ...queryOf(filter, Date.now()),
+              limit: PAGE,
+              ...(pageParam ? { cursor: pageParam } : {}),
+            } as never,
+          },
         }),
       ),
     initialPageParam: "",
     getNextPageParam: (page: Page) => page.next ?? undefined,
     staleTime: 15_000,
   });
-  const known = useMemo(() => new Set(query.data?.pages.flatMap((page) => page.executions.map((each) => each.execution_id))), [query.data]);
+  const known = useMemo(
+    () => new Set(query.data?.pages.flatMap((page) => page.executions.map((each) => each.execution_id))),
+    [query.data],
+  );
   const knownRef = useRef(known);
   knownRef.current = known;
   const filterRef = useRef(filter);
@@ -51,17 +60,23 @@ function useList(filter: Filter) {
         const changed = event.execution;
         if (knownRef.current.has(changed.execution_id)) {
           // Rows on screen change in place and never move.
-          client.setQueryData<InfiniteData<Page>>(["executions", filterRef.current], (data) =>
-            data && {
-              ...data,
-              pages: data.pages.map((page) => ({
-                ...page,
-                executions: page.executions.map((each) => (each.execution_id === changed.execution_id ? changed : each)),
-              })),
-            },
+          client.setQueryData<InfiniteData<Page>>(
+            ["executions", filterRef.current],
+            (data) =>
+              data && {
+                ...data,
+                pages: data.pages.map((page) => ({
+                  ...page,
+                  executions: page.executions.map((each) =>
+                    each.execution_id === changed.execution_id ? changed : each,
+                  ),
+                })),
+              },
           );
         } else if (fits(filterRef.current, changed)) {
-          setFresh((before) => (before.has(changed.execution_id) ? before : new Set([...before, changed.execution_id])));
+          setFresh((before) =>
+            before.has(changed.execution_id) ? before : new Set([...before, changed.execution_id]),
+          );
         }
       },
       [client],
@@ -81,7 +96,14 @@ function Against({ each, p95 }: { each: ExecutionView; p95: number | undefined }
   if (!p95 || typeof took !== "number") return null;
   const share = Math.min(1, took / p95);
   return (
-    <span className="took-bar" data-over={took > p95 || undefined} role="img" aria-label={took > p95 ? "longer than the p95 of the workflow" : `${Math.round(share * 100)} % of the p95 of the workflow`}>
+    <span
+      className="took-bar"
+      data-over={took > p95 || undefined}
+      role="img"
+      aria-label={
+        took > p95 ? "longer than the p95 of the workflow" : `${Math.round(share * 100)} % of the p95 of the workflow`
+      }
+    >
       <i style={{ inlineSize: `${Math.max(4, share * 100)}%` }} />
     </span>
   );
@@ -104,7 +126,11 @@ export function ExecutionRow({ each, p95 }: { each: ExecutionView; p95?: number 
       <span className="cell-note clip">
         {each.error ? (
           <span className="error-line clip" title={each.error.message}>
-            <Link href={`/executions?code=${encodeURIComponent(each.error.code)}`} className="code-link" title={`All executions with ${each.error.code}`}>
+            <Link
+              href={`/executions?code=${encodeURIComponent(each.error.code)}`}
+              className="code-link"
+              title={`All executions with ${each.error.code}`}
+            >
               {each.error.code}
             </Link>{" "}
             {each.error.message}
@@ -132,11 +158,23 @@ function local(iso: string | null): string {
   return new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
 }
 
-function Time({ label, value, onChange }: { label: string; value: string | null; onChange: (value: string | null) => void }): JSX.Element {
+function Time({
+  label,
+  value,
+  onChange,
+}: {
+  label: string;
+  value: string | null;
+  onChange: (value: string | null) => void;
+}): JSX.Element {
   return (
     <label className="row" style={{ gap: 6 }}>
       <span className="dim">{label}</span>
-      <Input type="datetime-local" value={local(value)} onChange={(event) => onChange(event.target.value ? new Date(event.target.value).toISOString() : null)} />
+      <Input
+        type="datetime-local"
+        value={local(value)}
+        onChange={(event) => onChange(event.target.value ? new Date(event.target.value).toISOString() : null)}
+      />
     </label>
   );
 }
@@ -177,7 +215,13 @@ function AddFilter({ onAdd }: { onAdd: (name: string, value: string) => void }):
       </Select>
       {chosen && (
         <>
-          <Input aria-label={chosen[1]} placeholder={chosen[2]} value={value} autoFocus onChange={(event) => setValue(event.target.value)} />
+          <Input
+            aria-label={chosen[1]}
+            placeholder={chosen[2]}
+            value={value}
+            autoFocus
+            onChange={(event) => setValue(event.target.value)}
+          />
           <Button type="submit" disabled={!fits}>
             Add
           </Button>
@@ -193,7 +237,15 @@ export function ExecutionsScreen(): JSX.Element {
   const filter = useMemo(() => filterOf(new URLSearchParams(search)), [search]);
   const { query, fresh, refresh } = useList(filter);
   const workflows = useWorkflows(false, true);
-  const p95s = useMemo(() => new Map((workflows.data ?? []).flatMap((each) => (each.activity?.p95_ms ? [[each.workflow_id, each.activity.p95_ms] as const] : []))), [workflows.data]);
+  const p95s = useMemo(
+    () =>
+      new Map(
+        (workflows.data ?? []).flatMap((each) =>
+          each.activity?.p95_ms ? [[each.workflow_id, each.activity.p95_ms] as const] : [],
+        ),
+      ),
+    [workflows.data],
+  );
   const [, navigate] = useLocation();
   const [text, setText] = useState(filter.text ?? "");
   const [cursor, setCursor] = useState(-1);
@@ -207,7 +259,12 @@ export function ExecutionsScreen(): JSX.Element {
   const rows = useMemo(() => query.data?.pages.flatMap((page) => page.executions) ?? [], [query.data]);
   const scroller = useRef<HTMLDivElement>(null);
   const [row] = useState(() => (window.matchMedia("(max-width: 900px)").matches ? ROW_ON_PHONE : ROW));
-  const virtual = useVirtualizer({ count: rows.length, getScrollElement: () => scroller.current, estimateSize: () => row, overscan: 12 });
+  const virtual = useVirtualizer({
+    count: rows.length,
+    getScrollElement: () => scroller.current,
+    estimateSize: () => row,
+    overscan: 12,
+  });
   const items = virtual.getVirtualItems();
   const last = items.at(-1)?.index ?? 0;
   const { hasNextPage, isFetchingNextPage, fetchNextPage } = query;
@@ -277,11 +334,23 @@ export function ExecutionsScreen(): JSX.Element {
         <div className="filters" role="search" aria-label="Filter executions">
           <div className="search">
             <Search size={15} aria-hidden="true" />
-            <Input type="search" aria-label="Search by id, workflow, label or error code" placeholder="Id, workflow, label or error code" value={text} onChange={(event) => setText(event.target.value)} />
+            <Input
+              type="search"
+              aria-label="Search by id, workflow, label or error code"
+              placeholder="Id, workflow, label or error code"
+              value={text}
+              onChange={(event) => setText(event.target.value)}
+            />
           </div>
-          <Select aria-label="Workflow" value={filter.workflow ?? ""} onChange={(event) => set({ workflow: event.target.value || null })}>
+          <Select
+            aria-label="Workflow"
+            value={filter.workflow ?? ""}
+            onChange={(event) => set({ workflow: event.target.value || null })}
+          >
             <option value="">All workflows</option>
-            {filter.workflow && !names.some((each) => each.workflow_id === filter.workflow) && <option>{filter.workflow}</option>}
+            {filter.workflow && !names.some((each) => each.workflow_id === filter.workflow) && (
+              <option>{filter.workflow}</option>
+            )}
             {names.map((each) => (
               <option key={each.workflow_id} value={each.workflow_id}>
                 {each.name || each.workflow_id}
@@ -291,7 +360,11 @@ export function ExecutionsScreen(): JSX.Element {
           <Select
             aria-label="Started"
             value={isOwn ? "own" : (filter.period ?? "")}
-            onChange={(event) => (event.target.value === "own" ? setOwn(true) : (setOwn(false), set({ since: event.target.value || null, until: null })))}
+            onChange={(event) =>
+              event.target.value === "own"
+                ? setOwn(true)
+                : (setOwn(false), set({ since: event.target.value || null, until: null }))
+            }
           >
             <option value="">Any time</option>
             <option value="own">From and until …</option>
@@ -307,7 +380,11 @@ export function ExecutionsScreen(): JSX.Element {
               <Time label="Until" value={filter.until} onChange={(value) => set({ until: value })} />
             </span>
           )}
-          <AddFilter onAdd={(name, value) => (name === "label" ? set({ label: [...filter.label, value] }) : set({ [name]: value }))} />
+          <AddFilter
+            onAdd={(name, value) =>
+              name === "label" ? set({ label: [...filter.label, value] }) : set({ [name]: value })
+            }
+          />
           <div className="chips" role="group" aria-label="Status">
             {STATUSES.map((status) => {
               const on = filter.status.includes(status);
@@ -318,7 +395,9 @@ export function ExecutionsScreen(): JSX.Element {
                   className="chip"
                   data-state={status}
                   aria-pressed={on}
-                  onClick={() => set({ status: on ? filter.status.filter((each) => each !== status) : [...filter.status, status] })}
+                  onClick={() =>
+                    set({ status: on ? filter.status.filter((each) => each !== status) : [...filter.status, status] })
+                  }
                 >
                   <StateGlyph state={status} size={13} />
                   {stateWord(status)}
@@ -326,22 +405,46 @@ export function ExecutionsScreen(): JSX.Element {
               );
             })}
             {filter.status.includes("halted") && (
-              <button type="button" className="chip" data-state="failed" aria-pressed="true" onClick={() => set({ status: filter.status.filter((each) => each !== "halted") })}>
+              <button
+                type="button"
+                className="chip"
+                data-state="failed"
+                aria-pressed="true"
+                onClick={() => set({ status: filter.status.filter((each) => each !== "halted") })}
+              >
                 halted only <X size={12} aria-hidden="true" />
                 <span className="sr">remove this filter</span>
               </button>
             )}
-            <button type="button" className="chip" data-state="failed" aria-pressed={filter.failedItems} onClick={() => set({ failed_items: filter.failedItems ? null : "true" })}>
+            <button
+              type="button"
+              className="chip"
+              data-state="failed"
+              aria-pressed={filter.failedItems}
+              onClick={() => set({ failed_items: filter.failedItems ? null : "true" })}
+            >
               has failed items
             </button>
             {Object.entries(filter.others).map(([name, value]) => (
-              <button key={name} type="button" className="chip" aria-pressed="true" onClick={() => set({ [name]: null })}>
+              <button
+                key={name}
+                type="button"
+                className="chip"
+                aria-pressed="true"
+                onClick={() => set({ [name]: null })}
+              >
                 {OTHERS[name]} {value} <X size={12} aria-hidden="true" />
                 <span className="sr">remove this filter</span>
               </button>
             ))}
             {filter.label.map((label) => (
-              <button key={label} type="button" className="chip" aria-pressed="true" onClick={() => set({ label: filter.label.filter((each) => each !== label) })}>
+              <button
+                key={label}
+                type="button"
+                className="chip"
+                aria-pressed="true"
+                onClick={() => set({ label: filter.label.filter((each) => each !== label) })}
+              >
                 {label} <X size={12} aria-hidden="true" />
                 <span className="sr">remove this filter</span>
               </button>
@@ -357,7 +460,9 @@ export function ExecutionsScreen(): JSX.Element {
             aria-label="Select all rows"
             disabled={rows.length === 0}
             checked={rows.length > 0 && rows.every((each) => chosen.has(each.execution_id))}
-            onChange={(event) => (event.target.checked ? setChosen(new Set(rows.map((each) => each.execution_id))) : clear())}
+            onChange={(event) =>
+              event.target.checked ? setChosen(new Set(rows.map((each) => each.execution_id))) : clear()
+            }
           />
           <span aria-hidden="true">Status</span>
           <span aria-hidden="true">Workflow</span>
@@ -376,11 +481,23 @@ export function ExecutionsScreen(): JSX.Element {
           <Skeleton rows={9} height={22} />
         ) : rows.length === 0 ? (
           filtered ? (
-            <Blank icon={Search} title="Nothing matches" action={<Button onClick={() => (setText(""), navigate("/executions"))}>Clear the filters</Button>}>
+            <Blank
+              icon={Search}
+              title="Nothing matches"
+              action={<Button onClick={() => (setText(""), navigate("/executions"))}>Clear the filters</Button>}
+            >
               No execution matches all filters.
             </Blank>
           ) : (
-            <Blank icon={Activity} title="No executions yet" action={<Link className="button" data-kind="primary" href="/workflows">Run a workflow</Link>}>
+            <Blank
+              icon={Activity}
+              title="No executions yet"
+              action={
+                <Link className="button" data-kind="primary" href="/workflows">
+                  Run a workflow
+                </Link>
+              }
+            >
               Every run of a workflow appears here, while it runs and afterwards.
             </Blank>
           )

@@ -44,7 +44,13 @@ function timeOf(text: string | null): string | null {
   return Number.isNaN(at) ? null : new Date(at).toISOString();
 }
 
-export const OTHERS: Record<string, string> = { code: "error", version: "version", principal: "by", parent: "child of", retry_of: "retry of" };
+export const OTHERS: Record<string, string> = {
+  code: "error",
+  version: "version",
+  principal: "by",
+  parent: "child of",
+  retry_of: "retry of",
+};
 
 export function filterOf(parameters: URLSearchParams): Filter {
   return {
@@ -56,7 +62,9 @@ export function filterOf(parameters: URLSearchParams): Filter {
     until: timeOf(parameters.get("until")),
     failedItems: parameters.get("failed_items") === "true",
     text: parameters.get("q"),
-    others: Object.fromEntries(Object.keys(OTHERS).flatMap((each) => (parameters.get(each) ? [[each, parameters.get(each) as string]] : []))),
+    others: Object.fromEntries(
+      Object.keys(OTHERS).flatMap((each) => (parameters.get(each) ? [[each, parameters.get(each) as string]] : [])),
+    ),
   };
 }
 

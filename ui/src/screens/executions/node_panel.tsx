@@ -32,7 +32,17 @@ function Due({ due }: { due: number }): JSX.Element {
   return <span className="tabular">{due > now ? `${duration(due - now)} left` : "due now"}</span>;
 }
 
-function Edges({ title, ids, definition, onSelect }: { title: string; ids: readonly string[] | undefined; definition: Definition; onSelect: (node: string) => void }): JSX.Element | null {
+function Edges({
+  title,
+  ids,
+  definition,
+  onSelect,
+}: {
+  title: string;
+  ids: readonly string[] | undefined;
+  definition: Definition;
+  onSelect: (node: string) => void;
+}): JSX.Element | null {
   if (!ids || ids.length === 0) return null;
   return (
     <div className="row wrap">
@@ -91,7 +101,13 @@ function Explain({
             icon={Radio}
             disabled={!right.allowed}
             title={right.reason}
-            onClick={() => onAct({ kind: "signal", name: signal, item: waiting.lineage && waiting.lineage !== "/" ? waiting.lineage.replace(/^\//, "") : null })}
+            onClick={() =>
+              onAct({
+                kind: "signal",
+                name: signal,
+                item: waiting.lineage && waiting.lineage !== "/" ? waiting.lineage.replace(/^\//, "") : null,
+              })
+            }
           >
             Send {signal}
           </Button>
@@ -111,7 +127,10 @@ function RunningNow({ state }: { state: NodeState }): JSX.Element {
   return (
     <Notice state="running">
       <p>
-        Running{state.startedAt !== null && <> for {duration(Math.max(0, Math.floor((now - state.startedAt) / 1000) * 1000))}</>}
+        Running
+        {state.startedAt !== null && (
+          <> for {duration(Math.max(0, Math.floor((now - state.startedAt) / 1000) * 1000))}</>
+        )}
         {state.worker && (
           <>
             {" "}
@@ -131,7 +150,17 @@ function RunningNow({ state }: { state: NodeState }): JSX.Element {
 }
 
 /** Why a node that was skipped was skipped. */
-function Skipped({ node, definition, store, onSelect }: { node: DefinitionNode; definition: Definition; store: ExecutionStore; onSelect: (node: string) => void }): JSX.Element {
+function Skipped({
+  node,
+  definition,
+  store,
+  onSelect,
+}: {
+  node: DefinitionNode;
+  definition: Definition;
+  store: ExecutionStore;
+  onSelect: (node: string) => void;
+}): JSX.Element {
   const into = definition.edges.filter((each) => each.dst === node.id);
   const dead = into.filter((each) => store.edge(each.id) === "dead");
   return (
@@ -144,10 +173,19 @@ function Skipped({ node, definition, store, onSelect }: { node: DefinitionNode; 
 
 const HINTS: Record<string, string> = {
   transient: "Another attempt may succeed; retry covers this error.",
-  permanent: "Another attempt would fail in the same way: the input, the parameters or the called system must change first.",
+  permanent:
+    "Another attempt would fail in the same way: the input, the parameters or the called system must change first.",
 };
 
-function ErrorBox({ error, meanings, classes }: { error: NonNullable<Run["error"]>; meanings: Record<string, string>; classes: Record<string, string> }): JSX.Element {
+function ErrorBox({
+  error,
+  meanings,
+  classes,
+}: {
+  error: NonNullable<Run["error"]>;
+  meanings: Record<string, string>;
+  classes: Record<string, string>;
+}): JSX.Element {
   const details = error.details as { traceback?: string } | null | undefined;
   const { traceback, ...rest } = details ?? {};
   const meaning = meanings[error.code];
@@ -163,7 +201,11 @@ function ErrorBox({ error, meanings, classes }: { error: NonNullable<Run["error"
       <p style={{ overflowWrap: "anywhere" }}>{error.message}</p>
       {meaning && <p className="dim">{meaning}</p>}
       {hint && <p className="dim">{hint}</p>}
-      {traceback && <pre className="code" tabIndex={0} aria-label="Traceback">{traceback}</pre>}
+      {traceback && (
+        <pre className="code" tabIndex={0} aria-label="Traceback">
+          {traceback}
+        </pre>
+      )}
       {Object.keys(rest).length > 0 && <Tree value={rest as Json} open={1} />}
     </Notice>
   );
@@ -188,7 +230,13 @@ function Others({ execution, run, code }: { execution: string; run: Run; code: s
   });
   const others = (facets.data?.codes.find((each) => each.code === code)?.count ?? 0) - 1;
   if (others < 1) return null;
-  const query = new URLSearchParams({ view: "items", split, status: "failed", code, ...(scope ? { item: scope } : {}) });
+  const query = new URLSearchParams({
+    view: "items",
+    split,
+    status: "failed",
+    code,
+    ...(scope ? { item: scope } : {}),
+  });
   return (
     <p>
       <Link href={`?${query}`}>
@@ -209,7 +257,14 @@ function Output({ execution, node, run }: { execution: string; node: string; run
       aside={
         <>
           <span className="dim">{bytes(run.output_bytes)}</span>
-          <a className="icon-button" data-size="small" href={path} download={`${node}.json`} aria-label="Download the output" title="Download the output">
+          <a
+            className="icon-button"
+            data-size="small"
+            href={path}
+            download={`${node}.json`}
+            aria-label="Download the output"
+            title="Download the output"
+          >
             <Download size={14} aria-hidden="true" />
           </a>
           {!large && <CopyButton text={toJson(run.output, 2)} label="Copy the output" />}
@@ -224,11 +279,21 @@ function Output({ execution, node, run }: { execution: string; node: string; run
 /** Copies the execution as a test for `rune test`, which expects the result of this run as well. */
 function CopyTest({ execution, run }: { execution: string; run: Run }): JSX.Element {
   const copy = async (): Promise<void> => {
-    const query = new URLSearchParams({ node: run.node_id, ...(run.lineage.length > 0 ? { lineage: lineageText(run.lineage) } : {}) });
+    const query = new URLSearchParams({
+      node: run.node_id,
+      ...(run.lineage.length > 0 ? { lineage: lineageText(run.lineage) } : {}),
+    });
     await navigator.clipboard.writeText(await readText(`/api/v1/executions/${execution}/test?${query}`));
     say("success", "Copied a test. Save it as a file and run it with rune test FILE.");
   };
-  return <IconButton size="small" icon={FlaskConical} label="Copy as a test" onClick={() => void copy().catch((error: Error) => say("failed", error.message))} />;
+  return (
+    <IconButton
+      size="small"
+      icon={FlaskConical}
+      label="Copy as a test"
+      onClick={() => void copy().catch((error: Error) => say("failed", error.message))}
+    />
+  );
 }
 
 export function NodePanel({
@@ -263,7 +328,10 @@ export function NodePanel({
     queryFn: () =>
       read(
         api.GET("/api/v1/executions/{execution}/nodes", {
-          params: { path: { execution: id }, query: { node: node.id, limit: MAX_RUNS, ...(item ? { lineage: item } : {}) } as never },
+          params: {
+            path: { execution: id },
+            query: { node: node.id, limit: MAX_RUNS, ...(item ? { lineage: item } : {}) } as never,
+          },
         }),
       ),
   });
@@ -273,7 +341,11 @@ export function NodePanel({
     enabled: !over,
     refetchInterval: 5_000,
   });
-  const waiting = over ? [] : (explain.data?.waiting ?? []).filter((each) => each.node === node.id && (!item || each.lineage.replace(/^\//, "") === item));
+  const waiting = over
+    ? []
+    : (explain.data?.waiting ?? []).filter(
+        (each) => each.node === node.id && (!item || each.lineage.replace(/^\//, "") === item),
+      );
   const found = runs.data?.nodes ?? [];
   const run = found.length === 1 ? found[0] : undefined;
   const parameters = Object.keys(node.parameters ?? {}).length > 0 ? (node.parameters as Json) : null;
@@ -315,7 +387,13 @@ export function NodePanel({
                 icon={RotateCcw}
                 disabled={!right.allowed}
                 title={right.reason}
-                onClick={() => onAct({ kind: "rerun", node: node.id, item: run && run.lineage.length > 0 ? lineageText(run.lineage) : null })}
+                onClick={() =>
+                  onAct({
+                    kind: "rerun",
+                    node: node.id,
+                    item: run && run.lineage.length > 0 ? lineageText(run.lineage) : null,
+                  })
+                }
               >
                 Rerun from here
               </Button>
@@ -323,9 +401,20 @@ export function NodePanel({
           )}
         </div>
         {state.state === "running" && !state.counts && <RunningNow state={state} />}
-        {waiting.filter((each) => state.state !== "running" || state.counts || each.missing?.length).slice(0, 5).map((each) => (
-          <Explain key={each.lineage + each.reason} waiting={each} definition={definition} node={node} execution={execution} onSelect={onSelect} onAct={onAct} />
-        ))}
+        {waiting
+          .filter((each) => state.state !== "running" || state.counts || each.missing?.length)
+          .slice(0, 5)
+          .map((each) => (
+            <Explain
+              key={each.lineage + each.reason}
+              waiting={each}
+              definition={definition}
+              node={node}
+              execution={execution}
+              onSelect={onSelect}
+              onAct={onAct}
+            />
+          ))}
         {waiting.length > 5 && <p className="dim">and {count(waiting.length - 5)} more items.</p>}
         {state.state === "skipped" && <Skipped node={node} definition={definition} store={store} onSelect={onSelect} />}
         {runs.isError ? (
@@ -334,19 +423,35 @@ export function NodePanel({
           <Skeleton rows={4} height={14} />
         ) : run ? (
           <>
-            {run.error && <ErrorBox error={run.error} meanings={type?.errors ?? {}} classes={type?.error_classes ?? {}} />}
+            {run.error && (
+              <ErrorBox error={run.error} meanings={type?.errors ?? {}} classes={type?.error_classes ?? {}} />
+            )}
             {run.error && run.lineage.length > 0 && <Others execution={id} run={run} code={run.error.code} />}
-            {run.status !== "skipped" && run.status !== "not_reached" && (run.output_bytes > 0 || !run.error) && <Output execution={id} node={node.id} run={run} />}
+            {run.status !== "skipped" && run.status !== "not_reached" && (run.output_bytes > 0 || !run.error) && (
+              <Output execution={id} node={node.id} run={run} />
+            )}
           </>
         ) : found.length > 1 ? (
           <Runs runs={found} more={runs.data?.next !== null} counts={state.counts} />
         ) : (
-          waiting.length === 0 && <p className="dim">{stateWord(state.state) === "pending" ? "Not reached yet." : "No result yet."}</p>
+          waiting.length === 0 && (
+            <p className="dim">{stateWord(state.state) === "pending" ? "Not reached yet." : "No result yet."}</p>
+          )
         )}
         {(run || (!item && state.startedAt !== null && !state.counts) || item) && (
           <>
-            <Attempts execution={id} node={node.id} item={run ? lineageText(run.lineage) : (item ?? "")} store={store} />
-            <CalledWith execution={id} node={node.id} item={run ? lineageText(run.lineage) : (item ?? "")} over={run !== undefined} />
+            <Attempts
+              execution={id}
+              node={node.id}
+              item={run ? lineageText(run.lineage) : (item ?? "")}
+              store={store}
+            />
+            <CalledWith
+              execution={id}
+              node={node.id}
+              item={run ? lineageText(run.lineage) : (item ?? "")}
+              over={run !== undefined}
+            />
           </>
         )}
         {parameters && (
@@ -405,23 +510,44 @@ export function NodePanel({
 }
 
 /** The runs of a node in several items, failures first. */
-function Runs({ runs, more, counts }: { runs: Run[]; more: boolean; counts: Record<string, number> | null }): JSX.Element {
+function Runs({
+  runs,
+  more,
+  counts,
+}: {
+  runs: Run[];
+  more: boolean;
+  counts: Record<string, number> | null;
+}): JSX.Element {
   const rank = (each: Run): number => (each.status === "failed" ? 0 : 1);
   return (
-    <Section title="Items" aside={counts && <span className="dim">{Object.entries(counts).map(([state, many]) => `${count(many)} ${stateWord(state)}`).join(" · ")}</span>}>
+    <Section
+      title="Items"
+      aside={
+        counts && (
+          <span className="dim">
+            {Object.entries(counts)
+              .map(([state, many]) => `${count(many)} ${stateWord(state)}`)
+              .join(" · ")}
+          </span>
+        )
+      }
+    >
       <ul className="run-list">
-        {[...runs].sort((a, b) => rank(a) - rank(b)).map((each) => {
-          const lineage = lineageText(each.lineage);
-          return (
-            <li key={lineage}>
-              <Link href={`?node=${encodeURIComponent(each.node_id)}&item=${lineage}`} className="run-link">
-                <StatePill state={each.status} />
-                <code>{lineage || "/"}</code>
-                <span className="push dim clip">{each.error ? each.error.code : duration(each.duration_ms)}</span>
-              </Link>
-            </li>
-          );
-        })}
+        {[...runs]
+          .sort((a, b) => rank(a) - rank(b))
+          .map((each) => {
+            const lineage = lineageText(each.lineage);
+            return (
+              <li key={lineage}>
+                <Link href={`?node=${encodeURIComponent(each.node_id)}&item=${lineage}`} className="run-link">
+                  <StatePill state={each.status} />
+                  <code>{lineage || "/"}</code>
+                  <span className="push dim clip">{each.error ? each.error.code : duration(each.duration_ms)}</span>
+                </Link>
+              </li>
+            );
+          })}
       </ul>
       {more && <p className="dim">The first {MAX_RUNS} are shown; the tab Items lists all.</p>}
     </Section>

@@ -60,7 +60,14 @@ export function Outline({
   return (
     <ol className="outline" aria-label="Nodes in order">
       {entries.map((each) => (
-        <Entry key={each.id} {...each} name={names.get(each.id) ?? each.id} store={store} selected={each.id === selected} onSelect={onSelect} />
+        <Entry
+          key={each.id}
+          {...each}
+          name={names.get(each.id) ?? each.id}
+          store={store}
+          selected={each.id === selected}
+          onSelect={onSelect}
+        />
       ))}
     </ol>
   );

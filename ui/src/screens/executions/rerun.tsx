@@ -33,11 +33,31 @@ function useReceived(execution: string, node: string, item: string | null, enabl
   });
 }
 
-function Option({ text, checked, disabled, title, onChange, children }: { text: string; checked: boolean; disabled?: boolean; title?: string | undefined; onChange: (on: boolean) => void; children: ReactNode }): JSX.Element {
+function Option({
+  text,
+  checked,
+  disabled,
+  title,
+  onChange,
+  children,
+}: {
+  text: string;
+  checked: boolean;
+  disabled?: boolean;
+  title?: string | undefined;
+  onChange: (on: boolean) => void;
+  children: ReactNode;
+}): JSX.Element {
   return (
     <div className="stack" style={{ gap: 8 }}>
       <label className="row" title={title}>
-        <input type="checkbox" className="check" checked={checked} disabled={disabled} onChange={(event) => onChange(event.target.checked)} />
+        <input
+          type="checkbox"
+          className="check"
+          checked={checked}
+          disabled={disabled}
+          onChange={(event) => onChange(event.target.checked)}
+        />
         {text}
       </label>
       {checked && children}
@@ -45,7 +65,17 @@ function Option({ text, checked, disabled, title, onChange, children }: { text: 
   );
 }
 
-export function RerunDialog({ execution, node, item, onClose }: { execution: ExecutionDetail; node: string; item: string | null; onClose: () => void }): JSX.Element {
+export function RerunDialog({
+  execution,
+  node,
+  item,
+  onClose,
+}: {
+  execution: ExecutionDetail;
+  node: string;
+  item: string | null;
+  onClose: () => void;
+}): JSX.Element {
   const { key, busy, error, run } = useAct(execution, onClose);
   const edits = useRight("edit");
   const definition = useDefinition(execution.hash);
@@ -57,13 +87,20 @@ export function RerunDialog({ execution, node, item, onClose }: { execution: Exe
   const received = useReceived(execution.execution_id, node, item, changes.input);
   const versions = useQuery({
     queryKey: ["versions", execution.workflow_id],
-    queryFn: () => read(api.GET("/api/v1/workflows/{workflow}/versions", { params: { path: { workflow: execution.workflow_id }, query: { limit: 200 } } })),
+    queryFn: () =>
+      read(
+        api.GET("/api/v1/workflows/{workflow}/versions", {
+          params: { path: { workflow: execution.workflow_id }, query: { limit: 200 } },
+        }),
+      ),
     enabled: changes.version,
   });
   const inputText = input ?? received.data?.text ?? "";
   const parametersText = parameters ?? toJson(own, 2);
   const ready =
-    (!changes.input || parseJson(inputText).ok) && (!changes.parameters || parseJson(parametersText).ok) && (!changes.version || version !== "");
+    (!changes.input || parseJson(inputText).ok) &&
+    (!changes.parameters || parseJson(parametersText).ok) &&
+    (!changes.version || version !== "");
   const start = async (): Promise<{ text: string; to: string }> => {
     const body = {
       node,
@@ -119,9 +156,19 @@ export function RerunDialog({ execution, node, item, onClose }: { execution: Exe
         title={edits.reason}
         onChange={(on) => setChanges({ ...changes, parameters: on })}
       >
-        <JsonField label="Parameters" rows={8} value={parametersText} onChange={setParameters} hint="Only for this execution; the workflow does not change." />
+        <JsonField
+          label="Parameters"
+          rows={8}
+          value={parametersText}
+          onChange={setParameters}
+          hint="Only for this execution; the workflow does not change."
+        />
       </Option>
-      <Option text="Use another version" checked={changes.version} onChange={(on) => setChanges({ ...changes, version: on })}>
+      <Option
+        text="Use another version"
+        checked={changes.version}
+        onChange={(on) => setChanges({ ...changes, version: on })}
+      >
         {versions.isLoading ? (
           <Skeleton rows={1} height={30} />
         ) : (

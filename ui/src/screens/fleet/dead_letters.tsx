@@ -35,7 +35,12 @@ export function DeadLettersScreen(): JSX.Element {
       >
         <div className="segments" role="group" aria-label="Kind of dead letter" style={{ alignSelf: "start" }}>
           {KINDS.map(([each, text]) => (
-            <button key={each} type="button" aria-pressed={kind === each} onClick={() => set({ kind: each === "executions" ? null : each })}>
+            <button
+              key={each}
+              type="button"
+              aria-pressed={kind === each}
+              onClick={() => set({ kind: each === "executions" ? null : each })}
+            >
               {text}
             </button>
           ))}
@@ -53,7 +58,12 @@ function DeadExecutions(): JSX.Element {
   const letters = useInfiniteQuery({
     queryKey: ["dead-letters"],
     initialPageParam: "",
-    queryFn: ({ pageParam }) => read(api.GET("/api/v1/dead-letters", { params: { query: { limit: 100, ...(pageParam ? { cursor: pageParam } : {}) } } })),
+    queryFn: ({ pageParam }) =>
+      read(
+        api.GET("/api/v1/dead-letters", {
+          params: { query: { limit: 100, ...(pageParam ? { cursor: pageParam } : {}) } },
+        }),
+      ),
     getNextPageParam: (page: Schemas["DeadLetterPage"]) => page.next ?? undefined,
   });
   const refresh = (): void => void client.invalidateQueries({ queryKey: ["dead-letters"] });
@@ -106,10 +116,22 @@ function DeadExecutions(): JSX.Element {
                   </td>
                   <td>
                     <span className="row" style={{ justifyContent: "flex-end" }}>
-                      <Button size="small" icon={RotateCcw} disabled={!right.allowed} title={right.reason} onClick={() => requeue(each)}>
+                      <Button
+                        size="small"
+                        icon={RotateCcw}
+                        disabled={!right.allowed}
+                        title={right.reason}
+                        onClick={() => requeue(each)}
+                      >
                         Requeue
                       </Button>
-                      <IconButton size="small" icon={Trash2} label="Discard" disabled={!right.allowed} onClick={() => setDropping(each)} />
+                      <IconButton
+                        size="small"
+                        icon={Trash2}
+                        label="Discard"
+                        disabled={!right.allowed}
+                        onClick={() => setDropping(each)}
+                      />
                     </span>
                   </td>
                 </tr>

@@ -60,7 +60,13 @@ export function DeadMessages(): JSX.Element {
                 <td>
                   <code>{each.queue}</code>
                 </td>
-                <td>{each.execution_id ? <Link href={`/executions/${each.execution_id}`}>{each.workflow_id ?? each.execution_id}</Link> : <span className="dim">unknown</span>}</td>
+                <td>
+                  {each.execution_id ? (
+                    <Link href={`/executions/${each.execution_id}`}>{each.workflow_id ?? each.execution_id}</Link>
+                  ) : (
+                    <span className="dim">unknown</span>
+                  )}
+                </td>
                 <td>{each.node_id ? <code>{each.node_id}</code> : <span className="dim">–</span>}</td>
                 <td>
                   <ErrorCode code={each.code} className="error-line" /> {each.message}
@@ -73,10 +79,22 @@ export function DeadMessages(): JSX.Element {
                     <Button size="small" onClick={() => setShown(each)}>
                       Show
                     </Button>
-                    <Button size="small" icon={RotateCcw} disabled={!right.allowed} title={right.reason} onClick={() => requeue(each)}>
+                    <Button
+                      size="small"
+                      icon={RotateCcw}
+                      disabled={!right.allowed}
+                      title={right.reason}
+                      onClick={() => requeue(each)}
+                    >
                       Requeue
                     </Button>
-                    <IconButton size="small" icon={Trash2} label="Discard" disabled={!right.allowed} onClick={() => setDropping(each)} />
+                    <IconButton
+                      size="small"
+                      icon={Trash2}
+                      label="Discard"
+                      disabled={!right.allowed}
+                      onClick={() => setDropping(each)}
+                    />
                   </span>
                 </td>
               </tr>
@@ -96,7 +114,9 @@ export function DeadMessages(): JSX.Element {
               <Button
                 kind="danger"
                 onClick={() => {
-                  read(api.DELETE("/api/v1/dead-messages/{message}", { params: { path: { message: dropping.id } } })).then(
+                  read(
+                    api.DELETE("/api/v1/dead-messages/{message}", { params: { path: { message: dropping.id } } }),
+                  ).then(
                     () => (say("success", "Discarded."), refresh()),
                     (error: Error) => say("failed", error.message),
                   );
@@ -119,7 +139,12 @@ function Body({ message, onClose }: { message: Message; onClose: () => void }): 
     queryFn: () => read(api.GET("/api/v1/dead-messages/{message}", { params: { path: { message: message.id } } })),
   });
   return (
-    <Dialog title="Message" lead={`${message.code}: ${message.message}`} onClose={onClose} foot={<Button onClick={onClose}>Close</Button>}>
+    <Dialog
+      title="Message"
+      lead={`${message.code}: ${message.message}`}
+      onClose={onClose}
+      foot={<Button onClick={onClose}>Close</Button>}
+    >
       {detail.isError ? (
         <Failure error={detail.error} />
       ) : !detail.data ? (

@@ -25,7 +25,10 @@ function useSamples(queues: Schemas["QueueView"][] | undefined): Sample[] {
   const [, redraw] = useState(0);
   useEffect(() => {
     if (!queues) return;
-    samples.current = [...samples.current, { at: Date.now() / 1000, depth: Object.fromEntries(queues.map((each) => [each.name, each.depth])) }].slice(-MAX_SAMPLES);
+    samples.current = [
+      ...samples.current,
+      { at: Date.now() / 1000, depth: Object.fromEntries(queues.map((each) => [each.name, each.depth])) },
+    ].slice(-MAX_SAMPLES);
     redraw((before) => before + 1);
   }, [queues]);
   return samples.current;
@@ -61,7 +64,11 @@ function Drain({ worker }: { worker: Worker }): JSX.Element {
   const ask = (drain: boolean): void => {
     setAsked(false);
     const params = { path: { worker: worker.id } };
-    read(drain ? api.POST("/api/v1/workers/{worker}/drain", { params }) : api.POST("/api/v1/workers/{worker}/resume", { params })).then(
+    read(
+      drain
+        ? api.POST("/api/v1/workers/{worker}/drain", { params })
+        : api.POST("/api/v1/workers/{worker}/resume", { params }),
+    ).then(
       () => {
         say("success", drain ? `Asked ${worker.id} to drain.` : `Asked ${worker.id} to resume.`);
         void client.invalidateQueries({ queryKey: ["workers"] });
@@ -71,7 +78,12 @@ function Drain({ worker }: { worker: Worker }): JSX.Element {
   };
   return (
     <>
-      <Button size="small" disabled={!right.allowed} title={right.reason} onClick={() => (worker.state === "ready" ? setAsked(true) : ask(false))}>
+      <Button
+        size="small"
+        disabled={!right.allowed}
+        title={right.reason}
+        onClick={() => (worker.state === "ready" ? setAsked(true) : ask(false))}
+      >
         {worker.state === "ready" ? "Drain" : "Resume"}
       </Button>
       {asked && (
@@ -94,7 +106,11 @@ function Drain({ worker }: { worker: Worker }): JSX.Element {
 }
 
 export function FleetScreen(): JSX.Element {
-  const workers = useQuery({ queryKey: ["workers"], queryFn: async () => (await read(api.GET("/api/v1/workers"))).workers, refetchInterval: POLL_MS });
+  const workers = useQuery({
+    queryKey: ["workers"],
+    queryFn: async () => (await read(api.GET("/api/v1/workers"))).workers,
+    refetchInterval: POLL_MS,
+  });
   const queues = useQuery({
     queryKey: ["queues"],
     queryFn: async () => (await read(api.GET("/api/v1/queues"))).queues,
@@ -158,7 +174,9 @@ export function FleetScreen(): JSX.Element {
                           {role}
                         </span>
                       ))}
-                      {each.roles.includes("worker") && each.state !== "ready" && <span className="tag">{STATES[each.state]}</span>}
+                      {each.roles.includes("worker") && each.state !== "ready" && (
+                        <span className="tag">{STATES[each.state]}</span>
+                      )}
                       {!each.ready && !each.roles.includes("worker") && <StatePill state="paused" />}
                     </span>
                   </td>
@@ -214,13 +232,25 @@ export function FleetScreen(): JSX.Element {
                         <code>{each.name}</code>
                       </td>
                       <td className="tabular">{count(each.depth)}</td>
-                      <td className="tabular">{each.held === null ? <span className="dim">unknown</span> : count(each.held)}</td>
-                      <td className="tabular">{each.oldest_ms === null || each.depth === 0 ? <span className="dim">–</span> : duration(each.oldest_ms)}</td>
+                      <td className="tabular">
+                        {each.held === null ? <span className="dim">unknown</span> : count(each.held)}
+                      </td>
+                      <td className="tabular">
+                        {each.oldest_ms === null || each.depth === 0 ? (
+                          <span className="dim">–</span>
+                        ) : (
+                          duration(each.oldest_ms)
+                        )}
+                      </td>
                       <td>
                         {!workers.data ? (
                           <span className="dim">–</span>
                         ) : served.has(each.name) ? (
-                          plural(workers.data.filter((worker) => worker.queues.includes(each.name)).length, "process", "processes")
+                          plural(
+                            workers.data.filter((worker) => worker.queues.includes(each.name)).length,
+                            "process",
+                            "processes",
+                          )
                         ) : (
                           <span className="error-line">no worker</span>
                         )}
@@ -233,7 +263,13 @@ export function FleetScreen(): JSX.Element {
             <div className="card-body">
               <h3>Queue depth since this page was opened</h3>
               <Suspense fallback={<Skeleton rows={3} />}>
-                <Chart times={samples.map((each) => each.at)} series={queues.data.map((each) => ({ name: each.name, values: samples.map((one) => one.depth[each.name] ?? 0) }))} />
+                <Chart
+                  times={samples.map((each) => each.at)}
+                  series={queues.data.map((each) => ({
+                    name: each.name,
+                    values: samples.map((one) => one.depth[each.name] ?? 0),
+                  }))}
+                />
               </Suspense>
             </div>
           </>

@@ -77,23 +77,46 @@ export function DecisionScreen({ execution: id, node }: { execution: string; nod
   const views = useRight("view");
   // An answer whose response was lost may have been received: the decision is then no longer open, but the answer stays.
   const [tried, setTried] = useState(false);
-  const entry = useQuery({ queryKey: ["waiting", id, node, item], queryFn: () => readDecision(id, node, item), refetchInterval: 10_000, retry: 1, enabled: !tried });
+  const entry = useQuery({
+    queryKey: ["waiting", id, node, item],
+    queryFn: () => readDecision(id, node, item),
+    refetchInterval: 10_000,
+    retry: 1,
+    enabled: !tried,
+  });
   const [sent, setSent] = useState<string | null>(null);
   const missing = (entry.error as { status?: number } | null)?.status === 404;
   // An answer that is being written stays when the decision cannot be read again.
-  if (entry.isError && !missing && !entry.data && sent === null) return <Failure page error={entry.error} retry={() => void entry.refetch()} />;
+  if (entry.isError && !missing && !entry.data && sent === null)
+    return <Failure page error={entry.error} retry={() => void entry.refetch()} />;
   if (entry.isPending) return <Skeleton rows={6} />;
   return (
     <div className="decision">
       {sent !== null ? (
         <div className="card">
-          <Blank icon={Check} title="Sent" action={<Link href="/waiting" className="button">Back to the inbox</Link>}>
+          <Blank
+            icon={Check}
+            title="Sent"
+            action={
+              <Link href="/waiting" className="button">
+                Back to the inbox
+              </Link>
+            }
+          >
             {sent}
           </Blank>
         </div>
       ) : !entry.data || missing ? (
         <div className="card">
-          <Blank icon={Inbox} title="No open decision" action={<Link href="/waiting" className="button">Back to the inbox</Link>}>
+          <Blank
+            icon={Inbox}
+            title="No open decision"
+            action={
+              <Link href="/waiting" className="button">
+                Back to the inbox
+              </Link>
+            }
+          >
             {node} is not waiting for a signal. It may have been decided already, or it timed out.
           </Blank>
         </div>
@@ -104,7 +127,19 @@ export function DecisionScreen({ execution: id, node }: { execution: string; nod
   );
 }
 
-function Decide({ entry, name, views, onTry, onSent }: { entry: WaitingEntry; name: string; views: boolean; onTry: () => void; onSent: (text: string) => void }): JSX.Element {
+function Decide({
+  entry,
+  name,
+  views,
+  onTry,
+  onSent,
+}: {
+  entry: WaitingEntry;
+  name: string;
+  views: boolean;
+  onTry: () => void;
+  onSent: (text: string) => void;
+}): JSX.Element {
   const [key] = useState(newKey);
   const schema = entry.schema as Schema | null;
   const [value, setValue] = useState<unknown>(() => (schema ? initial(schema) : {}));
@@ -128,7 +163,13 @@ function Decide({ entry, name, views, onTry, onSent }: { entry: WaitingEntry; na
     ).then(
       (heard) => onSent(heard.resumed ? "The execution continues." : "The answer was received."),
       (problem: { status?: number; message: string }) => {
-        setError(problem.status === 401 ? "Your session had expired, so the answer was not sent. Send it again." : problem.status ? problem.message : "The server cannot be reached. Your answer is kept here; send it again.");
+        setError(
+          problem.status === 401
+            ? "Your session had expired, so the answer was not sent. Send it again."
+            : problem.status
+              ? problem.message
+              : "The server cannot be reached. Your answer is kept here; send it again.",
+        );
         setBusy(false);
       },
     );
@@ -137,7 +178,11 @@ function Decide({ entry, name, views, onTry, onSent }: { entry: WaitingEntry; na
   const problems = touched && schema ? check(schema, value) : {};
   const choices: { label: string; value: unknown; kind?: "primary" | "danger" }[] =
     entry.choices && entry.choices.length > 0
-      ? entry.choices.map((each, index) => ({ label: each, value: { choice: each }, ...(index === 0 ? { kind: "primary" as const } : {}) }))
+      ? entry.choices.map((each, index) => ({
+          label: each,
+          value: { choice: each },
+          ...(index === 0 ? { kind: "primary" as const } : {}),
+        }))
       : [
           { label: "Approve", value: { approved: true }, kind: "primary" },
           { label: "Reject", value: { approved: false } },
@@ -183,10 +228,20 @@ function Decide({ entry, name, views, onTry, onSent }: { entry: WaitingEntry; na
         </form>
       ) : own ? (
         <div className="card">
-          <JsonField label="Answer" value={text} onChange={setText} rows={6} hint={`The value of the signal ${entry.signal}.`} />
+          <JsonField
+            label="Answer"
+            value={text}
+            onChange={setText}
+            rows={6}
+            hint={`The value of the signal ${entry.signal}.`}
+          />
           <div className="decision-buttons">
             <Button onClick={() => setOwn(false)}>Back</Button>
-            <Button kind="primary" disabled={busy || !allowed || !parsed.ok} onClick={() => parsed.ok && send(parsed.value)}>
+            <Button
+              kind="primary"
+              disabled={busy || !allowed || !parsed.ok}
+              onClick={() => parsed.ok && send(parsed.value)}
+            >
               Send
             </Button>
           </div>
@@ -195,7 +250,13 @@ function Decide({ entry, name, views, onTry, onSent }: { entry: WaitingEntry; na
         <>
           <div className="decision-buttons">
             {choices.map((each) => (
-              <Button key={each.label} kind={each.kind} icon={each.kind === "primary" ? Check : X} disabled={busy || !allowed} onClick={() => send(each.value)}>
+              <Button
+                key={each.label}
+                kind={each.kind}
+                icon={each.kind === "primary" ? Check : X}
+                disabled={busy || !allowed}
+                onClick={() => send(each.value)}
+              >
                 {each.label}
               </Button>
             ))}

@@ -33,7 +33,19 @@ function useRecent(name: string, query: Record<string, unknown>, limit: number) 
   });
 }
 
-function Tile({ name, state, figure, note, to }: { name: string; state: string; figure: string; note: string; to: string }): JSX.Element {
+function Tile({
+  name,
+  state,
+  figure,
+  note,
+  to,
+}: {
+  name: string;
+  state: string;
+  figure: string;
+  note: string;
+  to: string;
+}): JSX.Element {
   return (
     <Link href={to} className="card tile">
       <span className="tile-name">
@@ -50,22 +62,44 @@ type Stats = Schemas["Stats"];
 
 function totalOf(stats: Stats | undefined, ...statuses: string[]): string {
   if (!stats) return "–";
-  return compact(stats.groups.filter((each) => statuses.includes(each.status ?? "")).reduce((sum, each) => sum + each.total, 0));
+  return compact(
+    stats.groups.filter((each) => statuses.includes(each.status ?? "")).reduce((sum, each) => sum + each.total, 0),
+  );
 }
 
 /** How many executions ended in each hour, failed ones at the bottom. */
 function Histogram({ stats }: { stats: Stats }): JSX.Element {
   const sum = (at: number, ...statuses: string[]): number =>
-    stats.groups.filter((each) => statuses.includes(each.status ?? "")).reduce((total, each) => total + (each.counts[at] ?? 0), 0);
-  const steps = stats.steps.map((at, index) => ({ at, failed: sum(index, "failed", "halted"), completed: sum(index, "completed"), cancelled: sum(index, "cancelled") }));
+    stats.groups
+      .filter((each) => statuses.includes(each.status ?? ""))
+      .reduce((total, each) => total + (each.counts[at] ?? 0), 0);
+  const steps = stats.steps.map((at, index) => ({
+    at,
+    failed: sum(index, "failed", "halted"),
+    completed: sum(index, "completed"),
+    cancelled: sum(index, "cancelled"),
+  }));
   const top = Math.max(1, ...steps.map((each) => each.failed + each.completed + each.cancelled));
   const failed = steps.reduce((total, each) => total + each.failed, 0);
   const all = steps.reduce((total, each) => total + each.failed + each.completed + each.cancelled, 0);
   return (
-    <div className="histogram" role="img" aria-label={`${count(all)} executions ended in the last 24 hours, ${count(failed)} of them failed`}>
+    <div
+      className="histogram"
+      role="img"
+      aria-label={`${count(all)} executions ended in the last 24 hours, ${count(failed)} of them failed`}
+    >
       {steps.map((each) => (
-        <span key={each.at} className="histogram-step" title={`${clock(Date.parse(each.at))}: ${each.completed} completed, ${each.failed} failed, ${each.cancelled} cancelled`}>
-          {(["completed", "cancelled", "failed"] as const).map((state) => each[state] > 0 && <i key={state} data-state={state} style={{ blockSize: `${Math.max(3, (each[state] / top) * 100)}%` }} />)}
+        <span
+          key={each.at}
+          className="histogram-step"
+          title={`${clock(Date.parse(each.at))}: ${each.completed} completed, ${each.failed} failed, ${each.cancelled} cancelled`}
+        >
+          {(["completed", "cancelled", "failed"] as const).map(
+            (state) =>
+              each[state] > 0 && (
+                <i key={state} data-state={state} style={{ blockSize: `${Math.max(3, (each[state] / top) * 100)}%` }} />
+              ),
+          )}
         </span>
       ))}
     </div>
@@ -83,7 +117,11 @@ function Entries({ rows, empty }: { rows: ExecutionView[]; empty: JSX.Element })
             <span className="entry-text">
               <b className="clip">{each.workflow_id}</b>
               <small className="clip">
-                {each.error ? `${each.error.code}: ${each.error.message}` : each.failed_items ? plural(each.failed_items, "failed item") : shortId(each.execution_id)}
+                {each.error
+                  ? `${each.error.code}: ${each.error.message}`
+                  : each.failed_items
+                    ? plural(each.failed_items, "failed item")
+                    : shortId(each.execution_id)}
               </small>
             </span>
             <span className="dim" style={{ textAlign: "end", whiteSpace: "nowrap" }}>
@@ -110,8 +148,15 @@ export function OverviewScreen(): JSX.Element {
   const failed = useRecent("failed", { status: ["failed", "halted"], since: since(DAY_MS) }, 6);
   const waiting = useQuery({ queryKey: ["waiting"], queryFn: () => readWaiting(), refetchInterval: 15_000 });
   const latest = useRecent("latest", {}, 9);
-  const workers = useQuery({ queryKey: ["workers"], queryFn: async () => (await read(api.GET("/api/v1/workers"))).workers, refetchInterval: 10_000 });
-  const letters = useQuery({ queryKey: ["dead-letters", 1], queryFn: () => read(api.GET("/api/v1/dead-letters", { params: { query: { limit: 100 } } })) });
+  const workers = useQuery({
+    queryKey: ["workers"],
+    queryFn: async () => (await read(api.GET("/api/v1/workers"))).workers,
+    refetchInterval: 10_000,
+  });
+  const letters = useQuery({
+    queryKey: ["dead-letters", 1],
+    queryFn: () => read(api.GET("/api/v1/dead-letters", { params: { query: { limit: 100 } } })),
+  });
   useExecutionEvents(
     useCallback(() => {
       void queries.invalidateQueries({ queryKey: ["recent"] }, { cancelRefetch: false });
@@ -128,10 +173,34 @@ export function OverviewScreen(): JSX.Element {
       <Head title="Overview" />
       {latest.data && rows.length < 3 && <Welcome fresh={rows.every((each) => "example" in each.labels)} />}
       <div className="tiles">
-        <Tile name="Running" state="running" figure={open === undefined ? "–" : compact(open)} note="running or paused" to="/executions?status=running&status=paused" />
-        <Tile name="Failed" state="failed" figure={totalOf(stats.data, "failed", "halted")} note="in the last 24 hours" to="/executions?status=failed&since=24h" />
-        <Tile name="Completed" state="completed" figure={totalOf(stats.data, "completed")} note="in the last 24 hours" to="/executions?status=completed&since=24h" />
-        <Tile name="Inbox" state="waiting" figure={waiting.data ? compact(waiting.data.length) : "–"} note="waiting for a decision" to="/waiting" />
+        <Tile
+          name="Running"
+          state="running"
+          figure={open === undefined ? "–" : compact(open)}
+          note="running or paused"
+          to="/executions?status=running&status=paused"
+        />
+        <Tile
+          name="Failed"
+          state="failed"
+          figure={totalOf(stats.data, "failed", "halted")}
+          note="in the last 24 hours"
+          to="/executions?status=failed&since=24h"
+        />
+        <Tile
+          name="Completed"
+          state="completed"
+          figure={totalOf(stats.data, "completed")}
+          note="in the last 24 hours"
+          to="/executions?status=completed&since=24h"
+        />
+        <Tile
+          name="Inbox"
+          state="waiting"
+          figure={waiting.data ? compact(waiting.data.length) : "–"}
+          note="waiting for a decision"
+          to="/waiting"
+        />
         <Tile
           name="Fleet"
           state={fleet.some((each) => !each.ready) ? "waiting" : "success"}
@@ -215,7 +284,10 @@ export function OverviewScreen(): JSX.Element {
 function Welcome({ fresh }: { fresh: boolean }): JSX.Element | null {
   const workflows = useWorkflows();
   const ids = new Set(workflows.data?.map((each) => each.workflow_id));
-  const id = EXAMPLES.find((each) => each !== "hello" && ids.has(each)) ?? EXAMPLES.find((each) => ids.has(each)) ?? workflows.data?.[0]?.workflow_id;
+  const id =
+    EXAMPLES.find((each) => each !== "hello" && ids.has(each)) ??
+    EXAMPLES.find((each) => ids.has(each)) ??
+    workflows.data?.[0]?.workflow_id;
   if (!id) return null;
   return <WelcomeTo id={id} fresh={fresh} />;
 }
@@ -253,7 +325,14 @@ function WelcomeTo({ id, fresh }: { id: string; fresh: boolean }): JSX.Element {
           <b> {workflow.data?.name || id}</b> and follow it live on its graph.
         </p>
         <div className="row wrap">
-          <Button kind="primary" size="large" icon={Play} disabled={busy || !definition.data || !right.allowed} title={right.reason} onClick={start}>
+          <Button
+            kind="primary"
+            size="large"
+            icon={Play}
+            disabled={busy || !definition.data || !right.allowed}
+            title={right.reason}
+            onClick={start}
+          >
             Run {workflow.data?.name || id}
           </Button>
           <Link href="/workflows" className="button" data-size="large" data-kind="quiet">
@@ -272,7 +351,17 @@ function WelcomeTo({ id, fresh }: { id: string; fresh: boolean }): JSX.Element {
   );
 }
 
-function Preview({ hash, definition, kinds }: { hash: string; definition: Parameters<typeof usePicture>[1]; kinds: Parameters<typeof usePicture>[2] }): JSX.Element | null {
+function Preview({
+  hash,
+  definition,
+  kinds,
+}: {
+  hash: string;
+  definition: Parameters<typeof usePicture>[1];
+  kinds: Parameters<typeof usePicture>[2];
+}): JSX.Element | null {
   const picture = usePicture(hash, definition, kinds);
-  return picture && <Graph definition={definition} picture={picture} label={`Graph of ${definition.id}`} controls={false} />;
+  return (
+    picture && <Graph definition={definition} picture={picture} label={`Graph of ${definition.id}`} controls={false} />
+  );
 }

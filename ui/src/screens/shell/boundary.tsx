@@ -13,7 +13,11 @@ export class Boundary extends Component<{ children: ReactNode }, { error: Error 
   override render(): ReactNode {
     if (!this.state.error) return this.props.children;
     return (
-      <Blank icon={Bug} title="This screen failed" action={<Button onClick={() => window.location.reload()}>Reload the page</Button>}>
+      <Blank
+        icon={Bug}
+        title="This screen failed"
+        action={<Button onClick={() => window.location.reload()}>Reload the page</Button>}
+      >
         {this.state.error.message}
       </Blank>
     );

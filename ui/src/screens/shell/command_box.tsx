@@ -1,5 +1,17 @@
 /** The command box: workflows, executions, places and actions by typing. */
-import { Activity, ArrowRight, CircleHelp, CornerDownLeft, ListChecks, Moon, Play, Search, Sun, Workflow, type LucideIcon } from "lucide-react";
+import {
+  Activity,
+  ArrowRight,
+  CircleHelp,
+  CornerDownLeft,
+  ListChecks,
+  Moon,
+  Play,
+  Search,
+  Sun,
+  Workflow,
+  type LucideIcon,
+} from "lucide-react";
 import { useQuery } from "@tanstack/react-query";
 import { useEffect, useId, useMemo, useRef, useState, type JSX } from "react";
 import { useLocation } from "wouter";
@@ -11,7 +23,15 @@ import { StateGlyph } from "../../parts/state";
 import { score } from "./score";
 import { PLACES } from "./shell";
 
-type Entry = { key: string; group: string; text: string; note?: string; icon: LucideIcon; state?: string; run: () => void };
+type Entry = {
+  key: string;
+  group: string;
+  text: string;
+  note?: string;
+  icon: LucideIcon;
+  state?: string;
+  run: () => void;
+};
 
 export function CommandBox({ onClose, onHelp }: { onClose: () => void; onHelp: () => void }): JSX.Element {
   const [text, setText] = useState("");
@@ -29,7 +49,8 @@ export function CommandBox({ onClose, onHelp }: { onClose: () => void; onHelp: (
   }, [text]);
   const executions = useQuery({
     queryKey: ["command", settled],
-    queryFn: () => read(api.GET("/api/v1/executions", { params: { query: { limit: 6, ...(settled ? { q: settled } : {}) } } })),
+    queryFn: () =>
+      read(api.GET("/api/v1/executions", { params: { query: { limit: 6, ...(settled ? { q: settled } : {}) } } })),
     placeholderData: (before) => before,
   });
   const isFound = settled === text.trim() && !executions.isPlaceholderData;
@@ -60,7 +81,13 @@ export function CommandBox({ onClose, onHelp }: { onClose: () => void; onHelp: (
       },
       { key: "keys", group: "Actions", text: "Keyboard shortcuts", icon: CircleHelp, run: () => (onClose(), onHelp()) },
       { key: "bulk", group: "Go to", text: "Bulk jobs", icon: ListChecks, run: go("/bulk") },
-      { key: "failed", group: "Go to", text: "Failed executions", icon: Activity, run: go("/executions?status=failed") },
+      {
+        key: "failed",
+        group: "Go to",
+        text: "Failed executions",
+        icon: Activity,
+        run: go("/executions?status=failed"),
+      },
     ];
     const stored = (workflows.data ?? []).flatMap<Entry>((each) => [
       {
@@ -71,7 +98,14 @@ export function CommandBox({ onClose, onHelp }: { onClose: () => void; onHelp: (
         icon: Workflow,
         run: go(`/workflows/${each.workflow_id}`),
       },
-      { key: `run:${each.workflow_id}`, group: "Run", text: `Run ${each.name || each.workflow_id}`, note: each.workflow_id, icon: Play, run: go(`/workflows/${each.workflow_id}/run`) },
+      {
+        key: `run:${each.workflow_id}`,
+        group: "Run",
+        text: `Run ${each.name || each.workflow_id}`,
+        note: each.workflow_id,
+        icon: Play,
+        run: go(`/workflows/${each.workflow_id}/run`),
+      },
     ]);
     const ranked = [...places, ...acts, ...stored]
       .map((each) => ({ each, rank: Math.max(score(each.text, text), each.note ? score(each.note, text) : 0) }))
@@ -81,7 +115,9 @@ export function CommandBox({ onClose, onHelp }: { onClose: () => void; onHelp: (
       .map(({ each }) => each);
     // Until the server has searched for the text, of what was found for another one only that is shown which has it.
     const low = text.trim().toLowerCase();
-    const known = (executions.data?.executions ?? []).filter((each) => isFound || `${each.execution_id} ${each.workflow_id}`.toLowerCase().includes(low));
+    const known = (executions.data?.executions ?? []).filter(
+      (each) => isFound || `${each.execution_id} ${each.workflow_id}`.toLowerCase().includes(low),
+    );
     const found = known.map<Entry>((each) => ({
       key: `execution:${each.execution_id}`,
       group: "Executions",
@@ -150,10 +186,16 @@ export function CommandBox({ onClose, onHelp }: { onClose: () => void; onHelp: (
             <span className="clip">{each.text}</span>
             {each.note && each.note !== each.text && <code className="dim clip">{each.note}</code>}
             <span className="push dim command-group">{each.group}</span>
-            {index === at ? <CornerDownLeft size={14} aria-hidden="true" /> : <ArrowRight size={14} aria-hidden="true" className="ghost" />}
+            {index === at ? (
+              <CornerDownLeft size={14} aria-hidden="true" />
+            ) : (
+              <ArrowRight size={14} aria-hidden="true" className="ghost" />
+            )}
           </li>
         ))}
-        {entries.length === 0 && <li className="command-none dim">{isFound && !executions.isFetching ? "Nothing matches." : "Searching…"}</li>}
+        {entries.length === 0 && (
+          <li className="command-none dim">{isFound && !executions.isFetching ? "Nothing matches." : "Searching…"}</li>
+        )}
       </ul>
     </dialog>
   );

@@ -49,7 +49,9 @@ export function useSingleKeys(): [boolean, (on: boolean) => void] {
 /** Whether a key goes into a field, also into one inside of a shadow root. */
 function isTyping(event: KeyboardEvent): boolean {
   const target = event.composedPath()[0] ?? event.target;
-  return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
+  return (
+    target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName))
+  );
 }
 
 /** Calls the handler of a key while the component is mounted. */

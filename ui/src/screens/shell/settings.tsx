@@ -44,7 +44,12 @@ export function SettingsScreen(): JSX.Element {
           </div>
           <label className="row">
             <span style={{ minInlineSize: 120 }}>Keyboard</span>
-            <input type="checkbox" className="check" checked={single} onChange={(event) => setSingle(event.target.checked)} />
+            <input
+              type="checkbox"
+              className="check"
+              checked={single}
+              onChange={(event) => setSingle(event.target.checked)}
+            />
             Single-letter shortcuts
           </label>
         </div>
@@ -88,7 +93,12 @@ const VERDICTS: Record<Schemas["FindingView"]["verdict"], string> = { ok: "succe
 
 /** The checks of `rune doctor`, made by the server when they are asked for. What needs attention comes first. */
 function Doctor(): JSX.Element {
-  const report = useQuery({ queryKey: ["doctor"], queryFn: () => read(api.GET("/api/v1/doctor")), enabled: false, retry: false });
+  const report = useQuery({
+    queryKey: ["doctor"],
+    queryFn: () => read(api.GET("/api/v1/doctor")),
+    enabled: false,
+    retry: false,
+  });
   const order = ["bad", "warn", "ok"];
   const checks = [...(report.data?.checks ?? [])].sort((a, b) => order.indexOf(a.verdict) - order.indexOf(b.verdict));
   return (
@@ -136,18 +146,30 @@ function shown({ value, secret }: Schemas["SettingView"]): string {
 /** The settings in effect on the server that responds, and where each comes from. */
 function Effective(): JSX.Element {
   const [text, setText] = useState("");
-  const settings = useQuery({ queryKey: ["settings"], queryFn: async () => (await read(api.GET("/api/v1/settings"))).settings });
+  const settings = useQuery({
+    queryKey: ["settings"],
+    queryFn: async () => (await read(api.GET("/api/v1/settings"))).settings,
+  });
   const low = text.toLowerCase();
   const rows = (settings.data ?? []).filter((each) => each.name.toLowerCase().includes(low));
   // Settings that differ from their defaults come first.
-  const sorted = [...rows.filter((each) => each.source !== "default"), ...rows.filter((each) => each.source === "default")];
+  const sorted = [
+    ...rows.filter((each) => each.source !== "default"),
+    ...rows.filter((each) => each.source === "default"),
+  ];
   return (
     <section className="card" aria-labelledby="effective">
       <div className="card-head">
         <h2 id="effective">Settings in effect</h2>
         <span className="push search" style={{ flex: "none" }}>
           <Search size={14} aria-hidden="true" />
-          <Input type="search" aria-label="Find a setting" placeholder="Find a setting" value={text} onChange={(event) => setText(event.target.value)} />
+          <Input
+            type="search"
+            aria-label="Find a setting"
+            placeholder="Find a setting"
+            value={text}
+            onChange={(event) => setText(event.target.value)}
+          />
         </span>
       </div>
       {settings.isError ? (
@@ -171,7 +193,13 @@ function Effective(): JSX.Element {
                     <code>{each.name}</code>
                   </td>
                   <td style={{ overflowWrap: "anywhere" }}>{shown(each)}</td>
-                  <td>{each.source === "default" ? <span className="dim">default</span> : <span className="tag">{each.source}</span>}</td>
+                  <td>
+                    {each.source === "default" ? (
+                      <span className="dim">default</span>
+                    ) : (
+                      <span className="tag">{each.source}</span>
+                    )}
+                  </td>
                 </tr>
               ))}
             </tbody>

@@ -76,7 +76,9 @@ const INSIDE: Record<string, string> = { "/bulk": "/executions", "/editor": "/wo
 
 function isAt(location: string, to: string): boolean {
   const within = (place: string): boolean => location === place || location.startsWith(`${place}/`);
-  return to === "/" ? location === "/" : within(to) || Object.entries(INSIDE).some(([place, owner]) => owner === to && within(place));
+  return to === "/"
+    ? location === "/"
+    : within(to) || Object.entries(INSIDE).some(([place, owner]) => owner === to && within(place));
 }
 
 function LinkState(): JSX.Element {
@@ -149,9 +151,19 @@ function Identity(): JSX.Element {
           <a className="icon-button" data-size="small" href="/docs" title="API reference" aria-label="API reference">
             <BookOpen size={15} aria-hidden="true" />
           </a>
-          <IconButton size="small" icon={dark ? Sun : Moon} label={dark ? "Use the light theme" : "Use the dark theme"} onClick={() => setTheme(dark ? "light" : "dark")} />
+          <IconButton
+            size="small"
+            icon={dark ? Sun : Moon}
+            label={dark ? "Use the light theme" : "Use the dark theme"}
+            onClick={() => setTheme(dark ? "light" : "dark")}
+          />
           {me?.authentication === "session" && (
-            <IconButton size="small" icon={LogOut} label="Sign out" onClick={() => void signOut().catch((error: Error) => say("failed", error.message))} />
+            <IconButton
+              size="small"
+              icon={LogOut}
+              label="Sign out"
+              onClick={() => void signOut().catch((error: Error) => say("failed", error.message))}
+            />
           )}
         </span>
       </div>
@@ -221,7 +233,12 @@ export function Shell({ children }: { children: ReactNode }): JSX.Element {
         Skip to the content
       </a>
       <header className="topbar">
-        <IconButton icon={drawer ? X : MenuIcon} label={drawer ? "Close the menu" : "Open the menu"} aria-expanded={drawer} onClick={() => setDrawer(!drawer)} />
+        <IconButton
+          icon={drawer ? X : MenuIcon}
+          label={drawer ? "Close the menu" : "Open the menu"}
+          aria-expanded={drawer}
+          onClick={() => setDrawer(!drawer)}
+        />
         <Link href="/" className="brand">
           <Mark size={22} /> Rune
         </Link>
@@ -258,7 +275,17 @@ export function Shell({ children }: { children: ReactNode }): JSX.Element {
 }
 
 /** The head of a screen: title, facts beside it, actions at the right. */
-export function Head({ title, lead, actions, children }: { title: ReactNode; lead?: ReactNode; actions?: ReactNode; children?: ReactNode }): JSX.Element {
+export function Head({
+  title,
+  lead,
+  actions,
+  children,
+}: {
+  title: ReactNode;
+  lead?: ReactNode;
+  actions?: ReactNode;
+  children?: ReactNode;
+}): JSX.Element {
   return (
     <header className="head">
       <div className="head-line">

@@ -12,7 +12,10 @@ export function pointerOf(parent: string, key: string | number): string {
 }
 
 /** The address of a part of the value at `path`. */
-export function partPath(path: string, { pointer, depth, offset }: { pointer: string; depth: number; offset: number }): string {
+export function partPath(
+  path: string,
+  { pointer, depth, offset }: { pointer: string; depth: number; offset: number },
+): string {
   const query = new URLSearchParams({ depth: String(depth) });
   if (pointer) query.set("pointer", pointer);
   if (offset) query.set("offset", String(offset));
@@ -50,7 +53,11 @@ export function nodeAddress(execution: string, node: string, item: string): stri
 }
 
 /** The part of the chosen item that a node is inside; null if the item does not name an item of each split around it. */
-export function lineageOf(inside: ReadonlyMap<string, ReadonlySet<string>>, node: string, item: string | null): string | null {
+export function lineageOf(
+  inside: ReadonlyMap<string, ReadonlySet<string>>,
+  node: string,
+  item: string | null,
+): string | null {
   const around = [...inside].filter(([, body]) => body.has(node)).map(([split]) => split);
   const parts = (item ?? "").split("/").filter((part) => around.includes(part.split(":")[0] ?? ""));
   return parts.length === around.length ? parts.join("/") : null;

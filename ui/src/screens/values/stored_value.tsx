@@ -32,7 +32,8 @@ function useRest(path: string, pointer: string, offset: number, enabled: boolean
   return useInfiniteQuery({
     queryKey: ["part", path, pointer, offset],
     initialPageParam: offset,
-    queryFn: ({ pageParam, signal }) => readJson<Part>(partPath(path, { pointer, depth: DEPTH, offset: pageParam }), signal),
+    queryFn: ({ pageParam, signal }) =>
+      readJson<Part>(partPath(path, { pointer, depth: DEPTH, offset: pageParam }), signal),
     getNextPageParam: (part: Part) => part.next ?? undefined,
     enabled,
     staleTime: Infinity,
@@ -53,21 +54,45 @@ function useFirst(path: string, pointer: string) {
 export function StoredValue({ path, reference }: { path: string; reference: string }): JSX.Element {
   const first = useFirst(path, "");
   if (first.isError) {
-    return (first.error as { status?: number }).status === 404 ? <p className="dim">No output.</p> : <Failure error={first.error} retry={() => void first.refetch()} />;
+    return (first.error as { status?: number }).status === 404 ? (
+      <p className="dim">No output.</p>
+    ) : (
+      <Failure error={first.error} retry={() => void first.refetch()} />
+    );
   }
   if (!first.data) return <Skeleton rows={3} height={12} />;
   return (
     <>
       {first.data.bytes >= MIN_SEARCHED_BYTES && <ValueSearch path={path} reference={reference} />}
       <ul className="tree">
-        <ValueNode path={path} pointer="" reference={reference} entry={{ key: "", ...first.data } as unknown as Entry} open={DEPTH} />
+        <ValueNode
+          path={path}
+          pointer=""
+          reference={reference}
+          entry={{ key: "", ...first.data } as unknown as Entry}
+          open={DEPTH}
+        />
       </ul>
     </>
   );
 }
 
 /** The object that holds a match, with the match marked; the match alone if it is not among the members read first. */
-export function FoundPart({ path, parent, name, pointer, reference, above }: { path: string; parent: string; name: string; pointer: string; reference: string; above: string }): JSX.Element | null {
+export function FoundPart({
+  path,
+  parent,
+  name,
+  pointer,
+  reference,
+  above,
+}: {
+  path: string;
+  parent: string;
+  name: string;
+  pointer: string;
+  reference: string;
+  above: string;
+}): JSX.Element | null {
   const around = useFirst(path, parent);
   const holds = around.data?.type === "object" && around.data.entries?.some((each) => each.key === name);
   const alone = useFirst(path, around.data && !holds ? pointer : parent);
@@ -77,7 +102,14 @@ export function FoundPart({ path, parent, name, pointer, reference, above }: { p
   return (
     <Found value={pointer}>
       <ul className="tree">
-        <ValueNode key={part.pointer} path={path} pointer={part.pointer} reference={holds ? above : reference} entry={{ key: "", ...part } as unknown as Entry} open={1} />
+        <ValueNode
+          key={part.pointer}
+          path={path}
+          pointer={part.pointer}
+          reference={holds ? above : reference}
+          entry={{ key: "", ...part } as unknown as Entry}
+          open={1}
+        />
       </ul>
     </Found>
   );
@@ -98,11 +130,25 @@ function Name({ name, reference }: { name: string | number; reference: string })
   );
 }
 
-export function ValueNode({ path, pointer, reference, entry, open }: { path: string; pointer: string; reference: string; entry: Entry; open: number }): JSX.Element {
+export function ValueNode({
+  path,
+  pointer,
+  reference,
+  entry,
+  open,
+}: {
+  path: string;
+  pointer: string;
+  reference: string;
+  entry: Entry;
+  open: number;
+}): JSX.Element {
   const isFound = useContext(Found) === pointer && entry.key !== "";
   // The server counts the members of a large one when it is opened.
   const many = entry.size ?? Infinity;
-  const [expanded, setExpanded] = useState(open > 0 && (entry.key === "" || (entry.entries !== null && many <= MAX_OPEN)));
+  const [expanded, setExpanded] = useState(
+    open > 0 && (entry.key === "" || (entry.entries !== null && many <= MAX_OPEN)),
+  );
   if (entry.type !== "object" && entry.type !== "array") {
     return (
       <li>
@@ -117,7 +163,10 @@ export function ValueNode({ path, pointer, reference, entry, open }: { path: str
       </li>
     );
   }
-  const file = entry.type === "object" && entry.entries ? fileOf(Object.fromEntries(entry.entries.map((each) => [each.key, each.value]))) : null;
+  const file =
+    entry.type === "object" && entry.entries
+      ? fileOf(Object.fromEntries(entry.entries.map((each) => [each.key, each.value])))
+      : null;
   return (
     <li>
       <div className="tree-line" data-found={isFound || undefined}>
@@ -134,18 +183,40 @@ export function ValueNode({ path, pointer, reference, entry, open }: { path: str
         )}
         <Name name={entry.key} reference={reference} />
         <span className="dim">
-          {entry.type === "array" ? `[${entry.size === null ? "…" : plural(many, "item")}]` : `{${entry.size === null ? "…" : plural(many, "key")}}`}
+          {entry.type === "array"
+            ? `[${entry.size === null ? "…" : plural(many, "item")}]`
+            : `{${entry.size === null ? "…" : plural(many, "key")}}`}
           {entry.bytes > 10_000 && ` · ${bytes(entry.bytes)}`}
         </span>
         {file && <FileLink file={file} />}
       </div>
-      {expanded && many > 0 && <Members path={path} pointer={pointer} reference={reference} entry={entry} open={many <= MAX_OPEN ? open - 1 : 0} />}
+      {expanded && many > 0 && (
+        <Members
+          path={path}
+          pointer={pointer}
+          reference={reference}
+          entry={entry}
+          open={many <= MAX_OPEN ? open - 1 : 0}
+        />
+      )}
     </li>
   );
 }
 
 /** The members of an object or a list: those that came with it, and further ones on request. */
-function Members({ path, pointer, reference, entry, open }: { path: string; pointer: string; reference: string; entry: Entry; open: number }): JSX.Element {
+function Members({
+  path,
+  pointer,
+  reference,
+  entry,
+  open,
+}: {
+  path: string;
+  pointer: string;
+  reference: string;
+  entry: Entry;
+  open: number;
+}): JSX.Element {
   const given = entry.entries ?? [];
   const [more, setMore] = useState(entry.entries === null);
   const rest = useRest(path, pointer, given.length, more);
@@ -175,7 +246,12 @@ function Members({ path, pointer, reference, entry, open }: { path: string; poin
       )}
       {left > 0 && !rest.isLoading && !rest.isError && (
         <li>
-          <button type="button" className="tag" disabled={rest.isFetching} onClick={() => (more ? void rest.fetchNextPage() : setMore(true))}>
+          <button
+            type="button"
+            className="tag"
+            disabled={rest.isFetching}
+            onClick={() => (more ? void rest.fetchNextPage() : setMore(true))}
+          >
             {count(Math.min(MEMBERS, left))} more of {count(left)}
           </button>
         </li>
@@ -196,7 +272,12 @@ function Text({ path, pointer, entry }: { path: string; pointer: string; entry: 
     <span className="tree-string">
       {toJson(text)}
       {next !== null && (
-        <button type="button" className="tag" disabled={rest.isFetching} onClick={() => (more ? void rest.fetchNextPage() : setMore(true))}>
+        <button
+          type="button"
+          className="tag"
+          disabled={rest.isFetching}
+          onClick={() => (more ? void rest.fetchNextPage() : setMore(true))}
+        >
           … {count(Math.min(CHARS, (entry.size ?? 0) - next))} more of {plural((entry.size ?? 0) - next, "character")}
         </button>
       )}

@@ -36,7 +36,17 @@ function Leaf({ value }: { value: Json }): JSX.Element {
   return <span className="tree-word">{String(value)}</span>;
 }
 
-function Branch({ name, value, depth, open }: { name?: string | undefined; value: Json; depth: number; open: number }): JSX.Element {
+function Branch({
+  name,
+  value,
+  depth,
+  open,
+}: {
+  name?: string | undefined;
+  value: Json;
+  depth: number;
+  open: number;
+}): JSX.Element {
   const [shown, setShown] = useState(depth < open);
   const [pieces, setPieces] = useState(1);
   if (!isBranch(value)) {
@@ -49,7 +59,9 @@ function Branch({ name, value, depth, open }: { name?: string | undefined; value
       </li>
     );
   }
-  const entries: [string, Json][] = Array.isArray(value) ? value.map((each, index) => [String(index), each]) : Object.entries(value);
+  const entries: [string, Json][] = Array.isArray(value)
+    ? value.map((each, index) => [String(index), each])
+    : Object.entries(value);
   const limit = pieces * PIECE;
   const file = Array.isArray(value) ? null : fileOf(value);
   return (

@@ -40,7 +40,10 @@ export function ValueSearch({ path, reference }: { path: string; reference: stri
   const move = (by: number): void => {
     if (total > 0) setAt((at + by + total) % total);
   };
-  const figure = total === 0 ? `No match${found?.complete === false ? " so far" : ""}` : `${count(at + 1)} of ${count(total)}${found?.complete ? "" : "+"}`;
+  const figure =
+    total === 0
+      ? `No match${found?.complete === false ? " so far" : ""}`
+      : `${count(at + 1)} of ${count(total)}${found?.complete ? "" : "+"}`;
   return (
     <div className="stack value-search">
       <div className="row" role="group" aria-label="Find in this value">
@@ -74,12 +77,26 @@ export function ValueSearch({ path, reference }: { path: string; reference: stri
   );
 }
 
-function Shown({ path, reference, match, length }: { path: string; reference: string; match: Match; length: number }): JSX.Element {
+function Shown({
+  path,
+  reference,
+  match,
+  length,
+}: {
+  path: string;
+  reference: string;
+  match: Match;
+  length: number;
+}): JSX.Element {
   const steps = stepsOf(match.pointer);
   const name = steps.at(-1) ?? "";
   const parent = steps.slice(0, -1).reduce(pointerOf, "");
   // Only a list has members by number that an expression writes in brackets; a pointer does not say which it is.
-  const written = (parts: readonly string[]): string => parts.reduce((before, each) => before + stepOf(/^(0|[1-9]\d{0,14})$/.test(each) ? Number(each) : each), reference || "value");
+  const written = (parts: readonly string[]): string =>
+    parts.reduce(
+      (before, each) => before + stepOf(/^(0|[1-9]\d{0,14})$/.test(each) ? Number(each) : each),
+      reference || "value",
+    );
   const whole = written(steps);
   return (
     <div className="value-match">
@@ -93,7 +110,17 @@ function Shown({ path, reference, match, length }: { path: string; reference: st
         <mark>{match.text.slice(match.start, match.start + length)}</mark>
         {match.text.slice(match.start + length)}
       </p>
-      {steps.length > 0 && <FoundPart key={match.pointer} path={path} parent={parent} name={name} pointer={match.pointer} reference={reference && whole} above={reference && written(steps.slice(0, -1))} />}
+      {steps.length > 0 && (
+        <FoundPart
+          key={match.pointer}
+          path={path}
+          parent={parent}
+          name={name}
+          pointer={match.pointer}
+          reference={reference && whole}
+          above={reference && written(steps.slice(0, -1))}
+        />
+      )}
     </div>
   );
 }

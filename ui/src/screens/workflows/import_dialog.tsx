@@ -30,7 +30,15 @@ const STATUSES = [
   ["changed", "changed", "running"],
   ["carried", "carried", "success"],
 ] as const;
-const WRITER = new Writer({ asJson: false, padded: true, spaced: true, step: 2, listStep: 2, newline: "\n", endsWithNewline: true });
+const WRITER = new Writer({
+  asJson: false,
+  padded: true,
+  spaced: true,
+  step: 2,
+  listStep: 2,
+  newline: "\n",
+  endsWithNewline: true,
+});
 
 async function convert(text: string, format: string, name: string, stubs: boolean): Promise<Imported> {
   return read(
@@ -52,13 +60,21 @@ function pinnedTest({ test, document }: Imported): { name: string; text: string 
   const { case: title, ...rest } = test as { [key: string]: Json };
   if (title === undefined) return null;
   const { id } = document as { id?: Json };
-  return { name: `test_${String(id ?? "workflow")}.yaml`, text: yamlOf({ case: title, document: document as Json, ...rest }) };
+  return {
+    name: `test_${String(id ?? "workflow")}.yaml`,
+    text: yamlOf({ case: title, document: document as Json, ...rest }),
+  };
 }
 
 /** Keeps the document as the draft of a new workflow. */
 function keep(document: Json): boolean {
   const text = yamlOf(document);
-  return writeDraft(placeOf(""), { base: { text: TEMPLATE, version: null }, saved: { text, undo: [], redo: [] }, at: Date.now(), imported: true });
+  return writeDraft(placeOf(""), {
+    base: { text: TEMPLATE, version: null },
+    saved: { text, undo: [], redo: [] },
+    at: Date.now(),
+    imported: true,
+  });
 }
 
 export function ImportDialog({ onClose }: { onClose: () => void }): JSX.Element {
@@ -94,8 +110,18 @@ export function ImportDialog({ onClose }: { onClose: () => void }): JSX.Element 
   return (
     <Dialog
       wide
-      title={found ? `Imported from ${FORMATS.find(([id]) => id === found.format)?.[1] ?? found.format}` : "Import a workflow"}
-      lead={found ? <Verdict found={found} /> : "From n8n, AWS Step Functions or a canvas document, as JSON or YAML. Nothing is stored until you publish it."}
+      title={
+        found
+          ? `Imported from ${FORMATS.find(([id]) => id === found.format)?.[1] ?? found.format}`
+          : "Import a workflow"
+      }
+      lead={
+        found ? (
+          <Verdict found={found} />
+        ) : (
+          "From n8n, AWS Step Functions or a canvas document, as JSON or YAML. Nothing is stored until you publish it."
+        )
+      }
       onClose={onClose}
       onSubmit={submit}
       foot={
@@ -120,7 +146,16 @@ export function ImportDialog({ onClose }: { onClose: () => void }): JSX.Element 
             {name && <span className="dim">{name}</span>}
           </div>
           <Field label="Document" hint="The export of the other tool, as text.">
-            {(ids) => <textarea {...ids} className="textarea" rows={10} spellCheck={false} value={text} onChange={(event) => setText(event.target.value)} />}
+            {(ids) => (
+              <textarea
+                {...ids}
+                className="textarea"
+                rows={10}
+                spellCheck={false}
+                value={text}
+                onChange={(event) => setText(event.target.value)}
+              />
+            )}
           </Field>
           <Field label="Format">
             {(ids) => (
@@ -134,12 +169,21 @@ export function ImportDialog({ onClose }: { onClose: () => void }): JSX.Element 
             )}
           </Field>
           <label className="row">
-            <input type="checkbox" className="check" checked={stubs} onChange={(event) => setStubs(event.target.checked)} />
+            <input
+              type="checkbox"
+              className="check"
+              checked={stubs}
+              onChange={(event) => setStubs(event.target.checked)}
+            />
             Tasks of a state machine as custom nodes, with Python source to complete
           </label>
         </>
       )}
-      {found && replaced && replaced.saved.text !== replaced.base.text && <Notice state="waiting">The editor holds the draft of another new workflow; opening this one replaces it.</Notice>}
+      {found && replaced && replaced.saved.text !== replaced.base.text && (
+        <Notice state="waiting">
+          The editor holds the draft of another new workflow; opening this one replaces it.
+        </Notice>
+      )}
       {error && (
         <Notice state="failed">
           <Sentence text={error} />
@@ -154,7 +198,8 @@ function Verdict({ found }: { found: Imported }): JSX.Element {
   const rest = found.entries.filter((each) => each.status !== "carried").length;
   return (
     <>
-      {plural(found.entries.length, "element")}, of which {count(rest)} {rest === 1 ? "needs" : "need"} a look; {plural(found.problems.length, "problem")} in the new workflow.
+      {plural(found.entries.length, "element")}, of which {count(rest)} {rest === 1 ? "needs" : "need"} a look;{" "}
+      {plural(found.problems.length, "problem")} in the new workflow.
     </>
   );
 }
@@ -164,12 +209,23 @@ function Report({ found }: { found: Imported }): JSX.Element {
   const [shown, setShown] = useState<string | null>(null);
   const test = useMemo(() => pinnedTest(found), [found]);
   const present = STATUSES.filter(([status]) => (found.counts[status] ?? 0) > 0);
-  const entries = STATUSES.flatMap(([status]) => (shown === null ? status !== "carried" : shown === status) ? found.entries.filter((each) => each.status === status) : []);
+  const entries = STATUSES.flatMap(([status]) =>
+    (shown === null ? status !== "carried" : shown === status)
+      ? found.entries.filter((each) => each.status === status)
+      : [],
+  );
   return (
     <>
       <div className="chips" role="group" aria-label="Outcome">
         {present.map(([status, word, state]) => (
-          <button key={status} type="button" className="chip" data-state={state} aria-pressed={shown === status} onClick={() => setShown(shown === status ? null : status)}>
+          <button
+            key={status}
+            type="button"
+            className="chip"
+            data-state={state}
+            aria-pressed={shown === status}
+            onClick={() => setShown(shown === status ? null : status)}
+          >
             {word} <b className="tabular">{count(found.counts[status] ?? 0)}</b>
           </button>
         ))}
@@ -211,7 +267,17 @@ function Report({ found }: { found: Imported }): JSX.Element {
 }
 
 /** A file that was made by the import. */
-function MadeFile({ title, content, text, children }: { title: string; content: string; text: string; children: ReactNode }): JSX.Element {
+function MadeFile({
+  title,
+  content,
+  text,
+  children,
+}: {
+  title: string;
+  content: string;
+  text: string;
+  children: ReactNode;
+}): JSX.Element {
   return (
     <section className="stack import-file" aria-label={title}>
       <div className="row">

@@ -37,7 +37,10 @@ export function RunScreen({ id }: { id: string }): JSX.Element {
   const workflow = useWorkflow(id, version || undefined);
   const versions = useQuery({
     queryKey: ["versions", id],
-    queryFn: () => read(api.GET("/api/v1/workflows/{workflow}/versions", { params: { path: { workflow: id }, query: { limit: 200 } } })),
+    queryFn: () =>
+      read(
+        api.GET("/api/v1/workflows/{workflow}/versions", { params: { path: { workflow: id }, query: { limit: 200 } } }),
+      ),
   });
   const former = useQuery({
     queryKey: ["former", id],
@@ -71,7 +74,8 @@ export function RunScreen({ id }: { id: string }): JSX.Element {
     setText(toJson(input ?? {}, 2));
     setStamp((before) => before + 1);
   }, [definition, schema, from, isReading, given.data]);
-  if (workflow.isError && !workflow.data) return <Failure page error={workflow.error} retry={() => void workflow.refetch()} />;
+  if (workflow.isError && !workflow.data)
+    return <Failure page error={workflow.error} retry={() => void workflow.refetch()} />;
   if (!workflow.data || !definition) return <Skeleton rows={6} />;
   const asJson = raw || !drawn;
   const parsed = parseJson(text);
@@ -86,7 +90,12 @@ export function RunScreen({ id }: { id: string }): JSX.Element {
     read(
       api.POST("/api/v1/workflows/{workflow}/executions", {
         params: { path: { workflow: id }, header: { "Idempotency-Key": key } },
-        body: { input: input ?? {}, labels: chosen, ...(version ? { version } : {}), ...(priority === "" ? {} : { priority: Number(priority) }) } as never,
+        body: {
+          input: input ?? {},
+          labels: chosen,
+          ...(version ? { version } : {}),
+          ...(priority === "" ? {} : { priority: Number(priority) }),
+        } as never,
       }),
     ).then(
       ({ execution_id }) => {
@@ -116,7 +125,11 @@ export function RunScreen({ id }: { id: string }): JSX.Element {
             <h2>Input</h2>
             <span className="push row">
               {(former.data?.executions.length ?? 0) > 0 && (
-                <Select aria-label="Input of an earlier run" value={from} onChange={(event) => set({ from: event.target.value || null }, { replace: true })}>
+                <Select
+                  aria-label="Input of an earlier run"
+                  value={from}
+                  onChange={(event) => set({ from: event.target.value || null }, { replace: true })}
+                >
                   <option value="">New input</option>
                   {former.data?.executions.map((each) => (
                     <option key={each.execution_id} value={each.execution_id}>
@@ -142,11 +155,19 @@ export function RunScreen({ id }: { id: string }): JSX.Element {
             </span>
           </div>
           <div className="card-body">
-            {from && given.isError && <Notice state="failed">{`The input of ${shortId(from)} could not be read: ${given.error.message}`}</Notice>}
+            {from && given.isError && (
+              <Notice state="failed">{`The input of ${shortId(from)} could not be read: ${given.error.message}`}</Notice>
+            )}
             {isReading ? (
               <Skeleton rows={3} />
             ) : asJson ? (
-              <JsonField label="Input as JSON" value={text} onChange={setText} rows={10} hint={drawn ? undefined : "This workflow declares no input schema; any JSON value is accepted."} />
+              <JsonField
+                label="Input as JSON"
+                value={text}
+                onChange={setText}
+                rows={10}
+                hint={drawn ? undefined : "This workflow declares no input schema; any JSON value is accepted."}
+              />
             ) : (
               <SchemaForm key={stamp} schema={schema} value={value} onChange={setValue} problems={problems} />
             )}
@@ -161,7 +182,11 @@ export function RunScreen({ id }: { id: string }): JSX.Element {
           <div className="card-body form">
             <Field label="Version" hint="An alias follows what it points at; a number is fixed.">
               {(ids) => (
-                <Select {...ids} value={version} onChange={(event) => set({ version: event.target.value || null }, { replace: true })}>
+                <Select
+                  {...ids}
+                  value={version}
+                  onChange={(event) => set({ version: event.target.value || null }, { replace: true })}
+                >
                   <option value="">latest</option>
                   {[...(versions.data?.versions ?? [])].reverse().map((each) => (
                     <option key={each.version} value={String(each.version)}>
@@ -171,10 +196,27 @@ export function RunScreen({ id }: { id: string }): JSX.Element {
                 </Select>
               )}
             </Field>
-            <Field label="Priority" hint="0 to 10; nodes of a higher one are run first. Empty: as the workflow declares.">
-              {(ids) => <Input {...ids} type="number" min={0} max={10} step={1} value={priority} onChange={(event) => setPriority(event.target.value)} />}
+            <Field
+              label="Priority"
+              hint="0 to 10; nodes of a higher one are run first. Empty: as the workflow declares."
+            >
+              {(ids) => (
+                <Input
+                  {...ids}
+                  type="number"
+                  min={0}
+                  max={10}
+                  step={1}
+                  value={priority}
+                  onChange={(event) => setPriority(event.target.value)}
+                />
+              )}
             </Field>
-            <Field label="Labels" hint="name=value, separated by spaces" error={chosen === null ? "Each label has the form name=value." : null}>
+            <Field
+              label="Labels"
+              hint="name=value, separated by spaces"
+              error={chosen === null ? "Each label has the form name=value." : null}
+            >
               {(ids) => <Input {...ids} value={labels} onChange={(event) => setLabels(event.target.value)} />}
             </Field>
             <Field label="Idempotency key" hint="A second start with the same key returns the first execution.">

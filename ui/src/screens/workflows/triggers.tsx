@@ -52,7 +52,11 @@ export function TriggerCard({ trigger, named = false }: { trigger: Trigger; name
   const enable = (on: boolean): void => {
     setBusy(true);
     const params = { path: { trigger: trigger.id } };
-    read(on ? api.POST("/api/v1/triggers/{trigger}/enable", { params }) : api.POST("/api/v1/triggers/{trigger}/disable", { params }))
+    read(
+      on
+        ? api.POST("/api/v1/triggers/{trigger}/enable", { params })
+        : api.POST("/api/v1/triggers/{trigger}/disable", { params }),
+    )
       .then(
         () => say("success", on ? "Enabled. Missed starts are not caught up." : "Disabled."),
         (error: Error) => say("failed", error.message),
@@ -80,7 +84,12 @@ export function TriggerCard({ trigger, named = false }: { trigger: Trigger; name
         </h2>
         <span className="dim">{trigger.kind}</span>
         <span className="push row" title={right.reason}>
-          <Switch checked={trigger.enabled} disabled={busy || !right.allowed} label={`Enable ${trigger.node_id}`} onChange={enable} />
+          <Switch
+            checked={trigger.enabled}
+            disabled={busy || !right.allowed}
+            label={`Enable ${trigger.node_id}`}
+            onChange={enable}
+          />
         </span>
       </div>
       <div className="card-body stack" style={{ gap: 12 }}>
@@ -116,7 +125,13 @@ export function TriggerCard({ trigger, named = false }: { trigger: Trigger; name
                 </span>
               )}
               <span className="push">
-                <Button size="small" icon={RotateCw} disabled={!right.allowed} title={right.reason} onClick={() => setRotating(true)}>
+                <Button
+                  size="small"
+                  icon={RotateCw}
+                  disabled={!right.allowed}
+                  title={right.reason}
+                  onClick={() => setRotating(true)}
+                >
                   Rotate
                 </Button>
               </span>
@@ -126,11 +141,25 @@ export function TriggerCard({ trigger, named = false }: { trigger: Trigger; name
         {schedule && (
           <dl className="facts">
             <dt>Schedule</dt>
-            <dd>{schedule.cron ? <code>{schedule.cron}</code> : schedule.every_ms ? `every ${duration(schedule.every_ms)}` : "–"}</dd>
+            <dd>
+              {schedule.cron ? (
+                <code>{schedule.cron}</code>
+              ) : schedule.every_ms ? (
+                `every ${duration(schedule.every_ms)}`
+              ) : (
+                "–"
+              )}
+            </dd>
             <dt>Time zone</dt>
             <dd>{schedule.timezone}</dd>
             <dt>Next</dt>
-            <dd>{schedule.next_at ? <Ticks schedule={schedule} next={schedule.next_at} /> : <span className="dim">not due</span>}</dd>
+            <dd>
+              {schedule.next_at ? (
+                <Ticks schedule={schedule} next={schedule.next_at} />
+              ) : (
+                <span className="dim">not due</span>
+              )}
+            </dd>
             <dt>Overlap</dt>
             <dd>
               {schedule.overlap}, catch-up {schedule.catch_up}
@@ -160,12 +189,16 @@ function Ticks({ schedule, next }: { schedule: NonNullable<Trigger["schedule"]>;
   const { cron, timezone, every_ms: every } = schedule;
   const preview = useQuery({
     queryKey: ["ticks", cron, timezone, next],
-    queryFn: async () => (await read(api.POST("/api/v1/schedules/preview", { body: { cron, timezone, count: TICKS } as never }))).ticks,
+    queryFn: async () =>
+      (await read(api.POST("/api/v1/schedules/preview", { body: { cron, timezone, count: TICKS } as never }))).ticks,
     enabled: cron !== null,
     staleTime: Infinity,
   });
   const first = Date.parse(next);
-  const ticks = cron === null ? Array.from({ length: TICKS }, (_, index) => new Date(first + index * (every ?? 0)).toISOString()) : (preview.data ?? [next]);
+  const ticks =
+    cron === null
+      ? Array.from({ length: TICKS }, (_, index) => new Date(first + index * (every ?? 0)).toISOString())
+      : (preview.data ?? [next]);
   return (
     <ol className="ticks" aria-label="Next starts">
       {ticks.map((each) => (
@@ -184,7 +217,9 @@ function RotateDialog({ trigger, onClose }: { trigger: Trigger; onClose: () => v
   const [busy, setBusy] = useState(false);
   const rotate = (secret: boolean): void => {
     setBusy(true);
-    read(api.POST("/api/v1/triggers/{trigger}/rotate", { params: { path: { trigger: trigger.id } }, body: { secret } })).then(
+    read(
+      api.POST("/api/v1/triggers/{trigger}/rotate", { params: { path: { trigger: trigger.id } }, body: { secret } }),
+    ).then(
       (found) => {
         setMade(found);
         setError(null);

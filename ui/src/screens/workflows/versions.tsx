@@ -24,7 +24,12 @@ export function VersionsScreen({ id, range }: { id: string; range: string }): JS
   const after = useWorkflow(id, second || first);
   const compared = useQuery({
     queryKey: ["diff", id, first, second],
-    queryFn: () => read(api.GET("/api/v1/workflows/{workflow}/diff", { params: { path: { workflow: id }, query: { before: first, after: second || first } } })),
+    queryFn: () =>
+      read(
+        api.GET("/api/v1/workflows/{workflow}/diff", {
+          params: { path: { workflow: id }, query: { before: first, after: second || first } },
+        }),
+      ),
   });
   const failed = [before, after, compared].find((each) => each.isError);
   if (failed) return <Failure page error={failed.error} retry={() => void failed.refetch()} />;
@@ -37,7 +42,17 @@ function definitionOf({ definition }: Schemas["WorkflowDetail"]): Definition {
   return { edges: [], ...definition } as unknown as Definition;
 }
 
-function Loaded({ id, before, after, changes }: { id: string; before: Schemas["WorkflowDetail"]; after: Schemas["WorkflowDetail"]; changes: Schemas["Change"][] }): JSX.Element {
+function Loaded({
+  id,
+  before,
+  after,
+  changes,
+}: {
+  id: string;
+  before: Schemas["WorkflowDetail"];
+  after: Schemas["WorkflowDetail"];
+  changes: Schemas["Change"][];
+}): JSX.Element {
   const one = before.version === after.version;
   const rows = changes.reduce((total, each) => total + Math.max(1, each.fields?.length ?? 0), 0);
   const types = useNodeTypes();
@@ -46,7 +61,10 @@ function Loaded({ id, before, after, changes }: { id: string; before: Schemas["W
   const picture = usePicture(one ? after.hash : null, both, kinds);
   const marks = useMemo(() => {
     const [old, next] = [definitionOf(before), definitionOf(after)];
-    return { nodes: marksOf("node", old.nodes, next.nodes, changes), edges: marksOf("edge", old.edges, next.edges, changes) };
+    return {
+      nodes: marksOf("node", old.nodes, next.nodes, changes),
+      edges: marksOf("edge", old.edges, next.edges, changes),
+    };
   }, [before, after, changes]);
   return (
     <div className="screen">
@@ -84,7 +102,9 @@ function Loaded({ id, before, after, changes }: { id: string; before: Schemas["W
                 </thead>
                 <tbody>
                   {changes.flatMap((change) => {
-                    const fields = change.fields?.length ? change.fields : [{ path: "", kind: change.kind, before: change.before, after: change.after }];
+                    const fields = change.fields?.length
+                      ? change.fields
+                      : [{ path: "", kind: change.kind, before: change.before, after: change.after }];
                     return fields.map((field) => (
                       <tr key={`${change.what}/${change.id}/${field.path}`}>
                         <td>
@@ -94,10 +114,14 @@ function Loaded({ id, before, after, changes }: { id: string; before: Schemas["W
                           {change.what} <b>{change.id}</b> <code className="dim">{field.path}</code>
                         </td>
                         <td>
-                          <code className="diff-value">{field.before === null || field.before === undefined ? "" : toJson(field.before)}</code>
+                          <code className="diff-value">
+                            {field.before === null || field.before === undefined ? "" : toJson(field.before)}
+                          </code>
                         </td>
                         <td>
-                          <code className="diff-value">{field.after === null || field.after === undefined ? "" : toJson(field.after)}</code>
+                          <code className="diff-value">
+                            {field.after === null || field.after === undefined ? "" : toJson(field.after)}
+                          </code>
                         </td>
                       </tr>
                     ));
@@ -125,7 +149,15 @@ async function sourceOf(workflow: string, version: number): Promise<Source | nul
 }
 
 /** The texts of both versions side by side with their changed lines marked, or the text of one version. */
-function Texts({ id, before, after }: { id: string; before: Schemas["WorkflowDetail"]; after: Schemas["WorkflowDetail"] }): JSX.Element {
+function Texts({
+  id,
+  before,
+  after,
+}: {
+  id: string;
+  before: Schemas["WorkflowDetail"];
+  after: Schemas["WorkflowDetail"];
+}): JSX.Element {
   const pair = [before, after] as const;
   const sources = useQuery({
     queryKey: ["sources", id, before.version, after.version],
@@ -144,7 +176,9 @@ function Texts({ id, before, after }: { id: string; before: Schemas["WorkflowDet
     return (
       <section className="stack" style={{ gap: 8 }}>
         <h2>Text</h2>
-        <pre className="code" tabIndex={0} aria-label={`Text of version ${after.version}`}>{texts[1]}</pre>
+        <pre className="code" tabIndex={0} aria-label={`Text of version ${after.version}`}>
+          {texts[1]}
+        </pre>
       </section>
     );
   }

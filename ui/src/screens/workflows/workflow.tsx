@@ -9,7 +9,19 @@ import { useRight } from "../../api/rights";
 import { usePicture } from "../../api/layout";
 import type { Definition } from "../../graph/model";
 import { iconOf } from "../../graph/icons";
-import { Ago, Blank, Button, CopyButton, Failure, Field, Input, Rejected, Select, Skeleton, Took } from "../../parts/controls";
+import {
+  Ago,
+  Blank,
+  Button,
+  CopyButton,
+  Failure,
+  Field,
+  Input,
+  Rejected,
+  Select,
+  Skeleton,
+  Took,
+} from "../../parts/controls";
 import { Dialog } from "../../parts/dialog";
 import { plural, shortId } from "../../parts/format";
 import { ExecutionPill } from "../../parts/state";
@@ -31,7 +43,8 @@ export function WorkflowScreen({ id }: { id: string }): JSX.Element {
   const stable = aliases.data?.aliases.some((each) => each.alias === "stable") ? "stable" : undefined;
   const workflow = useWorkflow(id, version || stable, version !== "" || !aliases.isPending);
   const right = useRight("run");
-  if (workflow.isError && !workflow.data) return <Failure page error={workflow.error} retry={() => void workflow.refetch()} />;
+  if (workflow.isError && !workflow.data)
+    return <Failure page error={workflow.error} retry={() => void workflow.refetch()} />;
   if (!workflow.data) return <Skeleton rows={7} />;
   const { data } = workflow;
   const definition = data.definition as unknown as Definition;
@@ -57,24 +70,33 @@ export function WorkflowScreen({ id }: { id: string }): JSX.Element {
         }
         actions={
           <>
-          <ArchiveButton id={id} name={data.name || id} />
-          <Link href={`/workflows/${id}/edit`} className="button">
-            <Pencil size={15} aria-hidden="true" /> Edit
-          </Link>
-          {right.allowed ? (
-            <Link href={`/workflows/${id}/run${version ? `?version=${version}` : ""}`} className="button" data-kind="primary">
-              <Play size={15} aria-hidden="true" /> Run
+            <ArchiveButton id={id} name={data.name || id} />
+            <Link href={`/workflows/${id}/edit`} className="button">
+              <Pencil size={15} aria-hidden="true" /> Edit
             </Link>
-          ) : (
-            <Button kind="primary" icon={Play} disabled title={right.reason}>
-              Run
-            </Button>
-          )}
+            {right.allowed ? (
+              <Link
+                href={`/workflows/${id}/run${version ? `?version=${version}` : ""}`}
+                className="button"
+                data-kind="primary"
+              >
+                <Play size={15} aria-hidden="true" /> Run
+              </Link>
+            ) : (
+              <Button kind="primary" icon={Play} disabled title={right.reason}>
+                Run
+              </Button>
+            )}
           </>
         }
       />
       <div className="card graph-card">
-        <Drawn hash={data.hash} definition={definition} selected={node} onSelect={(each) => set({ node: each }, { replace: true })} />
+        <Drawn
+          hash={data.hash}
+          definition={definition}
+          selected={node}
+          onSelect={(each) => set({ node: each }, { replace: true })}
+        />
       </div>
       {chosen && <NodeFacts definition={definition} id={chosen.id} />}
       <div className="columns">
@@ -150,13 +172,22 @@ type LimitName = (typeof LIMITS)[number][0];
 function LimitsCard({ id }: { id: string }): JSX.Element {
   const right = useRight("edit");
   const [editing, setEditing] = useState(false);
-  const limits = useQuery({ queryKey: ["limits", id], queryFn: () => read(api.GET("/api/v1/workflows/{workflow}/limits", { params: { path: { workflow: id } } })) });
+  const limits = useQuery({
+    queryKey: ["limits", id],
+    queryFn: () => read(api.GET("/api/v1/workflows/{workflow}/limits", { params: { path: { workflow: id } } })),
+  });
   return (
     <section className="card" aria-labelledby="limits">
       <div className="card-head">
         <h2 id="limits">Limits</h2>
         <span className="push">
-          <Button size="small" icon={Gauge} disabled={!right.allowed || !limits.data} title={right.reason} onClick={() => setEditing(true)}>
+          <Button
+            size="small"
+            icon={Gauge}
+            disabled={!right.allowed || !limits.data}
+            title={right.reason}
+            onClick={() => setEditing(true)}
+          >
             Change
           </Button>
         </span>
@@ -182,13 +213,32 @@ function LimitsCard({ id }: { id: string }): JSX.Element {
   );
 }
 
-function LimitsDialog({ id, limits, onClose }: { id: string; limits: Schemas["LimitsView"]; onClose: () => void }): JSX.Element {
+function LimitsDialog({
+  id,
+  limits,
+  onClose,
+}: {
+  id: string;
+  limits: Schemas["LimitsView"];
+  onClose: () => void;
+}): JSX.Element {
   const client = useQueryClient();
-  const [texts, setTexts] = useState<Record<LimitName, string>>({ rate: limits.rate ?? "", burst: String(limits.burst ?? ""), running: String(limits.running ?? ""), waiting: String(limits.waiting ?? "") });
+  const [texts, setTexts] = useState<Record<LimitName, string>>({
+    rate: limits.rate ?? "",
+    burst: String(limits.burst ?? ""),
+    running: String(limits.running ?? ""),
+    waiting: String(limits.waiting ?? ""),
+  });
   const [error, setError] = useState<Error | null>(null);
   const save = (): void => {
-    const body = Object.fromEntries(Object.entries(texts).flatMap(([name, text]) => (text.trim() === "" ? [] : [[name, name === "rate" ? text.trim() : (typedNumber(text) ?? text)]])));
-    read(api.PUT("/api/v1/workflows/{workflow}/limits", { params: { path: { workflow: id } }, body: body as never })).then(
+    const body = Object.fromEntries(
+      Object.entries(texts).flatMap(([name, text]) =>
+        text.trim() === "" ? [] : [[name, name === "rate" ? text.trim() : (typedNumber(text) ?? text)]],
+      ),
+    );
+    read(
+      api.PUT("/api/v1/workflows/{workflow}/limits", { params: { path: { workflow: id } }, body: body as never }),
+    ).then(
       (found) => {
         client.setQueryData(["limits", id], found);
         say("success", "Changed the limits; they apply from the next start.");
@@ -214,7 +264,14 @@ function LimitsDialog({ id, limits, onClose }: { id: string; limits: Schemas["Li
     >
       {LIMITS.map(([name, text, hint]) => (
         <Field key={name} label={text} hint={hint}>
-          {(ids) => <Input {...ids} inputMode={name === "rate" ? "text" : "numeric"} value={texts[name]} onChange={(event) => setTexts({ ...texts, [name]: event.target.value })} />}
+          {(ids) => (
+            <Input
+              {...ids}
+              inputMode={name === "rate" ? "text" : "numeric"}
+              value={texts[name]}
+              onChange={(event) => setTexts({ ...texts, [name]: event.target.value })}
+            />
+          )}
         </Field>
       ))}
       <Rejected error={error} />
@@ -222,14 +279,30 @@ function LimitsDialog({ id, limits, onClose }: { id: string; limits: Schemas["Li
   );
 }
 
-function Drawn({ hash, definition, selected, onSelect }: { hash: string; definition: Definition; selected: string | null; onSelect: (node: string | null) => void }): JSX.Element {
+function Drawn({
+  hash,
+  definition,
+  selected,
+  onSelect,
+}: {
+  hash: string;
+  definition: Definition;
+  selected: string | null;
+  onSelect: (node: string | null) => void;
+}): JSX.Element {
   const types = useNodeTypes();
   const kinds = useMemo(() => kindsOf(types.data), [types.data]);
   const picture = usePicture(hash, definition, kinds);
   if (!picture) return <Skeleton />;
   return (
     <Suspense fallback={<Skeleton />}>
-      <Graph definition={definition} picture={picture} selected={selected} onSelect={onSelect} label={`Graph of ${definition.id}`} />
+      <Graph
+        definition={definition}
+        picture={picture}
+        selected={selected}
+        onSelect={onSelect}
+        label={`Graph of ${definition.id}`}
+      />
     </Suspense>
   );
 }
@@ -274,7 +347,15 @@ function Recent({ id }: { id: string }): JSX.Element {
       ) : recent.isError ? (
         <Failure error={recent.error} />
       ) : recent.data.executions.length === 0 ? (
-        <Blank icon={Workflow} title="No runs yet" action={<Link className="button" data-kind="primary" href={`/workflows/${id}/run`}>Run</Link>} />
+        <Blank
+          icon={Workflow}
+          title="No runs yet"
+          action={
+            <Link className="button" data-kind="primary" href={`/workflows/${id}/run`}>
+              Run
+            </Link>
+          }
+        />
       ) : (
         <ul>
           {recent.data.executions.map((each) => (
@@ -283,7 +364,11 @@ function Recent({ id }: { id: string }): JSX.Element {
                 <ExecutionPill status={each.status} failedItems={each.failed_items} />
                 <span className="entry-text">
                   <code className="clip">{shortId(each.execution_id)}</code>
-                  {each.error ? <small className="clip">{each.error.message}</small> : each.failed_items ? <small>{plural(each.failed_items, "failed item")}</small> : null}
+                  {each.error ? (
+                    <small className="clip">{each.error.message}</small>
+                  ) : each.failed_items ? (
+                    <small>{plural(each.failed_items, "failed item")}</small>
+                  ) : null}
                 </span>
                 <span className="dim">
                   <Took from={each.started_at} ms={each.total_duration_ms} />
@@ -316,7 +401,10 @@ function Versions({ id, shown }: { id: string; shown: number }): JSX.Element {
   const [, set] = useQueryState();
   const versions = useQuery({
     queryKey: ["versions", id],
-    queryFn: () => read(api.GET("/api/v1/workflows/{workflow}/versions", { params: { path: { workflow: id }, query: { limit: 200 } } })),
+    queryFn: () =>
+      read(
+        api.GET("/api/v1/workflows/{workflow}/versions", { params: { path: { workflow: id }, query: { limit: 200 } } }),
+      ),
   });
   const aliases = useAliases(id);
   const [pointing, setPointing] = useState<Schemas["AliasView"] | "new" | null>(null);
@@ -327,7 +415,12 @@ function Versions({ id, shown }: { id: string; shown: number }): JSX.Element {
       <div className="card-head">
         <h2 id="versions">Versions</h2>
         <span className="push">
-          <Button size="small" disabled={!right.allowed || !versions.isSuccess || !aliases.isSuccess} title={right.reason} onClick={() => setPointing("new")}>
+          <Button
+            size="small"
+            disabled={!right.allowed || !versions.isSuccess || !aliases.isSuccess}
+            title={right.reason}
+            onClick={() => setPointing("new")}
+          >
             Set an alias
           </Button>
         </span>
@@ -368,7 +461,12 @@ function Versions({ id, shown }: { id: string; shown: number }): JSX.Element {
                   {each.note && <small>{each.note}</small>}
                 </button>
                 {before && (
-                  <Link className="icon-button" href={`/workflows/${id}/versions/${before.version}..${each.version}`} title={`Compare with version ${before.version}`} aria-label={`Compare version ${each.version} with version ${before.version}`}>
+                  <Link
+                    className="icon-button"
+                    href={`/workflows/${id}/versions/${before.version}..${each.version}`}
+                    title={`Compare with version ${before.version}`}
+                    aria-label={`Compare version ${each.version} with version ${before.version}`}
+                  >
                     <GitCompareArrows size={15} aria-hidden="true" />
                   </Link>
                 )}
@@ -377,13 +475,25 @@ function Versions({ id, shown }: { id: string; shown: number }): JSX.Element {
           })}
         </ul>
       )}
-      {pointing && <AliasDialog id={id} versions={list} aliases={aliases.data?.aliases ?? []} onClose={() => setPointing(null)} />}
+      {pointing && (
+        <AliasDialog id={id} versions={list} aliases={aliases.data?.aliases ?? []} onClose={() => setPointing(null)} />
+      )}
     </section>
   );
 }
 
 /** Points an alias at a version, at once or for a share of the starts. */
-function AliasDialog({ id, versions, aliases, onClose }: { id: string; versions: Schemas["VersionView"][]; aliases: Schemas["AliasView"][]; onClose: () => void }): JSX.Element {
+function AliasDialog({
+  id,
+  versions,
+  aliases,
+  onClose,
+}: {
+  id: string;
+  versions: Schemas["VersionView"][];
+  aliases: Schemas["AliasView"][];
+  onClose: () => void;
+}): JSX.Element {
   const client = useQueryClient();
   const first = aliases.find((each) => each.alias !== "latest") ?? aliases[0];
   const [name, setName] = useState(first?.alias ?? "stable");
@@ -396,9 +506,19 @@ function AliasDialog({ id, versions, aliases, onClose }: { id: string; versions:
   const save = (): void => {
     setBusy(true);
     const body = partly ? { version: current.version, weights: { [String(version)]: share } } : { version };
-    read(api.PUT("/api/v1/workflows/{workflow}/aliases/{alias}", { params: { path: { workflow: id, alias: name } }, body: body as never })).then(
+    read(
+      api.PUT("/api/v1/workflows/{workflow}/aliases/{alias}", {
+        params: { path: { workflow: id, alias: name } },
+        body: body as never,
+      }),
+    ).then(
       () => {
-        say("success", partly ? `${share} % of the starts by ${name} go to version ${version}.` : `${name} points at version ${version}.`);
+        say(
+          "success",
+          partly
+            ? `${share} % of the starts by ${name} go to version ${version}.`
+            : `${name} points at version ${version}.`,
+        );
         void client.invalidateQueries({ queryKey: ["aliases", id] });
         void client.invalidateQueries({ queryKey: ["versions", id] });
         void client.invalidateQueries({ queryKey: ["workflow", id] });
@@ -427,7 +547,13 @@ function AliasDialog({ id, versions, aliases, onClose }: { id: string; versions:
       <Field label="Alias">
         {(ids) => (
           <>
-            <input {...ids} className="input" list={`${ids.id}-known`} value={name} onChange={(event) => setName(event.target.value)} />
+            <input
+              {...ids}
+              className="input"
+              list={`${ids.id}-known`}
+              value={name}
+              onChange={(event) => setName(event.target.value)}
+            />
             <datalist id={`${ids.id}-known`}>
               {aliases.map((each) => (
                 <option key={each.alias} value={each.alias} />
@@ -448,8 +574,21 @@ function AliasDialog({ id, versions, aliases, onClose }: { id: string; versions:
         )}
       </Field>
       {current && current.version !== version && (
-        <Field label={`Share of the starts: ${share} %`} hint={share < 100 ? `The rest starts version ${current.version}.` : "All starts use this version."}>
-          {(ids) => <input {...ids} className="slider" type="range" min={1} max={100} value={share} onChange={(event) => setShare(Number(event.target.value))} />}
+        <Field
+          label={`Share of the starts: ${share} %`}
+          hint={share < 100 ? `The rest starts version ${current.version}.` : "All starts use this version."}
+        >
+          {(ids) => (
+            <input
+              {...ids}
+              className="slider"
+              type="range"
+              min={1}
+              max={100}
+              value={share}
+              onChange={(event) => setShare(Number(event.target.value))}
+            />
+          )}
         </Field>
       )}
       <Rejected error={error} />

@@ -73,7 +73,9 @@ export function WorkflowsScreen(): JSX.Element {
   const figures = useFigures();
   if (workflows.isError) return <Failure page error={workflows.error} retry={() => void workflows.refetch()} />;
   const low = text.toLowerCase();
-  const rows = (workflows.data ?? []).filter((each) => !low || `${each.workflow_id} ${each.name}`.toLowerCase().includes(low));
+  const rows = (workflows.data ?? []).filter(
+    (each) => !low || `${each.workflow_id} ${each.name}`.toLowerCase().includes(low),
+  );
   return (
     <div className="screen">
       <Head
@@ -100,7 +102,12 @@ export function WorkflowsScreen(): JSX.Element {
               onChange={(event) => set({ q: event.target.value || null }, { replace: true })}
             />
           </div>
-          <button type="button" className="chip" aria-pressed={hidden} onClick={() => set({ hidden: hidden ? null : "true" })}>
+          <button
+            type="button"
+            className="chip"
+            aria-pressed={hidden}
+            onClick={() => set({ hidden: hidden ? null : "true" })}
+          >
             show hidden
           </button>
         </div>
@@ -110,7 +117,13 @@ export function WorkflowsScreen(): JSX.Element {
           <Skeleton rows={6} height={26} />
         ) : rows.length === 0 ? (
           <Blank icon={Workflow} title={low ? "Nothing matches" : "No workflows yet"}>
-            {low ? "No workflow has this text in its name or id." : <>Store one with <code>rune deploy workflow.yaml</code>; it then appears here.</>}
+            {low ? (
+              "No workflow has this text in its name or id."
+            ) : (
+              <>
+                Store one with <code>rune deploy workflow.yaml</code>; it then appears here.
+              </>
+            )}
           </Blank>
         ) : (
           <table className="table">
@@ -145,18 +158,33 @@ export function WorkflowsScreen(): JSX.Element {
                       <OutcomeBars outcomes={last} />
                     </td>
                     <td className="tabular">
-                      {running > 0 ? <Link href={`/executions?workflow=${each.workflow_id}&status=running&status=paused`}>{compact(running)}</Link> : <span className="dim">–</span>}
+                      {running > 0 ? (
+                        <Link href={`/executions?workflow=${each.workflow_id}&status=running&status=paused`}>
+                          {compact(running)}
+                        </Link>
+                      ) : (
+                        <span className="dim">–</span>
+                      )}
                     </td>
                     <td className="tabular">
                       {failed > 0 ? (
-                        <Link href={`/executions?workflow=${each.workflow_id}&status=failed&since=24h`} className="error-line">
+                        <Link
+                          href={`/executions?workflow=${each.workflow_id}&status=failed&since=24h`}
+                          className="error-line"
+                        >
                           {compact(failed)}
                         </Link>
                       ) : (
                         <span className="dim">–</span>
                       )}
                     </td>
-                    <td className="tabular">{typeof each.activity?.p95_ms === "number" ? duration(each.activity.p95_ms) : <span className="dim">–</span>}</td>
+                    <td className="tabular">
+                      {typeof each.activity?.p95_ms === "number" ? (
+                        duration(each.activity.p95_ms)
+                      ) : (
+                        <span className="dim">–</span>
+                      )}
+                    </td>
                     <td>
                       <span className="row">
                         <span className="tabular">{each.latest}</span>
@@ -170,7 +198,13 @@ export function WorkflowsScreen(): JSX.Element {
                         {each.hidden && <span className="tag">hidden</span>}
                       </span>
                     </td>
-                    <td>{next.has(each.workflow_id) ? <Ago at={next.get(each.workflow_id)} /> : <span className="dim">–</span>}</td>
+                    <td>
+                      {next.has(each.workflow_id) ? (
+                        <Ago at={next.get(each.workflow_id)} />
+                      ) : (
+                        <span className="dim">–</span>
+                      )}
+                    </td>
                     <td>
                       <Ago at={each.deployed_at} />
                     </td>
@@ -178,7 +212,12 @@ export function WorkflowsScreen(): JSX.Element {
                       {each.hidden ? (
                         <Restore id={each.workflow_id} name={each.name || each.workflow_id} />
                       ) : (
-                        <Link href={`/workflows/${each.workflow_id}/run`} className="button" data-size="small" aria-label={`Run ${each.name || each.workflow_id}`}>
+                        <Link
+                          href={`/workflows/${each.workflow_id}/run`}
+                          className="button"
+                          data-size="small"
+                          aria-label={`Run ${each.name || each.workflow_id}`}
+                        >
                           <Play size={13} aria-hidden="true" /> Run
                         </Link>
                       )}
