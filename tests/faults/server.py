@@ -105,7 +105,7 @@ def _admit_without_key(admit: Any) -> Any:
 TABLE: dict[str, Fault] = {
     "i1": fault(
         "test_recovery.py::test_h_i1_accepted_execution_that_was_not_opened_runs",
-        replace("rune.runtime.maintenance.scheduler:OutboxRelay._serve", _serve_only_ends),
+        replace("rune.runtime.maintenance.outbox_relay:OutboxRelay._serve", _serve_only_ends),
         hangs=True,
     ),
     "i3": fault(

@@ -12,7 +12,7 @@ import pytest
 from rune.cli.bench.workloads import fill
 from rune.ports.journal import IdempotencyKeyExpiredError, StoreUnavailableError
 from rune.ports.retention import Progress, Retention, RetentionResult, Rule
-from rune.runtime.maintenance.scheduler import CLEANING_PERIOD_MS, FIRST_CLEANING_MS, Cleaner
+from rune.runtime.maintenance.cleaner import FIRST_CLEANING_MS, PERIOD_MS, Cleaner
 from rune.testing.harness import Harness, VirtualClock, harness
 from tests.support.documents import document, node
 
@@ -98,10 +98,10 @@ def test_cleaner_collects_hourly_despite_errors() -> None:
         for ms in (
             FIRST_CLEANING_MS - 1,
             1,
-            CLEANING_PERIOD_MS - 1,
+            PERIOD_MS - 1,
             1,
-            CLEANING_PERIOD_MS,
-            CLEANING_PERIOD_MS,
+            PERIOD_MS,
+            PERIOD_MS,
         ):
             clock.advance(ms)
             await _settle(working)
@@ -109,7 +109,7 @@ def test_cleaner_collects_hourly_despite_errors() -> None:
         await asyncio.wait([working])
         return failing.at
 
-    assert asyncio.run(go()) == [FIRST_CLEANING_MS + CLEANING_PERIOD_MS * number for number in range(4)]
+    assert asyncio.run(go()) == [FIRST_CLEANING_MS + PERIOD_MS * number for number in range(4)]
 
 
 def test_cleaner_without_rules_returns() -> None:

@@ -1,7 +1,6 @@
 """The scheduler: fires timers, resends tokens that no worker holds, and recovers parents and children after a crash.
 
-It sleeps until the next timer is due instead of polling. Beside it run the relay, which serves outbox rows that the
-process that recorded them did not mark as done, and the cleaner, which removes old executions once an hour.
+It sleeps until the next timer is due instead of polling. The outbox relay and the cleaner run beside it.
 """
 
 from __future__ import annotations
@@ -12,14 +11,12 @@ from collections.abc import Awaitable, Sequence
 
 from rune.core.execution.fact import ExecutionLate
 from rune.ports.clock import Clock
-from rune.ports.journal import ExecutionEndedError, Journal, Outbox, OutboxRow, StoreUnavailableError
+from rune.ports.journal import ExecutionEndedError, Journal, StoreUnavailableError
 from rune.ports.queue import Queue
-from rune.ports.retention import Retention, RetentionResult, Rule
 from rune.ports.state import DueTimer, State
 from rune.runtime import failpoint
 from rune.runtime.lifecycle.finisher import Finisher
-from rune.runtime.lifecycle.launcher import Children, Launcher
-from rune.runtime.messaging.completion_publisher import CompletionPublisher
+from rune.runtime.lifecycle.launcher import Children
 from rune.runtime.worker.attempt import Leases
 from rune.telemetry.counters import Instrumentation
 
@@ -144,124 +141,3 @@ async def _all(work: Sequence[Awaitable[None]]) -> None:
     for each in await asyncio.gather(*work, return_exceptions=True):
         if isinstance(each, BaseException):
             raise each
-
-
-relay_log = logging.getLogger("rune.relay")
-
-RELAY_BATCH = 100
-RELAY_POLL_S = 1.0
-
-
-class OutboxRelay:
-    """Activates accepted executions and releases ended ones. Both are safe to repeat."""
-
-    def __init__(
-        self,
-        outbox: Outbox,
-        journal: Journal,
-        launcher: Launcher,
-        finisher: Finisher,
-        publisher: CompletionPublisher | None = None,
-    ) -> None:
-        self._publisher = publisher
-        self._outbox = outbox
-        self._journal = journal
-        self._launcher = launcher
-        self._finisher = finisher
-
-    async def run(self) -> None:
-        """Serve rows until cancelled."""
-        while True:
-            try:
-                full = await self.turn()
-            except StoreUnavailableError as error:
-                relay_log.warning("store unavailable: %s", error.message)
-                full = False
-            except Exception:
-                relay_log.exception("serving the outbox failed")
-                full = False
-            if not full:
-                await asyncio.sleep(RELAY_POLL_S)
-
-    async def turn(self) -> bool:
-        """Serve one batch of rows. Return whether there may be more."""
-        rows = await self._outbox.take(RELAY_BATCH)
-        results = await asyncio.gather(*(self._try_serve(each) for each in rows))
-        done = [each.number for each, served in zip(rows, results, strict=True) if served]
-        if done:
-            # crash here: a relay takes the rows again and finds the work done
-            failpoint.hit("relayed")
-            await self._outbox.done(done)
-        return len(rows) == RELAY_BATCH
-
-    async def _try_serve(self, row: OutboxRow) -> bool:
-        """Serve a row. One that fails stays in the outbox for later and does not hold up the others."""
-        try:
-            await self._serve(row)
-        except StoreUnavailableError:
-            return False
-        except Exception as error:
-            kind = type(error).__name__
-            relay_log.warning("%s of %s is retried later: %s: %s", row.kind, row.execution, kind, error)
-            return False
-        return True
-
-    async def _serve(self, row: OutboxRow) -> None:
-        end = await self._journal.end(row.execution)
-        if end is not None:
-            await self._finisher.release(row.execution, end)
-            if self._publisher is not None and row.kind == "end":
-                await self._publisher.publish_from_outbox(self._outbox, row, end)
-            return
-        accepted = await self._journal.accepted(row.execution)
-        if accepted is not None:
-            await self._launcher.activate(accepted)
-
-
-cleaner_log = logging.getLogger("rune.cleaner")
-
-FIRST_CLEANING_MS = 60_000
-"""Delay of the first run after the start of the process: a short-lived process removes nothing."""
-
-CLEANING_PERIOD_MS = 3_600_000
-
-
-class Cleaner:
-    """Applies the retention rules. Needs a clock of its own: sharing one would take the wake-ups of the scheduler."""
-
-    def __init__(self, retention: Retention, rules: Sequence[Rule], clock: Clock) -> None:
-        self._retention = retention
-        self._rules = tuple(rules)
-        self._clock = clock
-
-    async def run(self) -> None:
-        """Collect once an hour until cancelled; return at once if there are no rules."""
-        when = self._clock.now() + FIRST_CLEANING_MS
-        while self._rules:
-            while self._clock.now() < when:
-                await self._clock.sleep_until(when)
-            await self._collect()
-            when = self._clock.now() + CLEANING_PERIOD_MS
-
-    async def _collect(self) -> None:
-        try:
-            _log_result(await self._retention.collect(self._rules, self._clock.now()))
-        except StoreUnavailableError as error:
-            cleaner_log.warning("store unavailable: %s", error.message)
-        except Exception:
-            cleaner_log.exception("removing old executions failed; the next run retries")
-
-
-def _log_result(result: RetentionResult) -> None:
-    if result.executions:
-        cleaner_log.info(
-            "removed %d executions in %d ms: %d bytes before, %d after",
-            result.executions,
-            result.duration_ms,
-            result.bytes_before,
-            result.bytes_after,
-        )
-    if not result.shrinks:
-        cleaner_log.warning(
-            "the file was created by an earlier version and does not shrink; see `rune prune --vacuum`"
-        )
