@@ -24,12 +24,14 @@ from rune.runtime.lifecycle.launcher import StartOptions, new_execution_id
 from rune.runtime.live import LineCallback, LiveFollower, LiveReporter, ProgressCallback
 from rune.runtime.maintenance.cleaner import Cleaner
 from rune.runtime.maintenance.expectation_watch import ExpectationWatch
+from rune.runtime.maintenance.heartbeat import Heartbeat
 from rune.runtime.maintenance.hook_runner import HookRunner
-from rune.runtime.maintenance.keepalive import Heartbeat, KeepaliveThread, LoopWatchdog
+from rune.runtime.maintenance.keepalive import KeepaliveThread
 from rune.runtime.maintenance.outbox_relay import OutboxRelay
 from rune.runtime.maintenance.quarantine import Quarantine
 from rune.runtime.maintenance.scheduler import Scheduler
 from rune.runtime.maintenance.trigger_scheduler import TriggeredStarts, TriggerScheduler
+from rune.runtime.maintenance.watchdog import LoopWatchdog
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.services.access import MAX_WAITING
 from rune.runtime.values import ExecutionDataCache

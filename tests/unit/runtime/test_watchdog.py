@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from rune.runtime.maintenance.keepalive import LoopWatchdog
+from rune.runtime.maintenance.watchdog import LoopWatchdog
 from rune.telemetry.counters import Counters
 from rune.telemetry.logs import enter_context
 from tests.support.waiting import until

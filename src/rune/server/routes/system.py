@@ -21,7 +21,7 @@ from rune.nodes.registry import UnknownNodeTypeError, describe, described
 from rune.ports.clock import iso
 from rune.ports.inspection import QueueDepth, ReportsDepth
 from rune.ports.processes import ProcessInfo
-from rune.runtime.maintenance.keepalive import build_id
+from rune.runtime.maintenance.heartbeat import build_id
 from rune.server.auth import requires
 from rune.server.context import ServerContext
 from rune.server.health import HEALTH
