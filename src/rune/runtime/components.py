@@ -28,7 +28,8 @@ from rune.runtime.services.handlers import HandlerService
 from rune.runtime.services.workers import DrainControl, WorkerService
 from rune.runtime.services.workflows import TriggerService, WorkflowService
 from rune.runtime.values import ExecutionDataCache
-from rune.runtime.worker.attempt import AttemptLogs, Leases
+from rune.runtime.worker.attempt_logs import AttemptLogs
+from rune.runtime.worker.leases import Leases
 from rune.telemetry.counters import Instrumentation
 
 

@@ -35,7 +35,7 @@ from rune.runtime.maintenance.watchdog import LoopWatchdog
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.services.access import MAX_WAITING
 from rune.runtime.values import ExecutionDataCache
-from rune.runtime.worker.attempt import LIMIT_MS, Evaluator
+from rune.runtime.worker.evaluator import LIMIT_MS, Evaluator
 from rune.runtime.worker.executor import Executor
 from rune.runtime.worker.worker import Worker
 from rune.telemetry.counters import Instrumentation

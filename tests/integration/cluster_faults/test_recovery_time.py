@@ -11,7 +11,7 @@ import pytest
 
 from rune.nodes.custom import kind_of, node
 from rune.nodes.registry import standard_registry
-from rune.runtime.worker.attempt import Leases
+from rune.runtime.worker.leases import Leases
 from rune.testing.harness import Harness
 from tests.support.backends import Backend, backends
 from tests.support.clusters import Cluster, open_cluster

@@ -12,7 +12,7 @@ from rune.nodes.attempt_log import MAX_LOG_BYTES, decode_log
 from rune.nodes.custom import NodeContext, kind_of, node
 from rune.nodes.registry import Registry
 from rune.runtime.queries.reader import AttemptReader, NodeLog
-from rune.runtime.worker.attempt import log_key
+from rune.runtime.worker.attempt_logs import log_key
 from rune.testing.harness import Harness, Run
 from tests.support.backends import Backend, backends
 from tests.support.gated_nodes import gate, gated_registry

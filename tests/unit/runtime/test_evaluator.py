@@ -10,7 +10,7 @@ import pytest
 
 from rune.core.expr import Meter, Names, TimeBudgetError, compile_expression
 from rune.core.expr.budget import METER
-from rune.runtime.worker.attempt import INLINE_NS, MIN_INLINE_NS, Evaluator, NeedsThread
+from rune.runtime.worker.evaluator import INLINE_NS, MIN_INLINE_NS, Evaluator, NeedsThread
 
 NAMES = Names(frozenset(), {})
 ENDLESS = "sum([1 for a in $trigger for b in range(40)])"

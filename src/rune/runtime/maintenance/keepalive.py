@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 from rune.ports.journal import StoreUnavailableError
 from rune.ports.processes import Keepalive, OpenKeepalive
 from rune.runtime.maintenance.heartbeat import Heartbeat
-from rune.runtime.worker.attempt import RENEWAL_INTERVAL_S, Leases
+from rune.runtime.worker.leases import RENEWAL_INTERVAL_S, Leases
 
 log = logging.getLogger("rune.keepalive")
 

@@ -17,7 +17,7 @@ from rune.ports.state import DueTimer, State
 from rune.runtime import failpoint
 from rune.runtime.lifecycle.finisher import Finisher
 from rune.runtime.lifecycle.launcher import Children
-from rune.runtime.worker.attempt import Leases
+from rune.runtime.worker.leases import Leases
 from rune.telemetry.counters import Instrumentation
 
 log = logging.getLogger("rune.scheduler")

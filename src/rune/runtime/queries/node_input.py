@@ -53,7 +53,7 @@ from rune.ports.journal import ExecutionRecord, StoredFact
 from rune.runtime.off_loop import off_loop
 from rune.runtime.queries.history import reference_document
 from rune.runtime.values import ExecutionData, ValueNotLoaded, ValueReader, input_size
-from rune.runtime.worker.attempt import Evaluator, NeedsThread
+from rune.runtime.worker.evaluator import Evaluator, NeedsThread
 
 T = TypeVar("T")
 

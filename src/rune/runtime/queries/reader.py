@@ -55,7 +55,7 @@ from rune.runtime.plan_cache import PlanCache
 from rune.runtime.queries import history as replays
 from rune.runtime.queries.history import STATUS, History
 from rune.runtime.values import ExecutionNotFoundError
-from rune.runtime.worker.attempt import log_key
+from rune.runtime.worker.attempt_logs import log_key
 
 LOG_BATCH_SIZE = 500
 MAX_FOLDED = 4

@@ -47,8 +47,9 @@ from rune.runtime.lifecycle.finisher import is_hooked
 from rune.runtime.live import ProgressCallback
 from rune.runtime.plan_cache import DefinitionNotFoundError
 from rune.runtime.values import ExecutionClock, ExecutionData, ExecutionNotFoundError, ValueReader
-from rune.runtime.worker.attempt import Evaluator, LeaseLapsedError
+from rune.runtime.worker.evaluator import Evaluator
 from rune.runtime.worker.item_chunks import ItemChunks
+from rune.runtime.worker.leases import LeaseLapsedError
 from rune.runtime.worker.node_runner import CredentialPolicy, NodeRunner
 from rune.telemetry.counters import now_ns
 from rune.telemetry.logs import enter_context

@@ -37,7 +37,9 @@ from rune.ports.workflows import WorkflowStore
 from rune.runtime.lifecycle.launcher import Children
 from rune.runtime.live import ProgressCallback, RunningNodes
 from rune.runtime.values import ExecutionData, ValueNotLoaded, ValueReader
-from rune.runtime.worker.attempt import AttemptLogs, Evaluator, Leases, NeedsThread
+from rune.runtime.worker.attempt_logs import AttemptLogs
+from rune.runtime.worker.evaluator import Evaluator, NeedsThread
+from rune.runtime.worker.leases import Leases
 from rune.telemetry.counters import Instrumentation
 
 MAX_PREPARED_PLANS = 256
