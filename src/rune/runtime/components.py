@@ -8,14 +8,12 @@ import msgspec
 
 from rune.codec.rpc import Call, RpcMethods, ServiceProxy, remote
 from rune.runtime.backend import Backend
-from rune.runtime.lifecycle.finisher import (
-    CompletionWaiters,
-    Finisher,
-    OutboxMarker,
-    ParentReporter,
-    SignalDelivery,
-)
+from rune.runtime.lifecycle.completion_waiters import CompletionWaiters
+from rune.runtime.lifecycle.finisher import Finisher
 from rune.runtime.lifecycle.launcher import Children, Launcher
+from rune.runtime.lifecycle.outbox_marker import OutboxMarker
+from rune.runtime.lifecycle.parent_reporter import ParentReporter
+from rune.runtime.lifecycle.signals import SignalDelivery
 from rune.runtime.live import LiveFollower, RunningNodes
 from rune.runtime.messaging.completion_publisher import CompletionPublisher, ExternalExecutor
 from rune.runtime.plan_cache import PlanCache

@@ -19,7 +19,8 @@ from rune.ports.retention import Rule
 from rune.ports.workflows import TriggerStore
 from rune.runtime.backend import Backend
 from rune.runtime.components import EngineComponents
-from rune.runtime.lifecycle.finisher import CompletionListener, Finisher
+from rune.runtime.lifecycle.completion_waiters import CompletionListener
+from rune.runtime.lifecycle.finisher import Finisher
 from rune.runtime.lifecycle.launcher import StartOptions, new_execution_id
 from rune.runtime.live import LineCallback, LiveFollower, LiveReporter, ProgressCallback
 from rune.runtime.maintenance.cleaner import Cleaner

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from rune.runtime.lifecycle import finisher
+from rune.runtime.lifecycle import completion_waiters
 from rune.server.live import feed
 from tests.support.api_server import API, RunningServer, running_server
 from tests.support.backends import Backend, EmbeddedBackend, backends, redis_command
@@ -24,7 +24,7 @@ FAILS = workflow("start>w w>bad", w=wait_for_signal(), bad=fail())
 
 @pytest.fixture(autouse=True)
 def _no_polls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finisher, "POLL_INTERVAL_S", HOUR_S)
+    monkeypatch.setattr(completion_waiters, "POLL_INTERVAL_S", HOUR_S)
     monkeypatch.setattr(feed, "MIN_PAUSE_S", HOUR_S)
     monkeypatch.setattr(feed, "MAX_PAUSE_S", HOUR_S)
 

@@ -1,49 +1,36 @@
-"""Ends executions, and delivers signals to them, among these the ends of their children.
+"""Ends executions.
 
-The terminal row is recorded once, then the state is released and parents and waiting callers are notified. Ends that
-other processes record are notified by them. The journal is queried only for what a notification does not contain, and
-rarely in case one was lost. A signal is recorded in the journal first and then delivered to the node that waits for it.
+The terminal row is recorded once, then the state is released and parents and waiting callers are notified.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import Set
 
-from rune.codec.facts import encode_value
 from rune.core.definition.model import Settings
 from rune.core.execution.decision import FinishExecution
-from rune.core.execution.fact import CHILD_SIGNAL, ExecutionEnded, ExecutionStarted, Fact, SignalReceived
+from rune.core.execution.fact import ExecutionEnded, ExecutionStarted, Fact
 from rune.core.execution.fold import fold
 from rune.core.execution.outcome import Error
-from rune.errors import LimitExceededError, RuneError
-from rune.nodes.base import check_json
-from rune.nodes.blobs import adopt
+from rune.errors import RuneError
 from rune.ports.journal import (
-    BlobStore,
     ExecutionEndedError,
-    ExecutionRecord,
     Journal,
-    Kind,
-    Outbox,
-    Parent,
     StoreUnavailableError,
 )
-from rune.ports.queue import Queue
 from rune.ports.state import State
 from rune.runtime import failpoint
-from rune.runtime.backend import Notifier
+from rune.runtime.lifecycle.completion_waiters import CompletionWaiters
+from rune.runtime.lifecycle.outbox_marker import OutboxMarker
+from rune.runtime.lifecycle.parent_reporter import ParentReporter
 from rune.runtime.messaging.completion_publisher import CompletionPublisher
 from rune.runtime.plan_cache import MissingNodeTypeError
-from rune.runtime.queries.history import error_document, read_history, replay
-from rune.runtime.values import ExecutionData, ExecutionDataCache, store_value
+from rune.runtime.queries.history import replay
+from rune.runtime.values import ExecutionData, ExecutionDataCache
 from rune.telemetry.counters import Instrumentation
 
 log = logging.getLogger("rune.finisher")
-
-POLL_INTERVAL_S = 1.0  # a notification may be lost without the connection being lost
 
 FIRST_RETRY_S = 1.0
 LAST_RETRY_S = 32.0
@@ -55,10 +42,6 @@ MAX_RETRIED = 1_000
 ABANDONED = FinishExecution(
     "cancelled", Error("PARENT_ENDED", "the parent execution no longer waits for this one")
 )
-
-signal_log = logging.getLogger("rune.children")
-
-SIGNAL = CHILD_SIGNAL
 
 
 class Finisher:
@@ -240,181 +223,3 @@ def is_hooked(settings: Settings, end: ExecutionEnded) -> bool:
     itself."""
     handler, status = settings.on_failure, hook_status(end)
     return status != "completed" and (handler is None or handler.handles(status))
-
-
-class CompletionWaiters:
-    """Futures of callers in this process that wait for the end of an execution."""
-
-    def __init__(self) -> None:
-        self._waiting: dict[str, list[asyncio.Future[ExecutionEnded]]] = {}
-
-    def wait_for(self, execution: str) -> asyncio.Future[ExecutionEnded]:
-        future: asyncio.Future[ExecutionEnded] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(execution, []).append(future)
-        return future
-
-    def forget(self, execution: str, future: asyncio.Future[ExecutionEnded]) -> None:
-        """Drop the future of a caller that no longer waits."""
-        waiting = self._waiting.get(execution)
-        if waiting is not None and future in waiting:
-            waiting.remove(future)
-            if not waiting:
-                del self._waiting[execution]
-
-    @property
-    def executions(self) -> Set[str]:
-        """The executions with at least one waiting caller."""
-        return self._waiting.keys()
-
-    def notify(self, execution: str, end: ExecutionEnded) -> None:
-        """Resolve all futures of an execution."""
-        for future in self._waiting.pop(execution, ()):
-            if not future.done():
-                future.set_result(end)
-
-
-class CompletionListener:
-    """Notifies callers in this process of ends that other processes recorded, and drops what is cached of them."""
-
-    def __init__(
-        self,
-        journal: Journal,
-        waiters: CompletionWaiters,
-        notifier: Notifier,
-        data_cache: ExecutionDataCache,
-    ) -> None:
-        self._journal = journal
-        self._waiters = waiters
-        self._notifier = notifier
-        self._data_cache = data_cache
-
-    async def run(self) -> None:
-        """Pass notifications on until cancelled. Query the ends of all awaited executions after notifications may have
-        been missed, and once in POLL_INTERVAL_S."""
-        next_poll = time.monotonic() + POLL_INTERVAL_S
-        while True:
-            executions = await self._next_ends(next_poll)
-            if time.monotonic() >= next_poll:
-                next_poll = time.monotonic() + POLL_INTERVAL_S
-                executions = self._waiters.executions
-            # While a query is in progress further notifications arrive, which the next query takes together.
-            try:
-                await self._query(self._waiters.executions & executions)
-            except StoreUnavailableError as error:
-                log.info("store unavailable, waiting callers are notified later: %s", error.message)
-
-    async def _next_ends(self, deadline: float) -> Set[str]:
-        """Wait for notifications, pass on those with a terminal row, and return the executions to query."""
-        try:
-            async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
-                ended = await self._notifier.ended()
-        except TimeoutError:
-            return frozenset()
-        if ended is None:
-            return self._waiters.executions
-        unknown: set[str] = set()
-        for execution, end in ended.items():
-            self._data_cache.forget_ended(execution)
-            if end is None:
-                unknown.add(execution)
-            else:
-                self._waiters.notify(execution, end)
-        return unknown
-
-    async def _query(self, executions: Set[str]) -> None:
-        if executions:
-            for execution, end in (await self._journal.ends_of(list(executions))).items():
-                self._waiters.notify(execution, end)
-
-
-class OutboxMarker:
-    """Marks outbox rows as done in the background, after this process has done their work itself.
-
-    Does nothing on a backend without an outbox.
-    """
-
-    def __init__(self, outbox: Outbox | None) -> None:
-        self._outbox = outbox
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def mark_done(self, execution: str, kind: Kind) -> None:
-        """Mark a row as done without waiting. If that fails, the relay does the work once more, which is harmless."""
-        if self._outbox is not None:
-            task = asyncio.create_task(self._mark(self._outbox, execution, kind))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-    async def _mark(self, outbox: Outbox, execution: str, kind: Kind) -> None:
-        try:
-            await outbox.mark_done(execution, kind)
-        except StoreUnavailableError:
-            return  # the row stays, and the relay takes it
-
-    async def close(self) -> None:
-        """Wait for all pending marks."""
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-
-class SignalDelivery:
-    """Delivers signals to executions."""
-
-    def __init__(self, journal: Journal, state: State, queue: Queue, data_cache: ExecutionDataCache) -> None:
-        self._journal = journal
-        self._state = state
-        self._queue = queue
-        self._data_cache = data_cache
-
-    async def deliver(self, execution: str, signal: SignalReceived) -> tuple[SignalReceived, bool]:
-        """Record a signal, apply it to the state and send the tokens it resumes. Return the signal as stored under its
-        id, and whether it resumed a node. Raise ExecutionEndedError if the execution has ended."""
-        stored: Fact
-        (stored,) = await self._journal.record(execution, [signal])
-        # crash here: the row is stored together with a mark that the state has to be updated
-        failpoint.hit("signalled")
-        assert isinstance(stored, SignalReceived)
-        # Before the state changes: a repeated delivery emits no tokens, so nothing may fail between change and send.
-        data = await self._data_cache.get(execution)
-        applied = await self._state.signal(execution, stored)
-        # crash here: the resumed tokens are in the state, and a rebuilt state has them too; the scheduler sends them
-        failpoint.hit("signal_applied")
-        await self._queue.send(execution, applied.emitted, data.accepted.priority)
-        return stored, any(token.signal == stored.id for token in applied.emitted)
-
-
-class ParentReporter:
-    """Reports the end of a child execution to its parent, as a signal."""
-
-    def __init__(self, journal: Journal, blob: BlobStore, signals: SignalDelivery) -> None:
-        self._journal = journal
-        self._blob = blob
-        self._signals = signals
-
-    async def report(self, data: ExecutionData, parent: Parent, end: ExecutionEnded) -> None:
-        """Deliver the end to the parent, then mark it as reported."""
-        # crash here: the row of the child is still marked as not reported; `Children.recover` reports it
-        failpoint.hit("reporting")
-        child: ExecutionRecord = data.accepted
-        history = await read_history(self._journal, self._blob, child, data.plan)
-        report = {
-            "execution_id": child.id,
-            "status": end.status,
-            "output": await adopt(self._blob, await history.output(), parent.execution),
-            "error": error_document(end.error),
-        }
-        try:
-            check_json(report["output"])
-        except (
-            LimitExceededError
-        ) as error:  # the parts of the output are below the limit, all of them are not
-            report |= {
-                "status": "failed",
-                "output": None,
-                "error": error_document(Error(error.code, error.message)),
-            }
-        stored = await store_value(self._blob, f"{parent.execution}/signal/{child.id}", encode_value(report))
-        signal = SignalReceived(end.at, child.id, f"{SIGNAL}{child.id}", parent.path, stored)
-        try:
-            await self._signals.deliver(parent.execution, signal)
-        except (ExecutionEndedError, KeyError):
-            signal_log.debug("%s ended after its parent", child.id)
-        await self._journal.mark_reported(child.id)

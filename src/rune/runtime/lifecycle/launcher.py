@@ -55,7 +55,8 @@ from rune.ports.workflows import (
 )
 from rune.runtime import failpoint
 from rune.runtime.backend import Backend
-from rune.runtime.lifecycle.finisher import ABANDONED, Finisher, OutboxMarker
+from rune.runtime.lifecycle.finisher import ABANDONED, Finisher
+from rune.runtime.lifecycle.outbox_marker import OutboxMarker
 from rune.runtime.messaging.completion_publisher import ExternalExecutor, ExternalExecutorError
 from rune.runtime.off_loop import off_loop
 from rune.runtime.payloads import check_start, same_payload

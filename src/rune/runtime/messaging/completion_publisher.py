@@ -51,7 +51,7 @@ from rune.runtime.messaging.statuses import (
 from rune.runtime.values import ExecutionData, ExecutionDataCache, ExecutionNotFoundError
 
 if TYPE_CHECKING:
-    from rune.runtime.lifecycle.finisher import OutboxMarker
+    from rune.runtime.lifecycle.outbox_marker import OutboxMarker
 
 log = logging.getLogger("rune.completion_publisher")
 

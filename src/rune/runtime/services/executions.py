@@ -33,8 +33,11 @@ from rune.ports.retention import RetentionResult, Rule
 from rune.ports.workflows import LATEST, ChosenVersion, chosen_by, number_of
 from rune.runtime import failpoint
 from rune.runtime.backend import Backend
-from rune.runtime.lifecycle.finisher import SIGNAL, CompletionWaiters, Finisher, SignalDelivery
+from rune.runtime.lifecycle.completion_waiters import CompletionWaiters
+from rune.runtime.lifecycle.finisher import Finisher
 from rune.runtime.lifecycle.launcher import DEFAULT_OPTIONS, Launcher, StartOptions, new_execution_id
+from rune.runtime.lifecycle.parent_reporter import SIGNAL
+from rune.runtime.lifecycle.signals import SignalDelivery
 from rune.runtime.live import LiveFollower
 from rune.runtime.payloads import check_start, checked, decode_payload, same_payload
 from rune.runtime.plan_cache import PlanCache
