@@ -8,9 +8,10 @@ import msgspec
 
 from rune.codec.rpc import Call, RpcMethods, ServiceProxy, remote
 from rune.runtime.backend import Backend
+from rune.runtime.lifecycle.children import Children
 from rune.runtime.lifecycle.completion_waiters import CompletionWaiters
 from rune.runtime.lifecycle.finisher import Finisher
-from rune.runtime.lifecycle.launcher import Children, Launcher
+from rune.runtime.lifecycle.launcher import Launcher
 from rune.runtime.lifecycle.outbox_marker import OutboxMarker
 from rune.runtime.lifecycle.parent_reporter import ParentReporter
 from rune.runtime.lifecycle.signals import SignalDelivery

@@ -15,8 +15,8 @@ from rune.ports.journal import ExecutionEndedError, Journal, StoreUnavailableErr
 from rune.ports.queue import Queue
 from rune.ports.state import DueTimer, State
 from rune.runtime import failpoint
+from rune.runtime.lifecycle.children import Children
 from rune.runtime.lifecycle.finisher import Finisher
-from rune.runtime.lifecycle.launcher import Children
 from rune.runtime.worker.leases import Leases
 from rune.telemetry.counters import Instrumentation
 

@@ -34,7 +34,7 @@ from rune.ports.credentials import Credential, CredentialDeniedError, Credential
 from rune.ports.journal import ExecutionRecord
 from rune.ports.state import Claim
 from rune.ports.workflows import WorkflowStore
-from rune.runtime.lifecycle.launcher import Children
+from rune.runtime.lifecycle.children import Children
 from rune.runtime.live import ProgressCallback, RunningNodes
 from rune.runtime.values import ExecutionData, ValueNotLoaded, ValueReader
 from rune.runtime.worker.attempt_logs import AttemptLogs
