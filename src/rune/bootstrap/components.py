@@ -23,7 +23,7 @@ from rune.ports.workflows import TriggerStore
 from rune.runtime.backend import Backend
 from rune.runtime.engine import Engine
 from rune.runtime.plan_cache import PlanCache
-from rune.runtime.services.access import AuditLog
+from rune.runtime.services.audit_log import AuditLog
 from rune.runtime.services.credentials import CredentialService
 from rune.runtime.state_wrapper import ExecutionObserver
 from rune.runtime.values import ExecutionDataCache

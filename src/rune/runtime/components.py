@@ -18,12 +18,14 @@ from rune.runtime.lifecycle.signals import SignalDelivery
 from rune.runtime.live import LiveFollower, RunningNodes
 from rune.runtime.messaging.completion_publisher import CompletionPublisher, ExternalExecutor
 from rune.runtime.plan_cache import PlanCache
-from rune.runtime.services.access import MAX_WAITING, AccessService, AuditLog, Limiter, LimitService
+from rune.runtime.services.access import AccessService
+from rune.runtime.services.audit_log import AuditLog
 from rune.runtime.services.bulk import BulkService
 from rune.runtime.services.credentials import CredentialService
 from rune.runtime.services.dead_letters import DeadLetterService, DeadMessageService
 from rune.runtime.services.executions import ExecutionService
 from rune.runtime.services.handlers import HandlerService
+from rune.runtime.services.start_limits import MAX_WAITING, Limiter, LimitService
 from rune.runtime.services.workers import DrainControl, WorkerService
 from rune.runtime.services.workflows import TriggerService, WorkflowService
 from rune.runtime.values import ExecutionDataCache

@@ -34,7 +34,7 @@ from rune.runtime.maintenance.scheduler import Scheduler
 from rune.runtime.maintenance.trigger_scheduler import TriggeredStarts, TriggerScheduler
 from rune.runtime.maintenance.watchdog import LoopWatchdog
 from rune.runtime.plan_cache import PlanCache
-from rune.runtime.services.access import MAX_WAITING
+from rune.runtime.services.start_limits import MAX_WAITING
 from rune.runtime.values import ExecutionDataCache
 from rune.runtime.worker.evaluator import LIMIT_MS, Evaluator
 from rune.runtime.worker.executor import Executor

@@ -46,7 +46,8 @@ from rune.ports.journal import ExecutionRecord, StoreUnavailableError
 from rune.ports.workflows import LATEST, workflow_not_found
 from rune.runtime.backend import Backend
 from rune.runtime.plan_cache import DefinitionNotFoundError
-from rune.runtime.services.access import set_origin, set_principal
+from rune.runtime.services.audit_log import set_origin
+from rune.runtime.services.principal import set_principal
 from rune.runtime.values import ExecutionNotFoundError
 from rune.server.responses import ApiError, TooManyLoginsError, client_address, request_id
 

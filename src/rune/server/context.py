@@ -16,7 +16,7 @@ from rune.runtime.messaging.statuses import StatusListener
 from rune.runtime.queries.comparison import Comparison
 from rune.runtime.queries.reader import ExecutionReader
 from rune.runtime.queries.value_parts import ValueCache
-from rune.runtime.services.access import Refusals
+from rune.runtime.services.audit_log import Refusals
 from rune.server.health import MetricsEndpoint, ReadinessProbe
 from rune.server.live.feed import (
     DEFAULT_STREAM_LIMITS,

@@ -28,7 +28,7 @@ from rune.errors import InvalidDocumentError, RuneError
 from rune.ports.access import StartLimitError
 from rune.ports.journal import StoreUnavailableError
 from rune.ports.workflows import ANYTHING, NOTHING, Expected
-from rune.runtime.services.access import Refusal, Refusals
+from rune.runtime.services.audit_log import Refusal, Refusals
 from rune.server.schemas import View
 
 log = logging.getLogger("rune.server")

@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 
 from rune.ports.journal import StoreUnavailableError
 from rune.runtime.components import RPC_METHODS, Services
-from rune.runtime.services.access import MAX_REFUSALS, Refusal, Refusals
+from rune.runtime.services.audit_log import MAX_REFUSALS, Refusal, Refusals
 from tests.support.api_clients import API, BOOTSTRAP, RoleClients, populate
 from tests.support.api_server import HELLO, RunningServer, run
 from tests.support.trigger_workflows import webhook_workflow

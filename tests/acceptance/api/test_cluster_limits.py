@@ -13,7 +13,7 @@ from rune.client.models import Limits
 from rune.core.definition.parser import parse_document
 from rune.core.plan.compiler import compile_definition
 from rune.nodes.registry import full_registry
-from rune.runtime.services.access import first_queues
+from rune.runtime.services.start_limits import first_queues
 from tests.support.api_clients import BOOTSTRAP
 from tests.support.api_server import DEADLINE, HELLO, WAITS, RunningServer, running_server
 from tests.support.backends import stores

@@ -13,7 +13,7 @@ import pytest
 from rune.adapters import search
 from rune.ports.queries import ExecutionCount, ExecutionFilter, Store
 from rune.runtime.lifecycle.launcher import StartOptions
-from rune.runtime.services.access import as_principal
+from rune.runtime.services.principal import as_principal
 from rune.testing.harness import Harness, VirtualClock
 from tests.support.async_test import async_test
 

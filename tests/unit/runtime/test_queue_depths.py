@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 from rune.ports.inspection import QueueDepth
-from rune.runtime.services import access
-from rune.runtime.services.access import QueueDepths
+from rune.runtime.services import start_limits
+from rune.runtime.services.start_limits import QueueDepths
 
 
 class SlowQueue:
@@ -35,7 +35,7 @@ def test_read_waits_for_remote_queue_only_if_asked(monkeypatch: Any) -> None:
         queue.may_answer.set()
         assert await depths.read(wait=True) == {"default": 7, "slow": 9}
         assert queue.calls == 1
-        monkeypatch.setattr(access, "CACHE_S", 0.0)
+        monkeypatch.setattr(start_limits, "CACHE_S", 0.0)
         assert await depths.read(wait=False) == {"default": 7, "slow": 9}
         queue.fails = True
         await depths.read(wait=True)

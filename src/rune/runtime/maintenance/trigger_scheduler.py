@@ -34,7 +34,7 @@ from rune.runtime.lifecycle.finisher import Finisher
 from rune.runtime.lifecycle.launcher import Launcher, StartOptions, new_execution_id
 from rune.runtime.payloads import check_start
 from rune.runtime.plan_cache import MissingNodeTypeError, PlanCache
-from rune.runtime.services.access import Limiter
+from rune.runtime.services.start_limits import Limiter
 from rune.runtime.services.workflows import TriggerService
 
 log = logging.getLogger("rune.trigger_scheduler")

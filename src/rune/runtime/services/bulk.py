@@ -16,9 +16,10 @@ from rune.errors import RuneError
 from rune.ports.clock import Clock
 from rune.ports.journal import ExecutionEndedError, StoreUnavailableError
 from rune.ports.queries import BulkAction, BulkJob, BulkOutcome, BulkStore, BulkTarget, Outcome
-from rune.runtime.services.access import AuditLog, as_principal, audited, current_principal
+from rune.runtime.services.audit_log import AuditLog, audited
 from rune.runtime.services.dead_letters import DeadLetterService
 from rune.runtime.services.executions import ExecutionService, RequestRefusedError
+from rune.runtime.services.principal import as_principal, current_principal
 
 log = logging.getLogger("rune.bulk")
 

@@ -29,7 +29,8 @@ from rune.ports.credentials import (
 )
 from rune.ports.workflows import WorkflowStore
 from rune.runtime.plan_cache import PlanCache
-from rune.runtime.services.access import AuditLog, audited, current_principal
+from rune.runtime.services.audit_log import AuditLog, audited
+from rune.runtime.services.principal import current_principal
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _LABEL = r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"

@@ -19,7 +19,7 @@ from rune.ports.journal import (
     dead_letter_code,
 )
 from rune.ports.queue import DeadLetterQueue, QueueDeadLetter
-from rune.runtime.services.access import AuditLog, audited
+from rune.runtime.services.audit_log import AuditLog, audited
 from rune.runtime.services.executions import ExecutionService
 
 MAX_DEAD_MESSAGES = 1_000

@@ -42,7 +42,8 @@ from rune.runtime.live import LiveFollower
 from rune.runtime.payloads import check_start, checked, decode_payload, same_payload
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.queries.history import replay
-from rune.runtime.services.access import AuditLog, Limiter, audited, current_principal, current_scopes
+from rune.runtime.services.audit_log import AuditLog, audited
+from rune.runtime.services.principal import current_principal, current_scopes
 from rune.runtime.services.rerun_changes import (
     UNCHANGED,
     RerunChanges,
@@ -51,6 +52,7 @@ from rune.runtime.services.rerun_changes import (
     with_parameters,
 )
 from rune.runtime.services.signal_checks import check_item, check_open
+from rune.runtime.services.start_limits import Limiter
 from rune.runtime.values import ExecutionNotFoundError, store_value
 
 Again = Callable[[Plan, Sequence[Fact]], set[tuple[int, Path]]]

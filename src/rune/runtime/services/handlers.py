@@ -5,7 +5,7 @@ from __future__ import annotations
 from rune.core.definition.model import NO_HANDLER, HookHandler
 from rune.ports.journal import FailedHook, HandlerDefaults
 from rune.runtime.backend import Backend
-from rune.runtime.services.access import AuditLog, audited
+from rune.runtime.services.audit_log import AuditLog, audited
 
 MAX_FAILED = 1_000
 

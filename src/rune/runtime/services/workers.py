@@ -8,7 +8,7 @@ import os
 from rune.errors import RuneError
 from rune.ports.processes import ProcessInfo, ProcessRegistry
 from rune.ports.queue import Queue
-from rune.runtime.services.access import AuditLog, audited
+from rune.runtime.services.audit_log import AuditLog, audited
 
 log = logging.getLogger("rune.worker")
 

@@ -43,8 +43,9 @@ from rune.ports.workflows import (
 )
 from rune.runtime.backend import Backend
 from rune.runtime.plan_cache import MissingNodeTypeError, PlanCache
-from rune.runtime.services.access import AuditLog, audited, current_principal, current_scopes
+from rune.runtime.services.audit_log import AuditLog, audited
 from rune.runtime.services.credentials import new_id
+from rune.runtime.services.principal import current_principal, current_scopes
 
 log = logging.getLogger("rune.triggers")
 
