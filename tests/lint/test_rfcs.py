@@ -24,7 +24,7 @@ from rune.errors import InvalidDocumentError
 from rune.nodes.registry import described, full_registry
 from rune.runtime.maintenance.scheduler import BATCH
 from rune.runtime.messaging.completion_publisher import MAX_CONTEXT_BYTES
-from rune.runtime.messaging.statuses import MAX_PUBLISHED_BYTES
+from rune.runtime.messaging.published_values import MAX_PUBLISHED_BYTES
 from rune.runtime.plan_cache import DefinitionNotFoundError
 from rune.runtime.values import ExecutionNotFoundError
 from rune.settings import Settings, load_settings
@@ -106,7 +106,7 @@ def names_of_nodes() -> set[str]:
 @cache
 def fields_of_metadata() -> set[str]:
     """Return the texts in the module that publishes statuses: `metadata` has no schema."""
-    tree = parsed(PACKAGE / "runtime" / "messaging" / "statuses.py")
+    tree = parsed(PACKAGE / "runtime" / "messaging" / "status_publisher.py")
     return {
         each.value
         for each in ast.walk(tree)

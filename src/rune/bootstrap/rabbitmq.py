@@ -26,7 +26,8 @@ from rune.ports.state import State
 from rune.runtime.engine import Engine
 from rune.runtime.messaging.completion_publisher import MAX_ENVELOPE_BYTES
 from rune.runtime.messaging.foreign_messages import ForeignMessages, SelfContainedMessages
-from rune.runtime.messaging.statuses import MAX_PUBLISHED_BYTES, StatusPublisher
+from rune.runtime.messaging.published_values import MAX_PUBLISHED_BYTES
+from rune.runtime.messaging.status_publisher import StatusPublisher
 from rune.runtime.plan_cache import QueueRouter
 from rune.runtime.state_wrapper import BatchingState, EndPredictingState, LostTokensFilter
 from rune.runtime.values import ExecutionDataCache

@@ -12,7 +12,7 @@ from rune.ports.inspection import Finding
 from rune.runtime.components import LocalServices
 from rune.runtime.engine import Engine
 from rune.runtime.live import LiveReporter
-from rune.runtime.messaging.statuses import StatusListener
+from rune.runtime.messaging.status_listener import StatusListener
 from rune.runtime.queries.comparison import Comparison
 from rune.runtime.queries.reader import ExecutionReader
 from rune.runtime.queries.value_parts import ValueCache

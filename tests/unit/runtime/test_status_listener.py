@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 
 from rune.core.plan.model import Plan
-from rune.runtime.messaging.statuses import StatusListener
+from rune.runtime.messaging.status_listener import StatusListener
 from rune.testing.harness import compiled
 from tests.support.workflows import of_type, workflow
 

@@ -41,7 +41,7 @@ from rune.ports.journal import (
     OutboxRow,
     StoreUnavailableError,
 )
-from rune.runtime.messaging.statuses import (
+from rune.runtime.messaging.published_values import (
     MAX_PUBLISHED_BYTES,
     is_reference,
     output_of,

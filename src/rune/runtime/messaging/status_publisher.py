@@ -1,9 +1,7 @@
-"""Statuses of node runs on RabbitMQ: workers publish them, API processes consume them.
+"""Publishes the statuses of node runs to RabbitMQ, from the workers.
 
 The publisher wraps the state, because every claim and every decision passes there. Outputs are published whole, also
-those that a node shares with others; large ones are replaced by a reference. The broker distributes the messages among
-the API processes, so the one that consumes a message is often not the one whose client follows. It reports over the
-live channel like a worker.
+those that a node shares with others; large ones are replaced by a reference.
 """
 
 from __future__ import annotations
@@ -13,20 +11,15 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from rune.codec.facts import encode_value
 from rune.codec.messages import (
     NOTHING,
     ErrorObject,
-    InvalidMessageError,
     NodeStatusMessage,
     Status,
-    decode_completion,
-    decode_statuses,
     encode_message,
     frames,
     moment,
@@ -35,80 +28,15 @@ from rune.core.execution.decision import ArriveAtJoin, CollectItem, Decision, Sk
 from rune.core.execution.explain import Waiting
 from rune.core.execution.fact import AttemptFailed, ExecutionEnded, NodeResult, NodeSuspended
 from rune.core.execution.outcome import Error
-from rune.core.execution.scope import failure_value
 from rune.core.execution.step import retry_due
-from rune.core.execution.stored_value import Inline, Large, Same
 from rune.core.execution.token import Path, Token, TokenPurpose, parse_path, token_name
 from rune.core.plan.model import Plan
-from rune.errors import RuneError
 from rune.ports.journal import EventPublisher
-from rune.ports.processes import LiveReport, RunningNode
 from rune.ports.state import Applied, Claim, Fence, State
+from rune.runtime.messaging.published_values import MAX_PUBLISHED_BYTES, output_of
 from rune.runtime.queries.history import OpenRuns, end_text
 from rune.runtime.state_wrapper import StateWrapper
-from rune.runtime.values import ExecutionData, ExecutionDataCache, ValueNotLoaded, input_size
-
-MAX_PUBLISHED_BYTES = 32 * 1024
-"""A larger output is replaced by a reference."""
-
-
-async def output_of(data: ExecutionData, result: NodeResult, most: int = MAX_PUBLISHED_BYTES) -> msgspec.Raw:
-    """The output of a node run, loaded if it is not in memory; a reference to the run if it has more than `most` bytes,
-    for which only the rows are loaded that its length follows from."""
-    if result.status == "failed":
-        return msgspec.Raw(encode_value(failure_value(result)))
-    name, stored = run_name(data, result), result.value
-    if type(stored) is Inline:
-        return value_or_reference(name, stored.data, most)
-    if type(stored) is Large and stored.size > most:
-        return reference(name, stored.size)
-    if type(stored) is not Large and type(stored) is not Same:
-        return NOTHING
-    reader = data.reader()
-
-    def read() -> msgspec.Raw:
-        if type(stored) is Same:
-            _, size = reader.written(stored.ref)
-            if size > most:
-                return reference(name, size)
-        return msgspec.Raw(reader.encoded(result))
-
-    try:
-        while True:
-            try:
-                return read()
-            except ValueNotLoaded as missing:
-                await data.load(missing.what, reader)
-    finally:
-        reader.close()
-
-
-def run_name(data: ExecutionData, result: NodeResult) -> str:
-    """The name of a node run in a reference. The value that it names is the output of that run, never the payload of
-    the node it came from, which may have another output."""
-    return f"{data.accepted.id}/{token_name(result.node, result.path, data.plan.ids)}"
-
-
-async def start_of(data: ExecutionData, most: int = MAX_PUBLISHED_BYTES) -> msgspec.Raw:
-    """The start payload, loaded if it is a blob; a reference if it is larger than `most` bytes."""
-    name, size = f"{data.accepted.id}/start", input_size(data.accepted)
-    return reference(name, size) if size > most else msgspec.Raw(await data.encoded_start())
-
-
-def value_or_reference(name: str, value: bytes, most: int) -> msgspec.Raw:
-    """A value, or a reference to it if it is large."""
-    return msgspec.Raw(value) if len(value) <= most else reference(name, len(value))
-
-
-def reference(name: str, size: int) -> msgspec.Raw:
-    """A reference to a value that is too large for a message."""
-    return msgspec.Raw(encode_value({"$ref": name, "bytes": size}))
-
-
-def is_reference(value: bytes, name: str) -> bool:
-    """Return whether a value was replaced by a reference of this name."""
-    return value.startswith(bytes(reference(name, 0))[:-2])
-
+from rune.runtime.values import ExecutionData, ExecutionDataCache
 
 log = logging.getLogger("rune.status")
 
@@ -475,99 +403,3 @@ def _retry_at(data: ExecutionData, fact: AttemptFailed) -> int:
     name = token_name(fact.node, fact.path, data.plan.ids)
     policy = data.plan.nodes[fact.node].retry
     return retry_due(policy, fact.attempt, fact.at, name, retry_at if type(retry_at) is int else 0)
-
-
-live_log = logging.getLogger("rune.live")
-
-STATUS_LIFETIME_S = 3.0
-"""How long a status tells that a node runs. The worker itself reports nodes that run longer."""
-
-
-class StatusListener:
-    """Handles the messages that an API process consumes. `on_change` is called when an execution may have changed that
-    is `streamed` to a client of this process."""
-
-    def __init__(
-        self,
-        sender: str,
-        plan_of: Callable[[str], Awaitable[Plan]],
-        streamed: Collection[str],
-        on_change: Callable[[], None],
-    ) -> None:
-        self.followed: Collection[str] = frozenset()
-        self._sender = sender
-        self._plan_of = plan_of
-        self._streamed = streamed
-        self._on_change = on_change
-        self._running: dict[str, dict[Key, tuple[float, RunningNode]]] = {}
-
-    async def on_statuses(self, bodies: Sequence[bytes]) -> None:
-        if not self.followed:
-            return  # they need not even be decoded
-        changed = False
-        for body in bodies:
-            try:
-                statuses = decode_statuses(body)
-            except InvalidMessageError as error:
-                live_log.info("a status is dropped: %s", error.message)
-                continue
-            for each in statuses:
-                if each.execution_id in self.followed:
-                    await self._take(each)
-                    changed = changed or each.execution_id in self._streamed
-        if changed:
-            self._on_change()
-
-    async def on_completion(self, body: bytes) -> None:
-        if not self._streamed and not self._running:
-            return  # it need not even be decoded
-        try:
-            execution = decode_completion(body).execution_id
-        except InvalidMessageError as error:
-            live_log.info("a completion is dropped: %s", error.message)
-            return
-        self._running.pop(execution, None)
-        if execution in self._streamed:
-            self._on_change()
-
-    async def _take(self, status: NodeStatusMessage) -> None:
-        try:
-            plan = await self._plan_of(status.execution_id)
-            since = round(datetime.fromisoformat(status.executed_at).timestamp() * 1000)
-        except (RuneError, ValueError):
-            return
-        key = _key(status, plan)
-        if key is None:
-            return
-        runs = self._running.setdefault(status.execution_id, {})
-        if status.status != "running":
-            runs.pop(key, None)
-            return
-        metadata = status.metadata if isinstance(status.metadata, dict) else {}
-        worker = str(metadata.get("worker", ""))
-        runs[key] = (time.monotonic(), RunningNode(*key, status.attempt, since, worker))
-
-    def report(self, executions: Collection[str]) -> LiveReport:
-        """Return the nodes that began lately and have not ended."""
-        oldest = time.monotonic() - STATUS_LIFETIME_S
-        for gone in self._running.keys() - set(executions):
-            del self._running[gone]
-        for runs in self._running.values():
-            for key in [key for key, (at, _) in runs.items() if at < oldest]:
-                del runs[key]
-        return LiveReport(
-            self._sender,
-            {each: [node for _, node in self._running.get(each, {}).values()] for each in executions},
-        )
-
-
-def _key(status: NodeStatusMessage, plan: Plan) -> Key | None:
-    """Return node and path of a status; None if the plan has no such node."""
-    node = plan.index.get(status.node_id)
-    path: list[int] = []
-    for frame in status.lineage:
-        split = plan.index.get(frame.split_node_id)
-        if split is None:
-            return None
-        path += (split, frame.item_index)
-    return None if node is None else (node, tuple(path))
