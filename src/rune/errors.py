@@ -47,6 +47,7 @@ RuneError                              base of all errors that Rune raises on pu
 ├── ports.workflows                           WorkflowNotFoundError, ChildForbiddenError, InvalidAliasError,
 │                                             InvalidWeightsError, ConcurrentChangeError, TriggerNotFoundError,
 │                                             PathTakenError
+├── runtime.execution_data                    ExecutionNotFoundError
 ├── runtime.lifecycle.launcher                VirtualTimeError
 ├── runtime.messaging.completion_publisher    ExternalExecutorError
 ├── runtime.messaging.foreign_messages        UnknownScopeError, DefinitionMismatchError, UnknownNodeError,
@@ -61,7 +62,6 @@ RuneError                              base of all errors that Rune raises on pu
 ├── runtime.services.signal_checks            SignalRefusedError
 ├── runtime.services.workers                  UnknownWorkerError, NotAWorkerError
 ├── runtime.services.workflows                SecretNotRotatedError
-├── runtime.values                            ExecutionNotFoundError
 ├── runtime.worker.executor                   UnservableTokenError
 ├── server.auth                               DeadLetterNotFoundError, UndeclaredPermissionError
 ├── server.responses                          ApiError (MethodNotAllowedError, TooManyLoginsError)
@@ -71,7 +71,7 @@ RuneError                              base of all errors that Rune raises on pu
 └── settings                                  SettingsError
 
 Outside of the tree are exceptions that callers never receive: `nodes.base.Interruption` (a BaseException, with
-`runtime.values.ValueNotLoaded`), `nodes.io.llm_service.EventTooLongError`, `adapters.postgres.journal_writes`
+`runtime.value_refs.ValueNotLoaded`), `nodes.io.llm_service.EventTooLongError`, `adapters.postgres.journal_writes`
 (MissingDefinitionError, IdBeingReleasedError), `ports.queue.LeftToOthersError`,
 `adapters.rabbitmq.amqp.errors.ProtocolError` and private ones.
 """

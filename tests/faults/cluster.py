@@ -403,7 +403,7 @@ TABLE: dict[str, Fault] = {
     ),
     "i21-diamonds": fault(
         "test_scaling.py::test_h_i21_payloads_do_not_double_per_diamond",
-        replace("rune.runtime.values:ExecutionData.store_output", _write_payload_again),
+        replace("rune.runtime.execution_data:ExecutionData.store_output", _write_payload_again),
     ),
 }
 

@@ -140,7 +140,7 @@ TABLE: dict[str, Fault] = {
     "d6": fault("test_split.py::test_h_d6_order_of_arrival_does_not_matter[embedded]", DEAD_END_COMPLETES),
     "d7": fault(
         "test_split.py::test_h_d7_forking_item_is_one_element[embedded]",
-        adjust("rune.runtime.values:ValueReader.entries", _spread_forks),
+        adjust("rune.runtime.value_reader:ValueReader.entries", _spread_forks),
     ),
     "d8": fault(
         "test_split.py::test_h_d8_two_aggregators_are_separate[embedded]",
@@ -151,11 +151,11 @@ TABLE: dict[str, Fault] = {
     ),
     "d9": fault(
         "test_split.py::test_h_d9_elements_keep_their_types[embedded]",
-        adjust("rune.runtime.values:ValueReader.entries", _turn_into_text),
+        adjust("rune.runtime.value_reader:ValueReader.entries", _turn_into_text),
     ),
     "d10": fault(
         "test_split.py::test_h_d10_element_is_output_of_last_node[embedded]",
-        edit("rune.runtime.values:ValueReader.entries", ("len(entry.payloads) > 1", "entry.payloads")),
+        edit("rune.runtime.value_reader:ValueReader.entries", ("len(entry.payloads) > 1", "entry.payloads")),
     ),
     "d11": fault(
         "test_split.py::test_h_d11_item_values_are_not_visible_after_aggregator[embedded]",
@@ -186,7 +186,7 @@ TABLE: dict[str, Fault] = {
     ),
     "d20": fault(
         "test_split.py::test_h_d20_rows_do_not_grow_with_item_count",
-        replace("rune.runtime.values:ExecutionData.store_output", _write_into_row),
+        replace("rune.runtime.execution_data:ExecutionData.store_output", _write_into_row),
     ),
     "d21": fault(
         "test_split.py::test_h_d21_slow_item_blocks_only_its_slot[embedded]",

@@ -22,11 +22,11 @@ from rune.core.definition.fields import MAX_ID_LENGTH
 from rune.core.execution.state import NodeStatus
 from rune.errors import InvalidDocumentError
 from rune.nodes.registry import described, full_registry
+from rune.runtime.execution_data import ExecutionNotFoundError
 from rune.runtime.maintenance.scheduler import BATCH
 from rune.runtime.messaging.completion_publisher import MAX_CONTEXT_BYTES
 from rune.runtime.messaging.published_values import MAX_PUBLISHED_BYTES
 from rune.runtime.plan_cache import DefinitionNotFoundError
-from rune.runtime.values import ExecutionNotFoundError
 from rune.settings import Settings, load_settings
 from tests.lint.tree import PACKAGE, ROOT, parsed
 from tests.support.each import for_each

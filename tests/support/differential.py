@@ -10,7 +10,7 @@ from typing import Any
 from rune.core.execution.fact import ExecutionEnded, ExecutionStarted, NodeResult
 from rune.core.execution.token import Path as Lineage
 from rune.runtime.queries.history import History
-from rune.runtime.values import ValueNotLoaded
+from rune.runtime.value_refs import ValueNotLoaded
 from rune.testing.harness import Harness, Run, harness
 from tests.simulation.effect import sim_registry
 from tests.simulation.oracle.document import to_document

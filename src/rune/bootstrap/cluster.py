@@ -67,13 +67,13 @@ from rune.ports.state import State
 from rune.runtime.backend import Backend
 from rune.runtime.components import Services
 from rune.runtime.engine import ROLES, Engine
+from rune.runtime.execution_data import ExecutionDataCache
 from rune.runtime.live import LiveFollower, RunningNodes
 from rune.runtime.maintenance.heartbeat import this_process
 from rune.runtime.plan_cache import PlanCache, QueueRouter
 from rune.runtime.queries.reader import ExecutionReader
 from rune.runtime.services.credentials import CredentialService
 from rune.runtime.state_wrapper import ExecutionObserver, ObservedState
-from rune.runtime.values import ExecutionDataCache
 from rune.settings import Settings, SettingsError
 
 log = logging.getLogger("rune.startup")

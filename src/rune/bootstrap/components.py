@@ -22,11 +22,11 @@ from rune.ports.processes import ProcessInfo
 from rune.ports.workflows import TriggerStore
 from rune.runtime.backend import Backend
 from rune.runtime.engine import Engine
+from rune.runtime.execution_data import ExecutionDataCache
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.services.audit_log import AuditLog
 from rune.runtime.services.credentials import CredentialService
 from rune.runtime.state_wrapper import ExecutionObserver
-from rune.runtime.values import ExecutionDataCache
 from rune.settings import Settings
 from rune.telemetry.counters import Instrumentation
 from rune.telemetry.tracing import Tracer

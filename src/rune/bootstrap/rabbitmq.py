@@ -24,6 +24,7 @@ from rune.ports.clock import Clock
 from rune.ports.processes import ProcessInfo
 from rune.ports.state import State
 from rune.runtime.engine import Engine
+from rune.runtime.execution_data import ExecutionDataCache
 from rune.runtime.messaging.completion_publisher import MAX_ENVELOPE_BYTES
 from rune.runtime.messaging.foreign_messages import ForeignMessages
 from rune.runtime.messaging.published_values import MAX_PUBLISHED_BYTES
@@ -31,7 +32,6 @@ from rune.runtime.messaging.self_contained_messages import SelfContainedMessages
 from rune.runtime.messaging.status_publisher import StatusPublisher
 from rune.runtime.plan_cache import QueueRouter
 from rune.runtime.state_wrapper import BatchingState, EndPredictingState, LostTokensFilter
-from rune.runtime.values import ExecutionDataCache
 from rune.settings import Settings
 
 log = logging.getLogger("rune.rabbitmq")

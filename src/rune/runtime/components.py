@@ -8,6 +8,7 @@ import msgspec
 
 from rune.codec.rpc import Call, RpcMethods, ServiceProxy, remote
 from rune.runtime.backend import Backend
+from rune.runtime.execution_data import ExecutionDataCache
 from rune.runtime.lifecycle.children import Children
 from rune.runtime.lifecycle.completion_waiters import CompletionWaiters
 from rune.runtime.lifecycle.finisher import Finisher
@@ -28,7 +29,6 @@ from rune.runtime.services.handlers import HandlerService
 from rune.runtime.services.start_limits import MAX_WAITING, Limiter, LimitService
 from rune.runtime.services.workers import DrainControl, WorkerService
 from rune.runtime.services.workflows import TriggerService, WorkflowService
-from rune.runtime.values import ExecutionDataCache
 from rune.runtime.worker.attempt_logs import AttemptLogs
 from rune.runtime.worker.leases import Leases
 from rune.telemetry.counters import Instrumentation

@@ -19,6 +19,7 @@ from rune.ports.retention import Rule
 from rune.ports.workflows import TriggerStore
 from rune.runtime.backend import Backend
 from rune.runtime.components import EngineComponents
+from rune.runtime.execution_data import ExecutionDataCache
 from rune.runtime.lifecycle.completion_waiters import CompletionListener
 from rune.runtime.lifecycle.finisher import Finisher
 from rune.runtime.lifecycle.launcher import StartOptions, new_execution_id
@@ -35,7 +36,6 @@ from rune.runtime.maintenance.trigger_scheduler import TriggeredStarts, TriggerS
 from rune.runtime.maintenance.watchdog import LoopWatchdog
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.services.start_limits import MAX_WAITING
-from rune.runtime.values import ExecutionDataCache
 from rune.runtime.worker.evaluator import LIMIT_MS, Evaluator
 from rune.runtime.worker.executor import Executor
 from rune.runtime.worker.worker import Worker

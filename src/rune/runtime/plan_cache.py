@@ -28,7 +28,7 @@ from rune.runtime.off_loop import off_loop
 from rune.runtime.payloads import MAX_INLINE_BYTES, checked
 
 if TYPE_CHECKING:
-    from rune.runtime.values import ExecutionDataCache
+    from rune.runtime.execution_data import ExecutionDataCache
 
 MAX_CACHED_PLANS = 256
 _DECODER = msgspec.json.Decoder(Definition)

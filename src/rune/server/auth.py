@@ -45,10 +45,10 @@ from rune.ports.clock import Clock
 from rune.ports.journal import ExecutionRecord, StoreUnavailableError
 from rune.ports.workflows import LATEST, workflow_not_found
 from rune.runtime.backend import Backend
+from rune.runtime.execution_data import ExecutionNotFoundError
 from rune.runtime.plan_cache import DefinitionNotFoundError
 from rune.runtime.services.audit_log import set_origin
 from rune.runtime.services.principal import set_principal
-from rune.runtime.values import ExecutionNotFoundError
 from rune.server.responses import ApiError, TooManyLoginsError, client_address, request_id
 
 if TYPE_CHECKING:

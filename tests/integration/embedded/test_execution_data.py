@@ -16,8 +16,10 @@ from rune.core.execution.fact import NodeResult
 from rune.core.execution.outcome import Error
 from rune.core.execution.stored_value import Inline, Large
 from rune.ports.journal import ExecutionRecord
-from rune.runtime import values
-from rune.runtime.values import Cache, ExecutionData, ExecutionDataCache, ValueReader
+from rune.runtime.execution_data import IDLE_S, KEPT_PAGES, ExecutionData, ExecutionDataCache
+from rune.runtime.value_cache import Cache
+from rune.runtime.value_reader import ValueReader
+from rune.runtime.value_refs import PagesRef
 from rune.testing.harness import harness
 from tests.support.workflows import edit, of_type, split, workflow
 
@@ -82,17 +84,17 @@ def open_execution(cache: ExecutionDataCache, id: str, input: bytes = b"{}") -> 
 
 def test_idle_executions_leave_the_cache_with_their_values(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1_000.0
-    monkeypatch.setattr("rune.runtime.values.time.monotonic", lambda: now)
+    monkeypatch.setattr("rune.runtime.execution_data.time.monotonic", lambda: now)
     cache = data_cache()
     for number in range(100):
         open_execution(cache, f"idle{number}").cache_result(result(1))
-    now += values.IDLE_S + 1
+    now += IDLE_S + 1
     open_execution(cache, "new")
     assert (len(cache), cache.value_bytes) == (1, 0)
 
 
 def test_start_payloads_in_the_cache_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(values, "MAX_CACHED_INPUT_BYTES", 10_000)
+    monkeypatch.setattr("rune.runtime.execution_data.MAX_CACHED_INPUT_BYTES", 10_000)
     cache = data_cache()
     for number in range(100):
         open_execution(cache, f"x{number}", b"x" * 1_000)
@@ -106,8 +108,8 @@ def test_aggregator_of_more_items_than_are_cached_reads_each_of_them_once(
     items = 2_000
     read: list[int] = []
     most = 0
-    monkeypatch.setattr(values, "CACHE_BYTES", 50_000)
-    monkeypatch.setattr(values, "MAX_PREFETCHED", 64)
+    monkeypatch.setattr("rune.runtime.execution_data.CACHE_BYTES", 50_000)
+    monkeypatch.setattr("rune.runtime.value_reader.MAX_PREFETCHED", 64)
     original = ValueReader.result
 
     def item_entry(plan: Any, aggregator: Any, path: Any, item: int, results: Any) -> Any:
@@ -120,7 +122,7 @@ def test_aggregator_of_more_items_than_are_cached_reads_each_of_them_once(
         most = max(most, len(self.fetched))
         return original(self, node, path)
 
-    monkeypatch.setattr(values, "item_entry", item_entry)
+    monkeypatch.setattr("rune.runtime.value_reader.item_entry", item_entry)
     monkeypatch.setattr(ValueReader, "result", result_of)
     document = workflow(
         "start>s s>a a>g g>out",
@@ -145,12 +147,12 @@ def test_aggregator_of_items_behind_the_window_loads_their_pages_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each load makes the aggregator start over, so that their number must not grow with the number of items."""
-    monkeypatch.setattr(values, "KEPT_PAGES", 2)
+    monkeypatch.setattr("rune.runtime.execution_data.KEPT_PAGES", 2)
     loads: list[range] = []
     load = ExecutionData.load
 
     async def count(self: ExecutionData, what: Any, reader: ValueReader) -> None:
-        if isinstance(what, values.PagesRef) and len(reader._collected or ()):
+        if isinstance(what, PagesRef) and len(reader._collected or ()):
             loads.append(what.numbers)
         await load(self, what, reader)
 
@@ -253,4 +255,4 @@ def test_decoded_pages_of_items_behind_the_window_are_dropped() -> None:
     for number in range(100):
         wide.cache_page("wide/items", number, [number], 1)
     kept = [number for number in range(100) if wide.item_page(f"wide/items/{number}") == [number]]
-    assert kept == list(range(100 - values.KEPT_PAGES, 100))
+    assert kept == list(range(100 - KEPT_PAGES, 100))

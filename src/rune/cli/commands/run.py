@@ -42,7 +42,7 @@ from rune.nodes.registry import Registry, full_registry
 from rune.ports.journal import ExecutionRecord
 from rune.runtime.engine import Engine
 from rune.runtime.lifecycle.launcher import StartOptions, new_execution_id
-from rune.runtime.values import same_input
+from rune.runtime.stored_values import same_input
 from rune.settings import Settings, load_settings
 from rune.telemetry.logs import create_info_records
 

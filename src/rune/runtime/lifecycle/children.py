@@ -27,11 +27,11 @@ from rune.ports.workflows import (
     chosen_by,
 )
 from rune.runtime import failpoint
+from rune.runtime.execution_data import ExecutionData, ExecutionDataCache
 from rune.runtime.lifecycle.finisher import ABANDONED, Finisher
 from rune.runtime.lifecycle.launcher import Launcher, StartOptions
 from rune.runtime.payloads import check_start
 from rune.runtime.plan_cache import PlanCache
-from rune.runtime.values import ExecutionData, ExecutionDataCache
 from rune.telemetry.counters import Instrumentation
 
 log = logging.getLogger("rune.children")

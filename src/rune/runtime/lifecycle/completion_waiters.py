@@ -17,7 +17,7 @@ from rune.ports.journal import (
     StoreUnavailableError,
 )
 from rune.runtime.backend import Notifier
-from rune.runtime.values import ExecutionDataCache
+from rune.runtime.execution_data import ExecutionDataCache
 
 log = logging.getLogger("rune.finisher")
 

@@ -21,13 +21,13 @@ from rune.ports.journal import (
 )
 from rune.ports.state import State
 from rune.runtime import failpoint
+from rune.runtime.execution_data import ExecutionData, ExecutionDataCache
 from rune.runtime.lifecycle.completion_waiters import CompletionWaiters
 from rune.runtime.lifecycle.outbox_marker import OutboxMarker
 from rune.runtime.lifecycle.parent_reporter import ParentReporter
 from rune.runtime.messaging.completion_publisher import CompletionPublisher
 from rune.runtime.plan_cache import MissingNodeTypeError
 from rune.runtime.queries.history import replay
-from rune.runtime.values import ExecutionData, ExecutionDataCache
 from rune.telemetry.counters import Instrumentation
 
 log = logging.getLogger("rune.finisher")

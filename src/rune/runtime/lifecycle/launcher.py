@@ -43,13 +43,14 @@ from rune.ports.workflows import (
 )
 from rune.runtime import failpoint
 from rune.runtime.backend import Backend
+from rune.runtime.execution_data import ExecutionDataCache
 from rune.runtime.lifecycle.finisher import Finisher
 from rune.runtime.lifecycle.outbox_marker import OutboxMarker
 from rune.runtime.messaging.completion_publisher import ExternalExecutor, ExternalExecutorError
 from rune.runtime.off_loop import off_loop
 from rune.runtime.payloads import same_payload
 from rune.runtime.plan_cache import PlanCache
-from rune.runtime.values import ExecutionDataCache, store_start
+from rune.runtime.stored_values import store_start
 from rune.telemetry.counters import Instrumentation
 
 log = logging.getLogger("rune.launcher")

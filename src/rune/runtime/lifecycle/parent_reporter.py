@@ -18,9 +18,10 @@ from rune.ports.journal import (
     Parent,
 )
 from rune.runtime import failpoint
+from rune.runtime.execution_data import ExecutionData
 from rune.runtime.lifecycle.signals import SignalDelivery
 from rune.runtime.queries.history import error_document, read_history
-from rune.runtime.values import ExecutionData, store_value
+from rune.runtime.stored_values import store_value
 
 log = logging.getLogger("rune.children")
 

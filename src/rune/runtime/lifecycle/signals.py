@@ -9,7 +9,7 @@ from rune.ports.journal import (
 from rune.ports.queue import Queue
 from rune.ports.state import State
 from rune.runtime import failpoint
-from rune.runtime.values import ExecutionDataCache
+from rune.runtime.execution_data import ExecutionDataCache
 
 
 class SignalDelivery:

@@ -41,6 +41,7 @@ from rune.ports.journal import (
     OutboxRow,
     StoreUnavailableError,
 )
+from rune.runtime.execution_data import ExecutionData, ExecutionDataCache, ExecutionNotFoundError
 from rune.runtime.messaging.published_values import (
     MAX_PUBLISHED_BYTES,
     is_reference,
@@ -48,7 +49,6 @@ from rune.runtime.messaging.published_values import (
     reference,
     start_of,
 )
-from rune.runtime.values import ExecutionData, ExecutionDataCache, ExecutionNotFoundError
 
 if TYPE_CHECKING:
     from rune.runtime.lifecycle.outbox_marker import OutboxMarker

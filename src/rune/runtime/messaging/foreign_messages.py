@@ -21,14 +21,12 @@ from rune.errors import RuneError
 from rune.ports.journal import ExecutionRecord
 from rune.ports.queue import LeftToOthersError
 from rune.runtime.backend import Backend
+from rune.runtime.execution_data import ExecutionNotFoundError
 from rune.runtime.lifecycle.launcher import Launcher
 from rune.runtime.messaging.seeder import ExecutionSeeder
 from rune.runtime.payloads import check_start
 from rune.runtime.plan_cache import MissingNodeTypeError, PlanCache
-from rune.runtime.values import (
-    ExecutionNotFoundError,
-    store_value,
-)
+from rune.runtime.stored_values import store_value
 from rune.runtime.worker.worker import MISSING_TYPE_TIMEOUT_S, MissingTypeTracker
 from rune.telemetry.tracing import read_header
 

@@ -12,7 +12,9 @@ from rune.core.execution.fact import NodeResult
 from rune.core.execution.scope import failure_value
 from rune.core.execution.stored_value import Inline, Large, Same
 from rune.core.execution.token import token_name
-from rune.runtime.values import ExecutionData, ValueNotLoaded, input_size
+from rune.runtime.execution_data import ExecutionData
+from rune.runtime.stored_values import input_size
+from rune.runtime.value_refs import ValueNotLoaded
 
 MAX_PUBLISHED_BYTES = 32 * 1024
 """A larger output is replaced by a reference."""

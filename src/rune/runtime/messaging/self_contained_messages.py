@@ -23,13 +23,10 @@ from rune.core.plan.model import Plan
 from rune.errors import LimitExceededError
 from rune.nodes.base import check_json
 from rune.ports.clock import Clock
-from rune.runtime.values import (
-    Cache,
-    ExecutionData,
-    ExecutionDataCache,
-    ValueNotLoaded,
-    ValueReader,
-)
+from rune.runtime.execution_data import ExecutionData, ExecutionDataCache
+from rune.runtime.value_cache import Cache
+from rune.runtime.value_reader import ValueReader
+from rune.runtime.value_refs import ValueNotLoaded
 
 log = logging.getLogger("rune.full_messages")
 

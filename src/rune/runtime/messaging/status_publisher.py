@@ -33,10 +33,10 @@ from rune.core.execution.token import Path, Token, TokenPurpose, parse_path, tok
 from rune.core.plan.model import Plan
 from rune.ports.journal import EventPublisher
 from rune.ports.state import Applied, Claim, Fence, State
+from rune.runtime.execution_data import ExecutionData, ExecutionDataCache
 from rune.runtime.messaging.published_values import MAX_PUBLISHED_BYTES, output_of
 from rune.runtime.queries.history import OpenRuns, end_text
 from rune.runtime.state_wrapper import StateWrapper
-from rune.runtime.values import ExecutionData, ExecutionDataCache
 
 log = logging.getLogger("rune.status")
 

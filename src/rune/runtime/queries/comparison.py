@@ -17,7 +17,9 @@ from rune.core.execution.stored_value import Inline, Same
 from rune.core.execution.token import Path, Ref, path_text
 from rune.core.plan.model import Plan
 from rune.errors import LimitExceededError
-from rune.runtime.values import ExecutionData, ValueNotLoaded, ValueReader
+from rune.runtime.execution_data import ExecutionData
+from rune.runtime.value_reader import ValueReader
+from rune.runtime.value_refs import ValueNotLoaded
 
 T = TypeVar("T")
 

@@ -41,8 +41,11 @@ from rune.errors import LimitExceededError
 from rune.ports.clock import iso
 from rune.ports.journal import BlobStore, ExecutionRecord, Journal, StoredFact
 from rune.ports.queries import Event, Frame, NodeRun
+from rune.runtime.execution_data import ExecutionData
 from rune.runtime.off_loop import off_loop
-from rune.runtime.values import Cache, ExecutionData, ValueNotLoaded, ValueReader
+from rune.runtime.value_cache import Cache
+from rune.runtime.value_reader import ValueReader
+from rune.runtime.value_refs import ValueNotLoaded
 
 T = TypeVar("T")
 

@@ -50,9 +50,12 @@ from rune.errors import LimitExceededError, RuneError
 from rune.nodes.base import check_json
 from rune.nodes.redaction import NAMES_ONLY
 from rune.ports.journal import ExecutionRecord, StoredFact
+from rune.runtime.execution_data import ExecutionData
 from rune.runtime.off_loop import off_loop
 from rune.runtime.queries.history import reference_document
-from rune.runtime.values import ExecutionData, ValueNotLoaded, ValueReader, input_size
+from rune.runtime.stored_values import input_size
+from rune.runtime.value_reader import ValueReader
+from rune.runtime.value_refs import ValueNotLoaded
 from rune.runtime.worker.evaluator import Evaluator, NeedsThread
 
 T = TypeVar("T")

@@ -50,11 +50,11 @@ from rune.ports.queries import (
     Summary,
 )
 from rune.ports.workflows import WorkflowStore
+from rune.runtime.execution_data import ExecutionNotFoundError
 from rune.runtime.off_loop import off_loop
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.queries import history as replays
 from rune.runtime.queries.history import STATUS, History
-from rune.runtime.values import ExecutionNotFoundError
 from rune.runtime.worker.attempt_logs import log_key
 
 LOG_BATCH_SIZE = 500

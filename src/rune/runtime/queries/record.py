@@ -20,8 +20,8 @@ from rune.core.limits import LIMITS
 from rune.errors import InvalidDocumentError, LimitExceededError, RuneError
 from rune.nodes.registry import Registry, has_outside_effects
 from rune.ports.queries import Summary
+from rune.runtime.execution_data import ExecutionNotFoundError
 from rune.runtime.plan_cache import DefinitionNotFoundError
-from rune.runtime.values import ExecutionNotFoundError
 
 ATTEMPT_FAILED = "ATTEMPT_FAILED"
 """The code of a mocked attempt whose own code the document of an execution does not have."""

@@ -33,6 +33,7 @@ from rune.ports.retention import RetentionResult, Rule
 from rune.ports.workflows import LATEST, ChosenVersion, chosen_by, number_of
 from rune.runtime import failpoint
 from rune.runtime.backend import Backend
+from rune.runtime.execution_data import ExecutionNotFoundError
 from rune.runtime.lifecycle.completion_waiters import CompletionWaiters
 from rune.runtime.lifecycle.finisher import Finisher
 from rune.runtime.lifecycle.launcher import DEFAULT_OPTIONS, Launcher, StartOptions, new_execution_id
@@ -53,7 +54,7 @@ from rune.runtime.services.rerun_changes import (
 )
 from rune.runtime.services.signal_checks import check_item, check_open
 from rune.runtime.services.start_limits import Limiter
-from rune.runtime.values import ExecutionNotFoundError, store_value
+from rune.runtime.stored_values import store_value
 
 Again = Callable[[Plan, Sequence[Fact]], set[tuple[int, Path]]]
 

@@ -25,7 +25,7 @@ from rune.core.plan.model import Plan
 from rune.errors import InvalidDocumentError, RuneError
 from rune.ports.journal import BlobStore
 from rune.runtime.payloads import check_start, decode_payload
-from rune.runtime.values import store_value
+from rune.runtime.stored_values import store_value
 
 Results = Mapping[tuple[int, Path], NodeResult]
 

@@ -43,10 +43,11 @@ from rune.ports.state import Applied, Claim, KeptToken
 from rune.runtime import failpoint
 from rune.runtime.backend import Backend
 from rune.runtime.components import EngineComponents
+from rune.runtime.execution_data import ExecutionClock, ExecutionData, ExecutionNotFoundError
 from rune.runtime.lifecycle.finisher import is_hooked
 from rune.runtime.live import ProgressCallback
 from rune.runtime.plan_cache import DefinitionNotFoundError
-from rune.runtime.values import ExecutionClock, ExecutionData, ExecutionNotFoundError, ValueReader
+from rune.runtime.value_reader import ValueReader
 from rune.runtime.worker.evaluator import Evaluator
 from rune.runtime.worker.item_chunks import ItemChunks
 from rune.runtime.worker.leases import LeaseLapsedError

@@ -31,7 +31,9 @@ from rune.ports.state import Claim
 from rune.runtime import failpoint
 from rune.runtime.backend import Backend
 from rune.runtime.components import EngineComponents
-from rune.runtime.values import ExecutionClock, ExecutionData, ValueNotLoaded, ValueReader
+from rune.runtime.execution_data import ExecutionClock, ExecutionData
+from rune.runtime.value_reader import ValueReader
+from rune.runtime.value_refs import ValueNotLoaded
 from rune.runtime.worker.node_runner import NodeRunner
 from rune.telemetry.counters import now_ns
 from rune.telemetry.logs import enter_context

@@ -34,9 +34,11 @@ from rune.ports.credentials import Credential, CredentialDeniedError, Credential
 from rune.ports.journal import ExecutionRecord
 from rune.ports.state import Claim
 from rune.ports.workflows import WorkflowStore
+from rune.runtime.execution_data import ExecutionData
 from rune.runtime.lifecycle.children import Children
 from rune.runtime.live import ProgressCallback, RunningNodes
-from rune.runtime.values import ExecutionData, ValueNotLoaded, ValueReader
+from rune.runtime.value_reader import ValueReader
+from rune.runtime.value_refs import ValueNotLoaded
 from rune.runtime.worker.attempt_logs import AttemptLogs
 from rune.runtime.worker.evaluator import Evaluator, NeedsThread
 from rune.runtime.worker.leases import Leases

@@ -18,6 +18,7 @@ from rune.core.node_type import Catalogue
 from rune.documents.draw.layout import Direction, Layout, Point, Style, lay_out, port_offsets, port_position
 from rune.documents.draw.model import Drawing, draw_stored
 from rune.errors import RuneError
+from rune.runtime.execution_data import ExecutionData, ExecutionNotFoundError
 from rune.runtime.off_loop import off_loop
 from rune.runtime.plan_cache import DefinitionNotFoundError
 from rune.runtime.queries.node_input import (
@@ -28,7 +29,7 @@ from rune.runtime.queries.node_input import (
     preview,
     preview_place,
 )
-from rune.runtime.values import Cache, ExecutionData, ExecutionNotFoundError
+from rune.runtime.value_cache import Cache
 from rune.server.auth import requires
 from rune.server.context import ServerContext
 from rune.server.responses import ApiError, Reply, documented, etag, not_changed

@@ -20,10 +20,12 @@ from rune.errors import LimitExceededError, RuneError
 from rune.ports.clock import iso
 from rune.ports.journal import ExecutionEndedError
 from rune.ports.queries import ExecutionFilter, Summary
+from rune.runtime.execution_data import ExecutionData
 from rune.runtime.queries.history import CACHE_BYTES
 from rune.runtime.queries.node_input import MAX_DECODED_BYTES
 from rune.runtime.queries.overview import Overview, Run
-from rune.runtime.values import Cache, ExecutionData, ValueNotLoaded
+from rune.runtime.value_cache import Cache
+from rune.runtime.value_refs import ValueNotLoaded
 from rune.server.auth import check_definition, check_right, requires
 from rune.server.context import ServerContext
 from rune.server.responses import ApiError, Reply, documented

@@ -11,8 +11,8 @@ from starlette.responses import Response
 
 from rune.core.permissions import Principal
 from rune.ports.queries import BulkAction, BulkJob, BulkOutcome, BulkStatus, Outcome, Summary
+from rune.runtime.execution_data import ExecutionNotFoundError
 from rune.runtime.services.bulk import MAX_BULK_TARGETS, BulkJobNotFoundError
-from rune.runtime.values import ExecutionNotFoundError
 from rune.server.auth import requires
 from rune.server.context import ServerContext
 from rune.server.responses import ApiError, Reply, documented

@@ -13,10 +13,12 @@ from rune.core.execution.fact import NodeResult
 from rune.core.execution.stored_value import Inline, Large
 from rune.errors import LimitExceededError
 from rune.ports.queries import NodeRun, Summary
+from rune.runtime.execution_data import ExecutionData
 from rune.runtime.off_loop import off_loop, off_loop_in_turn
 from rune.runtime.queries.comparison import Comparison, Results, compare
 from rune.runtime.queries.history import STATUS, error_document
-from rune.runtime.values import Cache, ExecutionData, same_input
+from rune.runtime.stored_values import same_input
+from rune.runtime.value_cache import Cache
 from rune.server.auth import requires
 from rune.server.context import ServerContext
 from rune.server.responses import Reply

@@ -21,10 +21,10 @@ from rune.core.permissions import Principal, fits
 from rune.ports.journal import ExecutionRecord
 from rune.ports.queries import ExecutionFilter, Summary, ended_summary
 from rune.ports.workflows import LATEST, choose, workflow_not_found
+from rune.runtime.execution_data import ExecutionNotFoundError
 from rune.runtime.lifecycle.launcher import StartOptions, new_execution_id
 from rune.runtime.live import active_runs
 from rune.runtime.queries.value_parts import JsonObject, JsonText
-from rune.runtime.values import ExecutionNotFoundError
 from rune.server.auth import check_definition, check_right, requires
 from rune.server.context import ServerContext
 from rune.server.responses import ApiError, Reply, documented

@@ -16,7 +16,7 @@ from starlette.websockets import WebSocketDisconnect, WebSocketState
 
 from rune.core.permissions import Principal
 from rune.errors import RuneError
-from rune.runtime.values import ExecutionNotFoundError
+from rune.runtime.execution_data import ExecutionNotFoundError
 from rune.server.auth import StillValid, authorize_route, hold_authorized, requires
 from rune.server.connections import CUT_OFF
 from rune.server.live.feed import (

@@ -16,12 +16,13 @@ from starlette.responses import Response
 
 from rune.ports.clock import iso
 from rune.ports.queries import Event, Frame
+from rune.runtime.execution_data import ExecutionData
 from rune.runtime.queries.history import History
 from rune.runtime.queries.node_input import MAX_DECODED_BYTES, read_input
 from rune.runtime.queries.reader import Attempt, AttemptReader, NodeLog
 from rune.runtime.queries.record import record_test
 from rune.runtime.queries.value_parts import JsonText
-from rune.runtime.values import Cache, ExecutionData
+from rune.runtime.value_cache import Cache
 from rune.server.auth import requires
 from rune.server.context import ServerContext
 from rune.server.live.feed import EncodedEvent, SplitRollup
