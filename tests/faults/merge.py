@@ -44,7 +44,7 @@ def _show_skipped_as_done(runs: Any, *_: Any) -> Any:
 TABLE: dict[str, Fault] = {
     "e1": fault(
         "test_merge.py::test_h_e1_merge_does_not_wait_for_untaken_branch[embedded]",
-        replace("rune.core.execution.step:propagate_dead_edges", change_dead_ends(_drop_arrivals)),
+        replace("rune.core.execution.routing:propagate_dead_edges", change_dead_ends(_drop_arrivals)),
     ),
     "e2": fault(
         "test_merge.py::test_h_e2_two_edges_of_one_source_are_two_arrivals[embedded]",

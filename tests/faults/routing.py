@@ -36,7 +36,7 @@ def _complete_at_dead_end(effects: list[Any]) -> list[Any]:
 
 
 DEAD_END_COMPLETES = replace(
-    "rune.core.execution.step:propagate_dead_edges", change_dead_ends(_complete_at_dead_end)
+    "rune.core.execution.routing:propagate_dead_edges", change_dead_ends(_complete_at_dead_end)
 )
 """A dead edge into an aggregator ends the execution."""
 
@@ -130,7 +130,7 @@ TABLE: dict[str, Fault] = {
     "a3": fault(
         "test_routing.py::test_h_a3_successor_can_read_the_error",
         adjust(
-            "rune.core.execution.step:routes",
+            "rune.core.execution.routing:routes",
             lambda found, _, fact: _set(found, error=None) if fact.status == "failed" else found,
         ),
     ),
@@ -157,7 +157,7 @@ TABLE: dict[str, Fault] = {
     ),
     "a8": fault(
         "test_routing.py::test_h_a8_tail_of_diamond_runs_once",
-        adjust("rune.core.execution.step:activate_edges", _emit_at_joins),
+        adjust("rune.core.execution.routing:activate_edges", _emit_at_joins),
         REPEAT_FINISHED_NODE,
         TOLERATE_DUPLICATE_IN_FOLD,
     ),

@@ -135,7 +135,7 @@ TABLE: dict[str, Fault] = {
     ),
     "d5": fault(
         "test_split.py::test_h_d5_failed_and_dead_end_items_are_counted[embedded]",
-        replace("rune.core.execution.step:propagate_dead_edges", change_dead_ends(_drop_gathers)),
+        replace("rune.core.execution.routing:propagate_dead_edges", change_dead_ends(_drop_gathers)),
     ),
     "d6": fault("test_split.py::test_h_d6_order_of_arrival_does_not_matter[embedded]", DEAD_END_COMPLETES),
     "d7": fault(

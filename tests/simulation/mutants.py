@@ -268,7 +268,7 @@ RULES: dict[str, tuple[Change, ...]] = {
     ),
     "no dead edges": (
         replace(
-            "rune.core.execution.step:routes",
+            "rune.core.execution.routing:routes",
             lambda original: lambda node, fact: copy_with(original(node, fact), dead=()),
         ),
     ),
@@ -408,7 +408,7 @@ OPERATIONS: dict[str, tuple[Change, ...]] = {
     ),
     "unknown outcome retried": (
         edit(
-            "rune.core.execution.step:is_retried",
+            "rune.core.execution.retry:is_retried",
             (
                 'if attempt >= retry.max_attempts or error.code == "UNKNOWN_OUTCOME": return False',
                 "if attempt >= retry.max_attempts: return False",

@@ -16,7 +16,7 @@ import msgspec
 from rune.cli.output import COLOURS, clean, count, duration, moment
 from rune.core.execution.decision import FAILED, CollectItem, Decision, SkipNode, UncollectedFailure
 from rune.core.execution.fact import AttemptFailed, NodeResult, NodeSuspended
-from rune.core.execution.step import retry_due
+from rune.core.execution.retry import retry_due
 from rune.core.execution.token import Path, Token, token_name
 from rune.core.plan.model import Plan
 

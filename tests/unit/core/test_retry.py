@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rune.core.definition.model import Retry
 from rune.core.execution.outcome import Error
-from rune.core.execution.step import MAX_BACKOFF_MS, is_retried, retry_due
+from rune.core.execution.retry import MAX_BACKOFF_MS, is_retried, retry_due
 from rune.core.node_type import NodeType
 from tests.support.plans import NOW, ExecutionDriver, node, plan
 

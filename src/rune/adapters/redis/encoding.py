@@ -31,7 +31,8 @@ from rune.core.execution.decision import (
 )
 from rune.core.execution.fact import AttemptFailed, NodeResult, NodeSuspended, RaceWinner
 from rune.core.execution.outcome import Error
-from rune.core.execution.step import activate_edges, retry_due
+from rune.core.execution.retry import retry_due
+from rune.core.execution.routing import activate_edges
 from rune.core.execution.token import ROOT, START, Arrived, Path, Ref, Token, TokenPurpose, token_name
 from rune.core.plan.model import NodePlan, Plan
 from rune.ports.journal import ExecutionRecord, Journal

@@ -15,7 +15,7 @@ import msgspec
 from rune.core.execution.decision import FinishExecution, Timer
 from rune.core.execution.fact import NodeResult, SignalReceived
 from rune.core.execution.outcome import Error
-from rune.core.execution.step import routes
+from rune.core.execution.routing import routes
 from rune.core.execution.token import ROOT, Arrived, Path, Ref, Token, TokenPurpose, within
 from rune.core.limits import LIMITS, Limits
 from rune.core.node_type import Join

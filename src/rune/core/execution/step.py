@@ -1,29 +1,17 @@
 """Turn the outcome of a token into a decision: validate the outcome, apply the retry policy, route the result.
 
 The same token, outcome and time always give the same decision. An outcome that the node cannot have fails its attempt.
-Routing decides which edges a result makes alive, and which nodes its dead edges skip. Every edge of a scope is resolved
-exactly once. Dead edges are followed breadth first: a join whose edges all die in one decision is skipped by it, any
-other join receives dead arrivals.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
 
-from rune.core.definition.model import Retry
 from rune.core.execution.decision import (
-    ALIVE,
-    DEAD,
-    FAILED,
-    ArriveAtJoin,
-    CollectItem,
     Decision,
     Effect,
-    EmitToken,
     FanOutItems,
     FinishExecution,
     SkipNode,
@@ -31,15 +19,15 @@ from rune.core.execution.decision import (
 )
 from rune.core.execution.fact import AttemptFailed, NodeResult, NodeSuspended, TokenFact
 from rune.core.execution.outcome import Error, ErrorOrigin, Failure, FanOut, Outcome, Output, Suspend
-from rune.core.execution.token import Path, Ref, Token, TokenPurpose, fraction
+from rune.core.execution.retry import is_retried
+from rune.core.execution.routing import activate_edges, propagate_dead_edges, routes
+from rune.core.execution.token import Path, Ref, Token, TokenPurpose
 from rune.core.limits import LIMITS, Limits
-from rune.core.node_type import PERMANENT_CODES
-from rune.core.plan.model import Edges, NodePlan, Plan
+from rune.core.plan.model import NodePlan, Plan
 
 BAD_OUTCOME = "BAD_OUTCOME"
 LIMIT_EXCEEDED = "LIMIT_EXCEEDED"
 MAX_TIME_MS = 2**53  # every store and every JSON reader represents integers up to here exactly
-MAX_BACKOFF_MS = 36_525 * 86_400_000  # a node cannot postpone its retry by more than a century
 
 UNREACHABLE = Error("UNREACHABLE", "too few of the paths into this node can still arrive")
 EXPIRED = Error(
@@ -114,37 +102,6 @@ def _shortened(value: object) -> str:
     if type(value) is int and abs(value) <= MAX_TIME_MS:
         return f"{value:,}"
     return f"a value of type {type(value).__name__}"
-
-
-def is_retried(retry: Retry, attempt: int, error: Error, permanent: frozenset[str] = frozenset()) -> bool:
-    """Return whether the policy allows another attempt; `permanent` are the codes that the node type declares so.
-
-    Without `on` a policy covers transient errors only. An effect with an unknown outcome is never retried.
-    """
-    if attempt >= retry.max_attempts or error.code == "UNKNOWN_OUTCOME":
-        return False
-    if retry.on:
-        return error.code in retry.on
-    if error.permanent is not None:
-        return not error.permanent
-    return error.code not in PERMANENT_CODES and error.code not in permanent
-
-
-def retry_due(retry: Retry, attempt: int, failed_at: int, token: str, earliest: int = 0) -> int:
-    """Return when the next attempt starts (epoch ms). Jitter is a hash, so every process agrees; of the time too, or
-    all executions that failed at the same node would try again together."""
-    delay = _delay(retry, attempt)
-    if retry.jitter:
-        delay *= 0.5 + fraction(token, attempt, failed_at) / 2
-    due = failed_at + round(delay * 1000)
-    return max(due, min(earliest, due + MAX_BACKOFF_MS))
-
-
-def _delay(retry: Retry, attempt: int) -> float:
-    try:
-        return min(retry.initial_delay * float(retry.backoff) ** (attempt - 1), retry.max_delay)
-    except OverflowError:
-        return retry.max_delay if retry.initial_delay else 0.0
 
 
 def step(plan: Plan, token: Token, outcome: Outcome, now: int, limits: Limits = LIMITS) -> Decision:
@@ -241,32 +198,6 @@ def _result(
     )
 
 
-class Routes(msgspec.Struct, frozen=True, gc=False):
-    """How a result resolves the out-edges of its node: what live edges carry, and why the others are dead."""
-
-    alive: Edges
-    dead: Edges
-    payload: Ref
-    error: Ref | None  # `$error` after the live edges
-    cause: Ref | None  # the unhandled error that the dead edges carry
-
-
-def routes(node: NodePlan, fact: NodeResult) -> Routes:
-    """Resolve the edges of a result that neither fans out nor ends the execution."""
-    own_output = Ref("result", fact.node, fact.path)
-    if fact.status == "ok":
-        alive, dead = node.by_outlet.get(fact.outlet, node.normal)
-        return Routes(alive, dead, fact.payload or own_output, fact.error, None)
-    if fact.status == "skipped":
-        return Routes((), node.out, own_output, None, fact.error)
-    if fact.status == "cancelled":
-        return Routes((), node.out, own_output, None, None)
-    if node.policy == "collect":
-        return Routes((), node.out, own_output, None, own_output)
-    alive, dead = node.rescue if node.policy == "branch" else node.by_outlet.get(node.ignored, node.normal)
-    return Routes(alive, dead, own_output, own_output, None)
-
-
 def decision_for_fact(plan: Plan, fact: TokenFact) -> Decision:
     """Return the decision that follows from a fact. Only a result is routed; other facts change only their token."""
     if type(fact) is not NodeResult:
@@ -318,49 +249,3 @@ def _fan_out(plan: Plan, node: NodePlan, fact: NodeResult, count: int) -> Decisi
     error = fact.error if fact.status == "ok" else Ref("result", fact.node, fact.path)
     effects.append(FanOutItems(fact.node, count, fact.payload or Ref("result", fact.node, fact.path), error))
     return Decision(fact.node, fact.path, fact.at, fact, tuple(effects))
-
-
-def activate_edges(plan: Plan, edges: Iterable[int], payload: Ref, error: Ref | None) -> list[Effect]:
-    """Return the effects of live edges: a token, an arrival at a join, or an entry of the item."""
-    effects: list[Effect] = []
-    nodes, dst = plan.nodes, plan.dst
-    for edge in edges:
-        target = nodes[dst[edge]]
-        if target.joins_items:
-            effects.append(CollectItem(edge, ALIVE))
-        elif target.is_join:
-            effects.append(ArriveAtJoin(edge, True, payload, error))
-        else:
-            effects.append(EmitToken(target.index, payload, error))
-    return effects
-
-
-def propagate_dead_edges(plan: Plan, effects: list[Effect], edges: Iterable[int], error: Ref | None) -> None:
-    """Skip the nodes that can no longer run, and send dead arrivals to joins that have other open edges."""
-    queue: deque[tuple[int, Ref | None]] = deque((edge, error) for edge in edges)
-    reached: dict[int, dict[int, Ref | None]] = {}
-    # A skipped or failed split has no items, so its aggregator is resolved like any other join.
-    skipped = {plan.src[edge] for edge, _ in queue}
-    while queue:
-        edge, cause = queue.popleft()
-        node = plan.nodes[plan.dst[edge]]
-        if node.joins_items and node.split_of not in skipped:
-            effects.append(CollectItem(edge, FAILED if cause else DEAD))
-            continue
-        if node.is_join or node.joins_items:
-            causes = reached.setdefault(node.index, {})
-            causes[edge] = cause
-            if len(causes) < len(node.in_edges) or (_may_expire(node) and node.split not in skipped):
-                continue
-            del reached[node.index]
-            cause = next((causes[each] for each in node.in_edges if causes[each]), None)
-        effects.append(SkipNode(node.index))
-        skipped.add(node.index)
-        queue.extend((each, cause) for each in node.out)
-    for causes in reached.values():
-        effects += [ArriveAtJoin(edge, False, None, cause) for edge, cause in causes.items()]
-
-
-def _may_expire(node: NodePlan) -> bool:
-    """Return whether the join can expire before its first arrival: only the state knows whether it still waits."""
-    return node.timeout is not None and node.timeout_from == "scope"

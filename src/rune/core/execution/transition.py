@@ -31,6 +31,8 @@ from rune.core.execution.decision import (
 )
 from rune.core.execution.fact import AttemptFailed, NodeResult, NodeSuspended, RaceWinner, SignalReceived
 from rune.core.execution.outcome import Error
+from rune.core.execution.retry import retry_due
+from rune.core.execution.routing import activate_edges
 from rune.core.execution.state import (
     Arrival,
     Barrier,
@@ -44,7 +46,7 @@ from rune.core.execution.state import (
     own_timer,
     started,
 )
-from rune.core.execution.step import activate_edges, decision_for_fact, retry_due
+from rune.core.execution.step import decision_for_fact
 from rune.core.execution.token import (
     ROOT,
     START,

@@ -17,7 +17,7 @@ from rune.core.definition.model import Definition
 from rune.core.definition.parser import NO_PINS, Pins
 from rune.core.execution.fact import Fact, NodeResult
 from rune.core.execution.rerun import MoveRef, carry_over, from_node, kept_results
-from rune.core.execution.step import routes
+from rune.core.execution.routing import routes
 from rune.core.execution.stored_value import Inline, Same, StoredValue
 from rune.core.execution.token import ROOT, START, Path, Ref
 from rune.core.limits import LIMITS
