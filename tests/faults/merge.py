@@ -48,7 +48,7 @@ TABLE: dict[str, Fault] = {
     ),
     "e2": fault(
         "test_merge.py::test_h_e2_two_edges_of_one_source_are_two_arrivals[embedded]",
-        adjust("rune.core.execution.state:opened_token", _count_sources),
+        adjust("rune.core.execution.joins:opened_token", _count_sources),
     ),
     "e3": fault(
         "test_merge.py::test_h_e3_race_timeout_starts_with_scope[embedded]",
@@ -82,7 +82,7 @@ TABLE: dict[str, Fault] = {
     ),
     "e8": fault(
         "test_merge.py::test_h_e8_later_edge_wins_conflict_in_any_order[embedded]",
-        replace("rune.core.execution.state:opened_token", _order_by_arrival),
+        replace("rune.core.execution.joins:opened_token", _order_by_arrival),
     ),
     "e9": fault(
         "test_merge.py::test_h_e9_merge_output_is_visible_downstream[embedded]",

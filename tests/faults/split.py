@@ -97,7 +97,7 @@ def _refill_when_empty(original: Any) -> Any:
 TABLE: dict[str, Fault] = {
     "d1": fault(
         "test_split.py::test_h_d1_inner_splits_of_outer_items_are_separate[embedded]",
-        replace("rune.core.execution.state:item_entry", _mix_up_outer_items),
+        replace("rune.core.execution.joins:item_entry", _mix_up_outer_items),
     ),
     "d2": fault(
         "test_split.py::test_h_d2_lineage_ends_at_aggregator[embedded]",

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rune.core.execution.fact import ExecutionEnded, Fact, NodeResult, fact_key
+from rune.core.execution.joins import Lookup
 from rune.core.execution.scope import ValueSource
-from rune.core.execution.state import Lookup
 from rune.core.execution.stored_value import Same
 from rune.core.execution.token import Path
 from tests.simulation.case import Case

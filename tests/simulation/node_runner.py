@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from rune.core.execution.decision import Decision
 from rune.core.execution.fact import AttemptFailed, NodeResult, SignalReceived
+from rune.core.execution.joins import Lookup
 from rune.core.execution.outcome import Failure, Outcome, Output, Suspend
-from rune.core.execution.state import Lookup
 from rune.core.execution.stored_value import Same
 from rune.core.execution.token import Path, Token, token_name
 from rune.nodes.base import NodeCall

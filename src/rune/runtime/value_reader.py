@@ -11,8 +11,8 @@ from rune.codec.facts import (
     encode_value,
 )
 from rune.core.execution.fact import NodeResult
+from rune.core.execution.joins import item_entry
 from rune.core.execution.scope import ExpressionScope, Joined, ValueSource
-from rune.core.execution.state import item_entry
 from rune.core.execution.stored_value import Inline, Large, Paged, Same, StoredValue
 from rune.core.execution.token import Path, Ref, Token
 from rune.runtime.stored_values import input_size, page_number

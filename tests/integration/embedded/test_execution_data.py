@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from rune.core.execution import state
+from rune.core.execution import joins
 from rune.core.execution.fact import NodeResult
 from rune.core.execution.outcome import Error
 from rune.core.execution.stored_value import Inline, Large
@@ -113,7 +113,7 @@ def test_aggregator_of_more_items_than_are_cached_reads_each_of_them_once(
     original = ValueReader.result
 
     def item_entry(plan: Any, aggregator: Any, path: Any, item: int, results: Any) -> Any:
-        found = state.item_entry(plan, aggregator, path, item, results)
+        found = joins.item_entry(plan, aggregator, path, item, results)
         read.append(item)
         return found
 

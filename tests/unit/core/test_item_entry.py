@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rune.core.execution.fact import NodeResult
-from rune.core.execution.state import Entry, item_entry
+from rune.core.execution.joins import Entry, item_entry
 from rune.core.execution.token import Ref
 from tests.support.plans import ExecutionDriver, aggregator, conditional, node, node_plan, plan, split
 

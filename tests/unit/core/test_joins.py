@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rune.core.execution.decision import FinishExecution
-from rune.core.execution.state import join_verdict
+from rune.core.execution.joins import join_verdict
 from rune.core.execution.token import Ref, TokenPurpose
 from rune.core.node_type import Join
 from tests.support.plans import (

@@ -9,8 +9,9 @@ import pytest
 from rune.core.execution.control import end_execution
 from rune.core.execution.decision import ArriveAtJoin, Decision, FinishExecution, Timer
 from rune.core.execution.fact import AttemptFailed, ExecutionEnded, NodeResult, NodeSuspended, RaceWinner
+from rune.core.execution.joins import Arrival
 from rune.core.execution.outcome import Cancelled, Error, FanOut, Output
-from rune.core.execution.state import Arrival, State, own_timer, started
+from rune.core.execution.state import State, own_timer, started
 from rune.core.execution.step import decision_for_fact, step, step_unrun
 from rune.core.execution.token import START, Arrived, Ref
 from rune.core.execution.transition import FINISH_DELAY_MS, Transition, apply, start_execution

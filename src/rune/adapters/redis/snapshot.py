@@ -34,7 +34,8 @@ from rune.adapters.redis.encoding import (
 from rune.core.execution.decision import FinishExecution, Timer
 from rune.core.execution.fact import SignalReceived
 from rune.core.execution.inline_run import COMPLETED
-from rune.core.execution.state import Arrival, Barrier, FanOutState, LiveToken, Scope, State
+from rune.core.execution.joins import Arrival, Barrier
+from rune.core.execution.state import FanOutState, LiveToken, Scope, State
 from rune.core.execution.token import Path, TokenPurpose
 from rune.core.execution.transition import end_by_failures
 from rune.core.limits import LIMITS

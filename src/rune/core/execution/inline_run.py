@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 
 from rune.core.execution.decision import ArriveAtJoin, Decision, EmitToken, FinishExecution, SkipNode
 from rune.core.execution.fact import AttemptFailed, NodeResult, NodeSuspended, TokenFact
-from rune.core.execution.state import Arrival, Barrier, State, join_verdict, opened_token
+from rune.core.execution.joins import Arrival, Barrier, join_verdict, opened_token
+from rune.core.execution.state import State
 from rune.core.execution.token import ROOT, Path, Token, TokenPurpose
 from rune.core.plan.model import NodePlan, Plan
 

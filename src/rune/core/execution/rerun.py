@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from rune.core.execution.fact import ExecutionEnded, Fact, NodeResult
 from rune.core.execution.fold import fold
+from rune.core.execution.joins import item_entry
 from rune.core.execution.routing import routes
-from rune.core.execution.state import item_entry
 from rune.core.execution.token import ROOT, Arrived, Path, Ref, within
 from rune.core.plan.model import NodePlan, Plan
 

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from rune.core.execution.fact import NodeResult
-from rune.core.execution.state import Lookup, item_entry
+from rune.core.execution.joins import Lookup, item_entry
 from rune.core.execution.stored_value import Same
 from rune.core.execution.token import START, Arrived, Path, Ref, Token, path_text
 from rune.core.expr.budget import METER

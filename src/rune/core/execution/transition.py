@@ -30,19 +30,16 @@ from rune.core.execution.decision import (
     UncollectedFailure,
 )
 from rune.core.execution.fact import AttemptFailed, NodeResult, NodeSuspended, RaceWinner, SignalReceived
+from rune.core.execution.joins import Arrival, Barrier, join_verdict, opened_token
 from rune.core.execution.outcome import Error
 from rune.core.execution.retry import retry_due
 from rune.core.execution.routing import activate_edges
 from rune.core.execution.state import (
-    Arrival,
-    Barrier,
     FanOutState,
     LiveToken,
     Scope,
     State,
     in_cancelled_region,
-    join_verdict,
-    opened_token,
     own_timer,
     started,
 )

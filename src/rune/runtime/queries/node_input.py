@@ -27,10 +27,11 @@ from rune.core.execution.fact import (
     TokenFact,
 )
 from rune.core.execution.fold import fold
+from rune.core.execution.joins import Lookup, joined_payload
 from rune.core.execution.outcome import Error
 from rune.core.execution.routing import routes
 from rune.core.execution.scope import ExpressionScope, failure_value
-from rune.core.execution.state import Lookup, State, joined_payload
+from rune.core.execution.state import State
 from rune.core.execution.token import START, Arrived, Path, Ref, Token, parse_path, token_name
 from rune.core.expr import (
     ExpressionError,

@@ -12,8 +12,8 @@ from typing import Literal, get_args
 import msgspec
 
 from rune.core.execution.fact import NodeResult
+from rune.core.execution.joins import join_verdict
 from rune.core.execution.routing import routes
-from rune.core.execution.state import join_verdict
 from rune.core.execution.token import ROOT, TokenPurpose
 from rune.core.plan.model import NodePlan, Plan
 
