@@ -59,7 +59,7 @@ COMPLETE_AGAIN = edit_script(
 ARRIVE_AGAIN = edit_script(
     "shared/transition", "if act.is_done(path, node) then return end local barrier", "local barrier"
 )
-NO_RECOVERY = skip("rune.adapters.redis.rebuild:WipeRecovery.work")
+NO_RECOVERY = skip("rune.adapters.redis.wipe_recovery:WipeRecovery.work")
 
 
 def _report_no_progress(fan: Any) -> Any:
@@ -250,7 +250,7 @@ TABLE: dict[str, Fault] = {
     ),
     "e5": fault(
         "test_merge.py::test_h_e5_join_survives_loss_of_sent_tokens",
-        replace("rune.adapters.redis.rebuild:WipeRecovery._due_times", _recover_late),
+        replace("rune.adapters.redis.wipe_recovery:WipeRecovery._due_times", _recover_late),
         hangs=True,
     ),
     "e6-redis": fault(

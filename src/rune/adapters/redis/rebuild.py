@@ -1,30 +1,22 @@
-"""Rebuilds the state of executions from the journal: on demand, ahead of their timers, and after data loss.
+"""Rebuilds the state of executions from the journal, on demand.
 
 A process that rebuilds a state holds a lease, and every other operation on that execution waits. The state is written
 to a hidden key in bounded pieces. Facts recorded meanwhile are read before the last piece, which makes the state
-visible; later facts find the new state. After the server lost its data, `WipeRecovery` enters every execution that has
-not ended into the timer index, so that the scheduler rebuilds it when it is due, which is at once unless all of its
-tokens wait.
-
-To rebuild a state takes milliseconds, to fire a timer of a loaded one a fraction of that. Thousands of executions that
-wait for the same moment would otherwise resume one after the other, for many seconds: `Preloader` loads them before.
+visible; later facts find the new state.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import time
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from itertools import count
 from secrets import token_hex
 from typing import Any, Protocol
 
 import msgspec
 
-from rune.adapters.redis.client import Client, RedisError
 from rune.adapters.redis.encoding import SEND_MARKS, CachedExecution, KeySpace, encode_path, unsent_mark
 from rune.adapters.redis.snapshot import SnapshotContext, StateSnapshot, encode_state
 from rune.adapters.redis.streams import StreamSender
@@ -59,54 +51,10 @@ MAX_RESENT = 64
 
 UNSENT_MS = 5_000
 """Tokens whose sending was not confirmed for this long are sent again."""
-
-PAGE_SIZE = 500
 MAX_DUE_FACTS = 500
 """An execution with more facts is rebuilt at once: to find out when it is due would take as long."""
 
-DUE_LANES = 8
-"""Executions whose due time is computed at once. Their folds run one after the other in the event loop."""
-
-RECOVERY_TURN_S = 1.0
-"""After this time timers are fired before further pages are recovered."""
-
-RECOVERY_LEASE_MS = 10_000
-"""How long a process may take to recover one page."""
-
-PROGRESS_TTL_S = 30 * 86_400
-"""Progress of past server runs expires; to recover a run twice does no harm."""
-
-COMPLETE = "*"
-"""Progress after the last page; no execution id equals it."""
-
-RunningExecutions = Callable[[str, int], Awaitable[Sequence[tuple[str, int | None]]]]
-"""Returns up to `limit` executions that have not ended, ordered by id, after an id, each with the time (epoch ms) at
-which some token of it waits; None: none waits for a time."""
-
-DueTime = Callable[[str], Awaitable[int | None]]
-"""Returns when an execution is due (epoch ms), all of whose tokens wait; None: one of them can run now."""
-
 _PACK = msgspec.msgpack.Encoder().encode
-
-log = logging.getLogger("rune.state")
-
-AHEAD_MS = 15_000
-"""How long before its timer an execution is loaded."""
-
-MIN_DUE = 200
-"""Executions that have to be due within AHEAD_MS; fewer are loaded when they are due."""
-
-PERIOD_S = 1.0
-MAX_LOADED = 1_000
-"""Executions that one turn loads."""
-
-MAX_CONCURRENT = 16
-"""Executions that are loaded at once. Due timers of other executions are fired meanwhile."""
-
-MAX_REMEMBERED = 50_000
-
-Load = Callable[[str], Awaitable[None]]
-"""Loads one execution, unless it is loaded or another process loads it."""
 
 
 class Scripts(Protocol):
@@ -364,185 +312,3 @@ def _split(snapshot: StateSnapshot) -> list[StateSnapshot]:
         )
         for start in range(0, size, PIECE_SIZE)
     ]
-
-
-class _Progress(msgspec.Struct):
-    """How far the recovery of a server run has got: `reached` is the last execution that was entered."""
-
-    part: int
-    key: str
-    reached: str
-
-
-class WipeRecovery:
-    """Schedules all running executions once in each run of the server, page by page, by any process. On a Redis Cluster
-    each partition has its own progress, because any of its servers may lose data or be replaced by a replica."""
-
-    def __init__(
-        self,
-        client: Client,
-        keys: KeySpace,
-        running_executions: RunningExecutions | None,
-        due_time: DueTime,
-    ) -> None:
-        self._client = client
-        self._keys = keys
-        self._running_executions = running_executions
-        self._due_time = due_time
-        self._parts = range(keys.partitions if client.clustered else 1)
-
-    async def is_due(self) -> bool:
-        """Return whether pages are left. A wiped server has lost the recorded progress too, so recovery restarts."""
-        if self._running_executions is None:
-            return False
-        return bool(await self._unfinished())
-
-    async def _unfinished(self) -> list[_Progress]:
-        found = await self._client.gather(*(self._progress(part) for part in self._parts))
-        return [each for each in found if each.reached != COMPLETE]
-
-    async def _progress(self, part: int) -> _Progress:
-        run, _ = await self._client.server_run(self._keys.due(part))
-        key = self._keys.recovered(run, part if self._client.clustered else None)
-        return _Progress(part, key, (await self._client.call("GET", key) or b"").decode())
-
-    async def work(self) -> None:
-        """Recover remaining pages for RECOVERY_TURN_S unless another process does. Executions that are due earlier stay
-        so."""
-        ends_at = time.monotonic() + RECOVERY_TURN_S
-        while self._running_executions is not None and (left := await self._unfinished()):
-            reached = min(each.reached for each in left)
-            leased = [
-                each
-                for each in await self._client.gather(
-                    *(self._lease(each) for each in left if each.reached == reached)
-                )
-                if each is not None
-            ]
-            if not leased:
-                return
-            rows = await self._due_times(await self._running_executions(reached, PAGE_SIZE))
-            await self._client.gather(*(self._recover_page(each, rows) for each in leased))
-            if time.monotonic() > ends_at:
-                return
-
-    async def _due_times(self, rows: Sequence[tuple[str, int | None]]) -> list[tuple[str, int | None]]:
-        """Return when each execution is due. One that waits for a time may have another token that can run now, or a
-        timer of its own that is due earlier, so its state decides."""
-        found = dict(rows)
-        waiting = iter([execution for execution, waits_until in rows if waits_until is not None])
-
-        async def lane() -> None:
-            for each in waiting:
-                try:
-                    found[each] = await self._due_time(each)
-                except StoreUnavailableError:
-                    raise
-                except Exception as error:
-                    # Reported when it is rebuilt.
-                    log.debug("the due time of %s is unknown: %s", each, error)
-                    found[each] = None
-
-        await asyncio.gather(*(lane() for _ in range(DUE_LANES)))
-        return list(found.items())
-
-    async def _lease(self, progress: _Progress) -> _Progress | None:
-        """Take the lease of a page and read the progress again; return None if another process has the lease."""
-        leased = await self._client.call("SET", f"{progress.key}:lease", "1", "NX", "PX", RECOVERY_LEASE_MS)
-        if leased is None:
-            return None
-        reached = (await self._client.call("GET", progress.key) or b"").decode()
-        if reached == progress.reached:
-            return progress
-        await self._client.call("DEL", f"{progress.key}:lease")
-        return None
-
-    async def _recover_page(self, progress: _Progress, rows: Sequence[tuple[str, int | None]]) -> None:
-        times: dict[str, list[str | int]] = {}
-        for execution, when in rows:
-            part = self._keys.partition(execution)
-            if part == progress.part or not self._client.clustered:
-                times.setdefault(self._keys.due(part), []).extend((when or 0, execution))
-        for key, pairs in times.items():
-            await self._client.call("ZADD", key, "LT", *pairs)
-        reached = rows[-1][0] if len(rows) == PAGE_SIZE else COMPLETE
-        await self._client.call("SET", progress.key, reached, "EX", PROGRESS_TTL_S)
-        await self._client.call("DEL", f"{progress.key}:lease")
-
-
-class Preloader:
-    """Loads executions in the background. Any number of processes may do so."""
-
-    def __init__(self, client: Client, keys: KeySpace, load: Load) -> None:
-        self._client = client
-        self._keys = keys
-        self._load = load
-        self._loaded: OrderedDict[tuple[bytes, int], None] = OrderedDict()
-        self._task: asyncio.Task[None] | None = None
-        self._next_turn = 0.0
-
-    def start(self, now: int) -> None:
-        """Start a turn in the background, at most one per PERIOD_S."""
-        if (self._task is None or self._task.done()) and time.monotonic() >= self._next_turn:
-            self._next_turn = time.monotonic() + PERIOD_S
-            self._task = asyncio.create_task(self._try_turn(now))
-
-    async def _try_turn(self, now: int) -> None:
-        try:
-            await self.turn(now)
-        except (StoreUnavailableError, RedisError) as error:
-            log.info("executions are not loaded ahead of their timers: %s", error.message)
-
-    async def turn(self, now: int) -> int:
-        """Load executions that will be due soon, the earliest first; return their number."""
-        due = await self._due_soon(now)
-        waiting = iter([each for each in due if each not in self._loaded][:MAX_LOADED])
-        count = 0
-
-        async def lane() -> None:
-            nonlocal count
-            for each in waiting:
-                self._remember(each)
-                try:
-                    await self._load(each[0].decode())
-                    count += 1
-                except (StoreUnavailableError, RedisError):
-                    raise
-                except Exception as error:
-                    # Reported when the timer fires.
-                    log.debug("%s is not loaded ahead of its timer: %s", each[0].decode(), error)
-
-        await asyncio.gather(*(lane() for _ in range(MAX_CONCURRENT)))
-        return count
-
-    async def _due_soon(self, now: int) -> list[tuple[bytes, int]]:
-        """Return executions and their due times, unless there are too few."""
-        partitions = range(self._keys.partitions)
-        span = (f"({now}", now + AHEAD_MS)
-        counts = await asyncio.gather(
-            *(self._client.call("ZCOUNT", self._keys.due(each), *span) for each in partitions)
-        )
-        if sum(counts) < MIN_DUE:
-            return []
-        calls = (
-            self._client.call(
-                "ZRANGE", self._keys.due(each), *span, "BYSCORE", "LIMIT", 0, MAX_LOADED, "WITHSCORES"
-            )
-            for each in partitions
-        )
-        found = [
-            (execution, int(float(when)))
-            for reply in await asyncio.gather(*calls)
-            for execution, when in zip(reply[::2], reply[1::2], strict=True)
-        ]
-        return sorted(found, key=lambda each: each[1])
-
-    def _remember(self, execution: tuple[bytes, int]) -> None:
-        self._loaded[execution] = None
-        if len(self._loaded) > MAX_REMEMBERED:
-            self._loaded.popitem(last=False)
-
-    async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)

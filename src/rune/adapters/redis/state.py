@@ -35,16 +35,12 @@ from rune.adapters.redis.encoding import (
     token_from_fields,
     unsent_mark,
 )
+from rune.adapters.redis.preloader import Preloader
 from rune.adapters.redis.processes import encode_ended
-from rune.adapters.redis.rebuild import (
-    REBUILD_LEASE_MS,
-    Preloader,
-    RunningExecutions,
-    StateRebuilder,
-    WipeRecovery,
-)
+from rune.adapters.redis.rebuild import REBUILD_LEASE_MS, StateRebuilder
 from rune.adapters.redis.snapshot import decode_state, finish_of, read_fields
 from rune.adapters.redis.streams import GROUP, NOTHING_SENT, ConsumerCleaner, Entry, StreamSender
+from rune.adapters.redis.wipe_recovery import RunningExecutions, WipeRecovery
 from rune.batcher import KeyedBatcher, SharedAnswer
 from rune.core.execution.control import OVERDUE, outcome_of
 from rune.core.execution.decision import Decision, FinishExecution, Timer

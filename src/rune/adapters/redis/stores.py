@@ -39,9 +39,9 @@ from rune.adapters.redis.processes import (
     decode_ended,
 )
 from rune.adapters.redis.queue import IDLE_S, QueueDepthReader, RedisQueue
-from rune.adapters.redis.rebuild import RunningExecutions
 from rune.adapters.redis.state import RedisState
 from rune.adapters.redis.streams import Streams, StreamSender
+from rune.adapters.redis.wipe_recovery import RunningExecutions
 from rune.core.execution.token import Path
 from rune.errors import RuneError
 from rune.ports.clock import Clock
