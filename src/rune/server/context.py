@@ -28,7 +28,8 @@ from rune.server.live.feed import (
 from rune.server.live.fleet_feed import FleetFeed
 from rune.server.turns import Turns
 from rune.server.views.node_runs import NodeRuns
-from rune.server.views.statistics import OverviewCache, StatisticsCache
+from rune.server.views.overviews import OverviewCache
+from rune.server.views.statistics import StatisticsCache
 from rune.settings import SettingValue
 
 Checks = Callable[[], Awaitable[Sequence[Finding]]]

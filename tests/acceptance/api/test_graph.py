@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rune.server.views import statistics
+from rune.server.views import overviews
 from tests.support.api_server import ITEMS, WAITS, RunningServer, run
 
 RACE: dict[str, Any] = {
@@ -257,7 +257,7 @@ def test_nested_items_are_selected_by_lineage(tmp_path: Path) -> None:
 def test_overview_of_ended_execution_is_stored_and_read_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(statistics, "MIN_STORED_FACTS", 10)
+    monkeypatch.setattr(overviews, "MIN_STORED_FACTS", 10)
 
     async def first(server: RunningServer) -> tuple[str, Any, Any, bytes]:
         await server.deploy(NESTED)
