@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import pathlib
 import re
 
 from tests.lint.tree import PACKAGE, module_name, modules, name, parsed
@@ -71,3 +72,32 @@ def _defined(node: ast.AST) -> list[tuple[str, int]]:
         case ast.Attribute(ctx=ast.Store()):
             return [(node.attr, node.lineno)]
     return []
+
+
+def test_module_has_one_logger() -> None:
+    """A second one belongs to a second story."""
+    loggers = {
+        str(path.relative_to(PACKAGE)): [
+            part
+            for part in parsed(path).body
+            if isinstance(part, ast.Assign) and "getLogger" in ast.dump(part.value)
+        ]
+        for path in modules()
+    }
+    assert {path for path, assigned in loggers.items() if len(assigned) > 1} == set()
+
+
+def test_module_has_one_loop() -> None:
+    """A loop is what `run` of a class repeats until it is cancelled."""
+    assert {str(path.relative_to(PACKAGE)) for path in modules() if len(_loops(path)) > 1} == set()
+
+
+def _loops(path: pathlib.Path) -> list[str]:
+    return [
+        part.name
+        for part in parsed(path).body
+        if isinstance(part, ast.ClassDef)
+        for method in part.body
+        if isinstance(method, ast.AsyncFunctionDef) and method.name == "run"
+        if any(isinstance(inner, ast.While) for inner in ast.walk(method))
+    ]
