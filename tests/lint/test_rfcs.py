@@ -15,13 +15,13 @@ from rune.adapters.rabbitmq.consumer import STATUS_PREFETCH
 from rune.adapters.rabbitmq.queue import EARLY_ACK_S
 from rune.adapters.rabbitmq.topology import DELAYS_S, Topology, all_exchanges, all_queues, roles, user_name
 from rune.adapters.redis.encoding import KeySpace
-from rune.adapters.sqlite.state import LEASE_MS
 from rune.codec.messages import MAX_FULL_BYTES, InvalidMessageError
 from rune.core.definition import model
 from rune.core.definition.fields import MAX_ID_LENGTH
 from rune.core.execution.state import NodeStatus
 from rune.errors import InvalidDocumentError
 from rune.nodes.registry import described, full_registry
+from rune.ports.state import LEASE_MS
 from rune.runtime.execution_data import ExecutionNotFoundError
 from rune.runtime.maintenance.scheduler import BATCH
 from rune.runtime.messaging.completion_publisher import MAX_CONTEXT_BYTES

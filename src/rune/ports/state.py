@@ -17,6 +17,12 @@ from rune.core.execution.explain import Waiting
 from rune.core.execution.fact import ExecutionEnded, ExecutionLate, PauseChanged, SignalReceived
 from rune.core.execution.token import Path, Token
 
+LEASE_MS = 7_500
+"""How long a worker holds a token that it does not renew. Deliveries of a queue are held as long."""
+
+RENEWAL_MS = LEASE_MS // 3
+"""How often workers renew what they hold."""
+
 Fence = tuple[int, int]
 """Incarnation of the store, and a number that increases with every lease."""
 

@@ -22,6 +22,7 @@ import asyncpg  # type: ignore[import-untyped]
 
 from rune.batcher import Batcher
 from rune.codec.facts import decode_fact, encode_path
+from rune.codec.records import HEAD_BYTES
 from rune.core.execution.fact import NodeResult
 from rune.core.execution.token import Path
 from rune.errors import RuneError
@@ -151,11 +152,14 @@ def query(name: str) -> str:
 
 @cache
 def queries() -> dict[str, str]:
-    """Return all statements of `queries/*.sql` by name. Each begins with a line `-- name: …`."""
+    """Return all statements of `queries/*.sql` by name. Each begins with a line `-- name: …`. HEAD_BYTES stands for the
+    number of this name."""
     found: dict[str, str] = {}
     for file in files(__package__).joinpath("queries").iterdir():
         if file.name.endswith(".sql"):
-            _, *sections = f"\n{file.read_text(encoding='utf-8')}".split(f"\n{_QUERY_NAME}")
+            _, *sections = f"\n{file.read_text(encoding='utf-8')}".replace(
+                "HEAD_BYTES", str(HEAD_BYTES)
+            ).split(f"\n{_QUERY_NAME}")
             for section in sections:
                 name, *lines = section.splitlines()
                 if name in found:

@@ -28,6 +28,7 @@ from urllib.parse import SplitResult, parse_qs, parse_qsl, unquote, urlsplit
 
 import hiredis
 
+from rune.adapters.redis.constants import lua_constants
 from rune.errors import RuneError
 from rune.ports.journal import StoreDamagedError, StoreUnavailableError
 
@@ -213,7 +214,7 @@ class Library:
     def __init__(self, prefix: str) -> None:
         verbs = (f"queue/{verb}" if verb in QUEUE_VERBS else verb for verb in VERBS)
         parts = [(FOLDER / f"{name}.lua").read_text() for name in (*SHARED, *verbs)]
-        text = f"local PREFIX = {_lua_text(f'{prefix}:')}\n" + _COMMENT.sub("", "\n".join(parts))
+        text = lua_constants(prefix) + _COMMENT.sub("", "\n".join(parts))
         sha = hashlib.sha256(text.encode()).hexdigest()[:SHA_LENGTH]
         registered = "".join(_REGISTER.format(verb=verb, sha=sha) for verb in VERBS)
         self.versions = "rune_" + re.sub(r"[^A-Za-z0-9]", "_", prefix)
@@ -225,11 +226,6 @@ class Library:
     def function(self, verb: str) -> str:
         """Return the name of a verb's function on the server."""
         return self._functions[verb]
-
-
-def _lua_text(text: str) -> str:
-    """Return a text as a Lua literal."""
-    return '"' + "".join(f"\\{byte:03d}" for byte in text.encode()) + '"'
 
 
 @cache

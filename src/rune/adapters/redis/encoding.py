@@ -248,6 +248,9 @@ def decode_token(data: bytes) -> Token:
         raise MalformedDataError(f"not a token: {type(error).__name__}: {error}") from None
 
 
+UNSENT_MS = 5_000
+"""Tokens whose sending was not confirmed for this long are sent again."""
+
 SEND_MARKS = 64
 
 

@@ -35,10 +35,11 @@ from rune.ports.queue import (
     is_sibling,
     lanes_at,
 )
+from rune.ports.state import LEASE_MS
 
 log = logging.getLogger("rune.queue")
 
-IDLE_S = 7.5
+IDLE_S = LEASE_MS / 1000
 """An entry that was not renewed for this long may be reclaimed by another worker."""
 
 RETRY_DELAY_S = 0.5

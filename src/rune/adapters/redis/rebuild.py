@@ -17,12 +17,19 @@ from typing import Any, Protocol
 
 import msgspec
 
-from rune.adapters.redis.encoding import SEND_MARKS, CachedExecution, KeySpace, encode_path, unsent_mark
+from rune.adapters.redis.encoding import (
+    SEND_MARKS,
+    UNSENT_MS,
+    CachedExecution,
+    KeySpace,
+    encode_path,
+    unsent_mark,
+)
 from rune.adapters.redis.snapshot import SnapshotContext, StateSnapshot, encode_state
 from rune.adapters.redis.streams import StreamSender
 from rune.codec.messages import encode_record
 from rune.core.execution import decision
-from rune.core.execution.fact import ExecutionStarted
+from rune.core.execution.fact import CHILD_SIGNAL, ExecutionStarted
 from rune.core.execution.fold import due_after_loss, fold
 from rune.core.execution.state import State
 from rune.core.execution.token import ROOT, Token
@@ -49,8 +56,6 @@ MIN_SLEEP_MS = 2_000
 MAX_RESENT = 64
 """Most tokens that are sent by the call that installs a state."""
 
-UNSENT_MS = 5_000
-"""Tokens whose sending was not confirmed for this long are sent again."""
 MAX_DUE_FACTS = 500
 """An execution with more facts is rebuilt at once: to find out when it is due would take as long."""
 
@@ -296,7 +301,7 @@ def _skipped_wait(state: State, applied: decision.Applied, now: int) -> int:
     """Return by how much a simulated clock advances: an execution that only waits resumes at its next timer."""
     nearest = min((due for timer, due in applied.armed if timer.kind != "late"), default=now)
     waits = state.scopes[ROOT].active == 0 and state.paused_at is None and state.finish is None
-    if not waits or any(name.startswith("child:") for name in state.waiting_for_signal):
+    if not waits or any(name.startswith(CHILD_SIGNAL) for name in state.waiting_for_signal):
         return 0
     return max(0, nearest - now)
 

@@ -32,7 +32,7 @@ from rune.adapters.redis.encoding import (
     token_from_fields,
 )
 from rune.core.execution.decision import FinishExecution, Timer
-from rune.core.execution.fact import SignalReceived
+from rune.core.execution.fact import CHILD_SIGNAL, SignalReceived
 from rune.core.execution.inline_run import COMPLETED
 from rune.core.execution.joins import Arrival, Barrier
 from rune.core.execution.state import FanOutState, LiveToken, Scope, State
@@ -103,7 +103,9 @@ def _meta(plan: Plan, state: State, context: SnapshotContext) -> dict[str, Any]:
     regions = [
         (join, encode_path(path), encode_region(plan.nodes[join])) for join, path in sorted(state.cancelled)
     ]
-    children = sum(len(each) for name, each in state.waiting_for_signal.items() if name.startswith("child:"))
+    children = sum(
+        len(each) for name, each in state.waiting_for_signal.items() if name.startswith(CHILD_SIGNAL)
+    )
     found = {
         "i": context.server_run_id,
         "np": context.min_sleep_ms,

@@ -27,6 +27,7 @@ from rune.core.execution.control import (
 from rune.core.execution.decision import LATENESS, Decision, FinishExecution, Timer
 from rune.core.execution.explain import Waiting, explain
 from rune.core.execution.fact import (
+    CHILD_SIGNAL,
     ExecutionEnded,
     ExecutionLate,
     ExecutionStarted,
@@ -43,11 +44,10 @@ from rune.core.execution.transition import apply, start_execution
 from rune.core.plan.model import Plan
 from rune.ports.clock import Clock
 from rune.ports.journal import ExecutionRecord, StoredFact, StoreUnavailableError
-from rune.ports.state import Applied, Claim, DueTimer, Fence, KeptToken, Listener
+from rune.ports.state import LEASE_MS, Applied, Claim, DueTimer, Fence, KeptToken, Listener
 
 log = logging.getLogger("rune.state")
 
-LEASE_MS = 7_500
 MAX_LOADED = 8_000
 """Maximum number of executions in memory."""
 
@@ -63,9 +63,6 @@ MIN_SLEEP_MS = 2_000
 """Executions that wait for a shorter time stay in memory."""
 
 NEVER = 2**62
-CHILD = "child:"
-"""Prefix of the signals that deliver the ends of children."""
-
 Plans = Callable[[str], Awaitable[Plan]]
 """Returns the plan of the definition with this hash."""
 
@@ -687,7 +684,7 @@ class LoadedExecution(msgspec.Struct):
         """Return the parent, and the children whose ends it waits for."""
         found = [] if self.accepted.parent is None else [self.accepted.parent.execution]
         names = self.state.waiting_for_signal
-        return found + [name.removeprefix(CHILD) for name in names if name.startswith(CHILD)]
+        return found + [name.removeprefix(CHILD_SIGNAL) for name in names if name.startswith(CHILD_SIGNAL)]
 
     def first(self, token: Token) -> int | None:
         """Return when the first branch arrived at the join that opened the token."""

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from rune.core.execution.fact import CHILD_SIGNAL
 from rune.core.execution.outcome import Outcome, Output, Suspend
 from rune.errors import NodeFailure
 from rune.nodes.base import NodeCall
@@ -78,7 +79,7 @@ async def run(call: NodeCall[Parameters]) -> Outcome:
     version = None if parameters.version is None else str(parameters.version)
     input = call.payload if parameters.input is UNSET else parameters.input
     child = await call.launch(parameters.workflow, version, input, parameters.wait)
-    return Suspend(signal=f"child:{child}") if parameters.wait else Output({"execution_id": child})
+    return Suspend(signal=f"{CHILD_SIGNAL}{child}") if parameters.wait else Output({"execution_id": child})
 
 
 def _child_outcome(workflow: str, ending: dict[str, Any]) -> Outcome:

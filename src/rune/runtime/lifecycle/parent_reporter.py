@@ -25,8 +25,6 @@ from rune.runtime.stored_values import store_value
 
 log = logging.getLogger("rune.children")
 
-SIGNAL = CHILD_SIGNAL
-
 
 class ParentReporter:
     """Reports the end of a child execution to its parent, as a signal."""
@@ -59,7 +57,7 @@ class ParentReporter:
                 "error": error_document(Error(error.code, error.message)),
             }
         stored = await store_value(self._blob, f"{parent.execution}/signal/{child.id}", encode_value(report))
-        signal = SignalReceived(end.at, child.id, f"{SIGNAL}{child.id}", parent.path, stored)
+        signal = SignalReceived(end.at, child.id, f"{CHILD_SIGNAL}{child.id}", parent.path, stored)
         try:
             await self._signals.deliver(parent.execution, signal)
         except (ExecutionEndedError, KeyError):

@@ -17,12 +17,9 @@ from contextlib import asynccontextmanager
 from rune.ports.journal import StoreUnavailableError
 from rune.ports.processes import Keepalive, OpenKeepalive
 from rune.runtime.maintenance.heartbeat import Heartbeat
-from rune.runtime.worker.leases import RENEWAL_INTERVAL_S, Leases
+from rune.runtime.worker.leases import RENEWAL_S, Leases
 
 log = logging.getLogger("rune.keepalive")
-
-DELIVERY_INTERVAL_S = 2.5
-"""A third of the time after which another worker takes over a delivery that is not renewed."""
 
 RETRY_DELAY_S = 0.5
 STOP_TIMEOUT_S = 5.0
@@ -83,10 +80,8 @@ class KeepaliveThread:
         self._ready.set()
         async with self._open() as keepalive:
             work = [
-                asyncio.create_task(
-                    self._repeat(lambda: self._renew_leases(keepalive, engine), RENEWAL_INTERVAL_S)
-                ),
-                asyncio.create_task(self._repeat(keepalive.renew_deliveries, DELIVERY_INTERVAL_S)),
+                asyncio.create_task(self._repeat(lambda: self._renew_leases(keepalive, engine), RENEWAL_S)),
+                asyncio.create_task(self._repeat(keepalive.renew_deliveries, RENEWAL_S)),
             ]
             if self._heartbeat is not None:
                 work.append(asyncio.create_task(self._heartbeat.run(keepalive.processes)))

@@ -13,7 +13,7 @@ from rune.core.execution.fact import ExecutionLate
 from rune.ports.clock import Clock
 from rune.ports.journal import ExecutionEndedError, Journal, StoreUnavailableError
 from rune.ports.queue import Queue
-from rune.ports.state import DueTimer, State
+from rune.ports.state import RENEWAL_MS, DueTimer, State
 from rune.runtime import failpoint
 from rune.runtime.lifecycle.children import Children
 from rune.runtime.lifecycle.finisher import Finisher
@@ -28,9 +28,8 @@ MAX_RESENT_AT_ONCE = 50
 
 STORE_RETRY_DELAY_MS = 500
 SWEEP_PERIOD_MS = 1_000
-"""A token whose worker died is sent again at most this long after its lease of 7.5 s has expired."""
+"""A token whose worker died is sent again at most this long after its lease has expired."""
 
-RENEWAL_PERIOD_MS = 2_500
 RECONCILE_PERIOD_MS = 60_000
 
 
@@ -83,7 +82,7 @@ class Scheduler:
         if self._clock.now() - self._swept_at >= SWEEP_PERIOD_MS:
             self._swept_at = self._clock.now()
             # Renew first: after a blocked event loop the sweep must not resend tokens that this process holds.
-            if not self._leases.in_thread and self._clock.now() - self._renewed_at >= RENEWAL_PERIOD_MS:
+            if not self._leases.in_thread and self._clock.now() - self._renewed_at >= RENEWAL_MS:
                 self._renewed_at = self._clock.now()
                 await self._leases.renew()
             await self._resend()

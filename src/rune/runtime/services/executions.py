@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from rune.core.definition.parser import NO_PINS, Pins
 from rune.core.definition.problems import INPUT_MISMATCH, Problem, did_you_mean
 from rune.core.execution.decision import FinishExecution
-from rune.core.execution.fact import ExecutionEnded, Fact, PauseChanged, SignalReceived
+from rune.core.execution.fact import CHILD_SIGNAL, ExecutionEnded, Fact, PauseChanged, SignalReceived
 from rune.core.execution.outcome import Error
 from rune.core.execution.rerun import failed_items, kept_results, unfinished
 from rune.core.execution.stored_value import Inline
@@ -37,7 +37,6 @@ from rune.runtime.execution_data import ExecutionNotFoundError
 from rune.runtime.lifecycle.completion_waiters import CompletionWaiters
 from rune.runtime.lifecycle.finisher import Finisher
 from rune.runtime.lifecycle.launcher import DEFAULT_OPTIONS, Launcher, StartOptions, new_execution_id
-from rune.runtime.lifecycle.parent_reporter import SIGNAL
 from rune.runtime.lifecycle.signals import SignalDelivery
 from rune.runtime.live import LiveFollower
 from rune.runtime.payloads import check_start, checked, decode_payload, same_payload
@@ -240,7 +239,7 @@ class ExecutionService:
         A name that no node of the definition can wait for, or only nodes that have ended, is refused
         (`UNKNOWN_SIGNAL`).
         """
-        if name.startswith(SIGNAL) or not name:
+        if name.startswith(CHILD_SIGNAL) or not name:
             raise RequestRefusedError(f"`{name}` is not a valid signal name", code="BAD_SIGNAL")
         decoded = await decode_payload(value)
         if decoded.problems:

@@ -9,12 +9,12 @@ from typing import Any
 
 from rune.core.execution.token import Path, Token
 from rune.ports.journal import StoreUnavailableError
-from rune.ports.state import Fence, State
+from rune.ports.state import LEASE_MS, RENEWAL_MS, Fence, State
 
 log = logging.getLogger("rune.leases")
 
-RENEWAL_INTERVAL_S = 2.5
-LEASE_S = 3 * RENEWAL_INTERVAL_S
+RENEWAL_S = RENEWAL_MS / 1000
+LEASE_S = LEASE_MS / 1000
 """How long a worker that hears nothing from the store may rely on its lease. It counts from the moment at which the
 worker asked, because the store may have answered at once and the answer may have taken long."""
 
@@ -112,7 +112,7 @@ class Leases:
     async def run(self) -> None:
         """Renew until cancelled. Used by a process without a scheduler and without a thread, which otherwise renew."""
         while True:
-            await asyncio.sleep(RENEWAL_INTERVAL_S)
+            await asyncio.sleep(RENEWAL_S)
             try:
                 await self.renew()
             except StoreUnavailableError as error:

@@ -210,13 +210,13 @@ FROM (SELECT DISTINCT hashtextextended(d.hash, 2) AS key FROM unnest($1::text[])
 
 -- name: execution
 -- The summary of one execution: of its record only the first bytes and the size. Read-only.
-SELECT id, workflow, hash, status, at, ended_at, substring(accepted FROM 1 FOR 2048) AS head, octet_length(accepted) AS size, ending
+SELECT id, workflow, hash, status, at, ended_at, substring(accepted FROM 1 FOR HEAD_BYTES) AS head, octet_length(accepted) AS size, ending
 FROM execution WHERE id = $1
 
 -- name: executions
 -- At most $2 executions, newest first, after id $1 unless NULL; of definition $3 unless NULL; if $4, those whose end
 -- names failed items. Read-only.
-SELECT id, workflow, hash, status, at, ended_at, substring(accepted FROM 1 FOR 2048) AS head, octet_length(accepted) AS size, ending
+SELECT id, workflow, hash, status, at, ended_at, substring(accepted FROM 1 FOR HEAD_BYTES) AS head, octet_length(accepted) AS size, ending
 FROM execution
 WHERE n < coalesce((SELECT b.n FROM execution AS b WHERE b.id = $1), CASE WHEN $1::text IS NULL THEN 9223372036854775807 END)
   AND ($3::text IS NULL OR hash = $3) AND (NOT $4::boolean OR position('failed_items'::bytea IN ending) > 0)
@@ -226,7 +226,7 @@ ORDER BY n DESC LIMIT $2
 -- As `executions`, with statuses $5. Reads the newest of each status from the index and returns the newest of those.
 -- The array, and the status in the order, let the planner choose no index without the status. Read-only.
 SELECT e.id, e.workflow, e.hash, e.status, e.at, e.ended_at,
-  substring(e.accepted FROM 1 FOR 2048) AS head, octet_length(e.accepted) AS size, e.ending
+  substring(e.accepted FROM 1 FOR HEAD_BYTES) AS head, octet_length(e.accepted) AS size, e.ending
 FROM unnest($5::text[]) AS s (status)
 JOIN LATERAL (
     SELECT x.n, x.id, x.workflow, x.hash, x.status, x.at, x.ended_at, x.accepted, x.ending FROM execution AS x
@@ -241,7 +241,7 @@ ORDER BY e.n DESC LIMIT $2
 -- As `executions`, of workflow $5 with statuses $6. Reads the newest of each status from the index and returns the
 -- newest of those. The array, and the workflow in the order, let the planner choose no index without it. Read-only.
 SELECT e.id, e.workflow, e.hash, e.status, e.at, e.ended_at,
-  substring(e.accepted FROM 1 FOR 2048) AS head, octet_length(e.accepted) AS size, e.ending
+  substring(e.accepted FROM 1 FOR HEAD_BYTES) AS head, octet_length(e.accepted) AS size, e.ending
 FROM unnest($6::text[]) AS s (status)
 JOIN LATERAL (
     SELECT x.n, x.id, x.workflow, x.hash, x.status, x.at, x.ended_at, x.accepted, x.ending FROM execution AS x

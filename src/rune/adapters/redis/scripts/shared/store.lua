@@ -13,15 +13,13 @@
 -- the default stream and those of named queues for items of fan-outs
 -- ARGV[5] the group, empty: nothing is sent here   ARGV[6] node -> key, of the nodes with a named queue (msgpack), or
 -- empty   ARGV[7] the entry to delete, or empty; apply: ARGV[7..] entries of one stream
-local LEASE = 7500
+--
+-- PREFIX, LEASE, UNSENT, SEND_MARKS and CHILD are written before this file by constants.py, from the names of Python.
+
 -- ms after which sent tokens that no worker has claimed are sent again
 local RESEND = 60000
--- ms after which tokens are sent again whose sending was not confirmed
-local UNSENT = 5000
 -- ms that a timer is ahead at most whose scheduler has to be notified; schedulers look for timers once a second
 local LOOK_MS = 1500
--- how many marks a time can have
-local SEND_MARKS = 64
 -- ms that a deadline is ahead at most: one further ahead is from another clock
 local MAX_AHEAD = 30000
 -- ms for which an execution is marked that no process may install from memory any more; far above MAX_AHEAD

@@ -51,7 +51,7 @@ end
 
 function act.wait_for_signal(path, node, live, name, deadline)
   live.s, live.x, live.h = name, deadline or nil, at
-  if name:sub(1, 6) == 'child:' then
+  if name:sub(1, #CHILD) == CHILD then
     meta.lc = (meta.lc or 0) + 1
     changed['!'] = true
   end
@@ -104,7 +104,7 @@ end
 
 function act.stop_waiting_for_signal(path, node, live)
   if not live.s then return end
-  if live.s:sub(1, 6) == 'child:' then
+  if live.s:sub(1, #CHILD) == CHILD then
     meta.lc = meta.lc - 1
     changed['!'] = true
   end
