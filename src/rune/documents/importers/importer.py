@@ -14,7 +14,7 @@ from rune.core.definition.strict_json import Decoded, decode_json
 from rune.core.limits import LIMITS
 from rune.core.node_type import Catalogue
 from rune.documents.importers.asl.machine import import_asl, is_asl
-from rune.documents.importers.canvas import import_canvas, is_canvas
+from rune.documents.importers.canvas.document import import_canvas, is_canvas
 from rune.documents.importers.draft import FORMATS, Format, Import, with_names
 from rune.documents.importers.n8n.graph import import_n8n, is_n8n
 from rune.documents.loader import check_document

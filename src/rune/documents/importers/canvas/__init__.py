@@ -1,0 +1,1 @@
+"""Documents of the Go engine's canvas editor."""
