@@ -41,7 +41,9 @@ from rune.runtime.queries.reader import ExecutionReader
 from rune.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from rune.cli.remote import RemoteCredentialService, RemoteReader, RemoteServices
+    from rune.cli.remote.credentials import RemoteCredentialService
+    from rune.cli.remote.reader import RemoteReader
+    from rune.cli.remote.services import RemoteServices
     from rune.client import AsyncClient
 
 CommandServices: TypeAlias = "LocalServices | RemoteServices"
@@ -59,7 +61,8 @@ async def open_services(settings: Settings) -> AsyncIterator[CommandServices]:
             yield opened
         return
 
-    from rune.cli.remote import RemoteServices, client  # noqa: PLC0415 - the client is slow to import
+    from rune.cli.remote.connection import client  # noqa: PLC0415 - the client is slow to import
+    from rune.cli.remote.services import RemoteServices  # noqa: PLC0415 - the client is slow to import
 
     async with client(settings) as connected:
         yield RemoteServices(connected)
@@ -73,7 +76,8 @@ async def open_reader(settings: Settings) -> AsyncIterator[CommandReader]:
             yield opened
         return
 
-    from rune.cli.remote import RemoteReader, client  # noqa: PLC0415 - the client is slow to import
+    from rune.cli.remote.connection import client  # noqa: PLC0415 - the client is slow to import
+    from rune.cli.remote.reader import RemoteReader  # noqa: PLC0415 - the client is slow to import
 
     async with client(settings) as connected:
         yield RemoteReader(connected)
@@ -82,11 +86,8 @@ async def open_reader(settings: Settings) -> AsyncIterator[CommandReader]:
 @asynccontextmanager
 async def open_api(settings: Settings) -> AsyncIterator[tuple[AsyncClient, CommandServices]]:
     """Open a client of the server named by RUNE_URL, or else of the API in this process, and the same services."""
-    from rune.cli.remote import (  # noqa: PLC0415 - the client is slow to import
-        RemoteServices,
-        client,
-        raise_local_errors,
-    )
+    from rune.cli.remote.connection import client, raise_local_errors  # noqa: PLC0415 - the client is slow to import
+    from rune.cli.remote.services import RemoteServices  # noqa: PLC0415 - the client is slow to import
 
     if settings.url:
         async with client(settings) as connected:
@@ -128,7 +129,8 @@ async def children_to_deploy(
     if all(each.version is None and each.workflow in also for each in children(document)):
         return ()
     if settings.url:
-        from rune.cli.remote import RemoteServices, client  # noqa: PLC0415 - the client is slow to import
+        from rune.cli.remote.connection import client  # noqa: PLC0415 - the client is slow to import
+        from rune.cli.remote.services import RemoteServices  # noqa: PLC0415 - the client is slow to import
 
         async with client(settings) as connected:
             known = await RemoteServices(connected).workflows.undeployed_children(document)
@@ -183,7 +185,7 @@ def call_local_service(settings: Settings, action: Callable[[LocalServices], Awa
 
 
 def with_client(settings: Settings, action: Callable[[AsyncClient], Awaitable[T]]) -> T:
-    from rune.cli.remote import client  # noqa: PLC0415 - the client is slow to import
+    from rune.cli.remote.connection import client  # noqa: PLC0415 - the client is slow to import
 
     async def call() -> T:
         async with client(settings) as opened:
@@ -193,7 +195,7 @@ def with_client(settings: Settings, action: Callable[[AsyncClient], Awaitable[T]
 
 
 def with_credentials(settings: Settings, action: Callable[[RemoteCredentialService], Awaitable[T]]) -> T:
-    from rune.cli.remote import RemoteCredentialService  # noqa: PLC0415 - the client is slow to import
+    from rune.cli.remote.credentials import RemoteCredentialService  # noqa: PLC0415 - the client is slow to import
 
     return with_client(settings, lambda opened: action(RemoteCredentialService(opened)))
 
@@ -278,7 +280,7 @@ def query_api(work: Query, *, as_json: bool, without_file: Callable[[], int] | N
 
 async def resolve_with_client(opened: AsyncClient, given: str) -> str:
     """Return the id of the only execution whose id starts with `given`."""
-    from rune.cli.remote import RemoteReader  # noqa: PLC0415 - the client is slow to import
+    from rune.cli.remote.reader import RemoteReader  # noqa: PLC0415 - the client is slow to import
 
     return await resolve(RemoteReader(opened), given)
 

@@ -65,7 +65,7 @@ from rune.runtime.queries.reader import AttemptReader, ExecutionReader
 from rune.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from rune.cli.remote import RemoteReader
+    from rune.cli.remote.reader import RemoteReader
 
 OWNER_TIMEOUT_S = 10.0  # for the owner process to respond, or to exit
 MIN_RETRY_S, MAX_RETRY_S = 0.005, 0.05  # between two attempts to become or to reach the owner
@@ -488,11 +488,9 @@ class ExecutionFollower:
 async def follow_to_end(settings: Settings, command: FollowedCommand, *, as_json: bool) -> tuple[int, int]:
     """Start an execution on a server and follow it until it ends or a signal arrives; return the exit code and the
     number of failed items that the workflow does not tolerate."""
-    from rune.cli.remote import (  # noqa: PLC0415
-        RemoteReader,
-        RemoteServices,
-        client,
-    )
+    from rune.cli.remote.connection import client  # noqa: PLC0415
+    from rune.cli.remote.reader import RemoteReader  # noqa: PLC0415
+    from rune.cli.remote.services import RemoteServices  # noqa: PLC0415
 
     with StopSignal() as stop:
         async with client(settings) as api:

@@ -18,7 +18,7 @@ from rune.bootstrap.components import optional_imports
 from rune.cli.backend import call, require_local, with_client
 from rune.cli.follow import run_command
 from rune.cli.output import Cell, clean, duration, print_error, print_json, print_table
-from rune.cli.remote import process_info
+from rune.cli.remote.workers import process_info
 from rune.errors import RuneError
 from rune.ports.processes import ProcessInfo
 from rune.settings import Settings, load_settings

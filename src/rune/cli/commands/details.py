@@ -33,7 +33,7 @@ from rune.cli.output import (
     print_json,
     print_table,
 )
-from rune.cli.remote import RemoteReader
+from rune.cli.remote.reader import RemoteReader
 from rune.client import ApiError, AsyncClient, models
 from rune.errors import RuneError
 from rune.settings import Settings

@@ -14,7 +14,7 @@ import typer
 
 from rune.cli.backend import HINTS, call_local_service, exit_with, read_access, run_reporting_errors
 from rune.cli.output import Cell, clean, duration, local_time, print_json, print_problems, print_table
-from rune.cli.remote import client
+from rune.cli.remote.connection import client
 from rune.core.definition.problems import Problem
 from rune.core.triggers import Schedule
 from rune.nodes.control.schedule import check_schedule, next_tick, next_times

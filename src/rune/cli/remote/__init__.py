@@ -1,0 +1,1 @@
+"""The server named by RUNE_URL, as commands use it."""

@@ -1,0 +1,148 @@
+"""Deployed workflows of a server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from rune.cli.remote.connection import RemoteService, epoch, local_problems
+from rune.client import ApiError, AsyncClient
+from rune.core.definition.model import canonical
+from rune.core.definition.problems import UNKNOWN_CHILD, Problem
+from rune.core.validation.validate import ValidationResult
+from rune.documents.loader import locate
+from rune.ports.workflows import (
+    JSON_TYPE,
+    LATEST,
+    YAML_TYPE,
+    Alias,
+    DeployedVersion,
+    Version,
+    VersionSource,
+    WorkflowEntry,
+    choose,
+)
+
+PAGE_SIZE = 1_000
+
+
+class RemoteWorkflows:
+    """Read-only access to deployed workflows."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+
+    async def versions(self, workflow: str) -> list[Version]:
+        """Return all versions, oldest first; none for an unknown workflow."""
+        try:
+            return [
+                Version(
+                    workflow,
+                    each.version,
+                    each.hash,
+                    epoch(each.deployed_at),
+                    tuple(each.aliases),
+                    principal=each.principal,
+                    note=each.note,
+                )
+                async for each in self._client.versions(workflow, page=PAGE_SIZE)
+            ]
+        except ApiError as refused:
+            if refused.status != 404:
+                raise
+            return []
+
+    async def source(self, workflow: str, number: int) -> VersionSource | None:
+        """Return the text of a version; the media type is that of its first character."""
+        try:
+            data = await self._client.source(workflow, number)
+        except ApiError as refused:
+            if refused.code != "NO_SOURCE":
+                raise
+            return None
+        return VersionSource(data, JSON_TYPE if data.lstrip()[:1] == b"{" else YAML_TYPE)
+
+    async def aliases(self, workflow: str) -> list[Alias]:
+        """Return all aliases by name; none for an unknown workflow."""
+        try:
+            found = await self._client.aliases(workflow)
+        except ApiError as refused:
+            if refused.status != 404:
+                raise
+            return []
+        return [Alias(each.alias, each.version, each.revision, each.weights) for each in found]
+
+    async def list(self, *, hidden: bool = False) -> list[WorkflowEntry]:
+        """Return the workflows by name; `hidden` includes archived ones."""
+        return [
+            WorkflowEntry(
+                workflow=each.workflow_id,
+                name=each.name,
+                latest=each.latest,
+                versions=each.versions,
+                aliases=each.aliases,
+                deployed_at=epoch(each.deployed_at),
+                hidden=each.hidden,
+            )
+            async for each in self._client.workflows(hidden=hidden, page=PAGE_SIZE)
+        ]
+
+
+class RemoteWorkflowService(RemoteService):
+    """The workflow service of a server."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        super().__init__(client)
+        self._workflows = RemoteWorkflows(client)
+
+    async def undeployed_children(self, document: ValidationResult) -> tuple[Problem, ...]:
+        """Return a warning for each child of a document that the server lacks."""
+        assert document.definition is not None
+        checked = await self._client.check(canonical(document.definition).decode())
+        found = tuple(each for each in local_problems(checked.problems) if each.code == UNKNOWN_CHILD)
+        return tuple(locate(found, document.source))
+
+    async def deploy(
+        self,
+        definition: bytes,
+        *,
+        alias: str | None = None,
+        source: VersionSource | None = None,
+        note: str = "",
+    ) -> Version:
+        """Deploy, then set the alias: two requests. A retry after the first one finds the version deployed. The server
+        keeps the text that it gets, so that it gets the source."""
+        name = msgspec.json.decode(definition)["id"]
+        sent = source or VersionSource(definition, JSON_TYPE)
+        made = await self._client.deploy(
+            sent.data, workflow=name, note=note or None, media_type=sent.media_type
+        )
+        change: Any = made.change
+        if alias is not None and alias != LATEST:
+            moved = await self.set_alias(name, alias, made.version)
+            change = moved.change if change == "none" else change
+        version = await self._version(name, made.version, change)
+        return DeployedVersion(**msgspec.structs.asdict(version), problems=local_problems(made.problems))
+
+    async def set_alias(
+        self,
+        workflow: str,
+        alias: str,
+        version: int | None,
+        *,
+        weights: dict[int, float] | None = None,
+    ) -> Version:
+        before = {each.name: each.revision for each in await self._workflows.aliases(workflow)}
+        after = await self._client.set_alias(workflow, alias, version, weights=weights)
+        change = "none" if before.get(alias) == after.revision else "moved"
+        return await self._version(workflow, after.version, change)
+
+    async def archive(self, workflow: str) -> bool:
+        seen = {each.workflow for each in await self._workflows.list()}
+        await self._client.delete(workflow)
+        return workflow in seen
+
+    async def _version(self, workflow: str, number: int, change: Any) -> Version:
+        found = choose(workflow, await self._workflows.versions(workflow), str(number))
+        return msgspec.structs.replace(found, change=change)
