@@ -21,7 +21,7 @@ from rune.core.limits import LIMITS
 from rune.nodes.registry import STANDARD
 from rune.server.app import STATIC_FILES, built_interface, document
 from rune.server.health import HEALTH
-from rune.server.routes.triggers import METHODS
+from rune.server.routes.webhooks import METHODS
 from rune.server.routing import PREFIX
 from tests.support.documents import document as workflow
 from tests.support.documents import node

@@ -43,7 +43,8 @@ from rune.server.routes.executions.live import live
 from rune.server.routes.executions.node_runs import attempts, graphs, recording, runs
 from rune.server.routes.handlers import handlers
 from rune.server.routes.system import health, nodetypes, stats, system
-from rune.server.routes.triggers import hooks, triggers
+from rune.server.routes.triggers import triggers
+from rune.server.routes.webhooks import hooks
 from rune.server.routes.workflows import aliases, workflows
 from rune.server.routing import PREFIX, check_declared, hidden
 from rune.server.views.value_parts import ValueMatches, ValuePart
