@@ -29,7 +29,7 @@ from rune.ports.access import StartLimitError
 from rune.ports.journal import StoreUnavailableError
 from rune.ports.workflows import ANYTHING, NOTHING, Expected
 from rune.runtime.services.audit_log import Refusal, Refusals
-from rune.server.schemas import View
+from rune.server.schemas.base import View
 
 log = logging.getLogger("rune.server")
 

@@ -21,7 +21,7 @@ from rune.nodes.control.schedule import check_schedule, next_tick, next_times
 from rune.ports.clock import iso
 from rune.ports.retention import parse_duration
 from rune.ports.workflows import Trigger, TriggerNotFoundError
-from rune.server.schemas import rotated_view, trigger_view
+from rune.server.schemas.triggers import rotated_view, trigger_view
 from rune.settings import Settings, load_settings
 
 triggers = typer.Typer(

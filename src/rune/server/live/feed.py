@@ -29,7 +29,7 @@ from rune.runtime.queries.history import STATUS, History
 from rune.runtime.queries.reader import ExecutionReader
 from rune.server.live.now import NowEvents
 from rune.server.responses import ApiError
-from rune.server.schemas import event_view
+from rune.server.schemas.executions import event_view
 
 log = logging.getLogger("rune.server.live")
 

@@ -13,7 +13,7 @@ from rune.ports.queries import Summary
 from rune.ports.retention import ENDED
 from rune.runtime.queries.reader import ExecutionReader
 from rune.server.live.feed import ChangeNotifier, Subscription
-from rune.server.schemas import execution_view
+from rune.server.schemas.executions import execution_view
 
 MAX_NEWEST = 100
 MAX_OPEN = 500

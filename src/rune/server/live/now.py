@@ -18,7 +18,7 @@ from rune.core.execution.token import Path
 from rune.ports.processes import LoggedLine, RunningNode
 from rune.ports.queries import Frame
 from rune.runtime.queries.history import History
-from rune.server.schemas import View, moment
+from rune.server.schemas.base import View, moment
 
 MAX_NOW_EVENTS = 32  # that a slow subscriber may be behind
 MAX_ENDED_RUNS = 1_000

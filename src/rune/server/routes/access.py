@@ -43,7 +43,7 @@ from rune.server.routing import (
     example,
     resource,
 )
-from rune.server.schemas import View
+from rune.server.schemas.base import View
 
 entries = resource("audit log")
 

@@ -13,7 +13,8 @@ from rune.runtime.services.credentials import credential_uses
 from rune.server.auth import requires
 from rune.server.responses import Reply, documented, no_content
 from rune.server.routing import PREFIX, Caller, CredentialName, JsonBody, Server, example, resource
-from rune.server.schemas import CredentialView, View, credential_view
+from rune.server.schemas.base import View
+from rune.server.schemas.credentials import CredentialView, credential_view
 
 credentials = resource("credentials")
 

@@ -25,16 +25,16 @@ from rune.server.routing import (
     check_cursor,
     resource,
 )
-from rune.server.schemas import (
+from rune.server.schemas.dead_letters import (
     DeadLetterPage,
     DeadMessageDetail,
     DeadMessageList,
     RequeuedMessage,
-    Started,
     dead_message_detail,
     dead_message_view,
     letter_view,
 )
+from rune.server.schemas.executions import Started
 
 dead_letters = resource("dead letters")
 

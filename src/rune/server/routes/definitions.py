@@ -51,7 +51,7 @@ from rune.server.routing import (
     read_body,
     resource,
 )
-from rune.server.schemas import View
+from rune.server.schemas.base import View
 from rune.server.views.value_parts import PartQuery, bytes_reply, value_reply
 
 if TYPE_CHECKING:

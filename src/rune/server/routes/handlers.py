@@ -15,7 +15,7 @@ from rune.runtime.services.handlers import MAX_FAILED
 from rune.server.auth import requires
 from rune.server.responses import Reply
 from rune.server.routing import JsonBody, QueryModel, Server, example, resource
-from rune.server.schemas import View
+from rune.server.schemas.base import View
 
 handlers = resource("handlers")
 

@@ -37,7 +37,7 @@ from rune.server.routing import (
     WorkerId,
     resource,
 )
-from rune.server.schemas import View, moment
+from rune.server.schemas.base import View, moment
 from rune.server.views.statistics import MAX_STEPS
 
 system = resource("system")

@@ -26,15 +26,8 @@ from rune.server.routing import (
     example,
     resource,
 )
-from rune.server.schemas import (
-    RotatedView,
-    TriggerList,
-    TriggerView,
-    View,
-    moment,
-    rotated_view,
-    trigger_view,
-)
+from rune.server.schemas.base import View, moment
+from rune.server.schemas.triggers import RotatedView, TriggerList, TriggerView, rotated_view, trigger_view
 
 triggers = resource("triggers")
 

@@ -61,16 +61,15 @@ from rune.server.routing import (
     read_body,
     resource,
 )
-from rune.server.schemas import (
+from rune.server.schemas.base import View, moment
+from rune.server.schemas.workflows import (
     Deployed,
     OutcomeView,
     VersionPage,
-    View,
     WorkflowActivity,
     WorkflowDetail,
     WorkflowPage,
     deployed,
-    moment,
     version_view,
     workflow_detail,
     workflow_view,

@@ -29,7 +29,7 @@ from rune.runtime.queries.scope_states import (
     ScopeStates,
 )
 from rune.server.live.feed import Failed, SplitRollup
-from rune.server.schemas import View
+from rune.server.schemas.base import View
 
 _EDGE_ORDER: tuple[EdgeState, ...] = ("error", "alive", "pending", "dead")
 _NODE_ORDER = (FAILED, RUNNING, QUEUED, RETRYING, WAITING, PENDING, CANCELLED, NOT_REACHED, SUCCESS, SKIPPED)

@@ -22,7 +22,7 @@ from rune.runtime.queries.value_parts import (
 )
 from rune.server.responses import Reply
 from rune.server.routing import Item, Omittable, QueryModel
-from rune.server.schemas import View
+from rune.server.schemas.base import View
 
 DEFAULT_MATCHES = 100
 _RANGE = re.compile(r"bytes=(\d{0,15})-(\d{0,15})")

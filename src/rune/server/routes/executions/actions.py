@@ -47,7 +47,8 @@ from rune.server.routing import (
     example,
     resource,
 )
-from rune.server.schemas import Started, View, moment
+from rune.server.schemas.base import View, moment
+from rune.server.schemas.executions import Started
 from rune.server.views.node_runs import NodeRunNotFoundError, parse_scope
 
 actions = resource("executions")

@@ -32,7 +32,7 @@ from rune.server.routing import (
     offset,
     resource,
 )
-from rune.server.schemas import View, moment
+from rune.server.schemas.base import View, moment
 
 bulk = resource("bulk jobs")
 

@@ -25,7 +25,8 @@ from rune.server.responses import Reply
 from rune.server.routes.executions.executions import summary_of
 from rune.server.routes.workflows import definition_of
 from rune.server.routing import ExecutionId, Id, Omittable, OtherExecutionId, Page, Server, offset, resource
-from rune.server.schemas import ErrorView, View, error_view
+from rune.server.schemas.base import View
+from rune.server.schemas.executions import ErrorView, error_view
 
 comparing = resource("executions")
 

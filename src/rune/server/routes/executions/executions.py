@@ -47,7 +47,7 @@ from rune.server.routing import (
     example,
     resource,
 )
-from rune.server.schemas import (
+from rune.server.schemas.executions import (
     CountView,
     ExecutionDetail,
     ExecutionPage,

@@ -29,7 +29,7 @@ from rune.server.routing import (
     offset,
     resource,
 )
-from rune.server.schemas import View, moment
+from rune.server.schemas.base import View, moment
 from rune.server.views.node_runs import NodeRunNotFoundError, parse_scope
 
 items = resource("executions")

@@ -39,7 +39,8 @@ from rune.server.routing import (
     Server,
     resource,
 )
-from rune.server.schemas import ErrorView, EventPage, RunPage, View, error_view, moment, run_view
+from rune.server.schemas.base import View, moment
+from rune.server.schemas.executions import ErrorView, EventPage, RunPage, error_view, run_view
 from rune.server.views.graphs import GraphState, graph_view, rollups_of
 from rune.server.views.node_runs import NodeRunFilter, NodeRunNotFoundError, parse_scope
 from rune.server.views.value_parts import RunPartQuery, value_reply
