@@ -279,7 +279,7 @@ describe("a draft in three tabs", () => {
   it("has lines that all inserted at one place once", () => {
     const browser = new Browser();
     const tabs = [new Tab(browser), new Tab(browser), new Tab(browser)];
-    tabs.forEach((each, at) => each.insert(`by ${at}`, 5));
+    for (const [at, each] of tabs.entries()) each.insert(`by ${at}`, 5);
     for (const each of tabs) each.store();
     browser.settle();
     const [one, two, three] = tabs as [Tab, Tab, Tab];
@@ -312,8 +312,10 @@ describe("a draft in three tabs", () => {
 function check(seeds: number, tabsAt: (step: number) => number): void {
   for (let seed = 1; seed <= seeds; seed++) {
     let state = seed;
-    const below = (n: number): number =>
-      Math.floor(((state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0) / 2 ** 32) * n);
+    const below = (n: number): number => {
+      state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+      return Math.floor((state / 2 ** 32) * n);
+    };
     const browser = new Browser();
     const { tabs } = browser;
     const made: string[] = [];

@@ -13,7 +13,7 @@ export type Obj = { [key: string]: Json };
 const MARK = /\ue000[0-9]+\ue001/g;
 const MENTION = /(\$(?:node\.)?)([A-Za-z0-9_]+)(?![A-Za-z0-9_])/g;
 const ROOTS = new Set(["trigger", "input", "item", "index", "json", "execution", "error", "node"]);
-const BRACES = /\{\{[^]*?\}\}/g;
+const BRACES = /\{\{[\s\S]*?\}\}/g;
 
 type ChangeText = (text: string, parameter: string) => string;
 
@@ -58,7 +58,8 @@ export class PlainDocument {
         return;
       }
       case "remove":
-        return this.remove(action.path);
+        this.remove(action.path);
+        return;
       case "insert":
         this.list(action.path[0] as string).push(action.value);
         return;
@@ -69,7 +70,8 @@ export class PlainDocument {
         nodes.splice(index, 0, node);
         nodes[index] = this.markedNode(node);
         this.revive((action.node as Obj).id as string);
-        return this.markErrorEdges();
+        this.markErrorEdges();
+        return;
       }
       case "add_edge": {
         const edges = this.list("edges");
@@ -83,7 +85,8 @@ export class PlainDocument {
         (this.nodes.find((each) => each.id === this.markOf(action.id)) as Obj).position = action.position;
         return;
       case "remove_node":
-        return this.removeNode(this.markOf(action.id));
+        this.removeNode(this.markOf(action.id));
+        return;
       case "rename_node":
         this.freeze(this.markOf(action.id));
         this.names.set(this.markOf(action.id), action.to);
@@ -252,7 +255,11 @@ export class PlainDocument {
   }
 
   private list(name: string): Json[] {
-    return Array.isArray(this.made[name]) ? this.made[name] : (this.made[name] = []);
+    const known = this.made[name];
+    if (Array.isArray(known)) return known;
+    const list: Json[] = [];
+    this.made[name] = list;
+    return list;
   }
 
   private owner(path: readonly (string | number)[]): Obj {

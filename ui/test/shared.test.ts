@@ -15,7 +15,10 @@ function fakeBrowser() {
       new Promise((resolve, reject) => {
         const grant = (): void => {
           held.add(name);
-          void hold({}).then(() => (free(name), resolve(undefined)));
+          void hold({}).then(() => {
+            free(name);
+            resolve(undefined);
+          });
         };
         if (!held.has(name)) return grant();
         if (options.ifAvailable) return void hold(null).then(resolve);
@@ -56,7 +59,9 @@ function tab(environment: () => { locks: Locks | undefined; channel: never }) {
     "events",
     (emit) => {
       opened.push(emit);
-      return () => void (closed += 1);
+      return () => {
+        closed += 1;
+      };
     },
     (message) => void seen.push(message),
     () => "state",

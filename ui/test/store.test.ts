@@ -235,13 +235,13 @@ describe("a large execution", () => {
     let told = 0;
     for (const id of Object.keys(nodes)) store.subscribe(`node:${id}`, () => (told += 1));
     store.load({ ...snapshot(0, nodes), edges });
-    frames.splice(0).forEach((frame) => frame());
+    for (const frame of frames.splice(0)) frame();
     told = 0;
 
     const began = performance.now();
     for (let index = 0; index < 100; index += 1) store.apply(event(index + 1, "node.success", `n${index}`));
     const scheduled = frames.length;
-    frames.splice(0).forEach((frame) => frame());
+    for (const frame of frames.splice(0)) frame();
     const took = performance.now() - began;
 
     expect(told).toBe(100);

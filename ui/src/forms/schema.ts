@@ -139,7 +139,7 @@ export function check(schema: Schema, value: unknown, path = "", required = true
   } else if (kind === "array" && Array.isArray(value)) {
     if (schema.minItems !== undefined && value.length < schema.minItems)
       found[path] = `needs at least ${schema.minItems} entries`;
-    value.forEach((each, index) => check(schema.items ?? {}, each, `${path}/${index}`, true, found));
+    for (const [index, each] of value.entries()) check(schema.items ?? {}, each, `${path}/${index}`, true, found);
   } else if (kind === "object" && isObject(value)) {
     for (const [name, property] of Object.entries(schema.properties ?? {})) {
       check(property, value[name], `${path}/${name}`, schema.required?.includes(name) ?? false, found);

@@ -31,7 +31,10 @@ function cardsOf(picture: Picture, store: ExecutionStore | null): Map<string, Pa
   for (const [id, place] of picture.places) {
     const name = FAR_COLOURS[store?.node(id).state ?? "pending"] ?? "--muted-line";
     let path = paths.get(name);
-    if (!path) paths.set(name, (path = new Path2D()));
+    if (!path) {
+      path = new Path2D();
+      paths.set(name, path);
+    }
     path.rect(place.x, place.y, CARD.width, CARD.height);
   }
   return paths;
@@ -117,6 +120,7 @@ export function FarPicture({
       draw();
     });
   }, [draw, store]);
+  // biome-ignore lint/a11y/noAriaHiddenOnFocusable: a canvas without an index takes no focus.
   return <canvas ref={canvas} className="flow-far" aria-hidden="true" />;
 }
 

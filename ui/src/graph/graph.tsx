@@ -112,7 +112,9 @@ function Joined({ edges }: { edges: string[] }): JSX.Element | null {
   const subscribe = useCallback(
     (listener: () => void) => {
       const ends = edges.map((each) => store?.subscribe(`edge:${each}`, listener));
-      return () => ends.forEach((end) => end?.());
+      return () => {
+        for (const end of ends) end?.();
+      };
     },
     [store, edges],
   );
@@ -244,7 +246,11 @@ const Line = memo(function Line({ id, sourceX, sourceY, targetX, targetY, data }
             data-edge={state}
             style={{ transform: `translate(-50%, -50%) translate(${labelX}px, ${labelY}px)` }}
           >
-            {state === "dead" && <span aria-label="not followed">×</span>}
+            {state === "dead" && (
+              <span role="img" aria-label="not followed">
+                ×
+              </span>
+            )}
             {data?.label}
           </span>
         </EdgeLabelRenderer>

@@ -62,6 +62,7 @@ export function MapOfGraph({ places }: { places: Places }): JSX.Element {
     <Panel position="bottom-right" className="flow-map" aria-hidden="true">
       <canvas ref={cards} />
       <svg
+        aria-hidden="true"
         viewBox={`0 0 ${SIZE.width} ${SIZE.height}`}
         onPointerDown={(event) => {
           event.currentTarget.setPointerCapture(event.pointerId);

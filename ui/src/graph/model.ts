@@ -121,7 +121,11 @@ export function arrange(definition: Definition): Map<string, Place> {
     }
   }
   const layers: string[][] = [];
-  for (const id of ids) (layers[layer.get(id) ?? 0] ??= []).push(id);
+  for (const id of ids) {
+    const at = layer.get(id) ?? 0;
+    layers[at] ??= [];
+    layers[at].push(id);
+  }
   const y = new Map<string, number>();
   const step = CARD.height + GAP.y;
   const mean = (of: string[]): number | null => {
@@ -138,9 +142,8 @@ export function arrange(definition: Definition): Map<string, Place> {
     const shift = column.reduce((sum, id) => sum + (wanted.get(id) ?? 0) - (y.get(id) ?? 0), 0) / column.length;
     for (const id of column) y.set(id, (y.get(id) ?? 0) + shift);
   };
-  layers.forEach((column) =>
-    settle(column, new Map(column.map((id, at) => [id, mean(into.get(id) ?? []) ?? at * step]))),
-  );
+  for (const column of layers)
+    settle(column, new Map(column.map((id, at) => [id, mean(into.get(id) ?? []) ?? at * step])));
   for (const sides of [out, into, out, into]) {
     const columns = sides === out ? [...layers].reverse() : layers;
     for (const column of columns) {

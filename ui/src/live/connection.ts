@@ -57,8 +57,8 @@ class Connection {
   }
 
   private take(message: Message): void {
-    if (message.kind === "link") return this.set(message.link, message.lostAt);
-    for (const listener of this.listeners) listener(message);
+    if (message.kind === "link") this.set(message.link, message.lostAt);
+    else for (const listener of this.listeners) listener(message);
   }
 
   /** A hidden page leaves the stream to others after a minute, and reads the lists again when it is shown. */

@@ -49,13 +49,15 @@ export class Shared<T> {
 
   join(): void {
     if (this.abort) return;
-    const abort = (this.abort = new AbortController());
+    const abort = new AbortController();
+    this.abort = abort;
     const { locks, channel: connect } = this.environment();
     if (!locks || !connect) {
       this.close = this.open(this.onMessage);
       return;
     }
-    const channel = (this.channel = connect(this.name));
+    const channel = connect(this.name);
+    this.channel = channel;
     channel.onmessage = ({ data }) => {
       if (data === HELLO) {
         if (this.close) channel.postMessage(this.state());
@@ -98,9 +100,11 @@ export async function takeStream(locks: Locks | undefined = browser().locks): Pr
   for (let place = 0; place < MAX_STREAMS; place += 1) {
     const release = await new Promise<(() => void) | null>((resolve) => {
       locks
-        .request(`rune-stream-${place}`, { ifAvailable: true }, (lock) =>
-          lock ? new Promise<void>((free) => resolve(free)) : (resolve(null), Promise.resolve()),
-        )
+        .request(`rune-stream-${place}`, { ifAvailable: true }, (lock) => {
+          if (lock) return new Promise<void>((free) => resolve(free));
+          resolve(null);
+          return Promise.resolve();
+        })
         .catch(() => resolve(() => {}));
     });
     if (release) return release;

@@ -320,7 +320,10 @@ export class ExecutionStore {
   /** Calls back when the value of a key has changed; `*` stands for any. */
   subscribe(key: string, listener: () => void): () => void {
     let known = this.listeners.get(key);
-    if (!known) this.listeners.set(key, (known = new Set()));
+    if (!known) {
+      known = new Set();
+      this.listeners.set(key, known);
+    }
     known.add(listener);
     return () => known.delete(listener);
   }

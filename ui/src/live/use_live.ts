@@ -20,7 +20,7 @@ export function useLiveExecution(
 ): { store: ExecutionStore; error: Error | null } {
   const client = useQueryClient();
   // A replayed moment has a store of its own, so that going back to the present shows the present.
-  const store = useMemo(() => new ExecutionStore(undefined, lineage ?? ""), [id, at, lineage]); // eslint-disable-line react-hooks/exhaustive-deps
+  const store = useMemo(() => new ExecutionStore(undefined, lineage ?? ""), [id, at, lineage]);
   const [error, setError] = useState<Error | null>(null);
   useEffect(() => {
     const abort = new AbortController();
@@ -61,9 +61,10 @@ export function useLiveExecution(
       if (event === "rollup") {
         // The counts of all items do not belong into a view of one item.
         if (lineage === null) store.rollup((fromJson(data) as { splits: Rollup[] }).splits);
-        return reload();
+        reload();
+        return;
       }
-      if (event === "now") return store.now(fromJson(data) as Now);
+      if (event === "now") store.now(fromJson(data) as Now);
       if (event !== "message") return;
       const parsed = fromJson(data) as LiveEvent;
       if (!store.apply(parsed)) return;

@@ -23,7 +23,10 @@ class Clock {
     };
   };
 
-  read = (): number => (this.timer === undefined ? (this.value = Math.floor(Date.now() / 1000) * 1000) : this.value);
+  read = (): number => {
+    if (this.timer === undefined) this.value = Math.floor(Date.now() / 1000) * 1000;
+    return this.value;
+  };
 
   private tick = (): void => {
     if (document.hidden) return;

@@ -118,7 +118,7 @@ function renameNode(source: SourceText, id: string, to: string): TextEdit[] {
   const editor = new Editor(source);
   const edits: TextEdit[] = [];
   const compare = (old: Json, now: Json | undefined, path: Path): void => {
-    if (Array.isArray(old)) old.forEach((each, at) => compare(each, (now as Json[])[at], [...path, at]));
+    if (Array.isArray(old)) for (const [at, each] of old.entries()) compare(each, (now as Json[])[at], [...path, at]);
     else if (isObject(old))
       for (const [key, each] of Object.entries(old))
         compare(each, (now as { [key: string]: Json })[key], [...path, key]);

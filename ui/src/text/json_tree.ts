@@ -3,6 +3,7 @@ import { fromJson, numberOf } from "./json";
 import { TextEditError, type Entry, type Json, type Part } from "./tree";
 import type { Unchanged } from "./unchanged";
 
+// biome-ignore lint/suspicious/noControlCharactersInRegex: JSON permits no control characters in texts.
 const STRING = /"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"/y;
 const NUMBER = /-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?/y;
 const SPACE = /[ \t\r\n]*/y;

@@ -17,7 +17,7 @@ const CONSTANTS = new Set(["true", "false", "null", "True", "False", "None"]);
 const ID = /[A-Za-z0-9_-]+/y;
 const WORD = /[\p{L}\p{N}_]+/uy;
 const WORD_CHAR = /[\p{L}\p{N}_]/u;
-const QUOTED: Record<string, RegExp> = { '"': /"[^"\\]*(?:\\[^][^"\\]*)*"/y, "'": /'[^'\\]*(?:\\[^][^'\\]*)*'/y };
+const QUOTED: Record<string, RegExp> = { '"': /"[^"\\]*(?:\\[\s\S][^"\\]*)*"/y, "'": /'[^'\\]*(?:\\[\s\S][^'\\]*)*'/y };
 const NUMBER = /(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?/y;
 const OPERATOR = /\?\?|&&|\|\||\*\*|\/\/|==|!=|<=|>=|[-+*/%<>!,:|?=.]/y;
 const CLOSERS: Record<string, string> = { "(": ")", "[": "]", "{": "}" };
@@ -33,8 +33,11 @@ function idEnds(text: string, start: number): number[] {
   if (!found) return [];
   let end = start + found.length;
   const ends = end === text.length || !WORD_CHAR.test(text[end] ?? "") ? [end] : [];
-  while ((end = end > start + 1 ? text.lastIndexOf("-", end - 1) : -1) > start) ends.push(end);
-  return ends;
+  for (;;) {
+    end = end > start + 1 ? text.lastIndexOf("-", end - 1) : -1;
+    if (end <= start) return ends;
+    ends.push(end);
+  }
 }
 
 type Root = { reference: Reference | null; end: number };

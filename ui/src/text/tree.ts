@@ -46,10 +46,14 @@ export type Part = {
 export function plainOf(part: Part): Json {
   if (part.kind === "scalar") return part.value;
   if (part.plain !== undefined) return part.plain;
-  if (part.kind === "list") return (part.plain = part.entries.map((each) => plainOf(each.part)));
+  if (part.kind === "list") {
+    part.plain = part.entries.map((each) => plainOf(each.part));
+    return part.plain;
+  }
   const made: { [key: string]: Json } = {};
   for (const each of part.entries) setKey(made, each.key as string, plainOf(each.part));
-  return (part.plain = made);
+  part.plain = made;
+  return made;
 }
 
 export function entryOf(part: Part, key: Key): Entry | undefined {

@@ -198,7 +198,10 @@ export class Editor {
         after = known;
         added = null;
       } else {
-        if (!added) groups.push([after, (added = {})]);
+        if (!added) {
+          added = {};
+          groups.push([after, added]);
+        }
         added[key] = each;
       }
     }

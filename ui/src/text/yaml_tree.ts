@@ -10,7 +10,7 @@ import type { Unchanged } from "./unchanged";
 const MAX_DEPTH = 200;
 const SPACES = / */y;
 const SPACES_AND_TABS = /[ \t]*/y;
-const DOUBLE = /"(?:[^"\\]|\\[^])*"/y;
+const DOUBLE = /"(?:[^"\\]|\\[\s\S])*"/y;
 const SINGLE = /'(?:[^']|'')*'/y;
 const PLAIN = /(?:[^\s:#]|:(?=[^\s])|(?<=[^\s])#| +(?=[^\s#:]|:[^\s]))+/y;
 const PLAIN_IN_FLOW = /(?:[^\s:#,[\]{}]|:(?=[^\s,[\]{}])|(?<=[^\s,[\]{}])#|[ \t]+(?=[^\s#:,[\]{}]|:[^\s,[\]{}]))+/y;

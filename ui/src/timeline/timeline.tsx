@@ -25,7 +25,9 @@ function useVersion(store: ExecutionStore): number {
         listener();
       };
       const stops = ["loaded", "events", "execution"].map((key) => store.subscribe(key, bump));
-      return () => stops.forEach((stop) => stop());
+      return () => {
+        for (const stop of stops) stop();
+      };
     },
     [store],
   );
@@ -55,12 +57,12 @@ export function Timeline({ execution, definition, store, selected, onSelect }: P
   const start = epoch(execution.started_at) ?? end;
   const [table, setTable] = useState(false);
   const opened = parameters.get("open") ?? "";
-  const plain = useMemo(() => rowsOf(definition, store, end), [definition, store, end, version]); // eslint-disable-line react-hooks/exhaustive-deps
+  const plain = useMemo(() => rowsOf(definition, store, end), [definition, store, end, version]);
   const splits = useMemo(() => plain.flatMap((each) => each.split ?? []), [plain]);
   const open = useMemo(() => opened.split(",").filter((each) => splits.includes(each)), [opened, splits]);
   const retried = useMemo(() => plain.filter((each) => each.attempts > 1).map((each) => each.id), [plain]);
   const details = useDetails(execution.execution_id, { retried, splits, open, live: !over, number: store.number, end });
-  const rows = useMemo(() => rowsOf(definition, store, end, details), [definition, store, details, end, version]); // eslint-disable-line react-hooks/exhaustive-deps
+  const rows = useMemo(() => rowsOf(definition, store, end, details), [definition, store, details, end, version]);
   const isCritical = parameters.has("critical");
   const critical = useMemo(
     () => (isCritical ? criticalPath(definition, rows, (edge) => store.edge(edge) === "dead") : null),

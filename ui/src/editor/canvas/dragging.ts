@@ -65,7 +65,10 @@ export function useDragging(
   const store = useStoreApi();
   const [dragged, setDragged] = useState<Dragged | null>(null);
   const latest = useRef<Dragged | null>(null);
-  const set = useCallback((next: Dragged | null): void => setDragged((latest.current = next)), []);
+  const set = useCallback((next: Dragged | null): void => {
+    latest.current = next;
+    setDragged(next);
+  }, []);
   const drag = (changes: NodeChange[]): void => {
     const { width, height } = store.getState();
     const { x, y, zoom } = flow.getViewport();

@@ -14,7 +14,7 @@ class Kept<T, K extends readonly unknown[]> {
 
   take(id: string, key: K, make: () => T): T {
     const known = this.known.get(id);
-    if (known && known.key.every((each, at) => each === key[at])) return known.made;
+    if (known?.key.every((each, at) => each === key[at])) return known.made;
     const made = make();
     this.known.set(id, { key, made });
     return made;

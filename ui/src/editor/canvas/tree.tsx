@@ -35,10 +35,11 @@ export function NodeTree({ editor }: { editor: Editor }): JSX.Element {
     getItemKey: (at) => nodes[at]?.id ?? at,
     overscan: 12,
   });
+  // biome-ignore lint/correctness/useExhaustiveDependencies: only another chosen node scrolls, not a change of the list.
   useEffect(() => {
     const at = shown ? nodes.findIndex((each) => each.id === shown.id) : -1;
     if (at >= 0) rows.scrollToIndex(at);
-  }, [shown]); // eslint-disable-line react-hooks/exhaustive-deps
+  }, [shown]);
   return (
     <div ref={scroll} className="edit-tree" tabIndex={0} role="group" aria-label="Nodes as a list">
       <ol aria-label="Nodes in order" style={{ blockSize: rows.getTotalSize() }}>

@@ -73,7 +73,7 @@ export function viewOf(value: Json, before?: View): View {
   for (const node of nodes) {
     const listed = node.raw.dependencies;
     if (!Array.isArray(listed)) continue;
-    listed.forEach((each, at) =>
+    for (const [at, each] of listed.entries())
       edges.push({
         id: ids[edges.length] ?? "",
         src: text(each),
@@ -81,8 +81,7 @@ export function viewOf(value: Json, before?: View): View {
         label: "",
         isError: false,
         path: ["nodes", node.index, "dependencies", at],
-      }),
-    );
+      });
   }
   const branches = new Map(
     nodes.flatMap((each) =>

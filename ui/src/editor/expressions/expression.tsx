@@ -102,6 +102,7 @@ export function Expression({
   useEffect(() => {
     latest.current = { place, onChange, whole };
   });
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the editor is made once; later values are set below.
   useEffect(() => {
     if (!host.current) return;
     const made = openExpression(host.current, value, {
@@ -114,8 +115,7 @@ export function Expression({
     });
     opened.current = made;
     return () => made.destroy();
-    // The editor is made once; later values are set below.
-  }, [label]); // eslint-disable-line react-hooks/exhaustive-deps
+  }, [label]);
   useEffect(() => opened.current?.set(value), [value]);
   useEffect(() => opened.current?.refresh(), [place.known]);
   const preview = usePreview(value, whole, place);

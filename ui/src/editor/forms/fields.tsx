@@ -33,12 +33,9 @@ export function ValueField(props: Props): JSX.Element {
   const id = useId();
   const dynamic = asked ?? (always ? typeof value === "string" || value === undefined : isDynamic(value));
   const composed = control === "records" || control === "map" || control === "list";
+  const group = dynamic || composed ? { role: "group", "aria-label": label } : {};
   return (
-    <div
-      className="edit-field"
-      role={dynamic || composed ? "group" : undefined}
-      aria-label={dynamic || composed ? label : undefined}
-    >
+    <div className="edit-field" {...group}>
       <div className="edit-field-head">
         {(dynamic || composed) && (
           <span className="field-label" id={id}>
@@ -262,7 +259,7 @@ function useTextOf(
 }
 
 /** The value that a text denotes: JSON, else the text itself unless it is the beginning of JSON. */
-function valueOf(text: string): { ok: boolean; value: Json } {
+function typedValue(text: string): { ok: boolean; value: Json } {
   const parsed = parseJson(text);
   if (parsed.ok) return { ok: true, value: parsed.value as Json };
   return /^[\s]*[[{"]/.test(text) ? { ok: false, value: null } : { ok: true, value: text };
@@ -271,13 +268,13 @@ function valueOf(text: string): { ok: boolean; value: Json } {
 /** A text stands as it is if it denotes itself, else as JSON. */
 function plainText(value: Json | undefined): string {
   if (typeof value !== "string" || value === "") return jsonText(value);
-  const denoted = valueOf(value);
+  const denoted = typedValue(value);
   return denoted.ok && isSameScalar(denoted.value, value) ? value : jsonText(value);
 }
 
 function AnyField({ label, schema, value, onChange }: Props): JSX.Element {
   const [text, setBoth, setText] = useTextOf(value, plainText);
-  const current = text === "" ? { ok: true, value: null } : valueOf(text);
+  const current = text === "" ? { ok: true, value: null } : typedValue(text);
   return (
     <Field
       label={label}
@@ -293,7 +290,7 @@ function AnyField({ label, schema, value, onChange }: Props): JSX.Element {
           value={text}
           onChange={(event) => {
             const typed = event.target.value;
-            const next = typed === "" ? { ok: true, value: undefined } : valueOf(typed);
+            const next = typed === "" ? { ok: true, value: undefined } : typedValue(typed);
             if (!next.ok) return setText(typed);
             setBoth(typed, next.value);
             onChange(next.value);

@@ -55,7 +55,9 @@ async function readOutputs({ execution, ids }: Seen): Promise<Map<string, Json>>
   // A node that did not run has no output; the others are shown without it. Keys are read, not whole outputs.
   const take = (path: string, names: readonly string[], more: Record<string, string> = {}): Promise<void> =>
     readJson<Part>(`/api/v1/executions/${execution}/${path}?${new URLSearchParams({ ...SHAPE, ...more })}`).then(
-      (part) => names.forEach((name) => found.set(name, shapeOf(part))),
+      (part) => {
+        for (const name of names) found.set(name, shapeOf(part));
+      },
       () => {},
     );
   await Promise.all([

@@ -1,6 +1,6 @@
 /** Publishing a draft: its problems, what changed, a note; and the merge with what another author published meanwhile. */
 import { useEffect, useState, type JSX } from "react";
-import { ApiError, api, bodyOf, read } from "../../api/client";
+import { ApiError, api, bodyOf, read, type Schemas } from "../../api/client";
 import { Button, Failure, Field, Input, Notice, Skeleton } from "../../parts/controls";
 import { Dialog } from "../../parts/dialog";
 import { Diff } from "../../parts/diff";
@@ -16,7 +16,7 @@ type Published = Base & { tag: string };
 /** Null if there is no such workflow. */
 export async function readBase(workflow: string): Promise<Published | null> {
   const at = Date.now();
-  let detail;
+  let detail: Schemas["WorkflowDetail"];
   try {
     detail = await read(api.GET("/api/v1/workflows/{workflow}", { params: { path: { workflow } } }));
   } catch (error) {
@@ -197,13 +197,13 @@ function MergeDialog({
           <div className="edit-sides">
             <div>
               <b>Yours</b>
-              <pre tabIndex={0} aria-label="Your lines">
+              <pre role="group" tabIndex={0} aria-label="Your lines">
                 {each.mine.join("\n") || "(removed)"}
               </pre>
             </div>
             <div>
               <b>Theirs</b>
-              <pre tabIndex={0} aria-label="Their lines">
+              <pre role="group" tabIndex={0} aria-label="Their lines">
                 {each.theirs.join("\n") || "(removed)"}
               </pre>
             </div>

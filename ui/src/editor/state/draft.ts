@@ -53,7 +53,8 @@ export class KeptDraft {
       this.awaited.push(theirs);
       this.versions.remember(theirs);
       // The tab that has all texts is the first to give up waiting.
-      return this.wait(lacksText ? 2 * JOIN_MS : JOIN_MS);
+      this.wait(lacksText ? 2 * JOIN_MS : JOIN_MS);
+      return;
     }
     this.join(theirs);
     this.awaited = this.awaited.filter((each) => !this.versions.knows(each));
@@ -93,7 +94,10 @@ export class KeptDraft {
   }
 
   private onTime = (): void => {
-    if (this.awaited.length > 0) return this.write();
+    if (this.awaited.length > 0) {
+      this.write();
+      return;
+    }
     if (this.saved) return;
     // Another tab may have stored something of which no event has come yet.
     this.receive(readDraft(this.key));

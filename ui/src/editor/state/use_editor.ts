@@ -143,7 +143,10 @@ export function useEditor(id: string | null, document: WorkflowDocument) {
   };
   const insert = (text: string, verb: string): void => {
     const found = pasted(view, text);
-    if (!found) return say("failed", "The clipboard holds no nodes.");
+    if (!found) {
+      say("failed", "The clipboard holds no nodes.");
+      return;
+    }
     const what = plural(found.ids.length, "node");
     if (!done(found.actions, `${verb} ${what}`, `${verb === "paste" ? "Pasted" : "Duplicated"} ${what}`)) return;
     goTo(found.ids[0] as string);
@@ -185,8 +188,10 @@ export function useEditor(id: string | null, document: WorkflowDocument) {
       return;
     }
     const placed = view.nodes.filter((each) => each.position);
-    if (placed.length === 0)
-      return say("success", "The graph is laid out by the server already: no node has a position of its own.");
+    if (placed.length === 0) {
+      say("success", "The graph is laid out by the server already: no node has a position of its own.");
+      return;
+    }
     if (
       done(
         placed.map((each): Action => ({ do: "remove", path: ["nodes", each.index, "position"] })),

@@ -104,11 +104,14 @@ export function TryDialog({ editor, last, onStarted, onClose }: Props): JSX.Elem
           <Button
             size="small"
             aria-pressed={raw}
-            onClick={() =>
-              raw
-                ? (parsed.ok && setInput(parsed.value), setStamp(stamp + 1), setRaw(false))
-                : (setText(toJson(input ?? {}, 2)), setRaw(true))
-            }
+            onClick={() => {
+              if (!raw) setText(toJson(input ?? {}, 2));
+              else {
+                if (parsed.ok) setInput(parsed.value);
+                setStamp(stamp + 1);
+              }
+              setRaw(!raw);
+            }}
           >
             {raw ? "As a form" : "As JSON"}
           </Button>

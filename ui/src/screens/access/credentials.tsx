@@ -155,10 +155,10 @@ export function CredentialsScreen(): JSX.Element {
                   read(
                     api.DELETE("/api/v1/credentials/{credential}", { params: { path: { credential: removing.name } } }),
                   ).then(
-                    () => (
-                      say("success", `Deleted ${removing.name}.`),
-                      void client.invalidateQueries({ queryKey: ["credentials"] })
-                    ),
+                    () => {
+                      say("success", `Deleted ${removing.name}.`);
+                      void client.invalidateQueries({ queryKey: ["credentials"] });
+                    },
                     (error: Error) => say("failed", error.message),
                   );
                   setRemoving(null);

@@ -138,9 +138,10 @@ export function KeysScreen(): JSX.Element {
                 kind="danger"
                 onClick={() => {
                   read(api.DELETE("/api/v1/keys/{id}", { params: { path: { id: revoking.id } } })).then(
-                    () => (
-                      say("success", `Revoked ${revoking.name}.`), void client.invalidateQueries({ queryKey: ["keys"] })
-                    ),
+                    () => {
+                      say("success", `Revoked ${revoking.name}.`);
+                      void client.invalidateQueries({ queryKey: ["keys"] });
+                    },
                     (error: Error) => say("failed", error.message),
                   );
                   setRevoking(null);

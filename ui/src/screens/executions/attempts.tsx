@@ -152,7 +152,7 @@ function LogLines({
   }, [lines.length]);
   if (lines.length === 0) return null;
   return (
-    <pre className="code log" ref={box} tabIndex={0} aria-label={`Log of attempt ${attempt}`}>
+    <pre className="code log" ref={box} role="group" tabIndex={0} aria-label={`Log of attempt ${attempt}`}>
       {(stored.data?.dropped ?? 0) > 0 && (
         <span className="dim">{`… ${count(stored.data?.dropped ?? 0)} older lines\n`}</span>
       )}

@@ -62,8 +62,8 @@ function InItems({ title, split }: { title: string; split: string }): JSX.Elemen
         <span className="row data-toggle">
           <b>{title}</b>
           <span className="dim">
-            has an output in each item of <Link href={`?view=items&split=${encodeURIComponent(split)}`}>{split}</Link>;
-            choose one
+            has an output in each item of <Link href={`?view=items&split=${encodeURIComponent(split)}`}>{split}</Link>
+            {"; choose one"}
           </span>
         </span>
       </div>

@@ -63,7 +63,7 @@ export function Events({
   const loaded = useStoreKey(store, "loaded", (each) => each.loaded);
   const over = ENDED.has(execution.status);
   // Pages go backwards from the newest number, which the snapshot tells.
-  const first = useMemo(() => (loaded ? store.number : 0), [loaded, store]); // eslint-disable-line react-hooks/exhaustive-deps
+  const first = useMemo(() => (loaded ? store.number : 0), [loaded, store]);
   const query = useInfiniteQuery({
     queryKey: ["events", id, first, kind, node],
     enabled: loaded,
@@ -85,7 +85,7 @@ export function Events({
       (store.events as Event[]).filter(
         (each) => each.number > first && (!kind || each.kind === kind) && (!node || each.node_id === node),
       ),
-    [store, first, number, kind, node], // eslint-disable-line react-hooks/exhaustive-deps
+    [store, first, number, kind, node],
   );
   const events = useMemo(
     () => [...newer, ...(query.data?.pages.flatMap((page) => page.events) ?? [])],

@@ -360,11 +360,10 @@ export function ExecutionsScreen(): JSX.Element {
           <Select
             aria-label="Started"
             value={isOwn ? "own" : (filter.period ?? "")}
-            onChange={(event) =>
-              event.target.value === "own"
-                ? setOwn(true)
-                : (setOwn(false), set({ since: event.target.value || null, until: null }))
-            }
+            onChange={({ target }) => {
+              setOwn(target.value === "own");
+              if (target.value !== "own") set({ since: target.value || null, until: null });
+            }}
           >
             <option value="">Any time</option>
             <option value="own">From and until …</option>
@@ -484,7 +483,16 @@ export function ExecutionsScreen(): JSX.Element {
             <Blank
               icon={Search}
               title="Nothing matches"
-              action={<Button onClick={() => (setText(""), navigate("/executions"))}>Clear the filters</Button>}
+              action={
+                <Button
+                  onClick={() => {
+                    setText("");
+                    navigate("/executions");
+                  }}
+                >
+                  Clear the filters
+                </Button>
+              }
             >
               No execution matches all filters.
             </Blank>

@@ -202,7 +202,7 @@ function ErrorBox({
       {meaning && <p className="dim">{meaning}</p>}
       {hint && <p className="dim">{hint}</p>}
       {traceback && (
-        <pre className="code" tabIndex={0} aria-label="Traceback">
+        <pre className="code" role="group" tabIndex={0} aria-label="Traceback">
           {traceback}
         </pre>
       )}

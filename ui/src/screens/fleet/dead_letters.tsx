@@ -153,7 +153,10 @@ function DeadExecutions(): JSX.Element {
                 kind="danger"
                 onClick={() => {
                   read(api.DELETE("/api/v1/dead-letters/{letter}", { params: { path: { letter: dropping.id } } })).then(
-                    () => (say("success", "Discarded."), refresh()),
+                    () => {
+                      say("success", "Discarded.");
+                      refresh();
+                    },
                     (error: Error) => say("failed", error.message),
                   );
                   setDropping(null);

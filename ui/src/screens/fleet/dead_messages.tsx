@@ -26,7 +26,10 @@ export function DeadMessages(): JSX.Element {
   const refresh = (): void => void client.invalidateQueries({ queryKey: ["dead-messages"] });
   const requeue = (each: Message): void => {
     read(api.POST("/api/v1/dead-messages/{message}/requeue", { params: { path: { message: each.id } } })).then(
-      ({ count, queue }) => (say("success", `${plural(count, "message")} sent to ${queue} again.`), refresh()),
+      ({ count, queue }) => {
+        say("success", `${plural(count, "message")} sent to ${queue} again.`);
+        refresh();
+      },
       (error: Error) => say("failed", error.message),
     );
   };
@@ -117,7 +120,10 @@ export function DeadMessages(): JSX.Element {
                   read(
                     api.DELETE("/api/v1/dead-messages/{message}", { params: { path: { message: dropping.id } } }),
                   ).then(
-                    () => (say("success", "Discarded."), refresh()),
+                    () => {
+                      say("success", "Discarded.");
+                      refresh();
+                    },
                     (error: Error) => say("failed", error.message),
                   );
                   setDropping(null);
@@ -151,7 +157,7 @@ function Body({ message, onClose }: { message: Message; onClose: () => void }): 
         <Skeleton rows={4} />
       ) : (
         <>
-          <pre className="code" tabIndex={0} aria-label="Body of the message">
+          <pre className="code" role="group" tabIndex={0} aria-label="Body of the message">
             {detail.data.body}
           </pre>
           <CopyButton text={detail.data.body} label="Copy the body" />

@@ -77,9 +77,21 @@ export function CommandBox({ onClose, onHelp }: { onClose: () => void; onHelp: (
         group: "Actions",
         text: dark ? "Use the light theme" : "Use the dark theme",
         icon: dark ? Sun : Moon,
-        run: () => (setTheme(dark ? "light" : "dark"), onClose()),
+        run: () => {
+          setTheme(dark ? "light" : "dark");
+          onClose();
+        },
       },
-      { key: "keys", group: "Actions", text: "Keyboard shortcuts", icon: CircleHelp, run: () => (onClose(), onHelp()) },
+      {
+        key: "keys",
+        group: "Actions",
+        text: "Keyboard shortcuts",
+        icon: CircleHelp,
+        run: () => {
+          onClose();
+          onHelp();
+        },
+      },
       { key: "bulk", group: "Go to", text: "Bulk jobs", icon: ListChecks, run: go("/bulk") },
       {
         key: "failed",
@@ -140,7 +152,10 @@ export function CommandBox({ onClose, onHelp }: { onClose: () => void; onHelp: (
       ref={dialog}
       className="dialog command"
       aria-label="Search"
-      onCancel={(event) => (event.preventDefault(), onClose())}
+      onCancel={(event) => {
+        event.preventDefault();
+        onClose();
+      }}
       onMouseDown={(event) => event.target === dialog.current && onClose()}
     >
       <div className="command-field">

@@ -246,6 +246,8 @@ export function Shell({ children }: { children: ReactNode }): JSX.Element {
           <IconButton icon={Search} label="Search" onClick={() => setCommand(true)} />
         </span>
       </header>
+      {/* biome-ignore lint/a11y/noStaticElementInteractions: a pointer's shortcut; the button of the menu closes it too. */}
+      {/* biome-ignore lint/a11y/useKeyWithClickEvents: as above. */}
       {drawer && <div className="drawer-veil" onClick={() => setDrawer(false)} />}
       <aside className="bar" aria-label="Navigation and status">
         <Link href="/" className="brand">

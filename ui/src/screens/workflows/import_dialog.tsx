@@ -284,7 +284,7 @@ function MadeFile({
         <b>{title}</b>
         {children}
       </div>
-      <pre className="import-text" tabIndex={0} aria-label={content}>
+      <pre className="import-text" role="group" tabIndex={0} aria-label={content}>
         {text}
       </pre>
     </section>

@@ -176,7 +176,7 @@ function Texts({
     return (
       <section className="stack" style={{ gap: 8 }}>
         <h2>Text</h2>
-        <pre className="code" tabIndex={0} aria-label={`Text of version ${after.version}`}>
+        <pre className="code" role="group" tabIndex={0} aria-label={`Text of version ${after.version}`}>
           {texts[1]}
         </pre>
       </section>

@@ -1,1 +1,0 @@
-import{c as e}from"./state-DRdE-RxJ.js";var t={name:`circle-stop`,size:24,node:[[`circle`,{cx:`12`,cy:`12`,r:`10`,key:`1mglay`}],[`rect`,{x:`9`,y:`9`,width:`6`,height:`6`,rx:`1`,key:`1ssd4o`}]],aliases:[`stop-circle`]};t.node;var n=e(t);export{n as t};

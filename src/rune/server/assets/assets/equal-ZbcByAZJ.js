@@ -1,0 +1,1 @@
+import{c as e}from"./state-g2NbVA-_.js";var t={name:`equal`,size:24,node:[[`line`,{x1:`5`,x2:`19`,y1:`9`,y2:`9`,key:`1nwqeh`}],[`line`,{x1:`5`,x2:`19`,y1:`15`,y2:`15`,key:`g8yjpy`}]]};t.node;var n=e(t);export{n as t};
