@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
+import signal
 import threading
 from typing import Any, NamedTuple
 
@@ -54,6 +56,21 @@ async def block(ctx: NodeContext, seconds: float) -> dict[str, Any]:
     _record(ctx)
     threading.Event().wait(seconds)  # not awaited: blocking the loop is the purpose
     return {"blocked": seconds}
+
+
+@node("place.rest")
+async def rest(ctx: NodeContext, seconds: float) -> dict[str, Any]:
+    """Append the effect and the process to the ledger, then take a while."""
+    _record(ctx)
+    await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=seconds)
+    return {"rested": seconds}
+
+
+@node("place.kill")
+async def kill(ctx: NodeContext) -> None:
+    """Append the effect and the process to the ledger, then kill the process."""
+    _record(ctx)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _record(ctx: NodeContext) -> None:

@@ -169,15 +169,15 @@ def test_kept_token_whose_worker_does_nothing_is_sent_again(
     """As after a crash right behind the commit that claimed the successor: its lease expires and the token is sent."""
     calls: list[str] = []
     lost: list[str] = []
-    original = executor.Executor._hold_lease
+    original = executor.Executor._run_claimed
 
-    async def lose_once(self: Any, data: Any, claim: Any) -> None:
+    async def lose_once(self: Any, data: Any, claim: Any, *others: Any) -> Any:
         if data.plan.ids[claim.token.node] == "n1" and not lost:
             lost.append("n1")
             await asyncio.Event().wait()
-        await original(self, data, claim)
+        return await original(self, data, claim, *others)
 
-    monkeypatch.setattr(executor.Executor, "_hold_lease", lose_once)
+    monkeypatch.setattr(executor.Executor, "_run_claimed", lose_once)
 
     async def go() -> tuple[str, int]:
         async with backend.open(registry=recording_registry(calls)) as engine:

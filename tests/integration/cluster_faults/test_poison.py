@@ -36,7 +36,7 @@ def test_token_that_crashes_every_worker_fails_execution(backend: Backend, known
                     fence = (1, crashes)
                     claim = Claim("run", token, data.accepted.at, fence, again=known or crashes > 0)
                     try:
-                        await executor._hold_lease(data, claim)
+                        await executor._count_claim(data, claim, fence)
                     except UnservableTokenError:
                         break
                     crashes += 1

@@ -39,7 +39,7 @@ from rune.nodes.base import Resources
 from rune.nodes.registry import Registry
 from rune.ports.journal import ExecutionEndedError, StoreUnavailableError, TokenEndedError
 from rune.ports.queue import Delivery
-from rune.ports.state import Applied, Claim, KeptToken
+from rune.ports.state import Applied, Claim, Fence, KeptToken
 from rune.runtime import failpoint
 from rune.runtime.backend import Backend
 from rune.runtime.components import EngineComponents
@@ -49,6 +49,7 @@ from rune.runtime.live import ProgressCallback
 from rune.runtime.plan_cache import DefinitionNotFoundError
 from rune.runtime.value_reader import ValueReader
 from rune.runtime.worker.evaluator import Evaluator
+from rune.runtime.worker.isolation import SUSPECT_CRASHES, Isolation
 from rune.runtime.worker.item_chunks import ItemChunks
 from rune.runtime.worker.leases import LeaseLapsedError
 from rune.runtime.worker.node_runner import CredentialPolicy, NodeRunner
@@ -121,6 +122,7 @@ class Executor:
             components.attempt_logs,
         )
         components.running.on_progress = on_progress
+        self._isolation = Isolation()
         self._in_place = in_place
         self._sticky = sticky and in_place
         self.chunks = ItemChunks(owner, backend, components, self._runner, chunk if in_place else 1)
@@ -139,8 +141,7 @@ class Executor:
         kept: KeptToken | None = None
         if claim.verdict in ("run", "cancelled"):
             try:
-                await self._hold_lease(data, claim)
-                kept = await self._run_and_commit(data, claim, clock, may_go_on)
+                kept = await self._run_claimed(data, claim, clock, may_go_on)
             except ExecutionEndedError as ended:
                 await self._state.end(data.accepted.id, ended.end)
             except TokenEndedError:
@@ -157,6 +158,36 @@ class Executor:
     async def requeue(self, delivery: Delivery, delays: Sequence[int] = ()) -> int:
         """End the lease of a delivery that was not processed; with `delays`, count an engine error. See the port."""
         return await self._state.requeue(delivery.execution, delivery.token, self._owner, delays)
+
+    async def _run_claimed(
+        self, data: ExecutionData, claim: Claim, clock: ExecutionClock, may_go_on: MayGoOn
+    ) -> KeptToken | None:
+        """Run a token that was claimed. One with a lease is counted first, and waits while another one runs alone."""
+        if claim.fence is None:
+            return await self._run_and_commit(data, claim, clock, may_go_on)
+        execution, token, isolation = data.accepted.id, claim.token, self._isolation
+        self._leases.hold(execution, token, claim.fence, claim.asked)
+        self._running.begin(execution, token, claim.now)
+        if claim.again or claim.recovered:
+            await isolation.turn.acquire()
+            try:
+                crashes = await self._count_claim(data, claim, claim.fence)
+            except BaseException:
+                isolation.turn.release()
+                raise
+            if crashes >= SUSPECT_CRASHES:
+                async with isolation.alone():
+                    return await self._run_and_commit(data, claim, clock, may_go_on)
+            isolation.turn.release()
+        else:
+            if not isolation.is_open:
+                await isolation.opened()
+            await self._count_claim(data, claim, claim.fence)
+        isolation.begin()
+        try:
+            return await self._run_and_commit(data, claim, clock, may_go_on)
+        finally:
+            isolation.end()
 
     async def _run_and_commit(
         self, data: ExecutionData, claim: Claim, clock: ExecutionClock, may_go_on: MayGoOn
@@ -226,19 +257,16 @@ class Executor:
         self._counters.deliveries[claim.verdict] += 1
         return claim if claim.fence is None else replace(claim, asked=asked)
 
-    async def _hold_lease(self, data: ExecutionData, claim: Claim) -> None:
-        """Keep the lease renewed and count the claim. End the execution if the token has crashed too many workers."""
-        if claim.fence is None:
-            return
+    async def _count_claim(self, data: ExecutionData, claim: Claim, fence: Fence) -> int:
+        """Count the claim of a token and return how often its worker has died. End the execution if that is too
+        often."""
         execution, token = data.accepted.id, claim.token
-        self._leases.hold(execution, token, claim.fence, claim.asked)
-        self._running.begin(execution, token, claim.now)
         count = await self._journal.count_claim(
-            execution, token.node, token.path, claim.fence, claim.now, durable=claim.again or claim.recovered
+            execution, token.node, token.path, fence, claim.now, durable=claim.again or claim.recovered
         )
         crashes = count - 1 - claim.given_back
         if crashes < MAX_CLAIMS + token.attempt:
-            return
+            return crashes
         name = token_name(token.node, token.path, data.plan.ids)
         origin = error_origin(data.plan, token.node, token.path, token.attempt)
         message = f"{name} crashed its worker {crashes} times"
