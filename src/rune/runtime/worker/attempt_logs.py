@@ -38,12 +38,12 @@ class AttemptLogs:
         """Open the log of a run. `again`: an earlier run of the same attempt may have stored one."""
 
         def on_line(line: LogLine) -> None:
-            shown = LoggedLine(token.node, token.path, token.attempt, line.at, line.level, line.message)
-            self._running.logged(execution, shown)
+            logged_line = LoggedLine(token.node, token.path, token.attempt, line.at, line.level, line.message)
+            self._running.logged(execution, logged_line)
 
-        made = AttemptLog(on_line, continues=again)
-        self._open[log_key(execution, plan, token.node, token.path, token.attempt)] = made
-        return made
+        attempt_log = AttemptLog(on_line, continues=again)
+        self._open[log_key(execution, plan, token.node, token.path, token.attempt)] = attempt_log
+        return attempt_log
 
     async def close(self, execution: str, plan: Plan, token: Token, written: AttemptLog) -> None:
         """Store the log of a run that has ended."""
@@ -65,20 +65,20 @@ class AttemptLogs:
         """Store the logs of running attempts until cancelled."""
         while True:
             await asyncio.sleep(FLUSH_INTERVAL_S)
-            for key, written in list(self._open.items()):
-                if written.unsaved and key in self._open:
-                    await self._store(key, written)
+            for key, attempt_log in list(self._open.items()):
+                if attempt_log.unsaved and key in self._open:
+                    await self._store(key, attempt_log)
 
-    async def _store(self, key: str, written: AttemptLog) -> None:
+    async def _store(self, key: str, attempt_log: AttemptLog) -> None:
         # Two writes at the same time could end in the wrong order.
         async with self._storing.setdefault(key, asyncio.Lock()):
             try:
-                if written.continues:
+                if attempt_log.continues:
                     earlier = await self._blob.get(key)
                     if earlier is not None:
-                        written.prepend(decode_log(earlier))
-                    written.continues = False
-                await self._blob.put(key, written.encoded())
+                        attempt_log.prepend(decode_log(earlier))
+                    attempt_log.continues = False
+                await self._blob.put(key, attempt_log.encoded())
             except Exception as error:
                 # Any exception: a log must neither fail its node nor end the worker.
                 log.warning("the log of %s is not stored: %s", key, error)

@@ -138,10 +138,10 @@ class Executor:
         if claim.verdict == "void" and delivery.accepted is not None:
             await self._check_known(delivery.execution)
         clock = self._data_cache.clock_since(claim.now)
-        kept: KeptToken | None = None
+        kept_token: KeptToken | None = None
         if claim.verdict in ("run", "cancelled"):
             try:
-                kept = await self._run_claimed(data, claim, clock, may_go_on)
+                kept_token = await self._run_claimed(data, claim, clock, may_go_on)
             except ExecutionEndedError as ended:
                 await self._state.end(data.accepted.id, ended.end)
             except TokenEndedError:
@@ -153,7 +153,7 @@ class Executor:
                 self._release_lease(data, claim)
         # crash here: the queue delivers the token again, and the claim finds it done
         await self._queue.ack(delivery)
-        return kept
+        return kept_token
 
     async def requeue(self, delivery: Delivery, delays: Sequence[int] = ()) -> int:
         """End the lease of a delivery that was not processed; with `delays`, count an engine error. See the port."""
@@ -283,24 +283,24 @@ class Executor:
         self, data: ExecutionData, claim: Claim, clock: ExecutionClock
     ) -> tuple[InlineRun, _Timeline]:
         """Run the token's node, then the pure nodes behind it that need no commit in between."""
-        token = claim.token
-        races = data.plan.nodes[token.node].needs_choice and token.fate is TokenPurpose.RUN
+        first = claim.token
+        races = data.plan.nodes[first.node].needs_choice and first.fate is TokenPurpose.RUN
         if races and claim.verdict == "run":
-            token = await self._record_race_winner(data, token, clock.now())
-        run = InlineRun(data.plan, token, in_place=self._in_place)
+            first = await self._record_race_winner(data, first, clock.now())
+        run = InlineRun(data.plan, first, in_place=self._in_place)
         reader = data.reader()
-        timeline = _Timeline(token)
+        timeline = _Timeline(first)
         traced = self._instrumentation.tracer is not None
         began = clock.now()
-        while (each := run.next()) is not None:
-            decision = await self._decide(data, reader, each, claim, clock, began, first=each is token)
+        while (token := run.next()) is not None:
+            decision = await self._decide(data, reader, token, claim, clock, began, first=token is first)
             run.add(decision)
             began = max(decision.at, clock.now())
             timeline.moments.append(now_ns())
-            if traced and each is not token:
-                timeline.tokens.append(each)
+            if traced and token is not first:
+                timeline.tokens.append(token)
             if type(decision.fact) is NodeResult:
-                reader.own[(each.node, each.path)] = decision.fact
+                reader.own[(token.node, token.path)] = decision.fact
         reader.close()
         return run, timeline
 
@@ -330,8 +330,8 @@ class Executor:
         # Starting a child twice finds the first child, so the outcome of such a node is never unknown.
         if not node.pure:
             self._leases.check(data.accepted.id, token)
-        once = node.node.at_most_once and not (node.pure or node.type.launches or token.resumed)
-        if once and not await self._mark_effect_started(data, token, began):
+        at_most_once = node.node.at_most_once and not (node.pure or node.type.launches or token.resumed)
+        if at_most_once and not await self._mark_effect_started(data, token, began):
             return step(plan, token, Failure(UNKNOWN_OUTCOME), began)
         outcome = await self._runner.run(data, reader, token, claim, began)
         now = clock.now()
@@ -473,14 +473,14 @@ class Executor:
         the `successor` if the state has claimed it instead of emitting it."""
         execution = data.accepted.id
         applied: Applied
-        kept: KeptToken | None = None
+        kept_token: KeptToken | None = None
         if successor is None:
             applied = await self._state.apply(execution, decisions)
         else:
             asked = time.monotonic()
             applied = await self._state.apply_and_claim(execution, decisions, successor, self._owner)
             if applied.kept is not None:
-                kept = replace(applied.kept, claim=replace(applied.kept.claim, asked=asked))
+                kept_token = replace(applied.kept, claim=replace(applied.kept.claim, asked=asked))
         # crash here: the emitted tokens are in the state; the scheduler sends those that no worker claims, and a kept
         # one when its lease expires
         failpoint.hit("applied")
@@ -490,13 +490,13 @@ class Executor:
         failpoint.hit("sent")
         if applied.finish is not None:
             await self._finisher.finish(execution, applied.finish, max(applied.now, decisions[-1].at))
-        return kept
+        return kept_token
 
     async def _apply_stored_outcome(self, data: ExecutionData, claim: Claim) -> bool:
         """Apply the outcome that an earlier or faster holder recorded. Return False if there is none."""
         token = claim.token
-        rows = await self._journal.facts_of_token(data.accepted.id, token.node, token.path)
-        stored = outcome_of(rows, token)
+        facts = await self._journal.facts_of_token(data.accepted.id, token.node, token.path)
+        stored = outcome_of(facts, token)
         if stored is None:
             return False
         decision = decision_for_fact(data.plan, stored)

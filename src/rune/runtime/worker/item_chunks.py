@@ -109,16 +109,16 @@ class ItemChunks:
         if len(token.path) > 2:
             return most
         # Items start in order: behind the last one there is none to ask the queue for.
-        left = self._data_cache.count(delivery.execution, token.path) - token.path[-1]
-        return min(most, left) if left > 0 else most
+        remaining = self._data_cache.count(delivery.execution, token.path) - token.path[-1]
+        return min(most, remaining) if remaining > 0 else most
 
     def _pure_items(self, plan: Plan) -> frozenset[int]:
-        found = self._pure.get(plan.hash)
-        if found is None:
-            found = self._pure[plan.hash] = pure_items(plan)
+        nodes = self._pure.get(plan.hash)
+        if nodes is None:
+            nodes = self._pure[plan.hash] = pure_items(plan)
             if len(self._pure) > MAX_KNOWN_PLANS:
                 self._pure.popitem(last=False)
-        return found
+        return nodes
 
     async def handle(self, deliveries: Sequence[Delivery]) -> list[Single]:
         """Process deliveries of one node of one execution. Return those that have to be handled alone; the others are
@@ -177,7 +177,7 @@ class ItemChunks:
         self, data: ExecutionData, chunk: _Chunk, clock: ExecutionClock, context: list[Any]
     ) -> list[ItemRun]:
         """Run the next items, as many as one commit takes. An item that is not plain leaves the chunk."""
-        found: list[ItemRun] = []
+        runs: list[ItemRun] = []
         results = size = 0
         end = time.thread_time() + MAX_COMMIT_S
         while chunk.ready and results < MAX_INLINE_RESULTS and size < MAX_COMMIT_BYTES:
@@ -187,13 +187,13 @@ class ItemChunks:
             if run is None:
                 chunk.leave(delivery, claim)
             else:
-                found.append(run)
+                runs.append(run)
                 results += len(run.decisions)
                 size += run.size
             if time.thread_time() >= end:
                 break
         failpoint.hit("ran")
-        return found
+        return runs
 
     async def _run_item(
         self, data: ExecutionData, chunk: _Chunk, delivery: Delivery, claim: Claim, clock: ExecutionClock
@@ -223,8 +223,8 @@ class ItemChunks:
     ) -> ItemRun | None:
         """Run the nodes of an item, without a turn of the event loop; None unless each of them succeeds."""
         plan, runner = data.plan, self._runner
-        found = ItemRun(delivery, claim, InlineRun(plan, claim.token))
-        run, moments = found.run, found.moments
+        item_run = ItemRun(delivery, claim, InlineRun(plan, claim.token))
+        run, moments = item_run.run, item_run.moments
         began = clock.now()
         while (token := run.next()) is not None:
             outcome = runner.run_pure(data, reader, token, claim, began)
@@ -233,7 +233,7 @@ class ItemChunks:
             stored = data.inline_output(outcome.value, token.payload, reader.entry_values())
             if type(stored) is Inline:
                 reader.values[(token.node, token.path)] = outcome.value
-                found.size += len(stored.data)
+                item_run.size += len(stored.data)
             elif type(stored) is not Same:
                 return None
             now = clock.now()
@@ -247,9 +247,9 @@ class ItemChunks:
             run.add(decision)
             began = now
             moments.append(now_ns())
-            found.tokens.append(token)
+            item_run.tokens.append(token)
             reader.own[(token.node, token.path)] = fact
-        return found
+        return item_run
 
     async def _commit(self, data: ExecutionData, chunk: _Chunk, runs: list[ItemRun]) -> None:
         """Record the facts of all runs, then apply their decisions, then send what follows, then acknowledge."""
@@ -269,9 +269,9 @@ class ItemChunks:
             at = max(applied.now, *(each.decisions[-1].at for each in recorded))
             await self._finisher.finish(execution, applied.finish, at)
         # crash here: the queue delivers the items again, and their claims find them done
-        for each in recorded:
-            await self._queue.ack(each.delivery)
-            chunk.settle(each.delivery)
+        for run in recorded:
+            await self._queue.ack(run.delivery)
+            chunk.settle(run.delivery)
 
     async def _record(self, data: ExecutionData, chunk: _Chunk, runs: list[ItemRun]) -> list[ItemRun]:
         """Record the facts of the runs and return the runs that were recorded. An item whose result another worker has
@@ -279,16 +279,16 @@ class ItemChunks:
         facts = [each.facts() for each in runs]
         answers = await self._journal.record_all(chunk.execution, facts)
         recorded: list[ItemRun] = []
-        for run, own, stored in zip(runs, facts, answers, strict=True):
+        for run, run_facts, stored in zip(runs, facts, answers, strict=True):
             if isinstance(stored, ExecutionEndedError):
                 raise stored
             if isinstance(stored, BaseException):
                 continue
-            if stored[0] is not own[0]:
+            if stored[0] is not run_facts[0]:
                 self._instrumentation.duplicate_result()
                 continue
             recorded.append(run)
-            for fact in own:
+            for fact in run_facts:
                 data.cache_result(fact)  # type: ignore[arg-type]
             self._report(data, run)
         return recorded
@@ -314,7 +314,7 @@ class _Chunk:
         self.ready: deque[tuple[Delivery, Claim]] = deque()
         self.clock: ExecutionClock  # from the claim on; without one no delivery has a claim
         self.loads = 0
-        self._open: dict[int, Single] = {id(each): (each, None) for each in deliveries}
+        self._open: dict[int, Single] = {id(delivery): (delivery, None) for delivery in deliveries}
 
     def __len__(self) -> int:
         return len(self._open)

@@ -90,9 +90,9 @@ class Leases:
         return task is not None and task.uncancel() == 0
 
     async def renew(self) -> None:
-        held, asked = self.held(), time.monotonic()
-        renewed = await asyncio.gather(*(self._state.renew(*key, fence) for key, fence in held))
-        for (key, fence), still_held in zip(held, renewed, strict=True):
+        leases, asked = self.held(), time.monotonic()
+        renewed = await asyncio.gather(*(self._state.renew(*key, fence) for key, fence in leases))
+        for (key, fence), still_held in zip(leases, renewed, strict=True):
             if still_held:
                 self.renewed(key, fence, asked)
             else:

@@ -381,7 +381,7 @@ class CredentialPolicy:
         )
 
     async def _is_deployed(self, workflow: str, hash: str) -> bool:
-        return any(each.hash == hash for each in await self._workflows.versions(workflow))
+        return any(version.hash == hash for version in await self._workflows.versions(workflow))
 
 
 class AuthorizedCredentials:

@@ -140,9 +140,9 @@ class Worker:
         if not more:
             await self._handle(delivery)
             return
-        alone = await chunks.handle([delivery, *more])
-        if alone:
-            await asyncio.gather(*(self._handle(*each) for each in alone))
+        singles = await chunks.handle([delivery, *more])
+        if singles:
+            await asyncio.gather(*(self._handle(*single) for single in singles))
 
     async def _handle(self, delivery: Delivery, claim: Claim | None = None) -> None:
         """Handle a delivery, and then each successor that was kept for this worker."""
@@ -153,10 +153,10 @@ class Worker:
             free = self._busy < self._slots or time.monotonic() - began < turn
             return free and not self._stopping
 
-        kept = await self._handle_token(delivery, claim, may_go_on)
-        while kept is not None:
-            following = Delivery(delivery.execution, kept.claim.token, kept.tag)
-            kept = await self._handle_token(following, kept.claim, may_go_on)
+        kept_token = await self._handle_token(delivery, claim, may_go_on)
+        while kept_token is not None:
+            next_delivery = Delivery(delivery.execution, kept_token.claim.token, kept_token.tag)
+            kept_token = await self._handle_token(next_delivery, kept_token.claim, may_go_on)
 
     async def _handle_token(
         self, delivery: Delivery, claim: Claim | None, may_go_on: MayGoOn
@@ -227,8 +227,10 @@ class Worker:
         name = f"{delivery.execution} {delivery.token.node}@{delivery.token.path}"
         try:
             count = await self._count_engine_error(delivery)
-        except Exception as trouble:
-            log.error("engine error on %s, which could not be counted: %s", name, trouble, exc_info=error)
+        except Exception as counting_error:
+            log.error(
+                "engine error on %s, which could not be counted: %s", name, counting_error, exc_info=error
+            )
             await self._requeue(delivery, ERROR_DELAY_S)
             return
         if count == 0:
@@ -247,7 +249,7 @@ class Worker:
 
     async def _count_engine_error(self, delivery: Delivery) -> int:
         """Count an engine error with the token in the state, where every worker sees it; return their number."""
-        delays = [round(each * 1000) for each in REDELIVERY_DELAYS_S]
+        delays = [round(delay * 1000) for delay in REDELIVERY_DELAYS_S]
         return await self._executor.requeue(delivery, delays or [0])
 
     async def _fail_execution(self, delivery: Delivery, failure: Error) -> None:
@@ -304,7 +306,7 @@ class MissingTypeTracker:
         if self._registry is None:
             return False
         key = (execution, type)
-        if any(type in each.types for each in await self._registry.list() if "worker" in each.roles):
+        if any(type in process.types for process in await self._registry.list() if "worker" in process.roles):
             self._since.pop(key, None)
             return False
         now = time.monotonic()
