@@ -33,14 +33,14 @@ class Barrier(msgspec.Struct):
 
     @property
     def first(self) -> int:
-        return min(each.at for each in self.arrivals.values())
+        return min(arrival.at for arrival in self.arrivals.values())
 
     @property
     def latest(self) -> int:
-        return max(each.at for each in self.arrivals.values())
+        return max(arrival.at for arrival in self.arrivals.values())
 
     def live(self) -> list[int]:
-        return [edge for edge, each in self.arrivals.items() if each.alive]
+        return [edge for edge, arrival in self.arrivals.items() if arrival.alive]
 
 
 def join_verdict(opens: Join, parties: int, live: int, arrived: int) -> TokenPurpose | None:
@@ -60,14 +60,14 @@ def opened_token(
     plan: Plan, node: NodePlan, barrier: Barrier, path: tuple[int, ...], fate: TokenPurpose
 ) -> Token:
     """Return the token that an opening join emits."""
-    seen = [edge for edge in node.in_edges if edge in barrier.arrivals]
-    live = [edge for edge in seen if barrier.arrivals[edge].alive]
+    resolved = [edge for edge in node.in_edges if edge in barrier.arrivals]
+    live = [edge for edge in resolved if barrier.arrivals[edge].alive]
     # A join that runs absorbs the errors of its dead edges; a skipped join passes on the first of them.
-    considered = seen if fate is TokenPurpose.SKIP else live
+    considered = resolved if fate is TokenPurpose.SKIP else live
     error = next((barrier.arrivals[edge].error for edge in considered if barrier.arrivals[edge].error), None)
     arrived = tuple(Arrived(edge, barrier.arrivals[edge].payload or Ref("start")) for edge in live)
     payload = joined_payload(plan, node, path, arrived)
-    last = max((barrier.arrivals[edge].at, node.in_edges.index(edge)) for edge in seen)[1]
+    last = max((barrier.arrivals[edge].at, node.in_edges.index(edge)) for edge in resolved)[1]
     return Token(node.index, path, payload, error, arrived, fate, at=barrier.latest, last=last)
 
 
@@ -106,8 +106,8 @@ def _resolve_edge(
     pending = [edge]
     first = True
     while pending:
-        each = pending.pop()
-        node = plan.nodes[plan.src[each]]
+        current = pending.pop()
+        node = plan.nodes[plan.src[current]]
         if node.index == scope[-2]:
             if first:
                 return Ref("item", node.index, scope), None
@@ -116,11 +116,11 @@ def _resolve_edge(
             continue
         result = results(node.index, scope)
         if result is not None:
-            found = routes(node, result)
+            resolved = routes(node, result)
             if first:
-                return (found.payload, None) if each in found.alive else (None, found.cause)
-            if each not in found.alive and found.cause is not None:
-                return None, found.cause
+                return (resolved.payload, None) if current in resolved.alive else (None, resolved.cause)
+            if current not in resolved.alive and resolved.cause is not None:
+                return None, resolved.cause
         else:
             skipped.add(node.index)
             pending += reversed(node.in_edges)

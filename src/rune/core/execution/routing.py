@@ -85,10 +85,10 @@ def propagate_dead_edges(plan: Plan, effects: list[Effect], edges: Iterable[int]
             if len(causes) < len(node.in_edges) or (_may_expire(node) and node.split not in skipped):
                 continue
             del reached[node.index]
-            cause = next((causes[each] for each in node.in_edges if causes[each]), None)
+            cause = next((causes[in_edge] for in_edge in node.in_edges if causes[in_edge]), None)
         effects.append(SkipNode(node.index))
         skipped.add(node.index)
-        queue.extend((each, cause) for each in node.out)
+        queue.extend((out_edge, cause) for out_edge in node.out)
     for causes in reached.values():
         effects += [ArriveAtJoin(edge, False, None, cause) for edge, cause in causes.items()]
 

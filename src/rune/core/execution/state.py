@@ -105,7 +105,7 @@ def in_cancelled_region(plan: Plan, state: State, node: int, path: Path) -> bool
     """Return whether the token only leads to a race that other branches won."""
     if not state.cancelled:
         return False
-    return any(node in plan.nodes[join].region and within(path, around) for join, around in state.cancelled)
+    return any(node in plan.nodes[join].region and within(path, outer) for join, outer in state.cancelled)
 
 
 def paused_since(state: State, since: int) -> int:
@@ -139,12 +139,12 @@ def started(state: State, path: Path) -> bool:
 
 def may_run(plan: Plan, state: State, node: int) -> bool:
     """Return whether some token of the node has not ended, or may still be emitted, in any scope."""
-    around = plan.scopes.enclosing(node)
+    splits = plan.scopes.enclosing(node)
     for path, scope in state.scopes.items():
         depth = len(path) // 2
-        if path[::2] != around[:depth]:
+        if path[::2] != splits[:depth]:
             continue
-        inner = node if depth == len(around) else around[depth]
+        inner = node if depth == len(splits) else splits[depth]
         if inner not in scope.done:
             if not in_cancelled_region(plan, state, inner, path):
                 return True

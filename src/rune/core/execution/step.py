@@ -57,8 +57,8 @@ def _invalid(node: NodePlan, what: str | None) -> Error | None:
 def _invalid_output(node: NodePlan, outcome: Output) -> str:
     if node.fans_out:
         return "returned an output, but must return items"
-    known = ", ".join(f"`{each}`" for each in node.by_outlet if each is not None)
-    return f"selected outlet {_shortened(outcome.outlet)}; it has {known or 'none'}"
+    outlets = ", ".join(f"`{outlet}`" for outlet in node.by_outlet if outlet is not None)
+    return f"selected outlet {_shortened(outcome.outlet)}; it has {outlets or 'none'}"
 
 
 def _invalid_items(node: NodePlan, outcome: FanOut, limits: Limits) -> Error | None:
@@ -214,11 +214,11 @@ def decision_for_fact(plan: Plan, fact: TokenFact) -> Decision:
         if node.policy == "ignore" and node.fans_out:
             return _fan_out(plan, node, fact, 0)
         if node.policy == "collect" and not node.listed:
-            effects += [UncollectedFailure(fact.node, each) for each in (_error_of(plan, fact),) if each]
-    found = routes(node, fact)
-    effects += activate_edges(plan, found.alive, found.payload, found.error)
-    if found.dead:
-        propagate_dead_edges(plan, effects, found.dead, found.cause)
+            effects += [UncollectedFailure(fact.node, error) for error in (_error_of(plan, fact),) if error]
+    resolved = routes(node, fact)
+    effects += activate_edges(plan, resolved.alive, resolved.payload, resolved.error)
+    if resolved.dead:
+        propagate_dead_edges(plan, effects, resolved.dead, resolved.cause)
     return Decision(fact.node, fact.path, fact.at, fact, tuple(effects))
 
 
@@ -244,7 +244,7 @@ def skip(plan: Plan, node: int, path: Path, error: Ref | None, at: int) -> Decis
 
 
 def _fan_out(plan: Plan, node: NodePlan, fact: NodeResult, count: int) -> Decision:
-    effects: list[Effect] = [] if count else [SkipNode(each) for each in node.body]
+    effects: list[Effect] = [] if count else [SkipNode(index) for index in node.body]
     propagate_dead_edges(plan, effects, node.error_edges, None)
     error = fact.error if fact.status == "ok" else Ref("result", fact.node, fact.path)
     effects.append(FanOutItems(fact.node, count, fact.payload or Ref("result", fact.node, fact.path), error))

@@ -172,7 +172,7 @@ class Transition(msgspec.Struct, eq=False):
         self._count_failed_item(scope)
         state.failures += 1
         state.first_failures.append((scope.path, effect.node, effect.failure))
-        state.first_failures.sort(key=lambda each: each[:2])
+        state.first_failures.sort(key=lambda failure: failure[:2])
         del state.first_failures[MAX_SHOWN_FAILURES:]
 
     def _fan_out(self, scope: Scope, effect: FanOutItems) -> None:
@@ -199,13 +199,13 @@ class Transition(msgspec.Struct, eq=False):
         more = not fan.closed and fan.next < fan.count
         if more and in_cancelled_region(self._plan, self.state, split, scope.path):
             self._abandon(scope, node, fan)
-        left = MAX_ITEMS_PER_TRANSITION
-        while left and self._has_room(node, fan):
+        remaining = MAX_ITEMS_PER_TRANSITION
+        while remaining and self._has_room(node, fan):
             fan.next += 1
             self.start_item(scope, split, fan.next - 1)
             _advance_cursor(fan)
-            left -= 1
-        if not left and split not in scope.live and self._has_room(node, fan):
+            remaining -= 1
+        if not remaining and split not in scope.live and self._has_room(node, fan):
             self.emit(scope, Token(split, scope.path, fate=TokenPurpose.DISPATCH))
 
     def _has_room(self, node: NodePlan, fan: FanOutState) -> bool:
@@ -249,8 +249,8 @@ class Transition(msgspec.Struct, eq=False):
     def cancel_region(self, scope: Scope, node: NodePlan) -> None:
         """Cancel the nodes that lead only to a decided race. Waiting tokens are resumed, so that they end now."""
         self.state.cancelled.add((node.index, scope.path))
-        inside = [each for each in self.state.scopes.values() if within(each.path, scope.path)]
-        for inner in sorted(inside, key=lambda each: -len(each.path)):
+        inside = [inner for inner in self.state.scopes.values() if within(inner.path, scope.path)]
+        for inner in sorted(inside, key=lambda inner: -len(inner.path)):
             for split in inner.fans:
                 self.start_items(inner, split)
             for live in inner.live.values():
@@ -305,7 +305,9 @@ class Transition(msgspec.Struct, eq=False):
         ]
         if not waiting:
             insort(
-                self.state.pending_signals, replace(signal, value=None), key=lambda each: (each.at, each.id)
+                self.state.pending_signals,
+                replace(signal, value=None),
+                key=lambda pending: (pending.at, pending.id),
             )
             return
         _, path, node = min(waiting)
@@ -316,7 +318,7 @@ class Transition(msgspec.Struct, eq=False):
     def disarm(self, live: LiveToken) -> None:
         """Disarm the timer of a waiting token, including one that was armed in this transition."""
         timer = own_timer(live)
-        self.applied.armed = [each for each in self.applied.armed if each[0] != timer]
+        self.applied.armed = [entry for entry in self.applied.armed if entry[0] != timer]
         self.applied.disarmed.append(timer)
 
     def wake(self, scope: Scope, live: LiveToken) -> None:
@@ -369,13 +371,13 @@ class Transition(msgspec.Struct, eq=False):
 
 def end_by_failures(plan: Plan, count: int, first: Sequence[tuple[Path, int, Error]]) -> FinishExecution:
     """Return the end of an execution in which items failed that no aggregator collects."""
-    shown = [
+    failures = [
         {"node": plan.ids[node], "index": list(indices(path)), "code": error.code, "message": error.message}
         for path, node, error in first
     ]
     message = f"{count} failed without a list that shows them"
     origin = first[0][2].origin if first else None
-    details = {"count": count, "first": shown}
+    details = {"count": count, "first": failures}
     return FinishExecution("failed", Error("ITEMS_FAILED", message, details, engine=True, origin=origin))
 
 
