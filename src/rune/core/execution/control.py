@@ -192,7 +192,9 @@ def _arrivals(scope: Scope, node: NodePlan) -> tuple[Arrived, ...]:
     barrier = scope.barriers.get(node.index)
     if barrier is None:
         return ()
-    return tuple(Arrived(edge, each.payload or START) for edge, each in sorted(barrier.arrivals.items()))
+    return tuple(
+        Arrived(edge, arrival.payload or START) for edge, arrival in sorted(barrier.arrivals.items())
+    )
 
 
 def _resume(act: Transition, scope: Scope, timer: Timer, now: int) -> None:
@@ -210,31 +212,31 @@ def _resume(act: Transition, scope: Scope, timer: Timer, now: int) -> None:
 
 def timers_of(plan: Plan, state: State) -> list[tuple[Timer, int]]:
     """Return every timer that the state needs, with its due time. A fold arms these again."""
-    found: list[tuple[Timer, int]] = []
+    timers: list[tuple[Timer, int]] = []
     if state.finish is not None:
-        found.append((Timer("finish"), 0))
+        timers.append((Timer("finish"), 0))
     if plan.timeout is not None and state.paused_at is None:
         due = state.started_at + plan.timeout + paused_since(state, state.started_at)
-        found.append((Timer("deadline"), due))
+        timers.append((Timer("deadline"), due))
     if plan.expect_within is not None and not state.late:
-        found.append((LATENESS, state.started_at + plan.expect_within))
+        timers.append((LATENESS, state.started_at + plan.expect_within))
     for scope in state.scopes.values():
         for live in scope.live.values():
             if live.waiting and live.wakes_at is not None:
-                found.append((own_timer(live), live.wakes_at))
+                timers.append((own_timer(live), live.wakes_at))
         if state.paused_at is None:
-            found += _join_timers(plan, state, scope, scope.path)
-    return found
+            timers += _join_timers(plan, state, scope, scope.path)
+    return timers
 
 
 def _join_timers(plan: Plan, state: State, scope: Scope, path: Path) -> list[tuple[Timer, int]]:
     candidates = set(scope.barriers)
     candidates.update(plan.nodes[split].aggregator for split in scope.fans)
     candidates.update(plan.races if not path else plan.nodes[path[-2]].races)
-    found: list[tuple[Timer, int]] = []
+    timers: list[tuple[Timer, int]] = []
     for index in sorted(candidates - {-1}):
         node = plan.nodes[index]
         since = join_waits_since(node, scope)
         if node.timeout is not None and since is not None:
-            found.append((Timer("join", index, path), since + node.timeout + paused_since(state, since)))
-    return found
+            timers.append((Timer("join", index, path), since + node.timeout + paused_since(state, since)))
+    return timers

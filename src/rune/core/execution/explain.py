@@ -55,13 +55,13 @@ def expected_by(plan: Plan, state: State) -> int | None:
 
 def explain(plan: Plan, state: State, active: ActiveRuns | None = None) -> list[Waiting]:
     """List everything that is open, outermost scope first. Without `active`, the tokens that run are unknown."""
-    found: list[Waiting] = []
+    waiting: list[Waiting] = []
     for path in sorted(state.scopes):
         scope = state.scopes[path]
-        found += [_explain_token(plan, scope, live, active) for _, live in sorted(scope.live.items())]
-        found += _explain_joins(plan, state, scope)
-        found += _explain_fans(plan, state, scope)
-    return found
+        waiting += [_explain_token(plan, scope, live, active) for _, live in sorted(scope.live.items())]
+        waiting += _explain_joins(plan, state, scope)
+        waiting += _explain_fans(plan, state, scope)
+    return waiting
 
 
 def _explain_token(plan: Plan, scope: Scope, live: LiveToken, active: ActiveRuns | None) -> Waiting:
@@ -104,34 +104,38 @@ def _queued(active: ActiveRuns | None) -> str:
 
 
 def _explain_joins(plan: Plan, state: State, scope: Scope) -> list[Waiting]:
-    found: list[Waiting] = []
+    waiting: list[Waiting] = []
     for index, barrier in sorted(scope.barriers.items()):
         if barrier.opened:
             continue
         node = plan.nodes[index]
         names = {edge: plan.definition.edges[edge].id for edge in node.in_edges}
-        found.append(
+        waiting.append(
             Waiting(
                 node.id,
                 path_text(scope.path, plan.ids),
                 f"waits for {'all' if node.opens == 'all' else 'enough'} of its {len(names)} edges",
-                arrived=tuple(names[e] for e, each in sorted(barrier.arrivals.items()) if each.alive),
-                skipped=tuple(names[e] for e, each in sorted(barrier.arrivals.items()) if not each.alive),
-                missing=tuple(name for e, name in names.items() if e not in barrier.arrivals),
+                arrived=tuple(
+                    names[edge] for edge, arrival in sorted(barrier.arrivals.items()) if arrival.alive
+                ),
+                skipped=tuple(
+                    names[edge] for edge, arrival in sorted(barrier.arrivals.items()) if not arrival.alive
+                ),
+                missing=tuple(name for edge, name in names.items() if edge not in barrier.arrivals),
                 due=_join_due(state, scope, node),
             )
         )
-    return found
+    return waiting
 
 
 def _explain_fans(plan: Plan, state: State, scope: Scope) -> list[Waiting]:
-    found: list[Waiting] = []
+    waiting: list[Waiting] = []
     for split, fan in sorted(scope.fans.items()):
-        gathers = plan.nodes[split].aggregator
-        if gathers < 0 or gathers in scope.done or gathers in scope.live:
+        aggregator = plan.nodes[split].aggregator
+        if aggregator < 0 or aggregator in scope.done or aggregator in scope.live:
             continue
-        node = plan.nodes[gathers]
-        found.append(
+        node = plan.nodes[aggregator]
+        waiting.append(
             Waiting(
                 node.id,
                 path_text(scope.path, plan.ids),
@@ -141,7 +145,7 @@ def _explain_fans(plan: Plan, state: State, scope: Scope) -> list[Waiting]:
                 total=fan.count,
             )
         )
-    return found
+    return waiting
 
 
 def _join_due(state: State, scope: Scope, node: NodePlan) -> int | None:

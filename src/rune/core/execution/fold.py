@@ -91,7 +91,7 @@ class _Fold:
         act.propagate_counts(self.state.root)
         applied = act.applied
         self._deliver_signals()
-        for fact in sorted(self._pauses, key=lambda each: each.number):
+        for fact in sorted(self._pauses, key=lambda pause: pause.number):
             self._apply_pause(fact)
         applied.emitted = [
             live.token
@@ -107,7 +107,7 @@ class _Fold:
     def _collect_items(self) -> None:
         """Collect the items that have facts: these were started, whatever the window allows now."""
         for (_, path), facts in self._facts.items():
-            at = min(each.at for each in facts)
+            at = min(fact.at for fact in facts)
             for cut in range(0, len(path), 2):
                 items = self._items.setdefault((path[cut], path[:cut]), {})
                 item = path[cut + 1]
@@ -121,7 +121,7 @@ class _Fold:
             follows = token.fate is TokenPurpose.SKIP and self._plan.nodes[token.node].timeout is None
             if facts is None and not follows:
                 continue
-            at = min(each.at for each in facts) if facts else token.at
+            at = min(fact.at for fact in facts) if facts else token.at
             heappush(self._heap, (at, token.path, token.node))
             self._queued[token.key] = token
 
@@ -165,7 +165,7 @@ class _Fold:
 
     def _expire_join(self) -> bool:
         """Apply the result of one join that expired before it opened."""
-        for key in sorted(self._facts, key=lambda each: (each[1], each[0])):
+        for key in sorted(self._facts, key=lambda token_key: (token_key[1], token_key[0])):
             last = max(self._facts[key], key=_precedence)
             applied = apply(self._plan, self.state, decision_for_fact(self._plan, last))
             if applied.fresh:
@@ -190,7 +190,7 @@ class _Fold:
 
     def _deliver_signals(self) -> None:
         """Deliver the signals that no fact names as consumed."""
-        for fact in sorted(self._signals, key=lambda each: (each.at, each.id)):
+        for fact in sorted(self._signals, key=lambda signal: (signal.at, signal.id)):
             if fact.id in self._consumed_signals:
                 self.state.received_signals.add(fact.id)
             else:

@@ -79,7 +79,7 @@ class InlineRun:
 
 def undecided(decisions: Sequence[Decision], emitted: Iterable[Token]) -> list[Token]:
     """Return the emitted tokens that none of the decisions decides."""
-    decided = {(each.node, each.path): each.fact for each in decisions}
+    decided = {(decision.node, decision.path): decision.fact for decision in decisions}
     return [token for token in emitted if not _is_decided(token, decided)]
 
 
@@ -97,33 +97,35 @@ def _is_decided(token: Token, decided: dict[tuple[int, Path], TokenFact | None])
 def only_successor(decisions: Sequence[Decision]) -> int | None:
     """Return the node of the only token that follows from these results and that none of them decides; None if there is
     none or there are several, or if a join, a split or an end of items takes part in it."""
-    decided = {each.node for each in decisions}
-    found: int | None = None
+    decided = {decision.node for decision in decisions}
+    successor: int | None = None
     for decision in decisions:
         if type(decision.fact) is not NodeResult:
             return None
         for effect in decision.effects:
             if type(effect) is SkipNode or (type(effect) is EmitToken and effect.node in decided):
                 continue
-            if type(effect) is not EmitToken or found is not None:
+            if type(effect) is not EmitToken or successor is not None:
                 return None
-            found = effect.node
-    return found
+            successor = effect.node
+    return successor
 
 
 def pure_items(plan: Plan) -> frozenset[int]:
     """Return the nodes inside of splits from which on an item has only pure nodes of one queue, up to its end: neither
     effects, nor waits, nor items of its own."""
-    found: set[int] = set()
+    pure: set[int] = set()
     for index in reversed(plan.graph.order):
         node = plan.nodes[index]
         if node.split < 0 or node.fans_out or node.joins_items or not node.pure or node.type.suspends:
             continue
         end = plan.nodes[node.split].aggregator
-        behind = {plan.dst[edge] for edge in node.out} - {end}
-        if behind <= found and all(plan.nodes[each].node.queue == node.node.queue for each in behind):
-            found.add(index)
-    return frozenset(found)
+        successors = {plan.dst[edge] for edge in node.out} - {end}
+        if successors <= pure and all(
+            plan.nodes[successor].node.queue == node.node.queue for successor in successors
+        ):
+            pure.add(index)
+    return frozenset(pure)
 
 
 def predict_end(state: State, decisions: Sequence[Decision]) -> FinishExecution | None:
@@ -157,7 +159,7 @@ def _is_only_activity(state: State, decisions: Sequence[Decision]) -> bool:
 
 def _stays_inside(decisions: Sequence[Decision]) -> bool:
     """Return whether the decisions cover every token they emit, and all but the last are results."""
-    decided = {each.node for each in decisions}
+    decided = {decision.node for decision in decisions}
     for decision in decisions:
         if decision.path or (type(decision.fact) is not NodeResult and decision is not decisions[-1]):
             return False

@@ -93,18 +93,18 @@ class ValueSource:
 
     def origin(self, ref: Ref) -> Ref:
         """Return where the value of a reference comes from, behind the nodes that passed it on."""
-        known = self._origins.get(ref)
-        if known is not None:
-            return known
+        cached = self._origins.get(ref)
+        if cached is not None:
+            return cached
         first, passed = ref, 0
         while ref.kind == "result":
             result = self.result(ref.node, ref.path)
             if result is None or result.status != "ok" or type(result.value) is not Same:
                 break
             ref, passed = result.value.ref, passed + 1
-            known = self._origins.get(ref)
-            if known is not None:
-                ref = known
+            cached = self._origins.get(ref)
+            if cached is not None:
+                ref = cached
                 break
         if passed:
             self._origins[first] = ref
@@ -128,20 +128,20 @@ class ValueSource:
         return self._joins[key]
 
     def _known(self, key: tuple[int, Path], arrived: tuple[Arrived, ...]) -> Joined | None:
-        known = self._joins.get(key)
-        return known if known is not None and known.arrived == arrived else None
+        cached = self._joins.get(key)
+        return cached if cached is not None and cached.arrived == arrived else None
 
     def _unknown_joins(
         self, arrived: tuple[Arrived, ...]
     ) -> list[tuple[tuple[int, Path], tuple[Arrived, ...]]]:
-        found = []
-        for each in arrived:
-            origin = self.origin(each.payload)
+        unknown = []
+        for arrival in arrived:
+            origin = self.origin(arrival.payload)
             if origin.kind == "entered":
                 key, inner = (origin.node, origin.path), self._ended(origin).arrived
                 if self._known(key, inner) is None:
-                    found.append((key, inner))
-        return found
+                    unknown.append((key, inner))
+        return unknown
 
     def _built(self, joined: Joined) -> dict[str, Any]:
         """Return the object of a join, in which the same payloads are the same objects."""
@@ -201,8 +201,8 @@ class ValueSource:
         return list(self._arrived_values(token.arrived))
 
     def _arrived_values(self, arrived: tuple[Arrived, ...]) -> Iterator[tuple[str, Any]]:
-        for each in arrived:
-            yield self._plan.ids[self._plan.src[each.edge]], self.value(each.payload)
+        for arrival in arrived:
+            yield self._plan.ids[self._plan.src[arrival.edge]], self.value(arrival.payload)
 
     def entries(self, token: Token) -> Iterator[tuple[bool, Any]]:
         """Yield the entry of each item at an aggregator: whether it failed, and its value."""
@@ -318,11 +318,11 @@ def _live_routes(plan: Plan, index: int, token: Token, results: Lookup) -> tuple
     if not node.is_join or (node.opens == "all" and (node.timeout is None or index == token.node)):
         return node.in_edges
     if index == token.node:
-        return tuple(each.edge for each in token.arrived)
+        return tuple(arrival.edge for arrival in token.arrived)
     result = results(index, token.path[: 2 * node.depth])
     if result is None or result.status == "skipped" or (node.opens == "all" and not _has_expired(result)):
         return node.in_edges
-    return tuple(each.edge for each in result.arrived)
+    return tuple(arrival.edge for arrival in result.arrived)
 
 
 def _has_expired(result: NodeResult) -> bool:
