@@ -32,8 +32,8 @@ MoveValue = Callable[[object, MoveRef], object]
 
 def unfinished(plan: Plan, facts: Sequence[Fact]) -> set[Key]:
     """Return the tokens that a retry runs again: those that failed, were cancelled or never ended."""
-    again = {key for key, each in _results(facts).items() if each.status in ("failed", "cancelled")}
-    state, _ = fold(plan, [each for each in facts if not isinstance(each, ExecutionEnded)], 0)
+    again = {key for key, result in _results(facts).items() if result.status in ("failed", "cancelled")}
+    state, _ = fold(plan, [fact for fact in facts if not isinstance(fact, ExecutionEnded)], 0)
     return again | {(node, scope.path) for scope in state.scopes.values() for node in scope.live}
 
 
@@ -48,14 +48,16 @@ def failed_items(
     """Return the failed tokens inside of items whose entry at the aggregator is an error. The items may be limited to
     those of one split, within one scope, and to those in which a node failed with one code."""
     results = _results(facts)
-    failed = {key: each.failure for key, each in results.items() if each.status == "failed"}
+    failed = {key: result.failure for key, result in results.items() if result.status == "failed"}
     bad = {
         path
         for path in _failed_item_paths(plan, results)
         if split in (None, path[-2]) and within(path, inside)
     }
     if code is not None:
-        coded = [path for (_, path), each in failed.items() if each is not None and each.code == code]
+        coded = [
+            path for (_, path), failure in failed.items() if failure is not None and failure.code == code
+        ]
         bad &= {item for path in coded for item in _items_around(path)}
     return {(node, path) for node, path in failed if any(item in bad for item in _items_around(path))}
 
@@ -94,8 +96,8 @@ def from_node(plan: Plan, facts: Sequence[Fact], node: int, inside: Path = ROOT)
         return again
     return again | {
         key
-        for key, each in results.items()
-        if each.status == "failed" and plan.nodes[each.node].policy == "halt"
+        for key, result in results.items()
+        if result.status == "failed" and plan.nodes[result.node].policy == "halt"
     }
 
 
@@ -106,11 +108,11 @@ def kept_results(
     nodes in `changed` run again in every scope."""
     results = _results(facts)
     stale = _StaleTokens(plan, results, again, changed).keys()
-    return [_kept(plan, each, at) for key, each in results.items() if key not in stale]
+    return [_kept(plan, result, at) for key, result in results.items() if key not in stale]
 
 
 def _kept(plan: Plan, result: NodeResult, at: int) -> NodeResult:
-    given = plan.nodes[result.node].node.pin is not None and result.status == "ok"
+    has_pin = plan.nodes[result.node].node.pin is not None and result.status == "ok"
     return replace(
         result,
         at=at,
@@ -119,12 +121,12 @@ def _kept(plan: Plan, result: NodeResult, at: int) -> NodeResult:
         kept=True,
         worker="",
         logged=False,
-        pinned=result.pinned or (given and not result.kept),
+        pinned=result.pinned or (has_pin and not result.kept),
     )
 
 
 def _results(facts: Iterable[Fact]) -> Results:
-    return {(each.node, each.path): each for each in facts if isinstance(each, NodeResult)}
+    return {(fact.node, fact.path): fact for fact in facts if isinstance(fact, NodeResult)}
 
 
 class _StaleTokens:
@@ -144,10 +146,10 @@ class _StaleTokens:
 
     def _add_empty_scopes(self) -> None:
         """Add the items without results: those of nodes that have changed are not among the results."""
-        for (split, path), each in self._results.items():
-            if each.items:
+        for (split, path), result in self._results.items():
+            if result.items:
                 scopes = self._scopes.setdefault(split, set())
-                scopes.update((*path, split, item) for item in range(each.items))
+                scopes.update((*path, split, item) for item in range(result.items))
 
     def keys(self) -> set[Key]:
         for index in self._plan.graph.order:
@@ -171,7 +173,7 @@ class _StaleTokens:
         if node.opens == "all" or result is None or result.status != "ok":
             return node.in_edges
         arrived: tuple[Arrived, ...] = result.arrived
-        return [each.edge for each in arrived]
+        return [arrival.edge for arrival in arrived]
 
     def _mark_aggregators(self, node: NodePlan) -> None:
         """Mark the aggregators of stale items: an aggregator depends on every item."""
@@ -212,45 +214,45 @@ class _CarryOver:
     def run(self, facts: Iterable[Fact]) -> CarriedOver:
         results: list[NodeResult] = []
         rerouted: set[tuple[int, Path]] = set()
-        for each in facts:
-            if not isinstance(each, NodeResult):
+        for fact in facts:
+            if not isinstance(fact, NodeResult):
                 continue
             try:
-                moved = self._moved(each)
+                moved = self._moved(fact)
             except KeyError:  # of a node that has changed, or with a payload of one
                 continue
             results.append(moved)
-            if self._is_rerouted(each, moved):
+            if self._is_rerouted(fact, moved):
                 rerouted.add((moved.node, moved.path))
         return CarriedOver(results, self._changed, rerouted)
 
     def _is_same(self, index: int, name: str) -> bool:
-        before = self._old.index.get(name)
-        if before is None:
+        old_index = self._old.index.get(name)
+        if old_index is None:
             return False
-        one, other = self._old.nodes[before], self._new.nodes[index]
+        old, new = self._old.nodes[old_index], self._new.nodes[index]
         return (
-            one.type.name == other.type.name
-            and one.node.pin == other.node.pin
-            and (one.opens, one.is_join) == (other.opens, other.is_join)
-            and (before in self._old.triggers) == (index in self._new.triggers)
-            and [self._old_edges[each] for each in one.in_edges]
-            == [self._new_edges[each] for each in other.in_edges]
+            old.type.name == new.type.name
+            and old.node.pin == new.node.pin
+            and (old.opens, old.is_join) == (new.opens, new.is_join)
+            and (old_index in self._old.triggers) == (index in self._new.triggers)
+            and [self._old_edges[edge] for edge in old.in_edges]
+            == [self._new_edges[edge] for edge in new.in_edges]
         )
 
     def _moved(self, result: NodeResult) -> NodeResult:
         """Return a result in terms of the new plan."""
-        place = self._moved_ref(Ref("result", result.node, result.path))
+        ref = self._moved_ref(Ref("result", result.node, result.path))
         return replace(
             result,
-            node=place.node,
-            path=place.path,
+            node=ref.node,
+            path=ref.path,
             payload=None if result.payload is None else self._moved_ref(result.payload),
             error=None if result.error is None else self._moved_ref(result.error),
             value=None if result.value is None else self._move_value(result.value, self._moved_ref),
             arrived=tuple(
-                Arrived(self._edge_at[self._old_edges[each.edge]], self._moved_ref(each.payload))
-                for each in result.arrived
+                Arrived(self._edge_at[self._old_edges[arrival.edge]], self._moved_ref(arrival.payload))
+                for arrival in result.arrived
             ),
         )
 
@@ -265,24 +267,24 @@ class _CarryOver:
 
     def _is_rerouted(self, before: NodeResult, after: NodeResult) -> bool:
         """Return whether an edge that both plans have would be resolved otherwise, or a failure handled otherwise."""
-        one, other = self._old.nodes[before.node], self._new.nodes[after.node]
-        if before.status == "failed" and one.policy != other.policy:
+        old, new = self._old.nodes[before.node], self._new.nodes[after.node]
+        if before.status == "failed" and old.policy != new.policy:
             return True
         if before.items is not None:
             return False
-        if before.status == "ok" and before.outlet not in other.by_outlet:
+        if before.status == "ok" and before.outlet not in new.by_outlet:
             return True
-        both = {self._old_edges[each] for each in one.out} & {self._new_edges[each] for each in other.out}
-        alive = {self._old_edges[each] for each in routes(one, before).alive}
-        return both & alive != both & {self._new_edges[each] for each in routes(other, after).alive}
+        both = {self._old_edges[edge] for edge in old.out} & {self._new_edges[edge] for edge in new.out}
+        alive = {self._old_edges[edge] for edge in routes(old, before).alive}
+        return both & alive != both & {self._new_edges[edge] for edge in routes(new, after).alive}
 
 
 def _edge_names(plan: Plan) -> list[EdgeName]:
     """Return what each edge connects; a number tells edges with the same ends apart."""
-    seen: Counter[tuple[str, str, str | None, bool]] = Counter()
+    counts: Counter[tuple[str, str, str | None, bool]] = Counter()
     names: list[EdgeName] = []
     for edge in plan.definition.edges:
         ends = (edge.src, edge.dst, edge.label, edge.is_error)
-        names.append((*ends, seen[ends]))
-        seen[ends] += 1
+        names.append((*ends, counts[ends]))
+        counts[ends] += 1
     return names
