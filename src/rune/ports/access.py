@@ -97,8 +97,8 @@ def new_key() -> NewApiKey:
 
 def read_key(text: str) -> NewApiKey | None:
     """Parse an API key as it is sent in a request; None if the text is not one."""
-    found = _KEY_PATTERN.fullmatch(text)
-    return NewApiKey(found[1], found[2]) if found else None
+    match = _KEY_PATTERN.fullmatch(text)
+    return NewApiKey(match[1], match[2]) if match else None
 
 
 def is_key_id(text: str) -> bool:
@@ -270,11 +270,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def bucket(self) -> Bucket | None:
         """The token bucket of the rate; None without a rate."""
-        found = _RATE_PATTERN.fullmatch(self.rate or "")
-        if found is None:
+        match = _RATE_PATTERN.fullmatch(self.rate or "")
+        if match is None:
             return None
-        starts = int(found[1])
-        return Bucket(starts, PERIODS[found[2]], self.burst or starts)
+        starts = int(match[1])
+        return Bucket(starts, PERIODS[match[2]], self.burst or starts)
 
     def __str__(self) -> str:
         fields = msgspec.to_builtins(self)

@@ -127,8 +127,8 @@ def secret_names(kind: type[Fields]) -> tuple[str, ...]:
 
 
 def _is_secret(hint: Any) -> bool:
-    own = any(isinstance(each, Meta) and bool(each.extra) for each in getattr(hint, "__metadata__", ()))
-    return own or any(_is_secret(each) for each in get_args(hint) if each is not hint)
+    marked = any(isinstance(item, Meta) and bool(item.extra) for item in getattr(hint, "__metadata__", ()))
+    return marked or any(_is_secret(argument) for argument in get_args(hint) if argument is not hint)
 
 
 class Credential(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,8 +150,8 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True):
         these are sent to any."""
         name = host.lower().removesuffix(".")
         return not self.hosts or any(
-            name.endswith(each[1:]) if each.startswith("*.") else each in (name, ANY_HOST)
-            for each in self.hosts
+            name.endswith(pattern[1:]) if pattern.startswith("*.") else pattern in (name, ANY_HOST)
+            for pattern in self.hosts
         )
 
 
@@ -232,17 +232,17 @@ def is_id(reference: str) -> bool:
 
 def described_types() -> list[dict[str, Any]]:
     """Describe every credential type: its name, a summary, the JSON Schema of its fields, and the secret ones."""
-    found: list[dict[str, Any]] = []
+    descriptions: list[dict[str, Any]] = []
     for name, kind in TYPES.items():
         (_, schemas) = msgspec.json.schema_components([kind], ref_template="{name}")
         schema = dict(schemas[kind.__name__])
         schema.pop("title", None)
         summary = schema.pop("description", "")
-        schema["properties"] = {key: each for key, each in schema["properties"].items() if key != "type"}
-        schema["required"] = [each for each in schema.get("required", []) if each != "type"]
+        schema["properties"] = {key: value for key, value in schema["properties"].items() if key != "type"}
+        schema["required"] = [key for key in schema.get("required", []) if key != "type"]
         if kind is Custom:  # given without the field around them
             schema = schema["properties"]["values"]
-        found.append(
+        descriptions.append(
             {
                 "type": name,
                 "summary": summary,
@@ -250,7 +250,7 @@ def described_types() -> list[dict[str, Any]]:
                 "secrets": ["*"] if kind is Custom else list(secret_names(kind)),
             }
         )
-    return found
+    return descriptions
 
 
 def fields_of(type: str, values: Mapping[str, Any]) -> AnyFields:
@@ -258,25 +258,25 @@ def fields_of(type: str, values: Mapping[str, Any]) -> AnyFields:
     kind = TYPES.get(type)
     if kind is None:
         raise CredentialError(f"`{type[:40]}` is not a credential type; the types are {', '.join(TYPES)}")
-    given: Mapping[str, Any] = values
+    content: Mapping[str, Any] = values
     if kind is Custom and not (set(values) == {"values"} and isinstance(values["values"], dict)):
-        given = {"values": dict(values)}
+        content = {"values": dict(values)}
     try:
-        found: AnyFields = msgspec.convert(given, kind, strict=False)  # type: ignore[assignment]
+        fields: AnyFields = msgspec.convert(content, kind, strict=False)  # type: ignore[assignment]
     except msgspec.ValidationError as error:
         raise CredentialError(f"a credential of type {type}: {_decode_error(error)}") from None
-    header = isinstance(found, Header) or (isinstance(found, ApiKey) and found.place == "header")
-    if header and getattr(found, "name", "").lower() in _CONNECTION_HEADERS:
+    header = isinstance(fields, Header) or (isinstance(fields, ApiKey) and fields.place == "header")
+    if header and getattr(fields, "name", "").lower() in _CONNECTION_HEADERS:
         raise CredentialError(
             f"a credential of type {type}: `name` is a header that is reserved for the connection"
         )
     for name in kind.__struct_fields__:
-        value = getattr(found, name)
+        value = getattr(fields, name)
         if isinstance(value, str) and re.search(r"[\x00-\x1f\x7f]", value):
             raise CredentialError(
                 f"a credential of type {type}: `{name}` contains a line break or control character"
             )
-    return found
+    return fields
 
 
 def _decode_error(error: msgspec.ValidationError) -> str:

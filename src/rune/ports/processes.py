@@ -121,8 +121,8 @@ class MemoryBlockMarks:
 
     async def forget(self, execution: str) -> None:
         with self._lock:
-            known = self._blocks.pop(execution, None), self._quarantined.pop(execution, None)
-            if known != (None, None):
+            removed = self._blocks.pop(execution, None), self._quarantined.pop(execution, None)
+            if removed != (None, None):
                 self._changed()
 
     async def refresh(self) -> None:

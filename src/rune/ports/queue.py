@@ -51,8 +51,8 @@ def lane_of(priority: int, *, items: bool) -> int:
     Items of a fan-out use one lane below their execution, so that executions with few tokens do not wait behind those
     with many.
     """
-    own = 0 if priority >= HIGH else LOWEST if priority <= LOW else 1
-    return min(own + items, LOWEST)
+    lane = 0 if priority >= HIGH else LOWEST if priority <= LOW else 1
+    return min(lane + items, LOWEST)
 
 
 def lanes_at(turn: int) -> tuple[int, ...]:

@@ -43,7 +43,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     keep: int | None = None  # number per workflow
 
     def __post_init__(self) -> None:
-        unknown = [each for each in self.status if each not in ENDED]
+        unknown = [status for status in self.status if status not in ENDED]
         if unknown:
             raise InvalidRuleError(
                 f"status `{unknown[0]}`: an ended execution is {', '.join(ENDED[:-1])} or {ENDED[-1]}"
@@ -100,19 +100,19 @@ class Retention(Protocol):
 
 def applicable(rules: Sequence[Rule], workflow: str) -> list[Rule]:
     """Return the rules that apply to the executions of a workflow."""
-    own = [rule for rule in rules if rule.workflow == workflow]
-    return own or [rule for rule in rules if rule.workflow is None]
+    workflow_rules = [rule for rule in rules if rule.workflow == workflow]
+    return workflow_rules or [rule for rule in rules if rule.workflow is None]
 
 
 def parse_duration(text: object) -> int:
     """Return the milliseconds of a duration such as `90s`, `15m`, `12h`, `30d` or `2w`."""
-    found = _DURATION.fullmatch(text.strip()) if isinstance(text, str) else None
-    unit = UNITS.get(found[2]) if found else None
-    if found is None or unit is None:
+    match = _DURATION.fullmatch(text.strip()) if isinstance(text, str) else None
+    unit = UNITS.get(match[2]) if match else None
+    if match is None or unit is None:
         raise InvalidRuleError(
             f"`{text}` is not a duration: use a number and a unit, such as 90s, 15m, 12h, 30d or 2w"
         )
-    return round(float(found[1]) * unit)
+    return round(float(match[1]) * unit)
 
 
 def parse_rules(given: object) -> tuple[Rule, ...]:
@@ -126,28 +126,28 @@ def parse_rules(given: object) -> tuple[Rule, ...]:
             ) from None
     if not isinstance(given, list):
         raise InvalidRuleError("rules must be a list; in `rune.toml` each rule is a [[retention]] table")
-    return tuple(_parse_rule(each, number) for number, each in enumerate(given, 1))
+    return tuple(_parse_rule(table, number) for number, table in enumerate(given, 1))
 
 
-def _parse_rule(given: object, number: int) -> Rule:
+def _parse_rule(table: object, number: int) -> Rule:
     fields = [field.name for field in msgspec.structs.fields(Rule)]
     try:
-        if not isinstance(given, Mapping):
+        if not isinstance(table, Mapping):
             raise InvalidRuleError("not a table")
-        unknown = [name for name in given if name not in fields]
+        unknown = [name for name in table if name not in fields]
         if unknown:
             raise InvalidRuleError(
                 f"`{unknown[0]}` is unknown; a rule has {', '.join(fields[:-1])} and {fields[-1]}"
             )
-        return msgspec.convert(_normalize(given), Rule)
+        return msgspec.convert(_normalize(table), Rule)
     except InvalidRuleError as error:
         raise InvalidRuleError(f"rule {number}: {error.message}") from None
     except msgspec.ValidationError as error:
         raise InvalidRuleError(f"rule {number}: {error}") from None
 
 
-def _normalize(given: Mapping[str, Any]) -> dict[str, Any]:
-    fields = dict(given)
+def _normalize(table: Mapping[str, Any]) -> dict[str, Any]:
+    fields = dict(table)
     if "older_than" in fields:
         try:
             fields["older_than"] = parse_duration(fields["older_than"])

@@ -205,8 +205,8 @@ def version_source(text: SourceText) -> VersionSource:
 
 def number_of(which: str) -> int | None:
     """Parse a version number such as `3` or `v3`; None if the text is not one."""
-    found = _NUMBER_PATTERN.fullmatch(which)
-    return int(found[1]) if found else None
+    match = _NUMBER_PATTERN.fullmatch(which)
+    return int(match[1]) if match else None
 
 
 def check_alias(alias: str) -> None:
@@ -261,18 +261,18 @@ def repeatable(expected: Expected | None) -> bool:
 
 def chosen_by(which: str | None, version: Version) -> ChosenVersion:
     """Return the version that a start chose by a number, an alias, or without either: by `latest`."""
-    wanted = LATEST if which is None else which
-    return ChosenVersion(version.number, None if number_of(wanted) is not None else wanted, version.scopes)
+    choice = LATEST if which is None else which
+    return ChosenVersion(version.number, None if number_of(choice) is not None else choice, version.scopes)
 
 
 def choose(workflow: str, versions: Sequence[Version], which: str | None = None) -> Version:
     """Return the version with this number or alias; None: the latest."""
-    wanted = LATEST if which is None else which
-    number = number_of(wanted)
-    for each in versions:
-        if each.number == number if number is not None else wanted in each.aliases:
-            return each
-    raise workflow_not_found(workflow, versions, wanted)
+    choice = LATEST if which is None else which
+    number = number_of(choice)
+    for version in versions:
+        if version.number == number if number is not None else choice in version.aliases:
+            return version
+    raise workflow_not_found(workflow, versions, choice)
 
 
 def workflow_not_found(workflow: str, versions: Sequence[Version], which: str | int) -> WorkflowNotFoundError:
@@ -281,9 +281,11 @@ def workflow_not_found(workflow: str, versions: Sequence[Version], which: str | 
         return WorkflowNotFoundError(f"no workflow `{workflow}` was deployed")
     last = versions[-1].number
     numbers = "version 1" if last == 1 else f"versions 1 to {last}"
-    aliases = sorted((name, each.number) for each in versions for name in each.aliases)
-    pointing = ", ".join(f"{name} ({number})" for name, number in aliases)
-    return WorkflowNotFoundError(f"`{workflow}` has no version `{which}`: it has {numbers}, and {pointing}")
+    aliases = sorted((name, version.number) for version in versions for name in version.aliases)
+    listed_aliases = ", ".join(f"{name} ({number})" for name, number in aliases)
+    return WorkflowNotFoundError(
+        f"`{workflow}` has no version `{which}`: it has {numbers}, and {listed_aliases}"
+    )
 
 
 def child_forbidden(caller: str, child: str) -> ChildForbiddenError:
@@ -350,8 +352,8 @@ def trigger_id(workflow: str, node: str) -> str:
 
 def path_taken_error(path: str | None, workflow: str | None) -> PathTakenError:
     """Return the error for a path that a webhook of this workflow has; None: it has been removed meanwhile."""
-    whose = "another workflow" if workflow is None else f"workflow `{workflow}`"
-    return PathTakenError(f"{whose} already has a webhook at `{path}`")
+    owner = "another workflow" if workflow is None else f"workflow `{workflow}`"
+    return PathTakenError(f"{owner} already has a webhook at `{path}`")
 
 
 class Expectation(msgspec.Struct, frozen=True, kw_only=True):
