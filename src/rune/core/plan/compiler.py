@@ -41,15 +41,15 @@ def compile_definition(
     traits = find_node_traits(definition, graph, scopes, types)
     names = names_of(definition)
     parameters = compiled or [
-        compile_parameters(types[i], each.parameters, names) for i, each in enumerate(definition.nodes)
+        compile_parameters(types[i], node.parameters, names) for i, node in enumerate(definition.nodes)
     ]
     nodes = tuple(
         _node_plan(i, definition, graph, scopes, traits, types[i], parameters[i])
         for i in range(len(definition.nodes))
     )
-    root = [each for each in nodes if each.depth == 0]
+    root_nodes = [node for node in nodes if node.depth == 0]
     triggers = [i for i in graph.entries if types[i].trigger or definition.nodes[i].trigger]
-    after_triggers = dict.fromkeys(node for each in triggers for node in graph.successors(each))
+    after_triggers = dict.fromkeys(node for trigger in triggers for node in graph.successors(trigger))
     return Plan(
         definition=definition,
         hash=content_hash(definition),
@@ -64,8 +64,8 @@ def compile_definition(
         entries=graph.entries,
         triggers=frozenset(triggers),
         first=tuple(after_triggers) or graph.entries,
-        leaves=tuple(each.index for each in root if not each.out),
-        outputs=tuple(each.index for each in root if each.type.sets_output),
+        leaves=tuple(node.index for node in root_nodes if not node.out),
+        outputs=tuple(node.index for node in root_nodes if node.type.sets_output),
         races=traits.timed_races.get(-1, ()),
         timeout=_ms(definition.settings.timeout),
         expect_within=_ms(definition.settings.expect_within),
@@ -204,8 +204,8 @@ def _timeout_from(type: NodeType, rule: JoinRule) -> Literal["first", "latest", 
 def _retry(node: Node, type: NodeType) -> Retry:
     if node.retry is not None:
         return node.retry
-    given = type.retry(node.parameters)
-    return NO_RETRY if given is None else msgspec.convert(dict(given), Retry)
+    default = type.retry(node.parameters)
+    return NO_RETRY if default is None else msgspec.convert(dict(default), Retry)
 
 
 def _gather_positions(nodes: tuple[NodePlan, ...]) -> dict[int, int]:

@@ -102,27 +102,27 @@ def find_cycle(graph: Graph) -> tuple[str, ...]:
         return ()
     ordered = set(graph.order)
     # A node without a place in the order has such a predecessor too, so that walking back must repeat a node.
-    node = next(each for each in range(len(graph.ids)) if each not in ordered)
+    node = next(index for index in range(len(graph.ids)) if index not in ordered)
     walk: dict[int, int] = {}
     while node not in walk:
         walk[node] = len(walk)
-        node = next(each for each in graph.predecessors(node) if each not in ordered)
-    backwards = [each for each, position in walk.items() if position >= walk[node]]
+        node = next(source for source in graph.predecessors(node) if source not in ordered)
+    backwards = [index for index, position in walk.items() if position >= walk[node]]
     cycle = backwards[::-1]
     first = cycle.index(min(cycle))
-    return tuple(graph.ids[each] for each in cycle[first:] + cycle[:first])
+    return tuple(graph.ids[index] for index in cycle[first:] + cycle[:first])
 
 
 def reachable(graph: Graph, starts: Iterable[int]) -> set[int]:
     """Return every node that can be reached from `starts`, including these."""
-    found = set(starts)
-    open_nodes = list(found)
+    reached = set(starts)
+    open_nodes = list(reached)
     while open_nodes:
         for target in graph.successors(open_nodes.pop()):
-            if target not in found:
-                found.add(target)
+            if target not in reached:
+                reached.add(target)
                 open_nodes.append(target)
-    return found
+    return reached
 
 
 def ancestors(graph: Graph) -> tuple[int, ...]:
@@ -130,11 +130,11 @@ def ancestors(graph: Graph) -> tuple[int, ...]:
     sets = [0] * len(graph.ids)
     src, in_edges = graph.src, graph.in_edges
     for node in graph.order:
-        found = 0
+        bits = 0
         for edge in in_edges[node]:
             source = src[edge]
-            found |= sets[source] | (1 << source)
-        sets[node] = found
+            bits |= sets[source] | (1 << source)
+        sets[node] = bits
     return tuple(sets)
 
 
@@ -165,14 +165,14 @@ class Dominators(msgspec.Struct, frozen=True):
     def common(self, nodes: Iterable[int]) -> int:
         """Return the nearest node that dominates all of these, which may be one of them."""
         first, *others = nodes
-        for other in others:
-            first = _common_dominator(first, other, self.parent, self.depth)
+        for node in others:
+            first = _common_dominator(first, node, self.parent, self.depth)
         return first
 
     def exits(self, router: int, target: int) -> set[str | None]:
         """Return the exits of `router` from which `target` can be reached."""
-        graph, known = self.graph, self.ancestors[target] | (1 << target)
-        return {self.exit(edge) for edge in graph.out_edges[router] if known >> graph.dst[edge] & 1}
+        graph, upstream = self.graph, self.ancestors[target] | (1 << target)
+        return {self.exit(edge) for edge in graph.out_edges[router] if upstream >> graph.dst[edge] & 1}
 
     def exit(self, edge: int) -> str | None:
         """Return the exit of its source that takes this edge. At most one exit of a node is taken."""
@@ -188,23 +188,23 @@ def find_dominators(
     for node in graph.order:
         sources = graph.predecessors(node)
         if sources:
-            found = sources[0]
+            dominator = sources[0]
             for source in sources[1:]:
-                found = _common_dominator(found, source, parent, depth)
-            parent[node] = found
-            depth[node] = 1 if found == ROOT else depth[found] + 1
+                dominator = _common_dominator(dominator, source, parent, depth)
+            parent[node] = dominator
+            depth[node] = 1 if dominator == ROOT else depth[dominator] + 1
     return Dominators(graph, edges, outlets, ancestors, parent, depth)
 
 
-def _common_dominator(one: int, other: int, parent: Sequence[int], depth: Sequence[int]) -> int:
-    while one != other:
-        if ROOT in {one, other}:
+def _common_dominator(first: int, second: int, parent: Sequence[int], depth: Sequence[int]) -> int:
+    while first != second:
+        if ROOT in {first, second}:
             return ROOT
-        if depth[one] < depth[other]:
-            other = parent[other]
+        if depth[first] < depth[second]:
+            second = parent[second]
         else:
-            one = parent[one]
-    return one
+            first = parent[first]
+    return first
 
 
 class Scopes(msgspec.Struct, frozen=True):
@@ -217,12 +217,12 @@ class Scopes(msgspec.Struct, frozen=True):
 
     def enclosing(self, node: int) -> tuple[int, ...]:
         """Return the splits that enclose a node, outermost first."""
-        found: list[int] = []
+        splits: list[int] = []
         split = self.split[node]
         while split is not None:
-            found.append(split)
+            splits.append(split)
             split = self.split[split]
-        return tuple(reversed(found))
+        return tuple(reversed(splits))
 
 
 def find_scopes(
@@ -297,13 +297,13 @@ class _ScopeFinder:
             return None
         first = self._edge_scope(edges[0])
         for edge in edges[1:]:
-            other = self._edge_scope(edge)
-            if other != first:
+            scope = self._edge_scope(edge)
+            if scope != first:
                 self._report(
                     problems.SCOPES_MEET,
                     self._places.edges[edge],
                     f"paths of different split scopes meet in `{self._graph.ids[node]}`: edge "
-                    f"`{self._edges[edge].id}` comes from {self._describe(other)}, edge "
+                    f"`{self._edges[edge].id}` comes from {self._describe(scope)}, edge "
                     f"`{self._edges[edges[0]].id}` from {self._describe(first)}",
                     "gather the items of a split with an aggregator before its path meets another",
                 )
@@ -401,22 +401,22 @@ def _timeouts(
 ) -> tuple[int | None, ...]:
     """Return the join timeouts in ms. A join after a node that may suspend for days has no default timeout."""
     sleeps = _sleeps_upstream(graph, scopes, types)
-    found: list[int | None] = []
+    timeouts: list[int | None] = []
     for i, (type, rule) in enumerate(zip(types, rules, strict=True)):
         seconds = rule.timeout
         if not (type.merges or type.joins_items):
             seconds = 0
         elif seconds is None:
             seconds = 0 if rule.opens == "any" or sleeps[i] else definition.settings.join_timeout
-        found.append(round(seconds * 1000) if seconds else None)
-    return tuple(found)
+        timeouts.append(round(seconds * 1000) if seconds else None)
+    return tuple(timeouts)
 
 
 def _sleeps_upstream(graph: Graph, scopes: Scopes, types: Sequence[NodeType]) -> list[bool]:
     """Return for each node whether a node upstream in its scope, or a nested one, may suspend."""
     sleeps = [False] * len(types)
     for i in graph.order:
-        sources = [each for each in graph.predecessors(i) if scopes.depth[each] >= scopes.depth[i]]
+        sources = [source for source in graph.predecessors(i) if scopes.depth[source] >= scopes.depth[i]]
         if i in scopes.split_of:
             sources.append(scopes.split_of[i])
         sleeps[i] = any(sleeps[source] or types[source].suspends for source in sources)
@@ -433,8 +433,10 @@ def _find_listed(graph: Graph, scopes: Scopes) -> tuple[bool, ...]:
         targets = {graph.dst[edge] for edge in graph.out_edges[i]}
         if i in scopes.aggregator:
             targets.add(scopes.aggregator[i])
-        home = scopes.aggregator.get(split)
-        listed[i] = any(each == home or (scopes.split[each] == split and listed[each]) for each in targets)
+        aggregator = scopes.aggregator.get(split)
+        listed[i] = any(
+            target == aggregator or (scopes.split[target] == split and listed[target]) for target in targets
+        )
     return tuple(listed)
 
 
@@ -465,7 +467,7 @@ def _find_region(graph: Graph, scopes: Scopes, join: int) -> frozenset[int]:
     region: set[int] = {join}
     for i in reversed(graph.order):
         targets = graph.successors(i)
-        leads_there = bool(targets) and all(each in region for each in targets)
+        leads_there = bool(targets) and all(target in region for target in targets)
         if leads_there and i != join and _encloses(scopes, scopes.split[join], i):
             region.add(i)
     return frozenset(region - {join})
@@ -489,9 +491,9 @@ def _bodies(scopes: Scopes) -> dict[int, tuple[int, ...]]:
 def _timed_races(
     scopes: Scopes, rules: Sequence[JoinRule], timeouts: Sequence[int | None]
 ) -> dict[int, tuple[int, ...]]:
-    found: dict[int, list[int]] = {}
+    races: dict[int, list[int]] = {}
     for i, rule in enumerate(rules):
         if rule.opens == "any" and timeouts[i] is not None:
             split = scopes.split[i]
-            found.setdefault(-1 if split is None else split, []).append(i)
-    return {split: tuple(nodes) for split, nodes in found.items()}
+            races.setdefault(-1 if split is None else split, []).append(i)
+    return {split: tuple(nodes) for split, nodes in races.items()}

@@ -82,9 +82,9 @@ def evaluate(name: str, compiled: Expression | Template, scope: Mapping[str, Any
 def located(name: str, error: ExpressionError) -> ExpressionError:
     """Return the error with the path of its parameter."""
     inner = error.path
-    joint = "" if not inner or inner.startswith("[") else "."
+    separator = "" if not inner or inner.startswith("[") else "."
     message = error.message.removeprefix(f"{inner}: ") if inner else error.message
-    return type(error)(f"parameters.{name}{joint}{inner}: {message}")
+    return type(error)(f"parameters.{name}{separator}{inner}: {message}")
 
 
 def expression_source(text: str) -> str:
@@ -103,10 +103,10 @@ def compile_parameter(type: NodeType, name: str, value: Any, names: Names) -> El
     if kind != "template" and isinstance(value, str):
         return compile_expression(expression_source(value), names, name)
     whole = compile_template(value, names, name)
-    if kind == "expression" and isinstance(value, list) and all(isinstance(each, dict) for each in value):
+    if kind == "expression" and isinstance(value, list) and all(isinstance(rule, dict) for rule in value):
         fields = tuple(
-            {key: compile_template(each[key], names, f"{name}[{at}].{key}") for key in each}
-            for at, each in enumerate(value)
+            {key: compile_template(rule[key], names, f"{name}[{index}].{key}") for key in rule}
+            for index, rule in enumerate(value)
         )
         return Rules(name, fields, whole.references, whole.pure)
     return whole
