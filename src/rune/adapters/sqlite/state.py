@@ -131,9 +131,9 @@ class SqliteState:
             facts = self._facts_to_fold(running, stored)
             return self._open(running, *fold(plan, facts, self._now(running)))
         async with self._large_load:
-            known = self._running.get(execution)
-            if known is not None:
-                return known, None
+            loaded = self._running.get(execution)
+            if loaded is not None:
+                return loaded, None
             stored += await self._journal.facts(execution, stored[-1].number)
             facts = self._facts_to_fold(running, stored)
             try:
@@ -183,19 +183,19 @@ class SqliteState:
         if not accepted.fake_time:
             return
         running.clock.members[accepted.id] = running
-        for each in [each for each in self._running.values() if _are_related(each.accepted, accepted)]:
-            self._merge_clocks(running, each.clock)
+        for relative in [each for each in self._running.values() if _are_related(each.accepted, accepted)]:
+            self._merge_clocks(running, relative.clock)
         self._set_clock_forward(running.clock, latest)
 
-    def _merge_clocks(self, running: LoadedExecution, other: SimulatedClock) -> None:
+    def _merge_clocks(self, running: LoadedExecution, target: SimulatedClock) -> None:
         """Let two clocks be one, the one that is ahead."""
         own = running.clock
-        if own is other:
+        if own is target:
             return
-        other.members |= own.members
-        for each in own.members.values():
-            each.clock = other
-        self._advance_clock(other, own.offset - other.offset, rearm=True)
+        target.members |= own.members
+        for member in own.members.values():
+            member.clock = target
+        self._advance_clock(target, own.offset - target.offset, rearm=True)
 
     def _set_clock_forward(self, clock: SimulatedClock, latest: int) -> None:
         self._advance_clock(clock, latest - self._clock.now() - clock.offset)
@@ -205,9 +205,9 @@ class SqliteState:
         if ms <= 0 and not rearm:
             return
         clock.offset += max(0, ms)
-        for name, each in clock.members.items():
-            for timer, due in each.timers.items():
-                self._timers.set(due - clock.offset, name, timer)
+        for execution, running in clock.members.items():
+            for timer, due in running.timers.items():
+                self._timers.set(due - clock.offset, execution, timer)
         self._clock.wake()
 
     def _advance_if_idle(self, clock: SimulatedClock) -> None:
@@ -219,8 +219,8 @@ class SqliteState:
         nearest = min(
             (
                 due
-                for each in clock.members.values()
-                for timer, due in each.timers.items()
+                for running in clock.members.values()
+                for timer, due in running.timers.items()
                 if timer != LATENESS
             ),
             default=None,
@@ -249,7 +249,7 @@ class SqliteState:
     async def claim_all(self, execution: str, tokens: Sequence[Token], owner: str) -> list[Claim]:
         running = self._running.get(execution) or await self._load_readonly(execution)
         now = self._now(running)
-        return [self._claim(running, each, owner, now, leased=False) for each in tokens]
+        return [self._claim(running, token, owner, now, leased=False) for token in tokens]
 
     def _claim(self, running: LoadedExecution, token: Token, owner: str, now: int, *, leased: bool) -> Claim:
         verdict = claim_verdict(running.plan, running.state, token)
@@ -257,37 +257,37 @@ class SqliteState:
             return Claim(verdict, token, now)
         key = token.key
         live = running.state.scopes[token.path].live.get(token.node)
-        mine = live.token if live is not None else token
+        current = live.token if live is not None else token
         again = key in running.claimed
-        if not again and running.is_full(mine):
-            running.held_back[key] = mine
-            return Claim("held back", mine, now)
-        due = running.expired_waits.pop(key, None) if mine.resumed else None
-        first = running.first(mine) if mine.arrived else None
+        if not again and running.is_full(current):
+            running.held_back[key] = current
+            return Claim("held back", current, now)
+        due = running.expired_waits.pop(key, None) if current.resumed else None
+        first = running.first(current) if current.arrived else None
         if not leased and not again:
             running.claim(key)
-            return Claim(verdict, mine, now, due=due, first=first)
-        held = running.leases.get(key)
-        if held is not None and held.until > now:
-            return Claim("held", mine, now)
+            return Claim(verdict, current, now, due=due, first=first)
+        lease = running.leases.get(key)
+        if lease is not None and lease.until > now:
+            return Claim("held", current, now)
         fence = self._journal.next_fence()
         running.claim(key)
-        given_back = 0 if held is None else held.given_back
+        given_back = 0 if lease is None else lease.given_back
         running.leases[key] = Lease(owner, fence, now + LEASE_MS, given_back)
-        return Claim(verdict, mine, now, fence, again, due, running.recovered, first, given_back)
+        return Claim(verdict, current, now, fence, again, due, running.recovered, first, given_back)
 
     async def requeue(self, execution: str, token: Token, owner: str, delays: Sequence[int] = ()) -> int:
         running = self._running.get(execution)
         if running is None:
             return self._count_engine_error(execution, token) if delays else 0
-        now, held = self._now(running), running.leases.get(token.key)
-        taken_over = held is not None and held.until > now and held.owner != owner
+        now, lease = self._now(running), running.leases.get(token.key)
+        taken_over = lease is not None and lease.until > now and lease.owner != owner
         if taken_over or claim_verdict(running.plan, running.state, token) not in ("run", "cancelled"):
             return 0
         count = self._count_engine_error(execution, token) if delays else 0
         delay = delays[count - 1] if 0 < count <= len(delays) else 0
-        if held is not None:
-            running.leases[token.key] = Lease("", held.fence, now + delay, held.given_back + 1)
+        if lease is not None:
+            running.leases[token.key] = Lease("", lease.fence, now + delay, lease.given_back + 1)
         elif count:
             running.claim(token.key)
             running.leases[token.key] = Lease("", self._journal.next_fence(), now + delay)
@@ -301,13 +301,13 @@ class SqliteState:
 
     async def renew(self, execution: str, node: int, path: Path, fence: Fence) -> bool:
         running = self._running.get(execution)
-        held = running.leases.get((node, path)) if running is not None else None
-        if running is None or held is None or held.fence != fence or held.until <= self._now(running):
+        lease = running.leases.get((node, path)) if running is not None else None
+        if running is None or lease is None or lease.fence != fence or lease.until <= self._now(running):
             return False
-        pointless = in_cancelled_region(running.plan, running.state, node, path)
+        cancelled = in_cancelled_region(running.plan, running.state, node, path)
         # The lease of a cancelled token expires now, so that the next claim can end the token.
-        held.until = self._now(running) + (0 if pointless else LEASE_MS)
-        return not pointless
+        lease.until = self._now(running) + (0 if cancelled else LEASE_MS)
+        return not cancelled
 
     def predict_end(
         self, execution: str, decisions: Sequence[Decision]
@@ -352,7 +352,7 @@ class SqliteState:
         return self._after_change(running, total)
 
     async def apply_all(self, execution: str, runs: Sequence[Sequence[Decision]]) -> Applied:
-        decisions = [each for run in runs for each in run]
+        decisions = [decision for run in runs for decision in run]
         applied = await self.apply(execution, decisions)
         return Applied(tuple(undecided(decisions, applied.emitted)), applied.finish, applied.now)
 
@@ -432,8 +432,8 @@ class SqliteState:
         if self._unloaded_with_fact(running, when):
             return
 
-        def on_stored(done: asyncio.Future[None]) -> None:
-            stored = not done.cancelled() and done.exception() is None
+        def on_stored(write: asyncio.Future[None]) -> None:
+            stored = not write.cancelled() and write.exception() is None
             if stored and running.changes == changes and (when, 0) > self._cursor:
                 self._forget(execution)
 
@@ -496,12 +496,12 @@ class SqliteState:
 
     async def waiting_for_signal(self, execution: str) -> list[Listener]:
         running = await self._load_readonly(execution)
-        found = [
+        waits = [
             (since, path, node, name)
             for name, waiting in running.state.waiting_for_signal.items()
             for (path, node), since in waiting.items()
         ]
-        return [Listener(name, node, path) for _, path, node, name in sorted(found)]
+        return [Listener(name, node, path) for _, path, node, name in sorted(waits)]
 
     async def end(self, execution: str, fact: ExecutionEnded) -> None:
         running = self._running.pop(execution, None)
@@ -515,14 +515,14 @@ class SqliteState:
         self._admission.release()
 
     async def due_timers(self, limit: int) -> list[DueTimer]:
-        found = await self._wake_sleepers(limit)
+        timers = await self._wake_sleepers(limit)
         pending, self._pending_due = self._pending_due, []
-        found = pending + found
+        timers = pending + timers
         now = self._clock.now()
-        while len(found) < limit and (ringing := self._timers.ring(now)) is not None:
+        while len(timers) < limit and (ringing := self._timers.ring(now)) is not None:
             execution, timer = ringing
-            found.append(self._fire(self._running[execution], timer))
-        return found
+            timers.append(self._fire(self._running[execution], timer))
+        return timers
 
     def _fire(self, running: LoadedExecution, timer: Timer) -> DueTimer:
         """Fire a timer. Timers without a token stay armed until their consequence is applied."""
@@ -541,31 +541,31 @@ class SqliteState:
 
     async def _wake_sleepers(self, limit: int) -> list[DueTimer]:
         """Load executions whose wake-up time has come, as far as MAX_LOADED allows."""
-        found: list[DueTimer] = []
+        timers: list[DueTimer] = []
         room = min(limit, MAX_LOADED - len(self._running))
         if room <= 0:
-            return found
+            return timers
         rows = self._journal.waking(self._cursor, self._clock.now(), room)
-        names: dict[str, int | None] = {
-            name: when for when, _, name in rows if name not in self._pending_starts
+        wake_times: dict[str, int | None] = {
+            execution: when for when, _, execution in rows if execution not in self._pending_starts
         }
         if rows:
             self._cursor = (rows[-1][0], rows[-1][1])
         missed, self._pending_starts.missed = self._pending_starts.missed, []
-        names |= {each: None for each in missed if await self._journal.accepted(each) is not None}
-        waiting = list(names.items())
+        wake_times |= {each: None for each in missed if await self._journal.accepted(each) is not None}
+        waiting = list(wake_times.items())
         while waiting:
             try:
                 due = await self._load_due(*waiting[0])
             except StoreUnavailableError:
                 # The cursor is behind them, so they are kept for the next call.
                 self._pending_starts.missed += [execution for execution, _ in waiting]
-                self._pending_due += found
+                self._pending_due += timers
                 raise
             del waiting[0]
             if due is not None:
-                found.append(due)
-        return found
+                timers.append(due)
+        return timers
 
     async def _load_due(self, execution: str, when: int | None) -> DueTimer | None:
         """Load an execution and return what follows. One that cannot be loaded does not block the others."""
@@ -588,26 +588,26 @@ class SqliteState:
         moments = [] if nearest is None else [nearest]
         if self._pending_starts.missed or self._pending_due:
             return self._clock.now()
-        asleep = self._journal.next_waking(self._cursor) if len(self._running) < MAX_LOADED else None
-        if asleep is not None:
-            moments.append(asleep)
+        next_waking = self._journal.next_waking(self._cursor) if len(self._running) < MAX_LOADED else None
+        if next_waking is not None:
+            moments.append(next_waking)
         return min(moments, default=None)
 
     async def unclaimed_tokens(self, limit: int) -> list[tuple[str, Token, int]]:
-        found: list[tuple[str, Token, int]] = []
+        tokens: list[tuple[str, Token, int]] = []
         for execution, running in self._running.items():
             if running.state.paused_at is not None:
                 continue
             now = self._now(running)
             for scope in running.state.scopes.values():
                 for live in scope.live.values():
-                    held = running.leases.get(live.token.key)
-                    free = held is not None and held.until <= now
-                    if free and not live.waiting and not live.parked:
-                        found.append((execution, live.token, running.accepted.priority))
-                        if len(found) >= limit:
-                            return found
-        return found
+                    lease = running.leases.get(live.token.key)
+                    expired = lease is not None and lease.until <= now
+                    if expired and not live.waiting and not live.parked:
+                        tokens.append((execution, live.token, running.accepted.priority))
+                        if len(tokens) >= limit:
+                            return tokens
+        return tokens
 
     def active(self) -> int:
         """Return how many executions in memory have tokens to run."""
@@ -631,11 +631,11 @@ def _together(total: effect.Applied, applied: effect.Applied) -> effect.Applied:
     return total
 
 
-def _are_related(one: ExecutionRecord, other: ExecutionRecord) -> bool:
+def _are_related(first: ExecutionRecord, second: ExecutionRecord) -> bool:
     """Return whether one of two executions waits for the end of the other."""
     return any(
         child.parent is not None and child.parent.execution == parent.id
-        for child, parent in ((one, other), (other, one))
+        for child, parent in ((first, second), (second, first))
     )
 
 
@@ -682,9 +682,9 @@ class LoadedExecution(msgspec.Struct):
 
     def relatives(self) -> list[str]:
         """Return the parent, and the children whose ends it waits for."""
-        found = [] if self.accepted.parent is None else [self.accepted.parent.execution]
+        parents = [] if self.accepted.parent is None else [self.accepted.parent.execution]
         names = self.state.waiting_for_signal
-        return found + [name.removeprefix(CHILD_SIGNAL) for name in names if name.startswith(CHILD_SIGNAL)]
+        return parents + [name.removeprefix(CHILD_SIGNAL) for name in names if name.startswith(CHILD_SIGNAL)]
 
     def first(self, token: Token) -> int | None:
         """Return when the first branch arrived at the join that opened the token."""
@@ -704,12 +704,12 @@ class LoadedExecution(msgspec.Struct):
     def take_held_back(self) -> list[Token]:
         """Return the held back tokens that can run now. A token that has become void does not use up a slot."""
         free = max(0, (self.plan.max_parallel or 0) - len(self.claimed))
-        found: list[Token] = []
-        while self.held_back and len(found) < free:
+        tokens: list[Token] = []
+        while self.held_back and len(tokens) < free:
             token = self.held_back.pop(next(iter(self.held_back)))
             if claim_verdict(self.plan, self.state, token) in ("run", "cancelled"):
-                found.append(token)
-        return found
+                tokens.append(token)
+        return tokens
 
     def sleeps_after(self, decisions: Sequence[Decision]) -> bool:
         """Return whether the execution sleeps after these decisions, as predicted when they were recorded. The wake-up
