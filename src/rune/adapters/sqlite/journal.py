@@ -130,20 +130,22 @@ class SqliteJournal:
             self._not_later(execution.at),
             encode_record(execution),
         )
-        known: ExecutionRecord | StartLimitError | None
+        answer: ExecutionRecord | StartLimitError | None
         plain = execution.key is None and execution.parent is None and not kept and not execution.needs
         if plain and held is None:
-            known = await self._insert_start(row, execution)
+            answer = await self._insert_start(row, execution)
         else:
-            facts = self._rows(number, kept, late=0)
+            fact_rows = self._rows(number, kept, late=0)
             request = b"" if execution.key is None else digest or record_digest(execution)
-            known = await self._database.submit(
-                lambda db: accept_row(db, execution, row, facts, references(execution, kept), request, held)
+            answer = await self._database.submit(
+                lambda db: accept_row(
+                    db, execution, row, fact_rows, references(execution, kept), request, held
+                )
             )
-        if isinstance(known, StartLimitError):
-            raise known
-        if known is not None:
-            return known
+        if isinstance(answer, StartLimitError):
+            raise answer
+        if answer is not None:
+            return answer
         # Only now: before the write succeeded, the id could belong to another row.
         self._numbers[execution.id] = number
         return execution
@@ -291,10 +293,10 @@ class SqliteJournal:
             (self._number(execution), after, -1 if limit is None else limit),
         ).fetchall()
         stored: list[StoredFact] = []
-        for at in range(0, len(rows), DECODED_PER_TURN):
-            if at:
+        for start in range(0, len(rows), DECODED_PER_TURN):
+            if start:
                 await asyncio.sleep(0)
-            batch = rows[at : at + DECODED_PER_TURN]
+            batch = rows[start : start + DECODED_PER_TURN]
             stored += [StoredFact(seq, decode_fact(body), bool(late)) for seq, body, late in batch]
         return stored
 
@@ -326,15 +328,15 @@ class SqliteJournal:
 
     async def results(self, execution: str, keys: Sequence[tuple[int, Path]]) -> list[NodeResult | None]:
         number = self._number(execution)
-        found: list[NodeResult | None] = []
+        results: list[NodeResult | None] = []
         for node, path in keys:
             row = self._database.reader.execute(
                 "SELECT body FROM fact WHERE execution = ? AND kind = ? AND node = ? AND path = ? AND number = 0",
                 (number, _RESULT, node, encode_path(path)),
             ).fetchone()
             fact = decode_fact(row[0]) if row else None
-            found.append(fact if isinstance(fact, NodeResult) else None)
-        return found
+            results.append(fact if isinstance(fact, NodeResult) else None)
+        return results
 
     async def facts_of_token(self, execution: str, node: int, path: Path) -> list[TokenFact]:
         rows = self._database.reader.execute(
@@ -366,8 +368,8 @@ class SqliteJournal:
         return self._final.get(execution)
 
     async def ends_of(self, executions: Sequence[str]) -> dict[str, ExecutionEnded]:
-        found = {each: await self.end(each) for each in executions}
-        return {execution: end for execution, end in found.items() if end is not None}
+        ends = {each: await self.end(each) for each in executions}
+        return {execution: end for execution, end in ends.items() if end is not None}
 
     async def count_results(self) -> int:
         """Return the number of results in the file."""
@@ -470,9 +472,9 @@ def accept_row(
     Return the execution that was started before under the same key or id, if there is one. A StartLimitError is
     returned, not raised: an exception would make the writer repeat the whole group one by one.
     """
-    known = db.execute("SELECT accepted FROM execution WHERE id = ?", (execution.id,)).fetchone()
-    if known is not None:
-        return decode_record(known[0])
+    stored = db.execute("SELECT accepted FROM execution WHERE id = ?", (execution.id,)).fetchone()
+    if stored is not None:
+        return decode_record(stored[0])
     if execution.key is not None:
         earlier = _find_by_key(db, execution, execution.key, digest)
         if earlier is not None:
@@ -488,16 +490,16 @@ def accept_row(
     if execution.parent is not None:
         db.execute("UPDATE execution SET parent = ? WHERE n = ?", (execution.parent.execution, row[0]))
     insert_facts(db, facts)
-    for each in needed:
-        _insert_need(db, execution.id, each)
+    for needed_id in needed:
+        _insert_need(db, execution.id, needed_id)
     return None
 
 
-def _insert_need(db: sqlite3.Connection, execution: str, other: str) -> None:
+def _insert_need(db: sqlite3.Connection, execution: str, needed_id: str) -> None:
     """Protect an execution from removal while this one exists. It may have been removed since its facts were read."""
-    if db.execute("SELECT 1 FROM execution WHERE id = ?", (other,)).fetchone() is None:
-        raise ExecutionRemovedError(f"{other} was removed, and {execution} refers to its results")
-    db.execute("INSERT INTO needs VALUES (?, ?)", (execution, other))
+    if db.execute("SELECT 1 FROM execution WHERE id = ?", (needed_id,)).fetchone() is None:
+        raise ExecutionRemovedError(f"{needed_id} was removed, and {execution} refers to its results")
+    db.execute("INSERT INTO needs VALUES (?, ?)", (execution, needed_id))
 
 
 def _find_by_key(
@@ -505,13 +507,13 @@ def _find_by_key(
 ) -> ExecutionRecord | None:
     # An expired key can be reused even if retention has not deleted it yet.
     db.execute("DELETE FROM client_key WHERE key = ? AND expires <= ?", (key, execution.at))
-    known = db.execute("SELECT execution, digest, expires FROM client_key WHERE key = ?", (key,)).fetchone()
-    if known is not None:
-        if known[1] != digest:
+    key_row = db.execute("SELECT execution, digest, expires FROM client_key WHERE key = ?", (key,)).fetchone()
+    if key_row is not None:
+        if key_row[1] != digest:
             raise IdempotencyConflictError(f"key `{key}` was used before with another payload or workflow")
-        if known[2] is not None:
-            raise IdempotencyKeyExpiredError(key, known[0])
-        stored = db.execute("SELECT accepted FROM execution WHERE id = ?", (known[0],)).fetchone()
+        if key_row[2] is not None:
+            raise IdempotencyKeyExpiredError(key, key_row[0])
+        stored = db.execute("SELECT accepted FROM execution WHERE id = ?", (key_row[0],)).fetchone()
         return decode_record(stored[0])
     return None
 
@@ -526,8 +528,8 @@ def _check_parent_open(db: sqlite3.Connection, parent: Parent) -> None:
         )
     # Separate queries, so that each is one lookup in the primary key, however many facts the parent has.
     for kind, number in ((KINDS[NodeResult], 0), (KINDS[AttemptFailed], parent.attempt)):
-        token = (row[0], kind, parent.node, encode_path(parent.path), number)
-        if db.execute(_IS_OVER, token).fetchone() is not None:
+        fact_key = (row[0], kind, parent.node, encode_path(parent.path), number)
+        if db.execute(_IS_OVER, fact_key).fetchone() is not None:
             raise TokenEndedError(f"attempt {parent.attempt} of a node of {parent.execution} is over")
 
 
