@@ -183,18 +183,18 @@ class SendConfirmations:
         confirmed, self._confirmed = self._confirmed, {}
         reports: dict[int, list[str | int]] = {}
         reported_at = time.monotonic()
-        for execution, sent in confirmed.items():
+        for execution, batches in confirmed.items():
             report = reports.setdefault(self._keys.partition(execution), [])
-            for tokens, at in sent:
-                age = round((reported_at - at) * 1000)
-                for each in tokens:
-                    member = f"{execution}|{each.node}|{encode_path(each.path)}"
-                    report += (str(unsent_mark(each.attempt, resumed=each.resumed)), age, member)
+            for tokens, confirmed_at in batches:
+                age = round((reported_at - confirmed_at) * 1000)
+                for token in tokens:
+                    member = f"{execution}|{token.node}|{encode_path(token.path)}"
+                    report += (str(unsent_mark(token.attempt, resumed=token.resumed)), age, member)
         now = 0 if self._clock is None else self._clock.now()
         calls = (
-            self._client.run("sent", [self._keys.held(part)], now, *report[first : first + 3 * MAX_REPORTED])
+            self._client.run("sent", [self._keys.held(part)], now, *report[start : start + 3 * MAX_REPORTED])
             for part, report in reports.items()
-            for first in range(0, len(report), 3 * MAX_REPORTED)
+            for start in range(0, len(report), 3 * MAX_REPORTED)
         )
         for reply in await asyncio.gather(*calls, return_exceptions=True):
             if isinstance(reply, BaseException) and not isinstance(reply, StoreUnavailableError | RedisError):
@@ -244,17 +244,17 @@ class EndPredictor:
             return None
         if single.decisions is not decisions:
             single.decisions = decisions
-            only = decisions[0].node == single.node
-            finish = predict_single_end(decisions, single.failed_items) if only else None
-            passed = 0
+            is_single = decisions[0].node == single.node
+            finish = predict_single_end(decisions, single.failed_items) if is_single else None
+            elapsed = 0
             if self._clock is None:
-                passed = round((time.monotonic() - single.claimed_monotonic) * 1000)
-            at = max(single.claimed_at + passed, decisions[-1].at)
+                elapsed = round((time.monotonic() - single.claimed_monotonic) * 1000)
+            at = max(single.claimed_at + elapsed, decisions[-1].at)
             single.prediction = None if finish is None else (finish, at)
         return single.prediction
 
 
-def _claim_request(known: CachedExecution, token: Token, owner: str, *, leased: bool) -> ClaimRequest:
+def _claim_request(cached: CachedExecution, token: Token, owner: str, *, leased: bool) -> ClaimRequest:
     request = (
         token.node,
         encode_path(token.path),
@@ -265,7 +265,7 @@ def _claim_request(known: CachedExecution, token: Token, owner: str, *, leased: 
         leased,
         token_fields(token),
     )
-    return known, token, _PACK(request)
+    return cached, token, _PACK(request)
 
 
 def _following(plan: Plan, decisions: Sequence[Instruction], applied: Applied) -> Applied:
@@ -273,9 +273,9 @@ def _following(plan: Plan, decisions: Sequence[Instruction], applied: Applied) -
     still be in a queue elsewhere, and the sweeper finds out."""
 
     def follows(token: Token) -> bool:
-        before, scope = plan.graph.predecessors(token.node), encode_path(token.path)
+        predecessors, scope = plan.graph.predecessors(token.node), encode_path(token.path)
         return any(
-            node in before and (not scope or f"{path}.".startswith(f"{scope}."))
+            node in predecessors and (not scope or f"{path}.".startswith(f"{scope}."))
             for node, path, *_ in decisions
         )
 
@@ -284,7 +284,7 @@ def _following(plan: Plan, decisions: Sequence[Instruction], applied: Applied) -
 
 def _batches(requests: Sequence[R]) -> list[Sequence[R]]:
     """Return the requests in batches that one call takes."""
-    return [requests[at : at + MAX_BATCH] for at in range(0, len(requests), MAX_BATCH)]
+    return [requests[start : start + MAX_BATCH] for start in range(0, len(requests), MAX_BATCH)]
 
 
 class RedisState:
@@ -341,14 +341,14 @@ class RedisState:
         )
 
     async def _run_sending(
-        self, known: CachedExecution, name: str, what: Any, entry: Entry | None, *more: Any
+        self, cached: CachedExecution, name: str, payload: Any, entry: Entry | None, *more: Any
     ) -> Any:
         """Call a function that may emit tokens; with a sender the function sends them itself."""
         if self._sender is None:
-            return await self.run(name, known.accepted.id, what, *NOTHING_SENT, *more)
+            return await self.run(name, cached.accepted.id, payload, *NOTHING_SENT, *more)
         now = 0 if self._clock is None else self._clock.now()
-        arguments = (now, known.accepted.id, what, *self._sender.arguments(known, entry), *more)
-        return await self._client.run(name, self._sender.keys(known, entry), *arguments)
+        arguments = (now, cached.accepted.id, payload, *self._sender.arguments(cached, entry), *more)
+        return await self._client.run(name, self._sender.keys(cached, entry), *arguments)
 
     @property
     def rebuilds(self) -> int:
@@ -365,7 +365,7 @@ class RedisState:
         return (await self._client.server_run(self._keys.of(execution)[0]))[0]
 
     async def _run_rebuilding(
-        self, known: CachedExecution, run: Callable[[], Awaitable[Any]], *, again: bool = False
+        self, cached: CachedExecution, run: Callable[[], Awaitable[Any]], *, again: bool = False
     ) -> bytes | Applied:
         """Return the reply of a function. If this process had to rebuild the state, run the function `again`, or return
         the effect of rebuilding it, which includes that of the function."""
@@ -373,22 +373,24 @@ class RedisState:
             reply: bytes = await run()
             if reply not in (b"FOLD", b"BEHIND"):
                 return reply
-            rebuilt = await self._rebuilder.load(known, behind=reply == b"BEHIND", left_to_sweeper=again)
+            rebuilt = await self._rebuilder.load(cached, behind=reply == b"BEHIND", left_to_sweeper=again)
             if rebuilt is not None and (not again or rebuilt.state.ended):
                 return rebuilt.applied
-        raise StoreUnavailableError(f"the state of {known.accepted.id} was rebuilt {MAX_REBUILDS} times")
+        raise StoreUnavailableError(f"the state of {cached.accepted.id} was rebuilt {MAX_REBUILDS} times")
 
-    def _decode_applied(self, known: CachedExecution, reply: bytes) -> Applied:
-        return self._applied(known, _ANY_REPLY.decode(reply))
+    def _decode_applied(self, cached: CachedExecution, reply: bytes) -> Applied:
+        return self._applied(cached, _ANY_REPLY.decode(reply))
 
-    def _applied(self, known: CachedExecution, reply: Reply[Any]) -> Applied:
-        ends = finish_of(known.plan, reply.finish, reply.failures) if isinstance(reply.finish, str) else None
-        return Applied(tuple(map(token_from_fields, reply.emitted)), ends, reply.now)
+    def _applied(self, cached: CachedExecution, reply: Reply[Any]) -> Applied:
+        finish = (
+            finish_of(cached.plan, reply.finish, reply.failures) if isinstance(reply.finish, str) else None
+        )
+        return Applied(tuple(map(token_from_fields, reply.emitted)), finish, reply.now)
 
-    async def _run_fact(self, known: CachedExecution, name: str, fact: bytes) -> Applied:
+    async def _run_fact(self, cached: CachedExecution, name: str, fact: bytes) -> Applied:
         """Apply a fact and return the tokens it resumed. The caller needs them, so the function never sends them."""
-        reply = await self._run_rebuilding(known, lambda: self.run(name, known.accepted.id, fact))
-        return reply if isinstance(reply, Applied) else self._decode_applied(known, reply)
+        reply = await self._run_rebuilding(cached, lambda: self.run(name, cached.accepted.id, fact))
+        return reply if isinstance(reply, Applied) else self._decode_applied(cached, reply)
 
     async def room(self) -> bool:
         """Return True: Redis holds any number of executions."""
@@ -400,24 +402,24 @@ class RedisState:
 
     async def admit(self, accepted: ExecutionRecord, plan: Plan, since: float | None = None) -> Applied:
         """Activate an execution that was accepted without initial facts, without reading it back."""
-        known = self._executions.add(accepted, plan)
-        admitted = await self._rebuilder.admit(known, self._sender, since)
+        cached = self._executions.add(accepted, plan)
+        admitted = await self._rebuilder.admit(cached, self._sender, since)
         return await self.begin(accepted.id) if admitted is None else admitted
 
     async def begin(self, execution: str) -> Applied:
-        known = await self._executions.of(execution)
-        rebuilt = await self._rebuilder.load(known, sender=self._sender)
+        cached = await self._executions.of(execution)
+        rebuilt = await self._rebuilder.load(cached, sender=self._sender)
         return Applied(now=await self.now()) if rebuilt is None else rebuilt.applied
 
     async def claim(self, execution: str, token: Token, owner: str, *, leased: bool) -> Claim:
-        known = await self._executions.of(execution)
-        return await self._claims.call(execution, _claim_request(known, token, owner, leased=leased))
+        cached = await self._executions.of(execution)
+        return await self._claims.call(execution, _claim_request(cached, token, owner, leased=leased))
 
     async def claim_all(self, execution: str, tokens: Sequence[Token], owner: str) -> list[Claim]:
-        known = await self._executions.of(execution)
-        requests = [_claim_request(known, each, owner, leased=False) for each in tokens]
-        answers = (self._send_claims(execution, each) for each in _batches(requests))
-        return [claim for each in await asyncio.gather(*answers) for claim in each]
+        cached = await self._executions.of(execution)
+        requests = [_claim_request(cached, token, owner, leased=False) for token in tokens]
+        answers = (self._send_claims(execution, batch) for batch in _batches(requests))
+        return [claim for claims in await asyncio.gather(*answers) for claim in claims]
 
     async def _send_claims(self, execution: str, requests: Sequence[ClaimRequest]) -> list[Claim]:
         """Claim tokens of one execution in one call, or one by one if its state has to be rebuilt."""
@@ -425,9 +427,9 @@ class RedisState:
             claims = await self._claim_many(execution, requests)
             if claims is not None:
                 return claims
-        return [await self._claim(execution, *each) for each in requests]
+        return [await self._claim(execution, *request) for request in requests]
 
-    async def _claim(self, execution: str, known: CachedExecution, token: Token, argument: bytes) -> Claim:
+    async def _claim(self, execution: str, cached: CachedExecution, token: Token, argument: bytes) -> Claim:
         reply: bytes = await self.run("claim", execution, argument)
         if reply == b"FOLD":
             settled = await self._settled(execution, token)
@@ -435,7 +437,7 @@ class RedisState:
                 return settled
             try:
                 retried = await self._run_rebuilding(
-                    known, lambda: self.run("claim", execution, argument), again=True
+                    cached, lambda: self.run("claim", execution, argument), again=True
                 )
             except KeyError:
                 # The execution was removed from the journal after its token was sent.
@@ -467,8 +469,8 @@ class RedisState:
         reply = await self.run("claim", execution, *(argument for _, _, argument in requests))
         if reply == b"FOLD":
             return None
-        many = _CLAIMS_REPLY if len(requests) > 1 else _CLAIM_REPLY
-        decoded = many.decode(reply)
+        decoder = _CLAIMS_REPLY if len(requests) > 1 else _CLAIM_REPLY
+        decoded = decoder.decode(reply)
         results = decoded.result if isinstance(decoded.result, list) else [decoded.result]
         run = await self._client.server_run(self._keys.of(execution)[0])
         return [
@@ -526,27 +528,29 @@ class RedisState:
 
     async def apply_all(self, execution: str, runs: Sequence[Sequence[Decision]]) -> Applied:
         self._predictor.forget(execution)
-        answers = await asyncio.gather(*(self._apply_runs(execution, each) for each in _batches(runs)))
-        decisions = [each for run in runs for each in run]
-        emitted = undecided(decisions, [token for each in answers for token in each.emitted])
-        finish = next((each.finish for each in answers if each.finish is not None), None)
-        return Applied(tuple(emitted), finish, max(each.now for each in answers))
+        answers = await asyncio.gather(*(self._apply_runs(execution, batch) for batch in _batches(runs)))
+        decisions = [decision for run in runs for decision in run]
+        emitted = undecided(decisions, [token for answer in answers for token in answer.emitted])
+        finish = next((answer.finish for answer in answers if answer.finish is not None), None)
+        return Applied(tuple(emitted), finish, max(answer.now for answer in answers))
 
     async def _apply_runs(self, execution: str, runs: Sequence[Sequence[Decision]]) -> Applied:
         """Apply a batch of runs in one call."""
-        known = await self._executions.of(execution)
+        cached = await self._executions.of(execution)
         if self._sender is None:
-            decisions = [each for run in runs for each in run]
-            return await self._apply(known, known.instructions.listed(decisions), None, b"")
+            decisions = [decision for run in runs for decision in run]
+            return await self._apply(cached, cached.instructions.listed(decisions), None, b"")
         requests = [
-            (known, known.instructions.listed(run), self._sender.entry(execution, run), b"") for run in runs
+            (cached, cached.instructions.listed(run), self._sender.entry(execution, run), b"") for run in runs
         ]
         applied = await self._apply_many(requests)
         if applied is not None:
             return applied
-        answers = [await self._apply(*each) for each in requests]
-        finish = next((each.finish for each in answers if each.finish is not None), None)
-        return Applied(tuple(token for each in answers for token in each.emitted), finish, answers[-1].now)
+        answers = [await self._apply(*request) for request in requests]
+        finish = next((answer.finish for answer in answers if answer.finish is not None), None)
+        return Applied(
+            tuple(token for answer in answers for token in answer.emitted), finish, answers[-1].now
+        )
 
     async def apply_and_claim(
         self, execution: str, decisions: Sequence[Decision], successor: int, owner: str
@@ -557,13 +561,13 @@ class RedisState:
     async def _apply_decisions(
         self, execution: str, decisions: Sequence[Decision], claim: bytes = b""
     ) -> Applied:
-        known = await self._executions.of(execution)
+        cached = await self._executions.of(execution)
         entry = None if self._sender is None else self._sender.entry(execution, decisions)
         predicted = None if entry is None else self.predict_end(execution, decisions)
         self._predictor.forget(execution)
         if entry is not None and predicted is not None:
             return self._skip_last_decisions(execution, decisions[0], entry, predicted)
-        request = (known, known.instructions.listed(decisions), entry, claim)
+        request = (cached, cached.instructions.listed(decisions), entry, claim)
         return await self._applies.call(execution, request)
 
     async def _send_applies(
@@ -574,36 +578,36 @@ class RedisState:
             applied = await self._apply_many(requests)
             if applied is not None:
                 return SharedAnswer(applied, Applied(now=applied.now))
-        return [await self._apply(*each) for each in requests]
+        return [await self._apply(*request) for request in requests]
 
     async def _apply(
-        self, known: CachedExecution, decisions: list[Instruction], entry: Entry | None, claim: bytes
+        self, cached: CachedExecution, decisions: list[Instruction], entry: Entry | None, claim: bytes
     ) -> Applied:
         packed = _PACK(decisions)
         reply: bytes | Applied
         if claim:
-            reply = await self._run_sending(known, "advance", packed, entry, claim)
+            reply = await self._run_sending(cached, "advance", packed, entry, claim)
         else:
-            reply = await self._run_sending(known, "apply", packed, entry)
+            reply = await self._run_sending(cached, "apply", packed, entry)
         if reply in (b"FOLD", b"BEHIND"):
             reply = await self._run_rebuilding(
-                known, lambda: self._run_sending(known, "apply", packed, entry)
+                cached, lambda: self._run_sending(cached, "apply", packed, entry)
             )
         if isinstance(reply, Applied):
-            return reply if self._sender is not None else _following(known.plan, decisions, reply)
+            return reply if self._sender is not None else _following(cached.plan, decisions, reply)
         if self._sender is not None:
             self._sender.release(entry)
         decoded = _APPLY_REPLY.decode(reply)
-        applied = self._applied(known, decoded)
+        applied = self._applied(cached, decoded)
         if isinstance(decoded.result, bool):
             return applied
-        return replace(applied, kept=await self._keep(known, entry, applied.now, decoded.result))
+        return replace(applied, kept=await self._keep(cached, entry, applied.now, decoded.result))
 
     async def _keep(
-        self, known: CachedExecution, entry: Entry | None, now: int, claimed: ClaimedSuccessor
+        self, cached: CachedExecution, entry: Entry | None, now: int, claimed: ClaimedSuccessor
     ) -> KeptToken:
         """Return the successor that `advance` has claimed."""
-        token, execution = token_from_fields(claimed.token), known.accepted.id
+        token, execution = token_from_fields(claimed.token), cached.accepted.id
         if claimed.alone is not False:
             self._predictor.note(execution, token, now, claimed.alone)
         fence = ((await self._client.server_run(self._keys.of(execution)[0]))[1], claimed.number)
@@ -614,22 +618,22 @@ class RedisState:
     async def _apply_many(self, requests: Sequence[ApplyRequest]) -> Applied | None:
         """Apply decisions of several tokens in one call. The function sends what they emit, so the reply does not have
         to attribute tokens to requests."""
-        known = requests[0][0]
+        cached = requests[0][0]
         entries = [entry for _, _, entry, _ in requests if entry is not None]
         one_stream = len({entry.stream for entry in entries}) == 1
         if self._sender is None or not one_stream or len(entries) < len(requests):
             return None
-        packed = _PACK([each for _, decisions, _, _ in requests for each in decisions])
+        packed = _PACK([instruction for _, decisions, _, _ in requests for instruction in decisions])
         now = 0 if self._clock is None else self._clock.now()
         # The place of a token that was kept has no entry to delete.
         deleted = [entry for entry in entries if entry.id]
-        arguments = (now, known.accepted.id, packed, *self._sender.arguments(known, *deleted))
-        reply = await self._client.run("apply", self._sender.keys(known, entries[0]), *arguments)
+        arguments = (now, cached.accepted.id, packed, *self._sender.arguments(cached, *deleted))
+        reply = await self._client.run("apply", self._sender.keys(cached, entries[0]), *arguments)
         if reply in (b"FOLD", b"BEHIND"):
             return None
         for entry in entries:
             self._sender.release(entry)
-        return self._decode_applied(known, reply)
+        return self._decode_applied(cached, reply)
 
     def _skip_last_decisions(
         self, execution: str, first: Decision, entry: Entry, predicted: tuple[FinishExecution, int]
@@ -642,15 +646,15 @@ class RedisState:
         return Applied((), *predicted)
 
     async def control(self, execution: str, fact: PauseChanged | ExecutionLate) -> Applied:
-        known = await self._executions.of(execution)
+        cached = await self._executions.of(execution)
         if isinstance(fact, ExecutionLate):
-            return await self._run_fact(known, "control", _PACK((fact.at, "late")))
-        return await self._run_fact(known, "control", _PACK((fact.at, fact.number, fact.paused)))
+            return await self._run_fact(cached, "control", _PACK((fact.at, "late")))
+        return await self._run_fact(cached, "control", _PACK((fact.at, fact.number, fact.paused)))
 
     async def signal(self, execution: str, fact: SignalReceived) -> Applied:
-        known = await self._executions.of(execution)
+        cached = await self._executions.of(execution)
         path = False if fact.path is None else encode_path(fact.path)
-        return await self._run_fact(known, "signal", _PACK((fact.at, fact.id, fact.name, path)))
+        return await self._run_fact(cached, "signal", _PACK((fact.at, fact.id, fact.name, path)))
 
     async def pause_state(self, execution: str) -> tuple[int, bool]:
         packed = await self._client.call("HGET", self._keys.of(execution)[0], "!")
@@ -666,16 +670,16 @@ class RedisState:
     async def waiting_for_signal(self, execution: str) -> list[Listener]:
         # A recorded wait counts even before its decision is applied to the state.
         state = await self.recorded(execution)
-        found = sorted(
+        waits = sorted(
             (since, path, node, name)
             for name, waiting in state.waiting_for_signal.items()
             for (path, node), since in waiting.items()
         )
-        return [Listener(name, node, path) for _, path, node, name in found]
+        return [Listener(name, node, path) for _, path, node, name in waits]
 
     async def explain(self, execution: str) -> list[Waiting]:
-        known = await self._executions.of(execution)
-        return explain(known.plan, await self._read(execution))
+        cached = await self._executions.of(execution)
+        return explain(cached.plan, await self._read(execution))
 
     async def may_report(self, execution: str, period_ms: int) -> bool:
         """Return whether this process may report the progress of an execution; no other may within the period."""
@@ -688,11 +692,11 @@ class RedisState:
         return stored or await self._rebuilder.peek(await self._executions.of(execution))
 
     async def peek(self, execution: str) -> State | None:
-        known = await self._executions.of(execution)
+        cached = await self._executions.of(execution)
         raw = await self._client.call("HGETALL", self._keys.of(execution)[0])
         fields = read_fields(dict(zip(raw[::2], raw[1::2], strict=True)))
         if fields and fields["!"]["i"] == await self.server(execution):
-            return decode_state(known.plan, fields)
+            return decode_state(cached.plan, fields)
         return None
 
     async def end(self, execution: str, fact: ExecutionEnded) -> None:
@@ -716,10 +720,10 @@ class RedisState:
 
     def forget(self, executions: Sequence[str]) -> None:
         """Drop cached data of executions that have ended, in this process or another."""
-        for each in executions:
-            self._executions.forget(each)
-            self._predictor.forget(each)
-            self.confirmations.forget(each)
+        for execution in executions:
+            self._executions.forget(execution)
+            self._predictor.forget(execution)
+            self.confirmations.forget(execution)
 
     async def due_timers(self, limit: int) -> list[DueTimer]:
         now = await self.now()
@@ -728,27 +732,27 @@ class RedisState:
         self._preloader.start(now)
         share = min(MAX_FIRED, max(1, limit // max(1, len(executions))))
         fired = await asyncio.gather(*(self._fire_or_postpone(each.decode(), share) for each in executions))
-        return [due for each in fired for due in each][:limit]
+        return [due for timers in fired for due in timers][:limit]
 
     async def _due_members(self, key: Callable[[int], str], now: int, limit: int) -> list[bytes]:
         """Return up to `limit` due members of a sorted set over all partitions, each time from another one on."""
         partitions = self._keys.partitions
         self._first_partition = (self._first_partition + 1) % partitions
-        most = max(min(limit, MIN_PAGE), 4 * limit // partitions)
+        page_size = max(min(limit, MIN_PAGE), 4 * limit // partitions)
         calls = (
             self._client.call(
                 "ZRANGE",
-                key((self._first_partition + each) % partitions),
+                key((self._first_partition + offset) % partitions),
                 "-inf",
                 now,
                 "BYSCORE",
                 "LIMIT",
                 0,
-                most,
+                page_size,
             )
-            for each in range(partitions)
+            for offset in range(partitions)
         )
-        return [member for found in await self._client.gather(*calls) for member in found][:limit]
+        return [member for members in await self._client.gather(*calls) for member in members][:limit]
 
     async def _due_time(self, execution: str) -> int | None:
         """Return when an execution is due whose state was lost; None: at once."""
@@ -761,10 +765,10 @@ class RedisState:
                 await self._executions.of(execution), left_to_sweeper=True, waits=False
             )
 
-    async def _fire_or_postpone(self, execution: str, most: int) -> list[DueTimer]:
+    async def _fire_or_postpone(self, execution: str, limit: int) -> list[DueTimer]:
         """Fire timers; an execution that cannot be read is postponed so that it does not block the others."""
         try:
-            return await self._fire(execution, most)
+            return await self._fire(execution, limit)
         except StoreUnavailableError:
             raise
         except KeyError:
@@ -776,29 +780,31 @@ class RedisState:
             await self._client.call("ZADD", self._keys.of(execution)[3], "XX", later, execution)
         return []
 
-    async def _fire(self, execution: str, most: int) -> list[DueTimer]:
-        found: list[DueTimer] = []
-        known = await self._executions.of(execution)
-        reply = await self._run_sending(known, "fire", most, None, _OVERDUE, REBUILD_LEASE_MS)
+    async def _fire(self, execution: str, limit: int) -> list[DueTimer]:
+        timers: list[DueTimer] = []
+        cached = await self._executions.of(execution)
+        reply = await self._run_sending(cached, "fire", limit, None, _OVERDUE, REBUILD_LEASE_MS)
         if reply == b"FOLD":
-            rebuilt = await self._rebuilder.load(known, sender=self._sender)
+            rebuilt = await self._rebuilder.load(cached, sender=self._sender)
             if rebuilt is not None and (rebuilt.applied.emitted or rebuilt.applied.finish):
-                found.append(self._due_timer(known.accepted, Timer("wait"), rebuilt.applied))
+                timers.append(self._due_timer(cached.accepted, Timer("wait"), rebuilt.applied))
             is_due = rebuilt is None or (rebuilt.due is not None and rebuilt.due <= rebuilt.applied.now)
-            if is_due and len(found) < most:
+            if is_due and len(timers) < limit:
                 reply = await self._run_sending(
-                    known, "fire", most - len(found), None, _OVERDUE, REBUILD_LEASE_MS
+                    cached, "fire", limit - len(timers), None, _OVERDUE, REBUILD_LEASE_MS
                 )
         if reply == b"FOLD":
-            return found
+            return timers
         decoded = _FIRE_REPLY.decode(reply)
         for fired in () if isinstance(decoded.result, bool) else decoded.result:
-            ends = (
-                finish_of(known.plan, fired.finish, fired.failures) if isinstance(fired.finish, str) else None
+            finish = (
+                finish_of(cached.plan, fired.finish, fired.failures)
+                if isinstance(fired.finish, str)
+                else None
             )
-            applied = Applied(tuple(map(token_from_fields, fired.emitted)), ends, decoded.now)
-            found.append(self._due_timer(known.accepted, decode_timer(fired.timer), applied, fired.due))
-        return found
+            applied = Applied(tuple(map(token_from_fields, fired.emitted)), finish, decoded.now)
+            timers.append(self._due_timer(cached.accepted, decode_timer(fired.timer), applied, fired.due))
+        return timers
 
     def _due_timer(
         self, accepted: ExecutionRecord, timer: Timer, applied: Applied, due: int | None = None
@@ -811,10 +817,10 @@ class RedisState:
         if await self._recovery.is_due():
             return await self.now()
         calls = (
-            self._client.call("ZRANGE", self._keys.due(each), 0, 0, "WITHSCORES")
-            for each in range(self._keys.partitions)
+            self._client.call("ZRANGE", self._keys.due(partition), 0, 0, "WITHSCORES")
+            for partition in range(self._keys.partitions)
         )
-        due = (int(float(found[1])) for found in await self._client.gather(*calls) if found)
+        due = (int(float(members[1])) for members in await self._client.gather(*calls) if members)
         return min(due, default=None)
 
     async def unclaimed_tokens(self, limit: int) -> list[tuple[str, Token, int]]:
@@ -825,14 +831,14 @@ class RedisState:
         for member in members:
             execution, node, path = member.decode().rsplit("|", 2)
             tokens.setdefault(execution, []).append((int(node), path))
-        found = await asyncio.gather(
+        swept = await asyncio.gather(
             *(
-                self._sweep(execution, each[first : first + MAX_SWEPT])
-                for execution, each in tokens.items()
-                for first in range(0, len(each), MAX_SWEPT)
+                self._sweep(execution, keys[start : start + MAX_SWEPT])
+                for execution, keys in tokens.items()
+                for start in range(0, len(keys), MAX_SWEPT)
             )
         )
-        return [one for each in found for one in each]
+        return [token for batch in swept for token in batch]
 
     async def _sweep(self, execution: str, tokens: list[tuple[int, str]]) -> list[tuple[str, Token, int]]:
         reply = await self.run("sweep", execution, _PACK(tokens))
