@@ -110,12 +110,12 @@ class PostgresJournal:
     async def facts(self, execution: str, after: int = 0, limit: int | None = None) -> list[StoredFact]:
         return await self._facts.of((execution, after, limit)) if is_storable(execution) else []
 
-    async def _fetch_facts(self, wanted: Sequence[FactsWanted]) -> list[list[StoredFact]]:
-        found: list[list[StoredFact]] = [[] for _ in wanted]
-        columns = [list(each) for each in zip(*wanted, strict=True)]
+    async def _fetch_facts(self, requests: Sequence[FactsWanted]) -> list[list[StoredFact]]:
+        histories: list[list[StoredFact]] = [[] for _ in requests]
+        columns = [list(column) for column in zip(*requests, strict=True)]
         for place, seq, body, late in await self._database.fetch(query("facts"), *columns):
-            found[place - 1].append(StoredFact(seq, decode_fact(body), late))
-        return found
+            histories[place - 1].append(StoredFact(seq, decode_fact(body), late))
+        return histories
 
     async def signal(self, execution: str, id: str) -> SignalReceived | None:
         row = await self._database.find(query("signal"), execution, id.encode())
@@ -157,24 +157,24 @@ class PostgresJournal:
         return {(node, decode_path(path)): at for node, path, at in rows}
 
     async def end(self, execution: str) -> ExecutionEnded | None:
-        known = self._fact_writer.ended.pop(execution, None)
-        if known is not None or not is_storable(execution):
-            return known
+        end = self._fact_writer.ended.pop(execution, None)
+        if end is not None or not is_storable(execution):
+            return end
         return await self._ends.of(execution)
 
     async def _fetch_ends(self, executions: Sequence[str]) -> list[ExecutionEnded | None]:
-        found = await self.ends_of(list(set(executions)))
-        return [found.get(each) for each in executions]
+        ends = await self.ends_of(list(set(executions)))
+        return [ends.get(each) for each in executions]
 
     async def ends_of(self, executions: Sequence[str]) -> dict[str, ExecutionEnded]:
-        named = [each for each in executions if is_storable(each)]
-        rows = await self._database.fetch(query("ends_of"), named)
+        storable = [each for each in executions if is_storable(each)]
+        rows = await self._database.fetch(query("ends_of"), storable)
         return {row["id"]: _END.decode(row["ending"]) for row in rows}
 
     def forget(self, executions: Sequence[str]) -> None:
         """Drop cached ends of executions that were removed."""
-        for each in executions:
-            self._fact_writer.ended.pop(each, None)
+        for execution in executions:
+            self._fact_writer.ended.pop(execution, None)
 
     async def running(self, after: str = "", limit: int = 1_000) -> list[RunningExecution]:
         """Return executions that have not ended, ordered by id, after an id. Used to restore timers after the state
@@ -238,7 +238,7 @@ class PostgresIndex:
     async def search(
         self, wanted: ExecutionFilter, *, after: str | None = None, limit: int = 50
     ) -> ExecutionsFound:
-        if not all(is_storable(each or "") for each in (wanted.workflow, wanted.hash, wanted.parent, after)):
+        if not all(is_storable(text or "") for text in (wanted.workflow, wanted.hash, wanted.parent, after)):
             return ExecutionsFound([], None)
         return await self._search.find(wanted, after=after, limit=limit)
 
