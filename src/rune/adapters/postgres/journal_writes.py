@@ -257,19 +257,19 @@ class StartWriter:
 
 def _start_arguments(group: Sequence[PendingStart]) -> list[Any]:
     executions = [start.execution for start in group]
-    needs = [(number, each) for number, start in enumerate(group, 1) for each in start.needed]
+    needs = [(number, needed) for number, start in enumerate(group, 1) for needed in start.needed]
     return [
-        [each.id for each in executions],
-        [each.workflow for each in executions],
-        [each.hash for each in executions],
-        [each.at for each in executions],
+        [execution.id for execution in executions],
+        [execution.workflow for execution in executions],
+        [execution.hash for execution in executions],
+        [execution.at for execution in executions],
         [start.body for start in group],
-        [each.key for each in executions],
+        [execution.key for execution in executions],
         [start.digest for start in group],
-        *_parents([each.parent for each in executions]),
+        *_parents([execution.parent for execution in executions]),
         [start.defined for start in group],
         [number for number, _ in needs],
-        [other for _, other in needs],
+        [needed for _, needed in needs],
         [number for number, start in enumerate(group, 1) for _ in start.rows],
         *arrays([row for start in group for row in start.rows]),
     ]
@@ -284,8 +284,8 @@ def _term_columns(group: Sequence[Sequence[str]]) -> list[Any]:
 def _parents(parents: Sequence[Parent | None]) -> list[list[Any]]:
     """Return the columns of parent tokens: execution, node, path and attempt."""
     rows = [
-        (each.execution, each.node, encode_path(each.path), each.attempt) if each else _NO_PARENT
-        for each in parents
+        (parent.execution, parent.node, encode_path(parent.path), parent.attempt) if parent else _NO_PARENT
+        for parent in parents
     ]
     return [list(column) for column in zip(*rows, strict=True)]
 
@@ -374,10 +374,10 @@ def fact_batch() -> Callable[[FactRun], bool]:
         nonlocal size
         if run.execution in settled or (size and size + run.size > MAX_BATCH_BYTES):
             return False
-        named = [(run.execution, kind, node, number, path) for kind, node, number, _, path, _ in run.rows]
-        if not facts.isdisjoint(named):
+        keys = [(run.execution, kind, node, number, path) for kind, node, number, _, path, _ in run.rows]
+        if not facts.isdisjoint(keys):
             return False
-        facts.update(named)
+        facts.update(keys)
         size += run.size
         if run.status is not None:
             settled.add(run.execution)
@@ -423,16 +423,16 @@ class FactWriter:
         self, execution: str, runs: Sequence[Sequence[Fact]]
     ) -> list[Sequence[Fact] | BaseException]:
         """Write several runs, none of which ends the execution; the batches write them together."""
-        written = [self._run(execution, facts) for facts in runs]
-        answers = await asyncio.gather(*map(self._batches.submit, written), return_exceptions=True)
-        for run, answer in zip(written, answers, strict=True):
+        fact_runs = [self._run(execution, facts) for facts in runs]
+        answers = await asyncio.gather(*map(self._batches.submit, fact_runs), return_exceptions=True)
+        for run, answer in zip(fact_runs, answers, strict=True):
             if isinstance(answer, StoreUnavailableError):
                 self._remember_mark(run.facts[0], run.mark)
         return answers
 
     def _run(self, execution: str, facts: Sequence[Fact], *, hooked: bool = False) -> FactRun:
-        known = self._unconfirmed.pop(id(facts[0]), None)
-        return FactRun(execution, facts, known[1] if known is not None else new_mark(), hooked=hooked)
+        entry = self._unconfirmed.pop(id(facts[0]), None)
+        return FactRun(execution, facts, entry[1] if entry is not None else new_mark(), hooked=hooked)
 
     def _remember_end(self, execution: str, end: ExecutionEnded) -> None:
         if len(self.ended) >= MAX_ENDED:
@@ -513,7 +513,7 @@ def _fact_arguments(group: Sequence[FactRun], claims: Sequence[Claim] = ()) -> l
     return [
         [run.execution for run in group],
         integers(run.mark for run in group),
-        *([list(each) for each in zip(*changes, strict=True)] if changes else _NO_STATUS_CHANGES),
+        *([list(column) for column in zip(*changes, strict=True)] if changes else _NO_STATUS_CHANGES),
         integers(runs),
         *arrays(rows),
         *_claim_columns(claims),
