@@ -99,11 +99,11 @@ class VirtualTimeError(RuneError):
     code = "NO_SHARED_CLOCK"
 
 
-def _same_request(earlier: ExecutionRecord, wanted: ExecutionRecord) -> bool:
+def _same_request(earlier: ExecutionRecord, later: ExecutionRecord) -> bool:
     """Return whether two starts, payloads aside, are one request. An alias may name another version meanwhile."""
-    if (earlier.workflow, earlier.retry_of) != (wanted.workflow, wanted.retry_of):
+    if (earlier.workflow, earlier.retry_of) != (later.workflow, later.retry_of):
         return False
-    return earlier.hash == wanted.hash or (wanted.alias is not None and earlier.alias == wanted.alias)
+    return earlier.hash == later.hash or (later.alias is not None and earlier.alias == later.alias)
 
 
 class Launcher:
@@ -175,7 +175,7 @@ class Launcher:
         self._check_time(plan, fake_time=options.fake_time and depth == 0)
         await self._save_definition(plan)
         scopes = scopes if chosen is None else chosen.scopes
-        wanted = ExecutionRecord(
+        record = ExecutionRecord(
             id=execution or new_execution_id(),
             workflow=plan.definition.id,
             hash=plan.hash,
@@ -195,7 +195,7 @@ class Launcher:
             version=None if chosen is None else chosen.number,
             alias=None if chosen is None else chosen.alias,
         )
-        return await self._admit(wanted, plan, held, new_id=new_id or execution is None)
+        return await self._admit(record, plan, held, new_id=new_id or execution is None)
 
     def can_fake_time(self, plan: Plan) -> bool:
         """Return whether executions of a definition can have a virtual clock here. On a cluster each execution has one
@@ -229,54 +229,54 @@ class Launcher:
             await self._follow_up(accepted.id, self.activate(accepted))
         return accepted
 
-    async def _prepare(self, wanted: ExecutionRecord, plan: Plan) -> _Start:
+    async def _prepare(self, record: ExecutionRecord, plan: Plan) -> _Start:
         """Return a record as it is to be stored, with its start payload as a blob if it is large."""
         digest: bytes | None = None
-        data = wanted.input.data if type(wanted.input) is Inline else None
+        data = record.input.data if type(record.input) is Inline else None
         if data is not None and len(data) > LIMITS.inline_bytes:
-            stored = await store_start(self._blob, wanted.id, data)
-            wanted = replace(wanted, input=stored)
+            stored = await store_start(self._blob, record.id, data)
+            record = replace(record, input=stored)
             failpoint.hit("start_stored")
             # crash here: the blob belongs to no execution; a start with the same id, such as of a child, uses it
-            if wanted.key is not None:
-                digest = await off_loop(partial(request_digest, wanted.hash, data))
-        large = type(wanted.input) is Large
-        scoped = plan.launches and bool(wanted.scopes)
+            if record.key is not None:
+                digest = await off_loop(partial(request_digest, record.hash, data))
+        large = type(record.input) is Large
+        scoped = plan.launches and bool(record.scopes)
         format = required_format(plan.definition, scoped=scoped, large_start=large)
-        return _Start(replace(wanted, format=format), data if large else None, digest)
+        return _Start(replace(record, format=format), data if large else None, digest)
 
     async def _accept(
-        self, start: _Start, kept: Sequence[Fact], held: AppliedLimits | None, *, new_id: bool
+        self, start: _Start, facts: Sequence[Fact], held: AppliedLimits | None, *, new_id: bool
     ) -> ExecutionRecord:
         """Record a start. The blob of one that is not accepted is deleted if nobody else knows its id."""
-        wanted = start.record
+        record = start.record
         try:
-            accepted = await self._record(start, kept, held)
+            accepted = await self._record(start, facts, held)
         except StoreUnavailableError:
             raise  # it may have been recorded
         except RuneError:
             await self._drop_blob(start, new_id=new_id)
             raise
-        if accepted.id != wanted.id:
+        if accepted.id != record.id:
             await self._drop_blob(start, new_id=new_id)
-        elif start.blob is not None and not new_id and type(wanted.input) is Large:
+        elif start.blob is not None and not new_id and type(record.input) is Large:
             # An execution that had this id may have been removed meanwhile, with all blobs under it.
-            await self._blob.put(wanted.input.key, start.blob)
+            await self._blob.put(record.input.key, start.blob)
         return accepted
 
     async def _record(
-        self, start: _Start, kept: Sequence[Fact], held: AppliedLimits | None
+        self, start: _Start, facts: Sequence[Fact], held: AppliedLimits | None
     ) -> ExecutionRecord:
         """Record a start, or return the one that its idempotency key was used for. The journal compares the texts of
         requests; only if they differ, and the first execution still exists, are their values compared."""
         try:
-            return await self._journal.accept(start.record, kept, held, start.digest)
+            return await self._journal.accept(start.record, facts, held, start.digest)
         except IdempotencyConflictError:
             earlier = await self._started_under(start.record.key)
             if earlier is None or not _same_request(earlier, start.record):
                 raise
-            given = start.record.input if start.blob is None else Inline(start.blob)
-            if not await same_payload(self._blob, earlier.input, given):
+            payload = start.record.input if start.blob is None else Inline(start.blob)
+            if not await same_payload(self._blob, earlier.input, payload):
                 raise
             return earlier
 
@@ -294,21 +294,21 @@ class Launcher:
         await self._send(accepted, await self._state.begin(accepted.id))
 
     async def _admit(
-        self, wanted: ExecutionRecord, plan: Plan, held: AppliedLimits | None, *, new_id: bool
+        self, record: ExecutionRecord, plan: Plan, held: AppliedLimits | None, *, new_id: bool
     ) -> ExecutionRecord:
         """Accept an execution and activate it from memory, which saves reading it back from the journal."""
-        start = await self._prepare(wanted, plan)
-        wanted = start.record
+        start = await self._prepare(record, plan)
+        record = start.record
         room = await self._admission.room()
         began = time.monotonic()
-        with self._admission.arriving(wanted.id):
+        with self._admission.arriving(record.id):
             accepted = await self._accept(start, (), held, new_id=new_id)
             # crash here: the row is marked as not activated; the relay, or the next owner of the file, activates it
             failpoint.hit("accepted")
-            if accepted is wanted:
+            if accepted is record:
                 self._instrumentation.accepted()
             # An execution with the same id may be running, and without room the state loads this one later.
-            if accepted is not wanted or not room:
+            if accepted is not record or not room:
                 return accepted
             self._data_cache.open(accepted, plan)
             if self._bounded:
@@ -359,8 +359,8 @@ class Launcher:
         """Wait briefly for activations in flight and give up the others, which the relay completes."""
         if self._activations:
             _, late = await asyncio.wait(self._activations, timeout=ACTIVATION_WAIT_S)
-            for each in late:
-                each.cancel()
+            for activation in late:
+                activation.cancel()
             await asyncio.gather(*late, return_exceptions=True)
 
     async def _send(self, accepted: ExecutionRecord, applied: Applied) -> None:
