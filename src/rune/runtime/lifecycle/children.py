@@ -117,8 +117,10 @@ class Children:
         attempt, whatever was deployed since. ChildForbiddenError if the parent may not start it."""
         first = await self._journal.accepted(child_id(parent.id, name, 1))
         if first is not None:
-            known = None if first.version is None else ChosenVersion(first.version, first.alias, first.scopes)
-            return first.hash, known, first.scopes
+            chosen = (
+                None if first.version is None else ChosenVersion(first.version, first.alias, first.scopes)
+            )
+            return first.hash, chosen, first.scopes
         try:
             version = await self._workflows.find(workflow, which)
         except WorkflowNotFoundError:
@@ -141,14 +143,14 @@ class Children:
         fails does not hold up the others; it is tried again with the next call."""
         failed: set[str] = set()
         while rows := set(await self._journal.unreported_children(BATCH)) - failed:
-            for each in rows:
+            for child in rows:
                 try:
-                    await self._recover(each, now)
+                    await self._recover(child, now)
                 except StoreUnavailableError:
                     raise
                 except Exception:
-                    log.exception("the parent of %s is not notified of its end yet", each)
-                    failed.add(each)
+                    log.exception("the parent of %s is not notified of its end yet", child)
+                    failed.add(child)
 
     async def _recover(self, child: str, now: int) -> None:
         end = await self._journal.end(child)

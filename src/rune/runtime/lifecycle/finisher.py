@@ -120,9 +120,9 @@ class Finisher:
             data = await self._data_cache.get(execution)
         except RuneError:
             return 0  # without its plan no item of it has run
-        if not any(each.fans_out for each in data.plan.nodes):
+        if not any(node.fans_out for node in data.plan.nodes):
             return 0
-        facts = [each.fact for each in await self._journal.facts(execution)]
+        facts = [stored.fact for stored in await self._journal.facts(execution)]
         started = ExecutionStarted(data.accepted.at)
         state, _ = await replay(len(facts), lambda: fold(data.plan, [started, *facts], now))
         return state.failed_items
