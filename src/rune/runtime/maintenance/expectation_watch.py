@@ -49,8 +49,8 @@ class ExpectationWatch:
         """Process one batch of periods that are over, and return its size."""
         now = self._clock.now()
         due = await self._store.due(now, BATCH)
-        for each in due:
-            await self._process(each, now)
+        for expectation in due:
+            await self._process(expectation, now)
         return len(due)
 
     async def _process(self, expectation: Expectation, now: int) -> None:
@@ -60,11 +60,11 @@ class ExpectationWatch:
             return
         # Periods that passed while nobody looked are one.
         since = expectation.since if last is None else last
-        passed = (now - since) // expectation.every
+        periods = (now - since) // expectation.every
         # crash here: nothing is stored, and another process finds the same
         failpoint.hit("missing")
         stored = await self._store.put(
-            replace(moved_on(expectation, since + passed * expectation.every)), _missing(expectation, since)
+            replace(moved_on(expectation, since + periods * expectation.every)), _missing(expectation, since)
         )
         if stored is not None:
             # crash here: the row of the handler is stored with the next period

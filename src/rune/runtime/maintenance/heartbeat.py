@@ -28,12 +28,12 @@ SOURCES = frozenset({".py", ".lua", ".sql"})
 def build_id() -> str:
     """Return an id of the installed program: `RUNE_BUILD`, otherwise a hash of its files. It tells processes of one
     version apart that run different builds."""
-    given = os.environ.get("RUNE_BUILD", "")
-    if given:
-        return given
+    build = os.environ.get("RUNE_BUILD", "")
+    if build:
+        return build
     digest = hashlib.blake2b(digest_size=5)
     root = Path(rune.__file__).parent
-    for path in sorted(each for each in root.rglob("*") if each.suffix in SOURCES):
+    for path in sorted(file for file in root.rglob("*") if file.suffix in SOURCES):
         digest.update(str(path.relative_to(root)).encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -103,11 +103,11 @@ class HookRunner:
         """Serve one batch of rows. Return whether there may be more."""
         rows = await self._hooks.take(BATCH)
         served = await asyncio.gather(*map(self._try_serve, rows))
-        done = [each.number for each, is_served in zip(rows, served, strict=True) if is_served]
-        if done:
+        numbers = [row.number for row, is_served in zip(rows, served, strict=True) if is_served]
+        if numbers:
             # crash here: another process takes the rows again and finds the handlers
             failpoint.hit("handled")
-            await self._hooks.done(done)
+            await self._hooks.done(numbers)
         return len(rows) == BATCH
 
     async def _forget(self) -> None:

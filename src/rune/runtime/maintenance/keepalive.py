@@ -87,18 +87,18 @@ class KeepaliveThread:
                 work.append(asyncio.create_task(self._heartbeat.run(keepalive.processes)))
             work.append(asyncio.create_task(_wait_for(stopped)))
             done, pending = await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
-            for each in pending:
-                each.cancel()
+            for task in pending:
+                task.cancel()
             await asyncio.gather(*pending, return_exceptions=True)
-            for each in done:
-                each.result()
+            for task in done:
+                task.result()
 
     async def _renew_leases(self, keepalive: Keepalive, engine: asyncio.AbstractEventLoop) -> None:
-        held, asked = self._leases.held(), time.monotonic()
-        calls = (keepalive.renew_lease(*key, fence) for key, fence in held)
-        for (key, fence), renewed in zip(held, await asyncio.gather(*calls), strict=True):
+        leases, asked_at = self._leases.held(), time.monotonic()
+        calls = (keepalive.renew_lease(*key, fence) for key, fence in leases)
+        for (key, fence), renewed in zip(leases, await asyncio.gather(*calls), strict=True):
             if renewed:
-                self._leases.renewed(key, fence, asked)
+                self._leases.renewed(key, fence, asked_at)
             else:
                 engine.call_soon_threadsafe(self._leases.lose, key, fence)
 

@@ -51,12 +51,12 @@ class OutboxRelay:
     async def turn(self) -> bool:
         """Serve one batch of rows. Return whether there may be more."""
         rows = await self._outbox.take(BATCH)
-        results = await asyncio.gather(*(self._try_serve(each) for each in rows))
-        done = [each.number for each, served in zip(rows, results, strict=True) if served]
-        if done:
+        results = await asyncio.gather(*(self._try_serve(row) for row in rows))
+        numbers = [row.number for row, served in zip(rows, results, strict=True) if served]
+        if numbers:
             # crash here: a relay takes the rows again and finds the work done
             failpoint.hit("relayed")
-            await self._outbox.done(done)
+            await self._outbox.done(numbers)
         return len(rows) == BATCH
 
     async def _try_serve(self, row: OutboxRow) -> bool:

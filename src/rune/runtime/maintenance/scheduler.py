@@ -76,9 +76,9 @@ class Scheduler:
 
     async def _turn(self) -> bool:
         """Fire one batch of due timers. Return whether there may be more."""
-        fired = await self._state.due_timers(BATCH)
+        timers = await self._state.due_timers(BATCH)
         # The state has removed all of these timers: what follows from one must not be lost because of another.
-        await _all([self._serve(each) for each in fired])
+        await _all([self._serve(timer) for timer in timers])
         if self._clock.now() - self._swept_at >= SWEEP_PERIOD_MS:
             self._swept_at = self._clock.now()
             # Renew first: after a blocked event loop the sweep must not resend tokens that this process holds.
@@ -89,16 +89,16 @@ class Scheduler:
         if self._clock.now() - self._reconciled_at >= RECONCILE_PERIOD_MS:
             await self._children.recover(self._clock.now())
             self._reconciled_at = self._clock.now()
-        return len(fired) >= BATCH
+        return len(timers) >= BATCH
 
     async def _resend(self) -> None:
         """Send tokens that no worker holds and whose message is lost. After a failure the next sweep sends the rest."""
         tokens = await self._state.unclaimed_tokens(BATCH)
-        for first in range(0, len(tokens), MAX_RESENT_AT_ONCE):
+        for start in range(0, len(tokens), MAX_RESENT_AT_ONCE):
             await _all(
                 [
                     self._queue.send(execution, [token], priority)
-                    for execution, token, priority in tokens[first : first + MAX_RESENT_AT_ONCE]
+                    for execution, token, priority in tokens[start : start + MAX_RESENT_AT_ONCE]
                 ]
             )
         self._instrumentation.counters.tokens_resent += len(tokens)
@@ -137,6 +137,6 @@ class Scheduler:
 
 async def _all(work: Sequence[Awaitable[None]]) -> None:
     """Wait for all of the work, then raise the first failure."""
-    for each in await asyncio.gather(*work, return_exceptions=True):
-        if isinstance(each, BaseException):
-            raise each
+    for result in await asyncio.gather(*work, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result

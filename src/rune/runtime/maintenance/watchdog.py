@@ -83,8 +83,8 @@ class LoopWatchdog:
         ahead = time.time() - time.monotonic()
         while not self._stop.wait(min(PERIOD_S, self._blocked_s / 4)):
             ahead = self._check_clock(ahead)
-            asked = self._asked
-            if asked is None:
+            asked_at = self._asked
+            if asked_at is None:
                 self._clear()
                 self._asked = time.monotonic()
                 try:
@@ -92,7 +92,7 @@ class LoopWatchdog:
                 except RuntimeError:  # the loop is closed
                     return
                 continue
-            if not self._reported and time.monotonic() - asked > self._blocked_s:
+            if not self._reported and time.monotonic() - asked_at > self._blocked_s:
                 self._report(thread)
             self._look(loop)
         self._clear()
@@ -145,12 +145,12 @@ class LoopWatchdog:
 
     def _answer(self) -> None:
         """Called by the loop."""
-        asked = self._asked
-        assert asked is not None
-        took = time.monotonic() - asked
-        if took > self._blocked_s:
-            self._counters.loop_blocked(took)
-            log.warning("the event loop was blocked for %.1f s", took)
+        asked_at = self._asked
+        assert asked_at is not None
+        duration = time.monotonic() - asked_at
+        if duration > self._blocked_s:
+            self._counters.loop_blocked(duration)
+            log.warning("the event loop was blocked for %.1f s", duration)
         self._reported = False
         self._holder = None
         self._asked = None
