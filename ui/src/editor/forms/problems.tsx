@@ -38,48 +38,52 @@ export function Problems({
           },
         ]
       : problems;
-  return (
-    <section className="edit-problems" aria-label="Problems">
-      {all.length === 0 && !isChecked ? (
-        <p className="row dim">Not checked yet.</p>
-      ) : all.length === 0 ? (
+  const list = (): JSX.Element => {
+    if (all.length === 0 && !isChecked) return <p className="row dim">Not checked yet.</p>;
+    if (all.length === 0)
+      return (
         <p className="row dim">
           <CircleCheck size={15} aria-hidden="true" /> No problems.
         </p>
-      ) : (
-        <ul tabIndex={0} aria-label="Problems of the draft">
-          {all.map((each, index) => {
-            const fix = fixOf(document, each);
-            return (
-              <li key={index} data-severity={each.problem.severity}>
-                {each.problem.severity === "warning" ? (
-                  <TriangleAlert size={15} aria-label="Warning" />
-                ) : (
-                  <CircleAlert size={15} aria-label="Error" />
+      );
+    return (
+      <ul tabIndex={0} aria-label="Problems of the draft">
+        {all.map((each, index) => {
+          const fix = fixOf(document, each);
+          return (
+            <li key={index} data-severity={each.problem.severity}>
+              {each.problem.severity === "warning" ? (
+                <TriangleAlert size={15} aria-label="Warning" />
+              ) : (
+                <CircleAlert size={15} aria-label="Error" />
+              )}
+              <span className="edit-problem-text">
+                <Sentence text={each.problem.message} />
+                {each.problem.hint && (
+                  <span className="dim">
+                    {" "}
+                    <Sentence text={each.problem.hint} />
+                  </span>
                 )}
-                <span className="edit-problem-text">
-                  <Sentence text={each.problem.message} />
-                  {each.problem.hint && (
-                    <span className="dim">
-                      {" "}
-                      <Sentence text={each.problem.hint} />
-                    </span>
-                  )}
-                  {each.problem.path && <code className="dim">{each.problem.path}</code>}
-                </span>
-                {fix && (
-                  <Button size="small" onClick={() => onFix(fix)}>
-                    {fix.label}
-                  </Button>
-                )}
-                <Button size="small" aria-label={`Go to ${each.problem.path || "the text"}`} onClick={() => onGo(each)}>
-                  Go to
+                {each.problem.path && <code className="dim">{each.problem.path}</code>}
+              </span>
+              {fix && (
+                <Button size="small" onClick={() => onFix(fix)}>
+                  {fix.label}
                 </Button>
-              </li>
-            );
-          })}
-        </ul>
-      )}
+              )}
+              <Button size="small" aria-label={`Go to ${each.problem.path || "the text"}`} onClick={() => onGo(each)}>
+                Go to
+              </Button>
+            </li>
+          );
+        })}
+      </ul>
+    );
+  };
+  return (
+    <section className="edit-problems" aria-label="Problems">
+      {list()}
     </section>
   );
 }

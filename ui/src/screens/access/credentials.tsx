@@ -5,20 +5,10 @@ import { useState, type JSX } from "react";
 import { Link } from "wouter";
 import { api, read, type Schemas } from "../../api/client";
 import { useRight } from "../../api/rights";
-import {
-  Ago,
-  Blank,
-  Button,
-  Failure,
-  Field,
-  IconButton,
-  Input,
-  Rejected,
-  Select,
-  Skeleton,
-  Switch,
-} from "../../parts/controls";
+import { Ago, Blank, Button, Field, IconButton, Input, Rejected, Select, Switch } from "../../parts/controls";
 import { Dialog } from "../../parts/dialog";
+import { Listed } from "../../parts/reading";
+import { TableCard, type Column } from "../../parts/table";
 import { say } from "../../parts/toasts";
 import { fieldsOf, valuesOf, type CredentialField } from "./credential_fields";
 import { Head } from "../shell/shell";
@@ -47,6 +37,45 @@ export function CredentialsScreen(): JSX.Element {
   const [granting, setGranting] = useState<Credential | null>(null);
   const [using, setUsing] = useState<Credential | null>(null);
   const client = useQueryClient();
+  const columns: Column<Credential>[] = [
+    { title: "Name", cell: (each) => <b>{each.name}</b> },
+    { title: "Type", cell: (each) => each.type },
+    { title: "Fields", cell: (each) => each.fields.map((field) => `${field}: •••`).join(", ") },
+    {
+      title: "Hosts",
+      cell: (each) => (
+        <>
+          {each.hosts.join(", ") || <span className="dim">–</span>}{" "}
+          {each.insecure && <span className="tag">also without TLS</span>}
+        </>
+      ),
+    },
+    { title: "Changed", cell: (each) => <Ago at={each.changed_at} /> },
+    {
+      title: "Actions",
+      untitled: true,
+      cell: (each) => (
+        <span className="row" style={{ justifyContent: "flex-end" }}>
+          <Button size="small" onClick={() => setUsing(each)}>
+            Uses<span className="sr"> of {each.name}</span>
+          </Button>
+          <Button size="small" disabled={!right.allowed} title={right.reason} onClick={() => setGranting(each)}>
+            Grants
+          </Button>
+          <Button size="small" disabled={!right.allowed} title={right.reason} onClick={() => setEditing(each)}>
+            Change
+          </Button>
+          <IconButton
+            size="small"
+            icon={Trash2}
+            label={`Delete ${each.name}`}
+            disabled={!right.allowed}
+            onClick={() => setRemoving(each)}
+          />
+        </span>
+      ),
+    },
+  ];
   return (
     <div className="screen">
       <Head
@@ -64,80 +93,19 @@ export function CredentialsScreen(): JSX.Element {
           </Button>
         }
       />
-      <div className="card table-scroll" role="group" aria-label="Table of credentials" tabIndex={0}>
-        {credentials.isError ? (
-          <Failure error={credentials.error} retry={() => void credentials.refetch()} />
-        ) : credentials.isPending ? (
-          <Skeleton rows={4} height={24} />
-        ) : credentials.data.length === 0 ? (
+      <TableCard
+        label="Table of credentials"
+        query={credentials}
+        rows={credentials.data}
+        skeleton={{ rows: 4, height: 24 }}
+        blank={
           <Blank icon={FileKey2} title="No credentials">
             Add one, and name it in the <code>credentials</code> of a node.
           </Blank>
-        ) : (
-          <table className="table">
-            <thead>
-              <tr>
-                <th>Name</th>
-                <th>Type</th>
-                <th>Fields</th>
-                <th>Hosts</th>
-                <th>Changed</th>
-                <th>
-                  <span className="sr">Actions</span>
-                </th>
-              </tr>
-            </thead>
-            <tbody>
-              {credentials.data.map((each) => (
-                <tr key={each.id}>
-                  <td>
-                    <b>{each.name}</b>
-                  </td>
-                  <td>{each.type}</td>
-                  <td>{each.fields.map((field) => `${field}: •••`).join(", ")}</td>
-                  <td>
-                    {each.hosts.join(", ") || <span className="dim">–</span>}{" "}
-                    {each.insecure && <span className="tag">also without TLS</span>}
-                  </td>
-                  <td>
-                    <Ago at={each.changed_at} />
-                  </td>
-                  <td>
-                    <span className="row" style={{ justifyContent: "flex-end" }}>
-                      <Button size="small" onClick={() => setUsing(each)}>
-                        Uses<span className="sr"> of {each.name}</span>
-                      </Button>
-                      <Button
-                        size="small"
-                        disabled={!right.allowed}
-                        title={right.reason}
-                        onClick={() => setGranting(each)}
-                      >
-                        Grants
-                      </Button>
-                      <Button
-                        size="small"
-                        disabled={!right.allowed}
-                        title={right.reason}
-                        onClick={() => setEditing(each)}
-                      >
-                        Change
-                      </Button>
-                      <IconButton
-                        size="small"
-                        icon={Trash2}
-                        label={`Delete ${each.name}`}
-                        disabled={!right.allowed}
-                        onClick={() => setRemoving(each)}
-                      />
-                    </span>
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        )}
-      </div>
+        }
+        columns={columns}
+        keyOf={(each) => each.id}
+      />
       {editing && <CredentialDialog credential={editing === "new" ? null : editing} onClose={() => setEditing(null)} />}
       {using && <UsesDialog credential={using} onClose={() => setUsing(null)} />}
       {granting && <GrantsDialog credential={granting} onClose={() => setGranting(null)} />}
@@ -381,29 +349,30 @@ function UsesDialog({ credential, onClose }: { credential: Credential; onClose: 
       onClose={onClose}
       foot={<Button onClick={onClose}>Close</Button>}
     >
-      {uses.isError ? (
-        <Failure error={uses.error} retry={() => void uses.refetch()} />
-      ) : uses.isPending ? (
-        <Skeleton rows={2} height={24} />
-      ) : uses.data.length === 0 ? (
-        <p className="dim">No workflow refers to it.</p>
-      ) : (
-        <ul className="stack" style={{ gap: 4 }} aria-label="Workflows">
-          {uses.data.map((each) => (
-            <li key={`${each.workflow_id}/${each.version}`} className="row wrap">
-              <Link href={`/workflows/${each.workflow_id}/versions/${each.version}`}>
-                {each.name || each.workflow_id} {each.version}
-              </Link>
-              {each.aliases.map((alias) => (
-                <span key={alias} className="tag">
-                  {alias}
-                </span>
-              ))}
-              <code className="dim">{each.nodes.join(", ")}</code>
-            </li>
-          ))}
-        </ul>
-      )}
+      <Listed
+        query={uses}
+        rows={uses.data}
+        skeleton={{ rows: 2, height: 24 }}
+        blank={<p className="dim">No workflow refers to it.</p>}
+      >
+        {(rows) => (
+          <ul className="stack" style={{ gap: 4 }} aria-label="Workflows">
+            {rows.map((each) => (
+              <li key={`${each.workflow_id}/${each.version}`} className="row wrap">
+                <Link href={`/workflows/${each.workflow_id}/versions/${each.version}`}>
+                  {each.name || each.workflow_id} {each.version}
+                </Link>
+                {each.aliases.map((alias) => (
+                  <span key={alias} className="tag">
+                    {alias}
+                  </span>
+                ))}
+                <code className="dim">{each.nodes.join(", ")}</code>
+              </li>
+            ))}
+          </ul>
+        )}
+      </Listed>
     </Dialog>
   );
 }
@@ -438,24 +407,25 @@ function GrantsDialog({ credential, onClose }: { credential: Credential; onClose
       onSubmit={() => added && change({ grant: [added], withdraw: [] })}
       foot={<Button onClick={onClose}>Close</Button>}
     >
-      {grants.isError ? (
-        <Failure error={grants.error} retry={() => void grants.refetch()} />
-      ) : grants.isPending ? (
-        <Skeleton rows={2} height={24} />
-      ) : grants.data.length === 0 ? (
-        <p className="dim">Nobody. Nodes that use it fail.</p>
-      ) : (
-        <ul className="stack" style={{ gap: 4 }} aria-label="Granted to">
-          {grants.data.map((each) => (
-            <li key={each} className="row">
-              <code style={{ flex: 1 }}>{each}</code>
-              <Button size="small" onClick={() => change({ grant: [], withdraw: [each] })}>
-                Withdraw<span className="sr"> from {each}</span>
-              </Button>
-            </li>
-          ))}
-        </ul>
-      )}
+      <Listed
+        query={grants}
+        rows={grants.data}
+        skeleton={{ rows: 2, height: 24 }}
+        blank={<p className="dim">Nobody. Nodes that use it fail.</p>}
+      >
+        {(rows) => (
+          <ul className="stack" style={{ gap: 4 }} aria-label="Granted to">
+            {rows.map((each) => (
+              <li key={each} className="row">
+                <code style={{ flex: 1 }}>{each}</code>
+                <Button size="small" onClick={() => change({ grant: [], withdraw: [each] })}>
+                  Withdraw<span className="sr"> from {each}</span>
+                </Button>
+              </li>
+            ))}
+          </ul>
+        )}
+      </Listed>
       <Field
         label="Grant to"
         hint="everyone, queue, local, bootstrap, key:ID, trigger:ID or workflow:ID; * matches any text in an id."

@@ -4,20 +4,9 @@ import { KeyRound, Plus } from "lucide-react";
 import { useState, type JSX } from "react";
 import { api, read, type Schemas } from "../../api/client";
 import { useRight } from "../../api/rights";
-import {
-  Ago,
-  Blank,
-  Button,
-  CopyButton,
-  Failure,
-  Field,
-  Input,
-  Notice,
-  Rejected,
-  Select,
-  Skeleton,
-} from "../../parts/controls";
+import { Ago, Blank, Button, CopyButton, Field, Input, Notice, Rejected, Select } from "../../parts/controls";
 import { Dialog } from "../../parts/dialog";
+import { TableCard, type Column } from "../../parts/table";
 import { say } from "../../parts/toasts";
 import { Head } from "../shell/shell";
 
@@ -43,6 +32,49 @@ export function KeysScreen(): JSX.Element {
   const keys = useQuery({ queryKey: ["keys"], queryFn: async () => (await read(api.GET("/api/v1/keys"))).keys });
   const [creating, setCreating] = useState(false);
   const [revoking, setRevoking] = useState<Key | null>(null);
+  const columns: Column<Key>[] = [
+    {
+      title: "Name",
+      cell: (each) => (
+        <span className="workflow-name">
+          <b>{each.name}</b>
+          <code className="dim">{each.id}</code>
+        </span>
+      ),
+    },
+    { title: "Role", cell: (each) => each.role },
+    { title: "Workflows", cell: (each) => each.workflows.join(", ") || "all" },
+    {
+      title: "Limits",
+      cell: (each) =>
+        [each.limits.rate, each.limits.running && `${each.limits.running} running`].filter(Boolean).join(", ") || (
+          <span className="dim">–</span>
+        ),
+    },
+    {
+      title: "Last used",
+      cell: (each) => (each.used_at ? <Ago at={each.used_at} /> : <span className="dim">never</span>),
+    },
+    {
+      title: "Expires",
+      cell: (each) => (each.expires_at ? <Ago at={each.expires_at} /> : <span className="dim">never</span>),
+    },
+    {
+      title: "Actions",
+      untitled: true,
+      style: { textAlign: "end" },
+      cell: (each) =>
+        each.revoked_at ? (
+          <span className="dim">
+            revoked <Ago at={each.revoked_at} />
+          </span>
+        ) : (
+          <Button size="small" disabled={!right.allowed} title={right.reason} onClick={() => setRevoking(each)}>
+            Revoke
+          </Button>
+        ),
+    },
+  ];
   return (
     <div className="screen">
       <Head
@@ -60,71 +92,20 @@ export function KeysScreen(): JSX.Element {
           </Button>
         }
       />
-      <div className="card table-scroll" role="group" aria-label="Table of keys" tabIndex={0}>
-        {keys.isError ? (
-          <Failure error={keys.error} retry={() => void keys.refetch()} />
-        ) : keys.isPending ? (
-          <Skeleton rows={4} height={24} />
-        ) : keys.data.length === 0 ? (
+      <TableCard
+        label="Table of keys"
+        query={keys}
+        rows={keys.data}
+        skeleton={{ rows: 4, height: 24 }}
+        blank={
           <Blank icon={KeyRound} title="No keys">
             Without keys, the server accepts requests from this machine only and needs no authentication. Create an
             admin key first; a key of any other role cannot open this page.
           </Blank>
-        ) : (
-          <table className="table">
-            <thead>
-              <tr>
-                <th>Name</th>
-                <th>Role</th>
-                <th>Workflows</th>
-                <th>Limits</th>
-                <th>Last used</th>
-                <th>Expires</th>
-                <th>
-                  <span className="sr">Actions</span>
-                </th>
-              </tr>
-            </thead>
-            <tbody>
-              {keys.data.map((each) => (
-                <tr key={each.id}>
-                  <td>
-                    <span className="workflow-name">
-                      <b>{each.name}</b>
-                      <code className="dim">{each.id}</code>
-                    </span>
-                  </td>
-                  <td>{each.role}</td>
-                  <td>{each.workflows.join(", ") || "all"}</td>
-                  <td>
-                    {[each.limits.rate, each.limits.running && `${each.limits.running} running`]
-                      .filter(Boolean)
-                      .join(", ") || <span className="dim">–</span>}
-                  </td>
-                  <td>{each.used_at ? <Ago at={each.used_at} /> : <span className="dim">never</span>}</td>
-                  <td>{each.expires_at ? <Ago at={each.expires_at} /> : <span className="dim">never</span>}</td>
-                  <td style={{ textAlign: "end" }}>
-                    {each.revoked_at ? (
-                      <span className="dim">
-                        revoked <Ago at={each.revoked_at} />
-                      </span>
-                    ) : (
-                      <Button
-                        size="small"
-                        disabled={!right.allowed}
-                        title={right.reason}
-                        onClick={() => setRevoking(each)}
-                      >
-                        Revoke
-                      </Button>
-                    )}
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        )}
-      </div>
+        }
+        columns={columns}
+        keyOf={(each) => each.id}
+      />
       {creating && <CreateDialog first={keys.data?.length === 0} onClose={() => setCreating(false)} />}
       {revoking && (
         <Dialog

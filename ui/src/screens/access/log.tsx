@@ -3,11 +3,36 @@ import { useInfiniteQuery } from "@tanstack/react-query";
 import { ScrollText } from "lucide-react";
 import type { JSX } from "react";
 import { api, read, type Schemas } from "../../api/client";
-import { Ago, Blank, Button, Failure, Input, Skeleton } from "../../parts/controls";
+import { Ago, Blank, Button, Input } from "../../parts/controls";
+import { TableCard, type Column } from "../../parts/table";
 import { Head } from "../shell/shell";
 import { useQueryState } from "../shell/url";
 
 const FILTERS = ["actor", "action", "target"] as const;
+
+const COLUMNS: Column<Schemas["EntryView"]>[] = [
+  { title: "When", cell: (each) => <Ago at={each.at} /> },
+  { title: "Actor", cell: (each) => each.actor },
+  { title: "Action", cell: (each) => <code>{each.action}</code> },
+  { title: "Target", cell: (each) => <code>{each.target}</code> },
+  {
+    title: "Details",
+    className: "dim",
+    cell: (each) =>
+      Object.entries(each.details)
+        .map(([name, value]) => `${name}: ${value}`)
+        .join(", "),
+  },
+  {
+    title: "Outcome",
+    cell: (each) =>
+      each.outcome === "asked" ? (
+        <span className="dim">accepted</span>
+      ) : (
+        <code className="error-line">{each.outcome}</code>
+      ),
+  },
+];
 
 export function LogScreen(): JSX.Element {
   const [parameters, set] = useQueryState();
@@ -47,58 +72,19 @@ export function LogScreen(): JSX.Element {
           ))}
         </div>
       </Head>
-      <div className="card table-scroll" role="group" aria-label="Table of entries" tabIndex={0}>
-        {log.isError ? (
-          <Failure error={log.error} retry={() => void log.refetch()} />
-        ) : log.isPending ? (
-          <Skeleton rows={6} height={22} />
-        ) : rows.length === 0 ? (
+      <TableCard
+        label="Table of entries"
+        query={log}
+        rows={rows}
+        skeleton={{ rows: 6, height: 22 }}
+        blank={
           <Blank icon={ScrollText} title="No entries">
             Changes of workflows, keys, credentials and executions appear here.
           </Blank>
-        ) : (
-          <table className="table">
-            <thead>
-              <tr>
-                <th>When</th>
-                <th>Actor</th>
-                <th>Action</th>
-                <th>Target</th>
-                <th>Details</th>
-                <th>Outcome</th>
-              </tr>
-            </thead>
-            <tbody>
-              {rows.map((each) => (
-                <tr key={each.number}>
-                  <td>
-                    <Ago at={each.at} />
-                  </td>
-                  <td>{each.actor}</td>
-                  <td>
-                    <code>{each.action}</code>
-                  </td>
-                  <td>
-                    <code>{each.target}</code>
-                  </td>
-                  <td className="dim">
-                    {Object.entries(each.details)
-                      .map(([name, value]) => `${name}: ${value}`)
-                      .join(", ")}
-                  </td>
-                  <td>
-                    {each.outcome === "asked" ? (
-                      <span className="dim">accepted</span>
-                    ) : (
-                      <code className="error-line">{each.outcome}</code>
-                    )}
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        )}
-      </div>
+        }
+        columns={COLUMNS}
+        keyOf={(each) => each.number}
+      />
       {log.hasNextPage && (
         <Button onClick={() => void log.fetchNextPage()} disabled={log.isFetchingNextPage}>
           Show older entries

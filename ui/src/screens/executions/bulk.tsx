@@ -5,9 +5,10 @@ import { useState, type JSX } from "react";
 import { Link } from "wouter";
 import { api, newKey, read, type ExecutionView, type Schemas } from "../../api/client";
 import { useRight } from "../../api/rights";
-import { Button, Failure, Field, IconButton, Input, Notice, Skeleton } from "../../parts/controls";
+import { Button, Field, IconButton, Input, Notice } from "../../parts/controls";
 import { Dialog } from "../../parts/dialog";
 import { count, plural } from "../../parts/format";
+import { Answered } from "../../parts/reading";
 import { StateBar, stateWord } from "../../parts/state";
 import { JobProgress } from "./bulk_jobs";
 import { MAX_BULK, MAX_IDS, PAST, TITLES, bulkFilter, canApply, type BulkAction } from "./bulk_actions";
@@ -175,33 +176,36 @@ function BulkDialog({
         </>
       }
     >
-      {preview.isError ? (
-        <Failure error={preview.error} retry={() => void preview.refetch()} />
-      ) : !found ? (
-        <Skeleton rows={2} height={14} />
-      ) : (
-        <>
-          <p>
-            {plural(found.total, "execution")} selected
-            {found.more && `, the newest of more; one job takes ${count(MAX_BULK)} at most`}.{" "}
-            {eligible < found.total &&
-              `${count(found.total - eligible)} cannot be ${PAST[action]} in their current status.`}
-          </p>
-          <StateBar counts={byStatus(found.by_status)} total={found.total} />
-          <p className="dim">
-            {Object.entries(byStatus(found.by_status))
-              .map(([status, many]) => `${count(many)} ${stateWord(status)}`)
-              .join(" · ")}
-          </p>
-          {action === "cancel" && (
-            <Field label="Reason" hint="Stored with the end of each execution.">
-              {(given) => (
-                <Input {...given} value={reason} maxLength={2000} onChange={(event) => setReason(event.target.value)} />
-              )}
-            </Field>
-          )}
-        </>
-      )}
+      <Answered query={preview} skeleton={{ rows: 2, height: 14 }}>
+        {(selected) => (
+          <>
+            <p>
+              {plural(selected.total, "execution")} selected
+              {selected.more && `, the newest of more; one job takes ${count(MAX_BULK)} at most`}.{" "}
+              {eligible < selected.total &&
+                `${count(selected.total - eligible)} cannot be ${PAST[action]} in their current status.`}
+            </p>
+            <StateBar counts={byStatus(selected.by_status)} total={selected.total} />
+            <p className="dim">
+              {Object.entries(byStatus(selected.by_status))
+                .map(([status, many]) => `${count(many)} ${stateWord(status)}`)
+                .join(" · ")}
+            </p>
+            {action === "cancel" && (
+              <Field label="Reason" hint="Stored with the end of each execution.">
+                {(given) => (
+                  <Input
+                    {...given}
+                    value={reason}
+                    maxLength={2000}
+                    onChange={(event) => setReason(event.target.value)}
+                  />
+                )}
+              </Field>
+            )}
+          </>
+        )}
+      </Answered>
       {error && <Notice state="failed">{error.message}</Notice>}
     </Dialog>
   );

@@ -8,6 +8,7 @@ import { useRight } from "../../api/rights";
 import { Ago, Blank, Button, Failure, Rejected, Select, Skeleton } from "../../parts/controls";
 import { count, plural, shortId } from "../../parts/format";
 import { StateBar, StateGlyph, StatePill } from "../../parts/state";
+import { TableCard, type Column } from "../../parts/table";
 import { PAST, TITLES } from "./bulk_actions";
 import { Head } from "../shell/shell";
 
@@ -158,6 +159,33 @@ export function BulkJobScreen({ id }: { id: string }): JSX.Element {
   );
 }
 
+const COLUMNS: Column<Job>[] = [
+  {
+    title: "Action",
+    cell: (each) => (
+      <Link href={`/bulk/${each.id}`}>
+        {TITLES[each.action]} {plural(each.total, "execution")}
+      </Link>
+    ),
+  },
+  { title: "Status", cell: (each) => <StatePill state={STATES[each.status]} text={each.status} /> },
+  {
+    title: "Progress",
+    cell: (each) => (
+      <span className="tabular">
+        {count(each.total - each.pending)} of {count(each.total)}
+      </span>
+    ),
+  },
+  {
+    title: "Refused",
+    className: "tabular",
+    cell: (each) => (each.refused > 0 ? <span className="error-line">{count(each.refused)}</span> : 0),
+  },
+  { title: "By", cell: (each) => each.principal },
+  { title: "When", cell: (each) => <Ago at={each.created_at} /> },
+];
+
 export function BulkJobsScreen(): JSX.Element {
   const jobs = useQuery({
     queryKey: ["bulk-jobs"],
@@ -170,12 +198,12 @@ export function BulkJobsScreen(): JSX.Element {
         title="Bulk jobs"
         lead="Actions on many executions at once. Jobs and their outcomes are kept for 30 days."
       />
-      <div className="card table-scroll" role="group" aria-label="Table of bulk jobs" tabIndex={0}>
-        {jobs.isError ? (
-          <Failure error={jobs.error} retry={() => void jobs.refetch()} />
-        ) : jobs.isPending ? (
-          <Skeleton rows={5} height={24} />
-        ) : jobs.data.length === 0 ? (
+      <TableCard
+        label="Table of bulk jobs"
+        query={jobs}
+        rows={jobs.data}
+        skeleton={{ rows: 5, height: 24 }}
+        blank={
           <Blank
             icon={ListChecks}
             title="No bulk jobs"
@@ -187,47 +215,10 @@ export function BulkJobsScreen(): JSX.Element {
           >
             Select executions in their list, or all that match a filter, to act on them at once.
           </Blank>
-        ) : (
-          <table className="table">
-            <thead>
-              <tr>
-                <th>Action</th>
-                <th>Status</th>
-                <th>Progress</th>
-                <th>Refused</th>
-                <th>By</th>
-                <th>When</th>
-              </tr>
-            </thead>
-            <tbody>
-              {jobs.data.map((each) => (
-                <tr key={each.id}>
-                  <td>
-                    <Link href={`/bulk/${each.id}`}>
-                      {TITLES[each.action]} {plural(each.total, "execution")}
-                    </Link>
-                  </td>
-                  <td>
-                    <StatePill state={STATES[each.status]} text={each.status} />
-                  </td>
-                  <td>
-                    <span className="tabular">
-                      {count(each.total - each.pending)} of {count(each.total)}
-                    </span>
-                  </td>
-                  <td className="tabular">
-                    {each.refused > 0 ? <span className="error-line">{count(each.refused)}</span> : 0}
-                  </td>
-                  <td>{each.principal}</td>
-                  <td>
-                    <Ago at={each.created_at} />
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        )}
-      </div>
+        }
+        columns={COLUMNS}
+        keyOf={(each) => each.id}
+      />
     </div>
   );
 }

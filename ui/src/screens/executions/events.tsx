@@ -92,6 +92,24 @@ export function Events({
     [newer, query.data],
   );
   const { hasNextPage, fetchNextPage, isFetchingNextPage } = query;
+  const list = (): JSX.Element => {
+    if (query.isError) return <Failure error={query.error} retry={() => void query.refetch()} />;
+    if (query.isPending) return <Skeleton rows={8} />;
+    if (events.length === 0 && !hasNextPage)
+      return (
+        <Blank icon={ScrollText} title="No such events">
+          No event has this kind and node.
+        </Blank>
+      );
+    return (
+      <Rows
+        events={events}
+        more={hasNextPage && !isFetchingNextPage}
+        onMore={() => void fetchNextPage()}
+        onOpen={(each) => set({ node: each.node_id, item: lineageText(each.lineage) || null })}
+      />
+    );
+  };
   return (
     <div className="pad stack events">
       <div className="filters">
@@ -110,22 +128,7 @@ export function Events({
           ))}
         </Select>
       </div>
-      {query.isError ? (
-        <Failure error={query.error} retry={() => void query.refetch()} />
-      ) : query.isPending ? (
-        <Skeleton rows={8} />
-      ) : events.length === 0 && !hasNextPage ? (
-        <Blank icon={ScrollText} title="No such events">
-          No event has this kind and node.
-        </Blank>
-      ) : (
-        <Rows
-          events={events}
-          more={hasNextPage && !isFetchingNextPage}
-          onMore={() => void fetchNextPage()}
-          onOpen={(each) => set({ node: each.node_id, item: lineageText(each.lineage) || null })}
-        />
-      )}
+      {list()}
     </div>
   );
 }

@@ -92,6 +92,23 @@ function Loaded({ execution, definition }: { execution: ExecutionDetail; definit
       void client.invalidateQueries({ queryKey: ["execution", id] });
   }, [client, id, status, execution.status]);
   const chosen = definition.nodes.find((each) => each.id === node);
+  const shown = (): JSX.Element => {
+    if (error) return <Failure error={error} />;
+    if (view === "timeline")
+      return (
+        <Timeline
+          execution={execution}
+          definition={definition}
+          store={store}
+          selected={node}
+          onSelect={(each, chosen) => set({ node: each, ...(chosen ? { item: chosen } : {}) })}
+        />
+      );
+    if (view === "items") return <Items execution={execution} definition={definition} store={store} onAct={setAct} />;
+    if (view === "data") return <Data execution={execution} definition={definition} item={item} />;
+    if (view === "events") return <Events execution={execution} definition={definition} store={store} />;
+    return <GraphView execution={execution} definition={definition} store={store} selected={node} at={at} />;
+  };
   return (
     <div className="screen fill execution">
       <Header execution={execution} status={at === null ? status : execution.status} onAct={setAct} />
@@ -158,27 +175,7 @@ function Loaded({ execution, definition }: { execution: ExecutionDetail; definit
       </div>
       <div className="view" data-panel={chosen ? true : undefined}>
         <div className="view-main">
-          <Suspense fallback={<Skeleton rows={5} />}>
-            {error ? (
-              <Failure error={error} />
-            ) : view === "timeline" ? (
-              <Timeline
-                execution={execution}
-                definition={definition}
-                store={store}
-                selected={node}
-                onSelect={(each, chosen) => set({ node: each, ...(chosen ? { item: chosen } : {}) })}
-              />
-            ) : view === "items" ? (
-              <Items execution={execution} definition={definition} store={store} onAct={setAct} />
-            ) : view === "data" ? (
-              <Data execution={execution} definition={definition} item={item} />
-            ) : view === "events" ? (
-              <Events execution={execution} definition={definition} store={store} />
-            ) : (
-              <GraphView execution={execution} definition={definition} store={store} selected={node} at={at} />
-            )}
-          </Suspense>
+          <Suspense fallback={<Skeleton rows={5} />}>{shown()}</Suspense>
         </div>
         {chosen && (
           <NodePanel
@@ -405,23 +402,27 @@ function GraphView({
   const kinds = useMemo(() => kindsOf(types.data), [types.data]);
   const picture = usePicture(execution.hash, definition, kinds);
   const loaded = useStoreKey(store, "loaded", (each) => each.loaded);
+  const shown = (): JSX.Element => {
+    if (!picture || !loaded) return <Skeleton rows={5} />;
+    if (listed)
+      return (
+        <Outline definition={definition} store={store} selected={selected} onSelect={(each) => set({ node: each })} />
+      );
+    return (
+      <Graph
+        definition={definition}
+        picture={picture}
+        store={store}
+        selected={selected}
+        onSelect={(each) => set({ node: each }, { replace: true })}
+        label={`Graph of ${execution.workflow_id}`}
+      />
+    );
+  };
   // The slider stays while a moment is read: it has the focus of who moves it.
   return (
     <div className="graph-view">
-      {!picture || !loaded ? (
-        <Skeleton rows={5} />
-      ) : listed ? (
-        <Outline definition={definition} store={store} selected={selected} onSelect={(each) => set({ node: each })} />
-      ) : (
-        <Graph
-          definition={definition}
-          picture={picture}
-          store={store}
-          selected={selected}
-          onSelect={(each) => set({ node: each }, { replace: true })}
-          label={`Graph of ${execution.workflow_id}`}
-        />
-      )}
+      {shown()}
       <div className="graph-tools">
         <IconButton
           icon={listed ? Network : ListTree}

@@ -7,8 +7,9 @@ import { Link, useLocation } from "wouter";
 import { api, read, type ExecutionView, type Schemas } from "../../api/client";
 import { useWorkflows } from "../../api/queries";
 import { useExecutionEvents } from "../../live/connection";
-import { Ago, Blank, Button, Failure, Input, Labels, Select, Skeleton, Took } from "../../parts/controls";
+import { Ago, Blank, Button, Input, Labels, Select, Took } from "../../parts/controls";
 import { count, plural, shortId } from "../../parts/format";
+import { Listed } from "../../parts/reading";
 import { ExecutionPill, StateGlyph, stateWord } from "../../parts/state";
 import { OTHERS, PERIODS, STATUSES, filterOf, fits, queryOf, type Filter } from "./filter";
 import { useKeys } from "../shell/keyboard";
@@ -230,6 +231,9 @@ function AddFilter({ onAdd }: { onAdd: (name: string, value: string) => void }):
     </form>
   );
 }
+
+/** The titles over the rows; a cell without one explains the outcome. */
+const COLUMNS = ["Status", "Workflow", "", "Started", "Duration"];
 
 export function ExecutionsScreen(): JSX.Element {
   const [parameters, set] = useQueryState();
@@ -463,81 +467,85 @@ export function ExecutionsScreen(): JSX.Element {
               event.target.checked ? setChosen(new Set(rows.map((each) => each.execution_id))) : clear()
             }
           />
-          <span aria-hidden="true">Status</span>
-          <span aria-hidden="true">Workflow</span>
-          <span />
-          <span aria-hidden="true">Started</span>
-          <span aria-hidden="true">Duration</span>
+          {COLUMNS.map((title) => (
+            <span key={title} aria-hidden={title ? true : undefined}>
+              {title}
+            </span>
+          ))}
         </div>
         {fresh > 0 && (
           <button type="button" className="fresh" onClick={refresh}>
             <ArrowUp size={14} aria-hidden="true" /> {count(fresh)} new
           </button>
         )}
-        {query.isError && rows.length === 0 ? (
-          <Failure error={query.error} retry={() => void query.refetch()} />
-        ) : query.isPending ? (
-          <Skeleton rows={9} height={22} />
-        ) : rows.length === 0 ? (
-          filtered ? (
-            <Blank
-              icon={Search}
-              title="Nothing matches"
-              action={
-                <Button
-                  onClick={() => {
-                    setText("");
-                    navigate("/executions");
-                  }}
-                >
-                  Clear the filters
-                </Button>
-              }
-            >
-              No execution matches all filters.
-            </Blank>
-          ) : (
-            <Blank
-              icon={Activity}
-              title="No executions yet"
-              action={
-                <Link className="button" data-kind="primary" href="/workflows">
-                  Run a workflow
-                </Link>
-              }
-            >
-              Every run of a workflow appears here, while it runs and afterwards.
-            </Blank>
-          )
-        ) : (
-          <div className="list-scroll" ref={scroller} tabIndex={0} role="group" aria-label="Executions">
-            <ul style={{ blockSize: virtual.getTotalSize(), position: "relative" }}>
-              {items.map((item) => {
-                const each = rows[item.index] as ExecutionView;
-                return (
-                  <li
-                    key={each.execution_id}
-                    className="list-row list-grid"
-                    data-cursor={item.index === cursor || undefined}
-                    data-chosen={all || chosen.has(each.execution_id) || undefined}
-                    style={{ transform: `translateY(${item.start}px)`, blockSize: row }}
-                    onKeyDown={(event) => onRowKey(event, item.index)}
+        <Listed
+          query={query}
+          rows={rows}
+          skeleton={{ rows: 9, height: 22 }}
+          keeps
+          blank={
+            filtered ? (
+              <Blank
+                icon={Search}
+                title="Nothing matches"
+                action={
+                  <Button
+                    onClick={() => {
+                      setText("");
+                      navigate("/executions");
+                    }}
                   >
-                    <input
-                      type="checkbox"
-                      className="check"
-                      aria-label={`Select ${each.execution_id}`}
-                      checked={all || chosen.has(each.execution_id)}
-                      onChange={() => {}}
-                      onClick={(event) => toggle(item.index, event.shiftKey)}
-                    />
-                    <ExecutionRow each={each} p95={p95s.get(each.workflow_id)} />
-                  </li>
-                );
-              })}
-            </ul>
-          </div>
-        )}
+                    Clear the filters
+                  </Button>
+                }
+              >
+                No execution matches all filters.
+              </Blank>
+            ) : (
+              <Blank
+                icon={Activity}
+                title="No executions yet"
+                action={
+                  <Link className="button" data-kind="primary" href="/workflows">
+                    Run a workflow
+                  </Link>
+                }
+              >
+                Every run of a workflow appears here, while it runs and afterwards.
+              </Blank>
+            )
+          }
+        >
+          {() => (
+            <div className="list-scroll" ref={scroller} tabIndex={0} role="group" aria-label="Executions">
+              <ul style={{ blockSize: virtual.getTotalSize(), position: "relative" }}>
+                {items.map((item) => {
+                  const each = rows[item.index] as ExecutionView;
+                  return (
+                    <li
+                      key={each.execution_id}
+                      className="list-row list-grid"
+                      data-cursor={item.index === cursor || undefined}
+                      data-chosen={all || chosen.has(each.execution_id) || undefined}
+                      style={{ transform: `translateY(${item.start}px)`, blockSize: row }}
+                      onKeyDown={(event) => onRowKey(event, item.index)}
+                    >
+                      <input
+                        type="checkbox"
+                        className="check"
+                        aria-label={`Select ${each.execution_id}`}
+                        checked={all || chosen.has(each.execution_id)}
+                        onChange={() => {}}
+                        onClick={(event) => toggle(item.index, event.shiftKey)}
+                      />
+                      <ExecutionRow each={each} p95={p95s.get(each.workflow_id)} />
+                    </li>
+                  );
+                })}
+              </ul>
+            </div>
+          )}
+        </Listed>
       </div>
       {chosen.size > 0 && (
         <Suspense fallback={null}>

@@ -1,7 +1,7 @@
 /** One node in one item: why it waits, what it was called with, what it returned, how it failed. */
 import { useQuery } from "@tanstack/react-query";
 import { Download, FlaskConical, Radio, RotateCcw, X } from "lucide-react";
-import type { JSX } from "react";
+import type { JSX, ReactNode } from "react";
 import { Link } from "wouter";
 import { api, read, readText, type ExecutionDetail, type Schemas } from "../../api/client";
 import { useNodeTypes } from "../../api/queries";
@@ -349,6 +349,28 @@ export function NodePanel({
   const found = runs.data?.nodes ?? [];
   const run = found.length === 1 ? found[0] : undefined;
   const parameters = Object.keys(node.parameters ?? {}).length > 0 ? (node.parameters as Json) : null;
+  const result = (): ReactNode => {
+    if (runs.isError) return <Failure error={runs.error} retry={() => void runs.refetch()} />;
+    if (runs.isPending) return <Skeleton rows={4} height={14} />;
+    if (run)
+      return (
+        <>
+          {run.error && (
+            <ErrorBox error={run.error} meanings={type?.errors ?? {}} classes={type?.error_classes ?? {}} />
+          )}
+          {run.error && run.lineage.length > 0 && <Others execution={id} run={run} code={run.error.code} />}
+          {run.status !== "skipped" && run.status !== "not_reached" && (run.output_bytes > 0 || !run.error) && (
+            <Output execution={id} node={node.id} run={run} />
+          )}
+        </>
+      );
+    if (found.length > 1) return <Runs runs={found} more={runs.data?.next !== null} counts={state.counts} />;
+    return (
+      waiting.length === 0 && (
+        <p className="dim">{stateWord(state.state) === "pending" ? "Not reached yet." : "No result yet."}</p>
+      )
+    );
+  };
   return (
     <aside className="panel" aria-label={`Node ${node.name || node.id}`}>
       <header className="panel-head">
@@ -417,27 +439,7 @@ export function NodePanel({
           ))}
         {waiting.length > 5 && <p className="dim">and {count(waiting.length - 5)} more items.</p>}
         {state.state === "skipped" && <Skipped node={node} definition={definition} store={store} onSelect={onSelect} />}
-        {runs.isError ? (
-          <Failure error={runs.error} retry={() => void runs.refetch()} />
-        ) : runs.isPending ? (
-          <Skeleton rows={4} height={14} />
-        ) : run ? (
-          <>
-            {run.error && (
-              <ErrorBox error={run.error} meanings={type?.errors ?? {}} classes={type?.error_classes ?? {}} />
-            )}
-            {run.error && run.lineage.length > 0 && <Others execution={id} run={run} code={run.error.code} />}
-            {run.status !== "skipped" && run.status !== "not_reached" && (run.output_bytes > 0 || !run.error) && (
-              <Output execution={id} node={node.id} run={run} />
-            )}
-          </>
-        ) : found.length > 1 ? (
-          <Runs runs={found} more={runs.data?.next !== null} counts={state.counts} />
-        ) : (
-          waiting.length === 0 && (
-            <p className="dim">{stateWord(state.state) === "pending" ? "Not reached yet." : "No result yet."}</p>
-          )
-        )}
+        {result()}
         {(run || (!item && state.startedAt !== null && !state.counts) || item) && (
           <>
             <Attempts

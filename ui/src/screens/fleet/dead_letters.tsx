@@ -5,9 +5,10 @@ import { useState, type JSX } from "react";
 import { Link } from "wouter";
 import { api, read, type Schemas } from "../../api/client";
 import { useRight } from "../../api/rights";
-import { Ago, Blank, Button, Failure, IconButton, Skeleton } from "../../parts/controls";
+import { Ago, Blank, Button, IconButton } from "../../parts/controls";
 import { Dialog } from "../../parts/dialog";
 import { ErrorCode } from "../../parts/error_code";
+import { TableCard, type Column } from "../../parts/table";
 import { say } from "../../parts/toasts";
 import { DeadMessages } from "./dead_messages";
 import { Head } from "../shell/shell";
@@ -77,69 +78,58 @@ function DeadExecutions(): JSX.Element {
     );
   };
   const rows = letters.data?.pages.flatMap((page) => page.dead_letters) ?? [];
+  const columns: Column<Letter>[] = [
+    { title: "Workflow", cell: (each) => <Link href={`/executions/${each.execution_id}`}>{each.workflow_id}</Link> },
+    { title: "Node", cell: (each) => (each.node_id ? <code>{each.node_id}</code> : <span className="dim">–</span>) },
+    {
+      title: "Error",
+      cell: (each) => (
+        <>
+          <ErrorCode code={each.code} className="error-line" /> {each.message}
+        </>
+      ),
+    },
+    { title: "When", cell: (each) => <Ago at={each.at} /> },
+    {
+      title: "Actions",
+      untitled: true,
+      cell: (each) => (
+        <span className="row" style={{ justifyContent: "flex-end" }}>
+          <Button
+            size="small"
+            icon={RotateCcw}
+            disabled={!right.allowed}
+            title={right.reason}
+            onClick={() => requeue(each)}
+          >
+            Requeue
+          </Button>
+          <IconButton
+            size="small"
+            icon={Trash2}
+            label="Discard"
+            disabled={!right.allowed}
+            onClick={() => setDropping(each)}
+          />
+        </span>
+      ),
+    },
+  ];
   return (
     <>
-      <div className="card table-scroll" role="group" aria-label="Table of dead letters" tabIndex={0}>
-        {letters.isError ? (
-          <Failure error={letters.error} retry={() => void letters.refetch()} />
-        ) : letters.isPending ? (
-          <Skeleton rows={5} height={24} />
-        ) : rows.length === 0 ? (
+      <TableCard
+        label="Table of dead letters"
+        query={letters}
+        rows={rows}
+        skeleton={{ rows: 5, height: 24 }}
+        blank={
           <Blank icon={MailCheck} title="No dead letters">
             Executions that cannot be continued appear here.
           </Blank>
-        ) : (
-          <table className="table">
-            <thead>
-              <tr>
-                <th>Workflow</th>
-                <th>Node</th>
-                <th>Error</th>
-                <th>When</th>
-                <th>
-                  <span className="sr">Actions</span>
-                </th>
-              </tr>
-            </thead>
-            <tbody>
-              {rows.map((each) => (
-                <tr key={each.id}>
-                  <td>
-                    <Link href={`/executions/${each.execution_id}`}>{each.workflow_id}</Link>
-                  </td>
-                  <td>{each.node_id ? <code>{each.node_id}</code> : <span className="dim">–</span>}</td>
-                  <td>
-                    <ErrorCode code={each.code} className="error-line" /> {each.message}
-                  </td>
-                  <td>
-                    <Ago at={each.at} />
-                  </td>
-                  <td>
-                    <span className="row" style={{ justifyContent: "flex-end" }}>
-                      <Button
-                        size="small"
-                        icon={RotateCcw}
-                        disabled={!right.allowed}
-                        title={right.reason}
-                        onClick={() => requeue(each)}
-                      >
-                        Requeue
-                      </Button>
-                      <IconButton
-                        size="small"
-                        icon={Trash2}
-                        label="Discard"
-                        disabled={!right.allowed}
-                        onClick={() => setDropping(each)}
-                      />
-                    </span>
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        )}
-      </div>
+        }
+        columns={columns}
+        keyOf={(each) => each.id}
+      />
       {letters.hasNextPage && <Button onClick={() => void letters.fetchNextPage()}>Show more</Button>}
       {dropping && (
         <Dialog

@@ -5,10 +5,12 @@ import { useState, type JSX } from "react";
 import { Link } from "wouter";
 import { api, read, type Schemas } from "../../api/client";
 import { useRight } from "../../api/rights";
-import { Ago, Blank, Button, CopyButton, Failure, IconButton, Skeleton } from "../../parts/controls";
+import { Ago, Blank, Button, CopyButton, IconButton } from "../../parts/controls";
 import { Dialog } from "../../parts/dialog";
 import { ErrorCode } from "../../parts/error_code";
 import { plural } from "../../parts/format";
+import { Answered } from "../../parts/reading";
+import { TableCard, type Column } from "../../parts/table";
 import { say } from "../../parts/toasts";
 
 type Message = Schemas["DeadMessageView"];
@@ -33,78 +35,70 @@ export function DeadMessages(): JSX.Element {
       (error: Error) => say("failed", error.message),
     );
   };
+  const columns: Column<Message>[] = [
+    { title: "Queue", cell: (each) => <code>{each.queue}</code> },
+    {
+      title: "Workflow",
+      cell: (each) =>
+        each.execution_id ? (
+          <Link href={`/executions/${each.execution_id}`}>{each.workflow_id ?? each.execution_id}</Link>
+        ) : (
+          <span className="dim">unknown</span>
+        ),
+    },
+    { title: "Node", cell: (each) => (each.node_id ? <code>{each.node_id}</code> : <span className="dim">–</span>) },
+    {
+      title: "Error",
+      cell: (each) => (
+        <>
+          <ErrorCode code={each.code} className="error-line" /> {each.message}
+        </>
+      ),
+    },
+    { title: "When", cell: (each) => <Ago at={each.at} /> },
+    {
+      title: "Actions",
+      untitled: true,
+      cell: (each) => (
+        <span className="row" style={{ justifyContent: "flex-end" }}>
+          <Button size="small" onClick={() => setShown(each)}>
+            Show
+          </Button>
+          <Button
+            size="small"
+            icon={RotateCcw}
+            disabled={!right.allowed}
+            title={right.reason}
+            onClick={() => requeue(each)}
+          >
+            Requeue
+          </Button>
+          <IconButton
+            size="small"
+            icon={Trash2}
+            label="Discard"
+            disabled={!right.allowed}
+            onClick={() => setDropping(each)}
+          />
+        </span>
+      ),
+    },
+  ];
   return (
-    <div className="card table-scroll" role="group" aria-label="Table of dead messages" tabIndex={0}>
-      {messages.isError ? (
-        <Failure error={messages.error} retry={() => void messages.refetch()} />
-      ) : messages.isPending ? (
-        <Skeleton rows={5} height={24} />
-      ) : messages.data.length === 0 ? (
-        <Blank icon={MailCheck} title="No dead messages">
-          Messages that cannot be decoded or were delivered too often appear here.
-        </Blank>
-      ) : (
-        <table className="table">
-          <thead>
-            <tr>
-              <th>Queue</th>
-              <th>Workflow</th>
-              <th>Node</th>
-              <th>Error</th>
-              <th>When</th>
-              <th>
-                <span className="sr">Actions</span>
-              </th>
-            </tr>
-          </thead>
-          <tbody>
-            {messages.data.map((each) => (
-              <tr key={each.id}>
-                <td>
-                  <code>{each.queue}</code>
-                </td>
-                <td>
-                  {each.execution_id ? (
-                    <Link href={`/executions/${each.execution_id}`}>{each.workflow_id ?? each.execution_id}</Link>
-                  ) : (
-                    <span className="dim">unknown</span>
-                  )}
-                </td>
-                <td>{each.node_id ? <code>{each.node_id}</code> : <span className="dim">–</span>}</td>
-                <td>
-                  <ErrorCode code={each.code} className="error-line" /> {each.message}
-                </td>
-                <td>
-                  <Ago at={each.at} />
-                </td>
-                <td>
-                  <span className="row" style={{ justifyContent: "flex-end" }}>
-                    <Button size="small" onClick={() => setShown(each)}>
-                      Show
-                    </Button>
-                    <Button
-                      size="small"
-                      icon={RotateCcw}
-                      disabled={!right.allowed}
-                      title={right.reason}
-                      onClick={() => requeue(each)}
-                    >
-                      Requeue
-                    </Button>
-                    <IconButton
-                      size="small"
-                      icon={Trash2}
-                      label="Discard"
-                      disabled={!right.allowed}
-                      onClick={() => setDropping(each)}
-                    />
-                  </span>
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      )}
+    <>
+      <TableCard
+        label="Table of dead messages"
+        query={messages}
+        rows={messages.data}
+        skeleton={{ rows: 5, height: 24 }}
+        blank={
+          <Blank icon={MailCheck} title="No dead messages">
+            Messages that cannot be decoded or were delivered too often appear here.
+          </Blank>
+        }
+        columns={columns}
+        keyOf={(each) => each.id}
+      />
       {shown && <Body message={shown} onClose={() => setShown(null)} />}
       {dropping && (
         <Dialog
@@ -135,7 +129,7 @@ export function DeadMessages(): JSX.Element {
           }
         />
       )}
-    </div>
+    </>
   );
 }
 
@@ -151,18 +145,16 @@ function Body({ message, onClose }: { message: Message; onClose: () => void }): 
       onClose={onClose}
       foot={<Button onClick={onClose}>Close</Button>}
     >
-      {detail.isError ? (
-        <Failure error={detail.error} />
-      ) : !detail.data ? (
-        <Skeleton rows={4} />
-      ) : (
-        <>
-          <pre className="code" role="group" tabIndex={0} aria-label="Body of the message">
-            {detail.data.body}
-          </pre>
-          <CopyButton text={detail.data.body} label="Copy the body" />
-        </>
-      )}
+      <Answered query={detail} skeleton={{ rows: 4 }} retries={false}>
+        {({ body }) => (
+          <>
+            <pre className="code" role="group" tabIndex={0} aria-label="Body of the message">
+              {body}
+            </pre>
+            <CopyButton text={body} label="Copy the body" />
+          </>
+        )}
+      </Answered>
     </Dialog>
   );
 }

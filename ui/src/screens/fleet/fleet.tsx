@@ -4,10 +4,12 @@ import { Layers, Server } from "lucide-react";
 import { Suspense, lazy, useEffect, useRef, useState, type JSX } from "react";
 import { api, read, type Schemas } from "../../api/client";
 import { useRight } from "../../api/rights";
-import { Ago, Blank, Button, Failure, Notice, Skeleton } from "../../parts/controls";
+import { Ago, Blank, Button, Notice, Skeleton } from "../../parts/controls";
 import { Dialog } from "../../parts/dialog";
 import { count, duration, plural } from "../../parts/format";
 import { StatePill } from "../../parts/state";
+import { Listed } from "../../parts/reading";
+import { Table, type Column } from "../../parts/table";
 import { say } from "../../parts/toasts";
 import { Head } from "../shell/shell";
 
@@ -105,6 +107,53 @@ function Drain({ worker }: { worker: Worker }): JSX.Element {
   );
 }
 
+const PROCESSES: Column<Schemas["WorkerView"]>[] = [
+  {
+    title: "Process",
+    cell: (each) => (
+      <span className="workflow-name">
+        <b>{each.host}</b>
+        <code className="dim">
+          {each.id !== String(each.pid) && `${each.id} · `}pid {each.pid}
+        </code>
+      </span>
+    ),
+  },
+  {
+    title: "Roles",
+    cell: (each) => (
+      <span className="row wrap" style={{ gap: 4 }}>
+        {each.roles.map((role) => (
+          <span key={role} className="tag">
+            {role}
+          </span>
+        ))}
+        {each.roles.includes("worker") && each.state !== "ready" && <span className="tag">{STATES[each.state]}</span>}
+        {!each.ready && !each.roles.includes("worker") && <StatePill state="paused" />}
+      </span>
+    ),
+  },
+  { title: "Slots", cell: (each) => <Slots busy={each.busy} slots={each.slots} /> },
+  { title: "Queues", cell: (each) => each.queues.join(", ") || <span className="dim">–</span> },
+  {
+    title: "Version",
+    className: "tabular",
+    cell: (each) => (
+      <>
+        {each.version} {each.build && <code className="dim">{each.build.slice(0, 12)}</code>}
+      </>
+    ),
+  },
+  { title: "Started", cell: (each) => <Ago at={each.started_at} /> },
+  { title: "Last heartbeat", cell: (each) => <Ago at={each.seen_at} /> },
+  {
+    title: "Actions",
+    untitled: true,
+    style: { textAlign: "end" },
+    cell: (each) => each.roles.includes("worker") && <Drain worker={each} />,
+  },
+];
+
 export function FleetScreen(): JSX.Element {
   const workers = useQuery({
     queryKey: ["workers"],
@@ -120,6 +169,33 @@ export function FleetScreen(): JSX.Element {
   const samples = useSamples(queues.data);
   const served = new Set(workers.data?.filter((each) => each.roles.includes("worker")).flatMap((each) => each.queues));
   const orphans = (queues.data ?? []).filter((each) => each.depth > 0 && workers.data && !served.has(each.name));
+  const columns: Column<Schemas["QueueView"]>[] = [
+    { title: "Queue", cell: (each) => <code>{each.name}</code> },
+    { title: "Waiting", className: "tabular", cell: (each) => count(each.depth) },
+    {
+      title: "Claimed",
+      className: "tabular",
+      cell: (each) => (each.held === null ? <span className="dim">unknown</span> : count(each.held)),
+    },
+    {
+      title: "Oldest",
+      className: "tabular",
+      cell: (each) =>
+        each.oldest_ms === null || each.depth === 0 ? <span className="dim">–</span> : duration(each.oldest_ms),
+    },
+    {
+      title: "Served by",
+      cell: (each) => {
+        if (!workers.data) return <span className="dim">–</span>;
+        if (!served.has(each.name)) return <span className="error-line">no worker</span>;
+        return plural(
+          workers.data.filter((worker) => worker.queues.includes(each.name)).length,
+          "process",
+          "processes",
+        );
+      },
+    },
+  ];
   return (
     <div className="screen">
       <Head title="Fleet" lead="The processes of this installation and the queues they serve." />
@@ -132,148 +208,53 @@ export function FleetScreen(): JSX.Element {
         <div className="card-head">
           <h2 id="processes">Processes</h2>
         </div>
-        {workers.isError ? (
-          <Failure error={workers.error} retry={() => void workers.refetch()} />
-        ) : workers.isPending ? (
-          <Skeleton rows={3} height={24} />
-        ) : workers.data.length === 0 ? (
-          <Blank icon={Server} title="No processes">
-            No worker or scheduler is running. Executions are stored and continue when one starts.
-          </Blank>
-        ) : (
-          <table className="table">
-            <thead>
-              <tr>
-                <th>Process</th>
-                <th>Roles</th>
-                <th>Slots</th>
-                <th>Queues</th>
-                <th>Version</th>
-                <th>Started</th>
-                <th>Last heartbeat</th>
-                <th>
-                  <span className="sr">Actions</span>
-                </th>
-              </tr>
-            </thead>
-            <tbody>
-              {workers.data.map((each) => (
-                <tr key={each.id}>
-                  <td>
-                    <span className="workflow-name">
-                      <b>{each.host}</b>
-                      <code className="dim">
-                        {each.id !== String(each.pid) && `${each.id} · `}pid {each.pid}
-                      </code>
-                    </span>
-                  </td>
-                  <td>
-                    <span className="row wrap" style={{ gap: 4 }}>
-                      {each.roles.map((role) => (
-                        <span key={role} className="tag">
-                          {role}
-                        </span>
-                      ))}
-                      {each.roles.includes("worker") && each.state !== "ready" && (
-                        <span className="tag">{STATES[each.state]}</span>
-                      )}
-                      {!each.ready && !each.roles.includes("worker") && <StatePill state="paused" />}
-                    </span>
-                  </td>
-                  <td>
-                    <Slots busy={each.busy} slots={each.slots} />
-                  </td>
-                  <td>{each.queues.join(", ") || <span className="dim">–</span>}</td>
-                  <td className="tabular">
-                    {each.version} {each.build && <code className="dim">{each.build.slice(0, 12)}</code>}
-                  </td>
-                  <td>
-                    <Ago at={each.started_at} />
-                  </td>
-                  <td>
-                    <Ago at={each.seen_at} />
-                  </td>
-                  <td style={{ textAlign: "end" }}>{each.roles.includes("worker") && <Drain worker={each} />}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        )}
+        <Listed
+          query={workers}
+          rows={workers.data}
+          skeleton={{ rows: 3, height: 24 }}
+          blank={
+            <Blank icon={Server} title="No processes">
+              No worker or scheduler is running. Executions are stored and continue when one starts.
+            </Blank>
+          }
+        >
+          {(rows) => <Table columns={PROCESSES} keyOf={(each) => each.id} rows={rows} />}
+        </Listed>
       </section>
       <section className="card" aria-labelledby="queues">
         <div className="card-head">
           <h2 id="queues">Queues</h2>
         </div>
-        {queues.isError ? (
-          <Failure error={queues.error} retry={() => void queues.refetch()} />
-        ) : queues.isPending ? (
-          <Skeleton rows={2} height={24} />
-        ) : queues.data.length === 0 ? (
-          <Blank icon={Layers} title="No queues">
-            A queue appears when a token waits in it.
-          </Blank>
-        ) : (
-          <>
-            <div className="table-scroll" role="group" aria-label="Table of queues" tabIndex={0}>
-              <table className="table">
-                <thead>
-                  <tr>
-                    <th>Queue</th>
-                    <th>Waiting</th>
-                    <th>Claimed</th>
-                    <th>Oldest</th>
-                    <th>Served by</th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {queues.data.map((each) => (
-                    <tr key={each.name}>
-                      <td>
-                        <code>{each.name}</code>
-                      </td>
-                      <td className="tabular">{count(each.depth)}</td>
-                      <td className="tabular">
-                        {each.held === null ? <span className="dim">unknown</span> : count(each.held)}
-                      </td>
-                      <td className="tabular">
-                        {each.oldest_ms === null || each.depth === 0 ? (
-                          <span className="dim">–</span>
-                        ) : (
-                          duration(each.oldest_ms)
-                        )}
-                      </td>
-                      <td>
-                        {!workers.data ? (
-                          <span className="dim">–</span>
-                        ) : served.has(each.name) ? (
-                          plural(
-                            workers.data.filter((worker) => worker.queues.includes(each.name)).length,
-                            "process",
-                            "processes",
-                          )
-                        ) : (
-                          <span className="error-line">no worker</span>
-                        )}
-                      </td>
-                    </tr>
-                  ))}
-                </tbody>
-              </table>
-            </div>
-            <div className="card-body">
-              <h3>Queue depth since this page was opened</h3>
-              <Suspense fallback={<Skeleton rows={3} />}>
-                <Chart
-                  times={samples.map((each) => each.at)}
-                  series={queues.data.map((each) => ({
-                    name: each.name,
-                    values: samples.map((one) => one.depth[each.name] ?? 0),
-                  }))}
-                />
-              </Suspense>
-            </div>
-          </>
-        )}
+        <Listed
+          query={queues}
+          rows={queues.data}
+          skeleton={{ rows: 2, height: 24 }}
+          blank={
+            <Blank icon={Layers} title="No queues">
+              A queue appears when a token waits in it.
+            </Blank>
+          }
+        >
+          {(rows) => (
+            <>
+              <div className="table-scroll" role="group" aria-label="Table of queues" tabIndex={0}>
+                <Table columns={columns} keyOf={(each) => each.name} rows={rows} />
+              </div>
+              <div className="card-body">
+                <h3>Queue depth since this page was opened</h3>
+                <Suspense fallback={<Skeleton rows={3} />}>
+                  <Chart
+                    times={samples.map((each) => each.at)}
+                    series={rows.map((each) => ({
+                      name: each.name,
+                      values: samples.map((one) => one.depth[each.name] ?? 0),
+                    }))}
+                  />
+                </Suspense>
+              </div>
+            </>
+          )}
+        </Listed>
       </section>
     </div>
   );

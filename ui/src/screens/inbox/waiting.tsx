@@ -12,6 +12,7 @@ import { Ago, Blank, Button, Failure, Notice, Skeleton } from "../../parts/contr
 import { duration } from "../../parts/format";
 import { useNow } from "../../parts/now";
 import { StateGlyph } from "../../parts/state";
+import { Listed } from "../../parts/reading";
 import { Head } from "../shell/shell";
 import { StoredValue } from "../values/stored_value";
 import { readDecision, readWaiting, type WaitingEntry } from "../../api/waiting";
@@ -29,40 +30,43 @@ export function WaitingScreen(): JSX.Element {
     <div className="screen narrow">
       <Head title="Inbox" lead="Executions that are waiting for a decision." />
       <div className="card">
-        {waiting.isError ? (
-          <Failure error={waiting.error} retry={() => void waiting.refetch()} />
-        ) : waiting.isPending ? (
-          <Skeleton rows={4} height={40} />
-        ) : waiting.data.length === 0 ? (
-          <Blank icon={Inbox} title="No open decisions">
-            Executions that wait for a signal, for example an approval, appear here.
-          </Blank>
-        ) : (
-          <ul>
-            {waiting.data.map((each) => (
-              <li key={`${each.execution_id}/${each.node_id}/${each.item ?? ""}`}>
-                <Link href={decisionPath(each)} className="entry">
-                  <StateGlyph state="waiting" />
-                  <span className="entry-text">
-                    <b className="clip">{each.title || `${each.workflow_id}: ${each.node_id}`}</b>
-                    <small className="clip">
-                      {each.workflow_id} · waits for <code>{each.signal}</code>
-                      {each.item && ` in ${each.item}`}
-                    </small>
-                  </span>
-                  <span className="dim" style={{ textAlign: "end" }}>
-                    <Ago at={each.since} />
-                    <br />
-                    <small>
-                      <Until due={each.until} />
-                    </small>
-                  </span>
-                  <ChevronRight size={16} aria-hidden="true" />
-                </Link>
-              </li>
-            ))}
-          </ul>
-        )}
+        <Listed
+          query={waiting}
+          rows={waiting.data}
+          skeleton={{ rows: 4, height: 40 }}
+          blank={
+            <Blank icon={Inbox} title="No open decisions">
+              Executions that wait for a signal, for example an approval, appear here.
+            </Blank>
+          }
+        >
+          {(rows) => (
+            <ul>
+              {rows.map((each) => (
+                <li key={`${each.execution_id}/${each.node_id}/${each.item ?? ""}`}>
+                  <Link href={decisionPath(each)} className="entry">
+                    <StateGlyph state="waiting" />
+                    <span className="entry-text">
+                      <b className="clip">{each.title || `${each.workflow_id}: ${each.node_id}`}</b>
+                      <small className="clip">
+                        {each.workflow_id} · waits for <code>{each.signal}</code>
+                        {each.item && ` in ${each.item}`}
+                      </small>
+                    </span>
+                    <span className="dim" style={{ textAlign: "end" }}>
+                      <Ago at={each.since} />
+                      <br />
+                      <small>
+                        <Until due={each.until} />
+                      </small>
+                    </span>
+                    <ChevronRight size={16} aria-hidden="true" />
+                  </Link>
+                </li>
+              ))}
+            </ul>
+          )}
+        </Listed>
       </div>
     </div>
   );
@@ -90,9 +94,9 @@ export function DecisionScreen({ execution: id, node }: { execution: string; nod
   if (entry.isError && !missing && !entry.data && sent === null)
     return <Failure page error={entry.error} retry={() => void entry.refetch()} />;
   if (entry.isPending) return <Skeleton rows={6} />;
-  return (
-    <div className="decision">
-      {sent !== null ? (
+  const shown = (): JSX.Element => {
+    if (sent !== null)
+      return (
         <div className="card">
           <Blank
             icon={Check}
@@ -106,7 +110,9 @@ export function DecisionScreen({ execution: id, node }: { execution: string; nod
             {sent}
           </Blank>
         </div>
-      ) : !entry.data || missing ? (
+      );
+    if (!entry.data || missing)
+      return (
         <div className="card">
           <Blank
             icon={Inbox}
@@ -120,11 +126,12 @@ export function DecisionScreen({ execution: id, node }: { execution: string; nod
             {node} is not waiting for a signal. It may have been decided already, or it timed out.
           </Blank>
         </div>
-      ) : (
-        <Decide entry={entry.data} name={node} views={views.allowed} onTry={() => setTried(true)} onSent={setSent} />
-      )}
-    </div>
-  );
+      );
+    return (
+      <Decide entry={entry.data} name={node} views={views.allowed} onTry={() => setTried(true)} onSent={setSent} />
+    );
+  };
+  return <div className="decision">{shown()}</div>;
 }
 
 function Decide({
@@ -187,6 +194,69 @@ function Decide({
           { label: "Approve", value: { approved: true }, kind: "primary" },
           { label: "Reject", value: { approved: false } },
         ];
+  const answer = (): JSX.Element => {
+    if (schema)
+      return (
+        <form
+          className="card"
+          noValidate
+          onSubmit={(event) => {
+            event.preventDefault();
+            setTouched(true);
+            if (Object.keys(check(schema, value)).length === 0) send(value);
+          }}
+        >
+          <SchemaForm schema={schema} value={value} onChange={setValue} problems={problems} />
+          <div className="decision-buttons">
+            <Button type="submit" kind="primary" disabled={busy || !allowed}>
+              Send
+            </Button>
+          </div>
+        </form>
+      );
+    if (own)
+      return (
+        <div className="card">
+          <JsonField
+            label="Answer"
+            value={text}
+            onChange={setText}
+            rows={6}
+            hint={`The value of the signal ${entry.signal}.`}
+          />
+          <div className="decision-buttons">
+            <Button onClick={() => setOwn(false)}>Back</Button>
+            <Button
+              kind="primary"
+              disabled={busy || !allowed || !parsed.ok}
+              onClick={() => parsed.ok && send(parsed.value)}
+            >
+              Send
+            </Button>
+          </div>
+        </div>
+      );
+    return (
+      <>
+        <div className="decision-buttons">
+          {choices.map((each) => (
+            <Button
+              key={each.label}
+              kind={each.kind}
+              icon={each.kind === "primary" ? Check : X}
+              disabled={busy || !allowed}
+              onClick={() => send(each.value)}
+            >
+              {each.label}
+            </Button>
+          ))}
+        </div>
+        <Button kind="quiet" onClick={() => setOwn(true)}>
+          Send another value
+        </Button>
+      </>
+    );
+  };
   return (
     <>
       <div>
@@ -209,63 +279,7 @@ function Decide({
       )}
       {!allowed && <Notice state="paused">{right.reason}</Notice>}
       {error && <Notice state="failed">{error}</Notice>}
-      {schema ? (
-        <form
-          className="card"
-          noValidate
-          onSubmit={(event) => {
-            event.preventDefault();
-            setTouched(true);
-            if (Object.keys(check(schema, value)).length === 0) send(value);
-          }}
-        >
-          <SchemaForm schema={schema} value={value} onChange={setValue} problems={problems} />
-          <div className="decision-buttons">
-            <Button type="submit" kind="primary" disabled={busy || !allowed}>
-              Send
-            </Button>
-          </div>
-        </form>
-      ) : own ? (
-        <div className="card">
-          <JsonField
-            label="Answer"
-            value={text}
-            onChange={setText}
-            rows={6}
-            hint={`The value of the signal ${entry.signal}.`}
-          />
-          <div className="decision-buttons">
-            <Button onClick={() => setOwn(false)}>Back</Button>
-            <Button
-              kind="primary"
-              disabled={busy || !allowed || !parsed.ok}
-              onClick={() => parsed.ok && send(parsed.value)}
-            >
-              Send
-            </Button>
-          </div>
-        </div>
-      ) : (
-        <>
-          <div className="decision-buttons">
-            {choices.map((each) => (
-              <Button
-                key={each.label}
-                kind={each.kind}
-                icon={each.kind === "primary" ? Check : X}
-                disabled={busy || !allowed}
-                onClick={() => send(each.value)}
-              >
-                {each.label}
-              </Button>
-            ))}
-          </div>
-          <Button kind="quiet" onClick={() => setOwn(true)}>
-            Send another value
-          </Button>
-        </>
-      )}
+      {answer()}
       {views && (
         <Link href={`/executions/${entry.execution_id}`} className="dim" style={{ textAlign: "center" }}>
           Show the execution

@@ -12,6 +12,7 @@ import { exampleInput } from "../../forms/schema";
 import { useExecutionEvents } from "../../live/connection";
 import { Ago, Blank, Button, Failure, Skeleton, Took } from "../../parts/controls";
 import { clock, compact, count, plural, shortId } from "../../parts/format";
+import { Answered } from "../../parts/reading";
 import { ExecutionPill, StateGlyph } from "../../parts/state";
 import { say } from "../../parts/toasts";
 import { Head } from "../shell/shell";
@@ -260,20 +261,18 @@ export function OverviewScreen(): JSX.Element {
               All
             </Link>
           </div>
-          {failed.isPending ? (
-            <Skeleton rows={4} height={26} />
-          ) : !failed.data ? (
-            <Failure error={failed.error} retry={() => void failed.refetch()} />
-          ) : (
-            <Entries
-              rows={failed.data.executions}
-              empty={
-                <Blank icon={Inbox} title="Nothing failed">
-                  Executions that failed or were halted appear here.
-                </Blank>
-              }
-            />
-          )}
+          <Answered query={failed} skeleton={{ rows: 4, height: 26 }} keeps>
+            {({ executions }) => (
+              <Entries
+                rows={executions}
+                empty={
+                  <Blank icon={Inbox} title="Nothing failed">
+                    Executions that failed or were halted appear here.
+                  </Blank>
+                }
+              />
+            )}
+          </Answered>
         </section>
       </div>
     </div>

@@ -6,6 +6,8 @@ import { api, read, type Schemas } from "../../api/client";
 import { useMe, useNodeTypes, useVersion } from "../../api/queries";
 import { useRight } from "../../api/rights";
 import { Button, Failure, Input, Notice, Skeleton } from "../../parts/controls";
+import { Answered } from "../../parts/reading";
+import { Table, type Column } from "../../parts/table";
 import { setTheme, useTheme, type Theme } from "../../parts/theme";
 import { toJson } from "../../text/json";
 import { Head } from "./shell";
@@ -59,28 +61,26 @@ export function SettingsScreen(): JSX.Element {
           <h2 id="server">Server</h2>
         </div>
         <div className="card-body">
-          {version.isError ? (
-            <Failure error={version.error} />
-          ) : !version.data ? (
-            <Skeleton rows={3} height={14} />
-          ) : (
-            <dl className="facts">
-              <dt>Version</dt>
-              <dd>{version.data.version}</dd>
-              <dt>Build</dt>
-              <dd>
-                <code>{version.data.build || "unknown"}</code>
-              </dd>
-              <dt>Signed in as</dt>
-              <dd>
-                {me.data?.principal} ({me.data?.role})
-              </dd>
-              <dt>Rights</dt>
-              <dd>{me.data?.rights.join(", ")}</dd>
-              <dt>Node types</dt>
-              <dd>{types.data?.map((each) => each.type).join(", ")}</dd>
-            </dl>
-          )}
+          <Answered query={version} skeleton={{ rows: 3, height: 14 }} retries={false}>
+            {(found) => (
+              <dl className="facts">
+                <dt>Version</dt>
+                <dd>{found.version}</dd>
+                <dt>Build</dt>
+                <dd>
+                  <code>{found.build || "unknown"}</code>
+                </dd>
+                <dt>Signed in as</dt>
+                <dd>
+                  {me.data?.principal} ({me.data?.role})
+                </dd>
+                <dt>Rights</dt>
+                <dd>{me.data?.rights.join(", ")}</dd>
+                <dt>Node types</dt>
+                <dd>{types.data?.map((each) => each.type).join(", ")}</dd>
+              </dl>
+            )}
+          </Answered>
         </div>
       </section>
       {admin.allowed && <Doctor />}
@@ -101,6 +101,26 @@ function Doctor(): JSX.Element {
   });
   const order = ["bad", "warn", "ok"];
   const checks = [...(report.data?.checks ?? [])].sort((a, b) => order.indexOf(a.verdict) - order.indexOf(b.verdict));
+  const result = (): JSX.Element => {
+    if (report.isError) return <Failure error={report.error} retry={() => void report.refetch()} />;
+    if (report.isFetching) return <Skeleton rows={4} height={18} />;
+    if (report.data)
+      return (
+        <ul className="stack" aria-label="Results of the checks">
+          {checks.map((each) => (
+            <li key={each.check}>
+              <Notice state={VERDICTS[each.verdict]}>
+                <p>
+                  <b>{each.check}</b>: {each.found}
+                </p>
+                {each.advice && <p className="dim">{each.advice}</p>}
+              </Notice>
+            </li>
+          ))}
+        </ul>
+      );
+    return <p className="dim">Settings, stores, clocks and limits, as rune doctor checks them. Nothing is changed.</p>;
+  };
   return (
     <section className="card" aria-labelledby="checks">
       <div className="card-head">
@@ -112,26 +132,7 @@ function Doctor(): JSX.Element {
         </span>
       </div>
       <div className="card-body stack" aria-live="polite">
-        {report.isError ? (
-          <Failure error={report.error} retry={() => void report.refetch()} />
-        ) : report.isFetching ? (
-          <Skeleton rows={4} height={18} />
-        ) : report.data ? (
-          <ul className="stack" aria-label="Results of the checks">
-            {checks.map((each) => (
-              <li key={each.check}>
-                <Notice state={VERDICTS[each.verdict]}>
-                  <p>
-                    <b>{each.check}</b>: {each.found}
-                  </p>
-                  {each.advice && <p className="dim">{each.advice}</p>}
-                </Notice>
-              </li>
-            ))}
-          </ul>
-        ) : (
-          <p className="dim">Settings, stores, clocks and limits, as rune doctor checks them. Nothing is changed.</p>
-        )}
+        {result()}
       </div>
     </section>
   );
@@ -142,6 +143,16 @@ function shown({ value, secret }: Schemas["SettingView"]): string {
   if (value === null || value === "") return "not set";
   return typeof value === "string" ? value : toJson(value);
 }
+
+const COLUMNS: Column<Schemas["SettingView"]>[] = [
+  { title: "Name", cell: (each) => <code>{each.name}</code> },
+  { title: "Value", style: { overflowWrap: "anywhere" }, cell: (each) => shown(each) },
+  {
+    title: "From",
+    cell: (each) =>
+      each.source === "default" ? <span className="dim">default</span> : <span className="tag">{each.source}</span>,
+  },
+];
 
 /** The settings in effect on the server that responds, and where each comes from. */
 function Effective(): JSX.Element {
@@ -172,40 +183,13 @@ function Effective(): JSX.Element {
           />
         </span>
       </div>
-      {settings.isError ? (
-        <Failure error={settings.error} retry={() => void settings.refetch()} />
-      ) : settings.isPending ? (
-        <Skeleton rows={6} height={18} />
-      ) : (
-        <div className="table-scroll" role="group" aria-label="Table of settings" tabIndex={0}>
-          <table className="table">
-            <thead>
-              <tr>
-                <th>Name</th>
-                <th>Value</th>
-                <th>From</th>
-              </tr>
-            </thead>
-            <tbody>
-              {sorted.map((each) => (
-                <tr key={each.name}>
-                  <td>
-                    <code>{each.name}</code>
-                  </td>
-                  <td style={{ overflowWrap: "anywhere" }}>{shown(each)}</td>
-                  <td>
-                    {each.source === "default" ? (
-                      <span className="dim">default</span>
-                    ) : (
-                      <span className="tag">{each.source}</span>
-                    )}
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
-      )}
+      <Answered query={settings} skeleton={{ rows: 6, height: 18 }}>
+        {() => (
+          <div className="table-scroll" role="group" aria-label="Table of settings" tabIndex={0}>
+            <Table columns={COLUMNS} keyOf={(each) => each.name} rows={sorted} />
+          </div>
+        )}
+      </Answered>
     </section>
   );
 }

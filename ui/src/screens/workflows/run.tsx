@@ -109,6 +109,20 @@ export function RunScreen({ id }: { id: string }): JSX.Element {
       },
     );
   };
+  const form = (): JSX.Element => {
+    if (isReading) return <Skeleton rows={3} />;
+    if (asJson)
+      return (
+        <JsonField
+          label="Input as JSON"
+          value={text}
+          onChange={setText}
+          rows={10}
+          hint={drawn ? undefined : "This workflow declares no input schema; any JSON value is accepted."}
+        />
+      );
+    return <SchemaForm key={stamp} schema={schema} value={value} onChange={setValue} problems={problems} />;
+  };
   return (
     <div className="screen narrow">
       <Head title={`Run ${workflow.data.name || id}`} lead={<Link href={`/workflows/${id}`}>{id}</Link>} />
@@ -158,19 +172,7 @@ export function RunScreen({ id }: { id: string }): JSX.Element {
             {from && given.isError && (
               <Notice state="failed">{`The input of ${shortId(from)} could not be read: ${given.error.message}`}</Notice>
             )}
-            {isReading ? (
-              <Skeleton rows={3} />
-            ) : asJson ? (
-              <JsonField
-                label="Input as JSON"
-                value={text}
-                onChange={setText}
-                rows={10}
-                hint={drawn ? undefined : "This workflow declares no input schema; any JSON value is accepted."}
-              />
-            ) : (
-              <SchemaForm key={stamp} schema={schema} value={value} onChange={setValue} problems={problems} />
-            )}
+            {form()}
           </div>
         </section>
         <details className="card">

@@ -1,14 +1,15 @@
 /** Webhooks and schedules. */
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { CalendarClock, RotateCw, Webhook } from "lucide-react";
-import { useState, type JSX } from "react";
+import { useState, type JSX, type ReactNode } from "react";
 import { Link } from "wouter";
 import { api, read, type Schemas } from "../../api/client";
 import { useTriggers } from "../../api/queries";
 import { useRight } from "../../api/rights";
-import { Ago, Blank, Button, CopyButton, Failure, Notice, Rejected, Skeleton, Switch } from "../../parts/controls";
+import { Ago, Blank, Button, CopyButton, Notice, Rejected, Switch } from "../../parts/controls";
 import { Dialog } from "../../parts/dialog";
 import { absolute, duration } from "../../parts/format";
+import { Listed } from "../../parts/reading";
 import { say } from "../../parts/toasts";
 import { Head } from "../shell/shell";
 
@@ -19,25 +20,33 @@ export function TriggersScreen(): JSX.Element {
   return (
     <div className="screen">
       <Head title="Triggers" lead="Webhooks and schedules that start executions." />
-      {triggers.isError ? (
-        <Failure error={triggers.error} retry={() => void triggers.refetch()} />
-      ) : triggers.isPending ? (
-        <Skeleton rows={5} height={40} />
-      ) : triggers.data.length === 0 ? (
-        <div className="card">
-          <Blank icon={Webhook} title="No triggers">
-            A workflow with a node of type webhook or schedule appears here once it is deployed.
-          </Blank>
-        </div>
-      ) : (
-        <div className="stack">
-          {triggers.data.map((each) => (
-            <TriggerCard key={each.id} trigger={each} named />
-          ))}
-        </div>
-      )}
+      <Listed
+        query={triggers}
+        rows={triggers.data}
+        skeleton={{ rows: 5, height: 40 }}
+        blank={
+          <div className="card">
+            <Blank icon={Webhook} title="No triggers">
+              A workflow with a node of type webhook or schedule appears here once it is deployed.
+            </Blank>
+          </div>
+        }
+      >
+        {(rows) => (
+          <div className="stack">
+            {rows.map((each) => (
+              <TriggerCard key={each.id} trigger={each} named />
+            ))}
+          </div>
+        )}
+      </Listed>
     </div>
   );
+}
+
+function Rhythm({ schedule }: { schedule: NonNullable<Trigger["schedule"]> }): ReactNode {
+  if (schedule.cron) return <code>{schedule.cron}</code>;
+  return schedule.every_ms ? `every ${duration(schedule.every_ms)}` : "–";
 }
 
 export function TriggerCard({ trigger, named = false }: { trigger: Trigger; named?: boolean }): JSX.Element {
@@ -142,13 +151,7 @@ export function TriggerCard({ trigger, named = false }: { trigger: Trigger; name
           <dl className="facts">
             <dt>Schedule</dt>
             <dd>
-              {schedule.cron ? (
-                <code>{schedule.cron}</code>
-              ) : schedule.every_ms ? (
-                `every ${duration(schedule.every_ms)}`
-              ) : (
-                "–"
-              )}
+              <Rhythm schedule={schedule} />
             </dd>
             <dt>Time zone</dt>
             <dd>{schedule.timezone}</dd>

@@ -24,6 +24,7 @@ import {
 } from "../../parts/controls";
 import { Dialog } from "../../parts/dialog";
 import { plural, shortId } from "../../parts/format";
+import { Answered, Listed } from "../../parts/reading";
 import { ExecutionPill } from "../../parts/state";
 import { say } from "../../parts/toasts";
 import { Tree } from "../values/tree";
@@ -193,20 +194,18 @@ function LimitsCard({ id }: { id: string }): JSX.Element {
         </span>
       </div>
       <div className="card-body">
-        {limits.isError ? (
-          <Failure error={limits.error} retry={() => void limits.refetch()} />
-        ) : !limits.data ? (
-          <Skeleton rows={2} height={14} />
-        ) : (
-          <dl className="facts">
-            {LIMITS.map(([name, text]) => (
-              <Fragment key={name}>
-                <dt>{text}</dt>
-                <dd>{limits.data[name] ?? <span className="dim">not limited</span>}</dd>
-              </Fragment>
-            ))}
-          </dl>
-        )}
+        <Answered query={limits} skeleton={{ rows: 2, height: 14 }}>
+          {(found) => (
+            <dl className="facts">
+              {LIMITS.map(([name, text]) => (
+                <Fragment key={name}>
+                  <dt>{text}</dt>
+                  <dd>{found[name] ?? <span className="dim">not limited</span>}</dd>
+                </Fragment>
+              ))}
+            </dl>
+          )}
+        </Answered>
       </div>
       {editing && limits.data && <LimitsDialog id={id} limits={limits.data} onClose={() => setEditing(false)} />}
     </section>
@@ -342,45 +341,49 @@ function Recent({ id }: { id: string }): JSX.Element {
           All
         </Link>
       </div>
-      {recent.isPending ? (
-        <Skeleton rows={4} height={24} />
-      ) : recent.isError ? (
-        <Failure error={recent.error} />
-      ) : recent.data.executions.length === 0 ? (
-        <Blank
-          icon={Workflow}
-          title="No runs yet"
-          action={
-            <Link className="button" data-kind="primary" href={`/workflows/${id}/run`}>
-              Run
-            </Link>
-          }
-        />
-      ) : (
-        <ul>
-          {recent.data.executions.map((each) => (
-            <li key={each.execution_id}>
-              <Link href={`/executions/${each.execution_id}`} className="entry">
-                <ExecutionPill status={each.status} failedItems={each.failed_items} />
-                <span className="entry-text">
-                  <code className="clip">{shortId(each.execution_id)}</code>
-                  {each.error ? (
-                    <small className="clip">{each.error.message}</small>
-                  ) : each.failed_items ? (
-                    <small>{plural(each.failed_items, "failed item")}</small>
-                  ) : null}
-                </span>
-                <span className="dim">
-                  <Took from={each.started_at} ms={each.total_duration_ms} />
-                </span>
-                <span className="dim" style={{ minInlineSize: 84, textAlign: "end" }}>
-                  <Ago at={each.started_at} />
-                </span>
+      <Listed
+        query={recent}
+        rows={recent.data?.executions}
+        skeleton={{ rows: 4, height: 24 }}
+        retries={false}
+        blank={
+          <Blank
+            icon={Workflow}
+            title="No runs yet"
+            action={
+              <Link className="button" data-kind="primary" href={`/workflows/${id}/run`}>
+                Run
               </Link>
-            </li>
-          ))}
-        </ul>
-      )}
+            }
+          />
+        }
+      >
+        {(rows) => (
+          <ul>
+            {rows.map((each) => (
+              <li key={each.execution_id}>
+                <Link href={`/executions/${each.execution_id}`} className="entry">
+                  <ExecutionPill status={each.status} failedItems={each.failed_items} />
+                  <span className="entry-text">
+                    <code className="clip">{shortId(each.execution_id)}</code>
+                    {each.error ? (
+                      <small className="clip">{each.error.message}</small>
+                    ) : each.failed_items ? (
+                      <small>{plural(each.failed_items, "failed item")}</small>
+                    ) : null}
+                  </span>
+                  <span className="dim">
+                    <Took from={each.started_at} ms={each.total_duration_ms} />
+                  </span>
+                  <span className="dim" style={{ minInlineSize: 84, textAlign: "end" }}>
+                    <Ago at={each.started_at} />
+                  </span>
+                </Link>
+              </li>
+            ))}
+          </ul>
+        )}
+      </Listed>
     </section>
   );
 }
@@ -425,56 +428,54 @@ function Versions({ id, shown }: { id: string; shown: number }): JSX.Element {
           </Button>
         </span>
       </div>
-      {versions.isPending ? (
-        <Skeleton rows={3} height={24} />
-      ) : versions.isError ? (
-        <Failure error={versions.error} />
-      ) : (
-        <ul>
-          {list.map((each, index) => {
-            const before = list[index + 1];
-            const shares = (aliases.data?.aliases ?? []).flatMap((alias) => {
-              const share = alias.weights[String(each.version)];
-              return share ? [`${alias.alias} ${Number(share)} %`] : [];
-            });
-            return (
-              <li key={each.version} className="entry" aria-current={each.version === shown || undefined}>
-                <button type="button" className="entry-text" onClick={() => set({ version: String(each.version) })}>
-                  <span className="row">
-                    <b>Version {each.version}</b>
-                    {each.aliases.map((name) => (
-                      <span key={name} className="tag" data-kind="accent">
-                        {name}
-                      </span>
-                    ))}
-                    {shares.map((text) => (
-                      <span key={text} className="tag">
-                        {text}
-                      </span>
-                    ))}
-                    {each.version === shown && <span className="dim">shown</span>}
-                  </span>
-                  <small>
-                    <Ago at={each.deployed_at} />
-                    {each.principal && ` by ${each.principal}`} · <code>{each.hash.slice(0, 12)}</code>
-                  </small>
-                  {each.note && <small>{each.note}</small>}
-                </button>
-                {before && (
-                  <Link
-                    className="icon-button"
-                    href={`/workflows/${id}/versions/${before.version}..${each.version}`}
-                    title={`Compare with version ${before.version}`}
-                    aria-label={`Compare version ${each.version} with version ${before.version}`}
-                  >
-                    <GitCompareArrows size={15} aria-hidden="true" />
-                  </Link>
-                )}
-              </li>
-            );
-          })}
-        </ul>
-      )}
+      <Answered query={versions} skeleton={{ rows: 3, height: 24 }} retries={false}>
+        {() => (
+          <ul>
+            {list.map((each, index) => {
+              const before = list[index + 1];
+              const shares = (aliases.data?.aliases ?? []).flatMap((alias) => {
+                const share = alias.weights[String(each.version)];
+                return share ? [`${alias.alias} ${Number(share)} %`] : [];
+              });
+              return (
+                <li key={each.version} className="entry" aria-current={each.version === shown || undefined}>
+                  <button type="button" className="entry-text" onClick={() => set({ version: String(each.version) })}>
+                    <span className="row">
+                      <b>Version {each.version}</b>
+                      {each.aliases.map((name) => (
+                        <span key={name} className="tag" data-kind="accent">
+                          {name}
+                        </span>
+                      ))}
+                      {shares.map((text) => (
+                        <span key={text} className="tag">
+                          {text}
+                        </span>
+                      ))}
+                      {each.version === shown && <span className="dim">shown</span>}
+                    </span>
+                    <small>
+                      <Ago at={each.deployed_at} />
+                      {each.principal && ` by ${each.principal}`} · <code>{each.hash.slice(0, 12)}</code>
+                    </small>
+                    {each.note && <small>{each.note}</small>}
+                  </button>
+                  {before && (
+                    <Link
+                      className="icon-button"
+                      href={`/workflows/${id}/versions/${before.version}..${each.version}`}
+                      title={`Compare with version ${before.version}`}
+                      aria-label={`Compare version ${each.version} with version ${before.version}`}
+                    >
+                      <GitCompareArrows size={15} aria-hidden="true" />
+                    </Link>
+                  )}
+                </li>
+              );
+            })}
+          </ul>
+        )}
+      </Answered>
       {pointing && (
         <AliasDialog id={id} versions={list} aliases={aliases.data?.aliases ?? []} onClose={() => setPointing(null)} />
       )}

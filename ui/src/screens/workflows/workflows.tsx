@@ -3,18 +3,20 @@ import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { ArchiveRestore, FileUp, Play, Plus, Search, Workflow } from "lucide-react";
 import { Suspense, lazy, useMemo, useState, type JSX } from "react";
 import { Link } from "wouter";
-import { api, read } from "../../api/client";
+import { api, read, type Schemas } from "../../api/client";
 import { useTriggers, useWorkflows } from "../../api/queries";
 import { useRight } from "../../api/rights";
-import { Ago, Blank, Button, Failure, Input, Skeleton } from "../../parts/controls";
+import { Ago, Blank, Button, Failure, Input } from "../../parts/controls";
 import { compact, duration } from "../../parts/format";
 import { OutcomeBars } from "../../parts/state";
+import { TableCard, type Column } from "../../parts/table";
 import { say } from "../../parts/toasts";
 import { Head } from "../shell/shell";
 import { useQueryState } from "../shell/url";
 
 const ImportDialog = lazy(async () => ({ default: (await import("./import_dialog")).ImportDialog }));
 
+type Stored = Schemas["WorkflowView"];
 type Figures = { running: number; failed: number };
 
 /** By workflow: executions that have not ended, and those that failed in the last 24 hours. */
@@ -76,6 +78,93 @@ export function WorkflowsScreen(): JSX.Element {
   const rows = (workflows.data ?? []).filter(
     (each) => !low || `${each.workflow_id} ${each.name}`.toLowerCase().includes(low),
   );
+  const columns: Column<Stored>[] = [
+    {
+      title: "Workflow",
+      cell: (each) => (
+        <span className="workflow-name">
+          <Link href={`/workflows/${each.workflow_id}`}>{each.name || each.workflow_id}</Link>
+          {each.name && each.name !== each.workflow_id && <code className="dim">{each.workflow_id}</code>}
+        </span>
+      ),
+    },
+    {
+      title: "Last runs",
+      cell: (each) => <OutcomeBars outcomes={(each.activity?.outcomes ?? []).map((one) => one.status).reverse()} />,
+    },
+    {
+      title: "Running",
+      className: "tabular",
+      cell: (each) => {
+        const { running = 0 } = figures.get(each.workflow_id) ?? {};
+        return running > 0 ? (
+          <Link href={`/executions?workflow=${each.workflow_id}&status=running&status=paused`}>{compact(running)}</Link>
+        ) : (
+          <span className="dim">–</span>
+        );
+      },
+    },
+    {
+      title: "Failed in 24 h",
+      className: "tabular",
+      cell: (each) => {
+        const { failed = 0 } = figures.get(each.workflow_id) ?? {};
+        return failed > 0 ? (
+          <Link href={`/executions?workflow=${each.workflow_id}&status=failed&since=24h`} className="error-line">
+            {compact(failed)}
+          </Link>
+        ) : (
+          <span className="dim">–</span>
+        );
+      },
+    },
+    {
+      title: "p95",
+      className: "tabular",
+      cell: (each) =>
+        typeof each.activity?.p95_ms === "number" ? duration(each.activity.p95_ms) : <span className="dim">–</span>,
+    },
+    {
+      title: "Version",
+      cell: (each) => (
+        <span className="row">
+          <span className="tabular">{each.latest}</span>
+          {Object.entries(each.aliases)
+            .filter(([name]) => name !== "latest")
+            .map(([name, version]) => (
+              <span key={name} className="tag">
+                {name} → {version}
+              </span>
+            ))}
+          {each.hidden && <span className="tag">hidden</span>}
+        </span>
+      ),
+    },
+    {
+      title: "Next tick",
+      cell: (each) =>
+        next.has(each.workflow_id) ? <Ago at={next.get(each.workflow_id)} /> : <span className="dim">–</span>,
+    },
+    { title: "Deployed", cell: (each) => <Ago at={each.deployed_at} /> },
+    {
+      title: "Actions",
+      untitled: true,
+      style: { textAlign: "end" },
+      cell: (each) =>
+        each.hidden ? (
+          <Restore id={each.workflow_id} name={each.name || each.workflow_id} />
+        ) : (
+          <Link
+            href={`/workflows/${each.workflow_id}/run`}
+            className="button"
+            data-size="small"
+            aria-label={`Run ${each.name || each.workflow_id}`}
+          >
+            <Play size={13} aria-hidden="true" /> Run
+          </Link>
+        ),
+    },
+  ];
   return (
     <div className="screen">
       <Head
@@ -112,10 +201,12 @@ export function WorkflowsScreen(): JSX.Element {
           </button>
         </div>
       </Head>
-      <div className="card table-scroll" role="group" aria-label="Table of workflows" tabIndex={0}>
-        {workflows.isPending ? (
-          <Skeleton rows={6} height={26} />
-        ) : rows.length === 0 ? (
+      <TableCard
+        label="Table of workflows"
+        query={workflows}
+        rows={rows}
+        skeleton={{ rows: 6, height: 26 }}
+        blank={
           <Blank icon={Workflow} title={low ? "Nothing matches" : "No workflows yet"}>
             {low ? (
               "No workflow has this text in its name or id."
@@ -125,110 +216,10 @@ export function WorkflowsScreen(): JSX.Element {
               </>
             )}
           </Blank>
-        ) : (
-          <table className="table">
-            <thead>
-              <tr>
-                <th>Workflow</th>
-                <th>Last runs</th>
-                <th>Running</th>
-                <th>Failed in 24 h</th>
-                <th>p95</th>
-                <th>Version</th>
-                <th>Next tick</th>
-                <th>Deployed</th>
-                <th>
-                  <span className="sr">Actions</span>
-                </th>
-              </tr>
-            </thead>
-            <tbody>
-              {rows.map((each) => {
-                const last = (each.activity?.outcomes ?? []).map((one) => one.status).reverse();
-                const { running = 0, failed = 0 } = figures.get(each.workflow_id) ?? {};
-                return (
-                  <tr key={each.workflow_id}>
-                    <td>
-                      <span className="workflow-name">
-                        <Link href={`/workflows/${each.workflow_id}`}>{each.name || each.workflow_id}</Link>
-                        {each.name && each.name !== each.workflow_id && <code className="dim">{each.workflow_id}</code>}
-                      </span>
-                    </td>
-                    <td>
-                      <OutcomeBars outcomes={last} />
-                    </td>
-                    <td className="tabular">
-                      {running > 0 ? (
-                        <Link href={`/executions?workflow=${each.workflow_id}&status=running&status=paused`}>
-                          {compact(running)}
-                        </Link>
-                      ) : (
-                        <span className="dim">–</span>
-                      )}
-                    </td>
-                    <td className="tabular">
-                      {failed > 0 ? (
-                        <Link
-                          href={`/executions?workflow=${each.workflow_id}&status=failed&since=24h`}
-                          className="error-line"
-                        >
-                          {compact(failed)}
-                        </Link>
-                      ) : (
-                        <span className="dim">–</span>
-                      )}
-                    </td>
-                    <td className="tabular">
-                      {typeof each.activity?.p95_ms === "number" ? (
-                        duration(each.activity.p95_ms)
-                      ) : (
-                        <span className="dim">–</span>
-                      )}
-                    </td>
-                    <td>
-                      <span className="row">
-                        <span className="tabular">{each.latest}</span>
-                        {Object.entries(each.aliases)
-                          .filter(([name]) => name !== "latest")
-                          .map(([name, version]) => (
-                            <span key={name} className="tag">
-                              {name} → {version}
-                            </span>
-                          ))}
-                        {each.hidden && <span className="tag">hidden</span>}
-                      </span>
-                    </td>
-                    <td>
-                      {next.has(each.workflow_id) ? (
-                        <Ago at={next.get(each.workflow_id)} />
-                      ) : (
-                        <span className="dim">–</span>
-                      )}
-                    </td>
-                    <td>
-                      <Ago at={each.deployed_at} />
-                    </td>
-                    <td style={{ textAlign: "end" }}>
-                      {each.hidden ? (
-                        <Restore id={each.workflow_id} name={each.name || each.workflow_id} />
-                      ) : (
-                        <Link
-                          href={`/workflows/${each.workflow_id}/run`}
-                          className="button"
-                          data-size="small"
-                          aria-label={`Run ${each.name || each.workflow_id}`}
-                        >
-                          <Play size={13} aria-hidden="true" /> Run
-                        </Link>
-                      )}
-                    </td>
-                  </tr>
-                );
-              })}
-            </tbody>
-          </table>
-        )}
-      </div>
+        }
+        columns={columns}
+        keyOf={(each) => each.workflow_id}
+      />
       {importing && (
         <Suspense>
           <ImportDialog onClose={() => setImporting(false)} />
