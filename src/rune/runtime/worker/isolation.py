@@ -57,7 +57,7 @@ class Isolation:
         a while. Give the turn back."""
         held = True
 
-        def give_back() -> None:
+        def release_turn() -> None:
             nonlocal held
             if held:
                 held = False
@@ -71,7 +71,7 @@ class Isolation:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._max_alone_s):
                     await self._idle.wait()
-            timer = asyncio.get_running_loop().call_later(self._max_alone_s, give_back)
+            timer = asyncio.get_running_loop().call_later(self._max_alone_s, release_turn)
             self.begin()
             try:
                 yield
@@ -80,4 +80,4 @@ class Isolation:
         finally:
             if timer is not None:
                 timer.cancel()
-            give_back()
+            release_turn()
