@@ -20,6 +20,7 @@ from rune.ports.journal import Journal
 from rune.ports.queue import DEFAULT_QUEUE, LANES
 from rune.ports.state import State
 from rune.testing.harness import VirtualClock
+from tests.contract.suites.lost_leases import LostLeaseContract
 from tests.contract.suites.malformed_messages import MalformedMessageContract
 from tests.contract.suites.queue import QueueContract
 from tests.contract.suites.state import StateContract
@@ -30,7 +31,7 @@ from tests.support.services.redis_server import redis_server
 from tests.support.sqlite_stores import copy_sqlite_files, sqlite_stores
 
 
-class TestState(StateContract):
+class TestState(StateContract, LostLeaseContract):
     def url(self) -> str:
         return redis_server().url
 

@@ -249,6 +249,10 @@ class Journal(Protocol):
         """Return the tokens that were claimed and have no result, with the time of their first claim (epoch ms). The
         claims of the last seconds may be missing."""
 
+    async def last_claims(self, execution: str) -> dict[tuple[int, Path], int]:
+        """Return the tokens that were claimed and have no result, with the time of their last claim (epoch ms). The
+        claims of the last seconds may be missing."""
+
     async def end(self, execution: str) -> ExecutionEnded | None:
         """Return the end of an execution; None if it has not ended."""
 

@@ -99,7 +99,8 @@ class State(Protocol):
         """Claim several tokens of pure nodes in one step; each answer is that of a `claim` without a lease."""
 
     async def renew(self, execution: str, node: int, path: Path, fence: Fence) -> bool:
-        """Extend a lease. False if it has expired, belongs to another fence, or the token's region was cancelled."""
+        """Extend a lease. False if it has expired, belongs to another fence, or the token's region was cancelled. A
+        backend that lost its data grants the lease again if the journal has its claim."""
 
     async def requeue(self, execution: str, token: Token, owner: str, delays: Sequence[int] = ()) -> int:
         """End the lease that a worker has on a token which it did not process.

@@ -442,4 +442,6 @@ class JournalContract(StartContract, ChildContract, DeadLetterContract):
                 await journal.record("x", [result(3)])
             # The result of node 3 came too late to count.
             assert await journal.open_claims("x") == {(2, ()): 20, (3, ()): 30}
+            assert await journal.last_claims("x") == {(2, ()): 25, (3, ()): 30}
             assert await journal.open_claims("unknown") == {}
+            assert await journal.last_claims("unknown") == {}

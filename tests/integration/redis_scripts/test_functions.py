@@ -54,7 +54,7 @@ WITHOUT_STATE = {
     "claim": b"FOLD",
     "control": b"FOLD",
     "signal": b"FOLD",
-    "renew": 0,
+    "renew": -1,
     "install": 0,
 }
 

@@ -156,6 +156,10 @@ class PostgresJournal:
         rows = await self._database.find_all(query("open_claims"), execution)
         return {(node, decode_path(path)): at for node, path, at in rows}
 
+    async def last_claims(self, execution: str) -> dict[tuple[int, Path], int]:
+        rows = await self._database.find_all(query("last_claims"), execution)
+        return {(node, decode_path(path)): at for node, path, at in rows}
+
     async def end(self, execution: str) -> ExecutionEnded | None:
         end = self._fact_writer.ended.pop(execution, None)
         if end is not None or not is_storable(execution):

@@ -318,7 +318,8 @@ class RedisKeepalive:
 
     async def renew_lease(self, execution: str, node: int, path: Path, fence: Fence) -> bool:
         keys = self._keys.of(execution)
-        return bool(await self._client.run("renew", keys, 0, execution, node, encode_path(path), fence[1]))
+        renewed = await self._client.run("renew", keys, 0, execution, node, encode_path(path), fence[1])
+        return bool(renewed > 0)
 
     async def renew_deliveries(self) -> None:
         if self._streams is not None and self._held is not None:

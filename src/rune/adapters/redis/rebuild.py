@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import count
 from secrets import token_hex
 from typing import Any, Protocol
@@ -29,13 +29,13 @@ from rune.adapters.redis.snapshot import SnapshotContext, StateSnapshot, encode_
 from rune.adapters.redis.streams import StreamSender
 from rune.codec.messages import encode_record
 from rune.core.execution import decision
-from rune.core.execution.fact import CHILD_SIGNAL, ExecutionStarted
+from rune.core.execution.fact import CHILD_SIGNAL, AttemptFailed, ExecutionStarted, NodeSuspended
 from rune.core.execution.fold import due_after_loss, fold
 from rune.core.execution.state import State
-from rune.core.execution.token import ROOT, Token
+from rune.core.execution.token import ROOT, Path, Token, TokenPurpose
 from rune.core.execution.transition import start_execution
 from rune.ports.journal import Journal, StoredFact, StoreUnavailableError
-from rune.ports.state import Applied
+from rune.ports.state import LEASE_MS, Applied
 
 REBUILD_LEASE_MS = 6_000
 """After this time another process rebuilds the state, if the process that does it died: tokens have to move again
@@ -217,6 +217,8 @@ class StateRebuilder:
             if state.ended:
                 await self._scripts.run("end", execution)
                 return RebuiltState(state, Applied(now=now))
+            leased = await self._leased(known, state, stored)
+            context.leased, context.leased_until = leased, now + context.offset + LEASE_MS
             snapshot = encode_state(known.plan, state, context, applied.armed)
             pieces = _split(snapshot)
             for number, piece in enumerate(pieces[:-1]):
@@ -226,18 +228,38 @@ class StateRebuilder:
                 break
             stored += newer
         last = "BOTH" if len(pieces) == 1 else "LAST"
-        sent, tokens = (
-            None,
-            _resend_times(execution, applied.emitted, now if left_to_sweeper else now + UNSENT_MS),
-        )
-        if sender is not None and len(applied.emitted) <= MAX_RESENT:
-            sent, tokens = sender.initial_sends(known, applied.emitted), []
+        emitted = tuple(each for each in applied.emitted if each.key not in leased)
+        sent, tokens = None, _resend_times(execution, emitted, now if left_to_sweeper else now + UNSENT_MS)
+        if sender is not None and len(emitted) <= MAX_RESENT:
+            sent, tokens = sender.initial_sends(known, emitted), []
+        tokens += _lease_ends(execution, leased, now + LEASE_MS)
         if not await self._write(execution, owner, pieces[-1], last, snapshot, tokens, sent):
             raise StoreUnavailableError(f"the lease expired while the state of {execution} was rebuilt")
-        emitted = tuple(applied.emitted) if sent is None else ()
         waits_until = min((due for due, _ in snapshot.timers), default=None)
-        effect = Applied(emitted, applied.finish, now + context.offset)
+        effect = Applied(emitted if sent is None else (), applied.finish, now + context.offset)
         return RebuiltState(state, effect, waits_until)
+
+    async def _leased(
+        self, known: CachedExecution, state: State, stored: Sequence[StoredFact]
+    ) -> frozenset[tuple[int, Path]]:
+        """Return the tokens that a worker may be running: those with effects whose attempt was claimed. Whoever lost
+        the state did not end these runs."""
+        nodes = known.plan.nodes
+        open_tokens = {
+            live.token.key
+            for scope in state.scopes.values()
+            for live in scope.live.values()
+            if not live.waiting and live.token.fate is TokenPurpose.RUN and not nodes[live.token.node].pure
+        }
+        if not open_tokens:
+            return frozenset()
+        claimed = await self._journal.last_claims(known.accepted.id)
+        over = {
+            (each.fact.node, each.fact.path): each.fact.at
+            for each in stored
+            if isinstance(each.fact, AttemptFailed | NodeSuspended)
+        }
+        return frozenset(key for key in open_tokens if claimed.get(key, 0) > over.get(key, 0))
 
     async def _facts(self, execution: str, after: int = 0) -> list[StoredFact]:
         return [each for each in await self._journal.facts(execution, after) if not each.late]
@@ -294,6 +316,13 @@ def _resend_times(execution: str, tokens: Sequence[Token], when: int) -> list[An
             when - when % SEND_MARKS + unsent_mark(token.attempt, resumed=token.resumed),
             f"{execution}|{token.node}|{encode_path(token.path)}",
         )
+    ]
+
+
+def _lease_ends(execution: str, tokens: Iterable[tuple[int, Path]], when: int) -> list[Any]:
+    """Return the entries by which the sweeper sends tokens whose lease nobody has renewed."""
+    return [
+        part for node, path in tokens for part in (when - when % 2, f"{execution}|{node}|{encode_path(path)}")
     ]
 
 

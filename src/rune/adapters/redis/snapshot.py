@@ -61,13 +61,16 @@ class StateSnapshot(msgspec.Struct):
 
 class SnapshotContext(msgspec.Struct):
     """What a snapshot contains besides the facts. The execution is unloaded while all of its tokens wait longer than
-    `min_sleep_ms` ms, never if that is None."""
+    `min_sleep_ms` ms, never if that is None. Workers may hold the tokens in `leased`: each keeps its lease if it renews
+    it before `leased_until`."""
 
     server_run_id: str
     min_sleep_ms: int | None
     offset: int = 0
     fake_time: bool = False
     read_back: bool = False
+    leased: frozenset[tuple[int, Path]] = frozenset()
+    leased_until: int = 0
 
 
 def encode_state(
@@ -82,6 +85,8 @@ def encode_state(
     if state.pending_signals:
         fields.append(("q", [_encode_signal(each) for each in state.pending_signals]))
     fields += [(f"H{each}", 1) for each in state.received_signals]
+    lease = {"n": 0, "u": context.leased_until, "r": True}
+    fields += [(f"c{encode_path(path)}|{node}", lease) for node, path in context.leased]
     for scope in state.scopes.values():
         fields += _scope_fields(plan, names, state, scope)
     listeners = [
@@ -115,7 +120,7 @@ def _meta(plan: Plan, state: State, context: SnapshotContext) -> dict[str, Any]:
         "a": state.active_items,
         "k": state.pause_state,
         "p": state.paused_at,
-        "pc": None if state.paused_at is None else 0,
+        "pc": None if state.paused_at is None else len(context.leased),
         "ps": state.pauses,
         "r": regions,
         "f": None if state.finish is None else encode_finish(state.finish),
@@ -124,7 +129,7 @@ def _meta(plan: Plan, state: State, context: SnapshotContext) -> dict[str, Any]:
         "lt": state.late,
         "lc": children,
         "m": plan.max_parallel,
-        "c": 0 if plan.max_parallel is not None else None,
+        "c": len(context.leased) if plan.max_parallel is not None else None,
         "lw": None if state.limits.window == LIMITS.window else state.limits.window,
         "li": None
         if state.limits.items_in_flight == LIMITS.items_in_flight

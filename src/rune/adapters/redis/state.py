@@ -501,7 +501,18 @@ class RedisState:
         )
 
     async def renew(self, execution: str, node: int, path: Path, fence: Fence) -> bool:
-        return bool(await self.run("renew", execution, node, encode_path(path), fence[1]))
+        lease = (node, encode_path(path), fence[1])
+        renewed = await self.run("renew", execution, *lease)
+        if renewed >= 0:
+            return bool(renewed)
+        if await self._journal.end(execution) is not None:
+            return False
+        try:
+            # The rebuild grants the lease again, because its claim is in the journal.
+            await self._rebuilder.load(await self._executions.of(execution), left_to_sweeper=True)
+        except KeyError:
+            return False
+        return bool(await self.run("renew", execution, *lease) > 0)
 
     async def requeue(self, execution: str, token: Token, owner: str, delays: Sequence[int] = ()) -> int:
         self._predictor.forget(execution)

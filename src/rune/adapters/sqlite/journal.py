@@ -59,7 +59,7 @@ OF_TOKEN = (
     " ORDER BY +seq"
 )
 OPEN_CLAIMS = (
-    "SELECT node, path, min(at) FROM claim AS c WHERE execution = (SELECT n FROM execution WHERE id = ?)"
+    "SELECT node, path, min(at), max(at) FROM claim AS c WHERE execution = (SELECT n FROM execution WHERE id = ?)"
     " AND NOT EXISTS (SELECT 1 FROM fact AS f WHERE f.execution = c.execution AND f.kind = ? AND f.node = c.node"
     " AND f.path = c.path AND NOT f.late) GROUP BY node, path"
 )
@@ -356,7 +356,11 @@ class SqliteJournal:
 
     async def open_claims(self, execution: str) -> dict[tuple[int, Path], int]:
         rows = self._database.reader.execute(OPEN_CLAIMS, (execution, _RESULT))
-        return {(node, decode_path(path)): at for node, path, at in rows}
+        return {(node, decode_path(path)): first for node, path, first, _ in rows}
+
+    async def last_claims(self, execution: str) -> dict[tuple[int, Path], int]:
+        rows = self._database.reader.execute(OPEN_CLAIMS, (execution, _RESULT))
+        return {(node, decode_path(path)): last for node, path, _, last in rows}
 
     def next_fence(self) -> tuple[int, int]:
         """Return a fence that is higher than all earlier ones, including those of earlier owner processes."""

@@ -100,7 +100,7 @@ class KeepaliveThread:
             if renewed:
                 self._leases.renewed(key, fence, asked_at)
             else:
-                engine.call_soon_threadsafe(self._leases.lose, key, fence)
+                engine.call_soon_threadsafe(self._leases.recheck, key, fence)
 
     async def _repeat(self, renew: Callable[[], Awaitable[None]], interval: float) -> None:
         """Renew until cancelled, sooner again after a failure."""

@@ -43,6 +43,7 @@ class Leases:
         self._held: dict[Key, _Lease] = {}
         self._running: dict[Key, asyncio.Task[Any]] = {}
         self._lost: set[Key] = set()
+        self._rechecks: dict[Key, asyncio.Task[None]] = {}
         self.in_thread = False
         """Whether a thread renews the leases, so that no loop of the engine has to."""
 
@@ -97,6 +98,26 @@ class Leases:
                 self.renewed(key, fence, asked)
             else:
                 self.lose(key, fence)
+
+    def recheck(self, key: Key, fence: Fence) -> None:
+        """Renew a lease that the thread could not renew once more, from the event loop of the engine, which can rebuild
+        a state that was lost."""
+        if key not in self._rechecks:
+            self._rechecks[key] = asyncio.create_task(self._recheck(key, fence))
+
+    async def _recheck(self, key: Key, fence: Fence) -> None:
+        asked = time.monotonic()
+        try:
+            if await self._state.renew(*key, fence):
+                self.renewed(key, fence, asked)
+            else:
+                self.lose(key, fence)
+        except StoreUnavailableError as error:
+            log.warning("store unavailable, a lease is not renewed: %s", error.message)
+        except Exception:
+            log.exception("renewing a lease failed")
+        finally:
+            del self._rechecks[key]
 
     def lose(self, key: Key, fence: Fence) -> None:
         """Cancel the task of a lease that could not be renewed, unless it was released or claimed again meanwhile."""

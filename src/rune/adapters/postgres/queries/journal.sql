@@ -144,6 +144,15 @@ WHERE e.id = $1 AND NOT EXISTS (
 )
 GROUP BY c.node, c.path
 
+-- name: last_claims
+-- The tokens of execution $1 that were claimed and have no result, with the time of their last claim. Read-only.
+SELECT c.node, c.path, max(c.at) AS at FROM execution AS e JOIN claim AS c ON c.execution = e.n
+WHERE e.id = $1 AND NOT EXISTS (
+    SELECT FROM fact AS f
+    WHERE f.execution = e.n AND f.kind = 1 AND f.node = c.node AND f.path = c.path AND NOT f.late
+)
+GROUP BY c.node, c.path
+
 -- name: ends_of
 -- The terminal rows of those of executions $1 that have ended. Read-only.
 SELECT e.id, e.ending FROM execution AS e WHERE e.id = ANY ($1::text[]) AND e.ending IS NOT NULL
