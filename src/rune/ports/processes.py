@@ -139,7 +139,8 @@ class ProcessRegistry(Protocol):
     """The recently active processes of a cluster."""
 
     async def heartbeat(self, member: ProcessInfo) -> bool:
-        """Record that a process is alive, with the time of the store; return whether it is asked to drain."""
+        """Record that a process is alive, with the time of the store; return whether it is asked to drain. One that
+        drains and that the registry does not know is still asked to."""
 
     async def request_drain(self, name: str, draining: bool) -> None:
         """Ask a process to receive no more work, or to receive work again: its next heartbeat returns the request."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from rune.adapters.redis.client import Client
 from rune.adapters.redis.processes import RedisProcessRegistry
 from rune.ports.processes import ProcessInfo
@@ -43,5 +45,24 @@ async def test_drain_request_lasts_as_long_as_its_process() -> None:
         await registry.request_drain("one", True)
         await registry.leave("one")
         assert not await registry.heartbeat(process("one", 60.0))
+    finally:
+        await client.close()
+
+
+@async_test
+async def test_worker_stays_drained_when_registry_is_emptied() -> None:
+    client = Client(redis_server().url)
+    try:
+        registry = RedisProcessRegistry(client, fresh_keys())
+        draining = replace(process("one", 60.0), draining=True)
+        await registry.request_drain("one", True)
+        assert await registry.heartbeat(draining)
+        await client.call("FLUSHALL")
+        assert await registry.heartbeat(draining)
+        assert await registry.heartbeat(draining)
+        assert [each.draining for each in await registry.list()] == [True]
+
+        await registry.request_drain("one", False)
+        assert not await registry.heartbeat(draining)
     finally:
         await client.close()

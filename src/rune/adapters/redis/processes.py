@@ -207,6 +207,9 @@ class RedisProcessRegistry:
         self._drained = f"{keys.prefix}:fleet:drained"
 
     async def heartbeat(self, member: ProcessInfo) -> bool:
+        if member.draining and not await self._client.call("HEXISTS", self._key, member.name):
+            # The registry was emptied, or has dropped a silent process: the request is forgotten, not withdrawn.
+            await self.request_drain(member.name, True)
         shown = msgspec.structs.replace(member, seen_at=await self._now())
         _, drained = await asyncio.gather(
             self._client.call("HSET", self._key, member.name, _JSON.encode(shown)),
