@@ -82,6 +82,24 @@ class Finisher:
         """Record the terminal row and release the execution. Return the row that is stored, which another process may
         have recorded first. An end that the state did not reach itself is not `counted`: its failed items are counted
         from the journal."""
+        stored = await self._record_end(execution, finish, now, counted=counted)
+        await self._follow_end(execution, stored)
+        return stored
+
+    async def finish_on_request(self, execution: str, finish: FinishExecution, now: int) -> ExecutionEnded:
+        """Do the same for a caller who learns of the terminal row alone: what a store that is away prevents is left to
+        the relay."""
+        stored = await self._record_end(execution, finish, now, counted=False)
+        try:
+            await self._follow_end(execution, stored)
+        except StoreUnavailableError as error:
+            log.warning("what follows the end of %s is left to the relay: %s", execution, error.message)
+            self._data_cache.forget(execution)
+        return stored
+
+    async def _record_end(
+        self, execution: str, finish: FinishExecution, now: int, *, counted: bool
+    ) -> ExecutionEnded:
         # crash here: the finish timer fires, armed by the commit that brought the count of live tokens to zero
         failpoint.hit("ending")
         stored: Fact | None = await self._journal.end(execution)
@@ -99,12 +117,14 @@ class Finisher:
         assert isinstance(stored, ExecutionEnded)
         if stored is end:
             await self._count_end(execution, end)
+        return stored
+
+    async def _follow_end(self, execution: str, end: ExecutionEnded) -> None:
         if self._publisher is None:
-            await self.release(execution, stored)
+            await self.release(execution, end)
             self._outbox_marker.mark_done(execution, "end")
         else:
-            await self._release_and_publish(self._publisher, execution, stored)
-        return stored
+            await self._release_and_publish(self._publisher, execution, end)
 
     async def _is_hooked(self, execution: str, end: ExecutionEnded) -> bool:
         if hook_status(end) == "completed":

@@ -329,7 +329,7 @@ class ExecutionService:
         await self._running(execution)
         error = Error("CANCELLED", reason or "cancelled by request")
         finish = FinishExecution("cancelled", error)
-        end = await self._finisher.finish(execution, finish, self._clock.now(), counted=False)
+        end = await self._finisher.finish_on_request(execution, finish, self._clock.now())
         await self._marks.forget(execution)
         return end.status
 
