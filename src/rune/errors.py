@@ -32,6 +32,7 @@ RuneError                              base of all errors that Rune raises on pu
 ├── codec.rpc                                 InvalidFrameError (FrameTooLargeError), InvalidRequestError
 ├── core.expr.budget                          ExpressionError (MissingError, BudgetError (TimeBudgetError)),
 │                                             ExpressionSyntaxError, ExpressionSyntaxErrors
+├── core.start_keys                           ReservedKeyError
 ├── documents.importers.javascript            UntranslatableError
 ├── documents.textedit.document               TextEditError
 ├── nodes.io.http_client.ssrf                 AllowListError

@@ -35,6 +35,7 @@ from rune.core.definition.problems import UNREADABLE, Problem
 from rune.core.execution.stored_value import Inline
 from rune.core.plan.compiler import compile_definition
 from rune.core.plan.model import Plan
+from rune.core.start_keys import check_key
 from rune.core.validation.validate import ValidationResult
 from rune.documents.loader import check_document, input_problems
 from rune.errors import InvalidDocumentError, RuneError
@@ -209,6 +210,7 @@ class Run:
         self._sent = False
 
     async def start_locally(self, engine: Engine) -> ExecutionRecord:
+        check_key(self._request.key)
         known = await engine.backend.journal.accepted(self.id)
         if known is not None:
             return self._check_own(known, again=self._sent)

@@ -30,6 +30,7 @@ from rune.cli.arguments import Nodes, with_modules
 from rune.cli.follow import StopSignal, print_notice
 from rune.cli.output import INTERRUPTED, VIOLATIONS, print_error, print_json
 from rune.core.definition.model import canonical
+from rune.core.start_keys import EXAMPLE as EXAMPLE_KEY
 from rune.documents.loader import check_document, load_document
 from rune.errors import RuneError
 from rune.nodes.redaction import SECRETS_IN_USE
@@ -456,9 +457,10 @@ async def _deploy_examples(engine: Engine) -> int:
 async def _start_example(engine: Engine) -> str | None:
     """Start an example that waits for a person, so that the page opens on an execution; return its id. It uses no
     network and nothing waits for it."""
-    options = StartOptions(key=f"example:{EXAMPLE}", labels={"example": EXAMPLE})
+    options = StartOptions(key=f"{EXAMPLE_KEY}{EXAMPLE}", labels={"example": EXAMPLE})
     try:
-        return (await engine.services.executions.start(EXAMPLE, None, EXAMPLE_INPUT, options)).id
+        service = engine.services.executions
+        return (await service.start(EXAMPLE, None, EXAMPLE_INPUT, options, own_key=True)).id
     except RuneError as error:
         log.warning("the example %s was not started: %s", EXAMPLE, error)
         return None

@@ -8,6 +8,7 @@ for the same token, timer or effect.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Literal
@@ -16,6 +17,8 @@ import msgspec
 
 Path = tuple[int, ...]
 ROOT: Path = ()
+
+_CHILD_ID = re.compile("c[0-9a-f]{30}")
 
 
 def parent(path: Path) -> Path:
@@ -125,3 +128,8 @@ def child_id(parent: str, token_name: str, attempt: int) -> str:
     """Return the id of the child execution of one attempt, the same for every delivery of that attempt."""
     parts = "\x1f".join((parent, token_name, str(attempt)))
     return "c" + hashlib.blake2b(parts.encode(), digest_size=15).hexdigest()
+
+
+def is_child_id(text: str) -> bool:
+    """Return whether a text has the form of the id of a child execution."""
+    return _CHILD_ID.fullmatch(text) is not None

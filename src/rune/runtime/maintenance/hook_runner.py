@@ -18,6 +18,7 @@ import msgspec
 from rune.core.definition.model import NO_HANDLER, HookHandler
 from rune.core.execution.fact import ExecutionEnded
 from rune.core.permissions import may_call
+from rune.core.start_keys import HOOK
 from rune.errors import RuneError
 from rune.ports.clock import iso
 from rune.ports.journal import (
@@ -189,7 +190,7 @@ class HookRunner:
             await self._launcher.start(
                 plan,
                 input,
-                StartOptions(key=f"hook:{row.kind}:{row.execution}", fake_time=fake_time),
+                StartOptions(key=f"{HOOK}{row.kind}:{row.execution}", fake_time=fake_time),
                 execution=execution,
                 principal=f"handler:{subject.workflow}",
                 chosen=chosen_by(which, version),

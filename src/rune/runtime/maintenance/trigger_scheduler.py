@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from rune.core.execution.decision import FinishExecution
 from rune.core.execution.outcome import Error
+from rune.core.start_keys import HOOK, TICK
 from rune.core.triggers import ScheduleState, advance, next_start, started
 from rune.errors import RuneError
 from rune.nodes.control.schedule import next_tick
@@ -71,7 +72,7 @@ class TriggeredStarts:
         at = datetime.fromtimestamp(tick / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         input = msgspec.json.encode({"scheduled_at": at})
         name = f"x{tick:012x}{_digest(trigger.id, str(tick), 7)}"
-        return await self._start(trigger, input, name, f"tick:{trigger.id}:{tick}", limited=False)
+        return await self._start(trigger, input, name, f"{TICK}{trigger.id}:{tick}", limited=False)
 
     async def delivery(self, trigger: Trigger, delivery: str | None, input: bytes) -> TriggeredStart:
         """Start the execution of a delivery. A delivery without an id always starts a new one."""
@@ -81,7 +82,7 @@ class TriggeredStarts:
         # Of simultaneous deliveries with one id the first starts the execution, and the others find it.
         lock = self._starting.setdefault(name, asyncio.Lock())
         async with lock:
-            return await self._start(trigger, input, name, f"hook:{trigger.id}:{name}")
+            return await self._start(trigger, input, name, f"{HOOK}{trigger.id}:{name}")
 
     async def has_started(self, trigger: Trigger, delivery: str) -> bool:
         """Return whether the execution of this delivery exists."""

@@ -12,6 +12,7 @@ from contextlib import suppress
 
 import msgspec
 
+from rune.core.start_keys import BULK, check_key
 from rune.errors import RuneError
 from rune.ports.clock import Clock
 from rune.ports.journal import ExecutionEndedError, StoreUnavailableError
@@ -68,6 +69,7 @@ class BulkService:
     ) -> BulkJob:
         """Store a job. `filter` describes how the executions were selected, for the audit log. Under an idempotency key
         a second call returns the first job."""
+        check_key(key)
         if len(executions) > MAX_BULK_TARGETS:
             raise RequestRefusedError(
                 f"a bulk job has at most {MAX_BULK_TARGETS:,} executions", code="BAD_BODY"
@@ -179,7 +181,8 @@ class BulkService:
                 accepted = await self._executions.retry(
                     execution,
                     failed_items=job.action == "retry_failed_items",
-                    key=f"bulk:{job.id}:{execution}",
+                    key=f"{BULK}{job.id}:{execution}",
+                    own_key=True,
                 )
                 return "done", accepted.id
 

@@ -11,6 +11,7 @@ import msgspec
 
 from rune.codec.decode import MalformedDataError, decode
 from rune.core.execution.fact import ExecutionEnded
+from rune.core.start_keys import REQUEUE
 from rune.ports.journal import (
     DeadLetter,
     ExecutionEndedError,
@@ -115,7 +116,7 @@ class DeadLetterService:
     @audited("dead_letter.requeue", "letter", made=lambda accepted: {"execution": accepted.id})
     async def requeue(self, letter: str) -> ExecutionRecord:
         """Retry the execution of a dead letter and resolve the letter."""
-        accepted = await self._executions.retry(letter, key=f"requeue:{letter}")
+        accepted = await self._executions.retry(letter, key=f"{REQUEUE}{letter}", own_key=True)
         await self._journal.resolve_dead_letter(letter, "requeued")
         return accepted
 

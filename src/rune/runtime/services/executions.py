@@ -21,6 +21,7 @@ from rune.core.execution.stored_value import Inline
 from rune.core.execution.token import ROOT, Path, parse_path, path_text
 from rune.core.limits import LIMITS
 from rune.core.plan.model import Plan
+from rune.core.start_keys import check_key, check_signal_key
 from rune.documents.json_schema import check_value
 from rune.errors import InvalidDocumentError, RuneError
 from rune.ports.journal import (
@@ -162,6 +163,7 @@ class ExecutionService:
     ) -> ExecutionRecord:
         """Start a definition that is stored nowhere but with its executions. With `new_id`, `execution` was generated
         for this call, so no earlier start can have used it."""
+        check_key(options.key)
         plan = await self._plans.compile_given(definition, options.pins)
         return await self._start(plan, input, options, None, execution, new_id=new_id)
 
@@ -175,9 +177,13 @@ class ExecutionService:
         priority: int | None = None,
         execution: str | None = None,
         new_id: bool = False,
+        own_key: bool = False,
     ) -> ExecutionRecord:
         """Start a version of a deployed workflow; with pins the execution belongs to no version. An alias with weights
-        gives the same version to the same key, or to the same execution where there is none."""
+        gives the same version to the same key, or to the same execution where there is none. With `own_key` the key is
+        one of Rune itself."""
+        if not own_key:
+            check_key(options.key)
         by = options.key or execution
         if by is None and which is not None and which != LATEST and number_of(which) is None:
             by = execution = new_execution_id()
@@ -239,6 +245,7 @@ class ExecutionService:
         A name that no node of the definition can wait for, or only nodes that have ended, is refused
         (`UNKNOWN_SIGNAL`).
         """
+        check_signal_key(key)
         if name.startswith(CHILD_SIGNAL) or not name:
             raise RequestRefusedError(f"`{name}` is not a valid signal name", code="BAD_SIGNAL")
         decoded = await decode_payload(value)
@@ -376,12 +383,15 @@ class ExecutionService:
         item: str | None = None,
         code: str | None = None,
         key: str | None = None,
+        own_key: bool = False,
     ) -> ExecutionRecord:
         """Run again what failed, was cancelled or never ended, or only the items that failed: as a new execution.
 
         `split`, `item` and `code` limit the items to those of one split, within an item of a split around it, and to
-        those with this error code.
+        those with this error code. With `own_key` the key is one of Rune itself.
         """
+        if not own_key:
+            check_key(key)
         limited = (split, item, code) != (None, None, None)
         choose = partial(_failed_items, split=split, item=item, code=code)
         return await self._start_again(execution, choose if failed_items or limited else unfinished, key)
@@ -406,6 +416,7 @@ class ExecutionService:
         `version` another version of the workflow, `definition` one that is not stored. Nodes that these add or change
         run too, and so do those with `pins`.
         """
+        check_key(key)
         old, plan, facts = await self._ended(execution)
         changes = RerunChanges(
             input=input, parameters=parameters, version=version, definition=definition, pins=pins
