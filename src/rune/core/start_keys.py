@@ -1,7 +1,10 @@
 """Idempotency keys of starts: those of Rune itself, which begin with a reserved prefix, and those of clients, which may
-not."""
+not. Those of an API key with scopes are stored behind its name, so that they are no keys of anybody else."""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Collection
 
 from rune.core.execution.token import is_child_id
 from rune.errors import RuneError
@@ -21,7 +24,12 @@ BULK = "bulk:"
 EXAMPLE = "example:"
 """The execution that `rune up` starts of an example."""
 
-RESERVED = (TICK, HOOK, REQUEUE, BULK, EXAMPLE)
+SCOPED = "key:"
+"""A key of an API key with scopes, as it is stored: the name of the principal, a colon and the key as it was sent."""
+
+RESERVED = (TICK, HOOK, REQUEUE, BULK, EXAMPLE, SCOPED)
+
+_STORED = re.compile(f"{SCOPED}k[0-9a-f]{{16}}:")
 
 
 class ReservedKeyError(RuneError):
@@ -46,3 +54,15 @@ def check_signal_key(key: str | None) -> None:
             f"the idempotency key of a signal may not be the id of a child execution, such as `{key}`: its end is"
             " delivered under this key"
         )
+
+
+def stored_key(key: str | None, principal: str, scopes: Collection[str]) -> str | None:
+    """Return the form in which an idempotency key of a client is stored; raise ReservedKeyError if it is reserved."""
+    check_key(key)
+    return f"{principal}:{key}" if key is not None and scopes else key
+
+
+def sent_key(stored: str) -> str:
+    """Return an idempotency key as the client sent it."""
+    scoped = _STORED.match(stored)
+    return stored if scoped is None else stored[scoped.end() :]

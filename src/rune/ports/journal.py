@@ -19,6 +19,7 @@ from rune.core.execution.fact import ExecutionEnded, Fact, NodeResult, SignalRec
 from rune.core.execution.stored_value import StoredValue
 from rune.core.execution.token import Path
 from rune.core.permissions import LOCAL
+from rune.core.start_keys import sent_key
 from rune.errors import RuneError
 from rune.ports.access import AppliedLimits
 
@@ -59,13 +60,20 @@ class IdempotencyConflictError(RuneError):
     code = "KEY_CONFLICT"
 
 
+def key_conflict(key: str) -> IdempotencyConflictError:
+    """Return the error of a start whose idempotency key, as it is stored, belongs to another start."""
+    return IdempotencyConflictError(f"key `{sent_key(key)}` was used before with another payload or workflow")
+
+
 class IdempotencyKeyExpiredError(RuneError):
     """An idempotency key was used before, and the execution that it started was removed."""
 
     code = "KEY_SPENT"
 
     def __init__(self, key: str, execution: str) -> None:
-        super().__init__(f"key `{key}` was used to start {execution}, which has ended and was removed")
+        super().__init__(
+            f"key `{sent_key(key)}` was used to start {execution}, which has ended and was removed"
+        )
         self.execution = execution
 
 

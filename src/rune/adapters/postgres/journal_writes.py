@@ -36,12 +36,12 @@ from rune.ports.journal import (
     ExecutionEndedError,
     ExecutionRecord,
     ExecutionRemovedError,
-    IdempotencyConflictError,
     IdempotencyKeyExpiredError,
     Parent,
     StoreUnavailableError,
     TokenEndedError,
     dead_letter_code,
+    key_conflict,
 )
 
 log = logging.getLogger("rune.postgres")
@@ -298,9 +298,7 @@ def _start_result(start: PendingStart, row: Row | None) -> ExecutionRecord | Bas
         case "known":
             return decode_record(row["answer"])
         case "conflict":
-            return IdempotencyConflictError(
-                f"key `{execution.key}` was used before with another payload or workflow"
-            )
+            return key_conflict(execution.key or "")
         case "spent":
             return IdempotencyKeyExpiredError(execution.key or "", row["name"])
         case "leaving":

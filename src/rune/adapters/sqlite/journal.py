@@ -35,12 +35,12 @@ from rune.ports.journal import (
     ExecutionEndedError,
     ExecutionRecord,
     ExecutionRemovedError,
-    IdempotencyConflictError,
     IdempotencyKeyExpiredError,
     Parent,
     StoredFact,
     StoreUnavailableError,
     TokenEndedError,
+    key_conflict,
 )
 
 _END_DECODER = msgspec.msgpack.Decoder(ExecutionEnded)
@@ -514,7 +514,7 @@ def _find_by_key(
     key_row = db.execute("SELECT execution, digest, expires FROM client_key WHERE key = ?", (key,)).fetchone()
     if key_row is not None:
         if key_row[1] != digest:
-            raise IdempotencyConflictError(f"key `{key}` was used before with another payload or workflow")
+            raise key_conflict(key)
         if key_row[2] is not None:
             raise IdempotencyKeyExpiredError(key, key_row[0])
         stored = db.execute("SELECT accepted FROM execution WHERE id = ?", (key_row[0],)).fetchone()

@@ -21,7 +21,7 @@ from rune.core.execution.stored_value import Inline
 from rune.core.execution.token import ROOT, Path, parse_path, path_text
 from rune.core.limits import LIMITS
 from rune.core.plan.model import Plan
-from rune.core.start_keys import check_key, check_signal_key
+from rune.core.start_keys import check_signal_key, stored_key
 from rune.documents.json_schema import check_value
 from rune.errors import InvalidDocumentError, RuneError
 from rune.ports.journal import (
@@ -74,6 +74,15 @@ class SignalResult(msgspec.Struct, frozen=True):
 
 def _started(accepted: ExecutionRecord) -> dict[str, object]:
     return {"execution": accepted.id}
+
+
+def _stored(key: str | None) -> str | None:
+    """Return the stored form of an idempotency key that the current principal sent."""
+    return stored_key(key, current_principal(), current_scopes())
+
+
+def _as_stored(options: StartOptions) -> StartOptions:
+    return options if options.key is None else replace(options, key=_stored(options.key))
 
 
 MAX_PRIORITY = 10
@@ -163,7 +172,7 @@ class ExecutionService:
     ) -> ExecutionRecord:
         """Start a definition that is stored nowhere but with its executions. With `new_id`, `execution` was generated
         for this call, so no earlier start can have used it."""
-        check_key(options.key)
+        options = _as_stored(options)
         plan = await self._plans.compile_given(definition, options.pins)
         return await self._start(plan, input, options, None, execution, new_id=new_id)
 
@@ -182,9 +191,9 @@ class ExecutionService:
         """Start a version of a deployed workflow; with pins the execution belongs to no version. An alias with weights
         gives the same version to the same key, or to the same execution where there is none. With `own_key` the key is
         one of Rune itself."""
-        if not own_key:
-            check_key(options.key)
         by = options.key or execution
+        if not own_key:
+            options = _as_stored(options)
         if by is None and which is not None and which != LATEST and number_of(which) is None:
             by = execution = new_execution_id()
             new_id = True
@@ -391,7 +400,7 @@ class ExecutionService:
         those with this error code. With `own_key` the key is one of Rune itself.
         """
         if not own_key:
-            check_key(key)
+            key = _stored(key)
         limited = (split, item, code) != (None, None, None)
         choose = partial(_failed_items, split=split, item=item, code=code)
         return await self._start_again(execution, choose if failed_items or limited else unfinished, key)
@@ -416,7 +425,7 @@ class ExecutionService:
         `version` another version of the workflow, `definition` one that is not stored. Nodes that these add or change
         run too, and so do those with `pins`.
         """
-        check_key(key)
+        key = _stored(key)
         old, plan, facts = await self._ended(execution)
         changes = RerunChanges(
             input=input, parameters=parameters, version=version, definition=definition, pins=pins

@@ -8,6 +8,7 @@ import msgspec
 
 from rune.core.execution.explain import Waiting
 from rune.core.execution.outcome import Error
+from rune.core.start_keys import sent_key
 from rune.ports.clock import iso
 from rune.ports.journal import ExecutionRecord
 from rune.ports.queries import Event, Frame, NodeRun, Summary
@@ -192,7 +193,7 @@ def execution_detail(each: Summary, accepted: ExecutionRecord) -> ExecutionDetai
         **_fields(each),
         priority=accepted.priority,
         fake_time=accepted.fake_time,
-        key=accepted.key,
+        key=None if accepted.key is None else sent_key(accepted.key),
         parent_id=accepted.parent.execution if accepted.parent is not None else None,
         retry_of=accepted.retry_of,
         principal=accepted.principal,
