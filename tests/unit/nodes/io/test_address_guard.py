@@ -71,6 +71,26 @@ def test_one_private_address_blocks_name(bad: str) -> None:
         resolved_addresses(guard, "http://example.com/")
 
 
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("http://internal.example:18790/x", "internal.example:18790"),
+        ("https://internal.example/x", "internal.example"),
+    ],
+)
+@pytest.mark.parametrize("policy", ["public_only", "allow"])
+def test_message_names_host_and_port_but_not_the_address(url: str, shown: str, policy: Policy) -> None:
+    guard = AddressGuard(policy, ["192.0.2.0/24"], ScriptedResolver([PRIVATE_ADDRESS]))
+
+    with pytest.raises(NodeFailure) as failure:
+        resolved_addresses(guard, url)
+
+    assert failure.value.message.startswith(
+        f"{shown} is blocked: its name resolves to an address that is not"
+    )
+    assert PRIVATE_ADDRESS not in failure.value.message
+
+
 def test_name_is_resolved_once() -> None:
     resolver = ScriptedResolver(["93.184.216.34"], [PRIVATE_ADDRESS])
 

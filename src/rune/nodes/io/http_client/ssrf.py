@@ -318,16 +318,21 @@ class AddressGuard:
             raise OSError(f"{host} has no address")
         for each in found:
             if not self.permits(host, each):
-                raise blocked(f"http://{host}/", f"its name resolves to {each}, and {self._reason(each)}")
+                # Without the address: the message would tell what names of the internal network resolve to.
+                shown = host if port in PORTS.values() else f"{host}:{port}"
+                raise blocked(shown, f"its name resolves to an address that {self._lacks()}")
         return found
 
     def _lists_host(self, host: str) -> bool:
         return host in self._names or any(host.endswith(suffix) for suffix in self._suffixes)
 
     def _reason(self, address: Address) -> str:
+        return f"{address} {self._lacks()}"
+
+    def _lacks(self) -> str:
         if self._policy == "allow":
-            return f"{address} is not on the allow list"
-        return f"{address} is not a public address (add it to RUNE_HTTP_ALLOW to permit it)"
+            return "is not on the allow list"
+        return "is not a public address (add it to RUNE_HTTP_ALLOW to permit it)"
 
 
 async def system_resolve(host: str, port: int) -> list[str]:
