@@ -239,7 +239,7 @@ async def serve(
     on_context: Callable[[ServerContext], None] | None = None,
     bound: socket.socket | None = None,
 ) -> None:
-    """Serve the API until `stop` is done.
+    """Serve the API until `stop` is done; raise if a background task of the engine fails.
 
     `on_context` is called with the server context before the start, `ready` with the URL when the server accepts
     requests.
@@ -265,7 +265,9 @@ async def serve(
     async with context.running(), serve_api(app, host, port, context.stop, limits, bound) as (url, serving):
         if ready is not None:
             ready(url)
-        await asyncio.wait({serving, *(() if stop is None else (stop,))}, return_when=asyncio.FIRST_COMPLETED)
+        ends: set[asyncio.Future[Any]] = {serving, engine.broken, *(() if stop is None else (stop,))}
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        engine.raise_if_broken()
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

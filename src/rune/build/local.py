@@ -129,11 +129,14 @@ async def _run(
     settings = embedded_settings(home)
     async with running_engine(settings, registry=registry) as engine:
         accepted, ending = await engine.start(plan, data, fake_time=fake_time)
+        either: set[asyncio.Future[Any]] = {ending, engine.broken}
         try:
             async with asyncio.timeout(seconds):
-                await asyncio.shield(ending)
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         except TimeoutError:
             ending.cancel()
+        if not ending.done():
+            engine.raise_if_broken()
         return await read_result(engine, accepted, plan, flow)
 
 

@@ -197,6 +197,10 @@ class ExecutionFollower:
                 self._print_waiting(accepted)
 
             async def ended() -> ExecutionEnded:
+                either: set[asyncio.Future[Any]] = {ending, engine.broken}
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+                if not ending.done():
+                    engine.raise_if_broken()
                 return await ending
 
             async with open_reader(self._settings, engine.plans.catalogue) as opened:
@@ -308,7 +312,7 @@ class ExecutionFollower:
             said.begin(AttemptReader(accepted, plan, backend.journal, backend.blob), recorded)
             printing = asyncio.ensure_future(said.keep_printing(self._print_line))
             try:
-                await self._wait(ending, stop)
+                await self._wait(ending, stop, engine)
             finally:
                 printing.cancel()
                 await asyncio.wait([printing])
@@ -363,13 +367,15 @@ class ExecutionFollower:
             else:
                 print(text, file=sys.stderr, flush=True)
 
-    async def _wait(self, ending: asyncio.Future[ExecutionEnded], stop: StopSignal) -> None:
-        """Wait until the execution has ended or a signal arrives."""
-        while not ending.done() and not stop.requested.done():
+    async def _wait(self, ending: asyncio.Future[ExecutionEnded], stop: StopSignal, engine: Engine) -> None:
+        """Wait until the execution has ended or a signal arrives; raise if a background task of the engine fails."""
+        awaited: set[asyncio.Future[Any]] = {ending, stop.requested, engine.broken}
+        while not any(each.done() for each in awaited):
             pause = self._shown.pause if self._shown is not None else None
-            awaited: set[asyncio.Future[Any]] = {ending, stop.requested}
             await asyncio.wait(awaited, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
             self._draw()
+        if not ending.done():
+            engine.raise_if_broken()
 
     async def _join_owner(self, stop: StopSignal) -> int | None:
         """Send the command to the owner and follow the execution; return None if the owner exits."""

@@ -28,6 +28,7 @@ from rune.errors import LimitExceededError, NodeFailure, RuneError
 from rune.nodes.attempt_log import WriteLine
 from rune.nodes.blobs import NO_BLOBS, Blobs
 from rune.nodes.credentials import CredentialResolver, CredentialUse, RedactingBlobs, Reference, TokenCache
+from rune.nodes.endings import is_ctrl_c
 from rune.nodes.redaction import SECRETS_IN_USE, by_name
 from rune.ports.credentials import Credential, CredentialStore
 
@@ -96,7 +97,10 @@ NO_RESOURCES: Resources = _NoResources()
 
 NOT_JSON = "NOT_JSON"
 
+NO_TEXT = "<its text cannot be read>"
+
 P = TypeVar("P")
+T = TypeVar("T")
 Level = Literal["debug", "info", "warning", "error"]
 Progress = Callable[[float | str], None]
 Launch = Callable[[str, str | None, Any, bool], Awaitable[str]]
@@ -344,15 +348,31 @@ class Interruption(BaseException):
 def failure_of(error: BaseException) -> Failure:
     """Convert an exception raised by a node into its outcome. Message, details and traceback are bounded: an error is
     part of statuses, lists and completions, and is redacted as a whole."""
-    if isinstance(error, NodeFailure):
-        code = _cut(_text(error.code), MAX_CODE_CHARS)
-        return Failure(
-            Error(code, _message(error.message), _details(error.details), permanent=error.permanent)
-        )
     if isinstance(error, RuneError):
-        return Failure(Error(error.code, _message(error.message)))
-    message = _message(f"{type(error).__name__}: {error}")
-    return Failure(Error("NODE_ERROR", message, traceback=traceback_of(error)))
+        code = _cut(_text(_attribute(error, "code", "NODE_ERROR")), MAX_CODE_CHARS)
+        message = _message(_attribute(error, "message", error))
+        if not isinstance(error, NodeFailure):
+            return Failure(Error(code, message))
+        permanent = _attribute(error, "permanent", None)
+        details = _details(_attribute(error, "details", {}))
+        known = permanent if isinstance(permanent, bool) else None
+        return Failure(Error(code, message, details, permanent=known))
+    message = _message(f"{_read(lambda: type(error).__name__, 'exception')}: {_text(error)}")
+    return Failure(Error("NODE_ERROR", message, traceback=_read(lambda: traceback_of(error), "")))
+
+
+def _attribute(error: BaseException, name: str, default: Any) -> Any:
+    return _read(lambda: getattr(error, name), default)
+
+
+def _read(read: Callable[[], T], default: T) -> T:
+    """Return what the code of a node gives, such as the text of its exception, or the default if that code raises."""
+    try:
+        return read()
+    except BaseException as error:
+        if is_ctrl_c(error):
+            raise
+        return default
 
 
 def traceback_of(error: BaseException) -> str:
@@ -394,16 +414,21 @@ def _bounded(text: str) -> str:
 
 def _drop_engine_frames(found: traceback.TracebackException) -> bool:
     """Drop the frames of the engine from an exception and those that caused it. Return whether any frame is left."""
-    kept = [each for each in found.stack if not each.filename.startswith(_ENGINE_FOLDER)]
-    found.stack = traceback.StackSummary.from_list(kept)
-    related = [found.__cause__, found.__context__, *(found.exceptions or ())]
-    left = [_drop_engine_frames(each) for each in related if each is not None]
-    return bool(kept) or any(left)
+    left = False
+    pending = [found]
+    while pending:
+        each = pending.pop()
+        kept = [frame for frame in each.stack if not frame.filename.startswith(_ENGINE_FOLDER)]
+        each.stack = traceback.StackSummary.from_list(kept)
+        left = left or bool(kept)
+        related = (each.__cause__, each.__context__, *(each.exceptions or ()))
+        pending += [one for one in related if one is not None]
+    return left
 
 
 def _text(value: Any) -> str:
-    """Return text that can be encoded, without lone surrogates."""
-    return str(value).encode("utf-8", "replace").decode()
+    """Return the text of a value without lone surrogates, so that it can be encoded."""
+    return _read(lambda: str(value).encode("utf-8", "replace").decode(), NO_TEXT)
 
 
 def _message(value: Any) -> str:

@@ -141,35 +141,35 @@ async def in_thread(function: Callable[[], T], abandon: Callable[[], None]) -> T
     bounded by the worker's slots.
     """
     loop = asyncio.get_running_loop()
-    completion: asyncio.Future[T] = loop.create_future()
+    completion: asyncio.Future[None] = loop.create_future()
     context = contextvars.copy_context()
+    results: list[T] = []
+    errors: list[BaseException] = []
 
-    def settle(result: T | None, error: BaseException | None) -> None:
-        if completion.done():
-            return
-        if error is not None:
-            completion.set_exception(error)
-        else:
-            completion.set_result(result)  # type: ignore[arg-type]
+    def settle() -> None:
+        if not completion.done():
+            completion.set_result(None)
 
     def body() -> None:
-        result: T | None = None
-        error: BaseException | None = None
         try:
-            result = context.run(function)
+            results.append(context.run(function))
         # Pass on any exception, or the waiting task would never resume.
         except BaseException as raised:
-            error = raised
+            errors.append(raised)
         # The loop may be closed by now; then no task waits for the result.
         with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(settle, result, error)
+            loop.call_soon_threadsafe(settle)
 
     threading.Thread(target=body, name="rune-node", daemon=True).start()
     try:
-        return await completion
+        await completion
     except asyncio.CancelledError:
         abandon()
         raise
+    # Raised here and not by the future: asyncio closes the coroutines that wait for a future with a GeneratorExit.
+    if errors:
+        raise errors.pop()
+    return results[0]
 
 
 class NodeFunction(Protocol[P, R_co]):
@@ -330,7 +330,7 @@ def _behaviour(
             with attempt_log(call.write_line):
                 return invoke(call, context)
         except StopIteration as error:
-            # A future cannot hold StopIteration: the task waiting for the thread would never resume.
+            # A coroutine cannot raise StopIteration.
             raise RuntimeError("the function raised StopIteration") from error
 
     async def run_async(call: NodeCall[Any]) -> Outcome:

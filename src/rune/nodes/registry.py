@@ -54,6 +54,7 @@ from rune.nodes.control import (
 from rune.nodes.credentials import Reference
 from rune.nodes.custom import kind_of
 from rune.nodes.data import datetime, edit, filter, limit, log, sort
+from rune.nodes.endings import is_ctrl_c, is_running
 from rune.nodes.io import http, llm_service, smtp
 from rune.nodes.schema import problem_text
 from rune.ports.journal import ExecutionEndedError, StoreUnavailableError, TokenEndedError
@@ -251,37 +252,40 @@ def execute(kind: RunnableType, call: NodeCall[Any]) -> Outcome:
         outcome = kind.run(call)
         assert isinstance(outcome, _OUTCOMES), "an asynchronous node runs in execute_async"
         return _check_outcome(kind, outcome, call)
-    except Exception as error:
-        return failure_of(error)
-    except (Interruption, KeyboardInterrupt):
+    except Interruption:
         raise
     # `sys.exit` in a node fails the node, not the worker.
     except BaseException as error:
-        return failure_of(error)
-
-
-async def execute_async(kind: RunnableType, call: NodeCall[Any]) -> Outcome:
-    """Run a synchronous or asynchronous node. Every way it ends is converted to an outcome."""
-    try:
-        outcome = kind.run(call)
-        return _check_outcome(kind, outcome if isinstance(outcome, _OUTCOMES) else await outcome, call)
-    except (StoreUnavailableError, ExecutionEndedError, TokenEndedError):
-        # A store outage, or the end of the execution or token, is not an outcome of the node.
-        raise
-    except Exception as error:
-        return failure_of(error)
-    except (Interruption, KeyboardInterrupt, GeneratorExit):
-        raise
-    except BaseException as error:
-        if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+        if is_ctrl_c(error):
             raise
         return failure_of(error)
 
 
-def _is_cancelled() -> bool:
-    """Return whether the worker cancelled this task, as opposed to a cancellation inside the node."""
+async def execute_async(kind: RunnableType, call: NodeCall[Any]) -> Outcome:
+    """Run a synchronous or asynchronous node. Every way it ends is converted to an outcome.
+
+    Nothing but an Exception may leave a coroutine of a task unless the task is to end: asyncio raises KeyboardInterrupt
+    and SystemExit again out of the event loop, and a slot of the worker ends with its task.
+    """
     task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+    try:
+        outcome = kind.run(call)
+        return _check_outcome(kind, outcome if isinstance(outcome, _OUTCOMES) else await outcome, call)
+    except (StoreUnavailableError, ExecutionEndedError, TokenEndedError, Interruption):
+        # A store outage, or the end of the execution or token, is not an outcome of the node.
+        raise
+    except BaseException as error:
+        if is_ctrl_c(error) or _ends_task(error, task):
+            raise
+        return failure_of(error)
+
+
+def _ends_task(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
+    """Return whether the worker cancelled the task or the interpreter closes its coroutine, as opposed to the same
+    exception raised by the node."""
+    if isinstance(error, asyncio.CancelledError):
+        return task is not None and task.cancelling() > 0
+    return isinstance(error, GeneratorExit) and not is_running(task)
 
 
 def _check_outcome(kind: RunnableType, outcome: Outcome, call: NodeCall[Any]) -> Outcome:

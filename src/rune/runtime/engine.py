@@ -83,6 +83,7 @@ class Engine:
         self._resources = resources
         self._loop = asyncio.get_running_loop()
         self._changing: set[asyncio.Task[None]] = set()
+        self._stopping = False
         self.broken: asyncio.Future[BaseException] = self._loop.create_future()
         self.instrumentation = instrumentation
         self.slots = slots
@@ -224,7 +225,11 @@ class Engine:
 
     def _ended_early(self, service: asyncio.Task[None]) -> None:
         """Report a loop that ended by itself: the process would only seem to work without it."""
-        error = None if service.cancelled() else service.exception()
+        if service.cancelled():
+            if not self._stopping:
+                self._report_broken(RuntimeError("a background task was cancelled"))
+            return
+        error = service.exception()
         if error is not None:
             self._report_broken(error)
 
@@ -232,6 +237,11 @@ class Engine:
         log.critical("a background task of this process failed; the process stops", exc_info=error)
         if not self.broken.done():
             self.broken.set_result(error)
+
+    def raise_if_broken(self) -> None:
+        """Raise if a background task has failed: nothing runs executions in this process any more."""
+        if self.broken.done():
+            raise RuntimeError("a background task of this process failed") from self.broken.result()
 
     @asynccontextmanager
     async def running(self, *, grace: float = GRACE, roles: frozenset[str] = ROLES) -> AsyncIterator[Engine]:
@@ -261,6 +271,7 @@ class Engine:
             if self.heartbeat is not None:
                 self.heartbeat.drain()
             await self._worker.drain(grace)
+            self._stopping = True
             for service in services:
                 service.cancel()
             await asyncio.gather(*services, return_exceptions=True)

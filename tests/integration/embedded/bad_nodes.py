@@ -6,11 +6,68 @@ import asyncio
 import sys
 from typing import Any
 
+from rune.errors import NodeFailure
 from rune.nodes.custom import node
 
 
 class CustomBaseException(BaseException):
     """Not an Exception, so that `except Exception` does not catch it."""
+
+
+class NoTextError(Exception):
+    """An exception that cannot be printed."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+    __repr__ = __str__
+
+
+class NoFields(NodeFailure):
+    """A failure whose fields raise or were never set."""
+
+    def __init__(self) -> None:
+        """Set no message."""
+
+    @property
+    def details(self) -> Any:  # type: ignore[override]
+        raise RuntimeError("no details")
+
+
+class OddCauseError(Exception):
+    """An exception whose arguments and cause are not those of an exception."""
+
+    @property
+    def args(self) -> Any:  # type: ignore[override]
+        raise KeyboardInterrupt
+
+    @property
+    def __cause__(self) -> Any:  # type: ignore[override]
+        raise SystemExit(3)
+
+
+def _raise(error: BaseException) -> Any:
+    raise error
+
+
+def _fail_without_text() -> Any:
+    nothing: Any = NoTextError()
+    raise NodeFailure(nothing, code=nothing, details={"a": nothing})
+
+
+def _cycle() -> Any:
+    first, second = ValueError("first"), ValueError("second")
+    first.__cause__, second.__cause__ = second, first
+    raise first
+
+
+def _chain() -> Any:
+    error = ValueError("0")
+    for number in range(5_000):
+        following = ValueError(str(number))
+        following.__cause__ = error
+        error = following
+    raise error
 
 
 def _endless(depth: int = 0) -> int:
@@ -43,6 +100,14 @@ WAYS: dict[str, Any] = {
     "stop": lambda: next(iter(())),
     "assertion": lambda: (_ for _ in ()).throw(AssertionError()),
     "cancelled": lambda: (_ for _ in ()).throw(asyncio.CancelledError()),
+    "interrupt": lambda: _raise(KeyboardInterrupt()),
+    "generator exit": lambda: _raise(GeneratorExit("done")),
+    "no text": lambda: _raise(NoTextError()),
+    "no fields": lambda: _raise(NoFields()),
+    "no text of a failure": _fail_without_text,
+    "odd cause": lambda: _raise(OddCauseError()),
+    "cyclic causes": _cycle,
+    "many causes": _chain,
     "timeout": lambda: (_ for _ in ()).throw(TimeoutError()),
 }
 
@@ -63,3 +128,17 @@ def bad_thread(way: str) -> Any:
 def bad_pure(way: str) -> Any:
     """Run inline."""
     return WAYS[way]()
+
+
+@node("bad.task")
+async def bad_task(way: str) -> None:
+    """End the task that runs the node."""
+    task = asyncio.current_task()
+    assert task is not None
+    if way == "cancel":
+        task.cancel()
+        await asyncio.sleep(0)
+        return
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_soon(future.set_exception, GeneratorExit())
+    await future

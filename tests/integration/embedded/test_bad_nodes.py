@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rune.nodes.registry import load_module, standard_registry
+from rune.runtime.worker import worker
 from rune.testing.harness import harness
 from tests.integration.embedded.bad_nodes import WAYS
 
@@ -46,16 +47,60 @@ async def _run(folder: pathlib.Path, kind: str, way: str) -> list[dict[str, Any]
         return documents
 
 
+CODES = {
+    **dict.fromkeys(
+        ("nan", "infinity", "object", "function", "set", "keys", "surrogate", "deep"), "NOT_JSON"
+    ),
+    "huge": "LIMIT_EXCEEDED",
+    "no fields": "NODE_FAILED",
+    "no text of a failure": "<its text cannot be read>",
+}
+TYPES = {
+    "exit": "SystemExit",
+    "odd": "CustomBaseException",
+    "memory": "MemoryError",
+    "cancelled": "CancelledError",
+    "interrupt": "KeyboardInterrupt",
+    "generator exit": "GeneratorExit: done",
+    "no text": "NoTextError: <its text cannot be read>",
+    "odd cause": "OddCauseError",
+    "cyclic causes": "ValueError: first",
+    "many causes": "ValueError: 4999",
+}
+
+
 @pytest.mark.parametrize("kind", ["bad.async", "bad.thread", "bad.pure"])
 @pytest.mark.parametrize("way", WAYS)
 def test_misbehaving_node_fails_by_its_error_policy(kind: str, way: str, tmp_path: pathlib.Path) -> None:
     halted, ignored, fine = asyncio.run(_run(tmp_path, kind, way))
 
     assert halted["status"] == "halted"
-    assert halted["error"]["code"]
+    assert halted["error"]["code"] == CODES.get(way, "NODE_ERROR")
+    assert halted["error"]["message"].startswith(TYPES.get(way, ""))
     assert halted["error"]["message"].isprintable()
     (bad,) = [node for node in halted["nodes"] if node["node_id"] == "bad"]
     assert (bad["status"], bad["attempts"], bad["error"]["code"]) == ("failed", 1, halted["error"]["code"])
     assert ignored["status"] == "completed"
     assert ignored["output"] == halted["error"]["code"]
+    assert fine["output"] == "fine"
+
+
+@pytest.mark.parametrize("way", ["cancel", "future"])
+def test_node_that_ends_the_task_of_its_slot_fails_and_keeps_the_slot(
+    way: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "REDELIVERY_DELAYS_S", ())
+
+    async def run() -> tuple[dict[str, Any], dict[str, Any]]:
+        async with harness(tmp_path, registry=REGISTRY, slots=1) as engine:
+            documents = []
+            for document in (_document("bad.task", way), FINE):
+                run = await engine.start(document)
+                await run.end(10)
+                documents.append(await run.document())
+            return documents[0], documents[1]
+
+    ended, fine = asyncio.run(run())
+
+    assert (ended["status"], ended["error"]["code"]) == ("failed", "DEAD_LETTERED")
     assert fine["output"] == "fine"

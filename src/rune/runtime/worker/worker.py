@@ -17,10 +17,12 @@ import logging
 import time
 from collections import Counter, deque
 from contextlib import suppress
+from typing import Any
 
 from rune.core.execution.decision import FinishExecution
 from rune.core.execution.outcome import Error
 from rune.errors import RuneError
+from rune.nodes.endings import is_running
 from rune.ports.journal import NewerFormatError, StoreUnavailableError
 from rune.ports.processes import ProcessRegistry
 from rune.ports.queue import Delivery
@@ -69,6 +71,7 @@ class Worker:
         self._busy = 0
         self._served = 0
         self._group: asyncio.TaskGroup | None = None
+        self._task: asyncio.Task[None] | None = None
         self._stopping = False
 
     @property
@@ -78,6 +81,7 @@ class Worker:
 
     async def run(self) -> None:
         """Serve the slots until cancelled."""
+        self._task = asyncio.current_task()
         async with asyncio.TaskGroup() as group:
             self._group = group
             self._serve_slots(min(FIRST_SLOTS, self._slots))
@@ -93,6 +97,7 @@ class Worker:
         return self._stopping
 
     async def _serve_slot(self) -> None:
+        task = asyncio.current_task()
         while not self._is_stopping():
             delivery = await self._queue.receive()
             if self._is_stopping():
@@ -106,6 +111,10 @@ class Worker:
                 self._serve_slots(min(self._served, self._slots - self._served))
             try:
                 await self._handle_fairly(delivery)
+            except (GeneratorExit, asyncio.CancelledError) as error:
+                if self._ends_slot(error, task):
+                    raise
+                await self._handle_ended_task(delivery, error)
             except Exception:
                 # An error here would end the worker, and each worker that receives the delivery after it.
                 log.exception(
@@ -116,6 +125,23 @@ class Worker:
                 self._busy -= 1
                 if self._busy == 0:
                     self._idle.set()
+
+    def _ends_slot(self, error: BaseException, task: asyncio.Task[Any] | None) -> bool:
+        """Return whether the worker stops or its coroutine is closed, as opposed to a node that cancelled its own task
+        or awaited a future with a GeneratorExit."""
+        if isinstance(error, GeneratorExit):
+            return not is_running(task)
+        return self._task is None or self._task.cancelling() > 0
+
+    async def _handle_ended_task(self, delivery: Delivery, error: BaseException) -> None:
+        """Count what ended the task of a slot against the delivery, and keep the slot."""
+        task = asyncio.current_task()
+        while task is not None and task.cancelling():
+            task.uncancel()
+        try:
+            await self._handle_engine_error(delivery, error)
+        except Exception:
+            log.exception("a delivery of %s could not be handled; its lease will expire", delivery.execution)
 
     async def _handle_fairly(self, delivery: Delivery) -> None:
         """Handle a delivery; an item of a fan-out waits for its share of the slots first."""
@@ -222,7 +248,7 @@ class Worker:
         message = f"no worker has had the node type `{error.type}` for {MISSING_TYPE_TIMEOUT_S:.0f} s"
         await self._fail_execution(delivery, Error("UNKNOWN_TYPE", message, {"type": error.type}, True))
 
-    async def _handle_engine_error(self, delivery: Delivery, error: Exception) -> None:
+    async def _handle_engine_error(self, delivery: Delivery, error: BaseException) -> None:
         """Retry a delivery on which the engine itself failed; after the last retry, fail the execution."""
         name = f"{delivery.execution} {delivery.token.node}@{delivery.token.path}"
         try:
