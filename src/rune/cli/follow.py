@@ -46,6 +46,7 @@ from rune.cli.output import (
     ITEMS_FAILED,
     TERMINATED,
     VIOLATIONS,
+    clean_lines,
     count,
     print_document,
     print_error,
@@ -365,7 +366,7 @@ class ExecutionFollower:
             if self._shown is not None:
                 self._shown.write(text)
             else:
-                print(text, file=sys.stderr, flush=True)
+                print(clean_lines(text), file=sys.stderr, flush=True)
 
     async def _wait(self, ending: asyncio.Future[ExecutionEnded], stop: StopSignal, engine: Engine) -> None:
         """Wait until the execution has ended or a signal arrives; raise if a background task of the engine fails."""
@@ -640,4 +641,4 @@ async def start_execution(
 
 def print_notice(text: str) -> None:
     """Print a notice to stderr, apart from the result."""
-    print(text, file=sys.stderr, flush=True)
+    print(clean_lines(text), file=sys.stderr, flush=True)

@@ -75,7 +75,14 @@ def clean(text: str) -> str:
     return "".join(each if each.isprintable() else " " if each in "\r\n\t" else "\ufffd" for each in text)
 
 
+def clean_lines(text: str) -> str:
+    """Return the text with the control characters of each line replaced."""
+    return "\n".join(map(clean, text.split("\n")))
+
+
 def paint(text: str, colour: str) -> str:
+    """Return the text in a colour, with control characters replaced."""
+    text = clean(text)
     if not colour or not colourful():
         return text
     return f"\x1b[{ANSI_CODES[colour]}m{text}\x1b[0m"
@@ -162,7 +169,7 @@ def print_error(error: RuneError, *, as_json: bool, hint: str = "") -> int:
     if as_json:
         print_problems((Problem("", error.code, error.message, hint),), as_json=True)
     else:
-        print(f"rune: {error.message}{f' ({hint})' if hint else ''}", file=sys.stderr)
+        print(clean_lines(f"rune: {error.message}{f' ({hint})' if hint else ''}"), file=sys.stderr)
     return UNREACHABLE if unreachable else INVALID
 
 

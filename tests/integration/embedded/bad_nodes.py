@@ -142,3 +142,9 @@ async def bad_task(way: str) -> None:
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     asyncio.get_running_loop().call_soon(future.set_exception, GeneratorExit())
     await future
+
+
+@node("bad.coded")
+async def bad_coded() -> None:
+    """Fail with a code and a message that hold control characters."""
+    raise NodeFailure("odd\n\x00\x1b[2J\x9b", code="odd\n\x00\x1b[2J\x9b")

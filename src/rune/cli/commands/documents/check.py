@@ -15,7 +15,8 @@ from rich.text import Text
 
 from rune.cli.arguments import Nodes, examine_file
 from rune.cli.backend import children_to_deploy
-from rune.cli.output import count, file_of, place_in
+from rune.cli.lines import line_of
+from rune.cli.output import clean, count, file_of, place_in
 from rune.core.definition import problems
 from rune.core.definition.model import content_hash
 from rune.core.validation.validate import ValidationResult
@@ -126,14 +127,14 @@ def print_verdict(console: Console, name: str, verdict: ValidationResult) -> Non
     for each in verdict.problems:
         style = "bold red" if each.severity == "error" else "bold yellow"
         console.print(
-            Text.assemble(
+            line_of(
                 place_in(file, each),
                 (f"{each.severity} ", style),
                 (f"{each.path or 'document'}: ", "bold"),
                 each.message,
             )
         )
-        console.print(Text(f"        {f'{each.hint}  ' if each.hint else ''}[{each.code}]", "dim"))
+        console.print(line_of((f"        {f'{each.hint}  ' if each.hint else ''}[{each.code}]", "dim")))
     errors = sum(each.severity == "error" for each in verdict.problems)
     warnings = len(verdict.problems) - errors
     counts = [count(errors, "problem")] if errors else []
@@ -143,9 +144,9 @@ def print_verdict(console: Console, name: str, verdict: ValidationResult) -> Non
     if verdict.valid and definition is not None:
         counts = [count(len(definition.nodes), "node"), count(len(definition.edges), "edge"), *counts]
         summed = f" valid: {', '.join(counts)}, {content_hash(definition)[:12]}"
-        console.print(Text.assemble(("✓ ", "bold green"), (shown, "bold"), summed))
+        console.print(line_of(("✓ ", "bold green"), (shown, "bold"), summed))
     else:
-        console.print(Text.assemble(("✗ ", "bold red"), (shown, "bold"), f" invalid: {', '.join(counts)}"))
+        console.print(line_of(("✗ ", "bold red"), (shown, "bold"), f" invalid: {', '.join(counts)}"))
 
 
 def graph(
@@ -198,7 +199,7 @@ def _write(target: str, text: str) -> None:
 def print_drawing(drawing: Drawing, console: Console | None = None) -> None:
     """Print the drawing layer by layer. Nodes in the body of a split are indented by a bar per split."""
     console = console or Console(highlight=False, soft_wrap=True)
-    console.print(Text(drawing.title, "bold"))
+    console.print(line_of((drawing.title, "bold")))
     leaving = drawing.leaving()
     width = len(str(len(drawing.layers)))
     for number, row in enumerate(drawing.layers, start=1):
@@ -214,17 +215,15 @@ def _bars(box: Box) -> str:
 
 
 def _box(label: str, box: Box) -> Text:
-    line = Text.assemble(
-        (f"{label}  ", "dim"), (_bars(box), "cyan"), (box.id, "bold"), (f"  {box.type}", "dim")
-    )
+    line = line_of((f"{label}  ", "dim"), (_bars(box), "cyan"), (box.id, "bold"), (f"  {box.type}", "dim"))
     if box.title:
-        line.append(f"  {box.title}")
+        line.append(clean(f"  {box.title}"))
     return line
 
 
 def _link(label: str, drawing: Drawing, box: Box, link: Link) -> Text:
     arrow, colour = ("╌╌▶ ", "red") if link.is_error else ("──▶ ", "green")
-    line = Text.assemble(
+    line = line_of(
         (f"{label}  ", "dim"), (_bars(box), "cyan"), "  ", (arrow, colour), drawing.boxes[link.dst].id
     )
     notes = [link.caption] if link.caption else []
@@ -233,5 +232,5 @@ def _link(label: str, drawing: Drawing, box: Box, link: Link) -> Text:
     elif link.src in drawing.boxes[link.dst].splits and link.src not in box.splits:
         notes.append("each item")
     if notes:
-        line.append(f"  ({', '.join(notes)})", "dim")
+        line.append(clean(f"  ({', '.join(notes)})"), "dim")
     return line

@@ -13,12 +13,12 @@ from typing import Annotated, Any
 import msgspec
 import typer
 from rich.console import Console
-from rich.text import Text
 
 from rune.build.code_check import ForeignCodeError
 from rune.build.flow import Workflow
 from rune.build.operations import load_declaration
 from rune.cli.arguments import Nodes, with_modules, without_file_modules
+from rune.cli.lines import line_of
 from rune.cli.output import INVALID, VIOLATIONS, count, print_error, print_json, print_problems
 from rune.core.definition.problems import ALIAS_REFUSED, TAG_REFUSED, Problem
 from rune.core.limits import LIMITS
@@ -369,7 +369,7 @@ def _refuse(error: RuneError, as_json: bool) -> int:
     for each in problems:
         hint = f"  {each['hint']}" if each["hint"] else ""
         console.print(
-            Text.assemble(("error ", "bold red"), f"{each['path'] or 'document'}: {each['message']}{hint}")
+            line_of(("error ", "bold red"), f"{each['path'] or 'document'}: {each['message']}{hint}")
         )
     return 2
 
@@ -384,11 +384,11 @@ def _print(file: str, found: Import) -> None:
     for problem in report.problems:
         style = "bold red" if problem.severity == "error" else "bold yellow"
         line = f"{problem.path or 'document'}: {problem.message} [{problem.code}]"
-        console.print(Text.assemble((f"{problem.severity} ", style), line))
+        console.print(line_of((f"{problem.severity} ", style), line))
     counts = report.counts()
     summed = ", ".join(f"{counts[each]} {each.replace('_', ' ')}" for each in STATUSES if counts[each])
     nodes = count(len(found.document["nodes"]), "node")
-    console.print(Text.assemble((f"{file}", "bold"), f" ({report.format}): {nodes}; elements: {summed}"))
+    console.print(line_of((f"{file}", "bold"), f" ({report.format}): {nodes}; elements: {summed}"))
 
 
 def _print_entry(console: Console, entry: Entry) -> None:
@@ -396,11 +396,11 @@ def _print_entry(console: Console, entry: Entry) -> None:
     if entry.node:
         where = f"{entry.node} ({where})"
     console.print(
-        Text.assemble(
+        line_of(
             (f"{entry.status.replace('_', ' ')} ", _STYLES[entry.status]),
             (f"{where}: ", "bold"),
             entry.message,
         )
     )
     if entry.hint:
-        console.print(Text(f"        {entry.hint}", "dim"))
+        console.print(line_of((f"        {entry.hint}", "dim")))
