@@ -143,6 +143,9 @@ VALUES: list[tuple[str, Any]] = [
     ("parse_date('2024-03-01')", "2024-03-01T00:00:00Z"),
     ("parse_date('2024-03-01T00:00:00.5')", "2024-03-01T00:00:00.500Z"),
     ("parse_date('2024-03-01T00:00:00.000001Z')", "2024-03-01T00:00:00.000001Z"),
+    ("parse_date('20240301')", "2024-03-01T00:00:00Z"),
+    ("parse_date('2025-W01-2')", "2024-12-31T00:00:00Z"),
+    ("parse_date('2025-W01')", "2024-12-30T00:00:00Z"),
     ("parse_date(0)", "1970-01-01T00:00:00Z"),
     ("parse_date(1.5)", "1970-01-01T00:00:01.500Z"),
     ("parse_date('3 Feb 2024 5:07 PM', '%d %b %Y %I:%M %p')", "2024-02-03T17:07:00Z"),
@@ -253,6 +256,9 @@ REJECTED = [
     ("parse_json('[' * 5000)", "nested too deeply|cannot read"),
     ("parse_json('[' * 5000 + ']' * 5000)", "nested too deeply"),
     ("parse_date('yesterday')", 'cannot read the date "yesterday"'),
+    ("parse_date('2024-366')", "cannot read the date"),
+    ("parse_date('2024-12')", "cannot read the date"),
+    ("parse_date('2024-12-31T00:00:00z')", "cannot read the date"),
     ("parse_date(null)", "takes a date as text or in seconds, not null"),
     ("parse_date(1e300)", "cannot read the date"),
     ("parse_date('x', '%Y')", "does not fit"),
@@ -370,6 +376,17 @@ def test_function_name_is_not_shadowed_by_node_or_variable() -> None:
     assert evaluate("join(join, ',')") == '{"v":6}'
     assert evaluate("[len(len) for len in ['ab']]") == [2]
     assert evaluate("['a'] | join") == "a"
+
+
+def test_dates_with_six_decimals_compare_in_order_of_time() -> None:
+    dates = [
+        "2024-01-01T00:00:00Z",
+        "2024-01-01T00:00:00.000001Z",
+        "2024-01-01T00:00:00.5Z",
+        "2024-01-01T00:00:01Z",
+    ]
+    texts = [evaluate(f"format_date(parse_date('{each}'), '%F %T.%f')") for each in dates]
+    assert sorted(texts) == texts
 
 
 def test_uuids_differ_within_evaluation_and_repeat_with_seed() -> None:
